@@ -1,0 +1,53 @@
+# Two commands do all the set-up on a fresh machine: `make render` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ROCM   ?= 6.2
+PYTEST_FLAGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help render lint unit test bench docs twin twin-down clean
+
+help:  ## what can be made
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+$(VENV)/.run-time: pyproject.toml .ci/venv
+	.ci/venv "$(PYTHON)" $(VENV) .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml .ci/venv
+	.ci/venv "$(PYTHON)" $(VENV) ".[dev,report]"
+	@touch $@ $(VENV)/.run-time
+
+render: $(VENV)/.run-time  ## install lumisite here and render LUMI's modules into site-out/
+	$(BIN)/lumisite render --rocm $(ROCM)
+
+lint: $(VENV)/.dev  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: $(VENV)/.dev  ## the tests that need no root and no packages, under a minute
+	$(BIN)/pytest tests/unit tests/golden $(PYTEST_FLAGS)
+
+test: lint  ## everything, on real Slurm, Lmod and Apptainer where the machine has root
+	.ci/packages
+	$(BIN)/pytest tests --no-skips-as-root $(PYTEST_FLAGS)
+
+bench: $(VENV)/.dev  ## speed, as ratios against a peer or a physical limit in the same run
+	.ci/packages
+	$(BIN)/python -m tests.bench
+
+docs: $(VENV)/.dev  ## write the generated reference anew and build the pages into public/
+	$(BIN)/python -m docs.generate
+	$(BIN)/mkdocs build --strict --site-dir public
+
+twin: $(VENV)/.dev  ## start the cluster in miniature
+	.ci/packages
+	$(BIN)/python -m tests.twin up
+
+twin-down: $(VENV)/.dev  ## stop it and leave nothing behind
+	$(BIN)/python -m tests.twin down
+
+clean:  ## remove what was built here (not the caches of the twin)
+	rm -rf $(VENV) site-out public dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

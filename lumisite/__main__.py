@@ -1,0 +1,6 @@
+"""`python -m lumisite`."""
+
+from lumisite.cli import run
+
+if __name__ == "__main__":
+    run()

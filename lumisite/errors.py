@@ -1,0 +1,61 @@
+"""The errors that lumisite expects: each says where, what is wrong, and what would be right.
+
+Anything that is not a `LumisiteError` is a bug and shows its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class LumisiteError(Exception):
+    """Base of every expected error; `exit_code` is what `main` returns for it (design: 2 usage, 3 refused)."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One fault of a file: `line` and `column` count from 1, 0 means the file as a whole."""
+
+    file: str
+    line: int
+    column: int
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        """Give `file:line:column: key: message`, leaving out what is not known."""
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
+
+
+class SiteError(LumisiteError):
+    """A site description that cannot be used; carries every fault that was found in one run."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(sorted(problems))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class ResolveError(LumisiteError):
+    """A version, platform or name that the site does not have."""
+
+
+class DifferenceError(LumisiteError):
+    """What is on disk is not what was expected there, and overwriting it would lose something."""
+
+    exit_code = 1
+
+
+class ToolError(LumisiteError):
+    """The system, or a tool that lumisite ran, refused."""
+
+    exit_code = 3
+
+
+def refused(action: str, error: OSError) -> ToolError:
+    """Turn an `OSError` into one line that names the action, the path and the system's own reason."""
+    where = f" {error.filename}" if error.filename else ""
+    return ToolError(f"cannot {action}{where}: {error.strerror or error}")

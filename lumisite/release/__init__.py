@@ -1,0 +1,1 @@
+"""What is written: rendered trees, and their deployment, comparison and rollback."""

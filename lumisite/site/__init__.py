@@ -1,0 +1,1 @@
+"""What the site is: its description, decoded with positions, and its versions and settings."""
