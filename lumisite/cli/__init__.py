@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
+from lumisite.cli.parser import build_parser
+from lumisite.errors import LumisiteError, refused
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    print("not yet", file=sys.stderr)
-    return 2
+    """Run one command and return its exit code.
+
+    0 fine, 1 a difference or a failed verdict, 2 usage or site description, 3 a tool or the system refused,
+    4 inconclusive, 5 the system is fine but some nodes are not.
+    """
+    try:
+        arguments = build_parser().parse_args(argv)
+    except SystemExit as stop:  # argparse has printed help, the version or a usage error
+        return stop.code if isinstance(stop.code, int) else 2
+    try:
+        code: int = arguments.call(arguments)
+        sys.stdout.flush()
+    except LumisiteError as error:
+        print(f"lumisite: {error}" if "\n" not in str(error) else str(error), file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader (head, less) has left; what it did not read is no failure of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("lumisite: interrupted", file=sys.stderr)
+        return 130
+    except OSError as error:
+        refusal = refused("go on:", error)
+        print(f"lumisite: {refusal}", file=sys.stderr)
+        return refusal.exit_code
+    return code
 
 
 def run() -> None:

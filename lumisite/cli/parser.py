@@ -1,0 +1,43 @@
+"""The command line: one parser, filled by one module for each room that has commands."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from lumisite import __version__
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser; each command stores the function that runs it as `call`."""
+    parser = argparse.ArgumentParser(
+        prog="lumisite",
+        description="The layer between Slurm and the container on an HPC site.",
+        epilog="Exit codes: 0 fine, 1 a difference or a failed verdict, 2 usage or site description, "
+        "3 a tool or the system refused, 4 inconclusive, 5 the system is fine but some nodes are not.",
+    )
+    parser.add_argument("--version", action="version", version=f"lumisite {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in ():
+        module.add_commands(commands)
+    return parser
+
+
+def add_site_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--site`, which every command takes that reads the site description."""
+    parser.add_argument(
+        "--site",
+        default="lumi",
+        metavar="NAME|FILE",
+        help="the site: the name of an embedded one, or a YAML file (default: %(default)s)",
+    )
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`, for results that a machine may read."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
