@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips-as-root", action="store_true", help="the same, but only where root runs the tests")
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
-) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
     if _skips_forbidden(config) and terminalreporter.stats.get("skipped"):
         terminalreporter.write_line("skipped tests are failures here: install what they name", red=True)
 
@@ -28,13 +25,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _skips_forbidden(config: pytest.Config) -> bool:
-    return bool(
-        config.getoption("--no-skips") or (config.getoption("--no-skips-as-root") and os.geteuid() == 0)
-    )
+    return bool(config.getoption("--no-skips") or (config.getoption("--no-skips-as-root") and os.geteuid() == 0))
 
 
 @pytest.fixture(autouse=True)
-def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test runs in a directory of its own."""
     monkeypatch.chdir(tmp_path)
-    yield

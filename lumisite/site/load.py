@@ -1,0 +1,71 @@
+"""The edge that finds and reads a site description."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from lumisite.errors import Problem, ResolveError, SiteError
+from lumisite.site.decode import decode, suggestion
+from lumisite.site.document import MAX_BYTES
+from lumisite.site.model import Site
+from lumisite.site.rules import STAGES
+from lumisite.site.scalars import SCALARS
+
+EMBEDDED = Path(__file__).parent.parent / "sites"
+
+
+@dataclass(frozen=True)
+class LoadedSite:
+    """A site with the text that it was read from; `file` is the name that output may show, without a directory."""
+
+    site: Site
+    file: str
+    data: bytes
+
+
+def load_site(name: str) -> LoadedSite:
+    """Load an embedded site by name, or a file: whatever contains `/` or ends in `.yaml` or `.yml` is a file.
+
+    Raises `ResolveError` for an unknown name, `SiteError` for a file that cannot be read or has faults.
+    """
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        return load_site_file(Path(name))
+    path = EMBEDDED / f"{name}.yaml"
+    if name not in embedded_sites():
+        raise ResolveError(
+            f"--site: there is no embedded site {name!r} ({suggestion(name, embedded_sites())}; "
+            "a file is given with / or .yaml in its name)"
+        )
+    return load_site_file(path)
+
+
+def embedded_sites() -> list[str]:
+    """Names of the sites that come with the package."""
+    return sorted(path.stem for path in EMBEDDED.glob("*.yaml"))
+
+
+def load_site_file(path: Path) -> LoadedSite:
+    """Load a site description from `path`; raise `SiteError` with every fault that it has."""
+    data = _read(path)
+    # Output names the file without its directory, so that a render does not depend on where the checkout is.
+    return LoadedSite(decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES), path.name, data)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise SiteError([Problem(str(path), 0, 0, "", "is not a file (a YAML file would be right)")])
+        with path.open("rb") as stream:
+            return stream.read(MAX_BYTES + 1) if status.st_size <= MAX_BYTES else _too_large(path, status.st_size)
+    except OSError as error:
+        raise SiteError([Problem(str(path), 0, 0, "", f"cannot be read: {error.strerror}")]) from None
+    except ValueError as error:  # a NUL in the name
+        raise SiteError([Problem(repr(str(path)), 0, 0, "", f"cannot be read: {error}")]) from None
+
+
+def _too_large(path: Path, size: int) -> bytes:
+    message = f"{size} bytes are too many for a site description (at most {MAX_BYTES})"
+    raise SiteError([Problem(str(path), 0, 0, "", message)])

@@ -1,0 +1,302 @@
+"""The site description: what an admin states once, and from which everything else follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NewType
+
+from lumisite.site.decode import key
+from lumisite.site.versions import Version, VersionRange
+
+#: Text without line breaks or control characters.
+Line = NewType("Line", str)
+#: The value of a variable, kept byte for byte.
+Value = NewType("Value", str)
+#: An absolute path without `,` and `:`, which separate binds and their parts.
+AbsolutePath = NewType("AbsolutePath", str)
+#: The name of an environment variable.
+VariableName = NewType("VariableName", str)
+#: Kernel CPU numbers as a list: `0-15,64-79`.
+CpuList = NewType("CpuList", str)
+
+#: Where a bind or a setting takes effect: `task` (the srun helper), or the name of a module.
+Place = NewType("Place", str)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Support:
+    """Whom a user asks."""
+
+    name: Line = key("Who supports the modules.")
+    contact: Line = key("How to reach them: a page or an address.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """The container runtime on the compute nodes."""
+
+    name: Literal["singularity", "apptainer"] = key("The command that users type.")
+    executable: AbsolutePath = key("The real program, which the wrapper executes.")
+    variant: Line = key("Product and version, for people: `SingularityCE 4.1.3`.")
+    prefix: Literal["SINGULARITY", "APPTAINER"] = key(
+        "Prefix of the variables that carry binds. Apptainer ignores SINGULARITY_* where APPTAINER_* differs."
+    )
+    source: Line = key("Where this is known from.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """The high-speed network, as libraries name it."""
+
+    interfaces: tuple[Line, ...] = key("High-speed interfaces, in order: `[hsn0, hsn1, hsn2, hsn3]`.")
+    provider: Line = key("The libfabric provider that must carry traffic: `cxi`.")
+    management: tuple[Line, ...] = key("Interfaces that must not carry traffic.", default=())
+    source: Line = key("Where this is known from.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSystem:
+    """A file system that users work on."""
+
+    path: AbsolutePath = key("Mount point, or the link that users type.")
+    kind: Literal["shared", "node-local"] = key("Seen by all nodes, or by one node only.")
+    why: Line = key("What it is for.")
+    source: Line = key("Where this is known from.")
+    where: Place | None = key("The module that binds it (not bound when left out).", default=None)
+    confirmed: bool = key("`no` when no source confirms it.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpeRelease:
+    """A release of the Cray programming environment, or what stands for it."""
+
+    libraries: Mapping[str, AbsolutePath] = key(
+        "Host directories of the release by what they hold: `cray-mpich: /opt/cray/pe/mpich/8.1.32`."
+    )
+    rocm: Version | None = key("The ROCm release that it was built for.", default=None)
+    compilers: Line | None = key("Compilers of the release, for people.", default=None)
+    source: Line = key("Where this is known from.")
+    confirmed: bool = key("`no` when no source confirms it.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RocmRelease:
+    """A ROCm release that the site has, in an image or on the host."""
+
+    found: Literal["image", "host", "both"] = key("Where the release is found: `image`, `host` or `both`.")
+    source: Line = key("Where this is known from.")
+    confirmed: bool = key("`no` when no source confirms it.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Platform:
+    """What the machine was after a maintenance."""
+
+    since: Line = key("The day from which it is in force: `2026-01-21`.")
+    os: Line = key("Operating system of the compute nodes.")
+    slurm: Version | None = key("Slurm release.", default=None)
+    kernel: Line | None = key("Kernel release string, if known.", default=None)
+    driver: Line = key("GPU driver.")
+    driver_rocm: VersionRange = key("The ROCm releases that the driver supports: `'>=6.1,<7.1'`.")
+    rocm: Version = key("The ROCm release that is the default.")
+    cpe: Version = key("The CPE release that is the default.")
+    cpe_supported: tuple[Version, ...] = key("CPE releases that are supported, the default among them.")
+    cpe_leftover: tuple[Version, ...] = key("CPE releases still installed but no longer supported.", default=())
+    libraries: Mapping[str, AbsolutePath] = key(
+        "Host directories that come with the system, not with a CPE release: `libfabric: /opt/cray/libfabric/1.22.0`."
+    )
+    gpu_bus_ids: Mapping[str, tuple[Line, ...]] = key(
+        "For each node kind, the PCI bus of each GPU in the order of its index.", default_factory=dict
+    )
+    source: Line = key("Where this is known from.")
+    confirmed: bool = key("`no` when no source confirms all of it.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheGroup:
+    """Cores that share an L3 cache."""
+
+    cores: CpuList = key("First hardware thread of each core, in kernel numbers: `0-7`.")
+    siblings: CpuList | None = key("Second hardware threads, in the same order: `64-71`.", default=None)
+    numa: int = key("The NUMA domain that holds it.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """A GPU as programs see it (on MI250X: a GCD)."""
+
+    l3: int | None = key("Index of the nearest entry of `l3`, if known.", default=None)
+    numa: int = key("The nearest NUMA domain.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nic:
+    """A network adapter."""
+
+    interface: Line = key("Name of the interface: `hsn0`.")
+    numa: int = key("The nearest NUMA domain.")
+    confirmed: bool = key("`no` when no source confirms the place.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeKind:
+    """Nodes that are built alike."""
+
+    title: Line = key("What it is, for people.")
+    memory_mib: int = key("Memory that jobs can be given, in MiB.")
+    reserved: CpuList | None = key("Kernel CPU numbers that jobs never get: `0,8,16`.", default=None)
+    l3: tuple[CacheGroup, ...] = key("The L3 groups, in the order of their index.")
+    gpus: tuple[Gpu, ...] = key("The GPUs, in the order in which programs count them.", default=())
+    nics: tuple[Nic, ...] = key("The network adapters.", default=())
+    source: Line = key("Where this is known from.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """A Slurm partition."""
+
+    node_kind: str = key("The node kind of its nodes.")
+    whole_nodes: bool = key("Whether a job always gets whole nodes.")
+    time_limit: Line = key("Longest run time, as `sinfo` prints it: `2-00:00:00`.")
+    nodes: Line | None = key("Its nodes, in Slurm's own notation.", default=None)
+    max_nodes: int | None = key("Most nodes for one job.", default=None)
+    source: Line = key("Where this is known from.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """Images that are built alike and so need the same from the host."""
+
+    title: Line = key("What it is, for people.")
+    paths: tuple[Line, ...] = key(
+        "Shell patterns that recognise an image by its path; `*` also matches `/`. The first family that matches wins."
+    )
+    labels: Mapping[str, Line] = key(
+        "Labels of the image that recognise it when the path does not, as shell patterns.", default_factory=dict
+    )
+    contains: tuple[AbsolutePath, ...] = key(
+        "Paths inside the image that recognise it when its own path does not.", default=()
+    )
+    default_for: VersionRange | None = key(
+        "The ROCm releases for which this is the family of an image that none recognises.", default=None
+    )
+    modules: tuple[str, ...] = key("Modules whose binds its images need.")
+    libraries: tuple[Line, ...] = key("SONAMEs that must come from the host, as roots of the closure.", default=())
+    activation: Literal["none", "with-conda", "runscript", "tykky"] = key(
+        "What makes its Python the active one: nothing, `$WITH_CONDA` typed first, the runscript (`run`, not `exec`), "
+        "or the container wrapper's own scripts.",
+        default="none",
+    )
+    plugin: Literal["in-image", "from-host", "none"] = key("Where its OFI plugin for RCCL comes from.")
+    mpi: Line | None = key("`srun --mpi` type that it needs, if not the site's default.", default=None)
+    supported: bool = key("`no` when nobody maintains it any more.", default=True)
+    why: Line = key("What sets it apart.")
+    source: Line = key("Where this is known from.")
+    confirmed: bool = key("`no` when no source confirms all of it.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class When:
+    """Conditions; all that are given must hold."""
+
+    rocm: VersionRange | None = key("ROCm releases: `'>=6.2,<7'`.", default=None)
+    cpe: VersionRange | None = key("CPE releases.", default=None)
+    platform: tuple[str, ...] | None = key("Platforms by name.", default=None)
+    family: tuple[str, ...] | None = key("Image families by name.", default=None)
+    nodes: Literal["one", "several"] | None = key("Whether the job step has one node or several.", default=None)
+    partition: tuple[str, ...] | None = key("Partitions by name.", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """When and where something was last proved to work."""
+
+    date: Line = key("The day: `2026-02-03`.")
+    platform: str = key("The platform that it was proved on.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bind:
+    """A host path that containers need, beside the file systems."""
+
+    path: AbsolutePath = key("Path on the host.")
+    target: AbsolutePath | None = key("Path in the container, if another.", default=None)
+    options: Line | None = key("Options of the bind: `ro`.", default=None)
+    where: Place = key("The module that binds it, or `task` when only the srun helper may.")
+    when: When = key("Conditions; none means always.", default=When())
+    required: bool = key("Whether a node that lacks it cannot run at full speed.", default=True)
+    why: Line = key("The reason, as users read it.")
+    source: Line = key("Where this is known from.")
+    confirmed: bool = key("`no` when no source confirms it.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One entry of the settings ledger; of several entries for one name, the first whose `when` holds wins."""
+
+    name: VariableName = key("The environment variable.")
+    value: Value | None = key("The value to set where the user has none.", default=None)
+    directory: Line | None = key(
+        "Set it to this directory, made private below the user's node-local one: `miopen`.", default=None
+    )
+    computed: Literal["master-address", "master-port", "one-gpu"] | None = key(
+        "Set it to something that the helper works out on the compute node.", default=None
+    )
+    unset: bool = key("Take the variable away.", default=False)
+    leave: bool = key("Known, and not touched: `why` says the reason.", default=False)
+    where: Place = key("`task`, or the name of the module that sets it.", default=Place("task"))
+    when: When = key("Conditions; none means always.", default=When())
+    why: Line = key("The reason.")
+    source: Line = key("Where this is known from.")
+    checked: Checked | None = key("Where it was last proved; leave out when it never was.", default=None)
+    confirmed: bool = key("`no` when no source confirms it for this site.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deprecated:
+    """Why users should move on, and where to."""
+
+    successor: Line = key("The module to use instead.")
+    reason: Line = key("Why, in one sentence.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """A modulefile to render."""
+
+    template: Line = key("The template in `modulefiles_src/`, without `.lua.j2`.")
+    version: Literal["platform", "cpe", "cpe-rocm"] = key(
+        "What its version is made of: `2026-01`, `25.03` or `25.03-rocm6.2`."
+    )
+    summary: Line = key("One sentence, for `module spider` and `module whatis`.")
+    keywords: tuple[Line, ...] = key("Words that `module keyword` finds it by.", default=())
+    loads: tuple[str, ...] = key("Modules of this site that it needs, in their matching versions.", default=())
+    conflicts: tuple[Line, ...] = key("Foreign modules that overwrite the bind list.", default=())
+    old_versions: tuple[Line, ...] = key("Old version names that lead to the default version.", default=())
+    helper: bool = key("Whether it switches the srun helper on.", default=False)
+    deprecated: Deprecated | None = key("Say so on load and name the successor.", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """A site description."""
+
+    lumisite: Literal["1"] = key("Version of this format.")
+    name: Line = key("Short name of the site.")
+    title: Line = key("Name of the site, for people.")
+    root: AbsolutePath = key("Where releases are deployed.")
+    support: Support = key("Whom users ask.")
+    runtime: Runtime = key("The container runtime.")
+    network: Network = key("The high-speed network.")
+    file_systems: tuple[FileSystem, ...] = key("File systems that users work on.")
+    platform: str = key("The platform that is in force now.")
+    platforms: Mapping[str, Platform] = key("What the machine was after each maintenance, by name.")
+    cpe: Mapping[str, CpeRelease] = key("CPE releases, by version.")
+    rocm: Mapping[str, RocmRelease] = key("ROCm releases, by version.")
+    node_kinds: Mapping[str, NodeKind] = key("Node kinds, by name.")
+    partitions: Mapping[str, Partition] = key("Slurm partitions, by name.")
+    families: Mapping[str, Family] = key("Image families, by name; the first that recognises an image wins.")
+    binds: tuple[Bind, ...] = key("Host paths that containers need.", default=())
+    settings: tuple[Setting, ...] = key("The settings ledger.", default=())
+    modules: Mapping[str, Module] = key("The modulefiles, by name.")

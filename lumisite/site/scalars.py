@@ -1,0 +1,110 @@
+"""How each leaf type of the site description reads its text, and what it refuses."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import unicodedata
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+from lumisite.site.decode import UnfitError
+from lumisite.site.model import AbsolutePath, CpuList, Line, Place, Value, VariableName
+from lumisite.site.versions import Version, VersionRange, parse_version, parse_version_range
+
+#: Slurm drops a variable of a task prolog whose name and value reach 131072 bytes (measured on 22.05.8).
+MAX_VALUE_BYTES = 100_000
+MAX_CPUS = 4096
+
+_TRUE = ("true", "yes", "on")
+_FALSE = ("false", "no", "off")
+
+
+def read_line(text: str) -> Line:
+    """Text for people: one line; the line break at the end of a YAML block is dropped."""
+    line = text.removesuffix("\n")
+    _refuse_control(line)
+    if not line.strip():
+        raise UnfitError("has no text")
+    return Line(line)
+
+
+def read_value(text: str) -> Value:
+    """The value of a variable, byte for byte: one line, since a task prolog cannot set more than one."""
+    _refuse_control(text)
+    if len(text.encode()) > MAX_VALUE_BYTES:
+        raise UnfitError(f"is {len(text.encode())} bytes long (at most {MAX_VALUE_BYTES} reach a task)")
+    return Value(text)
+
+
+def read_absolute_path(text: str) -> AbsolutePath:
+    """A host path; `,` and `:` separate binds, and the runtimes read `"` as a quote in a list of binds."""
+    _refuse_control(text)
+    normal = posixpath.normpath(text) if text else ""
+    if not text.startswith("/"):
+        raise UnfitError(f"{text!r} is not an absolute path (it must start with /)")
+    if normal.removeprefix("/") != text.removeprefix("/") or text.startswith("//"):
+        raise UnfitError(f"{text!r} is not in its shortest form ({'/' + normal.lstrip('/')} would be right)")
+    for character in ',:"':
+        if character in text:
+            raise UnfitError(f"{text!r} contains {character!r}, which no container runtime takes in a bind")
+    return AbsolutePath(text)
+
+
+def read_variable_name(text: str) -> VariableName:
+    """The name of an environment variable, as POSIX shells take it."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text, re.ASCII):
+        raise UnfitError(f"{text!r} is not the name of a variable (letters, digits and _ would be right)")
+    return VariableName(text)
+
+
+def read_int(text: str) -> int:
+    """A whole number without sign, in decimal; `010` is refused rather than guessed."""
+    if not re.fullmatch(r"0|[1-9][0-9]{0,11}", text, re.ASCII):
+        raise UnfitError(f"{text!r} is not a whole number (491520 would be right)")
+    return int(text)
+
+
+def read_bool(text: str) -> bool:
+    """Yes or no."""
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    raise UnfitError(f"{text!r} is neither yes nor no")
+
+
+def read_cpu_list(text: str) -> CpuList:
+    """Kernel CPU numbers: `0-7,64-71`."""
+    for part in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part, re.ASCII)
+        if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
+            raise UnfitError(f"{text!r} is not a list of CPUs (0-7,64-71 would be right)")
+        if int(match[2] or match[1]) >= MAX_CPUS:
+            raise UnfitError(f"{text!r} names a CPU past {MAX_CPUS - 1}")
+    return CpuList(text)
+
+
+def _refuse_control(text: str) -> None:
+    for character in text:
+        if unicodedata.category(character) == "Cc" and character != "\t":
+            what = "a line break" if character == "\n" else f"the control character U+{ord(character):04X}"
+            raise UnfitError(f"contains {what} (one line of text would be right; >- folds lines)")
+
+
+SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
+    {
+        str: read_line,
+        Line: read_line,
+        Value: read_value,
+        Place: read_line,
+        AbsolutePath: read_absolute_path,
+        VariableName: read_variable_name,
+        CpuList: read_cpu_list,
+        int: read_int,
+        bool: read_bool,
+        Version: parse_version,
+        VersionRange: parse_version_range,
+    }
+)

@@ -1,0 +1,112 @@
+"""Versions and version ranges, compared by `packaging` and printed as the admin typed them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion
+from packaging.version import Version as Ordered
+
+from lumisite.site.decode import UnfitError
+
+
+@functools.total_ordering
+@dataclass(frozen=True, eq=False)
+class Version:
+    """A version that keeps its spelling: `6.10` and `25.03` stay so, yet 6.10 comes after 6.9.
+
+    Equality and order are PEP 440's (https://packaging.python.org), so 25.03 equals 25.3.
+    """
+
+    text: str
+    order: Ordered = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Version) and self.order == other.order
+
+    def __lt__(self, other: Version) -> bool:
+        return self.order < other.order
+
+    def __hash__(self) -> int:
+        return hash(self.order)
+
+    @property
+    def minor(self) -> str:
+        """The first two numbers: 6.2 for 6.2.4, as LUMI's module names have it."""
+        return ".".join([*self.text.split("."), "0"][:2])
+
+    def within(self, prefix: Version) -> bool:
+        """Tell whether this release belongs to the series `prefix` names: 6.2.4 is within 6.2 and 6, not within 6.20.
+
+        >>> parse_version("6.2.4").within(parse_version("6.2")), parse_version("6.20").within(parse_version("6.2"))
+        (True, False)
+        """
+        wanted = prefix.order.release
+        mine = self.order.release + (0,) * (len(wanted) - len(self.order.release))
+        return mine[: len(wanted)] == wanted
+
+
+@dataclass(frozen=True)
+class VersionRange:
+    """A set of versions such as `>=6.1,<7.1`."""
+
+    text: str
+    specifiers: SpecifierSet = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __contains__(self, version: Version) -> bool:
+        return self.specifiers.contains(version.order, prereleases=True)
+
+
+def parse_version(text: str) -> Version:
+    """Read a version; raise `UnfitError` when it is none.
+
+    >>> parse_version("6.10") > parse_version("6.9")
+    True
+    """
+    try:
+        return Version(text, Ordered(text))
+    except InvalidVersion:
+        raise UnfitError(f"{text!r} is not a version (6.2.4 or 25.03 would be right)") from None
+
+
+def parse_version_range(text: str) -> VersionRange:
+    """Read a range; raise `UnfitError` when it is none."""
+    try:
+        specifiers = SpecifierSet(text)
+    except InvalidSpecifier:
+        specifiers = SpecifierSet()
+    if not len(specifiers):
+        raise UnfitError(f"{text!r} is not a range of versions ('>=6.1,<7.1' would be right)")
+    return VersionRange(text, specifiers)
+
+
+def nearest(version: Version, candidates: Iterable[Version]) -> Version | None:
+    """Give the candidate whose numbers are closest to `version`, comparing part by part; the newer one of two."""
+    return min(candidates, key=lambda other: (_distance(version, other), -_as_number(other)), default=None)
+
+
+def _distance(one: Version, other: Version) -> tuple[int, ...]:
+    width = 4
+    mine, theirs = (_padded(version, width) for version in (one, other))
+    return tuple(abs(a - b) for a, b in zip(mine, theirs, strict=True))
+
+
+def _as_number(version: Version) -> int:
+    number = 0
+    for part in _padded(version, 4):
+        number = number * 100_000 + min(part, 99_999)
+    return number
+
+
+def _padded(version: Version, width: int) -> tuple[int, ...]:
+    release = version.order.release[:width]
+    return release + (0,) * (width - len(release))
