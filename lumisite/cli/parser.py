@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser; each command stores the function that runs it as `call`."""
+    from lumisite.cli import describe, render  # they need the options below
+
     parser = argparse.ArgumentParser(
         prog="lumisite",
         description="The layer between Slurm and the container on an HPC site.",
@@ -23,6 +25,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"lumisite {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    # In the order in which an admin meets them.
+    for module in (describe, render):
+        module.add_commands(commands)
     return parser
 
 
@@ -33,6 +38,28 @@ def add_site_option(parser: argparse.ArgumentParser) -> None:
         default="lumi",
         metavar="NAME|FILE",
         help="the site: the name of an embedded one, or a YAML file (default: %(default)s)",
+    )
+
+
+def add_selection_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose releases."""
+    parser.add_argument(
+        "--rocm",
+        action="append",
+        default=[],
+        metavar="V",
+        help="ROCm release; 6.2 means the newest 6.2.x of the site. May be given several times; `all` means the newest "
+        "of each series that the platform's driver supports (default: the platform's own)",
+    )
+    parser.add_argument(
+        "--platform", metavar="P", help="what the machine was after which maintenance (default: the current one)"
+    )
+    parser.add_argument(
+        "--cpe",
+        action="append",
+        default=[],
+        metavar="V",
+        help="CPE release. May be given several times; `all` means every supported one (default: the platform's own)",
     )
 
 

@@ -48,6 +48,9 @@ class _Missing:
 
 MISSING = _Missing()
 
+#: A list of what there is to choose from ends after so many.
+MOST_NAMES = 15
+
 
 def decode(
     data: bytes,
@@ -82,6 +85,8 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
         return f"did you mean {near[0]}?"
+    if len(names) > MOST_NAMES:
+        return f"have {', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
     return f"have {', '.join(names)}" if names else "there are none"
 
 

@@ -148,6 +148,16 @@ def places_and_conditions_exist(site: Site) -> Faults:
             yield from _unknown(f"settings[{index}].checked.platform", [setting.checked.platform], site.platforms)
 
 
+def binds_have_one_owner(site: Site) -> Faults:
+    """A path is bound in one place: a module that leaves could otherwise take away another's bind."""
+    owners: dict[str, str] = {}
+    listed = [(f"file_systems[{i}].path", system.path, system.where) for i, system in enumerate(site.file_systems)]
+    listed += [(f"binds[{i}].path", bind.path, bind.where) for i, bind in enumerate(site.binds)]
+    for here, path, where in listed:
+        if where is not None and owners.setdefault(path, where) != where:
+            yield here, f"{path} is bound by {owners[path]} already (one place for each path)"
+
+
 def _condition_faults(site: Site, here: str, where: Place, when: When) -> Faults:
     yield from _unknown(f"{here}.where", [where], [TASK, *site.modules])
     yield from _unknown(f"{here}.when.platform", when.platform or (), site.platforms)
@@ -226,6 +236,7 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         families_cover_every_rocm,
         modules_fit_together,
         places_and_conditions_exist,
+        binds_have_one_owner,
         settings_say_one_thing,
     ),
 )

@@ -1,0 +1,129 @@
+"""Commands that read the site description and explain: check, resolve, why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from lumisite.cli.parser import add_json_option, add_selection_options, add_site_option
+
+if TYPE_CHECKING:
+    from lumisite.cli.parser import Commands
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the commands of this module."""
+    check = commands.add_parser(
+        "check",
+        help="find all faults of a site description",
+        description="Read a site description and print every fault as file:line:column: key: what is wrong. "
+        "Exit 0 when there is none, 2 otherwise.",
+    )
+    check.add_argument(
+        "file", nargs="?", default="lumi", metavar="FILE", help="a YAML file, or an embedded site's name"
+    )
+    check.set_defaults(call=run_check)
+
+    resolve = commands.add_parser(
+        "resolve",
+        help="show which releases would be chosen, and why the others lost",
+        description="Show the platform, CPE and ROCm releases that `render` would use, and why each other one lost.",
+    )
+    add_site_option(resolve)
+    add_selection_options(resolve)
+    add_json_option(resolve)
+    resolve.set_defaults(call=run_resolve)
+
+    why = commands.add_parser(
+        "why",
+        help="explain a setting, bind or module",
+        description="Explain a variable, a bound path or a module: the value, the rule that won, the reason and its "
+        "source, and the entries that lost. What is not given of family, nodes and partition stays open, and each "
+        "entry that could win is shown with its condition.",
+    )
+    why.add_argument("names", nargs="+", metavar="NAME", help="a variable, an absolute path, or a module")
+    add_site_option(why)
+    add_selection_options(why)
+    why.add_argument("--family", metavar="F", help="image family (default: any)")
+    why.add_argument("--nodes", choices=("one", "several"), help="nodes of the job step (default: any)")
+    why.add_argument("--partition", metavar="NAME", help="partition (default: any)")
+    add_json_option(why)
+    why.set_defaults(call=run_why)
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Print all faults, or a line that says what was read."""
+    from lumisite.errors import SiteError
+    from lumisite.site.load import load_site
+
+    try:
+        loaded = load_site(arguments.file)
+    except SiteError as error:
+        print(error)
+        count = len(error.problems)
+        print(f"lumisite: {count} fault{'s' if count > 1 else ''}", file=sys.stderr)
+        return error.exit_code
+    site = loaded.site
+    print(
+        f"{loaded.file}: no faults: {len(site.platforms)} platforms, {len(site.cpe)} CPE and {len(site.rocm)} ROCm "
+        f"releases, {len(site.families)} image families, {len(site.settings)} settings, {len(site.modules)} modules"
+    )
+    return 0
+
+
+def run_resolve(arguments: argparse.Namespace) -> int:
+    """Print every candidate with its reason, the chosen ones marked."""
+    from dataclasses import asdict
+
+    from lumisite.site.load import load_site
+    from lumisite.site.selection import resolve_selection
+
+    site = load_site(arguments.site).site
+    selection = resolve_selection(site, rocm=arguments.rocm, platform=arguments.platform, cpe=arguments.cpe)
+    if arguments.json:
+        chosen = {
+            "platform": selection.platform,
+            "cpe": [str(version) for version in selection.cpe],
+            "rocm": [str(version) for version in selection.rocm],
+        }
+        print(json.dumps({**chosen, "candidates": [asdict(one) for one in selection.candidates]}, indent=2))
+        return 0
+    print(
+        f"platform {selection.platform}, CPE {', '.join(map(str, selection.cpe))}, "
+        f"ROCm {', '.join(map(str, selection.rocm))}"
+    )
+    width = max(len(candidate.name) for candidate in selection.candidates)
+    for candidate in selection.candidates:
+        mark = "*" if candidate.chosen else " "
+        print(f"{mark} {candidate.kind:8}  {candidate.name:{width}}  {candidate.reason}")
+    return 0
+
+
+def run_why(arguments: argparse.Namespace) -> int:
+    """Explain each name; an unknown one is an error that names what comes close."""
+    from dataclasses import asdict
+
+    from lumisite.release.explain import explain
+    from lumisite.site.load import load_site
+    from lumisite.site.selection import resolve_selection
+
+    loaded = load_site(arguments.site)
+    selection = resolve_selection(loaded.site, rocm=arguments.rocm, platform=arguments.platform, cpe=arguments.cpe)
+    explanations = [
+        explain(
+            loaded,
+            selection,
+            name,
+            family=arguments.family,
+            nodes=arguments.nodes,
+            partition=arguments.partition,
+        )
+        for name in arguments.names
+    ]
+    if arguments.json:
+        print(json.dumps([asdict(explanation) for explanation in explanations], indent=2))
+    else:
+        print("\n\n".join(str(explanation) for explanation in explanations))
+    return 0

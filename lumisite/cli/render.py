@@ -1,0 +1,53 @@
+"""The command that writes the tree."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lumisite.cli.parser import add_selection_options, add_site_option
+
+if TYPE_CHECKING:
+    from lumisite.cli.parser import Commands
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the commands of this module."""
+    render = commands.add_parser(
+        "render",
+        help="write the modulefiles and the srun helper",
+        description="Write modules/, spank/ and MANIFEST.json for the releases asked for. The same input gives the "
+        "same bytes; OUT is replaced as a whole or not at all.",
+    )
+    add_site_option(render)
+    add_selection_options(render)
+    render.add_argument(
+        "--out", type=Path, default=Path("site-out"), metavar="DIR", help="where to write (default: %(default)s)"
+    )
+    render.set_defaults(call=run_render)
+
+
+def run_render(arguments: argparse.Namespace) -> int:
+    """Render and write; print each path, then how to try the modules."""
+    from lumisite.release.render import render_tree
+    from lumisite.release.templates import load_templates
+    from lumisite.release.write import write_tree
+    from lumisite.site.load import load_site
+    from lumisite.site.selection import resolve_selection
+
+    loaded = load_site(arguments.site)
+    selection = resolve_selection(loaded.site, rocm=arguments.rocm, platform=arguments.platform, cpe=arguments.cpe)
+    files = render_tree(loaded, selection, load_templates())
+    write_tree(files, arguments.out)
+    for path in files:
+        print(arguments.out / path)
+    print(
+        f"platform {selection.platform}, CPE {', '.join(map(str, selection.cpe))}, "
+        f"ROCm {', '.join(map(str, selection.rocm))}\n"
+        f"try it:    module use {arguments.out.resolve() / 'modules'}\n"
+        f"deploy it: lumisite deploy {arguments.out} {loaded.site.root}",
+        file=sys.stderr,
+    )
+    return 0

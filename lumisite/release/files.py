@@ -1,0 +1,127 @@
+"""Writing files and folders with fixed modes, whole or with an error that names the path."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def make_tree(top: Path, files: Iterable[tuple[str, bytes, int]], *, sync: bool) -> None:
+    """Fill the existing folder `top` with `(path, content, mode)`; with `sync`, all of it reaches the disk.
+
+    Modes do not depend on the umask: folders get 0755. Raises `OSError`, and then leaves what it has written
+    so far.
+    """
+    made = {top}
+    for path, content, mode in files:
+        target = top / path
+        _make_parents(target.parent, made)
+        write_file(target, content, mode, sync=sync)
+    open_to_all(top)
+    if sync:
+        for directory in made:
+            sync_directory(directory)
+
+
+def write_file(path: Path, content: bytes, mode: int, *, sync: bool) -> None:
+    """Write a file that does not exist yet."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        os.fchmod(descriptor, mode)
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        if sync:
+            os.fsync(descriptor)
+    except OSError as error:
+        error.filename = str(path)  # calls on a descriptor do not know it
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def open_to_all(directory: Path) -> None:
+    """Give a folder mode 0755, keeping the set-group-id bit that it has inherited."""
+    directory.chmod(0o755 | (directory.stat().st_mode & stat.S_ISGID))
+
+
+def make_directories(path: Path) -> tuple[Path, ...]:
+    """Make a folder and its missing parents, all 0755; returns those made, the outermost first."""
+    missing = [parent for parent in (path, *path.parents) if not os.path.lexists(parent)]
+    made: list[Path] = []
+    try:
+        for directory in reversed(missing):
+            with _open_umask():
+                directory.mkdir()
+            made.append(directory)
+            open_to_all(directory)
+    except OSError:
+        remove_directories(made)
+        raise
+    return tuple(made)
+
+
+@contextmanager
+def _open_umask() -> Iterator[None]:
+    """Let a folder be open to all from the start: a kill before its chmod must not leave users outside."""
+    before = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def remove_directories(made: Iterable[Path]) -> None:
+    """Take back what `make_directories` made, as far as it is still empty."""
+    for directory in reversed(list(made)):
+        try:
+            directory.rmdir()
+        except OSError:
+            return
+
+
+def sync_directory(directory: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # what a file system says that has no such thing for folders
+            error.filename = str(directory)
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def remove_temporary(directory: Path, prefix: str) -> None:
+    """Remove what a killed run has left in a folder that only the caller may write now.
+
+    What cannot be removed (another admin's) stays: it is in nobody's way, since every run takes new names.
+    """
+    for path in directory.glob(prefix + "*"):
+        remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, link or tree as far as it can be removed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    try:
+        path.unlink()
+    except OSError:
+        return
+
+
+def _make_parents(directory: Path, made: set[Path]) -> None:
+    if directory in made:
+        return
+    _make_parents(directory.parent, made)
+    directory.mkdir()
+    open_to_all(directory)
+    made.add(directory)

@@ -1,0 +1,305 @@
+"""What each modulefile says: choices are made here, the templates only write them down."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lumisite.errors import ResolveError
+from lumisite.release.manifest import ModuleSummary
+from lumisite.site.decode import suggestion
+from lumisite.site.model import Bind, Module, Setting, Site
+from lumisite.site.selection import Selection
+from lumisite.site.settings import (
+    Situation,
+    default_family,
+    describe_action,
+    judge_conditions,
+    judge_settings,
+    module_settings,
+)
+from lumisite.site.versions import Version
+
+
+@dataclass(frozen=True)
+class BoundPath:
+    """One bind as the runtime reads it, and its reason."""
+
+    spec: str
+    path: str
+    why: str
+    required: bool
+
+
+@dataclass(frozen=True)
+class ModulePlan:
+    """Everything that a modulefile's template needs; the names are those that templates use."""
+
+    name: str
+    version: str
+    origin: str
+    template: str
+    help: str
+    whatis: tuple[str, ...]
+    conflicts: tuple[str, ...]
+    loads: tuple[str, ...]
+    notices: tuple[str, ...]
+    old_names: tuple[str, ...]
+    binds: tuple[str, ...]
+    bind_variable: str
+    marker: str
+    settings: tuple[Setting, ...]
+    helper: bool
+    stack: str
+    root: str
+    release: str
+    provides: tuple[str, ...]
+
+    @property
+    def full_name(self) -> str:
+        """Name and version, as users type it."""
+        return f"{self.name}/{self.version}"
+
+    @property
+    def summary(self) -> ModuleSummary:
+        """What the manifest tells of the module."""
+        return ModuleSummary(
+            binds=self.binds,
+            provides=self.provides,
+            loads=self.loads,
+            conflicts=self.conflicts,
+            environment={str(setting.name): str(setting.value) for setting in self.settings},
+        )
+
+
+@dataclass(frozen=True)
+class VersionsPlan:
+    """What a `.modulerc.lua` says: full names throughout."""
+
+    name: str
+    origin: str
+    default: str
+    old: tuple[str, ...]
+
+
+def plan_modules(
+    site: Site, selection: Selection, site_file: str, templates: Iterable[str], release: str
+) -> list[ModulePlan]:
+    """Plan every modulefile of a selection, each module's default version first.
+
+    Raises `ResolveError` when the site names a template that is not there.
+    """
+    known = [
+        name.partition("/")[2].removesuffix(".lua.j2") for name in templates if name.startswith("modulefiles_src/")
+    ]
+    known = [name for name in known if not name.startswith(("_", "."))]
+    plans = []
+    for name, module in site.modules.items():
+        if module.template not in known:
+            raise ResolveError(
+                f"{site_file}: modules.{name}.template: there is no {module.template}.lua.j2 in modulefiles_src/ "
+                f"({suggestion(module.template, known)})"
+            )
+        plans += [
+            _plan(site, selection, name, module, situation, site_file, release)
+            for situation in _situations(site, selection, module)
+        ]
+    return plans
+
+
+def plan_versions(plans: Iterable[ModulePlan], site: Site, site_file: str) -> list[VersionsPlan]:
+    """Plan one `.modulerc.lua` for each module: its default, and old names that no real version has taken."""
+    by_name: dict[str, list[ModulePlan]] = {}
+    for plan in plans:
+        by_name.setdefault(plan.name, []).append(plan)
+    origin = f"modulefiles_src/.modulerc.lua.j2 and {site_file}"
+    return [
+        VersionsPlan(
+            name, origin, versions[0].full_name, tuple(name.rpartition("/")[2] for name in versions[0].old_names)
+        )
+        for name, versions in by_name.items()
+    ]
+
+
+def module_binds(site: Site, name: str, situation: Situation) -> tuple[BoundPath, ...]:
+    """The binds that a module (or `task`) brings, in the order of the site description; open conditions count."""
+    systems = [
+        BoundPath(system.path, system.path, system.why, True) for system in site.file_systems if system.where == name
+    ]
+    binds = [
+        BoundPath(bind_spec(bind), bind.path, bind.why, bind.required)
+        for bind in site.binds
+        if bind.where == name and judge_conditions(bind.when, situation)[0] is not False
+    ]
+    return (*systems, *binds)
+
+
+def bind_spec(bind: Bind) -> str:
+    """Write a bind as `--bind` takes it: `source[:target[:options]]`."""
+    if bind.options:
+        return f"{bind.path}:{bind.target or bind.path}:{bind.options}"
+    return f"{bind.path}:{bind.target}" if bind.target else bind.path
+
+
+def module_version(module: Module, situation: Situation) -> str:
+    """The version that a module has in a situation."""
+    if module.version == "platform":
+        return situation.platform
+    return f"{situation.cpe}" if module.version == "cpe" else stack_name(situation.cpe, situation.rocm)
+
+
+def stack_name(cpe: Version, rocm: Version) -> str:
+    """A CPE and a ROCm release together, as AI-bindings' versions name them: `25.03-rocm6.2`."""
+    return f"{cpe}-rocm{rocm.minor}"
+
+
+def _situations(site: Site, selection: Selection, module: Module) -> list[Situation]:
+    """One situation for each version that the module has; what a version does not tell is the default's."""
+    cpes = selection.cpe[:1] if module.version == "platform" else selection.cpe
+    rocms = selection.rocm if module.version == "cpe-rocm" else selection.rocm[:1]
+    return [
+        Situation(selection.platform, cpe, rocm, family=default_family(site, rocm)) for cpe in cpes for rocm in rocms
+    ]
+
+
+def _plan(
+    site: Site, selection: Selection, name: str, module: Module, situation: Situation, site_file: str, release: str
+) -> ModulePlan:
+    version = module_version(module, situation)
+    taken = {module_version(module, other) for other in _situations(site, selection, module)}
+    is_default = situation == _situations(site, selection, module)[0]
+    old_names = [f"{name}/{old}" for old in module.old_versions if is_default and old not in taken]
+    binds = module_binds(site, name, situation)
+    settings = module_settings(site, situation, name)
+    provides = _provides(site, situation, binds)
+    loads = tuple(f"{other}/{module_version(site.modules[other], situation)}" for other in module.loads)
+    return ModulePlan(
+        name=name,
+        version=version,
+        origin=f"modulefiles_src/{module.template}.lua.j2 and {site_file}",
+        template=module.template,
+        help=_help(site, name, module, situation, binds, provides, loads, settings),
+        whatis=_whatis(site, name, version, module),
+        conflicts=module.conflicts,
+        loads=loads,
+        notices=_notices(site, name, module, situation),
+        old_names=tuple(old_names),
+        binds=tuple(bind.spec for bind in binds),
+        bind_variable=f"{site.runtime.prefix}_BINDPATH",
+        marker=f"LUMISITE_BINDS_{_variable_part(name)}",
+        settings=settings,
+        helper=module.helper,
+        stack=stack_name(situation.cpe, situation.rocm),
+        root=site.root,
+        release=release,
+        provides=tuple(path for _, path in provides),
+    )
+
+
+def _variable_part(name: str) -> str:
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in name).upper()
+
+
+def _provides(site: Site, situation: Situation, binds: Iterable[BoundPath]) -> list[tuple[str, str]]:
+    """Library directories of the platform and the CPE release that some bind makes visible."""
+    roots = [bind.path for bind in binds]
+    libraries = {**site.platforms[situation.platform].libraries, **site.cpe[str(situation.cpe)].libraries}
+    return [
+        (what, path)
+        for what, path in libraries.items()
+        if any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in roots)
+    ]
+
+
+def _whatis(site: Site, name: str, version: str, module: Module) -> tuple[str, ...]:
+    lines = [f"Name: {name}", f"Version: {version}", f"Description: {module.summary}"]
+    if module.keywords:
+        lines.append(f"Keywords: {', '.join(module.keywords)}")
+    return (*lines, f"Support: {site.support.name}, {site.support.contact}")
+
+
+def _notices(site: Site, name: str, module: Module, situation: Situation) -> tuple[str, ...]:
+    """What users read on load: that the module, or the CPE release behind it, is on its way out."""
+    notices = []
+    if module.deprecated is not None:
+        notices.append(f"{name} is deprecated: {module.deprecated.reason} Use {module.deprecated.successor} instead.")
+    platform = site.platforms[situation.platform]
+    if module.version != "platform" and situation.cpe in platform.cpe_leftover:
+        successor = module_version(module, Situation(situation.platform, platform.cpe, situation.rocm))
+        notices.append(
+            f"{name}/{module_version(module, situation)} is deprecated: CPE {situation.cpe} is no longer supported "
+            f"since {platform.since}. Use {name}/{successor} instead."
+        )
+    return tuple(notices)
+
+
+def _help(
+    site: Site,
+    name: str,
+    module: Module,
+    situation: Situation,
+    binds: Iterable[BoundPath],
+    provides: Iterable[tuple[str, str]],
+    loads: Iterable[str],
+    settings: Iterable[Setting],
+) -> str:
+    """What `module help` prints: each bind and setting with its reason, and whom to ask."""
+    sections = [
+        f"{name}/{module_version(module, situation)} for {site.title}, platform {situation.platform}",
+        _paragraph(f"{module.summary}."),
+        *map(_paragraph, _notices(site, name, module, situation)),
+        _listing(f"Appends to {site.runtime.prefix}_BINDPATH:", ((bind.spec, bind.why) for bind in binds)),
+        _listing("Host libraries behind these binds:", ((path, what) for what, path in provides)),
+        _listing("Loads:", ((full_name, site.modules[full_name.split("/")[0]].summary) for full_name in loads)),
+        _listing("Sets, unless you have set it:", ((f"{s.name} {describe_action(s)}", s.why) for s in settings)),
+    ]
+    if module.helper:
+        sections += _helper_help(site, situation)
+    else:
+        sections.append(_paragraph(f"Unload it before `{site.runtime.name} build`, which fails on binds."))
+    sections.append(f"Support: {site.support.name}\n  {site.support.contact}")
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _helper_help(site: Site, situation: Situation) -> list[str]:
+    verdicts = judge_settings(site, situation)
+    entries = [
+        (f"{v.setting.name} {describe_action(v.setting)}", f"{v.setting.why}{_condition(v.reason, v.outcome)}")
+        for v in verdicts
+        if v.outcome in ("wins", "may win") and v.setting.where == "task" and not v.setting.leave
+    ]
+    binds = module_binds(site, "task", situation)
+    return [
+        _paragraph(
+            "Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it does the following."
+        ),
+        _listing("Binds, where the node has it:", ((bind.spec, bind.why) for bind in binds)),
+        _listing("Sets, unless you have set it:", entries),
+        _paragraph("LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it does."),
+    ]
+
+
+def _condition(reason: str, outcome: str) -> str:
+    return f" ({reason})" if outcome == "may win" else ""
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(text, width=78, break_long_words=False, break_on_hyphens=False)
+
+
+def _listing(title: str, entries: Iterable[tuple[str, str]]) -> str:
+    lines = []
+    for entry, why in entries:
+        lines += [
+            f"  {entry}",
+            textwrap.fill(
+                why,
+                width=78,
+                initial_indent=" " * 6,
+                subsequent_indent=" " * 6,
+                break_long_words=False,
+                break_on_hyphens=False,
+            ),
+        ]
+    return "\n".join([title, *lines]) if lines else ""

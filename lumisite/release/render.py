@@ -1,0 +1,100 @@
+"""The rendered tree: a pure map of path to text, the same bytes each time that its inputs are the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+import jinja2
+
+from lumisite import __version__
+from lumisite.release.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
+from lumisite.release.modules import ModulePlan, plan_modules, plan_versions
+from lumisite.release.templates import make_environment
+from lumisite.site.load import LoadedSite
+from lumisite.site.model import Site
+from lumisite.site.selection import Selection
+from lumisite.site.settings import Situation, describe_action, judge_settings
+
+#: Stands for the release id until the tree's own hash is known, since the id is part of the texts.
+RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
+
+
+def render_tree(loaded: LoadedSite, selection: Selection, templates: Mapping[str, str]) -> dict[str, RenderedFile]:
+    """Render a selection of releases to files; the release id is the hash of the tree with the id itself left out.
+
+    Raises `ResolveError` when the site names a template that is not there.
+    """
+    environment = make_environment(templates)
+    plans = plan_modules(loaded.site, selection, loaded.file, templates, RELEASE_TOKEN)
+    files = {
+        **_module_files(environment, loaded, plans),
+        **_helper_files(environment, loaded, selection),
+    }
+    draft = Manifest(
+        release=RELEASE_TOKEN,
+        lumisite=__version__,
+        site=loaded.site.name,
+        platform=selection.platform,
+        cpe=tuple(map(str, selection.cpe)),
+        rocm=tuple(map(str, selection.rocm)),
+        inputs=_inputs(loaded, templates),
+        modules={plan.full_name: plan.summary for plan in plans},
+        settings=_settings(loaded.site, selection),
+        files=file_entries(files),
+    )
+    release = f"{selection.platform}-{sha256_of(format_manifest(draft).encode())[:12]}"
+    final = {
+        path: replace(file, text=file.text.replace(RELEASE_TOKEN, release)) for path, file in sorted(files.items())
+    }
+    manifest = replace(draft, release=release, files=file_entries(final))
+    return {**final, MANIFEST: RenderedFile(format_manifest(manifest))}
+
+
+def _module_files(
+    environment: jinja2.Environment, loaded: LoadedSite, plans: list[ModulePlan]
+) -> dict[str, RenderedFile]:
+    files = {}
+    for plan in plans:
+        text = environment.get_template(f"{plan.template}.lua.j2").render(module=plan)
+        files[f"modules/{plan.full_name}.lua"] = RenderedFile(text)
+    for versions in plan_versions(plans, loaded.site, loaded.file):
+        text = environment.get_template(".modulerc.lua.j2").render(versions=versions)
+        files[f"modules/{versions.name}/.modulerc.lua"] = RenderedFile(text)
+    return files
+
+
+def _helper_files(environment: jinja2.Environment, loaded: LoadedSite, selection: Selection) -> dict[str, RenderedFile]:
+    def rendered(template: str, **values: object) -> str:
+        origin = f"spank_helpers/{template} and {loaded.file}"
+        return environment.get_template(template).render(
+            origin=origin, site=loaded.site, release=RELEASE_TOKEN, **values
+        )
+
+    return {
+        "spank/task_prolog": RenderedFile(rendered("task_prolog.j2"), executable=True),
+        "spank/cli_filter.lua": RenderedFile(rendered("cli_filter.lua.j2")),
+        **{
+            f"spank/bin/{command}": RenderedFile(rendered("singularity.j2", command=command), executable=True)
+            for command in ("singularity", "apptainer")
+        },
+    }
+
+
+def _inputs(loaded: LoadedSite, templates: Mapping[str, str]) -> dict[str, str]:
+    return {
+        loaded.file: hashlib.sha256(loaded.data).hexdigest(),
+        **{name: sha256_of(text.encode()) for name, text in templates.items()},
+    }
+
+
+def _settings(site: Site, selection: Selection) -> dict[str, tuple[str, ...]]:
+    """The task's part of the ledger for the default stack, one readable line for each entry that can win."""
+    situation = Situation(selection.platform, selection.cpe[0], selection.rocm[0])
+    lines: dict[str, tuple[str, ...]] = {}
+    for verdict in judge_settings(site, situation):
+        if verdict.setting.where == "task" and verdict.outcome in ("wins", "may win"):
+            line = f"{describe_action(verdict.setting)} [{verdict.reason}]"
+            lines[verdict.setting.name] = (*lines.get(verdict.setting.name, ()), line)
+    return lines

@@ -1,0 +1,89 @@
+"""Templates and how values get into them: every value is quoted for the language that it lands in."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+import jinja2
+
+from lumisite.errors import ToolError, refused
+
+PACKAGE = Path(__file__).parent.parent
+FOLDERS = ("modulefiles_src", "spank_helpers")
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
+
+
+def load_templates() -> dict[str, str]:
+    """Read every template; keys are `folder/file`, as the manifest and the first line of each output name them.
+
+    In a wheel the folders are inside the package, in a checkout beside it.
+    """
+    texts = {}
+    for folder in FOLDERS:
+        directory = next((top / folder for top in (PACKAGE, PACKAGE.parent) if (top / folder).is_dir()), None)
+        if directory is None:
+            raise ToolError(f"{folder}/ is neither in {PACKAGE} nor beside it: install lumisite again")
+        try:
+            for path in sorted(directory.glob("*.j2")) + sorted(directory.glob(".*.j2")):
+                texts[f"{folder}/{path.name}"] = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise refused("read the template", error) from error
+    return texts
+
+
+def make_environment(templates: Mapping[str, str]) -> jinja2.Environment:
+    """Make the Jinja environment: unknown and `None` values are errors, comments are `{## ##}`.
+
+    Jinja's own comment mark would break `${#array[@]}` in sh and `{#list}` in Lua.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.DictLoader({name.partition("/")[2]: text for name, text in templates.items()}),
+        undefined=jinja2.StrictUndefined,
+        finalize=_refuse_none,
+        comment_start_string="{##",
+        comment_end_string="##}",
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  # not HTML: every value goes through `lua` or `sh`
+    )
+    environment.filters.update(lua=quote_lua, lua_text=quote_lua_text, sh=shlex.quote, comment=comment)
+    return environment
+
+
+def quote_lua(text: str) -> str:
+    r"""Write a string as Lua reads it back, byte for byte.
+
+    >>> print(quote_lua('say "$(hi)" ]]'))
+    "say \"$(hi)\" ]]"
+    """
+    return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else _decimal(c)) for c in text) + '"'
+
+
+def quote_lua_text(text: str) -> str:
+    """Write text of several lines, ending in a line break, as a long Lua string that people can read in the file."""
+    if not text.endswith("\n") or "\r" in text:
+        return quote_lua(text)
+    level = 1
+    while f"]{'=' * level}]" in text:
+        level += 1
+    return f"[{'=' * level}[\n{text}]{'=' * level}]"
+
+
+def comment(text: str) -> str:
+    """Keep text that goes into a comment on its line."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _decimal(character: str) -> str:
+    # Three digits, so that a digit that follows is not taken for part of the escape.
+    return "".join(f"\\{byte:03d}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
+def _refuse_none(value: object) -> object:
+    if value is None:
+        raise jinja2.UndefinedError("a value of None would be written as the word None")
+    return value

@@ -1,0 +1,206 @@
+"""A rendered tree as it lies on disk: its manifest, its content, and where the two disagree.
+
+Nothing is followed or trusted here: a tree may have been edited, cut short, or filled with links and pipes.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from enum import Enum
+from pathlib import Path
+
+from lumisite.errors import DifferenceError
+from lumisite.release.manifest import (
+    LARGEST_MANIFEST_BYTES,
+    MANIFEST,
+    FileEntry,
+    Manifest,
+    parse_manifest,
+    sha256_of,
+    shown,
+)
+
+# No rendered file comes near; a larger one was put there by somebody and is not worth reading into memory.
+LARGEST_FILE_BYTES = 16 * 1024 * 1024
+
+
+class FaultKind(Enum):
+    """How something in a tree differs from its manifest."""
+
+    EDITED = "edited"
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+    MODE = "mode"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing in a tree that is not as it was written; `owner` and `changed` are empty if it is gone."""
+
+    path: str
+    kind: FaultKind
+    what: str
+    owner: str = ""
+    changed: str = ""
+
+    def __str__(self) -> str:
+        """Give one line with the path, what is wrong, and who owns it since when."""
+        since = f" ({self.owner}, {self.changed})" if self.owner else ""
+        return f"{shown(self.path)}: {self.what}{since}"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A tree that has a readable manifest; `contents` holds the regular files that the manifest knows."""
+
+    path: Path
+    manifest: Manifest
+    manifest_bytes: bytes
+    contents: Mapping[str, bytes]
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def content_faults(self) -> tuple[Fault, ...]:
+        """The faults that are more than a mode."""
+        return tuple(fault for fault in self.faults if fault.kind is not FaultKind.MODE)
+
+
+def load_manifest(directory: Path) -> tuple[Manifest, bytes]:
+    """Read the manifest of a tree; raises `DifferenceError` that names the file and what is wrong with it."""
+    path = directory / MANIFEST
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        raise DifferenceError(f"{path}: is missing") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise DifferenceError(f"{path}: is {_kind_of(found)}, not a file")
+    if found.st_size > LARGEST_MANIFEST_BYTES:
+        raise DifferenceError(f"{path}: has {found.st_size} bytes; no manifest has more than {LARGEST_MANIFEST_BYTES}")
+    content = read_file(path)
+    return parse_manifest(content, str(path)), content
+
+
+def load_tree(directory: Path) -> Tree:
+    """Read a tree and judge it by its own manifest.
+
+    Raises `DifferenceError` when the manifest cannot be read, `OSError` when the system refuses to list the
+    tree.
+    """
+    manifest, content = load_manifest(directory)
+    contents, faults = judge(directory, manifest, sha256_of(content))
+    return Tree(directory, manifest, content, contents, faults)
+
+
+def judge(directory: Path, manifest: Manifest, manifest_sha256: str) -> tuple[dict[str, bytes], tuple[Fault, ...]]:
+    """Compare a directory with a manifest: the files that both have, and every fault sorted by path."""
+    known = {**manifest.files, MANIFEST: FileEntry(manifest_sha256, "0644")}
+    parents = {parent for path in known for parent in _parents(path)}
+    found = entries(directory)
+    contents: dict[str, bytes] = {}
+    faults = [Fault(path, FaultKind.MISSING, "missing") for path in known if path not in found]
+    for path, status in found.items():
+        if path in known:
+            fault = _judge_file(directory, path, status, known[path], contents)
+        elif path in parents and stat.S_ISDIR(status.st_mode):
+            fault = _judge_mode(path, status, 0o755)
+        else:
+            fault = _fault(path, FaultKind.UNKNOWN, "not written by lumisite", status)
+        if fault:
+            faults.append(fault)
+    return contents, tuple(sorted(faults, key=lambda fault: fault.path))
+
+
+def unknown_entries(directory: Path) -> tuple[Fault, ...]:
+    """Everything in a directory whose manifest is lost: what of it was edited cannot be known."""
+    return tuple(
+        _fault(path, FaultKind.UNKNOWN, "cannot be judged without the manifest", status)
+        for path, status in sorted(entries(directory).items())
+        if not stat.S_ISDIR(status.st_mode)
+    )
+
+
+def entries(directory: Path) -> dict[str, os.stat_result]:
+    """List everything below a directory by its relative path, folders too, following no link."""
+    found: dict[str, os.stat_result] = {}
+    pending = [""]
+    while pending:
+        prefix = pending.pop()
+        with os.scandir(directory / prefix) as listing:
+            for entry in listing:
+                path = prefix + entry.name
+                found[path] = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(found[path].st_mode):
+                    pending.append(path + "/")
+    return found
+
+
+def read_file(path: Path) -> bytes:
+    """Read a regular file that may turn into a link or a pipe at any time."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        return stream.read()
+
+
+def fault_lines(faults: Sequence[Fault], most: int = 20) -> str:
+    """Give one indented line for each fault, for the end of an error."""
+    lines = [f"\n  {fault}" for fault in faults[:most]]
+    if len(faults) > most:
+        lines.append(f"\n  and {len(faults) - most} more")
+    return "".join(lines)
+
+
+def utc(seconds: float) -> str:
+    """Give a time in seconds since 1970 as `2026-01-21T08:00:00Z`, or as it is when no calendar has it."""
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return f"@{seconds:.0f}"
+
+
+def _judge_file(
+    directory: Path, path: str, status: os.stat_result, entry: FileEntry, contents: dict[str, bytes]
+) -> Fault | None:
+    if not stat.S_ISREG(status.st_mode):
+        return _fault(path, FaultKind.EDITED, f"replaced by {_kind_of(status)}", status)
+    if status.st_size > LARGEST_FILE_BYTES:
+        return _fault(path, FaultKind.EDITED, f"edited, now {status.st_size} bytes", status)
+    contents[path] = read_file(directory / path)
+    if sha256_of(contents[path]) != entry.sha256:
+        return _fault(path, FaultKind.EDITED, "edited", status)
+    return _judge_mode(path, status, int(entry.mode, 8))
+
+
+def _judge_mode(path: str, status: os.stat_result, wanted: int) -> Fault | None:
+    # A folder may have inherited its parent's set-group-id bit, which is as it should be.
+    found = stat.S_IMODE(status.st_mode) & ~stat.S_ISGID
+    if found == wanted:
+        return None
+    return _fault(path, FaultKind.MODE, f"has mode {found:04o} instead of {wanted:04o}", status)
+
+
+def _fault(path: str, kind: FaultKind, what: str, status: os.stat_result) -> Fault:
+    return Fault(path, kind, what, _owner(status.st_uid), utc(status.st_mtime))
+
+
+def _owner(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _kind_of(status: os.stat_result) -> str:
+    if stat.S_ISDIR(status.st_mode):
+        return "a directory"
+    return "a symbolic link" if stat.S_ISLNK(status.st_mode) else "a special file"
+
+
+def _parents(path: str) -> Iterable[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
