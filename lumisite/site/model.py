@@ -51,6 +51,10 @@ class Network:
 
     interfaces: tuple[Line, ...] = key("High-speed interfaces, in order: `[hsn0, hsn1, hsn2, hsn3]`.")
     provider: Line = key("The libfabric provider that must carry traffic: `cxi`.")
+    host_suffix: Line | None = key(
+        "What to append to a host name to get its address on the high-speed network, where the plain name does not.",
+        default=None,
+    )
     management: tuple[Line, ...] = key("Interfaces that must not carry traffic.", default=())
     source: Line = key("Where this is known from.")
 
