@@ -1,0 +1,33 @@
+"""Site descriptions for tests: the embedded twin with some of its text replaced."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumisite.errors import SiteError
+from lumisite.site.decode import decode
+from lumisite.site.load import EMBEDDED, LoadedSite
+from lumisite.site.model import Site
+from lumisite.site.rules import STAGES
+from lumisite.site.scalars import SCALARS
+
+
+def site_text(*changes: tuple[str, str]) -> str:
+    """Give the twin's description with each old text, which must be there, replaced by the new one."""
+    text = (EMBEDDED / "twin.yaml").read_text()
+    for old, new in changes:
+        assert old in text, f"the twin's description has no {old!r}"
+        text = text.replace(old, new, 1)
+    return text
+
+
+def load_text(text: str, file: str = "site.yaml") -> LoadedSite:
+    data = text.encode()
+    return LoadedSite(decode(data, Site, file=file, scalars=SCALARS, stages=STAGES), file, data)
+
+
+def site_faults(*changes: tuple[str, str]) -> list[str]:
+    """Give the faults of a changed twin without their positions."""
+    with pytest.raises(SiteError) as caught:
+        load_text(site_text(*changes))
+    return [f"{problem.key}: {problem.message}" for problem in caught.value.problems]

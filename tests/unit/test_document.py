@@ -1,0 +1,97 @@
+"""YAML to nodes: text stays text, and everything odd is one error with its position."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lumisite.errors import SiteError
+from lumisite.site.document import MAX_BYTES, MAX_DEPTH, Items, Scalar, Table, parse_document
+
+
+def faults(text: str | bytes) -> str:
+    data = text.encode() if isinstance(text, str) else text
+    with pytest.raises(SiteError) as caught:
+        parse_document(data, "site.yaml")
+    assert len(caught.value.problems) == 1
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "typed", ["6.10", "24.10", "10:00:00", "no", "on", "010", "0x1f", "1e3", "~", "2026-01-21", ".5"]
+)
+def test_scalars_stay_what_the_admin_typed(typed: str) -> None:
+    root = parse_document(f"key: {typed}\n".encode(), "site.yaml")
+    assert root.pairs[0][1] == Scalar(1, 6, typed)
+
+
+def test_positions_count_from_one() -> None:
+    root = parse_document(b"a: 1\nb:\n  - x\n  - {c: d}\n", "site.yaml")
+    items = root.pairs[1][1]
+    assert isinstance(items, Items)
+    assert (items.nodes[0].line, items.nodes[0].column) == (3, 5)
+    table = items.nodes[1]
+    assert isinstance(table, Table)
+    assert (table.pairs[0][1].line, table.pairs[0][1].column) == (4, 9)
+
+
+def test_an_alias_is_what_its_anchor_was() -> None:
+    root = parse_document(b"a: &x [1, 2]\nb: *x\n", "site.yaml")
+    assert root.pairs[0][1] is root.pairs[1][1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "site.yaml: the file is empty (a site description starts with `lumisite: 1`)"),
+        ("# only a comment\n", "site.yaml: the file is empty (a site description starts with `lumisite: 1`)"),
+        ("just text\n", "site.yaml:1:1: the file must be a mapping of keys to values"),
+        ("- a\n", "site.yaml:1:1: the file must be a mapping of keys to values"),
+        ("a: 1\n---\nb: 2\n", "site.yaml:2:1: a second document starts here (one file describes one site)"),
+        ("a: !!python/object:os.system x\n", "site.yaml:1:4: tags such as tag:yaml.org,2002:python/object:os.system"),
+        ("a: &x [*x]\n", "site.yaml:1:8: the anchor &x contains itself"),
+        ("a: &x {b: {c: *x}}\n", "site.yaml:1:15: the anchor &x contains itself"),
+        ("a: *nowhere\n", "site.yaml:1:4: there is no anchor &nowhere"),
+        ("? [a, b]\n: c\n", "site.yaml:1:3: a key must be plain text"),
+        ("a: [1, 2\nb: 3\n", "site.yaml:2:2: not YAML: did not find expected ',' or ']'"),
+        ("a: 1\n\tb: 2\n", "site.yaml:2:1: not YAML: found a tab character that violates indentation"),
+        ("a: 'x\n", "not YAML: found unexpected end of stream"),
+        ("a: 1\nb: \x07\n", "site.yaml:2:1: character U+0007 is not allowed in YAML"),
+        ("a: " + "[" * (MAX_DEPTH + 1), f"nested deeper than {MAX_DEPTH} levels"),
+        ("a: " + "[" * 200_000, f"nested deeper than {MAX_DEPTH} levels"),
+        ("a: " + "{b: " * 200_000, f"nested deeper than {MAX_DEPTH} levels"),
+    ],
+)
+def test_one_error_with_its_position(text: str, message: str) -> None:
+    assert message in faults(text)
+
+
+def test_bytes_that_are_not_utf_8_name_the_line() -> None:
+    assert faults(b"a: 1\nb: \xff\n") == "site.yaml:2:1: byte 0xff is not UTF-8 (save the file as UTF-8)"
+
+
+def test_a_huge_file_is_refused_before_it_is_parsed() -> None:
+    assert "are too many for a site description" in faults(b"a" * (MAX_BYTES + 1))
+
+
+def test_aliases_cannot_unfold_into_gigabytes() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    assert "aliases unfold into more than" in faults("\n".join(lines))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_nodes_or_one_site_error(data: bytes) -> None:
+    try:
+        assert isinstance(parse_document(data, "site.yaml"), Table)
+    except SiteError as error:
+        assert str(error).startswith("site.yaml")
+
+
+@given(st.text(alphabet="ab:-[]{}&*!|>'\"#%@` \n\t,?", max_size=60))
+def test_any_yaml_like_text_gives_nodes_or_one_site_error(text: str) -> None:
+    try:
+        assert isinstance(parse_document(text.encode(), "site.yaml"), Table)
+    except SiteError as error:
+        assert str(error).startswith("site.yaml")

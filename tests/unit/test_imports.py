@@ -1,0 +1,77 @@
+"""Imports go down only, and only the edges touch the world."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lumisite
+
+PACKAGE = Path(lumisite.__file__).parent
+ROOMS = ["cli", "validate", "release", "binds", "node", "site", "errors"]
+
+#: The modules that may read or write files, run programs or look at the environment.
+EDGES = {
+    "cli",
+    "release/files.py",
+    "release/tree.py",
+    "release/write.py",
+    "release/templates.py",
+    "site/load.py",
+    "node/facts.py",
+    "node/live.py",
+    "binds/host.py",
+    "binds/image.py",
+    "validate/slurm.py",
+}
+WORLD = {"os", "subprocess", "shutil", "socket", "tempfile", "fcntl", "signal"}
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name == "errors.py")
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            yield node.lineno, node.module or ""
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_down_only(path: Path) -> None:
+    here = ROOMS.index(room(path))
+    for line, name in imported(path):
+        parts = name.split(".")
+        if parts[0] == "lumisite" and len(parts) > 1:
+            assert ROOMS.index(parts[1]) >= here, f"{path}:{line}: {room(path)} imports {name}, which is above it"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_the_edges_touch_the_world(path: Path) -> None:
+    relative = str(path.relative_to(PACKAGE))
+    if relative in EDGES or room(path) in EDGES:
+        return
+    for line, name in imported(path):
+        assert name.split(".")[0] not in WORLD, f"{relative}:{line}: imports {name}, but is not an edge"
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            assert called not in ("open", "read_text", "read_bytes", "write_text", "write_bytes"), (
+                f"{relative}:{node.lineno}: opens a file, but is not an edge"
+            )
+
+
+def test_the_edges_exist_or_are_still_to_come() -> None:
+    to_come = {"node/facts.py", "node/live.py", "binds/host.py", "binds/image.py", "validate/slurm.py"}
+    for edge in EDGES - {"cli"} - to_come:
+        assert (PACKAGE / edge).is_file(), f"{edge} is gone: take it out of EDGES"

@@ -1,0 +1,94 @@
+"""From `--rocm 6.2` to exact releases; refusals name the range, the reason and the nearest that would do."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumisite.errors import ResolveError
+from lumisite.site.load import load_site
+from lumisite.site.selection import resolve_selection
+
+LUMI = load_site("lumi").site
+
+
+def chosen(**options: object) -> tuple[str, list[str], list[str]]:
+    selection = resolve_selection(LUMI, **options)  # type: ignore[arg-type]
+    return selection.platform, [str(v) for v in selection.cpe], [str(v) for v in selection.rocm]
+
+
+def refusal(**options: object) -> str:
+    with pytest.raises(ResolveError) as caught:
+        chosen(**options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "result"),
+    [
+        ({}, ("2026-01", ["25.03"], ["6.3.4"])),
+        ({"rocm": ["6.2"]}, ("2026-01", ["25.03"], ["6.2.4"])),
+        ({"rocm": ["6.2.1"]}, ("2026-01", ["25.03"], ["6.2.1"])),
+        ({"rocm": ["6"]}, ("2026-01", ["25.03"], ["6.4.4"])),
+        ({"rocm": ["7"]}, ("2026-01", ["25.03"], ["7.0"])),
+        ({"rocm": ["6.2"], "platform": "2024-08"}, ("2024-08", ["24.03"], ["6.2.4"])),
+        ({"rocm": ["6.2"], "cpe": ["24.03"]}, ("2026-01", ["24.03"], ["6.2.4"])),
+        ({"rocm": ["6.2", "6.3", "6.2.4"]}, ("2026-01", ["25.03"], ["6.3.4", "6.2.4"])),
+        ({"rocm": ["all"]}, ("2026-01", ["25.03"], ["6.3.4", "6.1.3", "6.2.4", "6.4.4", "7.0"])),
+        ({"rocm": ["6.2"], "cpe": ["all"]}, ("2026-01", ["25.03", "25.09"], ["6.2.4"])),
+        ({"rocm": ["6.2"], "cpe": ["25.09", "25.3"]}, ("2026-01", ["25.03", "25.09"], ["6.2.4"])),
+    ],
+)
+def test_what_is_asked_for_gives_exact_releases_the_default_first(
+    options: dict[str, object], result: tuple[str, list[str], list[str]]
+) -> None:
+    assert chosen(**options) == result
+
+
+def test_a_release_outside_the_drivers_range_is_refused_with_the_nearest_that_would_do() -> None:
+    assert refusal(rocm=["6.0"]) == (
+        "--rocm: ROCm 6.0 is outside the range >=6.1,<7.1 that the driver of platform 2026-01 "
+        "(amdgpu 6.3.60300-2084815) supports; the nearest that would do is 6.1.3 (platform 2024-08 supports it)"
+    )
+
+
+def test_a_release_that_the_site_lacks_is_refused_with_what_there_is() -> None:
+    message = refusal(rocm=["6.5"])
+    assert message.startswith("--rocm: lumi has no ROCm 6.5 (have 5.4.5, ")
+    assert message.endswith("; the nearest that would do is 6.4.4 on platform 2026-01")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rocm": ["six"]}, "--rocm: 'six' is not a version (6.2.4 or 25.03 would be right)"),
+        ({"rocm": [""]}, "--rocm: '' is not a version (6.2.4 or 25.03 would be right)"),
+        ({"cpe": ["x"]}, "--cpe: 'x' is not a version (6.2.4 or 25.03 would be right)"),
+        ({"platform": "2026-1"}, "--platform: lumi has no platform '2026-1' (did you mean 2026-01?)"),
+        (
+            {"cpe": ["25.06"]},
+            "--cpe: CPE 25.06 is not installed on platform 2026-01 (have 23.09, 24.03, 25.03, 25.09; "
+            "the nearest that is supported is 25.09)",
+        ),
+        (
+            {"cpe": ["25.03"], "platform": "2024-08"},
+            "--cpe: CPE 25.03 is not installed on platform 2024-08 (have 23.09, 24.03; "
+            "the nearest that is supported is 24.03)",
+        ),
+    ],
+)
+def test_other_refusals_are_one_line(options: dict[str, object], message: str) -> None:
+    assert refusal(**options) == message
+
+
+def test_every_release_of_the_site_says_why_it_was_chosen_or_lost() -> None:
+    selection = resolve_selection(LUMI, rocm=["6.2"])
+    reasons = {(c.kind, c.name): (c.chosen, c.reason) for c in selection.candidates}
+    assert len(reasons) == len(LUMI.platforms) + len(LUMI.cpe) + len(LUMI.rocm)
+    assert reasons["rocm", "6.2.4"] == (True, "in range >=6.1,<7.1 of the driver, found in: image")
+    assert reasons["rocm", "6.2.1"] == (False, "6.2.4 is newer in the same series 6.2")
+    assert reasons["rocm", "6.0.3"][1].startswith("outside the range >=6.1,<7.1")
+    assert reasons["rocm", "7.0"] == (False, "would do; 6.2.4 is chosen")
+    assert "no longer supported" in reasons["cpe", "24.03"][1]
+    assert reasons["cpe", "25.09"] == (False, "supported on platform 2026-01; 25.03 is chosen")
+    assert reasons["platform", "2024-08"] == (False, "was in force from 2024-08")
