@@ -67,13 +67,17 @@ def test_a_release_that_the_site_lacks_is_refused_with_what_there_is() -> None:
         ({"platform": "2026-1"}, "--platform: lumi has no platform '2026-1' (did you mean 2026-01?)"),
         (
             {"cpe": ["25.06"]},
-            "--cpe: CPE 25.06 is not installed on platform 2026-01 (have 23.09, 24.03, 25.03, 25.09; "
-            "the nearest that is supported is 25.09)",
+            (
+                "--cpe: CPE 25.06 is not installed on platform 2026-01 (have 23.09, 24.03, 25.03, 25.09; "
+                "the nearest that is supported is 25.09)"
+            ),
         ),
         (
             {"cpe": ["25.03"], "platform": "2024-08"},
-            "--cpe: CPE 25.03 is not installed on platform 2024-08 (have 23.09, 24.03; "
-            "the nearest that is supported is 24.03)",
+            (
+                "--cpe: CPE 25.03 is not installed on platform 2024-08 (have 23.09, 24.03; "
+                "the nearest that is supported is 24.03)"
+            ),
         ),
     ],
 )

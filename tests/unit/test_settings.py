@@ -98,9 +98,11 @@ def test_an_open_entry_does_not_end_the_race() -> None:
         site_text(
             (
                 "settings:\n",
-                "settings:\n"
-                "  - {name: A, value: '1', when: {nodes: one}, why: w, source: s}\n"
-                "  - {name: A, value: '2', why: w, source: s}\n",
+                (
+                    "settings:\n"
+                    "  - {name: A, value: '1', when: {nodes: one}, why: w, source: s}\n"
+                    "  - {name: A, value: '2', why: w, source: s}\n"
+                ),
             )
         )
     ).site

@@ -1,0 +1,120 @@
+-- modulefiles_src/singularity-AI-bindings.lua.j2 and lumi.yaml: change those and render again.
+
+help([=[
+singularity-AI-bindings/25.09-rocm6.2 for LUMI, platform 2026-01
+
+Everything that AI containers need on LUMI: binds, network, CPU masks and
+caches, at full Slingshot speed.
+
+Loads:
+  singularity-userfilesystems/2026-01
+      Binds the user file systems of LUMI into containers
+  singularity-CPEbits/25.09
+      Binds the parts of the Cray programming environment that images cannot
+      carry: libfabric, libcxi, Cray MPICH
+
+Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it
+does the following.
+
+Binds, where the node has it:
+  /var/spool/slurmd
+      Slurm's process manager interface keeps its sockets there, on compute
+      nodes only
+
+Sets, unless you have set it:
+  NCCL_SOCKET_IFNAME = hsn0,hsn1,hsn2,hsn3
+      RCCL meets its peers over the first interface that it finds, which may
+      be the slow management network
+  NCCL_NET_GDR_LEVEL = PHB
+      the network adapter reads and writes GPU memory directly; 3 is the old
+      spelling of PHB (where nodes is several)
+  NCCL_NET = AWS Libfabric
+      a missing plugin becomes an error instead of a job that is silently
+      eight times slower (where nodes is several)
+  NCCL_CROSS_NIC = 1
+      rings may change the adapter between nodes, which Slingshot allows at no
+      cost (where nodes is several)
+  HSA_FORCE_FINE_GRAIN_PCIE = 1
+      GPU memory must be fine-grained for direct access by the adapter (where
+      nodes is several)
+  GLOO_SOCKET_IFNAME = hsn0
+      gloo otherwise binds to the address of the host name, on the management
+      network
+  FI_MR_CACHE_MONITOR = userfaultfd
+      the default monitor can deadlock with RCCL; kdreg2 would do too
+  FI_CXI_DISABLE_HOST_REGISTER = 1
+      registering host memory with the GPU driver can hang (where nodes is
+      several)
+  FI_CXI_DEFAULT_CQ_SIZE = 131072
+      the default completion queue is too small for many ranks (where nodes is
+      several)
+  FI_CXI_DEFAULT_TX_SIZE = 2048
+      the default transmit queue is too small for many ranks (where nodes is
+      several)
+  FI_CXI_RX_MATCH_MODE = hybrid
+      matching goes on in software when the adapter's table is full, instead
+      of failing (where nodes is several)
+  MIOPEN_USER_DB_PATH = a private node-local directory, miopen/db
+      databases on Lustre are slow and lock each other; /tmp is shared by all
+      users of a node, so the directory is private
+  MIOPEN_CUSTOM_CACHE_DIR = a private node-local directory, miopen/cache
+      as MIOPEN_USER_DB_PATH, for compiled kernels
+  AITER_JIT_DIR = a private node-local directory, aiter
+      its lock files fail on Lustre
+  PYTHONNOUSERSITE = 1
+      packages in ~/.local would hide those of the image
+  MASTER_ADDR = the master address that the helper works out
+      the first node of the step, by its name on the high-speed network
+  MASTER_PORT = the master port that the helper works out
+      a fixed port such as 29500 collides where jobs share a node
+  ROCR_VISIBLE_DEVICES = the one gpu that the helper works out
+      only on request (LUMISITE_GPUS=one); by default a task sees all GPUs,
+      and torch picks one by its local rank
+
+LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it
+does.
+
+Support: LUMI User Support Team
+  https://lumi-supercomputer.eu/user-support/need-help/
+]=])
+whatis("Name: singularity-AI-bindings")
+whatis("Version: 25.09-rocm6.2")
+whatis("Description: Everything that AI containers need on LUMI: binds, network, CPU masks and caches, at full Slingshot speed")
+whatis("Keywords: singularity, container, bind, AI, PyTorch, JAX, RCCL, ROCm, slingshot")
+whatis("Support: LUMI User Support Team, https://lumi-supercomputer.eu/user-support/need-help/")
+
+-- These set the whole bind list and would take ours away.
+conflict("singularity-bindings")
+conflict("lumi-aif-singularity-bindings")
+
+depends_on("singularity-userfilesystems/2026-01")
+depends_on("singularity-CPEbits/25.09")
+
+-- A variable that the user has set stays as it is, on load and on unload.
+-- LUMISITE_SETS remembers which ones this module has set.
+local sets = "," .. (os.getenv("LUMISITE_SETS") or "") .. ","
+local function offer(name, value)
+  local current = os.getenv(name)
+  local ours = sets:find("," .. name .. ",", 1, true) ~= nil
+  if mode() == "unload" then
+    if ours and current == value then setenv(name, value) end
+    if ours then append_path("LUMISITE_SETS", name, ",") end
+  elseif current == nil then
+    setenv(name, value)
+    append_path("LUMISITE_SETS", name, ",")
+  end
+end
+
+-- `current` moves with the next deployment; a job keeps the release that it started with.
+local release = "RELEASE"
+local top = myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "/appl/local/lumisite/current"
+top = top:gsub("/current$", "/releases/" .. release)
+local prolog = top .. "/spank/task_prolog"
+local users = os.getenv("SLURM_TASK_PROLOG")
+if mode() == "load" and users and users ~= prolog then
+  LmodMessage("SLURM_TASK_PROLOG is your own (" .. users .. "), so the srun helper stays off: no CPU masks, "
+    .. "no network and MIOpen settings. Unset it and load this module again to have them.")
+end
+offer("SLURM_TASK_PROLOG", prolog)
+setenv("LUMISITE_STACK", "25.09-rocm6.2")
+prepend_path("PATH", top .. "/spank/bin")

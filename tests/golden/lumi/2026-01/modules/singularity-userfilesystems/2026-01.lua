@@ -1,0 +1,56 @@
+-- modulefiles_src/singularity-userfilesystems.lua.j2 and lumi.yaml: change those and render again.
+
+help([=[
+singularity-userfilesystems/2026-01 for LUMI, platform 2026-01
+
+Binds the user file systems of LUMI into containers.
+
+Appends to SINGULARITY_BINDPATH:
+  /pfs
+      the Lustre file systems themselves, where the other paths lead
+  /scratch
+      project scratch space
+  /projappl
+      project software
+  /project
+      project space
+  /flash
+      project space on flash storage
+  /appl
+      central software, the container images among it
+
+Unload it before `singularity build`, which fails on binds.
+
+Support: LUMI User Support Team
+  https://lumi-supercomputer.eu/user-support/need-help/
+]=])
+whatis("Name: singularity-userfilesystems")
+whatis("Version: 2026-01")
+whatis("Description: Binds the user file systems of LUMI into containers")
+whatis("Keywords: singularity, container, bind, lustre, scratch, project")
+whatis("Support: LUMI User Support Team, https://lumi-supercomputer.eu/user-support/need-help/")
+
+-- These set the whole bind list and would take ours away.
+conflict("singularity-bindings")
+conflict("lumi-aif-singularity-bindings")
+
+-- Binds that the user already has are left alone, so that unloading gives back the user's own list.
+-- LUMISITE_BINDS_SINGULARITY_USERFILESYSTEMS remembers which ones this module has added.
+local variable, marker = "SINGULARITY_BINDPATH", "LUMISITE_BINDS_SINGULARITY_USERFILESYSTEMS"
+local unloading = mode() == "unload"
+local known = os.getenv(unloading and marker or variable)
+local added = {}
+local function bind(spec)
+  local listed = known ~= nil and ("," .. known .. ","):find("," .. spec .. ",", 1, true) ~= nil
+  if listed == unloading or (unloading and known == nil) then
+    append_path(variable, spec, ",")
+    added[#added + 1] = spec
+  end
+end
+bind("/pfs")
+bind("/scratch")
+bind("/projappl")
+bind("/project")
+bind("/flash")
+bind("/appl")
+setenv(marker, table.concat(added, ","))
