@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from lumisite.cli.parser import add_json_option, add_selection_options, add_site_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
     from lumisite.cli.parser import Commands
 
 
@@ -67,8 +69,9 @@ def run_check(arguments: argparse.Namespace) -> int:
         return error.exit_code
     site = loaded.site
     print(
-        f"{loaded.file}: no faults: {len(site.platforms)} platforms, {len(site.cpe)} CPE and {len(site.rocm)} ROCm "
-        f"releases, {len(site.families)} image families, {len(site.settings)} settings, {len(site.modules)} modules"
+        f"{loaded.file}: no faults: {_count(site.platforms, 'platform')}, {len(site.cpe)} CPE and "
+        f"{len(site.rocm)} ROCm releases, {_count(site.families, 'image family')}, {_count(site.settings, 'setting')}, "
+        f"{_count(site.modules, 'module')}"
     )
     return 0
 
@@ -127,3 +130,9 @@ def run_why(arguments: argparse.Namespace) -> int:
     else:
         print("\n\n".join(str(explanation) for explanation in explanations))
     return 0
+
+
+def _count(things: Sized, name: str) -> str:
+    if len(things) == 1:
+        return f"1 {name}"
+    return f"{len(things)} {name.removesuffix('y')}ies" if name.endswith("y") else f"{len(things)} {name}s"

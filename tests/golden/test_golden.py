@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from pathlib import Path
 
@@ -58,7 +57,7 @@ def write(golden: Path, rendered: dict[str, tuple[str, bool]]) -> None:
         path = golden / relative
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        os.chmod(path, 0o755 if executable else 0o644)
+        path.chmod(0o755 if executable else 0o644)
 
 
 def test_every_platform_of_both_sites_has_a_golden_tree() -> None:

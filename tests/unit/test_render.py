@@ -190,7 +190,7 @@ def test_nothing_outside_the_site_description_knows_lumi(site: str) -> None:
             assert "lumi-supercomputer" not in file.text, path
             assert "/pfs" not in file.text, path
     package = Path(lumisite.__file__).parent
-    for path in package.rglob("*.py"):
-        text = path.read_text()
+    for module in package.rglob("*.py"):
+        text = module.read_text()
         for word in ("/pfs", "lumi-g", "standard-g", "25.09", "multitorch", "/appl/", "hsn0,"):
-            assert word not in text or path.name == "model.py", f"{path.name} knows {word}"
+            assert word not in text or module.name == "model.py", f"{module.name} knows {word}"
