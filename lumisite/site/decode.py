@@ -103,7 +103,7 @@ class _Decoder:
     def __init__(self, faults: _Faults, scalars: dict[Any, Callable[[str], Any]]) -> None:
         self.faults = faults
         self.scalars = scalars
-        self.hints: dict[type, dict[str, Any]] = {}
+        self.fields: dict[type, dict[str, dataclasses.Field[Any]]] = {}
 
     def value(self, node: Node, kind: Any, path: str) -> Any:
         self.faults.places[path] = node
@@ -170,10 +170,9 @@ class _Decoder:
     def _dataclass(self, node: Node, kind: Any, path: str) -> Any:
         if not isinstance(node, Table):
             return self._fault(node, path, f"is a {_shape(node)} (keys and values would be right)")
-        if kind not in self.hints:
-            self.hints[kind] = typing.get_type_hints(kind)
-        hints = self.hints[kind]
-        fields = {_key_name(item): item for item in dataclasses.fields(kind)}
+        if kind not in self.fields:
+            self.fields[kind] = {_key_name(item): item for item in dataclasses.fields(kind)}
+        fields = self.fields[kind]
         values: dict[str, Any] = {}
         given = set()
         for name, child in self._pairs(node, path):
@@ -183,7 +182,7 @@ class _Decoder:
                 self._fault(name, here, f"is not a key here ({suggestion(name.text, fields)})")
                 continue
             given.add(name.text)
-            values[item.name] = self.value(child, hints[item.name], here)
+            values[item.name] = self.value(child, item.type, here)
         complete = True
         for text, item in fields.items():
             if text not in given and _required(item):

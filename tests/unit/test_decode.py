@@ -1,7 +1,5 @@
 """Nodes to dataclasses: every fault of a file in one run, each with its position and what would be right."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
