@@ -1,0 +1,194 @@
+"""What masks need to know of a node: cores with their L3 and NUMA domain, and where each GPU is attached.
+
+A `Topology` comes from a node kind of the site description, from an hwloc XML file or from the live node; the
+masks are decided from it alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lumisite.errors import LumisiteError
+from lumisite.site.cpus import expand_cpu_list
+
+if TYPE_CHECKING:
+    from lumisite.site.model import NodeKind
+
+# PCI class (base class and subclass) of what may be a GPU, by PCI vendor. An MI250X is a "display controller", an
+# MI300 a "processing accelerator"; a server's own VGA chip comes from another vendor.
+_GPU_CLASSES = {
+    "1002": frozenset({"0300", "0302", "0380", "1200"}),  # AMD
+    "10de": frozenset({"0300", "0302"}),  # NVIDIA
+}
+
+_PCI_BUS = re.compile(r"([0-9a-f]{4,8}:)?([0-9a-f]{2})(:[0-9a-f]{2}\.[0-7])?")
+
+
+class TopologyError(LumisiteError):
+    """A description of a node that cannot be used; the message names the file and what is wrong in it."""
+
+
+@dataclass(frozen=True)
+class Core:
+    """A physical core.
+
+    `core_logical` counts from 0 through the node (hwloc `L#`), `pu_os` are its hardware threads in the kernel's
+    numbering (`P#`), in rising order; `l3` counts from 0, `numa` is the kernel's number.
+    """
+
+    core_logical: int
+    pu_os: tuple[int, ...]
+    l3: int | None
+    numa: int | None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as ROCm or CUDA sees it (one GCD of an MI250X): its number, and the nearest place that is known.
+
+    `pci_bus` is the whole PCI address in lower case (`0000:c1:00.0`), empty where it is not known. `l3` is only
+    set where cores of that L3 are nearer than others of the NUMA domain; both are `None` where nothing is known.
+    """
+
+    index: int
+    pci_bus: str
+    numa: int | None
+    l3: int | None
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A node. `name` says in messages which one; `reserved` are PUs (kernel numbers) that no task may have."""
+
+    name: str
+    cores: tuple[Core, ...]
+    gpus: tuple[Gpu, ...]
+    reserved: frozenset[int] = frozenset()
+
+    @property
+    def pu_os(self) -> frozenset[int]:
+        """All PUs, the reserved ones too, in the kernel's numbering."""
+        return frozenset(pu for core in self.cores for pu in core.pu_os)
+
+
+def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topology:
+    """Give the topology of a node kind; `bus_ids` are a platform's, in the order of the GPUs' index.
+
+    Cores are numbered through the L3 groups in the site's order. Where one thread of a core is reserved, the core
+    is: its other thread is no place for a task either.
+    """
+    cores = tuple(_cores_of(kind))
+    reserved = frozenset(expand_cpu_list(kind.reserved)) if kind.reserved else frozenset()
+    buses = [*map(full_pci_bus, bus_ids), *[""] * len(kind.gpus)]
+    return Topology(
+        name=name,
+        cores=cores,
+        gpus=tuple(Gpu(index, buses[index], gpu.numa, gpu.l3) for index, gpu in enumerate(kind.gpus)),
+        reserved=frozenset(pu for core in cores if reserved.intersection(core.pu_os) for pu in core.pu_os),
+    )
+
+
+def _cores_of(kind: NodeKind) -> Iterator[Core]:
+    logical = 0
+    for l3, group in enumerate(kind.l3):
+        first = expand_cpu_list(group.cores)
+        threads = [first, expand_cpu_list(group.siblings)] if group.siblings else [first]
+        for pus in zip(*threads, strict=True):
+            yield Core(logical, tuple(sorted(pus)), l3, group.numa)
+            logical += 1
+
+
+def full_pci_bus(text: str) -> str:
+    """Give the whole PCI address of a GPU that a site names by its bus (`c1`); empty if it is no PCI address.
+
+    >>> full_pci_bus("C1"), full_pci_bus("0000:c1:00.0"), full_pci_bus("first")
+    ('0000:c1:00.0', '0000:c1:00.0', '')
+    """
+    found = _PCI_BUS.fullmatch(text.strip().lower())
+    return f"{found[1] or '0000:'}{found[2]}{found[3] or ':00.0'}" if found else ""
+
+
+def is_gpu(pci_class: str, pci_vendor: str) -> bool:
+    """Tell whether a PCI function is a GPU for computing; both numbers are four lower-case hexadecimal digits.
+
+    Source: the PCI ID repository (pci.ids), and `lspci -n` as hwloc records it for MI50, MI250X and V100.
+    """
+    return pci_class in _GPU_CLASSES.get(pci_vendor, frozenset())
+
+
+def pci_order(pci_bus: str) -> tuple[int, ...]:
+    """Give the sort key of a PCI address: by domain, bus, device and function as numbers."""
+    return tuple(int(part, 16) for part in pci_bus.replace(".", ":").split(":"))
+
+
+def place_of(cores: Sequence[Core], near: Iterable[int]) -> tuple[int | None, int | None]:
+    """Give the NUMA domain and the L3 that hold all of the PUs in `near`, each `None` where there is no single one.
+
+    PUs that the node does not have are left out; with none left both are `None`. An L3 that reaches beyond the
+    NUMA domain (Intel's sub-NUMA clusters) is `None` too: the domain is the nearer place.
+    """
+    pus = frozenset(near)
+    around = [core for core in cores if not pus.isdisjoint(core.pu_os)]
+    numa, l3 = _single(core.numa for core in around), _single(core.l3 for core in around)
+    if numa is not None and any(core.numa != numa for core in cores if core.l3 == l3):
+        return numa, None
+    return numa, l3
+
+
+def _single(places: Iterable[int | None]) -> int | None:
+    distinct = set(places)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def recognise(seen: Topology, kinds: Iterable[Topology]) -> Topology | None:
+    """Find the node kind that a node is, and give the kind's description cut down to what the node showed.
+
+    A file or a live node does not tell which cores the site reserves, and may know a GPU only by its NUMA domain;
+    the site does. A kind is the same node when it has every GPU by its bus id, every core with the same PUs, the
+    same grouping into NUMA domains and L3s, and no GPU in another place. Any contradiction means another node.
+    """
+    if not seen.gpus or any(not gpu.pci_bus for gpu in seen.gpus):
+        return None
+    return next((_cut(kind, seen) for kind in kinds if _same_node(seen, kind)), None)
+
+
+def _cut(kind: Topology, seen: Topology) -> Topology:
+    pus, buses = seen.pu_os, {gpu.pci_bus for gpu in seen.gpus}
+    cores = (replace(core, pu_os=tuple(pu for pu in core.pu_os if pu in pus)) for core in kind.cores)
+    return Topology(
+        name=f"{seen.name} ({kind.name})",
+        cores=tuple(core for core in cores if core.pu_os),
+        gpus=tuple(gpu for gpu in kind.gpus if gpu.pci_bus in buses),
+        reserved=kind.reserved | seen.reserved,
+    )
+
+
+def _same_node(seen: Topology, kind: Topology) -> bool:
+    core_of = {pu: core for core in kind.cores for pu in core.pu_os}
+    gpu_of = {gpu.pci_bus: gpu for gpu in kind.gpus}
+    if not seen.pu_os <= core_of.keys() or any(gpu.pci_bus not in gpu_of for gpu in seen.gpus):
+        return False
+    pairs = [(core, core_of[pu]) for core in seen.cores for pu in core.pu_os]
+    return (
+        _one_to_one((mine.core_logical, theirs.core_logical) for mine, theirs in pairs)
+        and _one_to_one((mine.numa, theirs.numa) for mine, theirs in pairs)
+        and _one_to_one((mine.l3, theirs.l3) for mine, theirs in pairs if mine.l3 is not None)
+        and all(_agrees(gpu, gpu_of[gpu.pci_bus], pairs) for gpu in seen.gpus)
+    )
+
+
+def _one_to_one(pairs: Iterable[tuple[int | None, int | None]]) -> bool:
+    distinct = set(pairs)
+    return len(distinct) == len({left for left, _ in distinct}) == len({right for _, right in distinct})
+
+
+def _agrees(seen: Gpu, known: Gpu, pairs: Sequence[tuple[Core, Core]]) -> bool:
+    """Tell whether the cores near a GPU as seen hold those that the kind calls near (or nothing is known)."""
+    if seen.l3 is not None and known.l3 is not None:
+        return {theirs.l3 for mine, theirs in pairs if mine.l3 == seen.l3} == {known.l3}
+    if seen.numa is not None and known.numa is not None:
+        return {theirs.numa for mine, theirs in pairs if mine.numa == seen.numa} == {known.numa}
+    return True
