@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser; each command stores the function that runs it as `call`."""
-    from lumisite.cli import describe, render  # they need the options below
+    from lumisite.cli import describe, node, render  # they need the options below
 
     parser = argparse.ArgumentParser(
         prog="lumisite",
@@ -26,7 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"lumisite {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     # In the order in which an admin meets them.
-    for module in (describe, render):
+    for module in (describe, render, node):
         module.add_commands(commands)
     return parser
 

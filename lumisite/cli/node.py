@@ -1,0 +1,200 @@
+"""Commands about a node: `masks`."""
+
+from __future__ import annotations
+
+import argparse
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+from lumisite.cli.parser import add_json_option, add_site_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lumisite.cli.parser import Commands
+    from lumisite.node.masks import Request, TaskMask
+    from lumisite.node.topology import Topology
+    from lumisite.site.model import Site
+
+_LIVE = "live"
+
+
+def add_commands(commands: Commands) -> None:
+    """Add `masks`."""
+    masks = commands.add_parser(
+        "masks",
+        help="the CPU mask of each task on a node",
+        description="Print one CPU list and mask for each task of a node: cores nearest to the task's GPU, inside what "
+        "was granted. A task without a sound answer gets none, with the reason on stderr and exit code 1.",
+    )
+    add_site_option(masks)
+    node = masks.add_mutually_exclusive_group()
+    node.add_argument(
+        "--node",
+        metavar="KIND",
+        help=f"a node kind of the site, or {_LIVE!r} for this node (default: the site's only kind with GPUs)",
+    )
+    node.add_argument("--topology", metavar="XML", help="a node as hwloc's `lstopo FILE.xml` wrote it")
+    masks.add_argument("--tasks", type=int, metavar="N", help="tasks on the node (default: one for each GPU)")
+    masks.add_argument("--threads", type=int, choices=(1, 2), default=1, help="hardware threads of each core")
+    masks.add_argument("--cpus", metavar="LIST", help="granted CPUs in kernel numbers, such as 49-55 (default: all)")
+    masks.add_argument(
+        "--gpus", metavar="LIST", help="granted GPUs in task order, such as 0-3 or 4,5,2,3 (default: all)"
+    )
+    add_json_option(masks)
+    masks.set_defaults(call=_masks)
+
+
+def _masks(arguments: argparse.Namespace) -> int:
+    import json
+
+    from lumisite.node.masks import cpu_masks
+
+    topology, allowed = _topology(arguments)
+    request = _request(arguments, topology, allowed)
+    answers = cpu_masks(topology, request)
+    if arguments.json:
+        print("[\n" + ",\n".join("  " + json.dumps(_entry(answer)) for answer in answers) + "\n]")
+    else:
+        print("\n".join(_table(answers)))
+        _print_cpu_bind(answers, whole=request.cpus is None or request.cpus >= topology.pu_os - topology.reserved)
+    for answer in answers:
+        if not answer.pu_os:
+            _say(f"task {answer.task} gets no mask: {answer.reason}")
+    return 0 if all(answer.pu_os for answer in answers) else 1
+
+
+def _topology(arguments: argparse.Namespace) -> tuple[Topology, frozenset[int] | None]:
+    """Give the node asked for, and the PUs that this process may use where it is this node."""
+    from pathlib import Path
+
+    from lumisite.site.load import load_site
+
+    site = load_site(arguments.site).site
+    if arguments.topology is not None:
+        from lumisite.node.hwloc import parse_hwloc
+
+        return _with_site_facts(parse_hwloc(_read_xml(arguments.topology), arguments.topology), site), None
+    if arguments.node == _LIVE:
+        from lumisite.node.live import live_tree, read_live
+
+        live = read_live(live_tree(Path("/")))
+        everything = live.allowed >= live.topology.pu_os
+        return _with_site_facts(live.topology, site), None if everything else live.allowed
+    name = _kind_name(arguments.node, site)
+    return next(_kinds(site, name)), None
+
+
+def _kind_name(asked: str | None, site: Site) -> str:
+    from lumisite.errors import ResolveError
+    from lumisite.site.decode import suggestion
+
+    if asked is not None:
+        if asked not in site.node_kinds:
+            hint = suggestion(asked, [*site.node_kinds, _LIVE])
+            raise ResolveError(f"--node: site {site.name} has no node kind {asked!r} ({hint})")
+        return asked
+    with_gpus = [name for name, kind in site.node_kinds.items() if kind.gpus]
+    candidates = with_gpus or list(site.node_kinds)
+    if len(candidates) != 1:
+        names = ", ".join(site.node_kinds) or "none"
+        raise ResolveError(f"--node: site {site.name} has not one node kind with GPUs, so name one (have {names})")
+    return candidates[0]
+
+
+def _kinds(site: Site, name: str) -> Iterator[Topology]:
+    """Give a node kind's topology for each platform that knows its bus ids, the one in force first."""
+    from lumisite.node.topology import topology_of
+
+    kind = site.node_kinds[name]
+    for platform in sorted(site.platforms, key=lambda platform: platform != site.platform):
+        bus_ids = site.platforms[platform].gpu_bus_ids.get(name, ())
+        yield topology_of(f"node kind {name}, platform {platform}", kind, bus_ids)
+
+
+def _with_site_facts(seen: Topology, site: Site) -> Topology:
+    from lumisite.node.topology import recognise
+
+    known = recognise(seen, (kind for name in site.node_kinds for kind in _kinds(site, name)))
+    if known is not None:
+        _say(f"{known.name}: recognised by its cores and bus ids; the cores that the site reserves are left out")
+        return known
+    _say(f"{seen.name} is no node kind of site {site.name}: which cores its site reserves is not known")
+    return seen
+
+
+def _request(arguments: argparse.Namespace, topology: Topology, allowed: frozenset[int] | None) -> Request:
+    from lumisite.node.masks import Request
+
+    cpus = None if arguments.cpus is None else frozenset(_numbers("--cpus", arguments.cpus))
+    gpus = None if arguments.gpus is None else _numbers("--gpus", arguments.gpus)
+    if allowed is not None:
+        cpus = allowed if cpus is None else cpus & allowed
+    tasks = arguments.tasks
+    if tasks is None:
+        tasks = max(1, len(topology.gpus if gpus is None else gpus))
+    return Request(tasks, arguments.threads, cpus, gpus)
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    from lumisite.node.cpuset import CpusetError, parse_number_list
+
+    try:
+        return parse_number_list(text)
+    except CpusetError as error:
+        raise CpusetError(f"{option}: {error}") from None
+
+
+def _read_xml(name: str) -> bytes:
+    """Read a topology file, and no more of it than a topology file can have."""
+    from pathlib import Path
+
+    from lumisite.node.hwloc import SIZE_LIMIT_BYTES
+    from lumisite.node.topology import TopologyError
+
+    try:
+        path = Path(name)
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise TopologyError(f"{name}: is not a file (an hwloc XML file would be right)")
+        with path.open("rb") as stream:
+            return stream.read(SIZE_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise TopologyError(f"{name}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a NUL in the name
+        raise TopologyError(f"{name!r}: cannot be read: {error}") from None
+
+
+def _entry(answer: TaskMask) -> dict[str, object]:
+    return {"task": answer.task, "gpu": _gpu(answer), "cpus": answer.cpus, "mask": answer.mask}
+
+
+def _gpu(answer: TaskMask) -> int | list[int] | None:
+    """A number where the task has one GPU, which is the rule; a list where it has several."""
+    if len(answer.gpus) == 1:
+        return answer.gpus[0]
+    return list(answer.gpus) or None
+
+
+def _table(answers: Sequence[TaskMask]) -> Iterator[str]:
+    rows = [("task", "gpu", "cpus", "mask", "from")]
+    for answer in answers:
+        gpus = ",".join(map(str, answer.gpus)) or "-"
+        rows.append((str(answer.task), gpus, answer.cpus or "-", answer.mask or "-", answer.reason))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]])
+
+
+def _print_cpu_bind(answers: Sequence[TaskMask], *, whole: bool) -> None:
+    """Print the srun option where it is right on every node of a step."""
+    if not all(answer.pu_os for answer in answers):
+        return
+    if whole:
+        print(f"\n--cpu-bind=mask_cpu:{','.join(answer.mask or '' for answer in answers)}")
+    else:
+        _say("no --cpu-bind line: srun gives every node the same masks, a shared node has CPUs of its own; use taskset")
+
+
+def _say(text: str) -> None:
+    print(f"lumisite: {text}", file=sys.stderr)
