@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from typing import TYPE_CHECKING
 
 from lumisite import __version__
@@ -13,10 +14,21 @@ if TYPE_CHECKING:
     Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser; each command stores the function that runs it as `call`."""
-    from lumisite.cli import describe, node, render  # they need the options below
+#: Which module of this package has which commands, in the order in which an admin meets them.
+MODULES = {
+    "describe": ("check", "resolve", "why"),
+    "render": ("render",),
+    "node": ("masks",),
+}
 
+
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Build the parser; each command stores the function that runs it as `call`.
+
+    A known `command` gets only the parsers of its own module: building all of them takes as long as rendering.
+    """
+    known = any(command in names for names in MODULES.values())
+    wanted = [name for name, names in MODULES.items() if not known or command in names]
     parser = argparse.ArgumentParser(
         prog="lumisite",
         description="The layer between Slurm and the container on an HPC site.",
@@ -25,9 +37,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"lumisite {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    # In the order in which an admin meets them.
-    for module in (describe, render, node):
-        module.add_commands(commands)
+    for name in wanted:
+        importlib.import_module(f"lumisite.cli.{name}").add_commands(commands)
     return parser
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.cli.parser import MODULES, build_parser
 from lumisite.site.load import EMBEDDED
 from tests.unit.sites import site_text
 
@@ -122,6 +123,12 @@ def test_resolve_and_why_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_embedded_site_checks_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     for path in EMBEDDED.glob("*.yaml"):
         assert run(capsys, "check", path.stem)[0] == 0
+
+
+def test_the_table_of_commands_is_the_parsers_own() -> None:
+    for module, names in MODULES.items():
+        commands = build_parser(names[0])._subparsers._group_actions[0].choices  # type: ignore[union-attr]
+        assert tuple(commands or ()) == names, module
 
 
 def test_a_reader_that_leaves_is_no_failure(tmp_path: Path) -> None:
