@@ -32,7 +32,7 @@ class BoundPath:
     required: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ModulePlan:
     """Everything that a modulefile's template needs; the names are those that templates use."""
 
@@ -168,7 +168,7 @@ def _plan(
 ) -> ModulePlan:
     version = module_version(module, situation)
     taken = {module_version(module, other) for other in _situations(site, selection, module)}
-    is_default = situation == _situations(site, selection, module)[0]
+    is_default = version == module_version(module, _situations(site, selection, module)[0])
     old_names = [f"{name}/{old}" for old in module.old_versions if is_default and old not in taken]
     binds = module_binds(site, name, situation)
     settings = module_settings(site, situation, name)

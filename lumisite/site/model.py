@@ -1,6 +1,7 @@
 """The site description: what an admin states once, and from which everything else follows.
 
 Annotations are real types here, not text: `decode` reads them, and evaluating text takes longer than all the rest.
+The classes go without `__eq__` and `__repr__`, which nothing asks for: to generate them is a tenth of a render.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ CpuList = NewType("CpuList", str)
 Place = NewType("Place", str)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Support:
     """Whom a user asks."""
 
@@ -33,7 +34,7 @@ class Support:
     contact: Line = key("How to reach them: a page or an address.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Runtime:
     """The container runtime on the compute nodes."""
 
@@ -46,7 +47,7 @@ class Runtime:
     source: Line = key("Where this is known from.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Network:
     """The high-speed network, as libraries name it."""
 
@@ -60,7 +61,7 @@ class Network:
     source: Line = key("Where this is known from.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class FileSystem:
     """A file system that users work on."""
 
@@ -72,7 +73,7 @@ class FileSystem:
     confirmed: bool = key("`no` when no source confirms it.", default=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class CpeRelease:
     """A release of the Cray programming environment, or what stands for it."""
 
@@ -85,7 +86,7 @@ class CpeRelease:
     confirmed: bool = key("`no` when no source confirms it.", default=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class RocmRelease:
     """A ROCm release that the site has, in an image or on the host."""
 
@@ -94,7 +95,7 @@ class RocmRelease:
     confirmed: bool = key("`no` when no source confirms it.", default=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Platform:
     """What the machine was after a maintenance."""
 
@@ -118,7 +119,7 @@ class Platform:
     confirmed: bool = key("`no` when no source confirms all of it.", default=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class CacheGroup:
     """Cores that share an L3 cache."""
 
@@ -127,7 +128,7 @@ class CacheGroup:
     numa: int = key("The NUMA domain that holds it.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Gpu:
     """A GPU as programs see it (on MI250X: a GCD)."""
 
@@ -135,7 +136,7 @@ class Gpu:
     numa: int = key("The nearest NUMA domain.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Nic:
     """A network adapter."""
 
@@ -144,7 +145,7 @@ class Nic:
     confirmed: bool = key("`no` when no source confirms the place.", default=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class NodeKind:
     """Nodes that are built alike."""
 
@@ -157,7 +158,7 @@ class NodeKind:
     source: Line = key("Where this is known from.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Partition:
     """A Slurm partition."""
 
@@ -169,7 +170,7 @@ class Partition:
     source: Line = key("Where this is known from.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Family:
     """Images that are built alike and so need the same from the host."""
 
@@ -201,7 +202,7 @@ class Family:
     confirmed: bool = key("`no` when no source confirms all of it.", default=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class When:
     """Conditions; all that are given must hold."""
 
@@ -213,7 +214,7 @@ class When:
     partition: tuple[str, ...] | None = key("Partitions by name.", default=None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Checked:
     """When and where something was last proved to work."""
 
@@ -221,7 +222,7 @@ class Checked:
     platform: str = key("The platform that it was proved on.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Bind:
     """A host path that containers need, beside the file systems."""
 
@@ -236,7 +237,7 @@ class Bind:
     confirmed: bool = key("`no` when no source confirms it.", default=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Setting:
     """One entry of the settings ledger; of several entries for one name, the first whose `when` holds wins."""
 
@@ -258,7 +259,7 @@ class Setting:
     confirmed: bool = key("`no` when no source confirms it for this site.", default=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Deprecated:
     """Why users should move on, and where to."""
 
@@ -266,7 +267,7 @@ class Deprecated:
     reason: Line = key("Why, in one sentence.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Module:
     """A modulefile to render."""
 
@@ -283,7 +284,7 @@ class Module:
     deprecated: Deprecated | None = key("Say so on load and name the successor.", default=None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Site:
     """A site description."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from lumisite.site.cpus import expand_cpu_list
 from lumisite.site.decode import Rule, UnfitError, suggestion
 from lumisite.site.model import Module, NodeKind, Place, Setting, Site, When
+from lumisite.site.settings import given_conditions
 from lumisite.site.versions import Version, parse_version
 
 Faults = Iterator[tuple[str, str]]
@@ -194,7 +195,7 @@ def settings_say_one_thing(site: Site) -> Faults:
             yield f"{here}.name", f"{setting.name} is not for the ledger: lumisite manages it itself, or it is unsafe"
         if setting.name in always:
             yield here, f"never wins: settings[{always[setting.name]}] sets {setting.name} without conditions before it"
-        elif setting.when == When():
+        elif not given_conditions(setting.when):
             always[setting.name] = index
 
 

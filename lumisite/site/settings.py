@@ -78,7 +78,7 @@ def module_settings(site: Site, situation: Situation, module: str) -> tuple[Sett
 def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, str]:
     """Tell whether conditions hold: yes, no, or `None` when the situation leaves it open; and why."""
     left_open = []
-    for name, wanted in _given(when).items():
+    for name, wanted in given_conditions(when).items():
         actual = getattr(situation, name)
         if actual is None:
             left_open.append(f"{name} is {_said(wanted)}")
@@ -95,7 +95,7 @@ def describe_conditions(when: When) -> str:
     >>> describe_conditions(When(nodes="several"))
     'nodes several'
     """
-    return ", ".join(f"{name} {_said(wanted)}" for name, wanted in _given(when).items()) or "always"
+    return ", ".join(f"{name} {_said(wanted)}" for name, wanted in given_conditions(when).items()) or "always"
 
 
 def describe_action(setting: Setting) -> str:
@@ -109,7 +109,8 @@ def describe_action(setting: Setting) -> str:
     return "is taken away" if setting.unset else "is left alone"
 
 
-def _given(when: When) -> dict[str, VersionRange | tuple[str, ...] | str]:
+def given_conditions(when: When) -> dict[str, VersionRange | tuple[str, ...] | str]:
+    """The conditions that are given, by name."""
     return {item.name: value for item in fields(when) if (value := getattr(when, item.name)) is not None}
 
 

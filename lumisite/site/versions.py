@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import operator
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion
 from packaging.version import Version as Ordered
 
@@ -52,18 +53,29 @@ class Version:
         return mine[: len(wanted)] == wanted
 
 
+# `packaging.specifiers` would do the same, but importing it takes as long as reading all of LUMI's description.
+_COMPARISONS = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
 @dataclass(frozen=True)
 class VersionRange:
-    """A set of versions such as `>=6.1,<7.1`."""
+    """A set of versions such as `>=6.1,<7.1`: all comparisons must hold."""
 
     text: str
-    specifiers: SpecifierSet = field(repr=False, compare=False)
+    bounds: tuple[tuple[str, Version], ...] = field(repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text
 
     def __contains__(self, version: Version) -> bool:
-        return self.specifiers.contains(version.order, prereleases=True)
+        return all(_COMPARISONS[sign](version, bound) for sign, bound in self.bounds)
 
 
 def parse_version(text: str) -> Version:
@@ -79,14 +91,21 @@ def parse_version(text: str) -> Version:
 
 
 def parse_version_range(text: str) -> VersionRange:
-    """Read a range; raise `UnfitError` when it is none."""
-    try:
-        specifiers = SpecifierSet(text)
-    except InvalidSpecifier:
-        specifiers = SpecifierSet()
-    if not len(specifiers):
-        raise UnfitError(f"{text!r} is not a range of versions ('>=6.1,<7.1' would be right)")
-    return VersionRange(text, specifiers)
+    """Read a range of comparisons with `>=`, `<=`, `>`, `<`, `==` and `!=`; raise `UnfitError` when it is none.
+
+    >>> parse_version("6.10") in parse_version_range(">=6.9,<7")
+    True
+    """
+    bounds = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*", part)
+        if match is None:
+            raise UnfitError(f"{text!r} is not a range of versions ('>=6.1,<7.1' would be right)")
+        try:
+            bounds.append((match[1], parse_version(match[2])))
+        except UnfitError:
+            raise UnfitError(f"{text!r} is not a range of versions ('>=6.1,<7.1' would be right)") from None
+    return VersionRange(text, tuple(bounds))
 
 
 def nearest(version: Version, candidates: Iterable[Version]) -> Version | None:

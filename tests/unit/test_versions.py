@@ -7,6 +7,7 @@ import doctest
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
 
 import lumisite.site.versions
 from lumisite.site.decode import UnfitError
@@ -57,7 +58,7 @@ def test_what_is_no_version_is_refused_with_its_text(text: str) -> None:
     assert repr(text) in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "6.2", "6.1-7.0", ">=", ">=six"])
+@pytest.mark.parametrize("text", ["", "6.2", "6.1-7.0", ">=", ">=six", ">=6,", "~=6.1", ">=6 <7"])
 def test_what_is_no_range_is_refused(text: str) -> None:
     with pytest.raises(UnfitError, match="is not a range of versions"):
         parse_version_range(text)
@@ -86,6 +87,12 @@ def test_a_range_contains_by_number() -> None:
     driver = parse_version_range(">=6.1,<7.1")
     inside: list[Version] = [v for v in map(parse_version, ["6.0.3", "6.1", "6.10", "7.0.9", "7.1"]) if v in driver]
     assert list(map(str, inside)) == ["6.1", "6.10", "7.0.9"]
+
+
+@given(releases, releases, st.sampled_from([">=", "<=", ">", "<", "==", "!="]))
+def test_a_range_agrees_with_packaging(version: str, bound: str, sign: str) -> None:
+    ours = parse_version(version) in parse_version_range(f"{sign}{bound}")
+    assert ours == SpecifierSet(f"{sign}{bound}").contains(version)
 
 
 def test_examples_in_docstrings() -> None:

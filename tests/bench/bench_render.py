@@ -1,0 +1,104 @@
+"""`lumisite render`: the whole process against importing its libraries, against EasyBuild, and on a large site."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from lumisite.site.load import EMBEDDED
+from tests.bench.measure import Row, in_turn, peak_mib, seconds
+
+LUMISITE = str(Path(sys.executable).parent / "lumisite")
+RECIPE = """
+easyblock = 'Bundle'
+name = 'singularity-AI-bindings'
+version = '24.03'
+homepage = 'https://example.org'
+description = 'Binds for AI containers'
+toolchain = SYSTEM
+modextravars = {'SINGULARITY_BIND': '/opt/cray,/usr/lib64/libcxi.so.1,/pfs,/scratch,/projappl,/project,/flash,/appl'}
+modluafooter = "conflict('singularity-bindings')"
+moduleclass = 'tools'
+"""
+
+
+def run() -> list[Row]:
+    """Measure everything of this module."""
+    with tempfile.TemporaryDirectory() as scratch:
+        top = Path(scratch)
+        return [against_imports(top), against_easybuild(top), *large_site(top)]
+
+
+def against_imports(top: Path) -> Row:
+    """The whole process against the import of its two large libraries."""
+    render = [LUMISITE, "render", "--rocm", "6.2", "--out", str(top / "out")]
+    imports = [sys.executable, "-c", "import jinja2, yaml"]
+    ratio, ours, theirs = in_turn(lambda: seconds(render), lambda: seconds(imports), 15)
+    detail = f"render {ours * 1000:.0f} ms, import jinja2, yaml {theirs * 1000:.0f} ms"
+    return Row("render / import of its libraries", ratio, 2.5, detail)
+
+
+def against_easybuild(top: Path) -> Row:
+    """EasyBuild writing one equal module against lumisite writing a whole tree."""
+    environment = {
+        **os.environ,
+        "PATH": f"{_easybuild()}:{os.environ['PATH']}",
+        "LMOD_CMD": "/usr/share/lmod/lmod/libexec/lmod",
+    }
+    (top / "recipe").mkdir()
+    recipe = top / "recipe" / "singularity-AI-bindings-24.03.eb"
+    recipe.write_text(RECIPE)
+    build = ["eb", "--module-only", "--force", "--allow-use-as-root-and-accept-consequences"]
+    build += [f"--prefix={top / 'eb'}", "--modules-tool=Lmod", "--module-syntax=Lua", str(recipe)]
+    render = [LUMISITE, "render", "--rocm", "6.2", "--out", str(top / "out")]
+    ratio, theirs, ours = in_turn(lambda: seconds(build, environment), lambda: seconds(render), 7)
+    detail = f"eb --module-only {theirs * 1000:.0f} ms, render {ours * 1000:.0f} ms"
+    return Row("EasyBuild / render", ratio, 5, detail, at_least=True)
+
+
+def _easybuild() -> Path:
+    """Install EasyBuild from PyPI into an environment of its own, once; give its folder of programs."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lumisite" / "easybuild"
+    if not (cache / "bin" / "eb").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(cache)], check=True)
+        subprocess.run([str(cache / "bin" / "pip"), "install", "--quiet", "easybuild"], check=True)
+    return cache / "bin"
+
+
+def large_site(top: Path) -> list[Row]:
+    """A site with 2,500 and with 5,000 modulefiles: time, memory, and how time grows."""
+    commands = {}
+    for count in (2500, 5000):
+        site = top / f"large{count}.yaml"
+        site.write_text(_large_site(count))
+        commands[count] = [LUMISITE, "render", "--site", str(site), "--rocm", "6.2"]
+    fresh = iter(range(1_000_000))
+
+    def render(count: int) -> float:
+        return seconds([*commands[count], "--out", str(top / f"out{next(fresh)}")])
+
+    growth, large, small = in_turn(lambda: render(5000), lambda: render(2500), 3)
+    peak = peak_mib([*commands[5000], "--out", str(top / "out-peak")])
+    return [
+        Row("5,000 modulefiles", large, 2, f"2,500 take {small:.2f} s", unit="s"),
+        Row("5,000 / 2,500 modulefiles", growth, 2.4, "linear is 2.0"),
+        Row("memory with 5,000 modulefiles", peak, 200, "peak of the process", unit="MiB"),
+    ]
+
+
+def _large_site(modules: int) -> str:
+    text = (EMBEDDED / "twin.yaml").read_text()
+    entry = (
+        "  module-{n}:\n    template: singularity-CPEbits\n    version: cpe\n    summary: module {n}\n"
+        "    keywords: [a, b]\n    conflicts: [singularity-bindings]\n"
+    )
+    return text + "".join(entry.format(n=number) for number in range(modules - 3))
+
+
+if __name__ == "__main__":
+    from tests.bench.measure import table
+
+    print(table(run()))
