@@ -142,8 +142,13 @@ def entries(directory: Path) -> dict[str, os.stat_result]:
 def read_file(path: Path) -> bytes:
     """Read a regular file that may turn into a link or a pipe at any time."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as stream:
-        return stream.read()
+    try:
+        return b"".join(iter(lambda: os.read(descriptor, 1 << 20), b""))
+    except OSError as error:
+        error.filename = str(path)
+        raise
+    finally:
+        os.close(descriptor)
 
 
 def fault_lines(faults: Sequence[Fault], most: int = 20) -> str:

@@ -19,6 +19,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
@@ -32,6 +33,7 @@ from lumisite.release.manifest import MANIFEST, RenderedFile, path_fault
 from lumisite.release.tree import FaultKind, fault_lines, load_tree
 
 _NAME = ".lumisite-tree-"
+_TEMPORARY = re.escape(_NAME) + "[^/]*"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV}
@@ -50,30 +52,55 @@ def write_tree(files: Mapping[str, RenderedFile], out: Path) -> bool:
         if fault := path_fault(path):
             raise LumisiteError(f"{path!r}: {fault}; a tree cannot hold such a file")
     try:
-        if not _may_replace(out, wanted[MANIFEST][0]):
-            return False
-        made = make_directories(out.parent)
-        try:
-            _replace(out, wanted)
-        except BaseException:
-            remove_directories(made)
-            raise
+        while True:
+            state = _state(out, wanted[MANIFEST][0])
+            _remove_leftovers(out.parent)
+            if state is _State.WANTED:
+                return False
+            if _replace(out, wanted, state):
+                return True
     except OSError as error:
         # The reader knows `out`, not the name on the way there.
-        error.filename = re.sub(rf"[^/]*{re.escape(_NAME)}[^/]*", out.name, str(error.filename or out))
+        error.filename = re.sub(_TEMPORARY, lambda _: out.name, str(error.filename or out))
         raise refused("write", error) from error
-    return True
 
 
-def _may_replace(out: Path, manifest: bytes) -> bool:
-    """Refuse what is not ours to replace; False when the tree is there already."""
+class _State(Enum):
+    """What is at the place: nothing (or an empty folder), another tree of ours, or the wanted tree itself."""
+
+    EMPTY = 0
+    OURS = 1
+    WANTED = 2
+
+
+def _state(out: Path, manifest: bytes) -> _State:
+    """Judge what is there, again if another run has replaced it meanwhile."""
+    while True:
+        before = _identity(out)
+        try:
+            return _judge_out(out, manifest)
+        except (DifferenceError, FileNotFoundError):
+            if _identity(out) == before:
+                raise
+
+
+def _identity(out: Path) -> tuple[int, int] | None:
+    try:
+        status = out.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns
+
+
+def _judge_out(out: Path, manifest: bytes) -> _State:
+    """Refuse what is not ours to replace."""
     if not os.path.lexists(out):
-        return True
+        return _State.EMPTY
     if not out.is_dir():
         raise ToolError(f"cannot write {out}: it is not a directory; name one, which may be new")
     if not any(out.iterdir()):
         _refuse_here(out)
-        return True
+        return _State.EMPTY
     if not os.path.lexists(out / MANIFEST):
         raise DifferenceError(
             f"{out}: is not empty and has no {MANIFEST}, so lumisite did not write it; name a new directory"
@@ -85,7 +112,7 @@ def _may_replace(out: Path, manifest: bytes) -> bool:
             f"{error}; what in {out} is worth keeping cannot be told: move it away, or name a new directory"
         ) from None
     if tree.manifest_bytes == manifest and not tree.faults:
-        return False
+        return _State.WANTED
     # Nothing is lost with a file that somebody has removed, or with a mode.
     edits = [fault for fault in tree.faults if fault.kind in (FaultKind.EDITED, FaultKind.UNKNOWN)]
     if edits:
@@ -94,7 +121,7 @@ def _may_replace(out: Path, manifest: bytes) -> bool:
             f"move it away, or name a new directory:{fault_lines(edits)}"
         )
     _refuse_here(out)
-    return True
+    return _State.OURS
 
 
 def _refuse_here(out: Path) -> None:
@@ -106,24 +133,37 @@ def _refuse_here(out: Path) -> None:
         raise LumisiteError(f"{out}: is replaced as a whole, and you are in it; go to {out.parent} and run again")
 
 
-def _replace(out: Path, wanted: Mapping[str, tuple[bytes, int]]) -> None:
-    _remove_leftovers(out.parent)
-    with _temporary_directory(out.parent) as temporary:
-        make_tree(temporary, ((path, *content) for path, content in wanted.items()), sync=False)
-        _swap(temporary, out)
+def _replace(out: Path, wanted: Mapping[str, tuple[bytes, int]], state: _State) -> bool:
+    """Write the tree and put it in its place; False when something has come there since it was judged."""
+    made = make_directories(out.parent)
+    try:
+        with _temporary_directory(out.parent) as temporary:
+            make_tree(temporary, ((path, *content) for path, content in wanted.items()), sync=False)
+            return _swap(temporary, out) if state is _State.OURS else _move(temporary, out)
+    except BaseException:
+        remove_directories(made)
+        raise
 
 
-def _swap(new: Path, out: Path) -> None:
-    """Put `new` where `out` is; what was there has the name `new` afterwards."""
-    if not out.is_dir() or not any(out.iterdir()):
+def _move(new: Path, out: Path) -> bool:
+    try:
         new.rename(out)
-        return
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
+
+
+def _swap(new: Path, out: Path) -> bool:
+    """Put `new` where `out` is; what was there has the name `new` afterwards."""
     try:
         exchange(new, out)
     except OSError as error:
         if error.errno not in _NO_EXCHANGE:
             raise
         _swap_in_two_steps(new, out)
+    return True
 
 
 def _swap_in_two_steps(new: Path, out: Path) -> None:
