@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MODULES = {
     "describe": ("check", "resolve", "why"),
     "render": ("render",),
+    "release": ("diff", "deploy", "rollback", "releases"),
     "node": ("masks",),
 }
 

@@ -16,7 +16,10 @@ ROOMS = ["cli", "validate", "release", "binds", "node", "site", "errors"]
 #: The modules that may read or write files, run programs or look at the environment.
 EDGES = {
     "cli",
+    "release/deploy.py",
+    "release/edits.py",
     "release/files.py",
+    "release/root.py",
     "release/tree.py",
     "release/write.py",
     "release/templates.py",

@@ -1,0 +1,243 @@
+"""A deployment root on disk.
+
+ROOT/releases/<id>/   one folder for each release, never changed
+ROOT/current          a relative link to one of them, the only truth about what users load
+ROOT/history          one line for each move of the link
+ROOT/edited/<id>-<n>/ hand edits that a deploy was told to set aside
+ROOT/.lock            held while a deploy or a rollback is at work
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
+from lumisite.release.files import (
+    make_directories,
+    remove,
+    remove_temporary,
+    sync_directory,
+    write_file,
+)
+from lumisite.release.history import Step, deployed_step, format_history, parse_history
+from lumisite.release.manifest import MANIFEST, is_release_id, sha256_of, shown
+from lumisite.release.tree import Fault, FaultKind, Tree, judge, load_manifest, read_file, unknown_entries, utc
+
+# What a deploy makes on the way to a final name starts so; a tree that is rendered inside the root does not.
+_TEMPORARY = ".lumisite-deploy-"
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who moves the link, and when: `by` is `user@host`, `time` is UTC."""
+
+    by: str
+    pid: int
+    time: str
+
+
+@dataclass(frozen=True)
+class Root:
+    """What a deployment root says of itself; `current` is empty when no release is."""
+
+    path: Path
+    current: str
+    steps: tuple[Step, ...]
+
+    def release(self, release: str) -> Path:
+        """Give the folder of a release, which may not exist."""
+        return self.path / "releases" / release
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release folder and what is wrong with it; `tree` is missing when its manifest does not read.
+
+    `changed` is the UTC time at which its folder was last changed, where it exists.
+    """
+
+    release: str
+    path: Path
+    tree: Tree | None
+    faults: tuple[Fault, ...]
+    changed: str = ""
+
+    @property
+    def state(self) -> str:
+        """`whole`, `edited` (something was put in), `broken` (something is gone) or `missing` (all of it is)."""
+        if not self.faults:
+            return "whole"
+        if self.faults[0].path == ".":
+            return "missing"
+        gone = self.tree is None or any(fault.kind is FaultKind.MISSING for fault in self.faults)
+        return "broken" if gone else "edited"
+
+
+def read_root(path: Path) -> Root:
+    """Read a deployment root, which may not exist yet; raises `DifferenceError` when it is not one."""
+    path = Path(os.path.realpath(path))
+    if os.path.lexists(path) and not path.is_dir():
+        raise LumisiteError(f"{path}: is not a directory; name the directory that holds, or shall hold, the releases")
+    try:
+        history = read_file(path / "history")
+    except FileNotFoundError:
+        history = b""
+    return Root(path, _read_current(path), parse_history(history, str(path / "history")))
+
+
+def release_names(root: Root) -> frozenset[str]:
+    """Give the names of the releases in a root, and of the one that the link names should it be gone."""
+    folder = root.path / "releases"
+    names = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    return frozenset(name for name in {*names, root.current} if is_release_id(name))
+
+
+def existing_root(path: Path) -> Root:
+    """Read a deployment root that must be there."""
+    root = read_root(path)
+    if not root.path.is_dir():
+        raise LumisiteError(f"{path}: does not exist; name the directory that holds the releases")
+    return root
+
+
+def inspect_release(root: Root, release: str, expected: Tree | None = None) -> Release:
+    """Judge a release by `expected`, else by its own manifest if that is the one that was deployed."""
+    path = root.release(release)
+    if path.is_symlink() or not path.is_dir():
+        what = "is not a directory" if os.path.lexists(path) else "missing"
+        return Release(release, path, None, (Fault(".", FaultKind.MISSING, what),))
+    changed = utc(path.stat().st_mtime)
+    if expected:
+        contents, faults = judge(path, expected.manifest, sha256_of(expected.manifest_bytes))
+        return Release(release, path, replace(expected, path=path, contents=contents, faults=faults), faults, changed)
+    try:
+        manifest, content = load_manifest(path)
+    except DifferenceError as error:
+        fault = Fault(MANIFEST, FaultKind.EDITED, str(error).removeprefix(f"{path / MANIFEST}: "))
+        others = (other for other in unknown_entries(path) if other.path != MANIFEST)
+        return Release(release, path, None, (fault, *others), changed)
+    step = deployed_step(root.steps, release)
+    contents, faults = judge(path, manifest, step.manifest if step else sha256_of(content))
+    return Release(release, path, Tree(path, manifest, content, contents, faults), faults, changed)
+
+
+@contextmanager
+def locked(root: Path, actor: Actor) -> Iterator[None]:
+    """Hold the root against every other deploy and rollback; clean up what killed ones have left.
+
+    Raises `ToolError` at once when another holds it, naming that one.
+    """
+    path = root / ".lock"
+    shared = stat.S_IMODE(root.stat().st_mode) & 0o022  # admins who share the root share the lock
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644 | shared)
+    except OSError as error:
+        raise refused("lock", error) from error
+    try:
+        _lock(descriptor, path, root)
+        _sign(descriptor, actor, 0o644 | shared)
+        for directory in (root, root / "releases", root / "edited"):
+            remove_temporary(directory, _TEMPORARY)
+        yield
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def make_shared_directory(root: Path, name: str) -> Path:
+    """Make a folder of the root that those may write who may write the root."""
+    path = root / name
+    if not path.is_dir():
+        temporary = temporary_in(root)
+        shared = stat.S_IMODE(root.stat().st_mode) & 0o022
+        try:
+            temporary.chmod(0o755 | shared | temporary.stat().st_mode & stat.S_ISGID)
+            temporary.rename(path)
+        finally:
+            remove(temporary)
+        sync_directory(root)
+    return path
+
+
+def temporary_in(directory: Path) -> Path:
+    """Make a folder under a name that the next run removes should this one be killed."""
+    return Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=directory))
+
+
+def append_step(root: Root, step: Step) -> None:
+    """Add a line to the history: afterwards it is there whole, or not at all."""
+    temporary = _temporary_name(root.path)
+    try:
+        write_file(temporary, format_history([*root.steps, step]).encode(), 0o644, sync=True)
+        temporary.replace(root.path / "history")
+    finally:
+        remove(temporary)
+    sync_directory(root.path)
+
+
+def point_current(root: Root, release: str) -> None:
+    """Move the link to a release in one step."""
+    temporary = _temporary_name(root.path)
+    try:
+        temporary.symlink_to(f"releases/{release}")
+        temporary.replace(root.path / "current")
+    finally:
+        remove(temporary)
+    sync_directory(root.path)
+
+
+def _temporary_name(directory: Path) -> Path:
+    return directory / f"{_TEMPORARY}{os.urandom(6).hex()}"
+
+
+def prepare_root(path: Path) -> None:
+    """Make the root if it is missing."""
+    made = make_directories(Path(os.path.realpath(path)))
+    for directory in made:
+        sync_directory(directory.parent)
+
+
+def _read_current(root: Path) -> str:
+    link = root / "current"
+    if not os.path.lexists(link):
+        return ""
+    repair = f"to make it one: ln -sfn releases/<id> {link}"
+    if not link.is_symlink():
+        raise DifferenceError(f"{link}: is not a symbolic link, so lumisite did not make it; move it away, or {repair}")
+    target = link.readlink()
+    if target.parent != Path("releases") or not is_release_id(target.name):
+        raise DifferenceError(f"{link}: points to {str(target)!r} and not to releases/<id> beside it; {repair}")
+    return target.name
+
+
+def _lock(descriptor: int, path: Path, root: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        found = os.pread(descriptor, 1000, 0).decode(errors="replace").partition("\n")[0]
+        holder = shown(found) if found else "one that has just begun"
+        raise ToolError(
+            f"{root}: another deploy or rollback is at work ({holder}); nothing was written, run again when it is done"
+        ) from None
+    except OSError as error:
+        error.filename = str(path)
+        raise refused("lock (does the file system have flock? Lustre: mount option flock)", error) from error
+
+
+def _sign(descriptor: int, actor: Actor, mode: int) -> None:
+    """Say who holds the lock, for the message of the one who must wait; a full disk is no reason to stop."""
+    try:
+        line = f"pid {actor.pid}, {actor.by}, since {actor.time}\n".encode()
+        os.pwrite(descriptor, line, 0)
+        os.ftruncate(descriptor, len(line))
+        if os.fstat(descriptor).st_uid == os.geteuid():
+            os.fchmod(descriptor, mode)
+    except OSError:
+        return
