@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,6 +97,12 @@ def sync_directory(directory: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def make_temporary(directory: Path, prefix: str) -> Path:
+    """Make a folder under a new name, for its owner alone, until it gets its final name."""
+    with _open_umask():
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=directory))
 
 
 def remove_temporary(directory: Path, prefix: str) -> None:

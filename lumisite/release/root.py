@@ -12,7 +12,6 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from pathlib import Path
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.release.files import (
     make_directories,
+    make_temporary,
     remove,
     remove_temporary,
     sync_directory,
@@ -168,7 +168,7 @@ def make_shared_directory(root: Path, name: str) -> Path:
 
 def temporary_in(directory: Path) -> Path:
     """Make a folder under a name that the next run removes should this one be killed."""
-    return Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=directory))
+    return make_temporary(directory, _TEMPORARY)
 
 
 def append_step(root: Root, step: Step) -> None:

@@ -16,7 +16,6 @@ import errno
 import fcntl
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
@@ -25,6 +24,7 @@ from pathlib import Path
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.release.files import (
     make_directories,
+    make_temporary,
     make_tree,
     remove,
     remove_directories,
@@ -167,7 +167,7 @@ def _swap(new: Path, out: Path) -> bool:
 
 
 def _swap_in_two_steps(new: Path, out: Path) -> None:
-    old = Path(tempfile.mkdtemp(prefix=_NAME, dir=out.parent))
+    old = make_temporary(out.parent, _NAME)
     out.rename(old)
     try:
         new.rename(out)
@@ -194,7 +194,7 @@ def exchange(first: Path, second: Path) -> None:
 def _temporary_directory(parent: Path) -> Iterator[Path]:
     """Make a folder that no other run takes for a leftover, and remove whatever bears its name at the end."""
     while True:
-        path = Path(tempfile.mkdtemp(prefix=_NAME, dir=parent))
+        path = make_temporary(parent, _NAME)
         descriptor = _hold(path)
         if descriptor is not None:
             break
