@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,15 @@ def test_a_reader_that_leaves_is_no_failure(tmp_path: Path) -> None:
     command = f"{sys.executable} -m lumisite resolve --rocm 6.2; echo $? >code"
     subprocess.run(["bash", "-c", f"({command}) | true"], check=True, cwd=tmp_path, timeout=60)
     assert (tmp_path / "code").read_text().strip() == "0"
+
+
+def test_a_terminal_that_cannot_show_a_character_gets_its_number() -> None:
+    Path("site.yaml").write_text(site_text(('why: "project space"', 'why: "proj\u00e9ct space \u2192"')))
+    command = [sys.executable, "-c", "from lumisite.cli import run; run()", "why", "/project", "--site", "site.yaml"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "why     proj\\xe9ct space \\u2192" in done.stdout
 
 
 def test_an_interrupt_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
