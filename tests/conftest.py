@@ -12,6 +12,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips", action="store_true", help="a skipped test fails the run (as in CI)")
     parser.addoption("--update-golden", action="store_true", help="write the golden trees anew")
     parser.addoption("--no-skips-as-root", action="store_true", help="the same, but only where root runs the tests")
+    parser.addoption("--update-docs", action="store_true", help="write into the pages what their examples print")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:

@@ -1,9 +1,10 @@
-"""The pages say what is true: generated ones are fresh."""
+"""The pages say what is true: generated ones are fresh, examples are run."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,19 @@ from docs.reference.site import fields_of, rule_text, site_sections
 from lumisite.cli.parser import build_parser
 from lumisite.errors import LumisiteError
 from lumisite.site.rules import STAGES
+from tests.unit.consoles import find_blocks, find_commands, matches, refusal, rewritten, work_through
+
+TOP = DOCS.parent
+TEXTS = {str(path.relative_to(TOP)): path for path in [TOP / "README.md", *sorted(DOCS.rglob("*.md"))]}
+
+#: Pages whose examples are made up and so cannot be run; a page that can be is a failure here.
+MADE_UP = ("docs/how-to/deploy-and-roll-back.md",)
+
+
+@pytest.fixture(params=TEXTS, name="page")
+def _page(request: pytest.FixtureRequest) -> Path:
+    return TEXTS[request.param]
+
 
 # Generated pages
 
@@ -99,3 +113,150 @@ def test_text_survives_markdown() -> None:
         r"a&#124;b \*c\* E_F \_\_d \[x\] &lt;i> `<g>` <code>&lt;g&#124;h></code>"
     )
     assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+
+
+# Examples
+
+
+def test_examples_are_true(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if str(page.relative_to(TOP)) in MADE_UP:
+        request.applymarker(pytest.mark.xfail(strict=True, raises=ValueError, reason="its examples are made up"))
+    text = page.read_text()
+    new, differences = work_through(text, tmp_path)
+    if request.config.getoption("--update-docs"):
+        page.write_text(new)
+    else:
+        assert not differences, "\n\n".join([*differences, "`pytest --update-docs` rewrites the pages"])
+
+
+def test_what_cannot_run_here_at_least_parses(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for block in find_blocks(page.read_text()):
+        if block.language in ("sh", "bash"):
+            typed = [line for line in block.lines if line.startswith("lumisite ")]
+        elif "no-run" in block.words:
+            typed = [command.text for command in find_commands(block)]
+            assert any(map(refusal, typed)), f"line {block.line}: all of this can run: take `no-run` away"
+        else:
+            continue
+        for command in typed:
+            words = shlex.split(re.split(r"[|>&]", command)[0], comments=True)
+            if words[0] == "lumisite":
+                _parse(words[1:], capsys)
+
+
+def test_commands_in_prose_exist(page: Path) -> None:
+    commands = {*commands_of(build_parser()), "--version", "--help"}
+    targets = set(re.findall(r"^([a-z-]+):", (TOP / "Makefile").read_text(), re.MULTILINE))
+    prose = _without_blocks(page.read_text())
+    for name in re.findall(r"`lumisite ([\w-]+)", prose):
+        assert name in commands
+    for name in re.findall(r"`make ([\w-]+)", prose):
+        assert name in targets
+
+
+def _parse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        build_parser().parse_args(words)
+    except SystemExit as stop:
+        if stop.code != 0:
+            pytest.fail(f"lumisite {' '.join(words)}: {capsys.readouterr().err}")
+
+
+# How examples are compared
+
+
+def test_a_wrong_example_is_seen_and_corrected(tmp_path: Path) -> None:
+    text = "```console\n$ echo new\nold\n$ lumisite check nowhere.yaml\n$ echo $?\n0\n```\nend\n"
+    new, differences = work_through(text, tmp_path)
+    assert len(differences) == 3
+    assert new == (
+        "```console\n$ echo new\nnew\n$ lumisite check nowhere.yaml\n"
+        "nowhere.yaml: cannot be read: No such file or directory\nlumisite: 1 fault\n$ echo $?\n2\n```\nend\n"
+    )
+    assert work_through(new, tmp_path) == (new, [])
+
+
+def test_files_of_a_page_are_written_for_its_commands(tmp_path: Path) -> None:
+    text = (
+        "```yaml file=a.yaml\na: 1\n```\n```yaml append=a.yaml\nb: 2\n```\n```console\n$ cat a.yaml\na: 1\nb: 2\n```\n"
+    )
+    assert work_through(text, tmp_path) == (text, [])
+
+
+def test_changes_of_a_page_are_made_for_its_commands(tmp_path: Path) -> None:
+    text = "```yaml file=a.yaml\na: 1\nb: 2\n```\n```diff file=a.yaml\n a: 1\n-b: 2\n+c: 3\n```\n"
+    work_through(text, tmp_path)
+    assert (tmp_path / "a.yaml").read_text() == "a: 1\nc: 3\n"
+
+
+def test_a_change_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
+    text = "```yaml file=a.yaml\na: 1\n```\n```diff file=a.yaml\n-b: 2\n+c: 3\n```\n"
+    with pytest.raises(ValueError, match="0 times"):
+        work_through(text, tmp_path)
+
+
+def test_the_home_of_a_test_is_not_shown(tmp_path: Path) -> None:
+    text = "```console\n$ echo $HOME/site-out\n/home/admin/site-out\n```\n"
+    assert work_through(text, tmp_path) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "same"),
+    [
+        (["a", "...", "d"], ["a", "b", "c", "d"], True),
+        (["...", "d"], ["d"], True),
+        (["a", "..."], ["b", "a"], False),
+        (["release 2026-…"], ["release 2026-01-abc"], True),
+        (["a.c"], ["abc"], False),
+        (["a"], ["a", "b"], False),
+        ([], [], True),
+    ],
+)
+def test_dots_stand_for_what_is_left_out(expected: list[str], actual: list[str], same: bool) -> None:
+    assert matches(expected, actual) is same
+
+
+def test_rewriting_keeps_what_is_left_out() -> None:
+    old = ["head", "old", "...", "id 1-…", "tail"]
+    assert rewritten(old, ["head", "new", "x", "y", "id 1-abc", "tail"]) == ["head", "new", "...", "id 1-…", "tail"]
+    assert rewritten(["...", "gone"], ["a", "b"]) == ["...", "b"]
+    assert rewritten(["a"], ["b", "c"]) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf site-out",
+        "lumisite check | sh",
+        "lumisite check; ls",
+        "lumisite check &",
+        "ls $(pwd)",
+        "echo `pwd`",
+        "echo x > /etc/motd",
+        "lumisite deploy site-out /appl/local/lumisite --apply",
+        "lumisite render --out ../up",
+        "lumisite render --out /tmp/x && ls",
+        "cp site-out /appl",
+        "cp site-out ~/x",
+    ],
+)
+def test_only_harmless_commands_are_run(command: str) -> None:
+    assert refusal(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["lumisite why /var/spool/slurmd", "ls site-out | cat > list", "mkdir a && cp site.yaml a", "ls /nowhere"],
+)
+def test_harmless_commands_are_run(command: str) -> None:
+    assert refusal(command) == ""
+
+
+@pytest.mark.parametrize("text", ["- a\n\n  ```console\n  $ ls\n  ```\n", "~~~\n~~~\n", "```console norun\n```\n"])
+def test_a_block_that_would_not_be_run_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="line"):
+        find_blocks(text)
+
+
+def _without_blocks(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
