@@ -1,15 +1,19 @@
-"""The pages say what is true: generated ones are fresh, examples are run."""
+"""The pages say what is true: generated ones are fresh, examples are run, links lead somewhere."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
-from docs.generate import DOCS, main, stale_pages
+from docs.generate import DOCS, PAGES, main, stale_pages
+from docs.hooks import on_page_markdown
 from docs.markdown import plain, table
 from docs.reference.cli import commands_of, exit_codes, help_text, shown_arguments, usage
 from docs.reference.site import fields_of, rule_text, site_sections
@@ -127,6 +131,18 @@ def test_examples_are_true(page: Path, tmp_path: Path, request: pytest.FixtureRe
         page.write_text(new)
     else:
         assert not differences, "\n\n".join([*differences, "`pytest --update-docs` rewrites the pages"])
+
+
+def test_nothing_but_its_description_knows_lumi(tmp_path: Path) -> None:
+    text = (DOCS / "how-to/describe-your-own-site.md").read_text()
+    lumis = re.compile(
+        r"\bLUMI\b|lumi\.yaml|Cray|Slingshot|SINGULARITY_|/pfs|/scratch|/var/spool/slurmd", re.IGNORECASE
+    )
+    work_through(text, tmp_path)
+    rendered = [path for path in (tmp_path / "skerry-out").rglob("*") if path.is_file()]
+    assert len(rendered) > 10
+    for path in rendered:
+        assert lumis.search(path.read_text()) is None, path
 
 
 def test_what_cannot_run_here_at_least_parses(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,5 +274,63 @@ def test_a_block_that_would_not_be_run_is_an_error(text: str) -> None:
         find_blocks(text)
 
 
+# Pages
+
+
+def test_the_readme_is_short() -> None:
+    assert len((TOP / "README.md").read_text().splitlines()) < 100
+
+
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", _without_blocks(page.read_text())):
+        if re.match(r"https?://|mailto:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (page.parent / name).resolve() if name else page
+        assert linked.exists(), f"{target} is not there"
+        if anchor:
+            assert anchor in _anchors(linked), f"{target}: there is no such heading or anchor"
+
+
+def test_every_room_is_explained() -> None:
+    page = (DOCS / "explanation/shape.md").read_text()
+    rooms = {path.parent.name for path in (TOP / "lumisite").glob("*/__init__.py")}
+    assert rooms <= set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+
+
+def test_the_table_of_contents_lists_every_page() -> None:
+    listed = list(_names(yaml.safe_load((TOP / "mkdocs.yml").read_text())["nav"]))
+    assert sorted(listed) == sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
+    assert set(PAGES) <= set(listed)
+
+
+def test_the_pages_build(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "public")]
+    built = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    html = (tmp_path / "public/tutorial/first-site/index.html").read_text()
+    assert 'class="language-yaml"' in html
+    assert "append=" not in html
+    assert not [*tmp_path.rglob("*.py"), *tmp_path.rglob("*.pyc")]
+
+
+def test_what_a_fence_says_beyond_its_language_is_for_the_test_only() -> None:
+    assert on_page_markdown("```console no-run\n$ ls -l\n```\n") == "```console\n$ ls -l\n```\n"
+
+
 def _without_blocks(text: str) -> str:
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def _anchors(page: Path) -> set[str]:
+    text = page.read_text()
+    headings = re.findall(r"^#+ (.+)$", _without_blocks(text), re.MULTILINE)
+    slugs = {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", heading.lower())) for heading in headings}
+    return slugs | set(re.findall(r'<a id="([^"]+)">', text))
+
+
+def _names(nav: object) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    items = nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else []
+    return [name for item in items for name in _names(item)]
