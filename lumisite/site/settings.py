@@ -105,7 +105,7 @@ def describe_action(setting: Setting) -> str:
     if setting.directory is not None:
         return f"= a private node-local directory, {setting.directory}"
     if setting.computed is not None:
-        return f"= the {setting.computed.replace('-', ' ')} that the helper works out"
+        return f"= {setting.computed.replace('-', ' ')}, worked out on the node"
     return "is taken away" if setting.unset else "is left alone"
 
 

@@ -63,11 +63,11 @@ Sets, unless you have set it:
       its lock files fail on Lustre
   PYTHONNOUSERSITE = 1
       packages in ~/.local would hide those of the image
-  MASTER_ADDR = the master address that the helper works out
+  MASTER_ADDR = master address, worked out on the node
       the first node of the step, by its name on the high-speed network
-  MASTER_PORT = the master port that the helper works out
+  MASTER_PORT = master port, worked out on the node
       a fixed port such as 29500 collides where jobs share a node
-  ROCR_VISIBLE_DEVICES = the one gpu that the helper works out
+  ROCR_VISIBLE_DEVICES = one gpu, worked out on the node
       only on request (LUMISITE_GPUS=one); by default a task sees all GPUs,
       and torch picks one by its local rank
 
@@ -83,7 +83,7 @@ whatis("Description: Everything that AI containers need on LUMI: binds, network,
 whatis("Keywords: singularity, container, bind, AI, PyTorch, JAX, RCCL, ROCm, slingshot")
 whatis("Support: LUMI User Support Team, https://lumi-supercomputer.eu/user-support/need-help/")
 
--- These set the whole bind list and would take ours away.
+-- These set a whole bind list of their own, and with both the container would have two.
 conflict("singularity-bindings")
 conflict("lumi-aif-singularity-bindings")
 

@@ -32,7 +32,7 @@ whatis("Description: Binds the parts of the Cray programming environment that im
 whatis("Keywords: singularity, container, bind, cray, slingshot, libfabric, mpich")
 whatis("Support: LUMI User Support Team, https://lumi-supercomputer.eu/user-support/need-help/")
 
--- These set the whole bind list and would take ours away.
+-- These set a whole bind list of their own, and with both the container would have two.
 conflict("singularity-bindings")
 conflict("lumi-aif-singularity-bindings")
 

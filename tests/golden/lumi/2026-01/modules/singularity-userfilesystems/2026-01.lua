@@ -30,7 +30,7 @@ whatis("Description: Binds the user file systems of LUMI into containers")
 whatis("Keywords: singularity, container, bind, lustre, scratch, project")
 whatis("Support: LUMI User Support Team, https://lumi-supercomputer.eu/user-support/need-help/")
 
--- These set the whole bind list and would take ours away.
+-- These set a whole bind list of their own, and with both the container would have two.
 conflict("singularity-bindings")
 conflict("lumi-aif-singularity-bindings")
 

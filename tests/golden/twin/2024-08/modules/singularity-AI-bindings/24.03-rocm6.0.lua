@@ -35,9 +35,9 @@ Sets, unless you have set it:
       as on LUMI
   PYTHONNOUSERSITE = 1
       packages in ~/.local would hide those of the image
-  MASTER_ADDR = the master address that the helper works out
+  MASTER_ADDR = master address, worked out on the node
       the first node of the step, by its name on the high-speed network
-  MASTER_PORT = the master port that the helper works out
+  MASTER_PORT = master port, worked out on the node
       a fixed port collides where jobs share a node
 
 LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it
@@ -52,7 +52,7 @@ whatis("Description: Everything that AI containers need on the twin")
 whatis("Keywords: singularity, container, bind, AI, PyTorch")
 whatis("Support: the developers of lumisite, docs/reference/twin.md")
 
--- These set the whole bind list and would take ours away.
+-- These set a whole bind list of their own, and with both the container would have two.
 conflict("singularity-bindings")
 conflict("lumi-aif-singularity-bindings")
 

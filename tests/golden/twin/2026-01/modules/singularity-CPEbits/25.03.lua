@@ -28,7 +28,7 @@ whatis("Description: Binds the stand-ins for the Cray programming environment in
 whatis("Keywords: singularity, container, bind, cray")
 whatis("Support: the developers of lumisite, docs/reference/twin.md")
 
--- These set the whole bind list and would take ours away.
+-- These set a whole bind list of their own, and with both the container would have two.
 conflict("singularity-bindings")
 conflict("lumi-aif-singularity-bindings")
 
