@@ -171,6 +171,25 @@ def test_an_old_name_never_hides_a_real_version() -> None:
     assert '"24.03"' in text
 
 
+@pytest.mark.parametrize(
+    "bind",
+    [
+        "{path: /img.squashfs, target: /data, options: image-src=/",
+        "{path: /img.squashfs, target: /data, options: 'ro,,image-src=/x'",
+        "{path: '/data '",
+        "{path: /data, options: 'ro '",
+        "{path: /data, target: /",
+        "{path: /",
+        "{path: /data, options: image-src=//x",
+    ],
+)
+def test_a_bind_that_lmod_would_change_is_refused_for_a_module_and_not_for_the_task(bind: str) -> None:
+    text = site_text(("binds:\n", f"binds:\n  - {bind}, where: WHERE, why: test, source: test}}\n"))
+    with pytest.raises(ResolveError, match=r"^site.yaml: binds\[0\]: Lmod does not keep '.*' as it is"):
+        render(load_text(text.replace("WHERE", "singularity-CPEbits")), rocm=["6.2"])
+    assert render(load_text(text.replace("WHERE", "task")), rocm=["6.2"])
+
+
 def test_an_unknown_template_is_one_error_with_its_key() -> None:
     loaded = load_text(site_text(("template: singularity-CPEbits", "template: singularity-CPEbit")))
     with pytest.raises(ResolveError) as caught:
