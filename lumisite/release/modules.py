@@ -33,6 +33,26 @@ class BoundPath:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
+class OldName:
+    """An old version name: a hidden modulefile that says so and loads `full_name`.
+
+    A `.modulerc.lua` alone cannot say anything, and Lmod (8.6 and 8.7) tells a modulefile only the name that an
+    alias leads to.
+    """
+
+    version: str
+    origin: str
+    full_name: str
+    notice: str
+    help: str
+
+    @property
+    def file(self) -> str:
+        """Version of the hidden modulefile: Lmod hides what starts with a dot."""
+        return f".{self.version}"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class ModulePlan:
     """Everything that a modulefile's template needs; the names are those that templates use."""
 
@@ -45,7 +65,7 @@ class ModulePlan:
     conflicts: tuple[str, ...]
     loads: tuple[str, ...]
     notices: tuple[str, ...]
-    old_names: tuple[str, ...]
+    old_names: tuple[OldName, ...]
     binds: tuple[str, ...]
     bind_variable: str
     marker: str
@@ -80,7 +100,7 @@ class VersionsPlan:
     name: str
     origin: str
     default: str
-    old: tuple[str, ...]
+    old: tuple[OldName, ...]
 
 
 def plan_modules(
@@ -116,10 +136,7 @@ def plan_versions(plans: Iterable[ModulePlan], site: Site, site_file: str) -> li
         by_name.setdefault(plan.name, []).append(plan)
     origin = f"modulefiles_src/.modulerc.lua.j2 and {site_file}"
     return [
-        VersionsPlan(
-            name, origin, versions[0].full_name, tuple(name.rpartition("/")[2] for name in versions[0].old_names)
-        )
-        for name, versions in by_name.items()
+        VersionsPlan(name, origin, versions[0].full_name, versions[0].old_names) for name, versions in by_name.items()
     ]
 
 
@@ -187,7 +204,7 @@ def _plan(
     version = module_version(module, situation)
     taken = {module_version(module, other) for other in _situations(site, selection, module)}
     is_default = version == module_version(module, _situations(site, selection, module)[0])
-    old_names = [f"{name}/{old}" for old in module.old_versions if is_default and old not in taken]
+    old_names = [old for old in module.old_versions if is_default and old not in taken]
     binds = module_binds(site, name, situation)
     settings = module_settings(site, situation, name)
     provides = _provides(site, situation, binds)
@@ -202,7 +219,7 @@ def _plan(
         conflicts=module.conflicts,
         loads=loads,
         notices=_notices(site, name, module, situation),
-        old_names=tuple(old_names),
+        old_names=tuple(_old_name(site, name, old, version, site_file) for old in old_names),
         binds=tuple(bind.spec for bind in binds),
         bind_variable=f"{site.runtime.prefix}_BINDPATH",
         marker=f"LUMISITE_BINDS_{_variable_part(name)}",
@@ -212,6 +229,17 @@ def _plan(
         root=site.root,
         release=release,
         provides=tuple(path for _, path in provides),
+    )
+
+
+def _old_name(site: Site, name: str, old: str, version: str, site_file: str) -> OldName:
+    notice = f"{name}/{old} is an old name of {name}/{version}, which is loaded instead."
+    return OldName(
+        version=old,
+        origin=f"modulefiles_src/_old_name.lua.j2 and {site_file}",
+        full_name=f"{name}/{version}",
+        notice=notice,
+        help=f"{_paragraph(notice)}\n\n{_support(site)}\n",
     )
 
 
@@ -276,8 +304,12 @@ def _help(
         sections += _helper_help(site, situation)
     else:
         sections.append(_paragraph(f"Unload it before `{site.runtime.name} build`, which fails on binds."))
-    sections.append(f"Support: {site.support.name}\n  {site.support.contact}")
+    sections.append(_support(site))
     return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _support(site: Site) -> str:
+    return f"Support: {site.support.name}\n  {site.support.contact}"
 
 
 def _helper_help(site: Site, situation: Situation) -> list[str]:

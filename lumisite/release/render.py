@@ -62,6 +62,9 @@ def _module_files(
     for versions in plan_versions(plans, loaded.site, loaded.file):
         text = environment.get_template(".modulerc.lua.j2").render(versions=versions)
         files[f"modules/{versions.name}/.modulerc.lua"] = RenderedFile(text)
+        for old in versions.old:
+            text = environment.get_template("_old_name.lua.j2").render(old=old)
+            files[f"modules/{versions.name}/{old.file}.lua"] = RenderedFile(text)
     return files
 
 

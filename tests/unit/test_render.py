@@ -28,6 +28,7 @@ def lumi(**options: object) -> dict[str, RenderedFile]:
 
 def test_the_tree_is_what_other_work_relies_on() -> None:
     assert list(lumi(rocm=["6.2"])) == [
+        "modules/singularity-AI-bindings/.24.03.lua",
         "modules/singularity-AI-bindings/.modulerc.lua",
         "modules/singularity-AI-bindings/25.03-rocm6.2.lua",
         "modules/singularity-CPEbits/.modulerc.lua",

@@ -95,9 +95,6 @@ depends_on("singularity-CPEbits/24.03")
 
 if mode() == "load" then
   LmodMessage("singularity-AI-bindings/24.03-rocm6.2 is deprecated: CPE 24.03 is no longer supported since 2026-01-21. Use singularity-AI-bindings/25.03-rocm6.2 instead.")
-  if myModuleUsrName() == "singularity-AI-bindings/24.03" then
-    LmodMessage("singularity-AI-bindings/24.03 is an old name of singularity-AI-bindings/24.03-rocm6.2, which is loaded instead.")
-  end
 end
 
 -- A variable that the user has set stays as it is, on load and on unload.

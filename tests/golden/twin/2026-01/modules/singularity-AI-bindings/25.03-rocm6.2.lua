@@ -59,12 +59,6 @@ conflict("lumi-aif-singularity-bindings")
 depends_on("singularity-userfilesystems/2026-01")
 depends_on("singularity-CPEbits/25.03")
 
-if mode() == "load" then
-  if myModuleUsrName() == "singularity-AI-bindings/24.03" then
-    LmodMessage("singularity-AI-bindings/24.03 is an old name of singularity-AI-bindings/25.03-rocm6.2, which is loaded instead.")
-  end
-end
-
 -- A variable that the user has set stays as it is, on load and on unload.
 -- LUMISITE_SETS remembers which ones this module has set.
 local sets = "," .. (os.getenv("LUMISITE_SETS") or "") .. ","

@@ -1,0 +1,13 @@
+-- modulefiles_src/_old_name.lua.j2 and lumi.yaml: change those and render again.
+-- Hidden; .modulerc.lua leads the old name here. Lmod loads the new version in its place.
+
+help([=[
+singularity-AI-bindings/24.03 is an old name of
+singularity-AI-bindings/24.03-rocm6.0, which is loaded instead.
+
+Support: LUMI User Support Team
+  https://lumi-supercomputer.eu/user-support/need-help/
+]=])
+whatis("Description: singularity-AI-bindings/24.03 is an old name of singularity-AI-bindings/24.03-rocm6.0, which is loaded instead.")
+if mode() == "load" then LmodMessage("singularity-AI-bindings/24.03 is an old name of singularity-AI-bindings/24.03-rocm6.0, which is loaded instead.") end
+load("singularity-AI-bindings/24.03-rocm6.0")
