@@ -69,6 +69,7 @@ class ModulePlan:
     binds: tuple[str, ...]
     bind_variable: str
     marker: str
+    memory: str
     settings: tuple[Setting, ...]
     helper: bool
     stack: str
@@ -223,6 +224,7 @@ def _plan(
         binds=tuple(bind.spec for bind in binds),
         bind_variable=f"{site.runtime.prefix}_BINDPATH",
         marker=f"LUMISITE_BINDS_{_variable_part(name)}",
+        memory=f"LUMISITE_SETS_{_variable_part(name)}",
         settings=settings,
         helper=module.helper,
         stack=stack_name(situation.cpe, situation.rocm),

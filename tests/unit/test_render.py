@@ -145,7 +145,7 @@ def test_help_lists_every_bind_with_its_reason_and_says_whom_to_ask() -> None:
 def test_a_bind_that_depends_on_the_release_comes_and_goes_with_it() -> None:
     before = lumi(platform="2024-08", rocm=["6.2"])["modules/singularity-CPEbits/24.03.lua"].text
     after = lumi(rocm=["6.2"])["modules/singularity-CPEbits/25.03.lua"].text
-    assert 'bind("/usr/lib64/libjansson.so.4")' in before
+    assert '    "/usr/lib64/libjansson.so.4",\n' in before
     assert "libjansson" not in after
 
 

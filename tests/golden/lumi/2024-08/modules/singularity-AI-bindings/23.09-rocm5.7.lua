@@ -83,38 +83,46 @@ whatis("Description: Everything that AI containers need on LUMI: binds, network,
 whatis("Keywords: singularity, container, bind, AI, PyTorch, JAX, RCCL, ROCm, slingshot")
 whatis("Support: LUMI User Support Team, https://lumi-supercomputer.eu/user-support/need-help/")
 
--- These set a whole bind list of their own, and with both the container would have two.
+-- These set the whole bind list and would take ours away.
 conflict("singularity-bindings")
 conflict("lumi-aif-singularity-bindings")
 
 depends_on("singularity-userfilesystems/2024-08")
 depends_on("singularity-CPEbits/23.09")
 
--- A variable that the user has set stays as it is, on load and on unload.
--- LUMISITE_SETS remembers which ones this module has set.
-local sets = "," .. (os.getenv("LUMISITE_SETS") or "") .. ","
-local function offer(name, value)
-  local current = os.getenv(name)
-  local ours = sets:find("," .. name .. ",", 1, true) ~= nil
-  if mode() == "unload" then
-    if ours and current == value then setenv(name, value) end
-    if ours then append_path("LUMISITE_SETS", name, ",") end
-  elseif current == nil then
-    setenv(name, value)
-    append_path("LUMISITE_SETS", name, ",")
+-- `current` moves with the next deployment; a job keeps the release that it started with.
+local top = myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "/appl/local/lumisite/current"
+if top:sub(-8) == "/current" then top = top:sub(1, -8) .. "releases/RELEASE" end
+local function bin(release) return release .. "/spank/bin" end
+
+-- What an earlier load has set and is still so goes, whichever release it was: on unload, where Lmod turns setenv
+-- around, and on load too, if the modulefile of that load was gone when it should have been unloaded.
+local memory = "LUMISITE_SETS_SINGULARITY_AI_BINDINGS"
+if mode() == "unload" or mode() == "load" then
+  local take_back = mode() == "unload" and setenv or unsetenv
+  for name, value in (os.getenv(memory) or ""):gmatch("([^,=]+)=([^,]*)") do
+    value = value:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end)
+    if os.getenv(name) == value then take_back(name, value) end
   end
+  local earlier = os.getenv("LUMISITE_RELEASE")
+  if earlier and mode() == "load" then remove_path("PATH", bin(earlier)) end
+  if earlier and mode() == "unload" then top = earlier end
 end
 
--- `current` moves with the next deployment; a job keeps the release that it started with.
-local release = "RELEASE"
-local top = myFileName():match("^(.*)/modules/[^/]+/[^/]+$") or "/appl/local/lumisite/current"
-top = top:gsub("/current$", "/releases/" .. release)
-local prolog = top .. "/spank/task_prolog"
-local users = os.getenv("SLURM_TASK_PROLOG")
-if mode() == "load" and users and users ~= prolog then
-  LmodMessage("SLURM_TASK_PROLOG is your own (" .. users .. "), so the srun helper stays off: no CPU masks, "
+-- A variable that the user has set stays as it is.
+local set = {}
+local function offer(name, value)
+  if mode() == "unload" or (mode() == "load" and os.getenv(name)) then return end
+  setenv(name, value)
+  set[#set + 1] = name .. "=" .. value:gsub("[%%,]", function(c) return ("%%%02x"):format(c:byte()) end)
+end
+offer("SLURM_TASK_PROLOG", top .. "/spank/task_prolog")
+local prolog = os.getenv("SLURM_TASK_PROLOG")
+if mode() == "load" and prolog ~= top .. "/spank/task_prolog" then
+  LmodMessage("SLURM_TASK_PROLOG is your own (" .. prolog .. "), so the srun helper stays off: no CPU masks, "
     .. "no network and MIOpen settings. Unset it and load this module again to have them.")
 end
-offer("SLURM_TASK_PROLOG", prolog)
+setenv(memory, table.concat(set, ","))
+setenv("LUMISITE_RELEASE", top)
 setenv("LUMISITE_STACK", "23.09-rocm5.7")
-prepend_path("PATH", top .. "/spank/bin")
+prepend_path("PATH", bin(top))

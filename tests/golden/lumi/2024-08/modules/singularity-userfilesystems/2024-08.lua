@@ -30,27 +30,39 @@ whatis("Description: Binds the user file systems of LUMI into containers")
 whatis("Keywords: singularity, container, bind, lustre, scratch, project")
 whatis("Support: LUMI User Support Team, https://lumi-supercomputer.eu/user-support/need-help/")
 
--- These set a whole bind list of their own, and with both the container would have two.
+-- These set the whole bind list and would take ours away.
 conflict("singularity-bindings")
 conflict("lumi-aif-singularity-bindings")
 
--- Binds that the user already has are left alone, so that unloading gives back the user's own list.
--- LUMISITE_BINDS_SINGULARITY_USERFILESYSTEMS remembers which ones this module has added.
+-- A place in the container that the user binds already stays the user's. LUMISITE_BINDS_SINGULARITY_USERFILESYSTEMS
+-- remembers what was added, so that an unload gives back the user's own list, whichever release did the load.
 local variable, marker = "SINGULARITY_BINDPATH", "LUMISITE_BINDS_SINGULARITY_USERFILESYSTEMS"
-local unloading = mode() == "unload"
-local known = os.getenv(unloading and marker or variable)
-local added = {}
-local function bind(spec)
-  local listed = known ~= nil and ("," .. known .. ","):find("," .. spec .. ",", 1, true) ~= nil
-  if listed == unloading or (unloading and known == nil) then
-    append_path(variable, spec, ",")
-    added[#added + 1] = spec
-  end
+local function place(spec)
+  local source, target = spec:match("^%s*([^:]*):?([^:]*)")
+  return ((target ~= "" and target or source):gsub("//+", "/"):gsub("(.)/$", "%1"))
 end
-bind("/pfs")
-bind("/scratch")
-bind("/projappl")
-bind("/project")
-bind("/flash")
-bind("/appl")
-setenv(marker, table.concat(added, ","))
+local added = os.getenv(marker)
+if mode() ~= "unload" or not added then
+  local taken, free = {}, {}
+  if mode() == "load" then
+    -- Left behind: Lmod cannot unload a modulefile that is gone, as a version that the present release lacks.
+    -- Named `delim`: remove_path of Lmod 8.7.60 does not see it as third argument.
+    if added and added ~= "" then remove_path({ variable, added, delim = "," }) end
+    for spec in (os.getenv(variable) or ""):gmatch("[^,]+") do
+      taken[place(spec)] = true
+    end
+  end
+  for _, spec in ipairs({
+    "/pfs",
+    "/scratch",
+    "/projappl",
+    "/project",
+    "/flash",
+    "/appl",
+  }) do
+    if not taken[place(spec)] then free[#free + 1] = spec end
+  end
+  added = table.concat(free, ",")
+end
+if added ~= "" then append_path(variable, added, ",") end
+setenv(marker, added)
