@@ -1,0 +1,219 @@
+"""Real Lmod in a throw-away copy of a root: what each command says, and the environment that it leaves.
+
+The root itself stays as it is: a room is a mount name space with an overlay over the root, and it ends with
+the process that made it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from lumisite.errors import ToolError
+from lumisite.release.render import render_tree
+from lumisite.release.templates import load_templates
+from lumisite.release.write import write_tree
+from lumisite.site.load import LoadedSite, load_site
+from lumisite.site.selection import resolve_selection
+from tests.twin.process import run_tool
+from tests.twin.roots import USER, USER_ID, node_root
+
+#: The Debian release that each version of Lmod comes from (observed in November 2026).
+VERSIONS: Mapping[str, str] = {"8.6": "bookworm", "8.7": "trixie"}
+
+each_lmod = pytest.mark.parametrize("version", VERSIONS)
+
+LMOD = "/usr/share/lmod/lmod"
+HOME = f"/home/{USER}"
+TREE = "/site"
+"""Where the sessions of a tree see it."""
+
+ENVIRONMENT: Mapping[str, str] = {
+    "USER": USER,
+    "HOME": HOME,
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LMOD_PAGER": "none",
+    "MODULEPATH": f"{TREE}/modules",
+}
+
+#: What Lmod notes for itself; every other variable must be as it was.
+BOOKKEEPING = re.compile(
+    r"LOADEDMODULES|_LMFILES_|_ModuleTable\d{3}_|_ModuleTable_Sz_"
+    r"|__LMOD_REF_COUNT_(MODULEPATH|PATH|SINGULARITY_BINDPATH)"
+)
+
+# Sessions run beside each other; each has a home of its own.
+_ROOM = r"""
+set -eu
+room=$1 root=$2 jobs=$3
+mount -t tmpfs -o mode=755 tmpfs "$room/layers"
+mkdir "$room/layers/upper" "$room/layers/work"
+mount -t overlay -o "lowerdir=$root,upperdir=$room/layers/upper,workdir=$room/layers/work" overlay "$room/root"
+mount -t proc proc "$room/root/proc"
+mount --rbind /dev "$room/root/dev"
+mount -t tmpfs -o mode=1777 tmpfs "$room/root/tmp"
+mkdir "$room/root/session"
+mount --bind "$room/session" "$room/root/session"
+while IFS='	' read -r mode source target; do
+    mkdir -p "$room/root$target"
+    mount --bind "$source" "$room/root$target"
+    [ "$mode" = rw ] || mount -o remount,bind,ro "$room/root$target"
+done <"$room/binds"
+ls "$room/session" | chroot "$room/root" xargs -P "$jobs" -I{} unshare --mount sh /session/{}/start
+"""
+
+TOOLS = ("mmdebstrap", "unshare", "setpriv", "chroot")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a command of a session left behind; `output` is its stdout and stderr as they came."""
+
+    command: str
+    code: int
+    output: str
+    environment: Mapping[str, str]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment without Lmod's notes."""
+        return {name: value for name, value in self.environment.items() if not BOOKKEEPING.fullmatch(name)}
+
+    @property
+    def binds(self) -> list[str]:
+        """The entries of the bind variable."""
+        value = self.environment.get("SINGULARITY_BINDPATH", "")
+        return value.split(",") if value else []
+
+    @property
+    def modules(self) -> list[str]:
+        """The loaded modules, sorted."""
+        return sorted(filter(None, self.environment.get("LOADEDMODULES", "").split(":")))
+
+    @property
+    def words(self) -> str:
+        """The output with each run of white space as one space: Lmod breaks lines where it likes."""
+        return " ".join(self.output.split())
+
+
+@dataclass(frozen=True)
+class Session:
+    """Commands for one shell, one after the other, and what its environment has before the first."""
+
+    commands: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    shell: str = "bash"
+
+
+@dataclass(frozen=True)
+class Lmod:
+    """One version of Lmod, and folders of this machine as its shells see them: path in there to path here."""
+
+    version: str
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    writable: Mapping[str, Path] = field(default_factory=dict)
+
+    def run(self, *commands: str, shell: str = "bash", **environment: str) -> list[Step]:
+        """Run commands in one shell; the keywords are variables that it has from the start."""
+        return self.run_all([Session(commands, environment, shell)])[0]
+
+    def run_all(self, sessions: Sequence[Session]) -> list[list[Step]]:
+        """Run sessions beside each other; they share nothing but the folders.
+
+        Raises `ToolError` when a session does not come to its end.
+        """
+        require_lmod()
+        root = node_root(VERSIONS[self.version])
+        with tempfile.TemporaryDirectory(prefix="lumisite-lmod-") as name:
+            room = Path(name)
+            _write_room(room, self, sessions)
+            jobs = str(os.cpu_count() or 1)
+            run_tool(["unshare", "--mount", "sh", "-c", _ROOM, "room", str(room), str(root), jobs]).check()
+            return [_read_steps(room / "session" / str(number), session) for number, session in enumerate(sessions)]
+
+
+def require_lmod() -> None:
+    """Skip the test and say what is missing, if this machine cannot make a room."""
+    if os.geteuid() != 0:
+        pytest.skip("real Lmod needs root: its root file system is mounted")
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"real Lmod needs {', '.join(missing)} (.ci/packages installs them)")
+
+
+def render(
+    out: Path,
+    site: str | LoadedSite = "lumi",
+    *,
+    platform: str | None = None,
+    rocm: Sequence[str] = (),
+    cpe: Sequence[str] = (),
+) -> Path:
+    """Render a tree of a site (its name, or one already read) into `out`."""
+    loaded = load_site(site) if isinstance(site, str) else site
+    selection = resolve_selection(loaded.site, rocm=rocm, platform=platform, cpe=cpe)
+    write_tree(render_tree(loaded, selection, load_templates()), out)
+    return out
+
+
+def _write_room(room: Path, lmod: Lmod, sessions: Sequence[Session]) -> None:
+    room.chmod(0o755)
+    for folder in ("layers", "root", "session"):
+        (room / folder).mkdir()
+    for number, session in enumerate(sessions):
+        _write_session(room / "session" / str(number), session)
+    rows = [f"ro\t{source}\t{target}\n" for target, source in lmod.folders.items()]
+    rows += [f"rw\t{source}\t{target}\n" for target, source in lmod.writable.items()]
+    (room / "binds").write_text("".join(rows))
+
+
+def _write_session(folder: Path, session: Session) -> None:
+    (folder / "out").mkdir(parents=True)
+    (folder / "home").mkdir()
+    place = f"/session/{folder.name}"
+    variables = {**ENVIRONMENT, **session.environment}
+    become = ["setpriv", f"--reuid={USER_ID}", f"--regid={USER_ID}", "--clear-groups", "env", "-i"]
+    shell = [*become, *(f"{key}={value}" for key, value in variables.items()), session.shell, f"{place}/script"]
+    lines = [f". {LMOD}/init/{session.shell}\n"]
+    for number, command in enumerate(session.commands):
+        out = f"{place}/out/{number}"
+        lines.append(f"{{ {command}\n}} >{out}.text 2>&1; echo $? >{out}.code; env -0 >{out}.env\n")
+    _write(folder / "start", f"mount --bind {place}/home {HOME} && cd {HOME} && exec {shlex.join(shell)}\n")
+    _write(folder / "script", "".join(lines))
+    for path in (folder / "out", folder / "home"):
+        path.chmod(0o777)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
+def _read_steps(folder: Path, session: Session) -> list[Step]:
+    return [_read_step(folder / "out", number, command) for number, command in enumerate(session.commands)]
+
+
+def _read_step(out: Path, number: int, command: str) -> Step:
+    text = (out / f"{number}.text").read_bytes() if (out / f"{number}.text").exists() else b""
+    if not (out / f"{number}.env").exists():
+        raise ToolError(f"the shell ended in step {number}, {command!r}: {text.decode(errors='replace').strip()}")
+    return Step(
+        command,
+        int((out / f"{number}.code").read_text()),
+        text.decode("utf-8", "surrogateescape"),
+        _parse_environment((out / f"{number}.env").read_bytes()),
+    )
+
+
+def _parse_environment(dump: bytes) -> dict[str, str]:
+    entries = (entry.decode("utf-8", "surrogateescape").partition("=") for entry in dump.split(b"\0") if entry)
+    return {name: value for name, _, value in entries}

@@ -1,0 +1,348 @@
+"""The user's own variables, before, while and after our modules are loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.twin.lmod import HOME, TREE, Lmod, Session, each_lmod, render
+
+pytestmark = [pytest.mark.lmod, pytest.mark.root]
+
+AI, CPE, FILES = "singularity-AI-bindings", "singularity-CPEbits", "singularity-userfilesystems"
+OURS = ["/pfs", "/scratch", "/projappl", "/project", "/flash", "/appl", "/opt/cray", "/usr/lib64/libcxi.so.1"]
+BINDS = "SINGULARITY_BINDPATH"
+
+#: What a user may have, and which of our binds are then the user's.
+KEPT: dict[str | None, set[str]] = {
+    None: set(),
+    "/mine": set(),
+    "/b,/a,/c": set(),
+    "/with space,/ümläut,/1:/2:ro": set(),
+    "/img.squashfs:/data:image-src=/x,ro": set(),
+    "/scratch,/mine": {"/scratch"},
+    "/flash,/mine,/opt/cray": {"/flash", "/opt/cray"},
+    ",".join(OURS): set(OURS),
+    "/mine:/scratch": {"/scratch"},
+    "/scratch:/scratch:ro,/mine": {"/scratch"},
+    "/scratch/project_1:/scratch/project_1": set(),
+    "$(touch /tmp/x),`id`,a'b;c&d|e": set(),
+}
+
+#: What a user may have, and what Lmod itself makes of it, in each of its versions, when any path is appended.
+TIDIED: dict[str, tuple[str | None, str | None]] = {
+    "": (None, None),
+    "/a,/a,/b,/a": ("/a,/b", "/a,/b"),
+    "/a/,/b": ("/a,/b", "/a,/b"),
+    "/a//b": ("/a/b", "/a/b"),
+    "/a/./b": ("/a/b", "/a/b"),
+    "/a ,/b": ("/a,/b", "/a,/b"),
+    "/b, /a": ("/b,/a", "/b, /a"),
+    "~/a": (f"{HOME}/a", f"{HOME}/a"),
+    "/a,,/b": ("/a,,/b", "/a,,/b"),
+    ",/a": (",/a", ",/a"),
+    "/a,": ("/a,,", "/a,,"),
+    "/scratch/,/b": ("/scratch,/b", "/scratch,/b"),
+    "/img.squashfs:/data:image-src=/": ("/img.squashfs:/data:image-src=", "/img.squashfs:/data:image-src="),
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return render(tmp_path / "out", rocm=["6.4"])
+
+
+def with_binds(value: str | None) -> dict[str, str]:
+    return {} if value is None else {BINDS: value}
+
+
+@each_lmod
+def test_the_users_own_binds_come_first_and_are_given_back_exactly(version: str, tree: Path) -> None:
+    runs = Lmod(version, {TREE: tree}).run_all(
+        [Session(["true", f"module load {AI}", f"module unload {AI}"], with_binds(value)) for value in KEPT]
+    )
+    for (value, taken), (before, loaded, after) in zip(KEPT.items(), runs, strict=True):
+        own = value.split(",") if value else []
+        assert loaded.binds == own + [bind for bind in OURS if bind not in taken], value
+        assert len(loaded.binds) == len(set(loaded.binds)), value
+        assert after.variables == before.variables, value
+
+
+@each_lmod
+def test_what_lmod_tidies_up_in_a_users_list_stays_tidied(version: str, tree: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain/m/plain"
+    plain.mkdir(parents=True)
+    (plain / "1.lua").write_text(f'append_path("{BINDS}", "/opt/cray", ",")\n')
+    lmod = Lmod(version, {TREE: tree, "/plain": tmp_path / "plain"})
+    ours = [Session(["true", f"module load {AI}", f"module unload {AI}"], {BINDS: value}) for value in TIDIED]
+    theirs = [
+        Session(["true", "module load plain", "module unload plain"], {BINDS: value, "MODULEPATH": "/plain/m"})
+        for value in TIDIED
+    ]
+    runs = lmod.run_all([*ours, *theirs])
+    for (value, tidied), run, plain_run in zip(TIDIED.items(), runs[: len(ours)], runs[len(ours) :], strict=True):
+        _, loaded, after = run
+        assert after.environment.get(BINDS) == tidied[version == "8.7"], value
+        assert after.environment.get(BINDS) == plain_run[2].environment.get(BINDS), "Lmod does it to any module"
+        assert {**after.variables, BINDS: ""} == {**run[0].variables, BINDS: ""}, value
+        full = [entry for entry in loaded.binds if entry]
+        assert len(full) == len(set(full)), value
+
+
+#: What the user does between load and unload, and what must be left, starting with /mine.
+EDITS = {
+    f"export {BINDS}=${BINDS},/new": "/mine,/new",
+    f"export {BINDS}=/new,${BINDS}": "/new,/mine",
+    f"export {BINDS}=${{{BINDS}/,\\/flash/}}": "/mine",
+    f"export {BINDS}=${{{BINDS}/\\/mine,/}}": None,
+    f"export {BINDS}=/other": "/other",
+    f"export {BINDS}=/other,/mine": "/other,/mine",
+    f"export {BINDS}=${BINDS},/scratch": "/mine,/scratch",
+    f"export {BINDS}=": None,
+    f"unset {BINDS}": None,
+    f"export {BINDS}=${{{BINDS}/\\/scratch/\\/scratch\\/sub:\\/scratch}}": "/mine,/scratch/sub:/scratch",
+    # An entry that we added and the user typed again is one and the same: it goes.
+    f"export {BINDS}=/other,/scratch": "/other",
+}
+
+
+@each_lmod
+def test_what_the_user_changed_in_between_stays(version: str, tree: Path) -> None:
+    runs = Lmod(version, {TREE: tree}).run_all(
+        [Session(["true", f"module load {AI}", edit, f"module unload {AI}"], {BINDS: "/mine"}) for edit in EDITS]
+    )
+    for (edit, left), (before, _, edited, after) in zip(EDITS.items(), runs, strict=True):
+        assert edited.code == 0, edited.output
+        assert after.environment.get(BINDS) == left, edit
+        assert {**after.variables, BINDS: ""} == {**before.variables, BINDS: ""}, edit
+
+
+@each_lmod
+def test_an_edited_list_survives_a_swap_and_a_reload(version: str, tmp_path: Path) -> None:
+    tree = render(tmp_path / "out", rocm=["6.2", "6.4"], cpe=["all"])
+    before, _, _, *steps, after = Lmod(version, {TREE: tree}).run(
+        "true",
+        f"module load {AI}",
+        f"export {BINDS}=${BINDS},/new",
+        f"module swap {AI} {AI}/25.09-rocm6.2",
+        "module reload",
+        f"module load {AI}/25.03-rocm6.4",
+        "module purge",
+        **{BINDS: "/mine"},
+    )
+    for step in steps:
+        assert step.code == 0, step.output
+        assert sorted(step.binds) == sorted(["/mine", "/new", *OURS]), step.command
+    assert after.variables == {**before.variables, BINDS: "/mine,/new"}
+
+
+@each_lmod
+@pytest.mark.parametrize("name", ["SLURM_MPI_TYPE", "SLURM_TASK_PROLOG"])
+@pytest.mark.parametrize("value", ["pmix", "", "/home/me/my prolog,50% `x`"])
+def test_the_users_own_value_wins_and_stays(version: str, name: str, value: str, tree: Path) -> None:
+    before, loaded, swapped, after = Lmod(version, {TREE: tree}).run(
+        "true", f"module load {AI}", f"module load {AI}", f"module unload {AI}", **{name: value}
+    )
+    assert loaded.environment[name] == swapped.environment[name] == value
+    assert after.variables == before.variables
+
+
+@each_lmod
+@pytest.mark.parametrize("name", ["SLURM_MPI_TYPE", "SLURM_TASK_PROLOG"])
+def test_a_value_that_the_user_changed_in_between_stays(version: str, name: str, tree: Path) -> None:
+    changes: dict[str, str | None] = {
+        f"export {name}=mine": "mine",
+        f"export {name}=": "",
+        f"unset {name}": None,
+    }
+    runs = Lmod(version, {TREE: tree}).run_all(
+        [
+            Session(["true", f"module load {AI}", change, f"module load {AI}", f"module unload {AI}"])
+            for change in changes
+        ]
+    )
+    for (change, left), (before, loaded, _, again, after) in zip(changes.items(), runs, strict=True):
+        # A variable that was taken away is set anew by the next load.
+        assert again.environment[name] == (loaded.environment[name] if left is None else left), change
+        expected = {**before.variables, **({} if left is None else {name: left})}
+        assert after.variables == expected, change
+
+
+@each_lmod
+def test_a_task_prolog_of_the_users_own_is_named_when_it_keeps_the_helper_off(version: str, tree: Path) -> None:
+    lmod = Lmod(version, {TREE: tree})
+    (own,) = lmod.run(f"module load {AI}", SLURM_TASK_PROLOG="/home/me/prolog")
+    (none,) = lmod.run(f"module load {AI}")
+    assert "SLURM_TASK_PROLOG is your own (/home/me/prolog)" in own.words
+    assert none.output == ""
+
+
+@each_lmod
+def test_a_shell_that_inherits_loaded_modules_can_unload_them(version: str, tree: Path) -> None:
+    """As in a job, or in a shell below this one."""
+    before, _, child = Lmod(version, {TREE: tree}).run(
+        "true",
+        f"module load {AI}",
+        f"bash -c '. /usr/share/lmod/lmod/init/bash; module unload {AI}; env' | grep -v ^BASH_FUNC",
+        **{BINDS: "/mine"},
+    )
+    assert f"{BINDS}=/mine\n" in child.output
+    assert "LUMISITE" not in child.output
+    assert "SLURM" not in child.output
+    assert f"PATH={before.environment['PATH']}\n" in child.output
+
+
+@each_lmod
+def test_the_same_comes_out_of_a_posix_shell(version: str, tree: Path) -> None:
+    lmod = Lmod(version, {TREE: tree})
+    commands = ["true", f"module load {AI}", f"module unload {AI}"]
+    bash, sh = lmod.run_all([Session(commands), Session(commands, shell="sh")])
+    for one, other in zip(bash, sh, strict=True):
+        names = {name for name in (*one.variables, *other.variables) if name.startswith(("LUMISITE", "SLURM", "SING"))}
+        assert {name: one.variables.get(name) for name in names} == {name: other.variables.get(name) for name in names}
+    assert sh[2].variables == sh[0].variables
+
+
+FOREIGN = {
+    # As their EasyBuild recipes make them: the whole list at once, one family, and each names the others.
+    "singularity-bindings/24.03": """
+setenv("SINGULARITY_BIND", "/opt/cray,/var/spool,/run/cxi")
+setenv("SINGULARITYENV_LD_LIBRARY_PATH", "/lib64:/opt/cray/pe/mpich/8.1.29/ofi/gnu/12.3/lib-abi-mpich")
+family("containerbindings")
+conflict("singularity-AI-bindings", "singularity-CPEbits", "singularity-userfilesystems")
+""",
+    # Not public; this is what its documentation says that it does.
+    "lumi-aif-singularity-bindings/1": """
+setenv("SINGULARITY_BIND", "/pfs,/scratch,/projappl,/project,/flash,/appl,/var/spool/slurmd")
+setenv("SLURM_MPI_TYPE", "pmi2")
+""",
+    "singularity-AI-bindings/23.12": """
+setenv("SINGULARITY_BIND", "/var/spool/slurmd,/opt/cray,/usr/lib64/libcxi.so.1,/pfs,/scratch")
+family("containerbindings")
+conflict("singularity-bindings", "singularity-CPEbits", "singularity-userfilesystems")
+""",
+}
+
+
+@pytest.fixture
+def both(tree: Path, tmp_path: Path) -> dict[str, Path]:
+    """Our tree and one of foreign modules."""
+    for name, text in FOREIGN.items():
+        path = tmp_path / "foreign" / f"{name}.lua"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return {TREE: tree, "/foreign": tmp_path / "foreign"}
+
+
+PATHS = f"{TREE}/modules:/foreign"
+
+
+@each_lmod
+@pytest.mark.parametrize("foreign", ["singularity-bindings", "lumi-aif-singularity-bindings"])
+@pytest.mark.parametrize("name", [AI, CPE, FILES])
+def test_a_foreign_module_that_overwrites_the_list_keeps_ours_out(
+    version: str, foreign: str, name: str, both: dict[str, Path]
+) -> None:
+    loaded, refused = Lmod(version, both).run(f"module load {foreign}", f"module load {name}", MODULEPATH=PATHS)
+    assert refused.code != 0
+    assert f'Cannot load module "{name}/' in refused.words
+    assert foreign in refused.words
+    assert refused.variables == loaded.variables
+    assert refused.modules == loaded.modules
+
+
+@each_lmod
+def test_a_foreign_module_that_names_ours_stays_out(version: str, both: dict[str, Path]) -> None:
+    loaded, refused = Lmod(version, both).run(f"module load {AI}", "module load singularity-bindings", MODULEPATH=PATHS)
+    assert refused.code != 0
+    assert refused.variables == loaded.variables
+
+
+@each_lmod
+def test_a_foreign_module_that_comes_after_ours_takes_nothing_away(version: str, both: dict[str, Path]) -> None:
+    """Lmod asks only the module that is loaded last; the two lists are two variables, and runtimes read both."""
+    before, loaded, joined, left, after = Lmod(version, both).run(
+        "true",
+        f"module load {AI}",
+        "module load lumi-aif-singularity-bindings",
+        "module unload lumi-aif-singularity-bindings",
+        f"module unload {AI}",
+        MODULEPATH=PATHS,
+    )
+    assert joined.binds == left.binds == loaded.binds
+    assert after.variables == before.variables
+
+
+@each_lmod
+def test_an_older_namesake_is_replaced_cleanly(version: str, both: dict[str, Path]) -> None:
+    before, _, ours, theirs, after = Lmod(version, both).run(
+        "true",
+        f"module load {AI}/23.12",
+        f"module load {AI}/25.03-rocm6.4",
+        f"module load {AI}/23.12",
+        f"module unload {AI}",
+        MODULEPATH=PATHS,
+    )
+    assert ours.code == 0, ours.output
+    assert ours.binds == OURS
+    assert "SINGULARITY_BIND" not in ours.environment
+    assert theirs.binds == []
+    assert theirs.modules == [f"{AI}/23.12"]
+    assert after.variables == before.variables
+
+
+@each_lmod
+def test_a_foreign_module_that_appends_composes(version: str, tree: Path, tmp_path: Path) -> None:
+    path = tmp_path / "foreign/singularity-slurm-bindings/1.lua"
+    path.parent.mkdir(parents=True)
+    path.write_text(f'append_path("{BINDS}", "/etc/slurm,/run/munge", ",")\n')
+    lmod = Lmod(version, {TREE: tree, "/foreign": tmp_path / "foreign"})
+    theirs = "singularity-slurm-bindings"
+    for first, second in ((AI, theirs), (theirs, AI)):
+        before, _, loaded, left, after = lmod.run(
+            "true",
+            f"module load {first}",
+            f"module load {second}",
+            f"module unload {first}",
+            f"module unload {second}",
+            MODULEPATH=PATHS,
+            **{BINDS: "/mine"},
+        )
+        assert sorted(loaded.binds) == sorted(["/mine", *OURS, "/etc/slurm", "/run/munge"])
+        assert left.binds == ["/mine", *(OURS if second == AI else ["/etc/slurm", "/run/munge"])]
+        assert after.variables == before.variables
+
+
+@each_lmod
+def test_a_path_that_a_foreign_module_has_appended_before_goes_with_it(
+    version: str, tree: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "foreign/their-binds/1.lua"
+    path.parent.mkdir(parents=True)
+    path.write_text(f'append_path("{BINDS}", "/scratch,/theirs", ",")\n')
+    both, left, again = Lmod(version, {TREE: tree, "/foreign": tmp_path / "foreign"}).run(
+        f"module load their-binds {AI}", "module unload their-binds", f"module load {FILES}", MODULEPATH=PATHS
+    )
+    assert sorted(both.binds) == sorted([*OURS, "/theirs"])
+    assert sorted(left.binds) == sorted(set(OURS) - {"/scratch"})
+    assert sorted(again.binds) == sorted(OURS)
+
+
+@each_lmod
+@pytest.mark.parametrize(
+    "setting", ["LMOD_DUPLICATE_PATHS", "LMOD_TMOD_PATH_RULE", "LMOD_DOWNSTREAM_CONFLICTS", "LMOD_EXACT_MATCH"]
+)
+def test_the_site_may_have_set_lmod_up_otherwise(version: str, setting: str, tree: Path) -> None:
+    before, loaded, again, after = Lmod(version, {TREE: tree}).run(
+        "true",
+        f"module load {AI}/25.03-rocm6.4",
+        f"module load {AI}/25.03-rocm6.4",
+        f"module unload {AI}",
+        **{setting: "yes", BINDS: "/mine,/scratch"},
+    )
+    assert loaded.code == 0, loaded.output
+    assert loaded.binds == ["/mine", "/scratch", *(bind for bind in OURS if bind != "/scratch")]
+    assert again.variables == loaded.variables
+    # With Tcl's rule a path stays where it is, and Lmod counts on; nothing of ours is left.
+    assert after.variables == before.variables

@@ -1,0 +1,260 @@
+"""Every modulefile that LUMI can have, in real Lmod: what it sets, and that nothing is left of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from lumisite.release.manifest import MANIFEST, ModuleSummary, parse_manifest
+from lumisite.site.load import load_site
+from tests.twin.lmod import TREE, Lmod, Session, Step, each_lmod, render
+
+pytestmark = [pytest.mark.lmod, pytest.mark.root]
+
+AI, CPE, FILES = "singularity-AI-bindings", "singularity-CPEbits", "singularity-userfilesystems"
+SITE = load_site("lumi").site
+
+each_platform = pytest.mark.parametrize("platform", SITE.platforms)
+
+
+def everything(out: Path, platform: str) -> Mapping[str, ModuleSummary]:
+    """Render all that a platform can have, the leftover CPE releases too; give the manifest's modules."""
+    described = SITE.platforms[platform]
+    cpe = [str(version) for version in (*described.cpe_supported, *described.cpe_leftover)]
+    render(out, platform=platform, cpe=cpe, rocm=["all"])
+    return parse_manifest((out / MANIFEST).read_bytes(), MANIFEST).modules
+
+
+def expected_binds(modules: Mapping[str, ModuleSummary], name: str) -> list[str]:
+    """The binds of a module and of those that it loads, which come first."""
+    binds = [bind for other in modules[name].loads for bind in modules[other].binds]
+    return [*binds, *modules[name].binds]
+
+
+@each_lmod
+@each_platform
+def test_every_version_sets_what_the_manifest_says_and_leaves_nothing(
+    version: str, platform: str, tmp_path: Path
+) -> None:
+    modules = everything(tmp_path / "out", platform)
+    lmod = Lmod(version, {TREE: tmp_path / "out"})
+    runs = lmod.run_all([Session(["true", f"module load {name}", f"module unload {name}"]) for name in modules])
+    for name, (before, loaded, after) in zip(modules, runs, strict=True):
+        assert loaded.code == after.code == 0, loaded.output
+        assert loaded.binds == expected_binds(modules, name), name
+        assert name in loaded.modules
+        assert set(modules[name].loads) <= set(loaded.modules)
+        for variable, value in modules[name].environment.items():
+            assert loaded.environment[variable] == value, name
+        assert after.variables == before.variables, name
+        assert after.modules == []
+
+
+@each_lmod
+@each_platform
+def test_swapping_gives_what_a_fresh_load_gives(version: str, platform: str, tmp_path: Path) -> None:
+    modules = everything(tmp_path / "out", platform)
+    names = [name for name in modules if name.startswith(AI)]
+    swaps = [f"module swap {AI} {name}" for name in names[1:]]
+    fresh = [Session([f"module load {name}"]) for name in names]
+    chain = Session(["true", f"module load {names[0]}", *swaps, f"module unload {AI}"])
+    by_load = Session([f"module load {name}" for name in names])
+    *loads, swapped, loaded = Lmod(version, {TREE: tmp_path / "out"}).run_all([*fresh, chain, by_load])
+    for name, (load,), swap, over in zip(names, loads, swapped[1:-1], loaded, strict=True):
+        for way in (swap, over):
+            assert way.code == 0, way.output
+            assert way.modules == load.modules, name
+            assert way.variables == load.variables, name
+    assert swapped[-1].variables == swapped[0].variables
+
+
+@each_lmod
+def test_the_helper_is_switched_on_by_ai_bindings_alone(version: str, tmp_path: Path) -> None:
+    modules = everything(tmp_path / "out", SITE.platform)
+    name = next(name for name in modules if name.startswith(AI))
+    _, cpe, ai = Lmod(version, {TREE: tmp_path / "out"}).run(
+        "true", f"module load {CPE} {FILES}", f"module load {name}"
+    )
+    assert "SLURM_TASK_PROLOG" not in cpe.environment
+    assert ai.environment["SLURM_TASK_PROLOG"] == f"{TREE}/spank/task_prolog"
+    assert ai.environment["PATH"].startswith(f"{TREE}/spank/bin:")
+    assert ai.environment["LUMISITE_STACK"] == name.partition("/")[2]
+
+
+@each_lmod
+def test_every_load_and_unload_order_composes(version: str, tmp_path: Path) -> None:
+    render(tmp_path / "out", rocm=["6.2"])
+    orders = list(itertools.permutations((AI, CPE, FILES)))
+    pairs = list(itertools.product(orders, orders))
+    sessions = [
+        Session(["true", *(f"module load {name}" for name in up), *(f"module unload {name}" for name in down)])
+        for up, down in pairs
+    ]
+    runs = Lmod(version, {TREE: tmp_path / "out"}).run_all(sessions)
+    reference = sorted(runs[0][3].binds)
+    assert len(reference) == 8
+    for (up, down), (before, *steps) in zip(pairs, runs, strict=True):
+        assert all(step.code == 0 for step in steps), (up, down)
+        assert sorted(steps[2].binds) == reference, up
+        assert steps[2].modules == [f"{AI}/25.03-rocm6.2", f"{CPE}/25.03", f"{FILES}/2026-01"], up
+        assert steps[-1].variables == before.variables, (up, down)
+        assert steps[-1].modules == []
+
+
+@each_lmod
+@pytest.mark.parametrize("name", [AI, CPE, FILES])
+def test_a_second_load_changes_nothing(version: str, name: str, tmp_path: Path) -> None:
+    render(tmp_path / "out", rocm=["6.4"])
+    before, once, twice, after = Lmod(version, {TREE: tmp_path / "out"}).run(
+        "true",
+        f"module load {name}",
+        f"module load {name}",
+        f"module unload {name}",
+        SINGULARITY_BINDPATH="/mine,/scratch",
+    )
+    assert twice.variables == once.variables
+    assert after.variables == before.variables
+
+
+@each_lmod
+@pytest.mark.parametrize("mine", [(CPE,), (FILES,), (CPE, FILES)])
+def test_unloading_ai_bindings_leaves_the_modules_that_the_user_loaded(
+    version: str, mine: tuple[str, ...], tmp_path: Path
+) -> None:
+    render(tmp_path / "out", rocm=["6.2"])
+    _, user, both, left = Lmod(version, {TREE: tmp_path / "out"}).run(
+        "true", f"module load {' '.join(mine)}", f"module load {AI}", f"module unload {AI}"
+    )
+    assert len(both.binds) == 8
+    assert len(set(both.binds)) == 8
+    assert left.modules == user.modules
+    assert left.variables == user.variables
+
+
+@each_lmod
+def test_a_module_that_ai_bindings_brought_goes_with_it(version: str, tmp_path: Path) -> None:
+    render(tmp_path / "out", rocm=["6.2"])
+    _, _, without_one, without_any = Lmod(version, {TREE: tmp_path / "out"}).run(
+        "true", f"module load {AI}", f"module unload {CPE}", f"module unload {AI}"
+    )
+    assert without_one.binds == ["/pfs", "/scratch", "/projappl", "/project", "/flash", "/appl"]
+    assert without_any.modules == []
+    assert without_any.binds == []
+
+
+@each_lmod
+@pytest.mark.parametrize(
+    "command",
+    [
+        "module purge",
+        "module --force purge",
+        "module unload singularity-AI-bindings/25.03-rocm6.4",
+        "module del singularity-AI-bindings",
+        "ml -singularity-AI-bindings",
+    ],
+)
+def test_every_way_out_leaves_the_environment_of_before(version: str, command: str, tmp_path: Path) -> None:
+    render(tmp_path / "out", rocm=["6.4"])
+    before, loaded, after = Lmod(version, {TREE: tmp_path / "out"}).run(
+        "true", f"module load {AI}", command, SINGULARITY_BINDPATH="/mine", LMOD_SYSTEM_DEFAULT_MODULES=""
+    )
+    assert loaded.variables != before.variables
+    assert after.code == 0, after.output
+    changed = differences(before, after)
+    # `reset` notes the default list of modules, whatever it unloads.
+    assert set(changed) <= {"LMOD_SYSTEM_DEFAULT_MODULES", "__LMOD_DEFAULT_MODULES_LOADED__"}
+    assert after.modules == []
+
+
+@each_lmod
+@pytest.mark.parametrize("command", ["module reload", "module update", "module refresh", "module restore mine"])
+def test_a_reload_changes_nothing(version: str, command: str, tmp_path: Path) -> None:
+    render(tmp_path / "out", rocm=["6.4"])
+    lmod = Lmod(version, {TREE: tmp_path / "out"})
+    start = ["true", f"module load {AI}", "module save mine"]
+    for environment in ({}, {"SINGULARITY_BINDPATH": "/mine,/scratch", "SLURM_MPI_TYPE": "pmix"}):
+        before, loaded, _, again, after = lmod.run_all(
+            [Session([*start, command, f"module unload {AI} {CPE} {FILES}"], environment)]
+        )[0]
+        assert again.code == 0, again.output
+        assert again.variables == loaded.variables
+        assert again.modules == loaded.modules
+        assert after.variables == before.variables
+
+
+@each_lmod
+def test_after_a_reload_only_lmod_8_6_forgets_who_brought_a_module(version: str, tmp_path: Path) -> None:
+    render(tmp_path / "out", rocm=["6.2"])
+    *_, after = Lmod(version, {TREE: tmp_path / "out"}).run(f"module load {AI}", "module reload", f"module unload {AI}")
+    assert after.modules == ([f"{CPE}/25.03", f"{FILES}/2026-01"] if version == "8.6" else [])
+
+
+@each_lmod
+def test_a_saved_collection_comes_back(version: str, tmp_path: Path) -> None:
+    render(tmp_path / "out", rocm=["6.4", "6.2"])
+    before, loaded, saved, purged, restored, other, back = Lmod(version, {TREE: tmp_path / "out"}).run(
+        "true",
+        f"module load {AI}/25.03-rocm6.4",
+        "module save mine",
+        "module purge",
+        "module restore mine",
+        f"module load {AI}/25.03-rocm6.2",
+        "module restore mine",
+    )
+    assert saved.code == 0
+    assert purged.variables == before.variables
+    assert other.environment["LUMISITE_STACK"] == "25.03-rocm6.2"
+    for step in (restored, back):
+        assert "has changed" not in step.output, "Lmod holds the modules for others than were saved"
+        assert step.modules == loaded.modules
+        assert {**step.variables, "LMOD_DEFAULT": ""} == {**loaded.variables, "LMOD_DEFAULT": ""}
+
+
+@each_lmod
+def test_two_trees_replace_each_other(version: str, tmp_path: Path) -> None:
+    render(tmp_path / "old", platform="2024-08", rocm=["6.2"], cpe=["24.03"])
+    render(tmp_path / "new", rocm=["6.2"], cpe=["24.03"])
+    lmod = Lmod(version, {"/old": tmp_path / "old", "/new": tmp_path / "new"})
+    name = f"{AI}/24.03-rocm6.2"
+    _, fresh_old = lmod.run("true", f"module load {name}", MODULEPATH="/old/modules:/new/modules")
+    _, fresh_new = lmod.run("true", f"module load {name}", MODULEPATH="/new/modules:/old/modules")
+    assert fresh_old.environment["SLURM_TASK_PROLOG"] == "/old/spank/task_prolog"
+    before, first, second, third, after = lmod.run(
+        "module use /old/modules",
+        f"module load {name}",
+        "module use /new/modules",
+        "module unuse /new/modules",
+        "module purge; module unuse /old/modules; module use /old/modules",
+        MODULEPATH="",
+    )
+    for step, fresh in ((first, fresh_old), (second, fresh_new)):
+        assert sorted(step.binds) == sorted(fresh.binds)
+        for variable in ("SLURM_TASK_PROLOG", "LUMISITE_RELEASE", "PATH"):
+            assert step.environment[variable] == fresh.environment[variable]
+    assert sorted(third.binds) == sorted(first.binds)
+    assert {**third.variables, "SINGULARITY_BINDPATH": ""} == {**first.variables, "SINGULARITY_BINDPATH": ""}
+    assert after.variables == before.variables
+
+
+def differences(before: Step, after: Step) -> dict[str, tuple[str | None, str | None]]:
+    """The variables that differ, Lmod's notes left out."""
+    names = {**before.variables, **after.variables}
+    return {
+        name: (before.variables.get(name), after.variables.get(name))
+        for name in names
+        if before.variables.get(name) != after.variables.get(name)
+    }
+
+
+@each_lmod
+def test_a_dependency_replaces_the_version_that_the_user_had(version: str, tmp_path: Path) -> None:
+    tree = render(tmp_path / "out", rocm=["6.4"], cpe=["all"])
+    _, both, after = Lmod(version, {TREE: tree}).run(
+        f"module load {CPE}/25.03", f"module load {AI}/25.09-rocm6.4", f"module unload {AI}"
+    )
+    assert f"{CPE}/25.09" in both.modules
+    assert after.modules == []
+    assert after.binds == []

@@ -1,0 +1,230 @@
+"""What users read: avail, spider, keyword, whatis, help, show; default versions, old names and deprecation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from lumisite.site.load import load_site
+from tests.twin.lmod import LMOD, TREE, Lmod, Session, each_lmod, render
+from tests.unit.sites import load_text, site_text
+
+pytestmark = [pytest.mark.lmod, pytest.mark.root]
+
+AI, CPE, FILES = "singularity-AI-bindings", "singularity-CPEbits", "singularity-userfilesystems"
+SITE = load_site("lumi").site
+
+
+def all_of_lumi(out: Path, platform: str = SITE.platform) -> Path:
+    described = SITE.platforms[platform]
+    cpe = [str(version) for version in (*described.cpe_supported, *described.cpe_leftover)]
+    return render(out, platform=platform, cpe=cpe, rocm=["all"])
+
+
+@each_lmod
+def test_the_marked_version_is_the_default_although_others_are_higher(version: str, tmp_path: Path) -> None:
+    lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
+    avail, loaded = lmod.run("module avail", f"module load {AI} {CPE}")
+    marked = {line.split()[0] for line in avail.output.splitlines() if "(D)" in line or "(L,D)" in line}
+    assert marked == {f"{AI}/25.03-rocm6.3", f"{CPE}/25.03"}
+    assert {f"{AI}/25.03-rocm6.3", f"{CPE}/25.03"} <= set(loaded.modules)
+
+
+@each_lmod
+def test_an_old_name_loads_the_default_and_says_so(version: str, tmp_path: Path) -> None:
+    lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
+    before, by_old_name, helped, after, swapped = lmod.run(
+        "true",
+        f"module load {AI}/24.03",
+        f"module help {AI}/24.03",
+        f"module unload {AI}",
+        f"module load {AI}/25.09-rocm7.0; module swap {AI} {AI}/24.03",
+    )
+    (by_default,) = lmod.run(f"module load {AI}")
+    notice = f"{AI}/24.03 is an old name of {AI}/25.03-rocm6.3, which is loaded instead."
+    for step in (by_old_name, swapped):
+        assert step.code == 0
+        assert notice in step.words
+        assert step.modules == by_default.modules
+        assert step.variables == by_default.variables
+    assert by_default.output == ""
+    assert notice in helped.words
+    assert SITE.support.contact in helped.words
+    assert after.variables == before.variables
+
+
+@each_lmod
+def test_an_old_name_is_not_offered(version: str, tmp_path: Path) -> None:
+    lmod = Lmod(version, {TREE: render(tmp_path / "out", rocm=["6.2"])})
+    for step in lmod.run("module avail", f"module spider {AI}", "module keyword singularity", "module overview"):
+        assert "24.03" not in step.output, step.command
+
+
+@each_lmod
+def test_a_leftover_release_is_called_deprecated_and_names_its_successor(version: str, tmp_path: Path) -> None:
+    lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
+    leftover, supported, swapped, restored = lmod.run(
+        f"module load {AI}/24.03-rocm6.2",
+        f"module load {AI}/25.03-rocm6.2",
+        f"module swap {AI} {AI}/24.03-rocm6.2",
+        "module save mine; module restore mine",
+    )
+    for step in (leftover, swapped, restored):
+        assert f"{AI}/24.03-rocm6.2 is deprecated: CPE 24.03 is no longer supported since 2026-01-21." in step.words
+        assert f"Use {AI}/25.03-rocm6.2 instead." in step.words
+        assert f"Use {CPE}/25.03 instead." in step.words
+    assert "deprecated" not in supported.output
+
+
+@each_lmod
+@pytest.mark.parametrize("platform", SITE.platforms)
+def test_each_version_tells_every_bind_with_its_reason_and_whom_to_ask(
+    version: str, platform: str, tmp_path: Path
+) -> None:
+    out = all_of_lumi(tmp_path / "out", platform)
+    names = [
+        str(path.relative_to(out / "modules").with_suffix("")) for path in sorted((out / "modules").rglob("[!.]*.lua"))
+    ]
+    commands = [f"module {verb} {name}" for name in names for verb in ("help", "whatis", "show")]
+    half = len(commands) // 2
+    runs = Lmod(version, {TREE: out}).run_all([Session(commands[:half]), Session(commands[half:])])
+    steps = {step.command: step for run in runs for step in run}
+    for name in names:
+        told, summary, shown = (steps[f"module {verb} {name}"] for verb in ("help", "whatis", "show"))
+        module, _, release = name.partition("/")
+        assert told.code == summary.code == shown.code == 0
+        for bind, why in binds_of(module, release.partition("-rocm")[0]).items():
+            assert f"{bind} {why}" in told.words, name
+            if module != AI:
+                assert bind in shown.words
+        assert SITE.support.contact in told.words
+        assert SITE.support.name in summary.words
+        assert f": Description: {SITE.modules[module].summary}" in summary.words
+        assert f": Version: {release}" in summary.words
+
+
+def binds_of(module: str, cpe: str) -> Mapping[str, str]:
+    """What a module binds, by the site description alone, with the reasons as one line of single spaces."""
+    found = {str(system.path): str(system.why) for system in SITE.file_systems if system.where == module}
+    for bind in SITE.binds:
+        older = bind.when.cpe is not None and cpe >= "25.03"
+        if bind.where == module and not older:
+            found[bind.path] = bind.why
+    return found
+
+
+@each_lmod
+def test_spider_and_keyword_find_each_module(version: str, tmp_path: Path) -> None:
+    lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
+    keywords = [(name, word) for name, module in SITE.modules.items() for word in module.keywords]
+    words = sorted({word for _, word in keywords})
+    steps = lmod.run(*(f"module keyword {word}" for word in words), *(f"module spider {n}" for n in SITE.modules))
+    found = {str(word): step.words for word, step in zip(words, steps, strict=False)}
+    for name, word in keywords:
+        assert f"{name}:" in found[word], f"keyword {word}"
+    for name, step in zip(SITE.modules, steps[len(words) :], strict=True):
+        assert SITE.modules[name].summary in step.words
+    assert f"{CPE}:" not in found["lustre"]
+    (full,) = lmod.run(f"module spider {AI}/25.03-rocm6.2")
+    assert "can be loaded directly" in full.words
+
+
+@each_lmod
+def test_show_tells_the_whole_list_also_of_a_loaded_module(version: str, tmp_path: Path) -> None:
+    lmod = Lmod(version, {TREE: render(tmp_path / "out", rocm=["6.4"])})
+    fresh, _, *loaded = lmod.run(f"module show {CPE}", f"module load {AI}", f"module show {CPE}", f"module show {AI}")
+    assert loaded[0].output == fresh.output
+    assert '"/opt/cray,/usr/lib64/libcxi.so.1"' in fresh.output
+    for line in ('setenv("SLURM_MPI_TYPE","pmi2")', f'setenv("SLURM_TASK_PROLOG","{TREE}/spank/task_prolog")'):
+        assert line in loaded[1].output
+
+
+@each_lmod
+def test_looking_changes_nothing(version: str, tmp_path: Path) -> None:
+    lmod = Lmod(version, {TREE: render(tmp_path / "out", rocm=["6.4"])})
+    looks = [
+        f"module {words}"
+        for words in (
+            "avail",
+            "list",
+            f"show {AI}",
+            f"help {AI}",
+            f"whatis {AI}",
+            f"spider {AI}",
+            "spider",
+            "keyword cray",
+            f"is-loaded {AI}",
+            f"is-avail {AI}",
+            "overview",
+        )
+    ]
+    for start in ("true", f"module load {AI}"):
+        first, *steps = lmod.run(start, *looks)
+        for step in steps:
+            assert step.variables == first.variables, step.command
+
+
+@each_lmod
+@pytest.mark.parametrize("platform", SITE.platforms)
+def test_lmods_own_check_of_the_tree_passes(version: str, platform: str, tmp_path: Path) -> None:
+    out = all_of_lumi(tmp_path / "out", platform)
+    bad = render(tmp_path / "bad", rocm=["6.2"])
+    broken = bad / "modules" / CPE / "25.03.lua"
+    broken.write_text(broken.read_text() + 'setenv("X")\n')
+    check = f"{LMOD}/libexec/check_module_tree_syntax"
+    good, red = Lmod(version, {TREE: out, "/bad": bad}).run(
+        f"{check} {TREE}/modules", f"{check} /bad/modules", MODULEPATH=""
+    )
+    assert good.code == 0, good.output
+    assert "No errors found" in good.output
+    assert red.code != 0, "the check finds a fault where one is"
+
+
+@each_lmod
+def test_a_spider_cache_tells_the_same_as_the_files(version: str, tmp_path: Path) -> None:
+    out = all_of_lumi(tmp_path / "out")
+    looks = ["module avail", "module spider", f"module spider {AI}", "module keyword cray", f"module whatis {CPE}"]
+    build = (
+        "mkdir -p /tmp/cache && "
+        f"{LMOD}/libexec/update_lmod_system_cache_files -d /tmp/cache -t /tmp/cache/time {TREE}/modules"
+    )
+    rc = 'scDescriptT = { { dir = "/tmp/cache", timestamp = "/tmp/cache/time" } }'
+    use = f"echo '{rc}' >$HOME/.lmodrc.lua; module --config 2>&1 | grep /tmp/cache"
+    lmod = Lmod(version, {TREE: out})
+    _, *plain = lmod.run("true", *looks, f"module load {AI}")
+    built, used, *cached = lmod.run(build, use, *looks, f"module load {AI}")
+    assert built.code == 0, built.output
+    assert used.code == 0, "Lmod does not see the cache"
+    for one, other in zip(plain, cached, strict=True):
+        assert one.output == other.output, one.command
+        assert one.variables == other.variables, one.command
+
+
+@each_lmod
+def test_who_builds_the_spider_cache_leaves_no_trace_in_it(version: str, tmp_path: Path) -> None:
+    lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
+    spider = f"{LMOD}/libexec/spider -o spider-json {TREE}/modules"
+    (clean,) = lmod.run(spider)
+    _, own = lmod.run(
+        f"module load {AI}", spider, SINGULARITY_BINDPATH="/opt/cray,/mine", SLURM_TASK_PROLOG="/home/me/prolog"
+    )
+    found = json.loads(clean.output)
+    assert f"{TREE}/modules/{CPE}/25.03.lua" in found[CPE]
+    assert json.loads(own.output) == found
+
+
+@each_lmod
+def test_a_deprecated_module_says_so_and_names_its_successor(version: str, tmp_path: Path) -> None:
+    loaded = load_text(
+        site_text(
+            ("    version: cpe\n", "    version: cpe\n    deprecated: {successor: other/1, reason: It is old.}\n")
+        )
+    )
+    lmod = Lmod(version, {TREE: render(tmp_path / "out", loaded, rocm=["6.2"])})
+    load, helped, unload = lmod.run(f"module load {CPE}", f"module help {CPE}", f"module unload {CPE}")
+    for step in (load, helped):
+        assert f"{CPE} is deprecated: It is old. Use other/1 instead." in step.words
+    assert unload.output == ""

@@ -1,0 +1,174 @@
+"""Any text that a site description may hold comes out of Lmod as it went in, and runs nowhere."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lumisite.site.load import LoadedSite
+from tests.twin.lmod import TREE, Lmod, Session, each_lmod, render
+from tests.unit.sites import load_text, site_text
+
+pytestmark = [pytest.mark.lmod, pytest.mark.root]
+
+AI, CPE, FILES = "singularity-AI-bindings", "singularity-CPEbits", "singularity-userfilesystems"
+
+HOSTILE = (
+    "a]]b",
+    "a]=]b]==]c]===]",
+    "[[a",
+    "--[[ a",
+    "'\"`",
+    "\\",
+    '\\\\"',
+    "\\n\\065\\x41\\u{41}",
+    "$(touch /tmp/owned)",
+    "`touch /tmp/owned`",
+    "${HOME} $HOME ~ !!",
+    "; touch /tmp/owned #",
+    "&& touch /tmp/owned ||",
+    "%s %d %% %1 %q",
+    "a\tb\t",
+    "  two  spaces  ",
+    "ümläut 日本語 🚀 \u2028 \u00a0 \ufeff e\u0301",
+    "{{ module }} {% raw %} {## x ##}",
+    "a=b,c=d:e;f",
+    "*?[a-z]{1,2}",
+    "-n",
+    "@lumisite",
+    "x" * 4000,
+)
+
+
+def yaml(text: str) -> str:
+    """Write text as a YAML scalar, whatever is in it."""
+    return '"' + "".join(c if c.isascii() and c.isalnum() else f"\\U{ord(c):08x}" for c in text) + '"'
+
+
+def site_with_values(values: Sequence[str], file: str = "site.yaml") -> LoadedSite:
+    entries = "".join(
+        f"  - {{name: HOSTILE_{number}, value: {yaml(value)}, where: {AI}, why: test, source: test}}\n"
+        for number, value in enumerate(values)
+    )
+    return load_text(site_text(("settings:\n", f"settings:\n{entries}")), file)
+
+
+def site_with_paths(paths: Sequence[str]) -> LoadedSite:
+    entries = "".join(
+        f"  - {{path: {yaml(path)}, where: {CPE}, why: {yaml('because of ' + path)}, source: test}}\n" for path in paths
+    )
+    return load_text(site_text(("binds:\n", f"binds:\n{entries}")))
+
+
+def check_values(version: str, tree: Path, values: Sequence[str]) -> None:
+    lmod = Lmod(version, {TREE: tree})
+    commands = ["true", f"module load {AI}", f"module load {AI}", f"module unload {AI}", "! test -e /tmp/owned"]
+    for before, loaded, again, after, clean in lmod.run_all([Session(commands), Session(commands, shell="sh")]):
+        for number, value in enumerate(values):
+            assert loaded.environment[f"HOSTILE_{number}"] == value
+        assert again.variables == loaded.variables
+        assert after.variables == before.variables
+        assert clean.code == 0, "something of a value was run"
+
+
+@each_lmod
+def test_hostile_values_reach_the_environment_as_they_are(version: str, tmp_path: Path) -> None:
+    check_values(version, render(tmp_path / "out", site_with_values(HOSTILE), rocm=["6.2"]), HOSTILE)
+
+
+def may_be_a_value(character: str) -> bool:
+    return character == "\t" or unicodedata.category(character) not in ("Cc", "Cs")
+
+
+VALUES = st.text(
+    st.one_of(
+        st.sampled_from("\\\"'`$]=[%,:;&|<>(){}!#~*? \t-"),
+        st.characters(codec="utf-8", categories=["L", "M", "N", "P", "S", "Z", "Cf", "Co", "Cn"]),
+    ).filter(may_be_a_value),
+    max_size=30,
+)
+
+
+@each_lmod
+@settings(
+    max_examples=4,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(values=st.lists(VALUES, min_size=60, max_size=60))
+def test_any_value_reaches_the_environment_as_it_is(version: str, values: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    render(out, site_with_values(values), rocm=["6.2"])
+    check_values(version, out, values)
+
+
+def path_of(text: str) -> str:
+    """A path that a site description takes, with as much of a text as can be in one."""
+    return "/x/" + "".join(c for c in text if c not in ',:"/').strip() + "/y"
+
+
+@each_lmod
+def test_hostile_paths_reach_the_bind_variable_as_they_are(version: str, tmp_path: Path) -> None:
+    paths = list(dict.fromkeys(map(path_of, HOSTILE)))
+    lmod = Lmod(version, {TREE: render(tmp_path / "out", site_with_paths(paths), rocm=["6.2"])})
+    commands = ["true", f"module load {CPE}", f"module unload {CPE}", "! test -e /tmp/owned"]
+    for before, loaded, after, clean in lmod.run_all([Session(commands), Session(commands, shell="sh")]):
+        assert loaded.binds[: len(paths)] == paths
+        assert after.variables == before.variables
+        assert clean.code == 0
+    (told,) = lmod.run(f"module help {CPE}")
+    for path in paths:
+        assert f"\n  {path}\n" in told.output
+        assert " ".join(f"because of {path}".split()) in told.words
+
+
+@each_lmod
+def test_hostile_texts_reach_help_and_whatis_as_they_are(version: str, tmp_path: Path) -> None:
+    texts = [text for text in HOSTILE if len(text) < 100]
+    for number, text in enumerate(texts):
+        words = f"[{yaml(f'key {text} x')}]"
+        deprecated = f"{{successor: {yaml(f'{text} x')}, reason: {yaml(f'Since {text}')}}}"
+        changes = (
+            ("name: the developers of lumisite", f"name: {yaml(f'Dr {text} x')}"),
+            ("keywords: [singularity, container, bind, cray", f"deprecated: {deprecated}\n    keywords: {words} #"),
+        )
+        loaded = load_text(site_text(*changes), file=f"{text}.yaml")
+        render(tmp_path / "out" / str(number), loaded, rocm=["6.2"])
+    lmod = Lmod(version, {TREE: tmp_path / "out"})
+    sessions = [
+        Session(
+            [f"module load {CPE}", f"module help {CPE}", f"module whatis {CPE}", "! test -e /tmp/owned"],
+            {"MODULEPATH": f"{TREE}/{number}/modules"},
+        )
+        for number, _ in enumerate(texts)
+    ]
+    for text, (load, told, summary, clean) in zip(texts, lmod.run_all(sessions), strict=True):
+        plain = " ".join(text.split())
+        assert load.code == told.code == summary.code == clean.code == 0
+        assert f"is deprecated: Since {plain} Use {plain} x instead." in load.words
+        assert f"Dr {plain} x" in told.words
+        assert f": Support: Dr {text} x, docs/" in summary.output
+        assert f"key {text} x\n" in summary.output
+
+
+@each_lmod
+def test_the_python_output_of_lmod_gives_the_same_values_but_for_tabs(version: str, tmp_path: Path) -> None:
+    """As Python programs use Lmod. It writes a tab as \\9, which Python reads as two characters."""
+    lmod = Lmod(version, {TREE: render(tmp_path / "out", site_with_values(HOSTILE), rocm=["6.2"])})
+    program = (
+        "import json, os, subprocess; "
+        f"code = subprocess.run([os.environ['LMOD_CMD'], 'python', 'load', '{AI}'], capture_output=True).stdout; "
+        "exec(code); print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('HOSTILE')}))"
+    )
+    (step,) = lmod.run(f'python3 -W ignore -c "{program}"')
+    assert step.code == 0, step.output
+    found = json.loads(step.output)
+    for number, value in enumerate(HOSTILE):
+        assert found[f"HOSTILE_{number}"] == value.replace("\t", "\\9")
