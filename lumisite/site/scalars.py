@@ -39,14 +39,17 @@ def read_value(text: str) -> Value:
 
 
 def read_absolute_path(text: str) -> AbsolutePath:
-    """A host path; `,` and `:` separate binds, and the runtimes read `"` as a quote in a list of binds."""
+    """A host path; `,` and `:` separate binds, and the runtimes read `"` as a quote in a list of binds.
+
+    SingularityCE also splits at `^` (its pkg/util/bind/bind.go).
+    """
     _refuse_control(text)
     normal = posixpath.normpath(text) if text else ""
     if not text.startswith("/"):
         raise UnfitError(f"{text!r} is not an absolute path (it must start with /)")
     if normal.removeprefix("/") != text.removeprefix("/") or text.startswith("//"):
         raise UnfitError(f"{text!r} is not in its shortest form ({'/' + normal.lstrip('/')} would be right)")
-    for character in ',:"':
+    for character in ',:"^':
         if character in text:
             raise UnfitError(f"{text!r} contains {character!r}, which no container runtime takes in a bind")
     return AbsolutePath(text)

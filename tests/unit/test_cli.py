@@ -63,6 +63,7 @@ def test_help_and_version_exit_0(argv: list[str], capsys: pytest.CaptureFixture[
         ),
         (["render", "--rocm", "6.2", "--site", "."], "there is no embedded site '.'"),
         (["render", "--rocm", "6.2", "--site", "./"], "is not a file (a YAML file would be right)"),
+        (["render", "--rocm", "6.2", "--out", "x/current"], "current is the name of a deployment's link"),
         (["resolve", "--rocm", "9"], "lumi has no ROCm 9"),
         (["why", "NOBODY"], "lumi has no setting, bind or module of this name"),
     ],

@@ -92,6 +92,7 @@ def test_all_faults_come_in_one_run_and_in_order() -> None:
         ("path: /a/../b", "t.yaml:3:7: path: '/a/../b' is not in its shortest form (/b would be right)"),
         ("path: //a", "t.yaml:3:7: path: '//a' is not in its shortest form (/a would be right)"),
         ("path: /a,b", "t.yaml:3:7: path: '/a,b' contains ',', which no container runtime takes in a bind"),
+        ("path: /a^b", "t.yaml:3:7: path: '/a^b' contains '^', which no container runtime takes in a bind"),
         ("path: /a:b", "t.yaml:3:7: path: '/a:b' contains ':', which no container runtime takes in a bind"),
         (
             "variable: A-B",
