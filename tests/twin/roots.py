@@ -125,7 +125,9 @@ def _second_suite(suite: str, newer: str) -> tuple[str, ...]:
 
 def _download_apptainer(suite: str, root: Path, work: Path) -> Path:
     """Fetch the package with an apt configuration of its own: sid must not enter the host's or the root's."""
-    mirror = next(line for line in (root / "etc/apt/sources.list").read_text().splitlines() if f" {suite} " in line)
+    mirror = next(
+        line for line in (root / "etc/apt/sources.list").read_text().splitlines() if f" {suite} " in line
+    )
     for folder in ("lists/partial", "cache/archives/partial", "deb"):
         (work / folder).mkdir(parents=True)
     (work / "sources.list").write_text(mirror.replace(f" {suite} ", " sid ") + "\n")
