@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,14 +32,12 @@ class Result:
 
 
 def run_tool(
-    argv: Sequence[str],
-    *,
-    cwd: Path | None = None,
-    stdin: str = "",
-    environment: Mapping[str, str] | None = None,
-    timeout_s: float | None = None,
+    argv: Sequence[str], *, cwd: Path | None = None, stdin: str = "", timeout_s: float | None = None
 ) -> Result:
-    """Run a tool of this machine to its end. Raises `ToolError` if it is missing or runs out of time."""
+    """Run a tool of this machine until it and what it started have closed their output.
+
+    Raises `ToolError` if it is missing or not done in time.
+    """
     if shutil.which(argv[0]) is None:
         raise ToolError(f"{argv[0]} is not installed here (.ci/packages installs what the twin needs)")
     try:
@@ -47,7 +45,6 @@ def run_tool(
             list(argv),
             cwd=cwd,
             input=stdin,
-            env=dict(environment) if environment is not None else None,
             timeout=timeout_s,
             capture_output=True,
             text=True,
