@@ -1,0 +1,134 @@
+"""The twin by hand: python -m tests.twin up | run | shell | down | status | lumi-g."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from lumisite.errors import LumisiteError, ResolveError
+from tests.twin import cluster as twin
+from tests.twin.cache import say
+from tests.twin.cluster import LOGIN, Cluster, ClusterPlan
+from tests.twin.roots import DEFAULT_GENERATION, RECIPES, USER
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; 0 fine, 2 usage, 3 the machine refused, else the exit code of the command inside."""
+    arguments = _parser().parse_args(argv)
+    try:
+        code: int = arguments.call(arguments)
+    except LumisiteError as error:
+        print(f"twin: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.twin", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    up = commands.add_parser("up", help="start a cluster; prints its id")
+    up.add_argument("--generation", choices=tuple(RECIPES), default=DEFAULT_GENERATION)
+    up.add_argument("--nodes", type=int, default=2, help="compute nodes, 1 to 8 (default: 2)")
+    up.add_argument("--site", type=Path, metavar="TREE", help="a rendered tree for /appl/lumisite")
+    up.add_argument("--host-tree", type=Path, metavar="TREE", help="a tree that lies over the nodes' root")
+    up.set_defaults(call=_up)
+
+    run = commands.add_parser("run", help="run a command in a cluster; its exit code is the result")
+    _add_place(run)
+    run.add_argument("words", nargs="+", metavar="CMD")
+    run.set_defaults(call=_run)
+
+    shell = commands.add_parser("shell", help="open a login shell in a cluster")
+    _add_place(shell)
+    shell.set_defaults(call=_shell)
+
+    down = commands.add_parser("down", help="end clusters started by hand, clear up after others")
+    down.add_argument("--id", help="only this cluster")
+    down.set_defaults(call=_down)
+
+    status = commands.add_parser("status", help="list the clusters of this machine")
+    status.set_defaults(call=_status)
+    return parser
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--id", help="the cluster (default: the youngest that was started by hand)")
+    parser.add_argument("--node", default=LOGIN, help=f"where (default: the login node, {LOGIN})")
+    parser.add_argument("--root", action="store_true", help=f"as root, not as {USER}")
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    began = time.monotonic()
+    plan = ClusterPlan(
+        arguments.generation, arguments.nodes, site_tree=arguments.site, host_tree=arguments.host_tree
+    )
+    cluster = twin.up(plan)
+    say(f"up in {time.monotonic() - began:.1f} s: {LOGIN} and {', '.join(cluster.nodes)}")
+    print(cluster.id)
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    words = arguments.words
+    command = words[0] if len(words) == 1 else words
+    return _replace_by(_chosen(arguments.id).command(command, node=arguments.node, user=_user(arguments)))
+
+
+def _shell(arguments: argparse.Namespace) -> int:
+    cluster = _chosen(arguments.id)
+    return _replace_by(cluster.command("exec bash -li", node=arguments.node, user=_user(arguments)))
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    if arguments.id is None:
+        chosen = [cluster for cluster in twin.clusters() if not cluster.tied]
+    else:
+        chosen = [_chosen(arguments.id)]
+    for cluster in chosen:
+        twin.down(cluster)
+        say(f"{cluster.id} is down")
+    twin.sweep()
+    return 0
+
+
+def _status(_: argparse.Namespace) -> int:
+    for cluster in twin.clusters():
+        state = "running" if twin.is_running(cluster) else "dead"
+        owner = "a program's" if cluster.tied else "by hand"
+        print(f"{cluster.id}  {state}  {owner}  {cluster.generation}  {LOGIN} {' '.join(cluster.nodes)}")
+    return 0
+
+
+def _chosen(identity: str | None) -> Cluster:
+    known = twin.clusters()
+    if identity is not None:
+        for cluster in known:
+            if cluster.id == identity:
+                return cluster
+        have = ", ".join(cluster.id for cluster in known) or "none"
+        raise ResolveError(f"cluster {identity!r} does not exist (have {have})")
+    running = [cluster for cluster in known if twin.is_running(cluster) and not cluster.tied]
+    if not running:
+        raise ResolveError("no cluster runs: start one with `make twin`")
+    return running[-1]
+
+
+def _user(arguments: argparse.Namespace) -> str:
+    return "root" if arguments.root else USER
+
+
+def _replace_by(argv: Sequence[str]) -> int:
+    sys.stdout.flush()
+    os.execvp(argv[0], list(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

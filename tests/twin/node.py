@@ -1,0 +1,95 @@
+"""One node: its folder on this machine, its start, and commands inside it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lumisite.errors import ToolError
+from tests.twin import fence, network
+from tests.twin.fence import ProcessId
+from tests.twin.network import Host
+from tests.twin.process import run_or_refuse
+
+CONTROLLER_MARK = "lumisite-twin-controller"
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A folder or file of this machine that a node sees at `target`."""
+
+    source: Path
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """Everything that a node's start reads.
+
+    `lower`: root folders, the first wins; `etc`: files by name,
+    those that start with #! executable.
+    """
+
+    cluster: str
+    host: Host
+    lower: tuple[Path, ...]
+    binds: tuple[Bind, ...]
+    etc: Mapping[str, bytes]
+    management_rate: str
+
+
+def write_node(plan: NodePlan, folder: Path) -> None:
+    """Write the folder that `start_node` reads."""
+    folder.mkdir(parents=True)
+    for script in ("start_node.sh", "node_init.sh", "boot.sh"):
+        shutil.copy(fence.SCRIPTS / script, folder)
+    (folder / "root").write_text(":".join(map(str, plan.lower)))
+    rows = (f"{'rw' if bind.writable else 'ro'} {bind.source} {bind.target}\n" for bind in plan.binds)
+    (folder / "binds").write_text("".join(rows))
+    (folder / "links.batch").write_text(network.link_commands(plan.host, "@PID@"))
+    (folder / "addresses").write_text(network.address_commands(plan.host))
+    for name, content in plan.etc.items():
+        path = folder / "etc" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(0o755 if content.startswith(b"#!") else 0o644)
+
+
+def start_node(plan: NodePlan, folder: Path, holder: ProcessId) -> None:
+    """Start a node below the fence `holder`, from its folder, and throttle its management interface."""
+    start = f'cd "{folder}" && exec sh start_node.sh {plan.cluster} {plan.host.name}'
+    run_or_refuse(fence.enter(holder, ["sh", "-c", start]))
+    first = fence.find_first("/run/boot.sh", plan.cluster, plan.host.name, within_s=30)
+    (folder / "first.json").write_text(json.dumps(asdict(first)))
+    run_or_refuse(fence.enter(first, network.throttle_command(network.MANAGEMENT, plan.management_rate)))
+
+
+def first_process(folder: Path) -> ProcessId:
+    """Give a node's first process. Raises `ToolError` if the node does not run."""
+    try:
+        first = ProcessId(**json.loads((folder / "first.json").read_text()))
+    except FileNotFoundError:
+        first = None
+    if first is None or not fence.is_alive(first):
+        raise ToolError(f"node {folder.name} does not run")
+    return first
+
+
+def as_user(argv: Sequence[str], user: str, user_id: int, environment: Mapping[str, str]) -> list[str]:
+    """Give the command that runs `argv` with a clean environment as a user, in its home."""
+    clean = {
+        "HOME": "/root" if user_id == 0 else f"/home/{user}",
+        "USER": user,
+        "LOGNAME": user,
+        "SHELL": "/bin/bash",
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        **environment,
+    }
+    become = ["setpriv", f"--reuid={user_id}", f"--regid={user_id}", "--init-groups"]
+    return [*become, "env", "-i", *(f"{name}={value}" for name, value in clean.items()), *argv]

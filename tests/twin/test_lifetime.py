@@ -1,0 +1,239 @@
+"""A cluster that goes leaves nothing, however it goes, and what it did not start is not touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lumisite.errors import ToolError
+from tests.twin import cluster as clusters
+from tests.twin.__main__ import main
+from tests.twin.cluster import RUN_DIRECTORY, Cluster, ClusterPlan, down, running, sweep, up
+from tests.twin.fence import ProcessId, fell, is_alive, process_id
+from tests.twin.fixtures import require_twin
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm]
+
+CHECKOUT = Path(__file__).parents[2]
+PLAN = ClusterPlan(torch=False)
+SPACES = ("pid", "mnt", "net", "uts", "ipc")
+
+
+@pytest.fixture(autouse=True)
+def needed() -> None:
+    require_twin()
+
+
+def name_spaces(pid: int | str) -> set[str]:
+    found = set()
+    for space in SPACES:
+        try:
+            found.add(str(Path(f"/proc/{pid}/ns/{space}").readlink()))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            # Ended, or the machine's own first process, which even root may not look at everywhere.
+            continue
+    return found
+
+
+def processes_in(spaces: set[str]) -> list[str]:
+    pids = [path.name for path in Path("/proc").iterdir() if path.name.isdigit()]
+    # One that has ended and waits for the machine's first process to bury it is no longer there.
+    return [pid for pid in pids if name_spaces(pid) & spaces and process_id(int(pid)) is not None]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a cluster could leave on the machine itself."""
+
+    mounts: tuple[str, ...]
+    interfaces: tuple[str, ...]
+    named_net_spaces: tuple[str, ...]
+
+
+def machine() -> Machine:
+    named = Path("/run/netns")
+    return Machine(
+        tuple(sorted(Path("/proc/self/mountinfo").read_text().splitlines())),
+        tuple(sorted(path.name for path in Path("/sys/class/net").iterdir())),
+        tuple(sorted(path.name for path in named.iterdir())) if named.is_dir() else (),
+    )
+
+
+def spaces_of(cluster: Cluster) -> set[str]:
+    """Give the name spaces that exist because of a cluster: those of all processes below its fence."""
+    assert cluster.holder.first is not None
+    own = name_spaces("self")
+    folders = [cluster.node_folder(node) / "first.json" for node in (clusters.LOGIN, *cluster.nodes)]
+    firsts = [json.loads(folder.read_text())["pid"] for folder in folders]
+    return set[str]().union(*(name_spaces(pid) for pid in (cluster.holder.first.pid, *firsts))) - own
+
+
+def assert_gone(cluster: Cluster, spaces: set[str]) -> None:
+    assert processes_in(spaces) == []
+    assert not is_alive(cluster.holder.maker)
+    assert process_id(cluster.holder.maker.pid) is None
+    assert not cluster.directory.exists()
+    assert not list(RUN_DIRECTORY.glob(f".{cluster.id}*"))
+
+
+def test_twenty_times_up_and_down_leave_nothing() -> None:
+    before = machine()
+    for _ in range(20):
+        cluster = up(PLAN, tied=True)
+        spaces = spaces_of(cluster)
+        # The check can fail: the cluster's slurmd and munged are seen while it runs.
+        assert len(spaces) == len(SPACES) * 4 - 1
+        assert len(processes_in(spaces)) > 8
+        assert machine() == before
+        down(cluster)
+        assert_gone(cluster, spaces)
+    assert machine() == before
+    children = [path for path in Path("/proc").glob("[0-9]*/stat") if _is_our_zombie(path)]
+    assert children == []
+
+
+def _is_our_zombie(stat: Path) -> bool:
+    try:
+        state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state == "Z" and int(parent) == os.getpid()
+
+
+def test_down_ends_running_jobs_too() -> None:
+    cluster = up(PLAN, tied=True)
+    cluster.run("sbatch --wrap 'srun sleep 1000'").check()
+    cluster.run("setsid sleep 1000 >/dev/null 2>&1 &", node=cluster.nodes[0]).check()
+    spaces = spaces_of(cluster)
+    down(cluster)
+    assert_gone(cluster, spaces)
+
+
+UP_AND_WAIT = """
+import sys
+from tests.twin.cluster import ClusterPlan, up
+cluster = up(ClusterPlan(torch=False), tied=sys.argv[1] == "tied")
+print(cluster.id, flush=True)
+sys.stdin.read()
+"""
+
+
+def start_elsewhere(how: str) -> tuple[subprocess.Popen[str], Cluster]:
+    starter = subprocess.Popen(
+        [sys.executable, "-c", UP_AND_WAIT, how],
+        cwd=CHECKOUT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert starter.stdout is not None
+    identity = starter.stdout.readline().strip()
+    return starter, next(cluster for cluster in clusters.clusters() if cluster.id == identity)
+
+
+def kill(starter: subprocess.Popen[str]) -> None:
+    starter.kill()
+    with starter:
+        pass
+
+
+def test_a_tied_cluster_ends_with_a_program_that_is_killed() -> None:
+    starter, cluster = start_elsewhere("tied")
+    spaces = spaces_of(cluster)
+    assert cluster.holder.first is not None
+    kill(starter)
+    # The kernel ends both; this waits for it.
+    fell(cluster.holder.first)
+    fell(cluster.holder.maker)
+    assert processes_in(spaces) == []
+    sweep()
+    assert_gone(cluster, spaces)
+
+
+def test_a_cluster_by_hand_outlives_its_program_and_is_found_again() -> None:
+    starter, cluster = start_elsewhere("free")
+    spaces = spaces_of(cluster)
+    kill(starter)
+    assert cluster.run("srun -N2 hostname").code == 0
+    sweep()
+    assert clusters.is_running(cluster)
+    assert main(["down", "--id", cluster.id]) == 0
+    assert_gone(cluster, spaces)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("after", ["state.json", "nodes/uan01/first.json", "nodes/nid000001/first.json"])
+def test_an_interrupted_start_leaves_nothing(sent: signal.Signals, after: str) -> None:
+    before, known = machine(), set(RUN_DIRECTORY.glob("*"))
+    starter = subprocess.Popen(
+        [sys.executable, "-m", "tests.twin", "up"],
+        cwd=CHECKOUT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    new: set[Path] = set()
+    while not any((folder / after).exists() for folder in new) and starter.poll() is None:
+        new = {path for path in RUN_DIRECTORY.glob("[!.]*") if path not in known and _belongs(path)}
+    identity = next(iter(new)).name
+    starter.send_signal(sent)
+    _, said = starter.communicate()
+    assert starter.returncode in (130, -sent), said
+    left = [cluster for cluster in clusters.clusters() if cluster.id == identity]
+    if sent is signal.SIGINT:
+        assert left == []
+    for cluster in left:
+        down(cluster)
+    assert identity not in " ".join(path.name for path in RUN_DIRECTORY.iterdir())
+    assert not _mentions(identity)
+    assert machine() == before
+
+
+def _belongs(path: Path) -> bool:
+    return (path / "state.json").exists()
+
+
+def _mentions(identity: str) -> list[str]:
+    """Give the processes whose command line names a cluster, as its fence's and its nodes' do."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if f"\0{identity}\0".encode() in text and int(path.parent.name) != os.getpid():
+            found.append(text.decode())
+    return found
+
+
+def test_a_start_that_fails_leaves_nothing() -> None:
+    before, known = machine(), set(RUN_DIRECTORY.glob("*"))
+    plan = ClusterPlan(torch=False, management_rate="nonsense")
+    with pytest.raises(ToolError, match="nonsense"):
+        up(plan)
+    assert set(RUN_DIRECTORY.glob("*")) <= known
+    assert machine() == before
+
+
+def test_a_process_with_a_recycled_number_is_not_touched() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as bystander:
+        now = process_id(bystander.pid)
+        assert now is not None
+        fell(ProcessId(now.pid, now.started - 1))
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_down_leaves_other_programs_clusters_alone(twin: Cluster) -> None:
+    with running(ClusterPlan(nodes=1, torch=False)) as other:
+        assert main(["down", "--id", other.id]) == 0
+    assert clusters.is_running(twin)
+    sweep()
+    assert clusters.is_running(twin)
