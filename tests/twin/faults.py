@@ -1,0 +1,191 @@
+"""What goes wrong on a machine, on demand: each fault lasts for the length of a `with` block and is then
+undone.
+
+A site TaskProlog of its own is no fault of a running cluster but a part of its plan:
+`ClusterPlan.task_prolog`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lumisite.errors import ToolError
+from tests.twin import fence, network
+from tests.twin.cluster import EXCHANGE, LOGIN, Cluster, restart_node, wait_idle
+from tests.twin.node import first_process
+from tests.twin.roots import USER_ID
+
+HIDDEN = "/run/twin-hidden"
+"""Where a node keeps what a fault took away, until it is given back."""
+
+
+@contextmanager
+def interface_down(cluster: Cluster, node: str, interface: str) -> Iterator[None]:
+    """Take one interface of a node down."""
+    _as_root(cluster, node, f"ip link set {interface} down")
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, f"ip link set {interface} up")
+
+
+@contextmanager
+def interface_throttled(cluster: Cluster, node: str, interface: str, rate: str) -> Iterator[None]:
+    """Limit what a node sends over an interface; `rate` in the words of tc-tbf(8), such as 10mbit."""
+    _as_root(cluster, node, shlex.join(network.throttle_command(interface, rate)))
+    try:
+        yield
+    finally:
+        if interface == network.MANAGEMENT:
+            usual = network.throttle_command(interface, (cluster.node_folder(node) / "rate").read_text())
+            _as_root(cluster, node, shlex.join(usual))
+        else:
+            _as_root(cluster, node, f"tc qdisc del dev {interface} root")
+
+
+@contextmanager
+def node_killed(cluster: Cluster, node: str) -> Iterator[None]:
+    """End a node at once, as if its power had failed; start it again, empty, afterwards."""
+    fence.fell(first_process(cluster.node_folder(node)))
+    try:
+        yield
+    finally:
+        restart_node(cluster, node)
+        # After a power failure the controller waits for an operator, who has no reason to wait here.
+        _as_root(cluster, LOGIN, f"scontrol update nodename={node} state=resume || true")
+        wait_idle(cluster)
+
+
+@contextmanager
+def node_drained(cluster: Cluster, node: str, reason: str = "maintenance") -> Iterator[None]:
+    """Let Slurm start nothing new on a node."""
+    _as_root(cluster, LOGIN, f"scontrol update nodename={node} state=drain reason={shlex.quote(reason)}")
+    try:
+        yield
+    finally:
+        _as_root(cluster, LOGIN, f"scontrol update nodename={node} state=resume")
+
+
+@contextmanager
+def path_gone(cluster: Cluster, node: str, path: str) -> Iterator[None]:
+    """Let a file, a folder or a whole mounted file system be absent on one node."""
+    _as_root(cluster, node, _hide(path))
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, _give_back(path))
+
+
+@contextmanager
+def dangling_link(cluster: Cluster, node: str, path: str) -> Iterator[None]:
+    """Let a link to nowhere stand for a file or folder on one node."""
+    _as_root(cluster, node, f"{_hide(path)}; ln -s {shlex.quote(path)}.does-not-exist {shlex.quote(path)}")
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, f"rm {shlex.quote(path)}; {_give_back(path)}")
+
+
+@contextmanager
+def tmp_full(cluster: Cluster, node: str) -> Iterator[None]:
+    """Let /tmp of a node have no room for a single byte."""
+    # dd ends when the file system is full, which is what is wanted of it.
+    _as_root(cluster, node, "dd if=/dev/zero of=/tmp/.full bs=1M 2>/dev/null; test -s /tmp/.full")
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, "rm /tmp/.full")
+
+
+@contextmanager
+def tmp_read_only(cluster: Cluster, node: str) -> Iterator[None]:
+    """Let /tmp of a node be read-only."""
+    _as_root(cluster, node, "mount -o remount,ro /tmp")
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, "mount -o remount,rw /tmp")
+
+
+@contextmanager
+def library_tree_replaced(cluster: Cluster, node: str, tree: Path) -> Iterator[None]:
+    """Put another version of the host's libraries in the place of the one a node has.
+
+    Every folder that `tree` has two levels down, such as opt/cray and usr/lib64, replaces the node's own
+    whole.
+    """
+    copy = cluster.exchange / f"tree-{node}"
+    shutil.copytree(tree, copy, symlinks=True)
+    loader = "usr/lib64/ld-linux-x86-64.so.2"
+    if (copy / "usr/lib64").is_dir() and not (copy / loader).is_symlink():
+        # Without the loader's name nothing on the node would start.
+        (copy / loader).symlink_to(cluster.run(f"readlink /{loader}", node=node).check().stdout.strip())
+    folders = sorted(f"/{path.relative_to(copy)}" for path in copy.glob("*/*") if path.is_dir())
+    mounts = [f"mkdir -p {path} && mount --bind {EXCHANGE}/{copy.name}{path} {path}" for path in folders]
+    _as_root(cluster, node, " && ".join(mounts))
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, "; ".join(f"umount --lazy {path}" for path in folders))
+        shutil.rmtree(copy)
+
+
+@contextmanager
+def sacct_refuses(cluster: Cluster, node: str = LOGIN) -> Iterator[None]:
+    """Let sacct on a node look for an accounting database that does not answer; jobs run on as before."""
+    conf, other = "/etc/slurm/slurm.conf", "/run/slurm-with-database.conf"
+    lines = r"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\n"
+    _as_root(cluster, node, f"(cat {conf}; printf '{lines}') >{other} && mount --bind {other} {conf}")
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, f"umount --lazy {conf}")
+
+
+@contextmanager
+def slow_cpu(cluster: Cluster, node: str, share: float) -> Iterator[None]:
+    """Let the ordinary user's processes on a node run for `share` (0 to 1) of the time only."""
+    script = cluster.exchange / f"slow_cpu-{node}.py"
+    shutil.copy(fence.SCRIPTS / "slow_cpu.py", script)
+    words = ["exec", "python3", f"{EXCHANGE}/{script.name}", str(USER_ID), str(share)]
+    argv = cluster.command(" ".join(words), node=node, user="root")
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as brake:
+        assert brake.stdout is not None
+        if brake.stdout.readline() != "slow\n":
+            raise ToolError(f"{node}: the CPU could not be slowed")
+        # Leaving the block closes its stdin, on which it ends.
+        yield
+    script.unlink()
+
+
+def wait_until(holds: Callable[[], bool], what: str, within_s: float = 60) -> None:
+    """Wait for a state of the cluster that comes by itself. Raises `ToolError` if it does not."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise ToolError(f"not within {within_s:g} s: {what}")
+        time.sleep(0.1)
+
+
+def _hide(path: str) -> str:
+    """Give the shell command that takes a path away; a mount moves as it is, all else is renamed."""
+    hidden, quoted = shlex.quote(f"{HIDDEN}{path}"), shlex.quote(path)
+    move = f"mkdir -p {hidden} && mount --move {quoted} {hidden} && rmdir {quoted}"
+    rename = f'mkdir -p "$(dirname {hidden})" && mv {quoted} {hidden}'
+    return f"set -e; if mountpoint -q {quoted}; then {move}; else {rename}; fi"
+
+
+def _give_back(path: str) -> str:
+    hidden, quoted = shlex.quote(f"{HIDDEN}{path}"), shlex.quote(path)
+    move = f"mkdir {quoted} && mount --move {hidden} {quoted}"
+    return f"set -e; if mountpoint -q {hidden}; then {move}; else mv {hidden} {quoted}; fi"
+
+
+def _as_root(cluster: Cluster, node: str, command: str) -> None:
+    cluster.run(command, node=node, user="root").check()
