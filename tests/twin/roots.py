@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lumisite.errors import ResolveError
 from tests.twin.cache import build_tool, cached, remove_tree
+from tests.twin.packages import open_archive
 from tests.twin.process import run_or_refuse
 
 RECIPE_VERSION = 1
@@ -20,6 +21,8 @@ RECIPE_VERSION = 1
 USER = "lumiuser"
 USER_ID = 2000
 """The ordinary user of every root, with a primary group of the same number."""
+HOME = f"/users/{USER}"
+"""Its home is on a shared file system, as on LUMI."""
 
 NODE_PACKAGES = (
     "ca-certificates",
@@ -77,7 +80,12 @@ def node_root(generation: str = DEFAULT_GENERATION) -> Path:
     recipe = RECIPES.get(generation)
     if recipe is None:
         raise ResolveError(f"generation {generation!r} does not exist (have {', '.join(RECIPES)})")
-    inputs = {"version": RECIPE_VERSION, "user": [USER, USER_ID], "left_out": LEFT_OUT, **asdict(recipe)}
+    inputs = {
+        "version": RECIPE_VERSION,
+        "user": [USER, USER_ID, HOME],
+        "left_out": LEFT_OUT,
+        **asdict(recipe),
+    }
     return cached(f"root-{generation}", inputs, lambda partial: _build(recipe, partial)) / "root"
 
 
@@ -107,7 +115,8 @@ def _build(recipe: RootRecipe, partial: Path) -> None:
         packages += tuple(f"{name}/{recipe.newer_libc_from}" for name in ("libc6", "libc-bin", "base-files"))
         options = _second_suite(recipe.suite, recipe.newer_libc_from)
     bootstrap(recipe.suite, packages, root, options)
-    package = _download_apptainer(recipe.suite, root, partial / "apt")
+    archive = open_archive("sid", root, partial / "apt")
+    package = archive.download("apptainer")
     package.rename(root / "apptainer.deb")
     build_tool(["chroot", str(root), "dpkg", "--install", "/apptainer.deb"])
     (root / "apptainer.deb").unlink()
@@ -123,34 +132,8 @@ def _second_suite(suite: str, newer: str) -> tuple[str, ...]:
     return tuple(f'--setup-hook=cd "$1"/etc/apt && {hook}' for hook in hooks)
 
 
-def _download_apptainer(suite: str, root: Path, work: Path) -> Path:
-    """Fetch the package with an apt configuration of its own: sid must not enter the host's or the root's."""
-    mirror = next(
-        line for line in (root / "etc/apt/sources.list").read_text().splitlines() if f" {suite} " in line
-    )
-    for folder in ("lists/partial", "cache/archives/partial", "deb"):
-        (work / folder).mkdir(parents=True)
-    (work / "sources.list").write_text(mirror.replace(f" {suite} ", " sid ") + "\n")
-    (work / "status").touch()
-    settings = {
-        "Dir::Etc::SourceList": work / "sources.list",
-        "Dir::Etc::SourceParts": "/dev/null",
-        "Dir::Etc::PreferencesParts": "/dev/null",
-        "Dir::State::Lists": work / "lists",
-        "Dir::State::Status": work / "status",
-        "Dir::Cache": work / "cache",
-        "Acquire::Check-Valid-Until": "false",
-        "Acquire::Languages": "none",
-        "APT::Sandbox::User": "root",
-    }
-    apt = ["apt-get", "-qq", *(word for key, value in settings.items() for word in ("-o", f"{key}={value}"))]
-    run_or_refuse([*apt, "update"])
-    run_or_refuse([*apt, "download", "apptainer"], cwd=work / "deb")
-    return next((work / "deb").glob("apptainer_*.deb"))
-
-
 def _add_user(root: Path) -> None:
     chroot = ["chroot", str(root)]
     run_or_refuse([*chroot, "groupadd", "--gid", str(USER_ID), USER])
-    who = ["--uid", str(USER_ID), "--gid", str(USER_ID), "--create-home", "--shell", "/bin/bash"]
+    who = ["--uid", str(USER_ID), "--gid", str(USER_ID), "--home-dir", HOME, "--shell", "/bin/bash"]
     run_or_refuse([*chroot, "useradd", *who, USER])
