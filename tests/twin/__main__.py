@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from lumisite.errors import LumisiteError, ResolveError
 from tests.twin import cluster as twin
 from tests.twin.cache import say
 from tests.twin.cluster import LOGIN, Cluster, ClusterPlan
+from tests.twin.host_tree import PLATFORMS
 from tests.twin.roots import DEFAULT_GENERATION, RECIPES, USER
 
 
@@ -38,7 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--generation", choices=tuple(RECIPES), default=DEFAULT_GENERATION)
     up.add_argument("--nodes", type=int, default=2, help="compute nodes, 1 to 8 (default: 2)")
     up.add_argument("--site", type=Path, metavar="TREE", help="a rendered tree for /appl/lumisite")
-    up.add_argument("--host-tree", type=Path, metavar="TREE", help="a tree that lies over the nodes' root")
+    up.add_argument(
+        "--platform", choices=tuple(PLATFORMS), default=tuple(PLATFORMS)[-1], help="host libraries"
+    )
     up.set_defaults(call=_up)
 
     run = commands.add_parser("run", help="run a command in a cluster; its exit code is the result")
@@ -56,6 +60,16 @@ def _parser() -> argparse.ArgumentParser:
 
     status = commands.add_parser("status", help="list the clusters of this machine")
     status.set_defaults(call=_status)
+
+    lumi_g = commands.add_parser(
+        "lumi-g", help="run a command on the virtual LUMI-G node, under its own Slurm"
+    )
+    lumi_g.add_argument("--threads", type=int, choices=(1, 2), default=1, help="per core (default: 1)")
+    lumi_g.add_argument(
+        "--out", type=Path, metavar="DIR", help="where the files go that it leaves in /tmp/out"
+    )
+    lumi_g.add_argument("words", nargs="+", metavar="CMD")
+    lumi_g.set_defaults(call=_lumi_g)
     return parser
 
 
@@ -68,7 +82,7 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 def _up(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     plan = ClusterPlan(
-        arguments.generation, arguments.nodes, site_tree=arguments.site, host_tree=arguments.host_tree
+        arguments.generation, arguments.nodes, site_tree=arguments.site, platform=arguments.platform
     )
     cluster = twin.up(plan)
     say(f"up in {time.monotonic() - began:.1f} s: {LOGIN} and {', '.join(cluster.nodes)}")
@@ -105,6 +119,21 @@ def _status(_: argparse.Namespace) -> int:
         owner = "a program's" if cluster.tied else "by hand"
         print(f"{cluster.id}  {state}  {owner}  {cluster.generation}  {LOGIN} {' '.join(cluster.nodes)}")
     return 0
+
+
+def _lumi_g(arguments: argparse.Namespace) -> int:
+    from tests.twin.lumi_g import lumi_g_all
+
+    words = arguments.words
+    done = lumi_g_all([words[0] if len(words) == 1 else shlex.join(words)], threads=arguments.threads)
+    for name, data in done.files.items() if arguments.out is not None else ():
+        path = arguments.out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    result = done.results[0]
+    sys.stdout.write(result.stdout)
+    sys.stderr.write(result.stderr)
+    return result.code
 
 
 def _chosen(identity: str | None) -> Cluster:

@@ -17,7 +17,8 @@ from lumisite.errors import ResolveError, ToolError
 from tests.twin import fence, network, slurm_conf
 from tests.twin.cache import remove_tree
 from tests.twin.fence import Fence, ProcessId
-from tests.twin.image import small_image, torch_image
+from tests.twin.host_tree import PLATFORMS, host_tree
+from tests.twin.image import image
 from tests.twin.network import Host
 from tests.twin.node import (
     CONTROLLER_MARK,
@@ -35,7 +36,7 @@ RUN_DIRECTORY = Path("/run/lumisite-twin")
 LOGIN = "uan01"
 MOST_NODES = 8
 
-SHARED = ("scratch", "project", "projappl", "flash", "appl", "home")
+SHARED = ("scratch", "project", "projappl", "flash", "appl", "users")
 """The file systems that every node sees; a folder of the same name under `Cluster.shared` on this machine."""
 
 SITE_TREE = "/appl/lumisite"
@@ -54,16 +55,16 @@ class ClusterPlan:
     """How fast eth0 sends, in the words of tc-tbf(8); hsn0 to hsn3 are not limited."""
     site_tree: Path | None = None
     """A rendered tree that is copied to /appl/lumisite."""
-    host_tree: Path | None = None
-    """A tree that lies over the nodes' root, such as opt/cray and usr/lib64."""
+    platform: str | None = tuple(PLATFORMS)[-1]
+    """Whose host libraries the nodes have under /opt and /usr/lib64, if any."""
+    images: tuple[str, ...] = ("small", "torch")
+    """Which images are there, as /appl/images/NAME.sif."""
     slurm_lines: tuple[str, ...] = ()
     """More lines for slurm.conf."""
     task_prolog: str | None = None
     """A script of the site's own that slurm.conf names as TaskProlog."""
     etc: tuple[tuple[str, str], ...] = ()
     """More files for /etc on every node: name below /etc, content."""
-    torch: bool = True
-    """Whether the image with PyTorch is there; the small image always is."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +154,9 @@ def up(plan: ClusterPlan = ClusterPlan(), *, tied: bool = False) -> Cluster:
         raise ResolveError(f"{plan.nodes} nodes: should be 1 to {MOST_NODES}")
     if os.geteuid() != 0:
         raise ToolError("the twin needs root: it makes name spaces and mounts")
-    roots = tuple(tree for tree in (plan.host_tree, node_root(plan.generation)) if tree is not None)
-    images = {"small.sif": small_image()} | ({"torch.sif": torch_image()} if plan.torch else {})
+    over = (host_tree(plan.platform),) if plan.platform is not None else ()
+    roots = (*over, node_root(plan.generation))
+    images = {f"{name}.sif": image(name) for name in plan.images}
     identity = f"t{secrets.token_hex(3)}"
     sweep()
     with fence.raised(identity, tied) as (holder, release):
@@ -254,7 +256,7 @@ def _fill_directory(cluster: Cluster, plan: ClusterPlan) -> None:
         folder = cluster.shared / name
         folder.mkdir(parents=True)
         folder.chmod(0o1777 if name in ("scratch", "flash") else 0o755)
-    for folder in (cluster.shared / "home" / USER, cluster.shared / "project" / "project_462000000"):
+    for folder in (cluster.shared / "users" / USER, cluster.shared / "project" / "project_462000000"):
         folder.mkdir()
         os.chown(folder, USER_ID, USER_ID)
     cluster.exchange.mkdir()

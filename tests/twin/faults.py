@@ -128,11 +128,11 @@ def library_tree_replaced(cluster: Cluster, node: str, tree: Path) -> Iterator[N
         (copy / loader).symlink_to(cluster.run(f"readlink /{loader}", node=node).check().stdout.strip())
     folders = sorted(f"/{path.relative_to(copy)}" for path in copy.glob("*/*") if path.is_dir())
     mounts = [f"mkdir -p {path} && mount --bind {EXCHANGE}/{copy.name}{path} {path}" for path in folders]
-    _as_root(cluster, node, " && ".join(mounts))
+    _as_root(cluster, node, " && ".join([*mounts, "ldconfig"]))
     try:
         yield
     finally:
-        _as_root(cluster, node, "; ".join(f"umount --lazy {path}" for path in folders))
+        _as_root(cluster, node, "; ".join([*(f"umount --lazy {path}" for path in folders), "ldconfig"]))
         shutil.rmtree(copy)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.twin.cluster import Cluster, ClusterPlan, running
 
-TOOLS = ("mmdebstrap", "unshare", "nsenter", "setpriv", "ip", "tc")
+TOOLS = ("mmdebstrap", "unshare", "nsenter", "setpriv", "ip", "tc", "gcc")
 
 
 def require_twin(*more_tools: str) -> None:

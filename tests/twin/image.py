@@ -1,47 +1,79 @@
-"""The container image of the twin: Debian's PyTorch for the CPU (gloo and MPI), in one SIF.
+"""The container images of the twin, from Debian's packages.
 
-Observed on trixie: PyTorch 2.6, 1.2 GB unpacked, about 416 MB as a SIF with zstd at its lowest level.
+Observed on trixie: PyTorch 2.6 for the CPU (gloo and MPI), 1.2 GB unpacked, 416 MB as a SIF with zstd at its
+lowest level. The others are small, and differ in what they bring of the libraries that a host may lend them.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from lumisite.errors import ResolveError
 from tests.twin.cache import build_tool, cached, remove_tree
+from tests.twin.host_tree import build_libraries, network_libraries
+from tests.twin.process import run_or_refuse
 from tests.twin.roots import bootstrap, node_root
 
-RECIPE_VERSION = 1
+RECIPE_VERSION = 2
 """Counts the changes of the steps below, which the key of an image cannot see."""
-
-SUITE = "trixie"
-TORCH_PACKAGES = ("python3-torch", "python3-numpy", "iproute2")
-SMALL_PACKAGES = ("python3-minimal",)
 
 # Debian's torch has no libuv, and its TCPStore asks for it unless told otherwise.
 ENVIRONMENT = "export USE_LIBUV=0\n"
+LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
 
 
-def torch_image() -> Path:
-    """Give the SIF with PyTorch, built if need be (two minutes, needs root and the network)."""
-    return _image("torch", TORCH_PACKAGES) / "image.sif"
+@dataclass(frozen=True)
+class ImageRecipe:
+    """What goes into an image; `libfabric`: the version of its own network libraries, if it has any."""
+
+    packages: tuple[str, ...]
+    suite: str = "trixie"
+    libfabric: str | None = None
 
 
-def small_image() -> Path:
-    """Give a SIF with little more than a shell and Python, for tests that start many containers."""
-    return _image("small", SMALL_PACKAGES) / "image.sif"
+IMAGES: Mapping[str, ImageRecipe] = {
+    "torch": ImageRecipe(("python3-torch", "python3-numpy", "iproute2")),
+    # Lacks every library of the host tree.
+    "small": ImageRecipe(("python3-minimal", "libpython3-stdlib")),
+    # Brings its own, newer than the host's, as LUMI AI Factory's images do.
+    "own-network": ImageRecipe(("python3-minimal", "libpython3-stdlib"), libfabric="2.1.0"),
+    # glibc 2.36: too old for the host libraries of 2026-01, which want 2.38.
+    "older-libc": ImageRecipe(("python3-minimal", "libpython3-stdlib"), suite="bookworm"),
+}
 
 
-def small_tree() -> Path:
-    """Give the unpacked root of the small image, to lay something over it; nobody writes into it."""
-    inputs = {"version": RECIPE_VERSION, "suite": SUITE, "packages": SMALL_PACKAGES}
-    return cached("image-small-tree", inputs, lambda work: _unpack(SMALL_PACKAGES, work / "tree")) / "tree"
+def image(name: str) -> Path:
+    """Give the SIF of an image, built if need be (seconds to two minutes, needs root and the network).
+
+    Raises `ResolveError` for an image that does not exist and `ToolError` if the build fails.
+    """
+    recipe = IMAGES.get(name)
+    if recipe is None:
+        raise ResolveError(f"image {name!r} does not exist (have {', '.join(IMAGES)})")
+    inputs = {"version": RECIPE_VERSION, "environment": ENVIRONMENT, **asdict(recipe)}
+    libraries = network_libraries(recipe.libfabric) if recipe.libfabric is not None else ()
+    inputs["libraries"] = [asdict(library) for library in libraries]
+
+    def build(work: Path) -> None:
+        tree = work / "tree"
+        bootstrap(recipe.suite, recipe.packages, tree)
+        _add_environment(tree)
+        if libraries:
+            build_libraries(libraries, tree / LIBRARY_FOLDER)
+            run_or_refuse(["chroot", str(tree), "ldconfig"])
+        shutil.rmtree(tree / "var/lib/apt/lists", ignore_errors=True)
+        _pack(tree, work / "image.sif")
+        remove_tree(tree)
+
+    return cached(f"image-{name}", inputs, build) / "image.sif"
 
 
-def pack_image(tree: Path, sif: Path) -> None:
+def _pack(tree: Path, sif: Path) -> None:
     """Pack an unpacked image into a SIF with the node root's own Apptainer. Both lie in the same folder."""
-    root = node_root(SUITE)
+    root = node_root("trixie")
     script = (
         f'mount --bind "{sif.parent}" "{root}/mnt" && mount -t proc proc "{root}/proc"'
         f' && mount --rbind /dev "{root}/dev" && mount -t tmpfs tmpfs "{root}/tmp"'
@@ -52,21 +84,8 @@ def pack_image(tree: Path, sif: Path) -> None:
     sif.chmod(0o644)
 
 
-def _image(name: str, packages: Sequence[str]) -> Path:
-    inputs = {"version": RECIPE_VERSION, "suite": SUITE, "packages": packages, "environment": ENVIRONMENT}
-
-    def build(work: Path) -> None:
-        _unpack(packages, work / "tree")
-        pack_image(work / "tree", work / "image.sif")
-        remove_tree(work / "tree")
-
-    return cached(f"image-{name}", inputs, build)
-
-
-def _unpack(packages: Sequence[str], tree: Path) -> None:
-    bootstrap(SUITE, tuple(packages), tree)
+def _add_environment(tree: Path) -> None:
     environment = tree / ".singularity.d/env/90-environment.sh"
     environment.parent.mkdir(parents=True)
     environment.write_text(f"#!/bin/sh\n{ENVIRONMENT}")
     environment.chmod(0o755)
-    shutil.rmtree(tree / "var/lib/apt/lists", ignore_errors=True)

@@ -82,7 +82,7 @@ def first_process(folder: Path) -> ProcessId:
 def as_user(argv: Sequence[str], user: str, user_id: int, environment: Mapping[str, str]) -> list[str]:
     """Give the command that runs `argv` with a clean environment as a user, in its home."""
     clean = {
-        "HOME": "/root" if user_id == 0 else f"/home/{user}",
+        "HOME": "/root" if user_id == 0 else f"/users/{user}",
         "USER": user,
         "LOGNAME": user,
         "SHELL": "/bin/bash",

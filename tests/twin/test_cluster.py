@@ -7,7 +7,7 @@ import pytest
 from lumisite.errors import ResolveError, ToolError
 from tests.twin.cluster import LOGIN, Cluster, ClusterPlan, running, up
 from tests.twin.fixtures import require_twin
-from tests.twin.roots import USER
+from tests.twin.roots import HOME, USER
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
@@ -18,10 +18,10 @@ VERSIONS = {"bookworm": ("22.05.", "8.6."), "trixie": ("24.11.", "8.7."), "sid":
 def test_srun_runs_a_container_on_two_nodes(generation: str) -> None:
     require_twin()
     slurm, lmod = VERSIONS[generation]
-    with running(ClusterPlan(generation, torch=False)) as cluster:
+    with running(ClusterPlan(generation, images=("small",))) as cluster:
         container = "singularity exec /appl/images/small.sif"
         done = cluster.run(f"srun -N2 {container} sh -c 'hostname; id -un; pwd'").check()
-        assert sorted(done.stdout.split()) == sorted([*cluster.nodes, *2 * (USER, f"/home/{USER}")])
+        assert sorted(done.stdout.split()) == sorted([*cluster.nodes, *2 * (USER, HOME)])
         # The container is not the node: its root file system is the image's.
         inside = f"srun {container} sh -c 'command -v srun || echo none'"
         assert cluster.run(inside).stdout.strip() == "none"
@@ -63,7 +63,7 @@ def test_a_command_is_passed_word_by_word(twin: Cluster) -> None:
 def test_a_command_has_a_clean_environment_of_its_own(twin: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROM_OUTSIDE", "1")
     done = twin.run("echo ${FROM_OUTSIDE-unset} $GIVEN $HOME", environment={"GIVEN": "x y"}).check()
-    assert done.stdout.strip() == f"unset x y /home/{USER}"
+    assert done.stdout.strip() == f"unset x y {HOME}"
 
 
 def test_exit_codes_come_back(twin: Cluster) -> None:
@@ -85,7 +85,7 @@ def test_unknown_nodes_and_sizes_are_refused(twin: Cluster) -> None:
 
 
 def test_two_clusters_do_not_see_each_other(twin: Cluster) -> None:
-    with running(ClusterPlan(nodes=1, torch=False)) as other:
+    with running(ClusterPlan(nodes=1, images=("small",))) as other:
         other.run("touch /scratch/of-the-other").check()
         assert not (twin.shared / "scratch/of-the-other").exists()
         assert other.run("srun -N1 hostname").check().stdout.split() == list(other.nodes)
@@ -93,6 +93,6 @@ def test_two_clusters_do_not_see_each_other(twin: Cluster) -> None:
 
 
 def test_eight_nodes(twin: Cluster) -> None:
-    with running(ClusterPlan(nodes=8, torch=False)) as cluster:
+    with running(ClusterPlan(nodes=8, images=("small",))) as cluster:
         done = cluster.run("srun -N8 hostname").check()
         assert sorted(done.stdout.split()) == list(cluster.nodes)

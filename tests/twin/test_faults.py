@@ -180,6 +180,6 @@ def test_the_cpu_of_one_node_is_slow(twin: Cluster) -> None:
 
 
 def test_a_site_has_a_task_prolog_of_its_own() -> None:
-    plan = ClusterPlan(nodes=1, torch=False, task_prolog="#!/bin/sh\necho export FROM_SITE=yes\n")
+    plan = ClusterPlan(nodes=1, images=("small",), task_prolog="#!/bin/sh\necho export FROM_SITE=yes\n")
     with running(plan) as cluster:
         assert cluster.run("srun printenv FROM_SITE").check().stdout.strip() == "yes"

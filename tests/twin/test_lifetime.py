@@ -22,7 +22,7 @@ from tests.twin.fixtures import require_twin
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
 CHECKOUT = Path(__file__).parents[2]
-PLAN = ClusterPlan(torch=False)
+PLAN = ClusterPlan(images=("small",))
 SPACES = ("pid", "mnt", "net", "uts", "ipc")
 
 
@@ -119,7 +119,7 @@ def test_down_ends_running_jobs_too() -> None:
 UP_AND_WAIT = """
 import sys
 from tests.twin.cluster import ClusterPlan, up
-cluster = up(ClusterPlan(torch=False), tied=sys.argv[1] == "tied")
+cluster = up(ClusterPlan(images=("small",)), tied=sys.argv[1] == "tied")
 print(cluster.id, flush=True)
 sys.stdin.read()
 """
@@ -215,7 +215,7 @@ def _mentions(identity: str) -> list[str]:
 
 def test_a_start_that_fails_leaves_nothing() -> None:
     before, known = machine(), set(RUN_DIRECTORY.glob("*"))
-    plan = ClusterPlan(torch=False, management_rate="nonsense")
+    plan = ClusterPlan(images=("small",), management_rate="nonsense")
     with pytest.raises(ToolError, match="nonsense"):
         up(plan)
     assert set(RUN_DIRECTORY.glob("*")) <= known
@@ -232,7 +232,7 @@ def test_a_process_with_a_recycled_number_is_not_touched() -> None:
 
 
 def test_down_leaves_other_programs_clusters_alone(twin: Cluster) -> None:
-    with running(ClusterPlan(nodes=1, torch=False)) as other:
+    with running(ClusterPlan(nodes=1, images=("small",))) as other:
         assert main(["down", "--id", other.id]) == 0
     assert clusters.is_running(twin)
     sweep()
