@@ -6,7 +6,7 @@ ROCM   ?= 6.2
 PYTEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help render lint unit test bench docs twin twin-down clean
+.PHONY: help render lint unit test bench docs twin twin-down rehearse clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -48,6 +48,10 @@ twin: $(VENV)/.dev  ## start the cluster in miniature
 
 twin-down: $(VENV)/.dev  ## stop it and leave nothing behind
 	$(BIN)/python -m tests.twin down
+
+rehearse: $(VENV)/.dev  ## a maintenance in miniature, on screen: before it, after it, after a new release
+	@.ci/packages
+	@$(BIN)/python -m tests.twin.rehearse
 
 clean:  ## remove what was built here (not the caches of the twin)
 	rm -rf $(VENV) site-out public dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

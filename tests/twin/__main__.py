@@ -40,9 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--generation", choices=tuple(RECIPES), default=DEFAULT_GENERATION)
     up.add_argument("--nodes", type=int, default=2, help="compute nodes, 1 to 8 (default: 2)")
     up.add_argument("--site", type=Path, metavar="TREE", help="a rendered tree for /appl/lumisite")
-    up.add_argument(
-        "--platform", choices=tuple(PLATFORMS), default=tuple(PLATFORMS)[-1], help="host libraries"
-    )
+    up.add_argument("--platform", choices=tuple(PLATFORMS), default=tuple(PLATFORMS)[-1], help="host libraries")
     up.set_defaults(call=_up)
 
     run = commands.add_parser("run", help="run a command in a cluster; its exit code is the result")
@@ -61,13 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="list the clusters of this machine")
     status.set_defaults(call=_status)
 
-    lumi_g = commands.add_parser(
-        "lumi-g", help="run a command on the virtual LUMI-G node, under its own Slurm"
-    )
+    lumi_g = commands.add_parser("lumi-g", help="run a command on the virtual LUMI-G node, under its own Slurm")
     lumi_g.add_argument("--threads", type=int, choices=(1, 2), default=1, help="per core (default: 1)")
-    lumi_g.add_argument(
-        "--out", type=Path, metavar="DIR", help="where the files go that it leaves in /tmp/out"
-    )
+    lumi_g.add_argument("--out", type=Path, metavar="DIR", help="where the files go that it leaves in /tmp/out")
     lumi_g.add_argument("words", nargs="+", metavar="CMD")
     lumi_g.set_defaults(call=_lumi_g)
     return parser
@@ -81,9 +75,7 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 
 def _up(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
-    plan = ClusterPlan(
-        arguments.generation, arguments.nodes, site_tree=arguments.site, platform=arguments.platform
-    )
+    plan = ClusterPlan(arguments.generation, arguments.nodes, site_tree=arguments.site, platform=arguments.platform)
     cluster = twin.up(plan)
     say(f"up in {time.monotonic() - began:.1f} s: {LOGIN} and {', '.join(cluster.nodes)}")
     print(cluster.id)

@@ -220,14 +220,10 @@ def wait_idle(cluster: Cluster, within_s: float = 60) -> None:
     deadline = time.monotonic() + within_s
     said = ""
     while time.monotonic() < deadline:
-        answer = cluster.run(
-            ["sinfo", "--noheader", "--Node", "--partition=small-g", "--format=%N %T"], user="root"
-        )
+        answer = cluster.run(["sinfo", "--noheader", "--Node", "--partition=small-g", "--format=%N %T"], user="root")
         said = answer.stdout + answer.stderr
         rows = answer.stdout.split()
-        if answer.code == 0 and dict(zip(rows[::2], rows[1::2], strict=True)) == dict.fromkeys(
-            cluster.nodes, "idle"
-        ):
+        if answer.code == 0 and dict(zip(rows[::2], rows[1::2], strict=True)) == dict.fromkeys(cluster.nodes, "idle"):
             return
         time.sleep(0.1)
     raise ToolError(f"nodes are not idle after {within_s:g} s: {' | '.join(said.split(chr(10)))}")
@@ -295,11 +291,11 @@ def _etc(cluster: Cluster, plan: ClusterPlan) -> dict[str, bytes]:
         "slurm/gres.conf": slurm_conf.gres_conf(),
         "slurm/cgroup.conf": slurm_conf.cgroup_conf(plan.generation),
         "hosts": network.hosts_file(_hosts(cluster)),
+        # Folders that are not there when a shell starts are left out by Lmod.
+        "lmod/.modulespath": f"{SITE_TREE}/current/modules\n/usr/share/lmod/lmod/modulefiles\n",
         **dict(plan.etc),
     }
-    return {name: text.encode() for name, text in texts.items()} | {
-        "munge/munge.key": secrets.token_bytes(128)
-    }
+    return {name: text.encode() for name, text in texts.items()} | {"munge/munge.key": secrets.token_bytes(128)}
 
 
 def _make_directory(cluster: Cluster) -> None:

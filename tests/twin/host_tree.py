@@ -120,9 +120,7 @@ def platform_libraries(platform: Platform) -> tuple[Library, ...]:
             ("libjansson.so.4",),
             links=("libpals.so.0",),
         ),
-        Library(
-            f"{pmi}/libpmi.so.0.6.0", "libpmi.so.0", platform.pmi, ("libpals.so.0",), links=("libpmi.so.0",)
-        ),
+        Library(f"{pmi}/libpmi.so.0.6.0", "libpmi.so.0", platform.pmi, ("libpals.so.0",), links=("libpmi.so.0",)),
         Library(
             f"{pmi}/libpmi2.so.0.6.0",
             "libpmi2.so.0",

@@ -48,9 +48,7 @@ class GuestRun:
     files: Mapping[str, bytes]
 
 
-def lumi_g(
-    command: str, *, threads: int = 1, files: Mapping[str, str] | None = None, timeout_s: float = 180
-) -> Result:
+def lumi_g(command: str, *, threads: int = 1, files: Mapping[str, str] | None = None, timeout_s: float = 180) -> Result:
     """Boot the node, run one shell command there as the ordinary user, and give its result."""
     return lumi_g_all([command], threads=threads, files=files, timeout_s=timeout_s).results[0]
 
@@ -186,9 +184,7 @@ def _read(sent: bytes, commands: Sequence[str], said: str) -> GuestRun:
         words = " | ".join(said.strip().splitlines()[-8:])
         raise ToolError(f"the LUMI-G node sent no result ({broken}): {words}") from broken
     if "failure" in found:
-        raise ToolError(
-            f"Slurm of the LUMI-G node did not start: {found['failure'].decode(errors='replace')}"
-        )
+        raise ToolError(f"Slurm of the LUMI-G node did not start: {found['failure'].decode(errors='replace')}")
     results = tuple(_result(found, number, command) for number, command in enumerate(commands))
     prefix = "out/"
     return GuestRun(

@@ -10,9 +10,7 @@ GPUS_PER_NODE = 8
 _CREDENTIAL = {"bookworm": "CryptoType=crypto/munge"}
 
 
-def slurm_conf(
-    generation: str, controller: str, nodes: Sequence[str], cpus: int, extra: Sequence[str] = ()
-) -> str:
+def slurm_conf(generation: str, controller: str, nodes: Sequence[str], cpus: int, extra: Sequence[str] = ()) -> str:
     """Give slurm.conf for a controller and its nodes, each with `cpus` CPUs; `extra` lines come last.
 
     Two partitions as on LUMI: standard-g hands out whole nodes, small-g (the default) shares them.

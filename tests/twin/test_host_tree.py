@@ -65,8 +65,7 @@ def ask(twin: Cluster, library: str, prefix: str = "", **where: str) -> str:
 def test_the_loader_of_a_node_finds_the_new_libraries(twin: Cluster) -> None:
     assert ask(twin, "libcxi.so.1") == "1.6.0"
     assert (
-        ask(twin, "/opt/cray/libfabric/default/lib64/libfabric.so.1", "LD_LIBRARY_PATH=/opt/rocm-6.3.4/lib")
-        == "1.22.0"
+        ask(twin, "/opt/cray/libfabric/default/lib64/libfabric.so.1", "LD_LIBRARY_PATH=/opt/rocm-6.3.4/lib") == "1.22.0"
     )
     assert ask(twin, "libmpi_gtl_hsa.so.0", "LD_LIBRARY_PATH=/opt/rocm-6.3.4/lib") == "8.1.32"
     assert ask(twin, f"/{PLUGIN}", "LD_LIBRARY_PATH=/opt/rocm-6.3.4/lib") == "1.18.0"
@@ -97,6 +96,4 @@ def test_images_differ_in_what_they_bring_and_accept() -> None:
         assert inside("small", borrowed) == "1.6.0"
         assert inside("own-network") == "1.7.0"
         assert "GLIBC_2.38' not found" in inside("older-libc", borrowed)
-        assert "libyaml-0.so.2" in inside(
-            "small", "--bind /usr/lib64/libcxi.so.1 --env LD_LIBRARY_PATH=/usr/lib64"
-        )
+        assert "libyaml-0.so.2" in inside("small", "--bind /usr/lib64/libcxi.so.1 --env LD_LIBRARY_PATH=/usr/lib64")
