@@ -24,7 +24,7 @@ from lumisite.release.write import write_tree
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.site.selection import resolve_selection
 from tests.twin.process import run_tool
-from tests.twin.roots import USER, USER_ID, node_root
+from tests.twin.roots import HOME, USER, USER_ID, node_root
 
 #: The Debian release that each version of Lmod comes from (observed in November 2026).
 VERSIONS: Mapping[str, str] = {"8.6": "bookworm", "8.7": "trixie"}
@@ -32,7 +32,6 @@ VERSIONS: Mapping[str, str] = {"8.6": "bookworm", "8.7": "trixie"}
 each_lmod = pytest.mark.parametrize("version", VERSIONS)
 
 LMOD = "/usr/share/lmod/lmod"
-HOME = f"/home/{USER}"
 TREE = "/site"
 """Where the sessions of a tree see it."""
 
@@ -63,6 +62,7 @@ mount -t proc proc "$room/root/proc"
 mount --rbind /dev "$room/root/dev"
 mount -t tmpfs -o mode=1777 tmpfs "$room/root/tmp"
 mkdir "$room/root/session"
+mkdir -p "$room/root$4"
 mount --bind "$room/session" "$room/root/session"
 while IFS='	' read -r mode source target; do
     mkdir -p "$room/root$target"
@@ -138,7 +138,7 @@ class Lmod:
             room = Path(name)
             _write_room(room, self, sessions)
             jobs = str(os.cpu_count() or 1)
-            run_tool(["unshare", "--mount", "sh", "-c", _ROOM, "room", str(room), str(root), jobs]).check()
+            run_tool(["unshare", "--mount", "sh", "-c", _ROOM, "room", str(room), str(root), jobs, HOME]).check()
             return [_read_steps(room / "session" / str(number), session) for number, session in enumerate(sessions)]
 
 
