@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.twin.lmod import HOME, TREE, Lmod, Session, each_lmod, render
+from tests.twin.lmod import TREE, Lmod, Session, each_lmod, render
+from tests.twin.roots import HOME
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
 
