@@ -24,7 +24,7 @@ esac
 COMMANDS = (
     "nproc; lscpu",
     "srun -n8 sh -c 'echo $SLURM_PROCID $(hostname) $(id -un)'",
-    "srun -p standard-g -n8 --cpu-bind=none --task-prolog=/opt/prolog sh -c 'echo $SLURM_PROCID $(taskset -p $$)'",
+    "srun -pstandard-g -n8 --cpu-bind=none --task-prolog=/opt/prolog sh -c 'echo $SLURM_PROCID $(taskset -p $$)'",
     "srun -n8 --gpus-per-node=8 sh -c 'echo $ROCR_VISIBLE_DEVICES'",
     "lstopo-no-graphics --of xml /tmp/out/node.xml",
     "echo out; echo err >&2; exit 3",
@@ -64,11 +64,17 @@ def test_its_tasks_see_eight_gpus(one_thread: GuestRun) -> None:
     assert set(one_thread.results[3].check().stdout.split()) == {"0,1,2,3,4,5,6,7"}
 
 
+def cpus_under_each(kind: str, done: GuestRun) -> list[list[int]]:
+    """Give the kernel's CPU numbers below each object of a kind, as hwloc sees them."""
+    objects = [part for part in ET.fromstring(done.files["node.xml"]).iter("object") if part.get("type") == kind]
+    return [
+        [int(unit.attrib["os_index"]) for unit in part.iter("object") if unit.get("type") == "PU"] for part in objects
+    ]
+
+
 def test_hwloc_sees_eight_cores_under_each_l3(one_thread: GuestRun) -> None:
-    root = ET.fromstring(one_thread.files["node.xml"])
-    groups = [cache for cache in root.iter("object") if cache.get("type") == "L3Cache"]
-    sizes = [len([unit for unit in cache.iter("object") if unit.get("type") == "PU"]) for cache in groups]
-    assert sizes == [8] * 8
+    groups = cpus_under_each("L3Cache", one_thread)
+    assert groups == [list(range(first, first + 8)) for first in range(0, 64, 8)]
 
 
 def test_exit_code_and_both_outputs_come_back(one_thread: GuestRun) -> None:
@@ -81,6 +87,9 @@ def test_two_threads_per_core() -> None:
     assert done.results[0].check().stdout.splitlines()[0] == "128"
     assert re.search(r"Thread\(s\) per core: +2\n", done.results[0].stdout)
     assert len(done.results[1].check().stdout.splitlines()) == 8
+    assert cpus_under_each("L3Cache", done) == [list(range(first, first + 16)) for first in range(0, 128, 16)]
+    # Siblings are neighbours here, unlike on LUMI.
+    assert cpus_under_each("Core", done) == [[first, first + 1] for first in range(0, 128, 2)]
 
 
 def test_other_numbers_of_threads_are_refused() -> None:
