@@ -194,7 +194,14 @@ class Family:
         "or the container wrapper's own scripts.",
         default="none",
     )
+    prepend_path: tuple[AbsolutePath, ...] = key(
+        "Directories in the image that go first on PATH inside, where that is what activates its Python.", default=()
+    )
     plugin: Literal["in-image", "from-host", "none"] = key("Where its OFI plugin for RCCL comes from.")
+    library_path: tuple[Line, ...] = key(
+        "Host libraries, by their names in `libraries` of a platform, whose `lib64` its loader must search first.",
+        default=(),
+    )
     mpi: Line | None = key("`srun --mpi` type that it needs, if not the site's default.", default=None)
     supported: bool = key("`no` when nobody maintains it any more.", default=True)
     why: Line = key("What sets it apart.")

@@ -95,6 +95,8 @@ def families_cover_every_rocm(site: Site) -> Faults:
     """Each ROCm release has exactly one default family; families name modules that exist."""
     for name, family in site.families.items():
         yield from _unknown(f"families.{name}.modules", family.modules, site.modules)
+        for platform in site.platforms.values():
+            yield from _unknown(f"families.{name}.library_path", family.library_path, platform.libraries)
     for text in site.rocm:
         version = parse_version(text)
         names = [n for n, f in site.families.items() if f.default_for is not None and version in f.default_for]
@@ -189,6 +191,8 @@ def settings_say_one_thing(site: Site) -> Faults:
             yield here, f"{setting.name} says {said} (one of value, directory, computed, unset, leave would be right)"
         if setting.directory is not None and not all(map(_is_file_name, setting.directory.split("/"))):
             yield f"{here}.directory", f"{setting.directory!r} is not a relative path of plain names"
+        if setting.where == TASK and ";" in (setting.value or ""):
+            yield f"{here}.value", "contains ';', which separates what the helper remembers of its own settings"
         if setting.where != TASK and (setting.directory or setting.computed or setting.unset):
             yield here, "a module can only set a value or leave it (where: task)"
         if setting.name in OWN_VARIABLES or setting.name.startswith("LUMISITE") or "_BIND" in setting.name:

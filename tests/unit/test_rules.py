@@ -158,6 +158,14 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "settings[3]: never wins: settings[0] sets USE_LIBUV without conditions before it",
         ),
         (
+            new_setting("name: A, value: b;c"),
+            "settings[0].value: contains ';', which separates what the helper remembers of its own settings",
+        ),
+        (
+            ("    plugin: from-host\n", "    plugin: from-host\n    library_path: [libfabrik]\n"),
+            "families.twin-torch.library_path: libfabrik is not described (did you mean libfabric?)",
+        ),
+        (
             new_setting("name: A, value: b, checked: {date: d, platform: p}"),
             "settings[0].checked.platform: p is not described (have 2024-08, 2026-01)",
         ),
