@@ -223,7 +223,7 @@ def _plan(
         old_names=tuple(_old_name(site, name, old, version, site_file) for old in old_names),
         binds=tuple(bind.spec for bind in binds),
         bind_variable=f"{site.runtime.prefix}_BINDPATH",
-        marker=f"LUMISITE_BINDS_{_variable_part(name)}",
+        marker=bind_marker(name),
         memory=f"LUMISITE_SETS_{_variable_part(name)}",
         settings=settings,
         helper=module.helper,
@@ -247,6 +247,11 @@ def _old_name(site: Site, name: str, old: str, version: str, site_file: str) -> 
 
 def _variable_part(name: str) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in name).upper()
+
+
+def bind_marker(name: str) -> str:
+    """The variable that remembers which binds a module (or `task`) has added."""
+    return f"LUMISITE_BINDS_{_variable_part(name)}"
 
 
 def _provides(site: Site, situation: Situation, binds: Iterable[BoundPath]) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import jinja2
 
 from lumisite import __version__
+from lumisite.release.helper import plan_helper
 from lumisite.release.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.release.modules import ModulePlan, plan_modules, plan_versions
 from lumisite.release.templates import make_environment
@@ -69,11 +70,11 @@ def _module_files(
 
 
 def _helper_files(environment: jinja2.Environment, loaded: LoadedSite, selection: Selection) -> dict[str, RenderedFile]:
+    plan = plan_helper(loaded.site, selection, RELEASE_TOKEN)
+
     def rendered(template: str, **values: object) -> str:
         origin = f"spank_helpers/{template} and {loaded.file}"
-        return environment.get_template(template).render(
-            origin=origin, site=loaded.site, release=RELEASE_TOKEN, **values
-        )
+        return environment.get_template(template).render(origin=origin, plan=plan, **values)
 
     return {
         "spank/task_prolog": RenderedFile(rendered("task_prolog.j2"), executable=True),

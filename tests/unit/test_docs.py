@@ -142,7 +142,10 @@ def test_nothing_but_its_description_knows_lumi(tmp_path: Path) -> None:
     rendered = [path for path in (tmp_path / "skerry-out").rglob("*") if path.is_file()]
     assert len(rendered) > 10
     for path in rendered:
-        assert lumis.search(path.read_text()) is None, path
+        written = path.read_text()
+        if path.parent.name in ("spank", "bin"):  # Apptainer reads these too, so the helper must know the names
+            written = written.replace("SINGULARITY_BIND", "").replace("SINGULARITYENV_", "")
+        assert lumis.search(written) is None, path
 
 
 def test_what_cannot_run_here_at_least_parses(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
