@@ -139,7 +139,7 @@ class HelperPlan:
     executable: str
     prefix: str
     stacks: tuple[str, ...]
-    default_families: tuple[tuple[str, str], ...]
+    default_families: tuple[tuple[str, tuple[str, ...]], ...]
     variables: tuple[Variable, ...]
     family_variables: tuple[Variable, ...]
     binds: tuple[BindStep, ...]
@@ -186,6 +186,9 @@ def plan_helper(site: Site, selection: Selection, release: str) -> HelperPlan:
     }
     cases = {key: _cases(site, situation) for key, situation in stacks.items()}
     family_cases = {key: _cases(site, situation) for key, situation in families.items()}
+    defaults = [set(site.families[told.family or ""].modules) for told in stacks.values()]
+    everywhere = {bind_marker(TASK), *map(bind_marker, set.intersection(*defaults))}
+    binding = {system.where for system in site.file_systems} | {bind.where for bind in site.binds}
     local = next((system.path for system in site.file_systems if system.kind == "node-local"), "")
     libraries = site.platforms[selection.platform].libraries
     return HelperPlan(
@@ -195,12 +198,15 @@ def plan_helper(site: Site, selection: Selection, release: str) -> HelperPlan:
         executable=site.runtime.executable,
         prefix=site.runtime.prefix,
         stacks=tuple(stacks),
-        default_families=tuple((stack, told.family or "") for stack, told in stacks.items()),
+        default_families=tuple(
+            (family, tuple(stack for stack, told in stacks.items() if told.family == family))
+            for family in dict.fromkeys(told.family or "" for told in stacks.values())
+        ),
         variables=_variables(cases),
         family_variables=_variables(_differing(cases, family_cases)),
         binds=tuple(_bind_steps(site, stacks)),
-        family_binds=tuple(step for step in _bind_steps(site, families) if step.marker != bind_marker(TASK)),
-        markers=tuple(map(bind_marker, [*site.modules, TASK])),
+        family_binds=tuple(step for step in _bind_steps(site, families) if step.marker not in everywhere),
+        markers=tuple(bind_marker(place) for place in (*site.modules, TASK) if place in binding),
         private=f"{local.rstrip('/')}/lumisite" if local else "",
         directories=tuple(dict.fromkeys(s.directory for s in site.settings if s.where == TASK and s.directory)),
         host_suffix=site.network.host_suffix or "",

@@ -9,6 +9,7 @@ from dataclasses import replace
 import jinja2
 
 from lumisite import __version__
+from lumisite.release import runtimes
 from lumisite.release.helper import plan_helper
 from lumisite.release.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.release.modules import ModulePlan, plan_modules, plan_versions
@@ -74,7 +75,7 @@ def _helper_files(environment: jinja2.Environment, loaded: LoadedSite, selection
 
     def rendered(template: str, **values: object) -> str:
         origin = f"spank_helpers/{template} and {loaded.file}"
-        return environment.get_template(template).render(origin=origin, plan=plan, **values)
+        return environment.get_template(template).render(origin=origin, plan=plan, options=runtimes, **values)
 
     return {
         "spank/task_prolog": RenderedFile(rendered("task_prolog.j2"), executable=True),

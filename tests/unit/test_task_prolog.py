@@ -378,3 +378,18 @@ def test_a_users_own_cache_directory_makes_no_other(prolog: Script, tmp_path: Pa
     ran = sound(prolog.step(MIOPEN_USER_DB_PATH="/mine", MIOPEN_CUSTOM_CACHE_DIR="/mine", AITER_JIT_DIR="/mine"))
     assert not {"MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"} & set(ran.exports)
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+# ---- the container wrapper (Tykky)
+
+
+def test_a_container_wrapper_environment_gets_the_plugin_on_request(prolog: Script) -> None:
+    host = "/opt/cray/libfabric/1.22.0/lib64"
+    assert "LD_LIBRARY_PATH" not in sound(prolog.step(LD_LIBRARY_PATH="/mine")).exports
+    assert sound(prolog.step(LUMISITE_TYKKY="1")).exports["LD_LIBRARY_PATH"] == host
+    ran = sound(prolog.step(LUMISITE_TYKKY="/plugin/lib", LD_LIBRARY_PATH="/mine"))
+    assert ran.exports["LD_LIBRARY_PATH"] == f"/plugin/lib:{host}:/mine"
+    again = {"LUMISITE_TYKKY": "1", "LD_LIBRARY_PATH": f"{host}:/mine"}
+    assert "LD_LIBRARY_PATH" not in sound(prolog.step(**again)).exports
+    evil = sound(prolog.step(LUMISITE_TYKKY="/x\nexport EVIL=1", LD_LIBRARY_PATH="/mine"))
+    assert "LD_LIBRARY_PATH" not in evil.exports

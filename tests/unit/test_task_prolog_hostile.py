@@ -41,6 +41,8 @@ NAMES = sorted(set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", TEXT)) | set(re.
 #: What it may set.
 LEDGER = set(re.findall(r"^(?:.*\) )?(?:offer|leave|want_directory|master_\w+|one_gpu) ([A-Z_]+) ", TEXT, re.MULTILINE))
 ALLOWED = LEDGER | {
+    "LD_LIBRARY_PATH",
+    "LUMISITE_CPU_BIND",
     "PATH",
     "SINGULARITY_BINDPATH",
     "LUMISITE_BINDS_SINGULARITY_CPEBITS",
