@@ -33,7 +33,7 @@ def run_render(arguments: argparse.Namespace) -> int:
     """Render and write; print each path, then how to try the modules."""
     from lumisite.errors import LumisiteError
     from lumisite.release.render import render_tree
-    from lumisite.release.templates import load_templates
+    from lumisite.release.templates import load_templates, open_template_cache
     from lumisite.release.write import write_tree
     from lumisite.site.load import load_site
     from lumisite.site.selection import resolve_selection
@@ -43,7 +43,7 @@ def run_render(arguments: argparse.Namespace) -> int:
         raise LumisiteError(f"--out: {arguments.out}: current is the name of a deployment's link (name another folder)")
     loaded = load_site(arguments.site)
     selection = resolve_selection(loaded.site, rocm=arguments.rocm, platform=arguments.platform, cpe=arguments.cpe)
-    files = render_tree(loaded, selection, load_templates())
+    files = render_tree(loaded, selection, load_templates(), open_template_cache())
     write_tree(files, arguments.out)
     for path in files:
         print(arguments.out / path)

@@ -23,12 +23,17 @@ from lumisite.site.settings import Situation, describe_action, judge_settings
 RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
 
 
-def render_tree(loaded: LoadedSite, selection: Selection, templates: Mapping[str, str]) -> dict[str, RenderedFile]:
+def render_tree(
+    loaded: LoadedSite,
+    selection: Selection,
+    templates: Mapping[str, str],
+    cache: jinja2.BytecodeCache | None = None,
+) -> dict[str, RenderedFile]:
     """Render a selection of releases to files; the release id is the hash of the tree with the id itself left out.
 
     Raises `ResolveError` when the site names a template that is not there.
     """
-    environment = make_environment(templates)
+    environment = make_environment(templates, cache)
     plans = plan_modules(loaded.site, selection, loaded.file, templates, RELEASE_TOKEN)
     files = {
         **_module_files(environment, loaded, plans),
