@@ -111,11 +111,12 @@ def test_the_users_prolog_stays(lua: str, module: Path) -> None:
     assert filtered(lua, module, {"task-prolog": "/mine"}) == []
 
 
-@pytest.mark.parametrize("unset", ["", "unset", "-2", "(null)"])
+NAMES = ("task-prolog", "cpu-bind", "export", "gpu-bind", "gpus-per-task", "ntasks-per-gpu", "cpus-per-task")
+
+
+@pytest.mark.parametrize("unset", ["", "unset", "-2", "0", "(null)", "invalid-context"])
 def test_an_option_that_is_not_set_is_known_in_each_form(lua: str, module: Path, unset: str) -> None:
-    assert filtered(lua, module, dict.fromkeys(["task-prolog", "cpu-bind", "export", "gpu-bind"], unset)) == [
-        f"set task-prolog={module.parent}/task_prolog"
-    ]
+    assert filtered(lua, module, dict.fromkeys(NAMES, unset)) == [f"set task-prolog={module.parent}/task_prolog"]
 
 
 def test_a_prolog_that_is_not_there_is_not_attached(lua: str, module: Path) -> None:

@@ -134,6 +134,15 @@ def test_slurms_own_binding_or_none_gives_way(prolog: Script, binding: str | Non
     assert tried(step(prolog, 8, 4, SLURM_CPU_BIND=binding)) == "0xfe"
 
 
+def test_a_step_inside_a_step_inherits_slurms_binding_and_not_a_wish(prolog: Script) -> None:
+    """As measured on Slurm 24.11: srun reads SLURM_CPU_BIND, and then lists the masks without 0x."""
+    outer = step(prolog, 8, 0, SLURM_CPU_BIND="quiet,mask_cpu:0x1,0x2")
+    assert outer.exports["LUMISITE_AUTO_BIND"] == "1,2"
+    inner = {"SLURM_STEP_ID": "1", "SLURM_CPU_BIND": "quiet,mask_cpu:1,2", "LUMISITE_AUTO_BIND": "1,2"}
+    assert tried(step(prolog, 8, 0, **inner)) == golden(8, 1)[0]
+    assert reason(step(prolog, 8, 0, **{**inner, "SLURM_CPU_BIND": "quiet,mask_cpu:1,4"})) == "the binding is yours"
+
+
 # ---- part of a node
 
 
@@ -201,8 +210,16 @@ def test_fewer_gpus_than_the_node_has_are_followed(prolog: Script) -> None:
 
 def test_a_gpu_map_is_followed(prolog: Script) -> None:
     order = [4, 5, 2, 3, 6, 7, 0, 1]
-    bind = {"SLURM_GPU_BIND": f"map:{','.join(map(str, order))}"}
-    assert [tried(step(prolog, 8, task, **bind)) for task in range(8)] == [golden(8, 1)[gpu] for gpu in order]
+    bind = {"SLURM_TRES_BIND": f"gres/gpu:map:{','.join(map(str, order))}"}
+    wanted = [golden(8, 1)[gpu] for gpu in order]
+    assert [tried(step(prolog, 8, task, **bind)) for task in range(8)] == wanted
+    # As Slurm 24.11 has it: each task has its own GPU in SLURM_STEP_GPUS.
+    assert [tried(step(prolog, 8, task, SLURM_STEP_GPUS=str(order[task]), **bind)) for task in range(8)] == wanted
+
+
+@pytest.mark.parametrize("binding", ["gres/gpu:per_task:1", "gres/gpu:single:1", "gres/gpu:closest"])
+def test_the_one_gpu_that_slurm_gave_a_task_is_followed(prolog: Script, binding: str) -> None:
+    assert tried(step(prolog, 4, 2, SLURM_TRES_BIND=binding, SLURM_STEP_GPUS="6")) == golden(8, 1)[6]
 
 
 @pytest.mark.parametrize("binding", ["closest", "single:1", "gres/gpu:closest", "per_task:1", "map:", "map:9,9"])

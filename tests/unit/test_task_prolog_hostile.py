@@ -42,6 +42,7 @@ NAMES = sorted(set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", TEXT)) | set(re.
 LEDGER = set(re.findall(r"^(?:.*\) )?(?:offer|leave|want_directory|master_\w+|one_gpu) ([A-Z_]+) ", TEXT, re.MULTILINE))
 ALLOWED = LEDGER | {
     "LD_LIBRARY_PATH",
+    "LUMISITE_AUTO_BIND",
     "LUMISITE_CPU_BIND",
     "PATH",
     "SINGULARITY_BINDPATH",

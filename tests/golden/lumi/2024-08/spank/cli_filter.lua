@@ -5,8 +5,8 @@
 local lumisite = { release = "RELEASE" }
 
 local CONTAINERS = { singularity = true, apptainer = true }
--- How Slurm shows an option that is not set; which of them depends on the option and on the release.
-local UNSET = { [""] = true, ["unset"] = true, ["(null)"] = true, ["-2"] = true, ["0"] = true, ["4294967294"] = true, ["N/A"] = true }
+-- How Slurm 22.05 to 26.05 show an option that is not set, or that the command does not have.
+local UNSET = { [""] = true, ["unset"] = true, ["-2"] = true, ["0"] = true, ["(null)"] = true, ["invalid-context"] = true }
 local MARK = "LUMISITE_CPU_BIND=user"
 
 local function get(options, name)
