@@ -177,7 +177,7 @@ def up(plan: ClusterPlan = ClusterPlan(), *, tied: bool = False) -> Cluster:
 
 def down(cluster: Cluster) -> None:
     """End a cluster and remove its folder; one that has ended already only loses its folder."""
-    fence.take_down(cluster.holder)
+    fence.take_down(cluster.holder, cluster.id)
     remove_tree(cluster.directory)
 
 

@@ -88,13 +88,16 @@ def raised(mark: str, tied: bool) -> Iterator[tuple[Fence, Callable[[], Fence]]]
         os.close(writer)
 
 
-def take_down(fence: Fence) -> None:
-    """End everything below a fence and wait until it has gone; a fence that has ended is fine."""
+def take_down(fence: Fence, mark: str) -> None:
+    """End everything below the fence with that mark and wait until it has gone; if it has ended, that is fine."""
     if fence.first is not None:
         fell(fence.first)
     # The maker ends with what it made.
     fell(fence.maker)
-    # Bury it, if this is the process that started it.
+    # Interrupted before the first process was known: it may have been told to go on.
+    for process in _ending_with("fence.sh", mark):
+        fell(process)
+    # Bury the maker, if this is the process that started it.
     with suppress(ChildProcessError):
         os.waitpid(fence.maker.pid, 0)
 
@@ -103,11 +106,9 @@ def find_first(*last_arguments: str, within_s: float) -> ProcessId:
     """Find the name space's first process whose command line ends so. Raises `ToolError` if none appears."""
     deadline = os.times().elapsed + within_s
     while os.times().elapsed < deadline:
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit() and _is_first(folder, last_arguments):
-                found = process_id(int(folder.name))
-                if found is not None:
-                    return found
+        for process in _ending_with(*last_arguments):
+            if _is_first(process):
+                return process
         select.select([], [], [], 0.01)
     raise ToolError(f"no name space of {' '.join(last_arguments)} after {within_s:g} s")
 
@@ -157,15 +158,24 @@ def _identify(pid: int) -> ProcessId:
     return process
 
 
-def _is_first(folder: Path, last_arguments: Sequence[str]) -> bool:
+def _ending_with(*last_arguments: str) -> Iterator[ProcessId]:
+    """Find the live processes whose command line ends so; of the first of these words, only its end counts."""
+    script, *others = last_arguments
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        with suppress(FileNotFoundError, ProcessLookupError):
+            arguments = (folder / "cmdline").read_text(errors="replace").rstrip("\0").split("\0")
+            tail = arguments[-len(last_arguments) :]
+            if tail[0].endswith(script) and tail[1:] == others:
+                process = process_id(int(folder.name))
+                if process is not None:
+                    yield process
+
+
+def _is_first(process: ProcessId) -> bool:
     try:
-        arguments = (folder / "cmdline").read_text(errors="replace").rstrip("\0").split("\0")
-        if not arguments[-1].endswith(last_arguments[-1]) or len(arguments) < len(last_arguments):
-            return False
-        tail = arguments[-len(last_arguments) :]
-        if not all(have.endswith(want) for have, want in zip(tail, last_arguments, strict=True)):
-            return False
-        status = (folder / "status").read_text()
+        status = Path(f"/proc/{process.pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
     numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()

@@ -63,7 +63,11 @@ def start_node(plan: NodePlan, folder: Path, holder: ProcessId) -> None:
     """Start a node below the fence `holder`, from its folder, and throttle its management interface."""
     start = f'cd "{folder}" && exec sh start_node.sh {plan.cluster} {plan.host.name}'
     run_or_refuse(fence.enter(holder, ["sh", "-c", start]))
-    first = fence.find_first("/run/boot.sh", plan.cluster, plan.host.name, within_s=30)
+    try:
+        first = fence.find_first("/run/boot.sh", plan.cluster, plan.host.name, within_s=30)
+    except ToolError as late:
+        said = " | ".join((folder / "console.log").read_text(errors="replace").splitlines()[-8:])
+        raise ToolError(f"node {plan.host.name} did not start: {said or late}") from late
     (folder / "first.json").write_text(json.dumps(asdict(first)))
     run_or_refuse(fence.enter(first, network.throttle_command(network.MANAGEMENT, plan.management_rate)))
 

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +47,14 @@ def name_spaces(pid: int | str) -> set[str]:
 def processes_in(spaces: set[str]) -> list[str]:
     pids = [path.name for path in Path("/proc").iterdir() if path.name.isdigit()]
     # One that has ended and waits for the machine's first process to bury it is no longer there.
-    return [pid for pid in pids if name_spaces(pid) & spaces and process_id(int(pid)) is not None]
+    return [_shown(pid) for pid in pids if name_spaces(pid) & spaces and process_id(int(pid)) is not None]
+
+
+def _shown(pid: str) -> str:
+    try:
+        return f"{pid} {Path(f'/proc/{pid}/cmdline').read_bytes()!r}"
+    except (FileNotFoundError, ProcessLookupError):
+        return pid
 
 
 @dataclass(frozen=True)
@@ -66,13 +75,21 @@ def machine() -> Machine:
     )
 
 
-def spaces_of(cluster: Cluster) -> set[str]:
-    """Give the name spaces that exist because of a cluster: those of all processes below its fence."""
+@contextmanager
+def spaces_of(cluster: Cluster) -> Iterator[set[str]]:
+    """Give the name spaces that exist because of a cluster: those of the first processes below its fence.
+
+    They are held open meanwhile, because the kernel gives the number of one that has gone to the next.
+    """
     assert cluster.holder.first is not None
-    own = name_spaces("self")
     folders = [cluster.node_folder(node) / "first.json" for node in (clusters.LOGIN, *cluster.nodes)]
     firsts = [json.loads(folder.read_text())["pid"] for folder in folders]
-    return set[str]().union(*(name_spaces(pid) for pid in (cluster.holder.first.pid, *firsts))) - own
+    with ExitStack() as held:
+        for pid in (cluster.holder.first.pid, *firsts):
+            for space in SPACES:
+                held.enter_context(Path(f"/proc/{pid}/ns/{space}").open())
+        pids = (cluster.holder.first.pid, *firsts)
+        yield set[str]().union(*(name_spaces(pid) for pid in pids)) - name_spaces("self")
 
 
 def assert_gone(cluster: Cluster, spaces: set[str]) -> None:
@@ -87,13 +104,13 @@ def test_twenty_times_up_and_down_leave_nothing() -> None:
     before = machine()
     for _ in range(20):
         cluster = up(PLAN, tied=True)
-        spaces = spaces_of(cluster)
-        # The check can fail: the cluster's slurmd and munged are seen while it runs.
-        assert len(spaces) == len(SPACES) * 4 - 1
-        assert len(processes_in(spaces)) > 8
-        assert machine() == before
-        down(cluster)
-        assert_gone(cluster, spaces)
+        with spaces_of(cluster) as spaces:
+            # The check can fail: the cluster's slurmd and munged are seen while it runs.
+            assert len(spaces) == len(SPACES) * 4 - 1
+            assert len(processes_in(spaces)) > 8
+            assert machine() == before
+            down(cluster)
+            assert_gone(cluster, spaces)
     assert machine() == before
     children = [path for path in Path("/proc").glob("[0-9]*/stat") if _is_our_zombie(path)]
     assert children == []
@@ -111,9 +128,9 @@ def test_down_ends_running_jobs_too() -> None:
     cluster = up(PLAN, tied=True)
     cluster.run("sbatch --wrap 'srun sleep 1000'").check()
     cluster.run("setsid sleep 1000 >/dev/null 2>&1 &", node=cluster.nodes[0]).check()
-    spaces = spaces_of(cluster)
-    down(cluster)
-    assert_gone(cluster, spaces)
+    with spaces_of(cluster) as spaces:
+        down(cluster)
+        assert_gone(cluster, spaces)
 
 
 UP_AND_WAIT = """
@@ -146,26 +163,26 @@ def kill(starter: subprocess.Popen[str]) -> None:
 
 def test_a_tied_cluster_ends_with_a_program_that_is_killed() -> None:
     starter, cluster = start_elsewhere("tied")
-    spaces = spaces_of(cluster)
     assert cluster.holder.first is not None
-    kill(starter)
-    # The kernel ends both; this waits for it.
-    fell(cluster.holder.first)
-    fell(cluster.holder.maker)
-    assert processes_in(spaces) == []
-    sweep()
-    assert_gone(cluster, spaces)
+    with spaces_of(cluster) as spaces:
+        kill(starter)
+        # The kernel ends both; this waits for it.
+        fell(cluster.holder.first)
+        fell(cluster.holder.maker)
+        assert processes_in(spaces) == []
+        sweep()
+        assert_gone(cluster, spaces)
 
 
 def test_a_cluster_by_hand_outlives_its_program_and_is_found_again() -> None:
     starter, cluster = start_elsewhere("free")
-    spaces = spaces_of(cluster)
-    kill(starter)
-    assert cluster.run("srun -N2 hostname").code == 0
-    sweep()
-    assert clusters.is_running(cluster)
-    assert main(["down", "--id", cluster.id]) == 0
-    assert_gone(cluster, spaces)
+    with spaces_of(cluster) as spaces:
+        kill(starter)
+        assert cluster.run("srun -N2 hostname").code == 0
+        sweep()
+        assert clusters.is_running(cluster)
+        assert main(["down", "--id", cluster.id]) == 0
+        assert_gone(cluster, spaces)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

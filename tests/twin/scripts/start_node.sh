@@ -4,7 +4,8 @@ set -eu
 id=$1 node=$2
 rm -f wired
 mkfifo wired
-unshare --pid --fork --kill-child --mount --uts --net --ipc \
+# A session of its own: no terminal and no Ctrl-C of whoever starts it reaches it.
+setsid unshare --pid --fork --kill-child --mount --uts --net --ipc \
     sh node_init.sh "$id" "$node" </dev/null >console.log 2>&1 &
 pid=$!
 # Opening the pipe ends when the node has opened its end, so its name spaces exist by then.
