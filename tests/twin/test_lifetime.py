@@ -195,6 +195,8 @@ def test_an_interrupted_start_leaves_nothing(sent: signal.Signals, after: str) -
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        # Where the tests themselves run in the background of a shell, Ctrl-C is ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     new: set[Path] = set()
     while not any((folder / after).exists() for folder in new) and starter.poll() is None:
