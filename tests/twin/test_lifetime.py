@@ -200,7 +200,7 @@ def test_an_interrupted_start_leaves_nothing(sent: signal.Signals, after: str) -
     )
     new: set[Path] = set()
     while not any((folder / after).exists() for folder in new) and starter.poll() is None:
-        new = {path for path in RUN_DIRECTORY.glob("[!.]*") if path not in known and _belongs(path)}
+        new = {path for path in RUN_DIRECTORY.glob("[!.]*") if path not in known and _belongs(path, starter)}
     identity = next(iter(new)).name
     starter.send_signal(sent)
     _, said = starter.communicate()
@@ -215,8 +215,14 @@ def test_an_interrupted_start_leaves_nothing(sent: signal.Signals, after: str) -
     assert machine() == before
 
 
-def _belongs(path: Path) -> bool:
-    return (path / "state.json").exists()
+def _belongs(path: Path, starter: subprocess.Popen[str]) -> bool:
+    """Say whether a cluster's folder is the starter's: another run may start one at the same time."""
+    try:
+        maker = json.loads((path / "state.json").read_text())["holder"]["maker"]["pid"]
+        parent = Path(f"/proc/{maker}/stat").read_text().rpartition(")")[2].split()[1]
+    except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
+        return False
+    return int(parent) == starter.pid
 
 
 def _mentions(identity: str) -> list[str]:
