@@ -1,0 +1,123 @@
+"""A file system as the closure sees it: a directory on disk, an image file, or a dict in a test.
+
+Links are followed here, the same way for all of them: inside the tree, absolute ones from its root, never out of it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+#: As many links as Linux follows in one path (path_resolution(7)).
+MOST_LINKS = 40
+
+
+class Source(Protocol):
+    """The bytes of one file. `name` is for messages, `size` is in bytes."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Give `length` bytes, fewer only where the file ends."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A file that is already read."""
+
+    name: str
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        return len(self.content)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Give a part of it."""
+        return self.content[offset : offset + length]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What stands at a path; `link` is where a symbolic link leads, as it is written."""
+
+    kind: Literal["directory", "file", "link", "other"]
+    link: str = ""
+
+
+class Tree(Protocol):
+    """A file system. Paths are absolute in it, normal, and have no links among their parents.
+
+    What this user may not look into is not there, as for the dynamic loader; damage raises a `LumisiteError`.
+    """
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+
+    def look(self, path: str) -> Entry | None:
+        """Tell what stands at a path, without following a link there."""
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """Give the names in a directory, in no order."""
+
+    def source(self, path: str) -> Source | None:
+        """Give what reads a file, `None` where this user may not."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a path leads: its real `path` and `entry`, or no entry and the `trouble` in words."""
+
+    path: str
+    entry: Entry | None
+    trouble: str = ""
+
+
+def resolve(tree: Tree, path: str) -> Place:
+    """Follow all links of a path inside the tree; `..` at the root stays there."""
+    real = "/"
+    waiting = _parts(path)
+    links = 0
+    entry: Entry | None = Entry("directory")
+    while waiting:
+        part = waiting.pop()
+        if part == "..":
+            real = posixpath.dirname(real)
+            continue
+        here = posixpath.join(real, part)
+        entry = tree.look(here)
+        if entry is None:
+            return Place(here, None, f"leads to {here}, which is not there" if links else "is not there")
+        if entry.kind == "link":
+            links += 1
+            if links > MOST_LINKS:
+                return Place(here, None, "is a loop of links")
+            if entry.link.startswith("/"):
+                real = "/"
+            waiting += _parts(entry.link)
+        elif waiting and entry.kind != "directory":
+            return Place(here, None, f"leads through {here}, which is no directory")
+        else:
+            real = here
+    return Place(real, tree.look(real) if real != "/" else Entry("directory"))
+
+
+def _parts(path: str) -> list[str]:
+    """Split a path into names, the first one last."""
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def read_text(tree: Tree, path: str, most: int) -> str | None:
+    """Give a small text file, `None` where there is none that can be read; at most `most` bytes of it."""
+    place = resolve(tree, path)
+    source = tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
+    return None if source is None else source.read(0, most).decode("utf-8", "replace")
