@@ -116,7 +116,7 @@ def _parts(path: str) -> list[str]:
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
-def read_text(tree: Tree, path: str, most: int) -> str | None:
+def text_of(tree: Tree, path: str, most: int) -> str | None:
     """Give a small text file, `None` where there is none that can be read; at most `most` bytes of it."""
     place = resolve(tree, path)
     source = tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None

@@ -1,0 +1,55 @@
+"""File trees for tests: a dict that stands for a file system, and the same written to disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lumisite.binds.tree import Entry, Memory
+
+
+@dataclass(frozen=True)
+class Link:
+    """A symbolic link, as it is written."""
+
+    to: str
+
+
+Files = Mapping[str, bytes | Link]
+
+
+@dataclass(frozen=True)
+class DictTree:
+    """Files by path; their directories come by themselves."""
+
+    files: Files
+    name: str = "dict"
+
+    def look(self, path: str) -> Entry | None:
+        there = self.files.get(path)
+        if isinstance(there, Link):
+            return Entry("link", there.to)
+        if there is not None:
+            return Entry("file")
+        return Entry("directory") if any(one.startswith(path.rstrip("/") + "/") for one in self.files) else None
+
+    def names(self, path: str) -> tuple[str, ...]:
+        inside = path.rstrip("/") + "/"
+        return tuple({one[len(inside) :].partition("/")[0] for one in self.files if one.startswith(inside)})
+
+    def source(self, path: str) -> Memory | None:
+        content = self.files[path]
+        assert isinstance(content, bytes)
+        return Memory(path, content)
+
+
+def write_tree(top: Path, files: Files) -> Path:
+    for path, content in files.items():
+        place = top / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, Link):
+            place.symlink_to(content.to)
+        else:
+            place.write_bytes(content)
+    return top

@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lumisite.binds.host import DiskTree, open_file
+from lumisite.binds.ldcache import CacheError, conf_directories, read_cache
+from lumisite.binds.loader import Loaded, Loader, Rules, Search, cpu_hwcaps, read_rules, walk
+from lumisite.binds.tree import Memory, Tree, resolve
+from lumisite.errors import ToolError
+from tests.unit.dict_trees import DictTree, Link, write_tree
+from tests.unit.elves import elf
+from tests.unit.test_elf import mutated, same_as_binutils
+
+LDCONFIG = shutil.which("ldconfig", path="/sbin:/usr/sbin:/usr/bin:/bin")
+LOADER = Path("/lib64/ld-linux-x86-64.so.2")
+needs_ldconfig = pytest.mark.skipif(LDCONFIG is None, reason="ldconfig (glibc) is not installed")
+needs_loader = pytest.mark.skipif(not LOADER.exists(), reason=f"{LOADER} (glibc on x86-64) is not here")
+
+LINKS: dict[str, bytes | Link] = {
+    "/usr/lib64/libx.so.1": Link("libx.so.1.2"),
+    "/usr/lib64/libx.so.1.2": b"x",
+    "/lib64": Link("/usr/lib64"),
+    "/opt/a/lib": Link("../../../../../usr/lib64"),
+    "/opt/gone": Link("/nowhere/else"),
+    "/opt/one": Link("two"),
+    "/opt/two": Link("/opt/one"),
+    "/opt/self": Link("self/x"),
+}
+
+
+@pytest.fixture(params=["dict", "disk"])
+def linked(request: pytest.FixtureRequest, tmp_path: Path) -> Tree:
+    return DictTree(LINKS) if request.param == "dict" else DiskTree(str(write_tree(tmp_path / "root", LINKS)))
+
+
+@pytest.mark.parametrize(
+    ("path", "real"),
+    [
+        ("/lib64/libx.so.1", "/usr/lib64/libx.so.1.2"),
+        ("/opt/a/lib/libx.so.1", "/usr/lib64/libx.so.1.2"),
+        ("/../../lib64/../lib64/./libx.so.1.2", "/usr/lib64/libx.so.1.2"),
+        ("/", "/"),
+        ("/usr/..", "/"),
+    ],
+)
+def test_links_lead_inside_the_tree(linked: Tree, path: str, real: str) -> None:
+    place = resolve(linked, path)
+    assert place.path == real
+    assert place.entry is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "trouble"),
+    [
+        ("/etc/passwd", "is not there"),
+        ("/opt/gone/x", "leads to /nowhere, which is not there"),
+        ("/opt/one", "is a loop of links"),
+        ("/opt/self", "is a loop of links"),
+        ("/usr/lib64/libx.so.1/x", "leads through /usr/lib64/libx.so.1.2, which is no directory"),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_why(linked: Tree, path: str, trouble: str) -> None:
+    place = resolve(linked, path)
+    assert (place.entry, place.trouble) == (None, trouble)
+
+
+def test_no_path_leads_out_of_the_tree(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    root = write_tree(tmp_path / "root", {"/a": Link("../secret"), "/b": Link(str(tmp_path / "secret")), "/c/d": b""})
+    for path in ("/a", "/b", "/../secret", "/c/../../secret"):
+        assert resolve(DiskTree(str(root)), path).entry is None
+
+
+def test_what_is_no_file_is_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "libpipe.so")
+    tree = DiskTree(str(tmp_path))
+    rules = Rules(62, ("/",))
+    assert Loader(tree, rules).search("libpipe.so") == Search(None, "", ("/libpipe.so is no file",))
+    with pytest.raises(ToolError, match=r"libpipe\.so: it is not a regular file"):
+        open_file(str(tmp_path / "libpipe.so"))
+    with pytest.raises(ToolError, match="No such file or directory"):
+        open_file(str(tmp_path / "gone"))
+
+
+def test_conf_files_are_included_by_pattern_in_order_and_once() -> None:
+    tree = DictTree(
+        {
+            "/etc/ld.so.conf": b"# first\n/opt/first/ # a note\ninclude ld.so.conf.d/*.conf\nhwcap 0 nosegneg\n/opt/last\nrelative\n",
+            "/etc/ld.so.conf.d/b.conf": b"/opt/b=libc6\ninclude /etc/ld.so.conf\n",
+            "/etc/ld.so.conf.d/a.conf": Link("/opt/a/ld.conf"),
+            "/etc/ld.so.conf.d/.hidden.conf": b"/opt/hidden\n",
+            "/etc/ld.so.conf.d/other.txt": b"/opt/other\n",
+            "/opt/a/ld.conf": b"\t/opt/a/lib\n/opt/first\n",
+        }
+    )
+    assert conf_directories(tree) == ("/opt/first", "/opt/a/lib", "/opt/b", "/opt/last")
+
+
+def cached_tree(top: Path) -> Path:
+    """A tree with libraries for several levels of a CPU and several machines, and where ldconfig shall look."""
+    files: dict[str, bytes | Link] = {"/etc/ld.so.conf": b"/opt/cray/lib\n/usr/lib64\n/usr/lib\n"}
+    for name in ("liba.so.1", "libb.so.1"):
+        files[f"/usr/lib64/{name}"] = elf(name)
+    files["/opt/cray/lib/liba.so.1"] = elf("liba.so.1")
+    files["/opt/cray/lib/glibc-hwcaps/x86-64-v2/liba.so.1"] = elf("liba.so.1")
+    files["/opt/cray/lib/glibc-hwcaps/x86-64-v4/liba.so.1"] = elf("liba.so.1")
+    files["/usr/lib/libb.so.1"] = elf("libb.so.1", machine=3, bits=32)
+    files["/usr/lib/libc.so.1"] = elf("libc.so.1", machine=3, bits=32)
+    files["/lib64"], files["/lib"] = Link("usr/lib64"), Link("usr/lib")
+    return write_tree(top, files)
+
+
+@needs_ldconfig
+@pytest.mark.parametrize("layout", ["new", "compat"])
+def test_the_cache_is_read_as_ldconfig_wrote_it(tmp_path: Path, layout: str) -> None:
+    root = cached_tree(tmp_path)
+    assert LDCONFIG is not None
+    subprocess.run([LDCONFIG, "-X", "-c", layout, "-r", str(root)], check=True, capture_output=True)
+    source = open_file(str(root / "etc/ld.so.cache"))
+    levels = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
+    plain = read_cache(source, 62)
+    assert plain["liba.so.1"] == "/opt/cray/lib/liba.so.1"
+    assert plain["libb.so.1"] == "/usr/lib64/libb.so.1", "that for another machine is passed over"
+    assert "libc.so.1" not in plain
+    assert read_cache(source, 62, levels)["liba.so.1"] == "/opt/cray/lib/glibc-hwcaps/x86-64-v4/liba.so.1"
+    assert read_cache(source, 62, levels[1:])["liba.so.1"] == "/opt/cray/lib/glibc-hwcaps/x86-64-v2/liba.so.1"
+
+
+@needs_ldconfig
+def test_a_damaged_cache_is_one_clear_error(tmp_path: Path) -> None:
+    root = cached_tree(tmp_path)
+    assert LDCONFIG is not None
+    subprocess.run([LDCONFIG, "-X", "-r", str(root)], check=True, capture_output=True)
+    content = (root / "etc/ld.so.cache").read_bytes()
+    for damaged, message in (
+        (b"", "byte 0: is no cache of libraries"),
+        (content[:40], "byte 0: is no cache of libraries"),
+        (content[:60], "byte 0: lists 7 libraries, for which 60 bytes are few"),
+        (content[:20] + b"\xff" * 4 + content[24:], "lists 4294967295 libraries"),
+        (content[:76] + b"\xff" * 4 + content[80:], "a name there has no end"),
+        (content[:32] + struct.pack("<I", 9999) + content[36:], "byte 9999: its extension is damaged or cut"),
+    ):
+        with pytest.raises(CacheError, match=message):
+            read_cache(Memory("cache", damaged), 62, ("x86-64-v2",))
+    choose = random.Random(1)
+    for _ in range(500):
+        with contextlib.suppress(CacheError):
+            read_cache(Memory("cache", mutated(content, choose)), 62, ("x86-64-v2",))
+
+
+def test_a_tree_without_a_cache_is_searched_as_ldconfig_would() -> None:
+    tree = DictTree({"/etc/ld.so.conf": b"/opt/cray/lib\n", "/opt/cray/lib/liba.so.1": elf("liba.so.1")})
+    assert read_rules(tree, conf=True).directories == ("/opt/cray/lib", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+    assert "/opt/cray/lib" not in read_rules(tree).directories
+
+
+@needs_loader
+def test_the_loader_itself_says_its_directories() -> None:
+    rules = read_rules(DiskTree("/"))
+    said = subprocess.run([LOADER, "--help"], capture_output=True, text=True, check=True).stdout
+    assert list(rules.directories) == re.findall(r"^  (/\S+) \(system search path\)", said, re.M)
+    for platform in re.findall(r"(\S+) \(AT_PLATFORM; supported, searched\)", said):
+        assert read_rules(DiskTree("/"), cpu_hwcaps(DiskTree("/")) or ()).platform == platform
+
+
+@needs_loader
+def test_this_cpu_has_the_levels_that_the_loader_says() -> None:
+    said = subprocess.run([LOADER, "--help"], capture_output=True, text=True, check=True).stdout
+    assert cpu_hwcaps(DiskTree("/")) == tuple(re.findall(r"(x86-64-v\d) \(supported, searched\)", said))
+
+
+def test_a_tree_that_does_not_know_its_cpu_says_so() -> None:
+    assert cpu_hwcaps(DictTree({"/a": b""})) is None
+
+
+def found(files: dict[str, bytes | Link], name: str, rules: Rules, requester: Loaded | None = None) -> Search:
+    return Loader(DictTree(files), rules).search(name, requester)
+
+
+def test_a_library_for_another_machine_is_passed_over() -> None:
+    files: dict[str, bytes | Link] = {
+        "/a/libx.so": elf("libx.so", machine=3, bits=32),
+        "/b/libx.so": elf("libx.so", machine=183),
+        "/c/libx.so": elf("libx.so"),
+    }
+    answer = found(files, "libx.so", Rules(62, ("/a", "/b", "/c")))
+    assert answer.found is not None
+    assert answer.found.path == "/c/libx.so"
+    assert answer.passed == (
+        "/a/libx.so is for another machine (i386, 32 bits, little-endian)",
+        "/b/libx.so is for another machine (AArch64, 64 bits, little-endian)",
+    )
+
+
+def test_a_damaged_library_ends_the_search_as_in_the_loader() -> None:
+    files: dict[str, bytes | Link] = {"/a/libx.so": b"", "/b/libx.so": elf("libx.so")}
+    answer = found(files, "libx.so", Rules(62, ("/a", "/b")))
+    assert answer.found is None
+    assert answer.trouble == "/a/libx.so cannot be loaded: /a/libx.so: is empty, where an ELF file would be right"
+
+
+def test_a_dangling_link_is_passed_over_and_named() -> None:
+    files: dict[str, bytes | Link] = {"/a/libx.so": Link("/opt/gone.so"), "/a/liby.so": Link("liby.so")}
+    answer = found(files, "libx.so", Rules(62, ("/a",)))
+    assert answer == Search(None, "", ("/a/libx.so leads to /opt, which is not there",))
+    assert found(files, "liby.so", Rules(62, ("/a",))).passed == ("/a/liby.so is a loop of links",)
+
+
+def random_tree(choose: random.Random, top: str) -> tuple[dict[str, bytes | Link], list[str]]:
+    """Libraries that need each other, with search paths of every kind, in folders with every kind of obstacle."""
+    folders = [f"/d{number}" for number in range(4)] + ["/d1/glibc-hwcaps/x86-64-v3", "/d2/glibc-hwcaps/x86-64-v2"]
+    names = [f"lib{letter}.so" for letter in "pqrstu"]
+
+    def search_path() -> str | None:
+        if choose.random() < 0.4:
+            return None
+        forms = ["$ORIGIN", "${ORIGIN}/../d2", "$ORIGIN/link/../d3", f"{top}/d{choose.randrange(4)}", f"{top}/nowhere/"]
+        return ":".join(choose.sample(forms, choose.randrange(1, 4)))
+
+    files: dict[str, bytes | Link] = {}
+    for folder in folders:
+        for name in choose.sample(names, choose.randrange(2, 6)):
+            soname = choose.choice([name, name, name + ".1", None])
+            needed = choose.sample([*names, "libp.so.1", "libgone.so"], choose.randrange(4))
+            foreign = choose.random() < 0.1
+            files[f"{folder}/{name}"] = elf(
+                soname,
+                needed,
+                rpath=search_path(),
+                runpath=search_path() if choose.random() < 0.5 else None,
+                nodeflib=choose.random() < 0.1,
+                machine=3 if foreign else 62,
+                bits=32 if foreign else 64,
+            )
+        if choose.random() < 0.5:
+            files[f"{folder}/link"] = Link(choose.choice(["../d3", "../d0", "nowhere", "link"]))
+        if choose.random() < 0.3:
+            files.setdefault(f"{folder}/libgone.so", Link(choose.choice(["../d0/libp.so", "gone"])))
+    files["/main"] = elf(None, names, rpath=search_path(), runpath=search_path() if choose.random() < 0.5 else None)
+    return files, choose.sample([f"/d{number}" for number in range(4)], choose.randrange(3))
+
+
+@needs_loader
+def test_the_real_loader_agrees_on_random_trees(tmp_path: Path) -> None:
+    """RPATH, RUNPATH, LD_LIBRARY_PATH, $ORIGIN, hwcaps, links, other machines and shared SONAMEs, all mixed."""
+    choose = random.Random(7)
+    tree = DiskTree("/")
+    hwcaps = cpu_hwcaps(tree) or ()
+    loaded = missed = 0
+    for number in range(40):
+        top = str(tmp_path / str(number))
+        files, path = random_tree(choose, top)
+        write_tree(Path(top), files)
+        library_path = tuple(top + one for one in path)
+        loader = Loader(tree, read_rules(tree, hwcaps, library_path))
+        main = f"{top}/main"
+        mine = walked(loader, main)
+        assert mine == asked([main], ":".join(library_path))[main], f"{main} with {library_path}"
+        loaded += sum(1 for one in mine if one[1])
+        missed += sum(1 for one in mine if not one[1])
+    assert loaded > 100
+    assert missed > 50
+
+
+def walked(loader: Loader, path: str) -> set[tuple[str, str | None]]:
+    start = loader.search(path).found
+    assert start is not None, path
+    needs = walk(loader, [Loaded(path, start)])
+    objects = {(need.loaded.name, need.loaded.found.path) for need in needs if need.loaded is not None}
+    missing = {(need.name, None) for need in needs if need.loaded is None}
+    return {(name.rpartition("/")[2], path) for name, path in objects | missing}
+
+
+def asked(paths: list[str], library_path: str = "") -> dict[str, set[tuple[str, str | None]]]:
+    """Ask the real loader what each file would load; one that it refuses to load at all is left out."""
+    script = (
+        f'for file; do echo "== $file"; LD_TRACE_LOADED_OBJECTS=1 {LOADER} "$file" 2>/dev/null || echo refused; done'
+    )
+    environment = {"LD_LIBRARY_PATH": library_path} if library_path else {}
+    run = subprocess.run(
+        ["sh", "-c", script, "sh", *paths], capture_output=True, text=True, env=environment, check=True
+    )
+    answers = {}
+    for part in run.stdout.split("== ")[1:]:
+        path, _, lines = part.partition("\n")
+        if "refused" not in lines:
+            found = re.findall(r"^\t(?:(\S+) => (not found|\S+)|(/\S+) \(0x)", lines, re.M)
+            answers[path] = {
+                (alone.rpartition("/")[2], alone) if alone else (name, None if target == "not found" else target)
+                for name, target, alone in found
+            }
+    return answers
+
+
+@needs_loader
+@pytest.mark.skipif(not shutil.which("readelf"), reason="binutils are not installed")
+def test_binutils_and_the_real_loader_agree_on_every_library_of_this_machine() -> None:
+    tree = DiskTree("/")
+    loader = Loader(tree, read_rules(tree, cpu_hwcaps(tree) or ()))
+    libraries = [path for path in installed_libraries() if loader.search(str(path)).found is not None]
+    theirs = asked([str(path) for path in libraries])
+    for path, answer in theirs.items():
+        assert walked(loader, path) == answer, path
+    assert len(theirs) > 0.9 * len(libraries) > 100
+    assert same_as_binutils(libraries) == len(libraries)
+
+
+def installed_libraries() -> list[Path]:
+    names = ((folder, name) for folder, _, files in os.walk("/usr/lib") for name in files)
+    paths = (Path(folder, name) for folder, name in names if re.search(r"\.so[.0-9]*$", name))
+    return sorted(path for path in paths if path.is_file() and not path.is_symlink())
