@@ -89,6 +89,8 @@ def open_file(path: str) -> File:
         status = Path(path).stat()
     except OSError as error:
         raise refused("read", error) from None
+    except ValueError as error:  # a NUL in the name
+        raise ToolError(f"cannot read {path!r}: {error}") from None
     if not stat.S_ISREG(status.st_mode):
         raise ToolError(f"cannot read {path}: it is not a regular file")
     return File(path, status.st_size)

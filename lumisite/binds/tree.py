@@ -11,6 +11,8 @@ from typing import Literal, Protocol
 
 #: As many links as Linux follows in one path (path_resolution(7)).
 MOST_LINKS = 40
+#: PATH_MAX of Linux.
+LONGEST_PATH = 4096
 
 
 class Source(Protocol):
@@ -94,6 +96,8 @@ def resolve(tree: Tree, path: str) -> Place:
             real = posixpath.dirname(real)
             continue
         here = posixpath.join(real, part)
+        if len(here) > LONGEST_PATH:
+            return Place(path, None, f"is longer than {LONGEST_PATH} bytes")
         entry = tree.look(here)
         if entry is None:
             return Place(here, None, f"leads to {here}, which is not there" if links else "is not there")

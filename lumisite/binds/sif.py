@@ -1,0 +1,99 @@
+"""Find the root file system in a SIF, the image file of SingularityCE and Apptainer.
+
+Source: `pkg/sif/sif.go` of sylabs/sif 2.11 and apptainer/sif 2.11 (the same layout, little-endian).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lumisite.binds.squashfs import ImageError
+from lumisite.binds.tree import Source
+
+MAGIC = b"SIF_MAGIC\0"
+MAGIC_OFFSET = 32
+_HEADER = "<32x10s3s3s16xqqqqqqqq"
+_DESCRIPTOR = "<iBIIIqqqqqqq128s384s"
+_MOST_DESCRIPTORS = 4096
+_VERSION = b"01\0"
+
+_PARTITION, _OCI_INDEX, _OCI_BLOB = 0x4004, 0x400A, 0x400B
+_PRIMARY, _OVERLAY = 2, 4
+_SQUASHFS, _ENCRYPTED = 1, 5
+_FILE_SYSTEMS = {2: "ext3", 3: "immutable objects", 4: "raw data"}
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A part of a SIF: where it begins and how many bytes it has."""
+
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class _Object:
+    at: int
+    kind: int
+    start: int
+    size: int
+    file_system: int
+    part: int
+
+
+def find_root(source: Source) -> tuple[Partition, tuple[str, ...]]:
+    """Give the squashfs that a SIF's containers start from, and what else in it counts; raises `ImageError`."""
+    objects = tuple(_objects(source))
+    for one in objects:
+        if one.kind == _PARTITION and one.part == _PRIMARY:
+            return _checked(source, one), tuple(_notes(objects))
+    if any(one.kind in (_OCI_INDEX, _OCI_BLOB) for one in objects):
+        raise ImageError(
+            f"{source.name}: is an OCI-SIF, whose layers lumisite does not read (`singularity pull` without --oci "
+            "makes an image that it does)"
+        )
+    raise ImageError(f"{source.name}: none of its {len(objects)} parts is a primary system partition")
+
+
+def _objects(source: Source) -> Iterator[_Object]:
+    content = source.read(0, struct.calcsize(_HEADER))
+    if content[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
+        raise ImageError(f"{source.name}: byte {MAGIC_OFFSET}: is no SIF, which has {MAGIC!r} there")
+    if len(content) < struct.calcsize(_HEADER):
+        raise ImageError(f"{source.name}: byte 0: the file ends in the header of the SIF (it has {source.size} bytes)")
+    _, version, _, _, _, _, total, offset, _, _, _ = struct.unpack(_HEADER, content)
+    if version != _VERSION:
+        raise ImageError(f"{source.name}: byte 42: is a SIF of version {version!r} ({_VERSION!r} can be read)")
+    if not 0 <= total <= _MOST_DESCRIPTORS or offset < 0:
+        raise ImageError(f"{source.name}: byte 88: says that it has {total} parts from byte {offset} on")
+    step = struct.calcsize(_DESCRIPTOR)
+    table = source.read(offset, total * step)
+    if len(table) < total * step:
+        raise ImageError(f"{source.name}: byte {offset}: the file ends in its list of {total} parts")
+    for index, values in enumerate(struct.iter_unpack(_DESCRIPTOR, table)):
+        kind, used, _, _, _, start, size, *_, extra = values
+        file_system, part = struct.unpack_from("<ii", extra)
+        if used:
+            yield _Object(offset + index * step, kind, start, size, file_system, part)
+
+
+def _checked(source: Source, one: _Object) -> Partition:
+    where = f"{source.name}: byte {one.at}: its root file system"
+    if one.file_system == _ENCRYPTED:
+        raise ImageError(f"{where} is encrypted; lumisite has no key, so give it the unpacked image instead")
+    if one.file_system != _SQUASHFS:
+        known = _FILE_SYSTEMS.get(one.file_system, f"of kind {one.file_system}")
+        raise ImageError(f"{where} is {known}, where squashfs would be right")
+    if one.start < 0 or one.size < 0:
+        raise ImageError(f"{where} has {one.size} bytes from byte {one.start} on")
+    if one.start + one.size > source.size:
+        there = max(0, source.size - one.start)
+        raise ImageError(f"{where} is cut: of its {one.size} bytes from byte {one.start} on {there} are there")
+    return Partition(one.start, one.size)
+
+
+def _notes(objects: tuple[_Object, ...]) -> Iterator[str]:
+    if any(one.kind == _PARTITION and one.part == _OVERLAY for one in objects):
+        yield "it carries an overlay, which is not read: what was changed in it may differ from what is said here"
