@@ -21,6 +21,7 @@ from lumisite.binds.tree import Tree, resolve, text_of
 INTERPRETERS = {62: "/lib64/ld-linux-x86-64.so.2", 183: "/lib/ld-linux-aarch64.so.1"}
 MACHINES = {3: "i386", 21: "ppc64", 22: "s390", 40: "arm", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 _X86_64 = 62
+_BY_CACHE = "through its cache"
 _USUAL_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _MULTIARCH = {62: "x86_64-linux-gnu", 183: "aarch64-linux-gnu"}
 _LARGEST_INTERPRETER_BYTES = 4 * 1024 * 1024
@@ -105,9 +106,7 @@ class Loader:
         """Find a library for an object that needs it, or for a program that opens it by name."""
         passed: list[str] = []
         for path, how in self._candidates(name, requester):
-            if path not in self._seen:
-                self._seen[path] = self._try(path)
-            answer = self._seen[path]
+            answer = self._judged(path)
             passed += answer.passed
             if answer.trouble:
                 return Search(None, answer.trouble, tuple(passed))
@@ -115,6 +114,15 @@ class Loader:
                 found = answer.found
                 return Search(Found(found.path, found.real, found.info, how), "", tuple(passed))
         return Search(None, "", tuple(passed))
+
+    def copies(self, name: str) -> tuple[str, ...]:
+        """Give all copies of a library on the search path of a program, each real file once, the one taken first."""
+        found: dict[str, str] = {}
+        for path, _ in self._candidates(name, None):
+            one = self._judged(path).found
+            if one is not None:
+                found.setdefault(one.real, one.path)
+        return tuple(found.values())
 
     def _candidates(self, name: str, requester: Loaded | None) -> Iterator[tuple[str, str]]:
         if "/" in name:
@@ -126,7 +134,7 @@ class Loader:
                 for hwcaps in self.rules.hwcaps:
                     yield posixpath.join(directory, "glibc-hwcaps", hwcaps, name), how
                 yield posixpath.join(directory, name), how
-            if how == "ld.so.cache" and name in self.rules.cache:
+            if how == _BY_CACHE and name in self.rules.cache:
                 path = self.rules.cache[name]
                 if not (requester and requester.found.info.nodeflib and self._is_default(path)):
                     yield path, how
@@ -136,14 +144,14 @@ class Loader:
         one = requester if info and info.runpath is None else None
         while one is not None:
             if one.found.info.rpath and one.found.info.runpath is None:
-                yield self._path_of(one, one.found.info.rpath), f"RPATH of {one.name}"
+                yield self._path_of(one, one.found.info.rpath), f"through the RPATH of {one.name}"
             one = one.parent
-        yield self.rules.library_path, "LD_LIBRARY_PATH"
+        yield self.rules.library_path, "through LD_LIBRARY_PATH"
         if requester and info and info.runpath:
-            yield self._path_of(requester, info.runpath), f"RUNPATH of {requester.name}"
-        yield (), "ld.so.cache"
+            yield self._path_of(requester, info.runpath), f"through the RUNPATH of {requester.name}"
+        yield (), _BY_CACHE
         if not (info and info.nodeflib):
-            yield self.rules.directories, "default directory"
+            yield self.rules.directories, "in a default directory"
 
     def _path_of(self, requester: Loaded, text: str) -> tuple[str, ...]:
         return self._expand(text.split(":"), posixpath.dirname(requester.found.path))
@@ -158,6 +166,11 @@ class Loader:
 
     def _is_default(self, path: str) -> bool:
         return posixpath.dirname(path) in self.rules.directories
+
+    def _judged(self, path: str) -> Search:
+        if path not in self._seen:
+            self._seen[path] = self._try(path)
+        return self._seen[path]
 
     def _try(self, path: str) -> Search:
         """Judge one candidate: absent, found, passed over, or the end of the search."""
@@ -233,15 +246,16 @@ def _interpreter(loader: Loader) -> Loaded | None:
 
 
 def read_rules(
-    tree: Tree, hwcaps: Sequence[str] = (), library_path: Sequence[str] = (), *, conf: bool = False
+    tree: Tree, hwcaps: Sequence[str] = (), library_path: Sequence[str] = (), *, captured: bool = False
 ) -> Rules:
     """Read what the loader of a tree goes by; raises a `LumisiteError` when its cache is damaged.
 
     Its built-in directories and whether it knows glibc-hwcaps are read from the loader's own file; without one, x86-64
-    and the usual directories are taken. With `conf`, a tree without a cache is searched as if ldconfig had just run.
+    and the directories of Debian or of others are taken. `captured` is for a host that may be copied in part: without
+    a cache it is searched as if ldconfig had just run, and without a loader in the directories of all distributions.
     """
     machine, interpreter, content = _find_interpreter(tree)
-    directories = _built_in(content) or _usual(tree, machine)
+    directories = _built_in(content) or _usual(tree, machine, everywhere=captured)
     known = tuple(hwcaps) if machine == _X86_64 and (b"glibc-hwcaps" in content or not content) else ()
     place = resolve(tree, CACHE)
     source = tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
@@ -249,7 +263,7 @@ def read_rules(
     more: tuple[str, ...] = ()
     if source is not None:
         cache = read_cache(source, machine, known)
-    elif conf:
+    elif captured:
         more = tuple(one for one in conf_directories(tree) if one not in directories)
     return Rules(
         machine=machine,
@@ -287,9 +301,11 @@ def _built_in(interpreter: bytes) -> tuple[str, ...]:
     return ()
 
 
-def _usual(tree: Tree, machine: int) -> tuple[str, ...]:
-    multiarch = [f"{top}/{_MULTIARCH[machine]}" for top in ("/lib", "/usr/lib")]
-    return (*(path for path in multiarch if resolve(tree, path).entry is not None), *_USUAL_DIRECTORIES)
+def _usual(tree: Tree, machine: int, *, everywhere: bool) -> tuple[str, ...]:
+    debian = tuple(f"{top}/{_MULTIARCH[machine]}" for top in ("/lib", "/usr/lib"))
+    if resolve(tree, debian[1]).entry is None and resolve(tree, debian[0]).entry is None:
+        return _USUAL_DIRECTORIES
+    return (*debian, *(_USUAL_DIRECTORIES if everywhere else _USUAL_DIRECTORIES[2:]))
 
 
 def cpu_hwcaps(tree: Tree) -> tuple[str, ...] | None:

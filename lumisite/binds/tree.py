@@ -89,6 +89,7 @@ def resolve(tree: Tree, path: str) -> Place:
     real = "/"
     waiting = _parts(path)
     links = 0
+    leads = False  # whether it is the name at the end of the path that is a link
     entry: Entry | None = Entry("directory")
     while waiting:
         part = waiting.pop()
@@ -100,9 +101,10 @@ def resolve(tree: Tree, path: str) -> Place:
             return Place(path, None, f"is longer than {LONGEST_PATH} bytes")
         entry = tree.look(here)
         if entry is None:
-            return Place(here, None, f"leads to {here}, which is not there" if links else "is not there")
+            return Place(here, None, f"leads to {here}, which is not there" if leads else "is not there")
         if entry.kind == "link":
             links += 1
+            leads = leads or not waiting
             if links > MOST_LINKS:
                 return Place(here, None, "is a loop of links")
             if entry.link.startswith("/"):

@@ -20,6 +20,7 @@ MODULES = {
     "render": ("render",),
     "release": ("diff", "deploy", "rollback", "releases"),
     "node": ("masks",),
+    "containers": ("binds",),
 }
 
 

@@ -62,7 +62,9 @@ def test_links_lead_inside_the_tree(linked: Tree, path: str, real: str) -> None:
     ("path", "trouble"),
     [
         ("/etc/passwd", "is not there"),
-        ("/opt/gone/x", "leads to /nowhere, which is not there"),
+        ("/opt/gone", "leads to /nowhere, which is not there"),
+        ("/opt/gone/x", "is not there"),
+        ("/lib64/libgone.so", "is not there"),
         ("/opt/one", "is a loop of links"),
         ("/opt/self", "is a loop of links"),
         ("/usr/lib64/libx.so.1/x", "leads through /usr/lib64/libx.so.1.2, which is no directory"),
@@ -159,7 +161,7 @@ def test_a_damaged_cache_is_one_clear_error(tmp_path: Path) -> None:
 
 def test_a_tree_without_a_cache_is_searched_as_ldconfig_would() -> None:
     tree = DictTree({"/etc/ld.so.conf": b"/opt/cray/lib\n", "/opt/cray/lib/liba.so.1": elf("liba.so.1")})
-    assert read_rules(tree, conf=True).directories == ("/opt/cray/lib", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+    assert read_rules(tree, captured=True).directories == ("/opt/cray/lib", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
     assert "/opt/cray/lib" not in read_rules(tree).directories
 
 

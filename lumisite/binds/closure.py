@@ -1,0 +1,338 @@
+"""Decide for each library that a container needs from the host: bind it, or skip, refuse or miss it, and why.
+
+Pure: what stands on the host and in the image comes in as loaders. One walk finds, one loop decides, and the reasons
+are made where the decisions are.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from lumisite.binds.container import ContainerTree, covers
+from lumisite.binds.elf import ElfInfo
+from lumisite.binds.loader import Found, Loaded, Loader, Need, Search, walk
+from lumisite.binds.tree import resolve
+from lumisite.binds.versions import compare, is_foundation, newest, numbers_in, stem, summary
+
+Decision = Literal["bind", "skip", "refuse", "missing"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was decided for one library.
+
+    `source` is the path on the host, or the bare name where the host has none. `target` is the path in the container
+    at which the image's loader finds the library: for `skip` the image's own, none where there will be none. `wanted`
+    and `found` say how new the host's and the image's copies are; `chain` leads from the library to a root; `notes`
+    are warnings.
+    """
+
+    name: str
+    decision: Decision
+    source: str
+    target: str | None
+    wanted: str
+    found: str
+    reason: str
+    chain: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Where libraries are looked for: the `host`, the `image` alone, and the `container` with its modules' binds."""
+
+    host: Loader
+    image: Loader
+    container: Loader
+    view: ContainerTree
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One library: the needs for it, the first one first, and its copies on the host, in the image, in the container.
+
+    `relatives` are other versions of it: those of the image, or those of the host where the host has not this one.
+    """
+
+    name: str
+    needs: tuple[Need, ...]
+    root: bool
+    host: Search
+    image: Search
+    container: Search
+    relatives: tuple[str, ...]
+
+    def needed_versions(self) -> set[str]:
+        """Give the symbol versions that libraries of the host need of this one."""
+        needs = ((need.requester.found.info.verneed, need.name) for need in self.needs if need.requester is not None)
+        return {version for verneed, name in needs for version in verneed.get(name, ())}
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    decision: Decision
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Cases:
+    """All libraries by name, in the loader's order, under each other name that one is asked for by too."""
+
+    by_name: Mapping[str, _Case]
+    roots: frozenset[str] = field(default_factory=frozenset)
+
+
+def closure(roots: Sequence[str], sides: Sides) -> tuple[Line, ...]:
+    """Decide for roots, SONAMEs that must come from the host, and for all that they need; raises nothing of its own.
+
+    The order is the loader's, roots first. A library that only a refused one needs is not in the answer, unless it is
+    why that one is refused.
+    """
+    asked = tuple(dict.fromkeys(roots))
+    cases = _cases(asked, sides)
+    verdicts = {name: _first(case) for name, case in cases.by_name.items()}
+    while _revise(cases, verdicts):
+        pass
+    shown = _reached(cases, verdicts)
+    return tuple(_line(case, verdicts, cases, sides) for name, case in cases.by_name.items() if name in shown)
+
+
+def _cases(roots: Sequence[str], sides: Sides) -> _Cases:
+    wanted = []
+    for name in roots:
+        search = sides.host.search(name)
+        loaded = None if search.found is None or is_foundation(name) else Loaded(name, search.found)
+        wanted.append(Need(name, None, loaded, search))
+    by_name: dict[str, list[Need]] = {}
+    for need in walk(sides.host, wanted, others=True):
+        by_name.setdefault(need.name, []).append(need)
+    return _Cases({name: _case(name, needs, sides) for name, needs in by_name.items()}, frozenset(roots))
+
+
+def _case(name: str, needs: Sequence[Need], sides: Sides) -> _Case:
+    first = needs[0]
+    host = first.search if first.loaded is None else replace(first.search, found=first.loaded.found)
+    asking = None if first.requester is None else _inside(first.requester)
+    image, container = sides.image.search(name, asking), sides.container.search(name, asking)
+    relatives = _relatives(name, sides.host if host.found is None else sides.image)
+    return _Case(name, tuple(needs), first.requester is None, host, image, container, relatives)
+
+
+def _inside(loaded: Loaded) -> Loaded:
+    """Give a host library as the container's loader sees it: at another place, so that $ORIGIN leads nowhere."""
+    info = replace(loaded.found.info, rpath=_fixed(loaded.found.info.rpath), runpath=_fixed(loaded.found.info.runpath))
+    parent = None if loaded.parent is None else _inside(loaded.parent)
+    return Loaded(loaded.name, replace(loaded.found, info=info), parent)
+
+
+def _fixed(search_path: str | None) -> str | None:
+    if search_path is None:
+        return None
+    return ":".join(part for part in search_path.split(":") if "ORIGIN" not in part)
+
+
+def _first(case: _Case) -> _Verdict:
+    """Decide by the two copies alone."""
+    host, image = case.host.found, case.image.found
+    if is_foundation(case.name):
+        if image is None:
+            return _Verdict("refuse", f"the image has no {case.name}, which is never bound by itself")
+        return _Verdict("skip", f"part of the C or GCC run time, never bound by itself; the image has {summary(image)}")
+    if case.host.trouble:
+        return _Verdict("refuse", case.host.trouble)
+    if host is None:
+        return _absent(case)
+    if case.image.trouble:
+        return _Verdict("refuse", f"the image's own copy is broken: {case.image.trouble}")
+    if image is None:
+        return _Verdict("bind", "the image has none")
+    relation, proof = compare(image, host)
+    if relation in ("same", "newer", "unknown"):
+        word = "a copy" if relation == "unknown" else f"the {relation}"
+        return _Verdict("skip", f"the image has {word}: {proof}")
+    if relation == "older":
+        return _Verdict("bind", f"the image's copy is older: {proof}")
+    lacking = _lacking(case, image.info)
+    if not lacking:
+        return _Verdict("skip", f"the image has another build with all that is needed of it: {proof}")
+    return _Verdict("refuse", f"neither copy can stand for the other: {proof}, and {', '.join(lacking)} is needed")
+
+
+def _absent(case: _Case) -> _Verdict:
+    """Decide where the host has no copy that its loader would take."""
+    passed = "".join(f"; {what}" for what in case.host.passed)
+    if case.image.found is not None and not case.root:
+        return _Verdict("skip", f"the host has none, the image has its own{passed}")
+    others = f"; it has {', '.join(case.relatives)}" if case.relatives else ""
+    own = f"; the image has its own, {case.image.found.path}" if case.image.found is not None else ""
+    return _Verdict("missing", f"the host has none{passed}{others}{own}")
+
+
+def _lacking(case: _Case, info: ElfInfo) -> list[str]:
+    """Give the versions that are needed and that a copy lacks; of a copy without any, the loader asks for none."""
+    return sorted(case.needed_versions() - set(info.verdef)) if info.verdef else []
+
+
+def _revise(cases: _Cases, verdicts: dict[str, _Verdict]) -> bool:
+    """Take back one bind that could not be loaded; tell whether there was one. Each round leaves fewer binds."""
+    for name in _reached(cases, verdicts):
+        case, verdict = cases.by_name[name], verdicts[name]
+        if verdict.decision != "bind" or case.host.found is None:
+            continue
+        trouble = _trouble(case.host.found.info, cases, verdicts)
+        if not trouble:
+            continue
+        image = case.image.found
+        if image is not None and name not in cases.roots and not _lacking(case, image.info):
+            verdicts[name] = _Verdict(
+                "skip", f"the image's copy is older but has all that is needed; the host's {trouble}"
+            )
+        else:
+            verdicts[name] = _Verdict("refuse", trouble)
+        return True
+    return False
+
+
+def _trouble(info: ElfInfo, cases: _Cases, verdicts: Mapping[str, _Verdict]) -> str:
+    """Say what the container lacks for a host library."""
+    troubles = []
+    for name, versions in info.verneed.items():
+        case = cases.by_name.get(name)
+        served = None if case is None else case.host.found if verdicts[name].decision == "bind" else case.image.found
+        # The loader only warns where a library defines no versions at all.
+        lacking = set(versions) - set(served.info.verdef) if served is not None and served.info.verdef else None
+        if served is not None and lacking:
+            where = "host" if verdicts[name].decision == "bind" else "image"
+            troubles.append(f"{_listed(lacking)} of {name}, where the {where} has up to {newest(served.info.verdef)}")
+    for name in info.needed:
+        decision = verdicts[name].decision
+        if decision == "missing" and cases.by_name[name].image.found is None:
+            troubles.append(f"{name}, which neither the host nor the image has")
+        elif decision == "refuse":
+            troubles.append(f"{name}, which {'the image lacks' if is_foundation(name) else 'is refused'}")
+    return f"needs {'; '.join(troubles)}" if troubles else ""
+
+
+def _listed(versions: set[str]) -> str:
+    """Name the newest of the versions that are lacking, and say how many more there are."""
+    top = newest(versions)
+    return top if len(versions) == 1 else f"{top} and {len(versions) - 1} older"
+
+
+def _reached(cases: _Cases, verdicts: Mapping[str, _Verdict]) -> dict[str, None]:
+    """Give the names that count, in order: the roots, what a bound library needs, and why one is refused."""
+    reached = {name: None for name in cases.by_name if name in cases.roots}
+    for name in (waiting := list(reached)):
+        found = cases.by_name[name].host.found
+        decision = verdicts[name].decision
+        if found is None or decision not in ("bind", "refuse") or is_foundation(name):
+            continue
+        for needed in found.info.needed:
+            if needed not in reached and (decision == "bind" or verdicts[needed].decision in ("refuse", "missing")):
+                reached[needed] = None
+                waiting.append(needed)
+    return reached
+
+
+def _line(case: _Case, verdicts: Mapping[str, _Verdict], cases: _Cases, sides: Sides) -> Line:
+    verdict = verdicts[case.name]
+    host, image = case.host.found, case.image.found
+    source = _named(sides.host, host.path) if host else case.name
+    target, reason = None, verdict.reason
+    if verdict.decision == "skip" and image is not None:
+        target = image.path
+    elif verdict.decision == "bind" and host is not None:
+        source, target, where = _placed(case, host, source, sides)
+        reason = f"{reason}; {where}"
+    return Line(
+        name=case.name,
+        decision=verdict.decision,
+        source=source,
+        target=target,
+        wanted=_wanted(case),
+        found="-" if image is None else summary(image),
+        reason=reason,
+        chain=_chain(case.needs[0]),
+        notes=tuple(_notes(case, verdict, cases, sides)),
+    )
+
+
+def _named(loader: Loader, path: str) -> str:
+    """Give the path of a library with its folder as it really is (/lib64 is often a link), and the name asked for."""
+    return posixpath.join(resolve(loader.tree, posixpath.dirname(path)).path, posixpath.basename(path))
+
+
+def _placed(case: _Case, host: Found, source: str, sides: Sides) -> tuple[str, str, str]:
+    """Give source and target of a bind, and why the image's loader finds it there."""
+    seen = case.container.found
+    by = sides.view.bound_at(seen.real) if seen is not None else None
+    if seen is not None and by is not None and sides.view.host_path(seen.real) == host.real:
+        return seen.path, seen.path, f"{by.by} binds {by.source} already, and the loader finds it {seen.how}"
+    module = next((one for one in sides.view.bound if covers(one.target, source)), None)
+    inside = f" ({module.by} binds {module.source}, but this image's loader does not look there)" if module else ""
+    if seen is not None:
+        return source, seen.real, f"put over the copy that the loader finds {seen.how}{inside}"
+    if "/" in case.name:
+        return source, case.name, "it is needed by this path"
+    rules, tree = sides.container.rules, sides.image.tree
+    folder = posixpath.dirname(source)
+    if folder in (*rules.library_path, *rules.directories) and tree.look(resolve(tree, source).path) is None:
+        return source, source, "the loader looks in that directory"
+    places = [resolve(tree, path) for path in rules.directories]
+    targets = [posixpath.join(place.path, case.name) for place in places if place.entry is not None]
+    # A dangling link cannot be bound over.
+    target = next((path for path in targets if tree.look(path) is None), f"{rules.directories[0]}/{case.name}")
+    return source, target, f"put where the loader looks by default{inside}"
+
+
+def _wanted(case: _Case) -> str:
+    """Say how new a copy is wanted: what is needed of it, or for a root what the host has."""
+    needed = case.needed_versions()
+    if needed:
+        return newest(needed)
+    return "-" if case.host.found is None else summary(case.host.found)
+
+
+def _chain(need: Need) -> tuple[str, ...]:
+    names = [need.name]
+    one = need.requester
+    while one is not None:
+        names.append(one.name)
+        one = one.parent
+    return (*names, "root")
+
+
+def _notes(case: _Case, verdict: _Verdict, cases: _Cases, sides: Sides) -> Iterator[str]:
+    """Warn where a process may get two versions of one library, or another one than the plan says."""
+    host, image = case.host.found, case.image.found
+    if verdict.decision == "bind":
+        for need in case.needs:
+            if need.other is not None and need.requester is not None:
+                yield f"two versions: {need.requester.name} by itself would load {need.other}"
+        for path in sides.image.copies(case.name)[1:]:
+            yield f"two versions: the image has another copy, {path}, which this bind leaves as it is"
+        for name in case.relatives:
+            yield f"two versions: the image also has {name}; a process that needs both loads both"
+    if verdict.decision == "skip" and host is not None and image is not None and not is_foundation(case.name):
+        without = [name for name in host.info.needed if name in cases.roots and name not in image.info.needed]
+        if without:
+            yield f"the image's copy does not need {', '.join(without)}, as the host's does: it may lack this network"
+        by = sides.view.bound_at(image.real)
+        if by is not None:
+            yield f"{by.by} binds {by.source} over the image's own all the same"
+
+
+def _relatives(name: str, loader: Loader) -> tuple[str, ...]:
+    """Give other versions of a library that a loader finds."""
+    start = stem(name)
+    folders = [resolve(loader.tree, path) for path in (*loader.rules.library_path, *loader.rules.directories)]
+    names = set(loader.rules.cache)
+    for folder in folders:
+        if folder.entry is not None and folder.entry.kind == "directory":
+            names.update(loader.tree.names(folder.path))
+    others = {one for one in names if one.startswith(start) and one[len(start) :].isdigit() and one != name}
+    return tuple(sorted(others, key=numbers_in))

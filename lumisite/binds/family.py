@@ -1,0 +1,53 @@
+"""Recognise the family of an image: by its path, by its labels, or by what it contains."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+
+from lumisite.binds.tree import Tree, resolve, text_of
+from lumisite.errors import ResolveError
+from lumisite.site.decode import suggestion
+from lumisite.site.model import Site
+from lumisite.site.settings import default_family
+from lumisite.site.versions import Version
+
+_LABELS = "/.singularity.d/labels.json"
+_LARGEST_LABELS_BYTES = 1024 * 1024
+
+
+def recognise_family(
+    site: Site, paths: tuple[str, ...], image: Tree, rocm: Version, asked: str | None = None
+) -> tuple[str, str]:
+    """Give the name of an image's family and what it was recognised by; raises `ResolveError` for an unknown `asked`.
+
+    `paths` are the names under which the image is known: as the user typed it, and where that leads. A path that
+    matches counts more than labels, and those more than contents; within each, the first family of the site wins.
+    """
+    if asked is not None:
+        if asked not in site.families:
+            raise ResolveError(
+                f"--family: {site.name} has no image family {asked!r} ({suggestion(asked, site.families)})"
+            )
+        return asked, "as asked for"
+    for name, family in site.families.items():
+        for pattern in family.paths:
+            if any(fnmatch.fnmatchcase(path, pattern) for path in paths):
+                return name, f"by its path, {pattern}"
+    labels = _labels(image)
+    for name, family in site.families.items():
+        if family.labels and all(fnmatch.fnmatchcase(labels.get(key, ""), one) for key, one in family.labels.items()):
+            return name, f"by its labels, {', '.join(family.labels)}"
+    for name, family in site.families.items():
+        for path in family.contains:
+            if resolve(image, path).entry is not None:
+                return name, f"by {path} in it"
+    return default_family(site, rocm), f"as the site's default for ROCm {rocm}; no family recognises it"
+
+
+def _labels(image: Tree) -> dict[str, str]:
+    try:
+        labels = json.loads(text_of(image, _LABELS, _LARGEST_LABELS_BYTES) or "{}")
+    except (ValueError, RecursionError):  # labels that are no JSON recognise nothing
+        return {}
+    return {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}

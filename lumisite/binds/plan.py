@@ -1,0 +1,142 @@
+"""Put the question together: which roots, which directories of the host, which binds of modules; then ask."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from lumisite.binds.closure import Line, Sides, closure
+from lumisite.binds.container import container_of, library_path
+from lumisite.binds.family import recognise_family
+from lumisite.binds.image import Image
+from lumisite.binds.ldcache import glob
+from lumisite.binds.loader import MACHINES, Loader, cpu_hwcaps, read_rules
+from lumisite.binds.tree import Tree, resolve
+from lumisite.binds.versions import numbers_in
+from lumisite.errors import ResolveError
+from lumisite.site.model import Site
+from lumisite.site.settings import Situation, judge_conditions
+from lumisite.site.versions import Version
+
+#: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
+_ASSUMED_HWCAPS = ("x86-64-v3", "x86-64-v2")
+#: Where a Cray library keeps its files below its directory. Images are built with GCC, so its builds come first.
+_FOLDERS = (
+    "lib64",
+    "lib",
+    "gtl/lib",
+    "ofi/gnu/*/lib",
+    "ofi/gnu/*/lib-abi-mpich",
+    "ofi/*/*/lib",
+    "ofi/*/*/lib-abi-mpich",
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an image needs from a host: a line for each library, and `notes` on the whole."""
+
+    family: str
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether a container can have all that it needs."""
+        return all(line.decision in ("bind", "skip") for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked: the site and its releases, the names of the image, and what the admin adds or overrides."""
+
+    site: Site
+    platform: str
+    cpe: Version
+    rocm: Version
+    image_paths: tuple[str, ...]
+    family: str | None = None
+    libraries: tuple[str, ...] = ()
+
+
+def make_plan(request: Request, image: Image, host: Tree) -> Plan:
+    """Work out the plan of an image; raises a `LumisiteError` for what cannot be answered."""
+    site = request.site
+    name, why = recognise_family(site, request.image_paths, image.tree, request.rocm, request.family)
+    family = site.families[name]
+    roots = (*family.libraries, *request.libraries)
+    notes = [f"image family {name} ({why})", *image.notes]
+    if not roots:
+        return Plan(name, (), (*notes, f"{name} needs no library of the host: {family.why}"))
+    folders, lacking = library_folders(request, host)
+    sides, unknown = _sides(request, name, image.tree, host, folders)
+    notes += [f"the site says that {what} is in {path}, which the host lacks{near}" for what, path, near in lacking]
+    if unknown:
+        notes.append(f"LD_LIBRARY_PATH of the image is known only in part; left out: {', '.join(unknown)}")
+    if sides.image.rules.interpreter is None:
+        notes.append("the image has no dynamic loader for this machine; the usual directories are taken for it")
+    return Plan(name, closure(roots, sides), tuple(notes))
+
+
+def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]:
+    """Give the host's folders with the site's libraries, and what the host lacks: library, path, what comes near."""
+    site = request.site
+    cpe = site.cpe.get(str(request.cpe))
+    stated = [*site.platforms[request.platform].libraries.items(), *(cpe.libraries.items() if cpe else ())]
+    found: dict[str, None] = {}
+    lacking = []
+    for name, path in stated:
+        if resolve(host, path).entry is None:
+            lacking.append((name, path, _near(host, path)))
+            continue
+        for folder in _FOLDERS:
+            matches = glob(host, f"{path}/{folder}")
+            found.update(dict.fromkeys(sorted(matches, key=numbers_in, reverse=True)))
+        found[path] = None
+    return tuple(found), tuple(lacking)
+
+
+def _near(host: Tree, path: str) -> str:
+    parent = resolve(host, path.rpartition("/")[0] or "/")
+    names = host.names(parent.path) if parent.entry is not None and parent.entry.kind == "directory" else ()
+    return f" (it has {', '.join(sorted(names, key=numbers_in)[:8])} there)" if names else ""
+
+
+def _sides(
+    request: Request, family: str, image: Tree, host: Tree, folders: Sequence[str]
+) -> tuple[Sides, tuple[str, ...]]:
+    hwcaps = cpu_hwcaps(host)
+    hwcaps = _ASSUMED_HWCAPS if hwcaps is None else hwcaps
+    host_rules = read_rules(host, hwcaps, folders, captured=True)
+    # The site may bind single libraries from where the host's own loader does not look.
+    stated = (posixpath.dirname(bind.path) for bind in request.site.binds if ".so" in posixpath.basename(bind.path))
+    everywhere = dict.fromkeys((*host_rules.directories, *stated))
+    host_rules = replace(host_rules, directories=tuple(everywhere))
+    directories, unknown = library_path(image)
+    rules = read_rules(image, hwcaps, directories)
+    if rules.machine != host_rules.machine:
+        mine, theirs = (MACHINES[machine] for machine in (rules.machine, host_rules.machine))
+        raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
+    view = container_of(image, host, tuple(_binds(request, family)))
+    return Sides(Loader(host, host_rules), Loader(image, rules), Loader(view, rules), view), unknown
+
+
+def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:
+    """Give the binds of the modules that images of this family are run with: source, target, module."""
+    situation = Situation(request.platform, request.cpe, request.rocm, family)
+    modules = _with_loaded(request.site, request.site.families[family].modules)
+    for bind in request.site.binds:
+        if bind.where in modules and judge_conditions(bind.when, situation)[0] is not False:
+            yield bind.path, bind.target or bind.path, bind.where
+
+
+def _with_loaded(site: Site, names: Iterable[str]) -> set[str]:
+    """Give modules and all that they load."""
+    known: set[str] = set()
+    waiting = list(names)
+    for name in waiting:
+        if name not in known:
+            known.add(name)
+            waiting += site.modules[name].loads if name in site.modules else ()
+    return known

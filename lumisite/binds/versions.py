@@ -1,0 +1,106 @@
+"""Compare two copies of one library, and say which libraries no bind may bring."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal
+
+from lumisite.binds.loader import Found
+
+#: The C library and GCC's run time. Their parts must fit each other and the loader, and a process has one of each.
+_FOUNDATION = re.compile(
+    r"ld(-linux[-\w]*|64)\.so\.\d+|"
+    r"lib(c|m|mvec|pthread|dl|rt|resolv|util|anl|nsl|nss_(files|dns|compat|hesiod)|thread_db|BrokenLocale)\.so\.\d+|"
+    r"lib(gcc_s|stdc\+\+)\.so\.\d+"
+)
+
+Relation = Literal["same", "newer", "older", "different", "unknown"]
+
+
+def is_foundation(name: str) -> bool:
+    """Tell whether a library is part of the C library or of GCC's run time, which are never bound one by one.
+
+    >>> [is_foundation(name) for name in ("libc.so.6", "ld-linux-x86-64.so.2", "libstdc++.so.6", "libcxi.so.1")]
+    [True, True, True, False]
+    """
+    return _FOUNDATION.fullmatch(posixpath.basename(name)) is not None
+
+
+def compare(image: Found, host: Found) -> tuple[Relation, str]:
+    """Say what the image's copy is beside the host's, and by which proof.
+
+    Symbol versions decide where the host's copy defines some: a linker adds them and never takes one away, so the newer
+    library has all of the older one. Versions named PRIVATE are for a project's own parts and do not count. Where the
+    versions say nothing, the version in the names of the real files does.
+    """
+    mine, theirs = _public(image.info.verdef), _public(host.info.verdef)
+    if theirs:
+        if mine == theirs:
+            return "same", f"both have up to {newest(mine)}"
+        if mine > theirs:
+            return "newer", f"it has up to {newest(mine)}, the host's up to {newest(theirs)}"
+        if mine < theirs:
+            had = f"up to {newest(mine)}" if mine else "no symbol versions"
+            return "older", f"it has {had}, the host's up to {newest(theirs)}"
+        return "different", f"only it has {newest(mine - theirs)}, and only the host's {newest(theirs - mine)}"
+    file, other = posixpath.basename(image.real), posixpath.basename(host.real)
+    numbers, others = _file_version(file), _file_version(other)
+    if len(numbers) < 2 or len(others) < 2:
+        return "unknown", "the SONAME is the same, and neither symbol versions nor file names say more"
+    if numbers == others:
+        return "same", f"both are {file}"
+    return ("newer" if numbers > others else "older"), f"it is {file}, the host's {other}"
+
+
+def newest(versions: Iterable[str]) -> str:
+    """Give the newest of some symbol versions: of the largest group with one name, the one with the highest number.
+
+    >>> newest(["GLIBC_2.9", "GLIBC_2.34", "GLIBC_PRIVATE", "GLIBC_2.2.5"])
+    'GLIBC_2.34'
+    """
+    kept = sorted(_public(versions) or set(versions))
+    groups = Counter(_group(version) for version in kept)
+    return max(kept, key=lambda version: (groups[_group(version)], numbers_in(version)), default="none")
+
+
+def summary(found: Found) -> str:
+    """Say in a word how new a library is: its newest symbol version, the version of its file, or a dash."""
+    if _public(found.info.verdef):
+        return newest(found.info.verdef)
+    numbers = _file_version(posixpath.basename(found.real))
+    return ".".join(map(str, numbers)) if len(numbers) > 1 else "-"
+
+
+def numbers_in(text: str) -> tuple[int, ...]:
+    """Give the numbers in a text, to sort names as people do.
+
+    >>> numbers_in("gnu/12.3"), numbers_in("GLIBC_2.34")
+    ((12, 3), (2, 34))
+    """
+    return tuple(int(number) for number in re.findall(r"[0-9]{1,18}", text))
+
+
+def stem(name: str) -> str:
+    """Give what all versions of a library share in their names.
+
+    >>> stem("libjson-c.so.5")
+    'libjson-c.so.'
+    """
+    return name.partition(".so.")[0] + ".so."
+
+
+def _public(versions: Iterable[str]) -> set[str]:
+    return {version for version in versions if "PRIVATE" not in version}
+
+
+def _group(version: str) -> str:
+    return re.split(r"[0-9]", version, maxsplit=1)[0]
+
+
+def _file_version(name: str) -> tuple[int, ...]:
+    """Give the version behind `.so.` in the name of a file: `libx.so.1.2.3` has (1, 2, 3)."""
+    version = name.partition(".so.")[2]
+    return numbers_in(version) if re.fullmatch(r"[0-9]+(\.[0-9]+)*", version) else ()
