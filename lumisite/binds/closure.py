@@ -66,11 +66,6 @@ class _Case:
     container: Search
     relatives: tuple[str, ...]
 
-    def needed_versions(self) -> set[str]:
-        """Give the symbol versions that libraries of the host need of this one."""
-        needs = ((need.requester.found.info.verneed, need.name) for need in self.needs if need.requester is not None)
-        return {version for verneed, name in needs for version in verneed.get(name, ())}
-
 
 @dataclass(frozen=True)
 class _Verdict:
@@ -98,7 +93,11 @@ def closure(roots: Sequence[str], sides: Sides) -> tuple[Line, ...]:
     while _revise(cases, verdicts):
         pass
     shown = _reached(cases, verdicts)
-    return tuple(_line(case, verdicts, cases, sides) for name, case in cases.by_name.items() if name in shown)
+    return tuple(
+        _line(case, _chain(name, shown), verdicts, cases, sides)
+        for name, case in cases.by_name.items()
+        if name in shown
+    )
 
 
 def _cases(roots: Sequence[str], sides: Sides) -> _Cases:
@@ -156,10 +155,7 @@ def _first(case: _Case) -> _Verdict:
         return _Verdict("skip", f"the image has {word}: {proof}")
     if relation == "older":
         return _Verdict("bind", f"the image's copy is older: {proof}")
-    lacking = _lacking(case, image.info)
-    if not lacking:
-        return _Verdict("skip", f"the image has another build with all that is needed of it: {proof}")
-    return _Verdict("refuse", f"neither copy can stand for the other: {proof}, and {', '.join(lacking)} is needed")
+    return _Verdict("skip", f"the image has another build: {proof}")
 
 
 def _absent(case: _Case) -> _Verdict:
@@ -172,9 +168,12 @@ def _absent(case: _Case) -> _Verdict:
     return _Verdict("missing", f"the host has none{passed}{others}{own}")
 
 
-def _lacking(case: _Case, info: ElfInfo) -> list[str]:
-    """Give the versions that are needed and that a copy lacks; of a copy without any, the loader asks for none."""
-    return sorted(case.needed_versions() - set(info.verdef)) if info.verdef else []
+def _needed_versions(case: _Case, verdicts: Mapping[str, _Verdict]) -> set[str]:
+    """Give the symbol versions that the bound libraries need of this one."""
+    bound = [
+        need.requester for need in case.needs if need.requester and verdicts[need.requester.name].decision == "bind"
+    ]
+    return {version for one in bound for version in one.found.info.verneed.get(case.name, ())}
 
 
 def _revise(cases: _Cases, verdicts: dict[str, _Verdict]) -> bool:
@@ -187,7 +186,7 @@ def _revise(cases: _Cases, verdicts: dict[str, _Verdict]) -> bool:
         if not trouble:
             continue
         image = case.image.found
-        if image is not None and name not in cases.roots and not _lacking(case, image.info):
+        if image is not None and name not in cases.roots and _suffices(image.info, _needed_versions(case, verdicts)):
             verdicts[name] = _Verdict(
                 "skip", f"the image's copy is older but has all that is needed; the host's {trouble}"
             )
@@ -197,16 +196,20 @@ def _revise(cases: _Cases, verdicts: dict[str, _Verdict]) -> bool:
     return False
 
 
+def _suffices(info: ElfInfo, versions: set[str]) -> bool:
+    """Tell whether a library has versions; of one without any, the loader asks for none and only warns."""
+    return not info.verdef or versions <= set(info.verdef)
+
+
 def _trouble(info: ElfInfo, cases: _Cases, verdicts: Mapping[str, _Verdict]) -> str:
     """Say what the container lacks for a host library."""
     troubles = []
     for name, versions in info.verneed.items():
         case = cases.by_name.get(name)
         served = None if case is None else case.host.found if verdicts[name].decision == "bind" else case.image.found
-        # The loader only warns where a library defines no versions at all.
-        lacking = set(versions) - set(served.info.verdef) if served is not None and served.info.verdef else None
-        if served is not None and lacking:
+        if served is not None and not _suffices(served.info, set(versions)):
             where = "host" if verdicts[name].decision == "bind" else "image"
+            lacking = set(versions) - set(served.info.verdef)
             troubles.append(f"{_listed(lacking)} of {name}, where the {where} has up to {newest(served.info.verdef)}")
     for name in info.needed:
         decision = verdicts[name].decision
@@ -223,9 +226,12 @@ def _listed(versions: set[str]) -> str:
     return top if len(versions) == 1 else f"{top} and {len(versions) - 1} older"
 
 
-def _reached(cases: _Cases, verdicts: Mapping[str, _Verdict]) -> dict[str, None]:
-    """Give the names that count, in order: the roots, what a bound library needs, and why one is refused."""
-    reached = {name: None for name in cases.by_name if name in cases.roots}
+def _reached(cases: _Cases, verdicts: Mapping[str, _Verdict]) -> dict[str, str | None]:
+    """Give the names that count, each with the one that it was reached from.
+
+    They are the roots, what a bound library needs, and what is why one is refused.
+    """
+    reached: dict[str, str | None] = {name: None for name in cases.by_name if name in cases.roots}
     for name in (waiting := list(reached)):
         found = cases.by_name[name].host.found
         decision = verdicts[name].decision
@@ -233,12 +239,12 @@ def _reached(cases: _Cases, verdicts: Mapping[str, _Verdict]) -> dict[str, None]
             continue
         for needed in found.info.needed:
             if needed not in reached and (decision == "bind" or verdicts[needed].decision in ("refuse", "missing")):
-                reached[needed] = None
+                reached[needed] = name
                 waiting.append(needed)
     return reached
 
 
-def _line(case: _Case, verdicts: Mapping[str, _Verdict], cases: _Cases, sides: Sides) -> Line:
+def _line(case: _Case, chain: tuple[str, ...], verdicts: Mapping[str, _Verdict], cases: _Cases, sides: Sides) -> Line:
     verdict = verdicts[case.name]
     host, image = case.host.found, case.image.found
     source = _named(sides.host, host.path) if host else case.name
@@ -253,10 +259,10 @@ def _line(case: _Case, verdicts: Mapping[str, _Verdict], cases: _Cases, sides: S
         decision=verdict.decision,
         source=source,
         target=target,
-        wanted=_wanted(case),
+        wanted=_wanted(case, verdicts),
         found="-" if image is None else summary(image),
         reason=reason,
-        chain=_chain(case.needs[0]),
+        chain=chain,
         notes=tuple(_notes(case, verdict, cases, sides)),
     )
 
@@ -289,20 +295,18 @@ def _placed(case: _Case, host: Found, source: str, sides: Sides) -> tuple[str, s
     return source, target, f"put where the loader looks by default{inside}"
 
 
-def _wanted(case: _Case) -> str:
+def _wanted(case: _Case, verdicts: Mapping[str, _Verdict]) -> str:
     """Say how new a copy is wanted: what is needed of it, or for a root what the host has."""
-    needed = case.needed_versions()
+    needed = _needed_versions(case, verdicts)
     if needed:
         return newest(needed)
     return "-" if case.host.found is None else summary(case.host.found)
 
 
-def _chain(need: Need) -> tuple[str, ...]:
-    names = [need.name]
-    one = need.requester
-    while one is not None:
-        names.append(one.name)
-        one = one.parent
+def _chain(name: str, reached: Mapping[str, str | None]) -> tuple[str, ...]:
+    names = [name]
+    while (parent := reached[names[-1]]) is not None:
+        names.append(parent)
     return (*names, "root")
 
 

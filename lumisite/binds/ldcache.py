@@ -114,10 +114,14 @@ def _string(name: str, content: bytes, offset: int) -> str:
 
 
 def conf_directories(tree: Tree) -> tuple[str, ...]:
-    """Give the directories of `ld.so.conf`, in order, with what it includes."""
+    """Give the directories of `ld.so.conf`, in order, with what it includes.
+
+    A tree that has only the folder beside it is read as if the file included that, as it does in all distributions.
+    """
     found: dict[str, None] = {}
     seen: set[str] = set()
-    for line in _conf_lines(tree, CONF, seen):
+    files = [CONF] if resolve(tree, CONF).entry is not None else glob(tree, f"{CONF}.d/*.conf")
+    for line in (line for file in files for line in _conf_lines(tree, file, seen)):
         # ldconfig(8): an old way to state a type stands behind `=`.
         directory = line.partition("=")[0].strip()
         if directory.startswith("/"):

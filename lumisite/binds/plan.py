@@ -109,9 +109,7 @@ def _sides(
     hwcaps = cpu_hwcaps(host)
     hwcaps = _ASSUMED_HWCAPS if hwcaps is None else hwcaps
     host_rules = read_rules(host, hwcaps, folders, captured=True)
-    # The site may bind single libraries from where the host's own loader does not look.
-    stated = (posixpath.dirname(bind.path) for bind in request.site.binds if ".so" in posixpath.basename(bind.path))
-    everywhere = dict.fromkeys((*host_rules.directories, *stated))
+    everywhere = dict.fromkeys((*host_rules.directories, *_beyond(request, host)))
     host_rules = replace(host_rules, directories=tuple(everywhere))
     directories, unknown = library_path(image)
     rules = read_rules(image, hwcaps, directories)
@@ -120,6 +118,20 @@ def _sides(
         raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
     view = container_of(image, host, tuple(_binds(request, family)))
     return Sides(Loader(host, host_rules), Loader(image, rules), Loader(view, rules), view), unknown
+
+
+def _beyond(request: Request, host: Tree) -> Iterator[str]:
+    """Give folders with libraries where a host's own loader does not look.
+
+    They are those from which the site binds a single library, and those of ROCm, which a module puts on
+    LD_LIBRARY_PATH: the platform's own release first, then the newest. AMD's packages install to /opt/rocm-VERSION
+    (ROCm installation guide for Linux).
+    """
+    for bind in request.site.binds:
+        if ".so" in posixpath.basename(bind.path):
+            yield posixpath.dirname(bind.path)
+    yield f"/opt/rocm-{request.site.platforms[request.platform].rocm}/lib"
+    yield from sorted(glob(host, "/opt/rocm-*/lib"), key=numbers_in, reverse=True)
 
 
 def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:

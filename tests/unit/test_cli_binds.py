@@ -11,11 +11,13 @@ from lumisite.cli import main
 from lumisite.errors import ResolveError
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version
+from tests.unit.consoles import find_blocks, find_commands
 from tests.unit.dict_trees import DictTree, Files, Link, write_tree
 from tests.unit.elves import elf
 from tests.unit.images import PARTITION, PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
 from tests.unit.test_closure import stock
 
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "closure.md"
 Output = pytest.CaptureFixture[str]
 
 
@@ -95,23 +97,14 @@ def test_the_answer_for_machines_is_the_one_of_the_contract(hosts: Path, capsys:
     ]
 
 
-def test_the_answer_for_people_is_a_table(hosts: Path, capsys: Output) -> None:
-    assert (
-        main(["binds", str(hosts / "images/suse155"), "--host-root", str(hosts / "after"), "--family", "lumi-mpi4py"])
-        == 1
-    )
+def test_the_answer_for_people_is_the_table_of_the_docs(hosts: Path, capsys: Output) -> None:
+    image, after = str(hosts / "images/suse155"), str(hosts / "after")
+    assert main(["binds", image, "--host-root", after, "--family", "lumi-mpi4py"]) == 1
     output = capsys.readouterr()
-    assert output.out.splitlines()[:2] == [
-        "decision  library               wanted      found       chain",
-        "bind      libcxi.so.1           LIBCXI_1.5  -           libcxi.so.1 <- root",
-    ]
-    assert "\n    /usr/lib64/libcxi.so.1:/usr/lib64/libcxi.so.1\n    the image has none" in output.out
-    assert (
-        "\nrefuse    libmpi_gtl_hsa.so.0   -           -           libmpi_gtl_hsa.so.0 <- root\n"
-        "    needs GLIBCXX_3.4.32 of libstdc++.so.6, where the image has up to GLIBCXX_3.4.30\n"
-    ) in output.out
-    assert "\n    warning: two versions: the image also has libjson-c.so.3" in output.out
-    assert "lumisite: image family lumi-mpi4py (as asked for)\n" in output.err
+    (block,) = [one for one in find_blocks(PAGE.read_text()) if one.language == "console"]
+    (command,) = find_commands(block)
+    assert output.out.splitlines() == list(command.expected)
+    assert output.err.splitlines()[0] == "lumisite: image family lumi-mpi4py (as asked for)"
 
 
 @pytest.mark.parametrize(
@@ -192,6 +185,26 @@ def test_libraries_of_the_admin_come_beside_those_of_the_family(hosts: Path, cap
     assert decisions(found)["libmpi_gnu_123.so.12"] == "bind"
     assert found[0]["source"] == "/opt/cray/pe/mpich/8.1.32/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12"
     assert [entry["chain"] for entry in found][1] == "libjson-c.so.5 <- root"
+
+
+def test_rocm_and_single_libraries_are_found_where_the_hosts_loader_does_not_look(
+    tmp_path: Path, capsys: Output
+) -> None:
+    """The platform's own ROCm first, then the newest; and the folder that the site binds a library from."""
+    files: dict[str, bytes | Link] = {
+        "/lib/x86_64-linux-gnu/libz.so.1": elf("libz.so.1"),
+        "/usr/lib64/libcxi.so.1": elf("libcxi.so.1", ["libhsa-runtime64.so.1"]),
+        "/opt/rocm-6.10.0/lib/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1"),
+        "/opt/rocm-6.9.1/lib/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1"),
+    }
+    write_tree(tmp_path / "host", files)
+    write_tree(tmp_path / "image", {"/lib64/x": b""})
+    arguments = ("image", "--host-root", "host", "--family", "cotainr", "--platform", "2026-01")
+    sources = [entry["source"] for entry in answer(capsys, *arguments, code=1)]
+    assert "/opt/rocm-6.10.0/lib/libhsa-runtime64.so.1" in sources
+    write_tree(tmp_path / "host", {"/opt/rocm-6.3.4/lib/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1")})
+    sources = [entry["source"] for entry in answer(capsys, *arguments, code=1)]
+    assert sources == ["/usr/lib64/libcxi.so.1", "libfabric.so.1", "/opt/rocm-6.3.4/lib/libhsa-runtime64.so.1"]
 
 
 def test_an_image_is_recognised_by_its_name_its_labels_and_its_content() -> None:

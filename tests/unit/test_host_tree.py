@@ -107,6 +107,13 @@ def test_conf_files_are_included_by_pattern_in_order_and_once() -> None:
     assert conf_directories(tree) == ("/opt/first", "/opt/a/lib", "/opt/b", "/opt/last")
 
 
+def test_a_copy_of_a_host_with_only_the_folder_of_conf_files_is_read_too() -> None:
+    assert conf_directories(DictTree({"/etc/ld.so.conf.d/host.conf": b"/opt/cray/pe/lib64\n"})) == (
+        "/opt/cray/pe/lib64",
+    )
+    assert conf_directories(DictTree({"/etc/hosts": b""})) == ()
+
+
 def cached_tree(top: Path) -> Path:
     """A tree with libraries for several levels of a CPU and several machines, and where ldconfig shall look."""
     files: dict[str, bytes | Link] = {"/etc/ld.so.conf": b"/opt/cray/lib\n/usr/lib64\n/usr/lib\n"}
