@@ -9,7 +9,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -178,7 +178,7 @@ def up(plan: ClusterPlan = ClusterPlan(), *, tied: bool = False) -> Cluster:
 def down(cluster: Cluster) -> None:
     """End a cluster and remove its folder; one that has ended already only loses its folder."""
     fence.take_down(cluster.holder, cluster.id)
-    remove_tree(cluster.directory)
+    _remove(cluster.directory)
 
 
 @contextmanager
@@ -195,8 +195,12 @@ def clusters() -> tuple[Cluster, ...]:
     """Give every cluster that has a folder, running or not, oldest first."""
     if not RUN_DIRECTORY.is_dir():
         return ()
-    states = sorted(RUN_DIRECTORY.glob("*/state.json"), key=lambda path: path.stat().st_mtime)
-    return tuple(_load(path) for path in states)
+    found = []
+    for path in RUN_DIRECTORY.glob("[!.]*/state.json"):
+        # It may go while this looks.
+        with suppress(FileNotFoundError):
+            found.append((path.stat().st_mtime, _load(path)))
+    return tuple(cluster for _, cluster in sorted(found, key=lambda pair: pair[0]))
 
 
 def sweep() -> None:
@@ -204,10 +208,22 @@ def sweep() -> None:
     for cluster in clusters():
         if not is_running(cluster):
             down(cluster)
-    # Killed while its folder was being made: too young ones may still become a cluster.
+    # Killed while its folder was being made or removed: too young ones are still at it.
     for unnamed in RUN_DIRECTORY.glob(".*"):
-        if time.time() - unnamed.stat().st_mtime > 60:
-            remove_tree(unnamed)
+        with suppress(FileNotFoundError):
+            if time.time() - unnamed.stat().st_mtime > 60:
+                _remove(unnamed)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of ours; of several processes that want to, one does."""
+    claimed = RUN_DIRECTORY / f".{folder.name.lstrip('.')}.{secrets.token_hex(3)}"
+    try:
+        folder.rename(claimed)
+    except FileNotFoundError:
+        return
+    os.utime(claimed)
+    remove_tree(claimed)
 
 
 def is_running(cluster: Cluster) -> bool:

@@ -188,7 +188,7 @@ def test_a_cluster_by_hand_outlives_its_program_and_is_found_again() -> None:
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("after", ["state.json", "nodes/uan01/first.json", "nodes/nid000001/first.json"])
 def test_an_interrupted_start_leaves_nothing(sent: signal.Signals, after: str) -> None:
-    before, known = machine(), set(RUN_DIRECTORY.glob("*"))
+    before = machine()
     starter = subprocess.Popen(
         [sys.executable, "-m", "tests.twin", "up"],
         cwd=CHECKOUT,
@@ -198,10 +198,10 @@ def test_an_interrupted_start_leaves_nothing(sent: signal.Signals, after: str) -
         # Where the tests themselves run in the background of a shell, Ctrl-C is ignored, and that is inherited.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    new: set[Path] = set()
-    while not any((folder / after).exists() for folder in new) and starter.poll() is None:
-        new = {path for path in RUN_DIRECTORY.glob("[!.]*") if path not in known and _belongs(path, starter)}
-    identity = next(iter(new)).name
+    identity = ""
+    while not (identity and (RUN_DIRECTORY / identity / after).exists()) and starter.poll() is None:
+        identity = next((cluster.id for cluster in clusters.clusters() if _started_by(starter.pid, cluster)), "")
+    assert identity
     starter.send_signal(sent)
     _, said = starter.communicate()
     assert starter.returncode in (130, -sent), said
@@ -215,14 +215,13 @@ def test_an_interrupted_start_leaves_nothing(sent: signal.Signals, after: str) -
     assert machine() == before
 
 
-def _belongs(path: Path, starter: subprocess.Popen[str]) -> bool:
-    """Say whether a cluster's folder is the starter's: another run may start one at the same time."""
+def _started_by(pid: int, cluster: Cluster) -> bool:
+    """Say whether a process started a cluster; others may start theirs at the same time."""
     try:
-        maker = json.loads((path / "state.json").read_text())["holder"]["maker"]["pid"]
-        parent = Path(f"/proc/{maker}/stat").read_text().rpartition(")")[2].split()[1]
-    except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
+        stat = Path(f"/proc/{cluster.holder.maker.pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return int(parent) == starter.pid
+    return int(stat.rpartition(")")[2].split()[1]) == pid
 
 
 def _mentions(identity: str) -> list[str]:
@@ -238,12 +237,12 @@ def _mentions(identity: str) -> list[str]:
     return found
 
 
-def test_a_start_that_fails_leaves_nothing() -> None:
-    before, known = machine(), set(RUN_DIRECTORY.glob("*"))
-    plan = ClusterPlan(images=("small",), management_rate="nonsense")
+def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "RUN_DIRECTORY", tmp_path)
+    before = machine()
     with pytest.raises(ToolError, match="nonsense"):
-        up(plan)
-    assert set(RUN_DIRECTORY.glob("*")) <= known
+        up(ClusterPlan(images=("small",), management_rate="nonsense"))
+    assert list(tmp_path.iterdir()) == []
     assert machine() == before
 
 
