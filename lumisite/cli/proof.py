@@ -1,0 +1,142 @@
+"""Commands about what is proved: `transport`, `verdict` and `lint`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from lumisite.cli.parser import add_json_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lumisite.cli.parser import Commands
+    from lumisite.site.model import Site
+    from lumisite.validate.transport import Result
+
+#: Exit codes of a verdict (design: 1 a failed verdict, 4 inconclusive).
+EXIT = {"pass": 0, "fail": 1, "inconclusive": 4}
+#: How much of a file is read at a time.
+BLOCK_BYTES = 1 << 20
+#: Processes of a passing run that are listed for a person.
+ROWS_SHOWN = 16
+
+
+def add_commands(commands: Commands) -> None:
+    """Add this module's commands."""
+    _add_transport(commands)
+
+
+def _add_transport(commands: Commands) -> None:
+    transport = commands.add_parser(
+        "transport",
+        help="which network NCCL or RCCL really used",
+        description="Read the logs of NCCL or RCCL (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV) of all ranks of a "
+        "run and tell whether the plugin carried the traffic over the expected fabric. Exit code 0: it did, 1: it did "
+        "not, 4: the log does not show it.",
+    )
+    transport.add_argument("logs", nargs="+", metavar="LOG", help="a log, plain or gzip; - is standard input")
+    transport.add_argument(
+        "--expect",
+        metavar="PROVIDER",
+        help="libfabric provider that must carry the traffic, such as cxi (default: that of --site; without --site, "
+        "any but those over sockets)",
+    )
+    transport.add_argument(
+        "--nics", type=_positive, metavar="N", help="NICs that each process must find (default: as many as --site has)"
+    )
+    transport.add_argument("--require-gdr", action="store_true", help="fail without proof of GPU Direct RDMA")
+    transport.add_argument("--site", metavar="NAME|FILE", help="take provider and NICs from this site (default: none)")
+    add_json_option(transport)
+    transport.set_defaults(call=run_transport)
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+    return number
+
+
+def run_transport(arguments: argparse.Namespace) -> int:
+    """Judge one run's logs."""
+    from dataclasses import asdict
+
+    from lumisite.validate.transport import Expectation, judge
+    from lumisite.validate.transport_log import scan
+
+    site = _site(arguments.site)
+    expected = arguments.expect or (site.network.provider if site else None)
+    nics = arguments.nics or (len(site.network.interfaces) if site else None)
+    log = scan((name, _blocks(name)) for name in arguments.logs)
+    result = judge(log, Expectation(expected, nics, arguments.require_gdr))
+    if arguments.json:
+        print(json.dumps(asdict(result), indent=2))
+    else:
+        print("\n".join(_transport_text(result)))
+    return EXIT[result.verdict]
+
+
+def _site(name: str | None) -> Site | None:
+    if name is None:
+        return None
+    from lumisite.site.load import load_site
+
+    return load_site(name).site
+
+
+def _transport_text(result: Result) -> Iterator[str]:
+    yield f"{result.verdict.upper()}: {result.reasons[0] if result.reasons else 'no reason'}"
+    yield from (f"  {reason}" for reason in result.reasons[1:])
+    yield ""
+    yield f"plugin in use    {result.plugin_in_use}"
+    yield f"provider         {result.provider}"
+    yield f"network          {result.network}"
+    yield f"GPU Direct RDMA  {result.gdr}"
+    yield f"interfaces       {' '.join(result.interfaces) or 'not named'}"
+    shown = [one for one in result.processes if one.verdict != "pass"] or result.processes
+    if not shown:
+        return
+    yield ""
+    rows = [("rank", "process", "verdict", "plugin", "provider", "network", "NICs", "GDR", "init")]
+    for one in shown[:ROWS_SHOWN]:
+        rank, nics = ("-" if number is None else str(number) for number in (one.rank, one.nics))
+        rows.append(
+            (rank, one.process, one.verdict, one.plugin_in_use, one.provider, one.network, nics, one.gdr, one.init)
+        )
+    yield from _aligned(rows)
+    if len(shown) > ROWS_SHOWN:
+        yield f"… and {len(shown) - ROWS_SHOWN} more"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _blocks(name: str) -> Iterator[bytes]:
+    """Read a file or standard input in blocks, unpacking gzip."""
+    import gzip
+    import io
+    import zlib
+    from pathlib import Path
+
+    from lumisite.validate import InputError
+
+    try:
+        with io.BufferedReader(io.FileIO(0, closefd=False)) if name == "-" else Path(name).open("rb") as stream:
+            packed = stream.peek(2)[:2] == b"\x1f\x8b"
+            source = gzip.GzipFile(fileobj=stream) if packed else stream
+            while block := source.read(BLOCK_BYTES):
+                yield block
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{name}: cannot be unpacked: {error}") from None
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a NUL in the name
+        raise InputError(f"{name!r}: cannot be read: {error}") from None
