@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lumisite.cli.parser import Commands
     from lumisite.site.model import Site
     from lumisite.validate.transport import Result
+    from lumisite.validate.verdict import MetricVerdict, SystemVerdict
 
 #: Exit codes of a verdict (design: 1 a failed verdict, 4 inconclusive).
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 4}
@@ -26,6 +27,7 @@ ROWS_SHOWN = 16
 def add_commands(commands: Commands) -> None:
     """Add this module's commands."""
     _add_transport(commands)
+    _add_verdict(commands)
 
 
 def _add_transport(commands: Commands) -> None:
@@ -79,6 +81,103 @@ def run_transport(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(_transport_text(result)))
     return EXIT[result.verdict]
+
+
+def _add_verdict(commands: Commands) -> None:
+    verdict = commands.add_parser(
+        "verdict",
+        help="whether the system became slower",
+        description="Judge samples after a change against samples before it: files of JSON lines with metric, value, "
+        "better (higher or lower), run, nodes and time. The first five jobs after the change decide, five later ones "
+        "on other nodes confirm. Exit code 0: not slower, 1: slower and confirmed, 4: not decided, with what to run "
+        "next, 5: the system is fine but some nodes are not.",
+    )
+    for side in ("before", "after"):
+        verdict.add_argument(
+            f"--{side}",
+            action="append",
+            required=True,
+            metavar="FILE",
+            help=f"samples {side} the change; may be given several times; - is standard input",
+        )
+    verdict.add_argument(
+        "--k",
+        type=_above_zero,
+        default=3.0,
+        metavar="K",
+        help="a drop counts only above K times the noise of the jobs before (default: %(default)g)",
+    )
+    verdict.add_argument(
+        "--threshold",
+        type=_above_zero,
+        default=0.05,
+        metavar="PART",
+        help="a drop counts only above this part (default: %(default)g, 5 %%)",
+    )
+    add_json_option(verdict)
+    verdict.set_defaults(call=run_verdict)
+
+
+def _above_zero(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
+
+
+def run_verdict(arguments: argparse.Namespace) -> int:
+    """Judge samples after against samples before."""
+    from dataclasses import asdict
+
+    from lumisite.validate.samples import read_samples
+    from lumisite.validate.verdict import Method, judge_system
+
+    before = read_samples((name, _blocks(name)) for name in arguments.before)
+    after = read_samples((name, _blocks(name)) for name in arguments.after)
+    verdict = judge_system(before, after, Method(arguments.k, arguments.threshold))
+    if arguments.json:
+        print(json.dumps(asdict(verdict), indent=2))
+    else:
+        print("\n".join(_verdict_text(verdict)))
+    return verdict.exit_code
+
+
+def _verdict_text(verdict: SystemVerdict) -> Iterator[str]:
+    yield verdict.verdict.upper()
+    if verdict.metrics:
+        yield ""
+        rows = [
+            ("metric", "before", "after", "change", "noise", "p", "verdict", "why"),
+            *map(_metric_row, verdict.metrics),
+        ]
+        yield from _aligned(rows)
+    if verdict.slow_nodes:
+        yield ""
+        yield "slow nodes (measure them once more, then drain):"
+        for slow in verdict.slow_nodes:
+            yield f"  {slow.node}: {slow.metric} {slow.below:.1%} below the median of all nodes (z {slow.z:.1f})"
+        yield f"  {verdict.drain}"
+    if verdict.next_runs:
+        yield ""
+        yield from verdict.next_runs
+
+
+def _metric_row(metric: MetricVerdict) -> tuple[str, ...]:
+    if metric.before is None or metric.after is None or metric.change is None or metric.noise is None:
+        return metric.metric, "-", "-", "-", "-", "-", metric.verdict, metric.reason
+    return (
+        metric.metric,
+        f"{metric.before:.5g} ({metric.jobs_before})",
+        f"{metric.after:.5g} ({metric.jobs_after})",
+        f"{metric.change:+.1%}",
+        f"{metric.noise:.1%}",
+        f"{metric.p:.2g}",
+        metric.verdict,
+        metric.reason,
+    )
 
 
 def _site(name: str | None) -> Site | None:

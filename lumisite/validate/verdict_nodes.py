@@ -1,0 +1,72 @@
+"""Find slow nodes among the others, from metrics that were measured on each node or on each pair of nodes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lumisite.validate.samples import Job, Series
+from lumisite.validate.verdict_stats import NORMAL
+
+#: Flag a node below this robust z and this much below the median (SuperBench, ATC'24, and simulation; see the docs).
+Z_LIMIT = -3.5
+BELOW_LIMIT = 0.05
+#: Noise is taken to be at least this large.
+NOISE_FLOOR = 0.005
+#: Nodes that are needed to call one of them slow.
+LEAST_NODES = 3
+
+
+@dataclass(frozen=True)
+class SlowNode:
+    """A node that is slow by one metric: `below` is the part that it is below the median of all nodes."""
+
+    node: str
+    metric: str
+    below: float
+    z: float
+
+
+def is_per_node(series: Series) -> bool:
+    """Tell a metric that one run measures on each node, or each pair, from one with a single value for each job."""
+    return any(len(job.values) > 1 for job in series.jobs)
+
+
+def slow_nodes(every: Iterable[Series]) -> tuple[SlowNode, ...]:
+    """Find the slow nodes, by node and metric. Nothing here depends on the order of samples."""
+    found = [slow for series in every if is_per_node(series) for slow in _slow(series)]
+    return tuple(sorted(found, key=lambda slow: (slow.node, slow.metric)))
+
+
+def job_value(job: Job) -> float:
+    """Give the one number of a job: its value, or the median over its nodes."""
+    return statistics.median(job.values.values())
+
+
+def _slow(series: Series) -> Iterable[SlowNode]:
+    sign = 1.0 if series.better == "higher" else -1.0
+    scores: dict[str, list[float]] = {}
+    for job in series.jobs:
+        for node, score in _scores(job.values, sign).items():
+            scores.setdefault(node, []).append(score)
+    middles = {node: statistics.median(own) for node, own in scores.items()}
+    if len(middles) < LEAST_NODES:
+        return
+    middle = statistics.median(middles.values())
+    noise = max(NOISE_FLOOR, NORMAL * statistics.median(abs(score - middle) for score in middles.values()))
+    for node, score in middles.items():
+        z, below = (score - middle) / noise, 1 - math.exp(score - middle)
+        if z < Z_LIMIT and below > BELOW_LIMIT:
+            yield SlowNode(node, series.metric, below, z)
+
+
+def _scores(values: Mapping[tuple[str, ...], float], sign: float) -> dict[str, float]:
+    """Score each node of one run, logarithmic, higher is better: the best of the pairs that it was part of."""
+    scores: dict[str, float] = {}
+    for nodes, value in values.items():
+        score = sign * math.log(value)
+        for node in nodes:
+            scores[node] = max(score, scores.get(node, -math.inf))
+    return scores

@@ -1,0 +1,71 @@
+"""The statistics of a verdict: robust noise, and the exact one-sided rank test of Mann and Whitney."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from fractions import Fraction
+
+#: Makes the median absolute deviation of normal noise its standard deviation.
+NORMAL = 1.4826
+
+
+def spread(logarithms: Sequence[float], floor: float) -> float:
+    """Give the noise of one value, from the median absolute deviation of logarithms; at least `floor`."""
+    middle = statistics.median(logarithms)
+    return max(floor, NORMAL * statistics.median(abs(value - middle) for value in logarithms))
+
+
+def lower_tail(lower: Sequence[float], higher: Sequence[float]) -> Fraction:
+    """Give the chance that values like `lower` lie as low among all as they do, were both of one kind.
+
+    One-sided Mann-Whitney test, exact: of all ways to choose `len(lower)` of the values, the part whose sum of ranks is
+    no larger than the one seen. Equal values share the mean of their ranks, and the distribution is that of these very
+    ranks, so that ties need no correction (Lehmann, Nonparametrics, 1975, section 1.4).
+    """
+    values = [*lower, *higher]
+    ranks = _doubled_ranks(values)
+    seen = sum(ranks[: len(lower)])
+    return Fraction(_count_up_to(ranks, len(lower), seen), math.comb(len(values), len(lower)))
+
+
+def least_chance(lower: int, higher: int) -> Fraction:
+    """Give the smallest chance that `lower_tail` can give for so many values: all of one side below the other."""
+    return Fraction(1, math.comb(lower + higher, lower))
+
+
+def needed(lower: int, limit: float) -> int:
+    """Give how many values the other side needs for `lower_tail` to come below `limit` at all."""
+    other = 1
+    while least_chance(lower, other) >= limit:
+        other += 1
+    return other
+
+
+def _doubled_ranks(values: Sequence[float]) -> list[int]:
+    """Rank values from 1 up, times two: the mean rank of ties is a half at most."""
+    places: dict[float, list[int]] = {}
+    for place, value in enumerate(sorted(values), start=1):
+        places.setdefault(value, []).append(place)
+    return [places[value][0] + places[value][-1] for value in values]
+
+
+def _count_up_to(ranks: Sequence[int], size: int, limit: int) -> int:
+    """Count the choices of `size` ranks with a sum of at most `limit`.
+
+    `counts[n]` holds, in fields of so many bits of one large number, how many choices of n ranks have each sum: adding
+    a rank to all of them is one shift.
+    """
+    width = math.comb(len(ranks), size).bit_length() + 1
+    everything = (1 << (width * (limit + 1))) - 1
+    counts = [1] + [0] * size
+    for rank in ranks:
+        for chosen in range(size, 0, -1):
+            counts[chosen] += (counts[chosen - 1] << (width * rank)) & everything
+    field = (1 << width) - 1
+    total, rest = 0, counts[size]
+    while rest:
+        total += rest & field
+        rest >>= width
+    return total
