@@ -21,7 +21,7 @@ MODULES = {
     "release": ("diff", "deploy", "rollback", "releases"),
     "node": ("masks",),
     "containers": ("binds",),
-    "proof": ("transport", "verdict"),
+    "proof": ("transport", "verdict", "lint"),
 }
 
 

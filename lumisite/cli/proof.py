@@ -6,13 +6,14 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_json_option
+from lumisite.cli.parser import add_json_option, add_site_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lumisite.cli.parser import Commands
     from lumisite.site.model import Site
+    from lumisite.validate.lint import Finding
     from lumisite.validate.transport import Result
     from lumisite.validate.verdict import MetricVerdict, SystemVerdict
 
@@ -28,6 +29,7 @@ def add_commands(commands: Commands) -> None:
     """Add this module's commands."""
     _add_transport(commands)
     _add_verdict(commands)
+    _add_lint(commands)
 
 
 def _add_transport(commands: Commands) -> None:
@@ -178,6 +180,43 @@ def _metric_row(metric: MetricVerdict) -> tuple[str, ...]:
         metric.verdict,
         metric.reason,
     )
+
+
+def _add_lint(commands: Commands) -> None:
+    lint = commands.add_parser(
+        "lint",
+        help="known-bad lines in job scripts",
+        description="Find lines in job scripts that are known to fail, hang or run slowly on this site, each with the "
+        "line that would be right. Exit code 1 if there are any.",
+    )
+    lint.add_argument("scripts", nargs="+", metavar="SCRIPT", help="a job script; - is standard input")
+    add_site_option(lint)
+    add_json_option(lint)
+    lint.set_defaults(call=run_lint)
+
+
+def run_lint(arguments: argparse.Namespace) -> int:
+    """Print every bad line."""
+    from dataclasses import asdict
+
+    from lumisite.site.load import load_site
+    from lumisite.validate.lint import SIZE_LIMIT_BYTES, lint_script, machine_of
+
+    machine = machine_of(load_site(arguments.site).site)
+    findings: list[Finding] = []
+    for name in arguments.scripts:
+        data = bytearray()
+        for block in _blocks(name):
+            data += block
+            if len(data) > SIZE_LIMIT_BYTES:
+                break
+        findings += lint_script(bytes(data), name, machine)
+    if arguments.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            print(finding)
+    return 1 if findings else 0
 
 
 def _site(name: str | None) -> Site | None:

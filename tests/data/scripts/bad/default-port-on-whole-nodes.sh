@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --partition=standard-g
+export MASTER_PORT=29500
