@@ -260,6 +260,17 @@ def test_two_files_for_one_soname_on_the_host_are_told() -> None:
     assert line.notes == ("two versions: libb.so by itself would load /opt/two/libx.so.1",)
 
 
+def test_a_search_path_from_the_librarys_own_place_counts_for_nothing_at_its_new_one() -> None:
+    files: Files = {
+        f"{FABRIC}/liba.so": elf("liba.so", ["libb.so"], runpath="$ORIGIN/private:/opt/fixed"),
+        f"{FABRIC}/libb.so": elf("libb.so"),
+    }
+    beside: Files = {"/lib64/x": b"", f"{FABRIC}/private/libb.so": elf("libb.so")}
+    assert decided(["liba.so"], files, beside)["libb.so"].decision == "bind"
+    fixed: Files = {"/lib64/x": b"", "/opt/fixed/libb.so": elf("libb.so")}
+    assert decided(["liba.so"], files, fixed)["libb.so"].decision == "skip"
+
+
 def test_a_dangling_link_in_the_image_is_not_bound_over() -> None:
     image: Files = {"/lib64/libx.so.1": Link("/opt/gone"), "/usr/lib64/y": b""}
     line = decided(["libx.so.1"], {f"{FABRIC}/libx.so.1": elf("libx.so.1")}, image)["libx.so.1"]

@@ -217,6 +217,33 @@ def test_a_damaged_library_ends_the_search_as_in_the_loader() -> None:
     assert answer.trouble == "/a/libx.so cannot be loaded: /a/libx.so: is empty, where an ELF file would be right"
 
 
+def asking(
+    runpath: str | None = None, rpath: str | None = None, *, nodeflib: bool = False, by: Loaded | None = None
+) -> Loaded:
+    """An object that needs libraries, and the one that loaded it."""
+    content = elf("asking.so", runpath=runpath, rpath=rpath, nodeflib=nodeflib)
+    one = found({"/asking.so": content}, "/asking.so", Rules(62, ())).found
+    assert one is not None
+    return Loaded("asking.so", one, by)
+
+
+def test_an_rpath_serves_those_below_it_unless_they_have_a_runpath() -> None:
+    files: dict[str, bytes | Link] = {"/opt/libx.so": elf("libx.so")}
+    above = asking(rpath="/opt")
+    assert found(files, "libx.so", Rules(62, ()), asking(by=above)).found is not None
+    assert found(files, "libx.so", Rules(62, ()), asking(runpath="/else", by=above)).found is None
+    assert found(files, "libx.so", Rules(62, ()), asking(by=asking(runpath="/opt"))).found is None, "not inherited"
+    assert found(files, "libx.so", Rules(62, ()), asking(rpath="/opt", runpath="/else")).found is None, "RUNPATH wins"
+
+
+def test_who_wants_no_default_directories_gets_none_not_even_through_the_cache() -> None:
+    files: dict[str, bytes | Link] = {"/lib64/libx.so": elf("libx.so"), "/opt/liby.so": elf("liby.so")}
+    rules = Rules(62, ("/lib64",), cache={"libx.so": "/lib64/libx.so", "liby.so": "/opt/liby.so"})
+    assert found(files, "libx.so", rules, asking()).found is not None
+    assert found(files, "libx.so", rules, asking(nodeflib=True)).found is None
+    assert found(files, "liby.so", rules, asking(nodeflib=True)).found is not None
+
+
 def test_a_dangling_link_is_passed_over_and_named() -> None:
     files: dict[str, bytes | Link] = {"/a/libx.so": Link("/opt/gone.so"), "/a/liby.so": Link("liby.so")}
     answer = found(files, "libx.so", Rules(62, ("/a",)))
