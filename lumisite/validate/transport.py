@@ -146,7 +146,7 @@ def _run_of(log: Log, expectation: Expectation) -> _Run:
         processes=processes,
         expectation=expectation,
         crossed=crossed,
-        one_node=log.within_nodes and not crossed and len(devices) == 1,
+        one_node=log.within_nodes and not crossed and len(devices) == 1 and not _missing(processes),
         completes=any(_init(process) == "complete" for process in processes),
         known=frozenset(name for process in processes for name in process.providers),
         devices={host: frozenset(used) for host, used in devices.items()},
@@ -190,15 +190,11 @@ def _run_gdr(results: Sequence[ProcessResult], run: _Run) -> Answer:
     """Judge the run: no process without it, and proof in both directions."""
     if any(result.gdr == "no" for result in results):
         return "no"
-    summarised = [process.pxn_gdr for process in run.processes]
     if run.crossed:
-        deciding = [
-            result
-            for result, process in zip(results, run.processes, strict=True)
-            if process.channels or result.gdr == "yes"
-        ]
+        pairs = zip(results, run.processes, strict=True)
+        deciding = [result for result, process in pairs if process.channels or result.gdr == "yes"]
         told = {channel.sends for process in run.processes for channel in process.channels if channel.gdr}
-        both_ways = len(told) == 2 or any(summarised)
+        both_ways = len(told) == 2 or any(process.pxn_gdr for process in run.processes)
         return "yes" if both_ways and all(result.gdr == "yes" for result in deciding) else "unknown"
     return "yes" if results and all(result.gdr == "yes" for result in results) else "unknown"
 
@@ -297,13 +293,19 @@ def _run_findings(log: Log, run: _Run) -> Iterator[_Finding]:
             "inconclusive", "no line of NCCL or RCCL found (run with NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV)"
         )
         return
-    world = max(process.world for process in run.processes)
-    seen = {rank for process in run.processes if process.world == world for rank in process.ranks}
-    missing = sorted(set(range(world)) - seen)
+    missing = _missing(run.processes)
     if missing:
+        world = max(process.world for process in run.processes)
         shown = ", ".join(map(str, missing[:NAMES_SHOWN])) + (", …" if len(missing) > NAMES_SHOWN else "")
         hint = "; Ray left repeated lines out, set RAY_DEDUP_LOGS=0" if log.dropped else ""
         yield _Finding("inconclusive", f"{len(missing)} of {world} ranks say nothing in the log: {shown}{hint}")
+
+
+def _missing(processes: Sequence[Process]) -> list[int]:
+    """List the ranks of the largest communicator that the log does not have."""
+    world = max((process.world for process in processes), default=0)
+    seen = {rank for process in processes if process.world == world for rank in process.ranks}
+    return sorted(set(range(world)) - seen)
 
 
 def _gdr_findings(gdr: Answer, results: Sequence[ProcessResult]) -> list[_Finding]:
