@@ -135,12 +135,12 @@ def test_slurms_own_binding_or_none_gives_way(prolog: Script, binding: str | Non
 
 
 def test_a_step_inside_a_step_inherits_slurms_binding_and_not_a_wish(prolog: Script) -> None:
-    """As measured on Slurm 24.11: srun reads SLURM_CPU_BIND, and then lists the masks without 0x."""
-    outer = step(prolog, 8, 0, SLURM_CPU_BIND="quiet,mask_cpu:0x1,0x2")
-    assert outer.exports["LUMISITE_AUTO_BIND"] == "1,2"
-    inner = {"SLURM_STEP_ID": "1", "SLURM_CPU_BIND": "quiet,mask_cpu:1,2", "LUMISITE_AUTO_BIND": "1,2"}
+    """Seen on Slurm 24.11: srun reads SLURM_CPU_BIND, and lists the masks without 0x, zeros and capitals."""
+    outer = step(prolog, 8, 0, SLURM_CPU_BIND="quiet,mask_cpu:0x00FE,0x0F0A")
+    note = outer.exports["LUMISITE_AUTO_BIND"]
+    inner = {"SLURM_STEP_ID": "1", "SLURM_CPU_BIND": "quiet,mask_cpu:fe,f0a", "LUMISITE_AUTO_BIND": note}
     assert tried(step(prolog, 8, 0, **inner)) == golden(8, 1)[0]
-    assert reason(step(prolog, 8, 0, **{**inner, "SLURM_CPU_BIND": "quiet,mask_cpu:1,4"})) == "the binding is yours"
+    assert reason(step(prolog, 8, 0, **{**inner, "SLURM_CPU_BIND": "quiet,mask_cpu:fe,f0b"})) == "the binding is yours"
 
 
 # ---- part of a node

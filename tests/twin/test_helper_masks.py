@@ -1,0 +1,206 @@
+"""The helper's CPU masks on the virtual LUMI-G node, with a real Slurm that confines each step to its CPUs.
+
+As on LUMI, the first core of each L3 group is reserved (`CpuSpecList`), and a step's cgroup holds what it was granted.
+The second node has two threads per core and no cgroups: what Slurm says must do there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from lumisite.node.masks import Request, cpu_masks, near_pus
+from lumisite.node.topology import topology_of
+from lumisite.site.cpus import expand_cpu_list
+from lumisite.site.load import load_site
+from tests.twin import slurm_conf
+from tests.twin.fence import SCRIPTS
+from tests.twin.fixtures import require_twin
+from tests.twin.lumi_g import NODE, GuestRun, lumi_g_all
+from tests.twin.process import Result
+from tests.twin.roots import DEFAULT_GENERATION
+from tests.unit.prologs import render_files
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm]
+
+PUBLISHED = (
+    "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"  # LUMI's pages
+)
+THEIRS = "0x2,0x4,0x8,0x10,0x20,0x40,0x80,0x200"
+COUNTS = (1, 2, 4, 8, 16)
+TOPOLOGY = topology_of("lumi-g", load_site("lumi").site.node_kinds["lumi-g"])
+
+SRUN = "env LUMISITE_VERBOSE=1 srun --task-prolog=/opt/prolog"
+#: One line for each task: its number, its affinity, and the CPUs of its step's cgroup if it has one.
+SHOW = (
+    'sh -c \'echo task $SLURM_LOCALID $(taskset -p $$ | sed "s/.*: //")'
+    " $(cat /sys/fs/cgroup$(cat /proc/self/cpuset)/cpuset.cpus.effective 2>/dev/null)'"
+)
+PART = "salloc --quiet -p small-g -n2 -c20 --gpus=2 env -u SLURM_CPUS_PER_TASK -u SLURM_TRES_PER_TASK"
+
+CONFINED = {
+    **{f"mode {mode}": f"{SRUN} -p standard-g -n8 {mode} {SHOW}" for mode in ("--cpu-bind=none", "", "-c7")},
+    "their masks": f"{SRUN} -p standard-g -n8 --cpu-bind=mask_cpu:{THEIRS} {SHOW}",
+    "their variable": f"SLURM_CPU_BIND=mask_cpu:{THEIRS} {SRUN} -p standard-g -n8 {SHOW}",
+    "their taskset": f"{SRUN} -p standard-g -n8 taskset 0x800 {SHOW}",
+    "off": f"LUMISITE=off {SRUN} -p standard-g -n8 {SHOW}",
+    "inside a step": f"srun -p standard-g -n1 --task-prolog=/opt/prolog {SRUN} --overlap -n8 {SHOW}",
+    **{f"count {tasks}": f"{SRUN} -p standard-g -n{tasks} {SHOW}" for tasks in COUNTS if tasks != 8},
+    "gpu map": f"{SRUN} -p standard-g -n8 --gpus-per-node=8 --gpu-bind=map:4,5,2,3,6,7,0,1 {SHOW}",
+    "part": f"{PART} {SRUN} -n2 {SHOW}",
+    "part -c7": f"{SRUN} -p small-g -n2 -c7 --gpus=2 {SHOW}",
+    "part -c1": f"{SRUN} -p small-g -n2 --gpus-per-task=1 {SHOW}",
+    "part torchrun": f"{SRUN} -p small-g -n1 -c20 --gpus=4 {SHOW}",
+}
+THREADS = {
+    **{f"count {tasks}": f"{SRUN} -p standard-g -n{tasks} --threads-per-core=2 {SHOW}" for tasks in COUNTS},
+    "one thread": f"{SRUN} -p standard-g -n8 --hint=nomultithread {SHOW}",
+    "-c14": f"{SRUN} -p standard-g -n8 -c14 {SHOW}",
+    "part": f"{SRUN} -p small-g -n8 -c4 {SHOW}",
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a task was bound to: `mask` as the prolog's table has it, and the CPUs of its cgroup (or none)."""
+
+    mask: str
+    granted: frozenset[int]
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        bits = int(self.mask, 16)
+        return frozenset(cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1)
+
+
+def tasks_of(result: Result) -> list[Task]:
+    """Read the lines of `SHOW`, by the number of the task."""
+    rows = sorted(re.findall(r"^task (\d+) ([0-9a-f]+) ?(\S*)$", result.check().stdout, re.MULTILINE), key=by_number)
+    return [Task(f"0x{mask}", frozenset(expand_cpu_list(list_)) if list_ else frozenset()) for _, mask, list_ in rows]
+
+
+def by_number(row: tuple[str, ...]) -> int:
+    return int(row[0])
+
+
+def masks_of(result: Result) -> list[str]:
+    return [task.mask for task in tasks_of(result)]
+
+
+def golden(tasks: int, threads: int) -> list[str | None]:
+    return [answer.mask for answer in cpu_masks(TOPOLOGY, Request(tasks, threads))]
+
+
+def prolog() -> str:
+    return render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"]
+
+
+@pytest.fixture(scope="module")
+def confined() -> dict[str, Result]:
+    """One thread per core, cgroups, reserved cores."""
+    require_twin("qemu-system-x86_64", "cpio")
+    lines = ("TaskPlugin=task/cgroup,task/affinity",)
+    conf = slurm_conf.slurm_conf(DEFAULT_GENERATION, NODE.name, [NODE.name], 64, lines)
+    shape = "Sockets=8 CoresPerSocket=8 ThreadsPerCore=1 CpuSpecList=0,8,16,24,32,40,48,56"
+    start, mount = (SCRIPTS / "guest_init.sh").read_text(), "mount -t devtmpfs devtmpfs /dev\n"
+    assert mount in start
+    files = {
+        "/opt/prolog": prolog(),
+        "/init": start.replace(mount, f"{mount}mount -t cgroup2 cgroup2 /sys/fs/cgroup\n"),
+        "/etc/slurm/slurm.conf": conf.replace("CPUs=64", shape),
+        "/etc/slurm/cgroup.conf": "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainCores=yes\n",
+    }
+    return by_name(CONFINED, lumi_g_all(tuple(CONFINED.values()), files=files, timeout_s=400))
+
+
+@pytest.fixture(scope="module")
+def threads() -> dict[str, Result]:
+    """Two threads per core, and no cgroups."""
+    require_twin("qemu-system-x86_64", "cpio")
+    return by_name(
+        THREADS, lumi_g_all(tuple(THREADS.values()), threads=2, files={"/opt/prolog": prolog()}, timeout_s=400)
+    )
+
+
+def by_name(commands: dict[str, str], done: GuestRun) -> dict[str, Result]:
+    return dict(zip(commands, done.results, strict=True))
+
+
+@pytest.mark.parametrize("mode", ["--cpu-bind=none", "", "-c7"])
+def test_eight_tasks_get_the_published_masks(confined: dict[str, Result], mode: str) -> None:
+    assert masks_of(confined[f"mode {mode}"]) == PUBLISHED.split(",")
+
+
+@pytest.mark.parametrize("name", ["their masks", "their variable"])
+def test_a_users_masks_survive(confined: dict[str, Result], name: str) -> None:
+    assert masks_of(confined[name]) == THEIRS.split(",")
+    assert confined[name].stdout.count("no CPU mask: the binding is yours") == 8
+
+
+def test_a_users_taskset_survives(confined: dict[str, Result]) -> None:
+    assert masks_of(confined["their taskset"]) == ["0x800"] * 8
+
+
+def test_off_leaves_slurms_own_binding(confined: dict[str, Result]) -> None:
+    assert not set(masks_of(confined["off"])) & set(PUBLISHED.split(","))
+    assert "lumisite" not in confined["off"].stdout
+
+
+def test_a_step_inside_a_step_is_not_held_by_the_outer_binding(confined: dict[str, Result]) -> None:
+    assert masks_of(confined["inside a step"]) == PUBLISHED.split(",")
+
+
+@pytest.mark.parametrize("tasks", [count for count in COUNTS if count != 8])
+def test_other_counts_match_the_table(confined: dict[str, Result], tasks: int) -> None:
+    assert masks_of(confined[f"count {tasks}"]) == golden(tasks, 1)
+
+
+def test_one_task_reads_what_to_pass_to_torchrun(confined: dict[str, Result]) -> None:
+    assert "torchrun --numa-binding=exclusive" in confined["count 1"].stdout
+
+
+def test_a_gpu_map_is_followed(confined: dict[str, Result]) -> None:
+    assert masks_of(confined["gpu map"]) == [golden(8, 1)[gpu] for gpu in (4, 5, 2, 3, 6, 7, 0, 1)]
+
+
+@pytest.mark.parametrize("name", [name for name in CONFINED if name.startswith("part")])
+def test_a_part_of_a_node_never_gets_a_core_outside_its_cpuset(confined: dict[str, Result], name: str) -> None:
+    for task in tasks_of(confined[name]):
+        assert task.cpus
+        assert task.cpus <= task.granted
+
+
+def test_a_part_of_a_node_gets_what_was_granted_near_its_gpus(confined: dict[str, Result]) -> None:
+    """Without -c a task is bound near its GPU, or not at all where nothing there was granted."""
+    result = confined["part"]
+    near = near_pus(TOPOLOGY)
+    for gpu, task in enumerate(tasks_of(result)):
+        wanted = task.granted & set(near[gpu])
+        if wanted:
+            assert task.cpus == wanted
+        else:
+            assert f"no granted CPU is near GPU {gpu}" in result.stdout
+
+
+def test_the_only_task_of_a_part_gets_all_of_it(confined: dict[str, Result]) -> None:
+    (task,) = tasks_of(confined["part torchrun"])
+    assert task.cpus == task.granted
+
+
+@pytest.mark.parametrize("tasks", COUNTS)
+def test_two_threads_match_the_table(threads: dict[str, Result], tasks: int) -> None:
+    assert masks_of(threads[f"count {tasks}"]) == golden(tasks, 2)
+
+
+def test_one_thread_of_two(threads: dict[str, Result]) -> None:
+    assert masks_of(threads["one thread"]) == PUBLISHED.split(",")
+
+
+def test_as_many_cpus_as_both_threads_have_means_both(threads: dict[str, Result]) -> None:
+    assert masks_of(threads["-c14"]) == golden(8, 2)
+
+
+def test_a_part_that_no_cgroup_tells_keeps_slurms_binding(threads: dict[str, Result]) -> None:
+    assert threads["part"].stdout.count("part of a node, and there is no cgroup that tells which") == 8
