@@ -162,6 +162,8 @@ def test_a_binding_that_came_from_the_step_around_it_is_not_the_users(lua: str, 
     inside = {"SLURM_STEP_ID": "0", "SLURM_CPU_BIND": "quiet,mask_cpu:0x1"}
     lines = filtered(lua, module, {"cpu-bind": "quiet,mask_cpu:0x1"}, environment=inside)
     assert not any("LUMISITE_CPU_BIND" in line for line in lines)
+    script = {**inside, "SLURM_STEP_ID": "-5"}  # a batch script under Slurm 26.05
+    assert any("LUMISITE_CPU_BIND" in line for line in filtered(lua, module, {"cpu-bind": "cores"}, environment=script))
 
 
 @pytest.mark.parametrize(

@@ -43,11 +43,13 @@ def sound(ran: Ran) -> Ran:
 # ---- where it acts at all
 
 
-def test_nothing_in_the_batch_step(prolog: Script) -> None:
-    assert sound(prolog.step(SLURM_STEP_ID=None)).stdout == ""
+@pytest.mark.parametrize("step", [None, "-5", "4294967291"])
+def test_nothing_in_the_batch_step(prolog: Script, step: str | None) -> None:
+    """None before Slurm 26.05, -5 from then on."""
+    assert sound(prolog.step(SLURM_STEP_ID=step)).stdout == ""
 
 
-@pytest.mark.parametrize("step", ["4294967290", "4294967291", "4294967292"])
+@pytest.mark.parametrize("step", ["-6", "4294967290", "4294967292"])
 def test_nothing_in_an_interactive_salloc_step(prolog: Script, step: str) -> None:
     assert sound(prolog.step(SLURM_STEP_ID=step)).stdout == ""
 

@@ -121,7 +121,7 @@ ENVIRONMENTS: dict[str, dict[str, str]] = {
     "a list of nodes of many brackets": {"SLURM_STEP_NODELIST": "[1]" * 20_000},
     "IFS": {"IFS": "/0123456789abcdefx ,=:"},
     "a start-up file": {"ENV": "/lumisite-evil", "BASH_ENV": "/lumisite-evil"},
-    "preloaded libraries": {"LD_PRELOAD": "libc.so.6", "LD_BIND_NOW": "1"},
+    "preloaded libraries": {"LD_PRELOAD": "libc.so.6"},
     "a locale": {"LC_ALL": "tr_TR.UTF-8", "LANG": "zh_CN.GB18030", "LC_CTYPE": "C.UTF-8", "LANGUAGE": "de"},
     "shell options": {"SHELLOPTS": "errexit:nounset:noglob:noclobber:allexport:pipefail:monitor:physical"},
     "a trace into stdout": {"SHELLOPTS": "xtrace", "BASH_XTRACEFD": "1", "PS4": "\nexport LD_PRELOAD=/evil.so "},

@@ -68,7 +68,8 @@ local function mark_binding(options)
     and not binding:find("ldom") and not binding:find("map") and not binding:find("mask") and not binding:find("rank") then
     return
   end
-  if os.getenv("SLURM_STEP_ID") and os.getenv("SLURM_CPU_BIND") then return end
+  local step = tonumber(os.getenv("SLURM_STEP_ID") or "")
+  if step and step >= 0 and step < 4294967290 and os.getenv("SLURM_CPU_BIND") then return end
   local export = get(options, "export") or "ALL"
   if export:find(MARK, 1, true) then return end
   set(options, "export", export == "NONE" and MARK or export .. "," .. MARK)

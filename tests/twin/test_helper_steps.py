@@ -1,0 +1,315 @@
+"""The srun helper in real steps, on all three Slurm generations: one test for each rule that users are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.twin import faults
+from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan, running
+from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import (
+    CONTAINER,
+    GENERATIONS,
+    IMAGE,
+    LOAD,
+    PROLOG,
+    TASK,
+    Told,
+    deploy_site,
+    run_with,
+    told_by,
+)
+from tests.twin.roots import USER_ID
+from tests.unit.test_task_prolog_hostile import ENVIRONMENTS
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+
+#: As docs/how-to/site-wide-helper.md has it.
+FILTER = f"""
+local found, lumisite = pcall(dofile, "{SITE_TREE}/current/spank/cli_filter.lua")
+
+function slurm_cli_setup_defaults(options, early)
+  return slurm.SUCCESS
+end
+
+function slurm_cli_pre_submit(options, pack_offset)
+  if found then lumisite.pre_submit(options, pack_offset) end
+  return slurm.SUCCESS
+end
+
+function slurm_cli_post_submit(offset, job_id, step_id)
+  return slurm.SUCCESS
+end
+"""
+BOUND = ["/opt/cray", "/project", "/scratch", "/usr/lib64/libcxi.so.1", "/var/spool/slurmd"]
+
+
+@pytest.fixture(scope="module", params=GENERATIONS)
+def modules(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster where users load the module."""
+    require_twin()
+    with running(ClusterPlan(request.param, images=("small",))) as cluster:
+        deploy_site(cluster)
+        yield cluster
+
+
+@pytest.fixture(scope="module", params=GENERATIONS)
+def site_wide(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster where slurm.conf names the prolog, for all steps."""
+    require_twin()
+    plan = ClusterPlan(request.param, images=("small",), slurm_lines=(f"TaskProlog={PROLOG}",))
+    with running(plan) as cluster:
+        deploy_site(cluster)
+        yield cluster
+
+
+@pytest.fixture(scope="module", params=GENERATIONS)
+def filtered(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster whose cli_filter attaches the prolog to container steps."""
+    require_twin()
+    lines, etc = ("CliFilterPlugins=cli_filter/lua",), (("slurm/cli_filter.lua", "-- replaced below\n"),)
+    with running(ClusterPlan(request.param, images=("small",), slurm_lines=lines, etc=etc)) as cluster:
+        deploy_site(cluster)
+        yield cluster
+
+
+def complete(told: Told, cluster: Cluster) -> None:
+    """What every container of a step on both nodes must have."""
+    assert sorted(set(told.places) - {"/.singularity.d"}) == BOUND
+    assert "/.singularity.d" in told.places
+    environment = told.environment
+    assert environment["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
+    assert environment["GLOO_SOCKET_IFNAME"] == "hsn0"
+    assert environment["NCCL_NET_GDR_LEVEL"] == "PHB"
+    assert environment["PYTHONNOUSERSITE"] == "1"
+    assert environment["MASTER_ADDR"] == f"{cluster.nodes[0]}-hsn0"
+    assert 12_000 <= int(environment["MASTER_PORT"]) < 28_000
+    assert told.private == ["0o700", USER_ID]
+    assert environment["MIOPEN_USER_DB_PATH"] == f"/tmp/lumisite-{USER_ID}/miopen/db"
+
+
+# ---- a user loads the module
+
+
+def test_with_the_module_every_container_has_all(modules: Cluster) -> None:
+    done = modules.run(f"{LOAD}; srun -N2 -n4 {CONTAINER}")
+    told = told_by(done)
+    assert [each.node for each in told] == [modules.nodes[0]] * 2 + [modules.nodes[1]] * 2
+    for each in told:
+        complete(each, modules)
+    assert done.stderr == ""
+
+
+def test_the_wrapper_is_what_srun_starts(modules: Cluster) -> None:
+    done = modules.run(f"{LOAD}; srun -N2 --ntasks-per-node=1 sh -c 'command -v singularity'").check()
+    assert set(done.stdout.split()) == {done.stdout.split()[0]}
+    assert done.stdout.startswith(f"{SITE_TREE}/releases/")
+
+
+def test_export_none_leaves_it_working(modules: Cluster) -> None:
+    for told in told_by(modules.run(f"{LOAD}; srun -N2 --export=NONE {CONTAINER}")):
+        complete(told, modules)
+
+
+def test_off_switches_it_off(modules: Cluster) -> None:
+    for told in told_by(modules.run(f"{LOAD}; LUMISITE=off srun -N2 {TASK}")):
+        assert "GLOO_SOCKET_IFNAME" not in told.environment
+        assert "/var/spool/slurmd" not in told.binds
+        assert told.private is None
+
+
+def test_the_users_values_win(modules: Cluster) -> None:
+    mine = "GLOO_SOCKET_IFNAME=eth0 NCCL_NET_GDR_LEVEL= MIOPEN_USER_DB_PATH=/scratch MASTER_PORT=29501"
+    for told in told_by(modules.run(f"{LOAD}; {mine} SINGULARITY_BIND=/usr/share:/mine srun -N2 {CONTAINER}")):
+        environment = told.environment
+        assert [environment[name.partition("=")[0]] for name in mine.split()] == ["eth0", "", "/scratch", "29501"]
+        assert "/mine" not in told.binds
+        assert environment["MIOPEN_CUSTOM_CACHE_DIR"].startswith("/tmp/lumisite-")
+
+
+def test_a_nested_srun_is_set_up_for_its_own_shape(modules: Cluster) -> None:
+    inner = f"srun --overlap -N1 -n1 {TASK}"
+    (told,) = told_by(modules.run(f"{LOAD}; srun -N2 --ntasks-per-node=1 sh -c '[ $SLURM_PROCID = 1 ] || {inner}'"))
+    assert "NCCL_NET_GDR_LEVEL" not in told.environment  # the outer step had two nodes, and it
+    assert told.environment["GLOO_SOCKET_IFNAME"] == "hsn0"
+    assert told.environment["LUMISITE_DONE"].split(".")[1] == "1"
+    assert len(told.binds) == len(set(told.binds))
+
+
+def test_salloc_and_its_steps(modules: Cluster) -> None:
+    allocation = f"salloc --quiet -N2 sh -c 'env | grep -c ^LUMISITE_DONE; srun {CONTAINER}; srun -N1 -n1 {TASK}'"
+    done = modules.run(f"{LOAD}; {allocation}")
+    assert done.stdout.splitlines()[0] == "0"
+    by_shape = sorted(told_by(done), key=lambda told: told.environment["SLURM_STEP_NUM_NODES"])
+    assert "NCCL_NET_GDR_LEVEL" not in by_shape[0].environment
+    for told in by_shape[1:]:
+        complete(told, modules)
+
+
+def batch(cluster: Cluster, script: str) -> list[Told]:
+    """Run a batch script, which writes to /scratch, and read what it and its steps said."""
+    place = "/scratch/batch.out"
+    lines = f"#!/bin/bash -l\n#SBATCH -N2 --ntasks-per-node=1 -o {place}\n{script}\n"
+    (cluster.shared / "scratch/job.sh").write_text(lines)
+    (cluster.shared / "scratch/batch.out").unlink(missing_ok=True)
+    return told_by(cluster.run(f"sbatch --quiet --wait /scratch/job.sh && cat {place}"))
+
+
+def is_batch(told: Told) -> bool:
+    """Slurm 22.05 and 24.11 give the batch step no id, 26.05 gives it -5."""
+    return told.environment.get("SLURM_STEP_ID", "-5") == "-5"
+
+
+def test_the_batch_step_has_nothing_and_its_steps_have_all(modules: Cluster) -> None:
+    told = batch(modules, f"{LOAD}; {TASK}; srun {CONTAINER}")
+    (script,) = [each for each in told if is_batch(each)]
+    assert not {"GLOO_SOCKET_IFNAME", "LUMISITE_EXPORTS"} & set(script.environment)
+    steps = [each for each in told if each is not script]
+    assert len(steps) == 2
+    for each in steps:
+        complete(each, modules)
+
+
+def test_a_venv_in_a_squashfs_file_is_mounted_and_first(modules: Cluster) -> None:
+    make = "mkdir -p ~/venv/bin && printf '#!/bin/sh\\necho hello from the venv\\n' >~/venv/bin/hello && chmod 755 ~/venv/bin/*"
+    modules.run(
+        f"{make} && rm -f /scratch/venv.sqsh && mksquashfs ~/venv /scratch/venv.sqsh -quiet -no-progress"
+    ).check()
+    done = modules.run(f"{LOAD}; LUMISITE_VENV=/scratch/venv.sqsh:/mine srun singularity --quiet exec {IMAGE} hello")
+    assert done.check().stdout == "hello from the venv\n"
+
+
+def test_verbose_says_each_decision(modules: Cluster) -> None:
+    said = modules.run(f"{LOAD}; LUMISITE_VERBOSE=1 srun -n1 true").check().stdout
+    for name in ("GLOO_SOCKET_IFNAME=hsn0", "NCCL_NET_GDR_LEVEL is left alone", "bind /var/spool/slurmd", "CPU mask"):
+        assert f"lumisite: {name}" in said or f"lumisite: no {name}" in said, name
+
+
+def test_what_starts_no_container_runs_without_our_binds(modules: Cluster) -> None:
+    done = modules.run(f"{LOAD}; LUMISITE_VERBOSE=1 singularity inspect {IMAGE}")
+    assert done.check().stderr.count("lumisite: without the bind ") == 7
+    assert modules.run(f"{LOAD}; singularity inspect {IMAGE}").check().stderr == ""
+
+
+# ---- the site names it in slurm.conf
+
+
+def test_site_wide_every_container_has_all_without_a_module(site_wide: Cluster) -> None:
+    done = site_wide.run(f"srun -N2 -n4 {CONTAINER}")
+    for told in told_by(done):
+        complete(told, site_wide)
+    assert len(told_by(done)) == 4
+    assert done.stderr == ""
+
+
+def test_site_wide_the_batch_step_has_nothing(site_wide: Cluster) -> None:
+    told = batch(site_wide, f"{TASK}; srun {CONTAINER}")
+    (script,) = [each for each in told if is_batch(each)]
+    assert not script.ours
+    assert "GLOO_SOCKET_IFNAME" not in script.environment
+    for each in told:
+        if each is not script:
+            complete(each, site_wide)
+
+
+def test_site_wide_and_by_module_at_once_it_does_everything_once(site_wide: Cluster) -> None:
+    for told in told_by(site_wide.run(f"{LOAD}; srun -N2 {CONTAINER}")):
+        complete(told, site_wide)
+        assert len(told.binds) == len(set(told.binds))
+        assert told.environment["PATH"].count("spank/bin") <= 1
+
+
+def test_site_wide_off_and_the_users_values(site_wide: Cluster) -> None:
+    for told in told_by(site_wide.run(f"LUMISITE=off srun -N2 {TASK}")):
+        assert not told.ours
+        assert told.private is None
+    for told in told_by(site_wide.run(f"GLOO_SOCKET_IFNAME=eth0 srun -N2 {TASK}")):
+        assert told.environment["GLOO_SOCKET_IFNAME"] == "eth0"
+
+
+# ---- the site's cli_filter attaches it
+
+
+def test_the_filter_attaches_it_to_container_steps_alone(filtered: Cluster) -> None:
+    install_filter(filtered)
+    for told in told_by(filtered.run(f"srun -N2 {CONTAINER}")):
+        complete(told, filtered)
+    for told in told_by(filtered.run(f"srun -N2 {TASK}")):
+        assert not told.ours
+    for told in told_by(filtered.run(f"/usr/bin/salloc --quiet -N1 srun {CONTAINER}")):
+        assert told.environment["GLOO_SOCKET_IFNAME"] == "hsn0"
+
+
+def test_the_filter_marks_a_binding_that_the_user_typed(filtered: Cluster) -> None:
+    install_filter(filtered)
+    shown = f"singularity --quiet exec {IMAGE} grep Cpus_allowed_list /proc/self/status"
+    typed = filtered.run(f"LUMISITE_VERBOSE=1 srun -n2 -p standard-g --cpu-bind=cores {shown}").check().stdout
+    assert typed.count("no CPU mask: the binding is yours") == 2
+    free = filtered.run(f"LUMISITE_VERBOSE=1 srun -n1 -p standard-g {shown}").check().stdout
+    assert "the binding is yours" not in free
+
+
+def test_the_filter_warns_and_lets_the_job_run(filtered: Cluster) -> None:
+    install_filter(filtered)
+    done = filtered.run("srun -n2 --gpus-per-task=1 true")
+    assert done.code == 0
+    assert "--gpus-per-task hides the other GPUs of the node" in done.stderr
+    assert filtered.run("sbatch --wait -o /dev/null --wrap true").code == 0
+
+
+def test_a_filter_whose_module_is_gone_stops_no_job(filtered: Cluster) -> None:
+    """The how-to's file: a dofile without pcall would stop every srun, sbatch and salloc here."""
+    install_filter(filtered, FILTER.replace("current/spank", "gone/spank"))
+    assert filtered.run("srun -n1 true").code == 0
+
+
+def install_filter(cluster: Cluster, text: str = FILTER) -> None:
+    """srun reads it anew each time; it could not be there before the site was deployed."""
+    cluster.run(["tee", "/etc/slurm/cli_filter.lua"], user="root", stdin=text).check()
+
+
+# ---- faults
+
+
+@pytest.mark.parametrize(
+    "fault", [name for name in ENVIRONMENTS if not any(v.startswith("SLURM") for v in ENVIRONMENTS[name])]
+)
+def test_a_job_starts_in_a_hostile_environment(modules: Cluster, fault: str) -> None:
+    changes = {**ENVIRONMENTS[fault], "SLURM_TASK_PROLOG": PROLOG}
+    done = run_with(modules, changes, "/usr/bin/srun -N2 --ntasks-per-node=2 /bin/true")
+    assert done.code == 0
+    assert "prolog" not in done.stderr.lower()
+    assert all(line.startswith("lumisite: ") for line in done.stdout.splitlines())
+    (told,) = told_by(run_with(modules, changes, f"/usr/bin/srun -n1 /usr/bin/python3 -SEs {EXCHANGE}/tell.py"))
+    assert told.environment.get("LD_PRELOAD") == changes.get("LD_PRELOAD")
+    assert told.environment["LUMISITE_DONE"]
+
+
+def test_a_job_starts_where_tmp_is_full_or_read_only(modules: Cluster) -> None:
+    node = modules.nodes[0]
+    for fault in (faults.tmp_full, faults.tmp_read_only):
+        with fault(modules, node):
+            done = modules.run(f"{LOAD}; srun -N2 -n4 {TASK}")
+            assert done.stderr == ""
+            assert len(told_by(done)) == 4
+
+
+def test_a_missing_bind_is_said_by_the_nodes_name(modules: Cluster) -> None:
+    node = modules.nodes[1]
+    for fault in (faults.path_gone, faults.dangling_link):
+        with fault(modules, node, "/usr/lib64/libcxi.so.1"):
+            done = modules.run(f"{LOAD}; srun -N2 -n4 true").check()
+            assert done.stdout.count(f"lumisite: {node} lacks /usr/lib64/libcxi.so.1") == 1
+            assert modules.nodes[0] not in done.stdout
+
+
+def test_a_hostile_neighbour_in_tmp(modules: Cluster) -> None:
+    node, usual = modules.nodes[0], f"/tmp/lumisite-{USER_ID}"
+    for plant in (f"ln -s /users {usual}", f"mkdir -m 777 {usual}", f"touch {usual}"):
+        modules.run(f"rm -rf {usual}*; {plant}", node=node, user="root").check()
+        (told,) = told_by(modules.run(f"{LOAD}; srun -w {node} -n1 {TASK}"))
+        assert told.private == ["0o700", USER_ID]
+        assert not told.environment["MIOPEN_USER_DB_PATH"].startswith(f"{usual}/")
+    modules.run(f"rm -rf {usual}*", node=node, user="root").check()
