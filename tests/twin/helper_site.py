@@ -31,7 +31,7 @@ def mode(path):
         return None
 places = ["/scratch", "/project", "/opt/cray", "/usr/lib64/libcxi.so.1", "/var/spool/slurmd", "/.singularity.d"]
 prefixes = ("NCCL_", "GLOO_", "MIOPEN_", "MASTER_", "PYTHON", "LUMISITE_", "SINGULARITY_B", "LD_", "PATH", "SLURM_STEP_",
-    "SLURM_PROCID", "SLURM_LOCALID")
+    "SLURM_PROCID", "SLURM_LOCALID", "HOME")
 environment = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
 told = {"node": socket.gethostname(), "environment": environment, "user": os.getuid()}
 told["places"] = [place for place in places if os.path.exists(place)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -26,23 +28,9 @@ from tests.unit.test_task_prolog_hostile import ENVIRONMENTS
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
-#: As docs/how-to/site-wide-helper.md has it.
-FILTER = f"""
-local found, lumisite = pcall(dofile, "{SITE_TREE}/current/spank/cli_filter.lua")
-
-function slurm_cli_setup_defaults(options, early)
-  return slurm.SUCCESS
-end
-
-function slurm_cli_pre_submit(options, pack_offset)
-  if found then lumisite.pre_submit(options, pack_offset) end
-  return slurm.SUCCESS
-end
-
-function slurm_cli_post_submit(offset, job_id, step_id)
-  return slurm.SUCCESS
-end
-"""
+#: The how-to's own file, for the twin's root.
+PAGE = (Path(__file__).parent.parent.parent / "docs/how-to/site-wide-helper.md").read_text()
+FILTER = PAGE.partition("```lua\n")[2].partition("```")[0].replace("/appl/local/lumisite", SITE_TREE)
 BOUND = ["/opt/cray", "/project", "/scratch", "/usr/lib64/libcxi.so.1", "/var/spool/slurmd"]
 
 
@@ -273,9 +261,12 @@ def install_filter(cluster: Cluster, text: str = FILTER) -> None:
 # ---- faults
 
 
-@pytest.mark.parametrize(
-    "fault", [name for name in ENVIRONMENTS if not any(v.startswith("SLURM") for v in ENVIRONMENTS[name])]
-)
+def of_slurm(fault: str) -> bool:
+    """Whether a fault is in what Slurm sets, which srun itself would stumble over."""
+    return any(name.startswith("SLURM") for name in ENVIRONMENTS[fault])
+
+
+@pytest.mark.parametrize("fault", [fault for fault in ENVIRONMENTS if not of_slurm(fault)])
 def test_a_job_starts_in_a_hostile_environment(modules: Cluster, fault: str) -> None:
     changes = {**ENVIRONMENTS[fault], "SLURM_TASK_PROLOG": PROLOG}
     done = run_with(modules, changes, "/usr/bin/srun -N2 --ntasks-per-node=2 /bin/true")
@@ -285,6 +276,24 @@ def test_a_job_starts_in_a_hostile_environment(modules: Cluster, fault: str) -> 
     (told,) = told_by(run_with(modules, changes, f"/usr/bin/srun -n1 /usr/bin/python3 -SEs {EXCHANGE}/tell.py"))
     assert told.environment.get("LD_PRELOAD") == changes.get("LD_PRELOAD")
     assert told.environment["LUMISITE_DONE"]
+
+
+@pytest.mark.parametrize("fault", [fault for fault in ENVIRONMENTS if of_slurm(fault)])
+def test_a_job_starts_where_slurm_itself_says_odd_things(modules: Cluster, fault: str) -> None:
+    """The prolog gets them from a script around it, and Slurm obeys what it prints."""
+    (modules.exchange / "odd.json").write_text(json.dumps(ENVIRONMENTS[fault]))
+    around = modules.exchange / "around"
+    around.write_text(f"#!/bin/sh\nexec python3 -SEs {EXCHANGE}/launch.py {EXCHANGE}/odd.json {PROLOG}\n")
+    around.chmod(0o755)
+    done = modules.run(f"SLURM_TASK_PROLOG={EXCHANGE}/around srun -N2 --ntasks-per-node=2 {TASK}")
+    assert done.stderr == ""
+    told = told_by(done)
+    assert len(told) == 4
+    for each in told:
+        assert "LD_PRELOAD" not in each.environment
+        assert "HOME" in each.environment  # what the values would have Slurm unset
+        if "SLURM_STEP_ID" not in ENVIRONMENTS[fault]:
+            assert each.environment["GLOO_SOCKET_IFNAME"] == "hsn0"
 
 
 def test_a_job_starts_where_tmp_is_full_or_read_only(modules: Cluster) -> None:
