@@ -30,6 +30,7 @@ SCALAR_NAMES: Mapping[Any, str] = {
     CpuList: "CPU list",
     int: "whole number",
     bool: "yes or no",
+    float: "a number above 0",
     Version: "version",
     VersionRange: "version range",
 }

@@ -292,6 +292,33 @@ class Module:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class MetricRule:
+    """What is expected of a metric; the first rule whose pattern matches a metric's name counts."""
+
+    metric: Line = key("Shell pattern of names: `collectives/all_reduce_busbw/128MiB/2n`.")
+    spec: float | None = key("The value that the system is known to reach, in the metric's unit.", default=None)
+    floor: float = key("The part of `spec` below which the metric fails whatever the baseline says.", default=0.6)
+    threshold: float = key("A drop counts only above this part (0.05: 5 %).", default=0.05)
+    k: float = key("A drop counts only above so many times the noise of the jobs before.", default=3.0)
+    decides: bool = key("`no`: the metric is shown and never decides.", default=True)
+    source: Line = key("Where this is known from.")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Validation:
+    """What is run to prove the system after a change, and what is expected of it."""
+
+    image: AbsolutePath = key("The image that the probes run in.")
+    partition: str = key("The partition that they run in.")
+    tasks_per_node: int = key("Ranks on a node, one for each GPU.")
+    nodes: int = key("Nodes of the job with several nodes.", default=2)
+    backend: Literal["nccl", "gloo"] = key("What carries the collectives: `nccl` (RCCL too) or `gloo`.")
+    time_limit: Line = key("Time limit of a job, as sbatch takes it: `00:30:00`.")
+    metrics: tuple[MetricRule, ...] = key("What is expected of metrics, by name.", default=())
+    source: Line = key("Where this is known from.")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Site:
     """A site description."""
 
@@ -313,3 +340,4 @@ class Site:
     binds: tuple[Bind, ...] = key("Host paths that containers need.", default=())
     settings: tuple[Setting, ...] = key("The settings ledger.", default=())
     modules: Mapping[str, Module] = key("The modulefiles, by name.")
+    validation: Validation | None = key("What is validated after a change, and how.", default=None)

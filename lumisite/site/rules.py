@@ -232,6 +232,31 @@ def _unknown_versions(path: str, versions: Iterable[Version], table: Iterable[st
             yield path, f"{version} is not described ({suggestion(str(version), table)})"
 
 
+def validation_fits(site: Site) -> Faults:
+    """What is validated runs in a partition that is described, on no more tasks and nodes than it has."""
+    plan = site.validation
+    if plan is None:
+        return
+    yield from _unknown("validation.partition", [plan.partition], site.partitions)
+    partition = site.partitions.get(plan.partition)
+    if partition is not None and partition.max_nodes is not None and plan.nodes > partition.max_nodes:
+        yield "validation.nodes", f"{plan.nodes} nodes, but {plan.partition} gives a job at most {partition.max_nodes}"
+    if plan.nodes < 2:
+        yield "validation.nodes", f"{plan.nodes} is not several (2 would be right)"
+    if plan.tasks_per_node < 1:
+        yield "validation.tasks_per_node", "no task measures nothing (one for each GPU would be right)"
+    always: dict[str, int] = {}
+    for index, rule in enumerate(plan.metrics):
+        here = f"validation.metrics[{index}]"
+        if rule.floor > 1:
+            yield f"{here}.floor", f"{rule.floor:g} is more than all of the spec (0.6 would be right)"
+        if rule.threshold >= 1:
+            yield f"{here}.threshold", f"{rule.threshold:g} is all that there is (0.05 would be right)"
+        if rule.metric in always:
+            yield f"{here}.metric", f"never counts: metrics[{always[rule.metric]}] is for {rule.metric} already"
+        always.setdefault(rule.metric, index)
+
+
 #: In stages: the rules of the second may rely on versions being versions.
 STAGES: tuple[tuple[Rule, ...], ...] = (
     (versions_are_versions,),
@@ -243,5 +268,6 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         places_and_conditions_exist,
         binds_have_one_owner,
         settings_say_one_thing,
+        validation_fits,
     ),
 )

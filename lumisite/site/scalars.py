@@ -69,6 +69,13 @@ def read_int(text: str) -> int:
     return int(text)
 
 
+def read_float(text: str) -> float:
+    """A number above 0 in decimal, without an exponent."""
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII) or not float(text):
+        raise UnfitError(f"{text!r} is not a number above 0 (0.05 would be right)")
+    return float(text)
+
+
 def read_bool(text: str) -> bool:
     """Yes or no."""
     if text.lower() in _TRUE:
@@ -106,6 +113,7 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         VariableName: read_variable_name,
         CpuList: read_cpu_list,
         int: read_int,
+        float: read_float,
         bool: read_bool,
         Version: parse_version,
         VersionRange: parse_version_range,

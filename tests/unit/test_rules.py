@@ -27,6 +27,26 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "platform: 2026-02 is not described (did you mean 2026-01?)",
         ),
         (("  24.03: {lib", "  24.o3: {lib"), "cpe.24.o3: '24.o3' is not a version (6.2.4 or 25.03 would be right)"),
+        (
+            ("  nodes: 2\n  tasks", "  nodes: 1\n  tasks"),
+            "validation.nodes: 1 is not several (2 would be right)",
+        ),
+        (
+            ("partition: standard-g\n", "partition: standart-g\n"),
+            "validation.partition: standart-g is not described (did you mean standard-g?)",
+        ),
+        (
+            ("00:05:00\n", "00:05:00\n  metrics: [{metric: a, spec: 1, floor: 1.5, source: s}]\n"),
+            "validation.metrics[0].floor: 1.5 is more than all of the spec (0.6 would be right)",
+        ),
+        (
+            ("00:05:00\n", "00:05:00\n  metrics: [{metric: a, source: s}, {metric: a, source: s}]\n"),
+            "validation.metrics[1].metric: never counts: metrics[0] is for a already",
+        ),
+        (
+            ("00:05:00\n", "00:05:00\n  metrics: [{metric: a, spec: 1e3, source: s}]\n"),
+            "validation.metrics[0].spec: '1e3' is not a number above 0 (0.05 would be right)",
+        ),
         (("  6.2.4: {", "  6.0.3.0: {"), "rocm.6.0.3.0: is the same version as 6.0.3"),
         (("cpe: 25.03\n", "cpe: 25.04\n"), "platforms.2026-01.cpe: 25.04 is not described (did you mean 25.03?)"),
         (("cpe: 25.03\n", "cpe: 24.03\n"), "platforms.2026-01.cpe: 24.03 is the default but not among cpe_supported"),
