@@ -59,6 +59,8 @@ class ClusterPlan:
     """Whose host libraries the nodes have under /opt and /usr/lib64, if any."""
     images: tuple[str, ...] = ("small", "torch")
     """Which images are there, as /appl/images/NAME.sif."""
+    cpus: int | None = None
+    """CPUs that Slurm believes each node to have, if not those of this machine."""
     slurm_lines: tuple[str, ...] = ()
     """More lines for slurm.conf."""
     task_prolog: str | None = None
@@ -295,8 +297,10 @@ def _start(cluster: Cluster, plan: ClusterPlan, roots: tuple[Path, ...], images:
 
 
 def _etc(cluster: Cluster, plan: ClusterPlan) -> dict[str, bytes]:
-    cpus = os.cpu_count() or 1
+    cpus = plan.cpus or os.cpu_count() or 1
     lines = plan.slurm_lines
+    if plan.cpus is not None:
+        lines += ("SlurmdParameters=config_overrides",)
     prolog = {}
     if plan.task_prolog is not None:
         prolog["slurm/task_prolog"] = plan.task_prolog

@@ -1,0 +1,121 @@
+"""The srun helper: what LUMI's task prolog adds to a step of 32 tasks, and the wrapper to starting a container.
+
+The nodes are the twin's; Slurm is told that they have 64 CPUs, so each task takes the prolog's longest way: binds,
+variables, its private directory and `taskset` for its row of the table of a whole node (which this machine then
+refuses, having fewer CPUs).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from lumisite.site.load import load_site
+from tests.bench.measure import Row, table
+from tests.twin.cluster import EXCHANGE, Cluster, ClusterPlan, running
+from tests.twin.helper_site import IMAGE, deploy_site
+from tests.unit.prologs import render_files
+
+TASKS, NODES = 32, 2
+ROUNDS = 40
+
+EMPTY = "#!/bin/sh\nexit 0\n"
+#: Does what the helper does in the way Python is written, and starts the same program; it is spared the decisions.
+PYTHON = """#!/usr/bin/python3
+import os
+import re
+import subprocess
+from pathlib import Path
+
+for line in {lines!r}:
+    name, value = re.fullmatch("(.*?)=(.*)", line).groups()
+    if name not in os.environ:
+        print(f"export {{name}}={{value}}")
+private = Path(f"/tmp/python-{{os.getuid()}}")
+for name in ("miopen/db", "miopen/cache", "aiter"):
+    (private / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+binds = [path for path in {paths!r} if Path(path).exists()]
+print("export BINDS=" + ",".join(binds))
+mask = hex(1 << int(os.environ["SLURM_LOCALID"]))
+subprocess.run(["taskset", "-p", mask, os.environ["SLURM_TASK_PID"]], capture_output=True)
+"""
+#: The least that a Python prolog can be: no module but what is built in, no user site, and nothing done.
+BARE = "#!/usr/bin/python3 -ISE\n"
+
+# All kinds in turn, so that a machine that slows down slows all; the first round only warms up.
+LOOP = """
+for round in $(seq 0 {rounds}); do
+    for kind in {kinds}; do
+        start=$EPOCHREALTIME
+        {command}
+        end=$EPOCHREALTIME
+        echo $kind $(( ${{end/./}} - ${{start/./}} ))
+    done
+done
+"""
+
+
+def run() -> list[Row]:
+    """Measure everything of this module."""
+    plan = ClusterPlan(nodes=NODES, images=("small",), cpus=64)
+    with running(plan) as cluster:
+        deploy_site(cluster)
+        return [*_prolog(cluster), _wrapper(cluster)]
+
+
+def _prolog(cluster: Cluster) -> list[Row]:
+    helper = render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"]
+    step = f"srun -p standard-g -N{NODES} -n{TASKS} --cpu-bind=none"
+    _install(cluster, {"helper": helper, "empty": EMPTY})
+    said = cluster.run(f"LUMISITE_VERBOSE=1 SLURM_TASK_PROLOG={EXCHANGE}/helper {step} true").check().stdout
+    assert said.count("taskset refused") + said.count("CPU mask 0x") == TASKS, said
+    shown = f"srun -p standard-g -N{NODES} -n{NODES} env"
+    before, after = (
+        set(cluster.run(f"SLURM_TASK_PROLOG={EXCHANGE}/{kind} {shown}").check().stdout.splitlines())
+        for kind in ("empty", "helper")
+    )
+    lines = [line for line in sorted(after - before) if not line.startswith("SLURM")]
+    assert len(lines) > 10, lines
+    python = PYTHON.format(lines=lines, paths=["/opt/cray", "/scratch", "/appl", "/project"])
+    _install(cluster, {"python": python, "bare-python": BARE})
+    command = f"SLURM_TASK_PROLOG={EXCHANGE}/$kind {step} true >/dev/null"
+    times = _loop(cluster, ("empty", "helper", "python", "bare-python"), command)
+    detail = ", ".join(f"{kind} {statistics.median(values):.0f} ms" for kind, values in times.items())
+    return [
+        Row(f"srun -n{TASKS}: helper / empty sh prolog", _ratio(times, "helper", "empty"), 1.15, detail),
+        Row(f"srun -n{TASKS}: helper / Python prolog", _ratio(times, "helper", "python"), 0.6, detail),
+    ]
+
+
+def _wrapper(cluster: Cluster) -> Row:
+    real, ours = "/usr/bin/singularity", "/appl/lumisite/current/spank/bin/singularity"
+    command = f"case $kind in real) {real} exec {IMAGE} true ;; *) {ours} exec {IMAGE} true ;; esac 2>/dev/null"
+    times = _loop(cluster, ("real", "wrapper"), command)
+    added = statistics.median(times["wrapper"]) - statistics.median(times["real"])
+    detail = f"exec IMAGE true takes {statistics.median(times['real']):.0f} ms, the wrapper adds {added:.1f} ms"
+    return Row("singularity exec: wrapper / without", _ratio(times, "wrapper", "real"), 1.05, detail)
+
+
+def _install(cluster: Cluster, scripts: Mapping[str, str]) -> None:
+    for name, text in scripts.items():
+        path = cluster.exchange / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+
+def _loop(cluster: Cluster, kinds: Sequence[str], command: str) -> dict[str, list[float]]:
+    """Give the times of each kind in ms, in the order of the rounds."""
+    script = LOOP.format(rounds=ROUNDS, kinds=" ".join(kinds), command=command)
+    lines = [line.split() for line in cluster.run(script, timeout_s=600).check().stdout.splitlines()]
+    times = {kind: [int(us) / 1000 for name, us in lines if name == kind][1:] for kind in kinds}
+    assert all(len(values) == ROUNDS for values in times.values()), lines
+    return times
+
+
+def _ratio(times: Mapping[str, Sequence[float]], one: str, other: str) -> float:
+    """The median ratio of pairs."""
+    return statistics.median(a / b for a, b in zip(times[one], times[other], strict=True))
+
+
+if __name__ == "__main__":
+    print(table(run()))
