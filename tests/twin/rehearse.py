@@ -6,6 +6,7 @@ in the twin.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from tests.twin.cluster import EXCHANGE, LOGIN, SITE_TREE, Cluster, ClusterPlan,
 from tests.twin.fence import SCRIPTS
 from tests.twin.host_tree import host_tree
 from tests.twin.process import Result, run_tool
+from tests.twin.training import by_hand, read_training, with_module
 
 BEFORE, AFTER = "2024-08", "2026-01"
 LOAD = "module load singularity-AI-bindings"
@@ -39,9 +41,10 @@ def main() -> int:
 
 def rehearse() -> int:
     """Start a cluster as it was before the maintenance, carry the maintenance out, and repair what it broke."""
-    plan = ClusterPlan(platform=BEFORE, images=("small",))
+    plan = ClusterPlan(platform=BEFORE)
     with running(plan) as cluster, tempfile.TemporaryDirectory() as work, ExitStack() as maintenance:
-        (cluster.exchange / "arrived.py").write_text((SCRIPTS / "arrived.py").read_text())
+        for script in ("arrived.py", "ddp.py"):
+            shutil.copy(SCRIPTS / script, cluster.exchange)
         _title(f"before: platform {BEFORE}")
         steps = [_release(cluster, Path(work), BEFORE, "6.0"), _user(cluster, SHOW, BEFORE)]
 
@@ -52,6 +55,9 @@ def rehearse() -> int:
 
         _title(f"after: a release for platform {AFTER}")
         steps += [_release(cluster, Path(work), AFTER, "6.2"), _user(cluster, SHOW, AFTER)]
+
+        _title("what the module is worth: DDP on two nodes, where the user sets nothing but where ranks meet")
+        steps.append(_worth(cluster))
 
         _title("unloaded, the environment is what it was")
         steps.append(_user(cluster, UNLOAD, "the same"))
@@ -83,6 +89,20 @@ def _user(cluster: Cluster, command: str, hope: str) -> bool:
     if done.code != 0:
         print(f"(exit code {done.code})", flush=True)
     return done.code == 0 and hope in done.stdout
+
+
+def _worth(cluster: Cluster) -> bool:
+    """Train without and with the module, and say how many times faster the module makes it."""
+    speeds = []
+    for command in (by_hand(cluster, None), with_module()):
+        print(f"\nuser@{LOGIN}$ {command}", flush=True)
+        done = cluster.run(command)
+        print((done.stdout + done.stderr).rstrip(), flush=True)
+        if done.code != 0:
+            return False
+        speeds.append(read_training(done.stdout).steps_per_s)
+    print(f"\nwith the module {speeds[1] / speeds[0]:.1f} times as fast", flush=True)
+    return speeds[1] > speeds[0]
 
 
 def _title(text: str) -> None:

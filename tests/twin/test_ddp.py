@@ -1,26 +1,42 @@
-"""The slow interface costs what it costs on a real machine: training over it is measurably slower."""
+"""DDP on two nodes: the slow interface costs what it costs on a real machine, and with the module nothing goes over it."""
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Iterator
 
 import pytest
 
-from tests.twin.cluster import EXCHANGE, Cluster
-from tests.twin.fence import SCRIPTS
+from tests.twin.cluster import Cluster, ClusterPlan, running
+from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import deploy_site
+from tests.twin.training import by_hand, train, with_module
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer]
 
-
-def steps_per_s(twin: Cluster, interface: str) -> float:
-    shutil.copy(SCRIPTS / "ddp.py", twin.exchange)
-    container = f"singularity --quiet exec --bind {EXCHANGE} /appl/images/torch.sif"
-    meet = {"MASTER_ADDR": twin.nodes[0], "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": interface}
-    command = f"srun -N2 --ntasks-per-node=1 {container} python3 {EXCHANGE}/ddp.py"
-    return float(twin.run(command, environment=meet).check().stdout.split()[1])
+#: Ten steps of 8 MB of gradients.
+GRADIENTS_MB = 80
 
 
-def test_ddp_is_slower_over_the_management_interface(twin: Cluster) -> None:
-    fast, slow = steps_per_s(twin, "hsn0"), steps_per_s(twin, "eth0")
-    print(f"hsn0 {fast:.2f} steps/s, eth0 {slow:.2f} steps/s")
-    assert fast / slow >= 1.5
+@pytest.fixture(scope="module")
+def site() -> Iterator[Cluster]:
+    """A cluster with the site deployed."""
+    require_twin()
+    with running(ClusterPlan(images=("torch",))) as cluster:
+        deploy_site(cluster)
+        yield cluster
+
+
+def test_ddp_is_slower_over_the_management_interface(site: Cluster) -> None:
+    fast, slow = (train(site, by_hand(site, interface)) for interface in ("hsn0", "eth0"))
+    print(f"hsn0 {fast.steps_per_s:.2f} steps/s, eth0 {slow.steps_per_s:.2f} steps/s")
+    assert fast.steps_per_s / slow.steps_per_s >= 1.5
+
+
+def test_without_the_module_gradients_take_the_management_interface(site: Cluster) -> None:
+    sent = train(site, by_hand(site, None)).sent_mb
+    assert sent["eth0"] > GRADIENTS_MB > sent["hsn0"] * 10
+
+
+def test_with_the_module_gradients_take_the_fast_interface_and_the_user_sets_nothing(site: Cluster) -> None:
+    sent = train(site, with_module()).sent_mb
+    assert sent["hsn0"] > GRADIENTS_MB > sent["eth0"] * 10

@@ -21,6 +21,9 @@ def test_the_rehearsal_shows_before_maintenance_and_after(capfd: pytest.CaptureF
     assert sorted(arrived[:2]) == [("nid000001", "1.15.2.0"), ("nid000002", "1.15.2.0")]
     assert sorted(arrived[2:4]) == sorted(arrived[4:]) == [("nid000001", "1.22.0"), ("nid000002", "1.22.0")]
     assert "the same" in shown
+    without, with_module = re.findall(r"^sent_mb eth0 (\S+)$", shown, re.MULTILINE)
+    assert float(without) > 80 > 10 * float(with_module)
+    assert re.search(r"^with the module \d+\.\d times as fast$", shown, re.MULTILINE)
 
 
 def test_a_step_that_does_not_show_what_it_should_fails_the_rehearsal(
