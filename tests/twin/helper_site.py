@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.cli import main
+from lumisite.site.load import EMBEDDED
 from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster
 from tests.twin.process import Result
 
@@ -72,15 +73,24 @@ class Told:
         return {n: v for n, v in self.environment.items() if n.startswith("LUMISITE_") and n != "LUMISITE_STACK"}
 
 
-def deploy_site(cluster: Cluster) -> None:
-    """Render the twin's site and deploy it where its nodes see it, and put the scripts above there."""
+def deploy_site(cluster: Cluster, changes: Mapping[str, str] = {}) -> None:
+    """Render the twin's site, with words of its description changed, and deploy it where its nodes see it.
+
+    The scripts above are put where nodes see them too.
+    """
     with (
         tempfile.TemporaryDirectory() as work,
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
     ):
         out, root = Path(work) / "out", cluster.shared / SITE_TREE.removeprefix("/")
-        assert main(["render", "--site", "twin", "--rocm", "6.2", "--out", str(out)]) == 0
+        text = (EMBEDDED / "twin.yaml").read_text()
+        for old, new in changes.items():
+            assert old in text
+            text = text.replace(old, new, 1)
+        site = Path(work) / "twin.yaml"
+        site.write_text(text)
+        assert main(["render", "--site", str(site), "--rocm", "6.2", "--out", str(out)]) == 0
         assert main(["deploy", str(out), str(root), "--apply"]) == 0
     (cluster.exchange / "tell.py").write_text(TELL)
     (cluster.exchange / "launch.py").write_text(LAUNCH)

@@ -181,6 +181,40 @@ def test_what_starts_no_container_runs_without_our_binds(modules: Cluster) -> No
     assert modules.run(f"{LOAD}; singularity inspect {IMAGE}").check().stderr == ""
 
 
+#: A second family: its images need nothing of the Cray environment, and another setting.
+OWN_LIBRARIES = {
+    "families:\n": """families:
+  plain:
+    title: images that bring their own libfabric
+    paths: ['*/plain-*.sif']
+    modules: [singularity-userfilesystems]
+    plugin: in-image
+    prepend_path: [/usr/games]
+    why: to see the wrapper correct what the prolog could not know
+    source: tests/twin
+""",
+    "  - name: PYTHONNOUSERSITE\n": """  - {name: TWIN_FAMILY, value: plain, when: {family: [plain]}, why: for the test, source: tests/twin}
+  - name: PYTHONNOUSERSITE
+""",
+}
+
+
+def test_the_wrapper_corrects_for_the_image_in_hand(modules: Cluster) -> None:
+    deploy_site(modules, OWN_LIBRARIES)
+    modules.run(f"ln -f {IMAGE} /scratch/plain-1.sif || cp {IMAGE} /scratch/plain-1.sif").check()
+    shown = "sh -c 'echo $(ls -d /opt/cray /project) ${TWIN_FAMILY-none} $PATH'"
+    for image, places, family in (
+        ("/scratch/plain-1.sif", ["/project"], "plain"),
+        (IMAGE, ["/opt/cray", "/project"], "none"),
+    ):
+        done = modules.run(f"{LOAD}; srun -N2 --ntasks-per-node=1 singularity --quiet exec {image} {shown} 2>/dev/null")
+        for line in done.check().stdout.splitlines():
+            assert line.split()[:-1] == [*places, family]
+            assert line.split()[-1].startswith("/usr/games:") == (family == "plain")
+        assert len(done.stdout.splitlines()) == 2
+    deploy_site(modules)
+
+
 # ---- the site names it in slurm.conf
 
 
