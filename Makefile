@@ -28,11 +28,12 @@ lint: $(VENV)/.dev  ## ruff and mypy
 	$(BIN)/mypy
 
 unit: $(VENV)/.dev  ## the tests that need no root and no packages, under a minute
-	$(BIN)/pytest tests/unit tests/golden $(PYTEST_FLAGS)
+	$(BIN)/pytest tests/unit tests/golden --numprocesses auto $(PYTEST_FLAGS)
 
 test: lint  ## everything, on real Slurm, Lmod and Apptainer where the machine has root
 	.ci/packages
-	$(BIN)/pytest tests --no-skips-as-root $(PYTEST_FLAGS)
+	$(BIN)/pytest tests/unit tests/golden --numprocesses auto --no-skips-as-root $(PYTEST_FLAGS)
+	$(BIN)/pytest tests/twin --no-skips-as-root $(PYTEST_FLAGS)
 
 bench: $(VENV)/.dev  ## speed, as ratios against a peer or a physical limit in the same run
 	.ci/packages
