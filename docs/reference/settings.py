@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from docs.markdown import notice, plain, table
-from lumisite.release.modules import bind_spec
 from lumisite.site.load import EMBEDDED, load_site
 from lumisite.site.model import Bind, FileSystem, Setting
 from lumisite.site.rules import TASK
@@ -54,7 +53,7 @@ def _setting_row(setting: Setting, *, first: bool) -> list[str]:
 
 
 def _bind_row(bind: Bind | FileSystem) -> list[str]:
-    spec, when = (bind_spec(bind), describe_conditions(bind.when)) if isinstance(bind, Bind) else (bind.path, "always")
+    spec, when = (bind.spec, describe_conditions(bind.when)) if isinstance(bind, Bind) else (bind.path, "always")
     row = [f"`{spec}`", plain(when), _place(bind.where), plain(bind.why), plain(bind.source)]
     return [*row, _confirmed(bind.confirmed)]
 

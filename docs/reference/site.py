@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from docs.markdown import notice, plain, table
 from lumisite.site.decode import Rule
-from lumisite.site.model import AbsolutePath, CpuList, Line, Place, Site, Value, VariableName
+from lumisite.site.model import AbsolutePath, CpuList, Line, PciBus, Place, Site, Value, VariableName
 from lumisite.site.rules import STAGES
 from lumisite.site.versions import Version, VersionRange
 
@@ -28,6 +28,7 @@ SCALAR_NAMES: Mapping[Any, str] = {
     AbsolutePath: "absolute path",
     VariableName: "variable name",
     CpuList: "CPU list",
+    PciBus: "PCI bus",
     int: "whole number",
     bool: "yes or no",
     float: "a number above 0",

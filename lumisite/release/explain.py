@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from lumisite.errors import ResolveError
-from lumisite.release.modules import bind_spec, module_binds, module_version
+from lumisite.release.modules import module_binds, module_version
 from lumisite.site.decode import suggestion
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Bind, FileSystem, Site
@@ -121,7 +121,7 @@ def _explain_bind(site: Site, situation: Situation, path: str) -> Explanation:
             holds, reason = judge_conditions(bind.when, situation)
             outcome = {True: "wins", False: "does not apply", None: "may win"}[holds]
             rule = _rule(describe_conditions(bind.when), reason)
-            entries.append(_bind_entry(f"binds[{index}]", outcome, bind_spec(bind), rule, bind))
+            entries.append(_bind_entry(f"binds[{index}]", outcome, bind.spec, rule, bind))
     if not entries:
         known = [*(system.path for system in site.file_systems), *(bind.path for bind in site.binds)]
         raise ResolveError(f"{path}: {site.name} binds no such path ({suggestion(path, known)})")

@@ -12,7 +12,7 @@ from typing import Literal
 
 from lumisite.node.masks import TABLE_TASKS, MaskError, Request, TaskMask, cpu_masks
 from lumisite.node.topology import topology_of
-from lumisite.release.modules import bind_marker, bind_spec, stack_name
+from lumisite.release.modules import bind_marker, stack_name
 from lumisite.site.model import Bind, FileSystem, NodeKind, Setting, Site, When
 from lumisite.site.rules import TASK
 from lumisite.site.selection import Selection
@@ -349,7 +349,7 @@ def _bind_step(item: FileSystem | Bind, patterns: tuple[str, ...]) -> BindStep:
         patterns=patterns,
         path=item.path,
         target=(item.target or item.path) if isinstance(item, Bind) else item.path,
-        spec=bind_spec(item) if isinstance(item, Bind) else item.path,
+        spec=item.spec if isinstance(item, Bind) else item.path,
         marker=bind_marker(item.where or TASK),
         entry=item.path[1:] if shared else "",
         required=item.required if isinstance(item, Bind) else True,

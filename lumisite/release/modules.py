@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lumisite.errors import ResolveError
 from lumisite.release.manifest import ModuleSummary
 from lumisite.site.decode import suggestion
-from lumisite.site.model import Bind, Module, Setting, Site
+from lumisite.site.model import Module, Setting, Site
 from lumisite.site.selection import Selection
 from lumisite.site.settings import (
     Situation,
@@ -115,7 +115,6 @@ def plan_modules(
         name.partition("/")[2].removesuffix(".lua.j2") for name in templates if name.startswith("modulefiles_src/")
     ]
     known = [name for name in known if not name.startswith(("_", "."))]
-    _refuse_untidy_binds(site, site_file)
     plans = []
     for name, module in site.modules.items():
         if module.template not in known:
@@ -147,35 +146,11 @@ def module_binds(site: Site, name: str, situation: Situation) -> tuple[BoundPath
         BoundPath(system.path, system.path, system.why, True) for system in site.file_systems if system.where == name
     ]
     binds = [
-        BoundPath(bind_spec(bind), bind.path, bind.why, bind.required)
+        BoundPath(bind.spec, bind.path, bind.why, bind.required)
         for bind in site.binds
         if bind.where == name and judge_conditions(bind.when, situation)[0] is not False
     ]
     return (*systems, *binds)
-
-
-def _refuse_untidy_binds(site: Site, site_file: str) -> None:
-    """Refuse a bind that Lmod (8.6 and 8.7, `path_regularize`) writes in another way into a list of paths."""
-    listed = [(f"file_systems[{i}]", str(s.path), s.where) for i, s in enumerate(site.file_systems)]
-    listed += [(f"binds[{i}]", bind_spec(bind), bind.where) for i, bind in enumerate(site.binds)]
-    for here, spec, where in listed:
-        untidy = next((part for part in spec.split(",") if not _is_tidy(part)), None)
-        if where in site.modules and untidy is not None:
-            raise ResolveError(
-                f"{site_file}: {here}: Lmod does not keep {untidy!r} as it is in {site.runtime.prefix}_BINDPATH "
-                "(no space and no / at the end, and no empty option, would be right; where: task keeps it)"
-            )
-
-
-def _is_tidy(entry: str) -> bool:
-    return bool(entry) and entry == entry.strip() and not entry.endswith("/") and "//" not in entry
-
-
-def bind_spec(bind: Bind) -> str:
-    """Write a bind as `--bind` takes it: `source[:target[:options]]`."""
-    if bind.options:
-        return f"{bind.path}:{bind.target or bind.path}:{bind.options}"
-    return f"{bind.path}:{bind.target}" if bind.target else bind.path
 
 
 def module_version(module: Module, situation: Situation) -> str:

@@ -19,6 +19,8 @@ Value = NewType("Value", str)
 AbsolutePath = NewType("AbsolutePath", str)
 #: The name of an environment variable.
 VariableName = NewType("VariableName", str)
+#: A PCI bus, `c1`, or the whole address of a device on it, `0000:c1:00.0`.
+PciBus = NewType("PciBus", str)
 #: Kernel CPU numbers as a list: `0-15,64-79`.
 CpuList = NewType("CpuList", str)
 
@@ -112,7 +114,7 @@ class Platform:
     libraries: Mapping[str, AbsolutePath] = key(
         "Host directories that come with the system, not with a CPE release: `libfabric: /opt/cray/libfabric/1.22.0`."
     )
-    gpu_bus_ids: Mapping[str, tuple[Line, ...]] = key(
+    gpu_bus_ids: Mapping[str, tuple[PciBus, ...]] = key(
         "For each node kind, the PCI bus of each GPU in the order of its index.", default_factory=dict
     )
     source: Line = key("Where this is known from.")
@@ -242,6 +244,13 @@ class Bind:
     why: Line = key("The reason, as users read it.")
     source: Line = key("Where this is known from.")
     confirmed: bool = key("`no` when no source confirms it.", default=True)
+
+    @property
+    def spec(self) -> str:
+        """The bind as `--bind` takes it: `source[:target[:options]]`."""
+        if self.options:
+            return f"{self.path}:{self.target or self.path}:{self.options}"
+        return f"{self.path}:{self.target}" if self.target else self.path
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

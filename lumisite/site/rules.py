@@ -161,6 +161,21 @@ def binds_have_one_owner(site: Site) -> Faults:
             yield here, f"{path} is bound by {owners[path]} already (one place for each path)"
 
 
+def lmod_keeps_binds(site: Site) -> Faults:
+    """Lmod (8.6 and 8.7, `path_regularize`) writes some binds in another way into a list of paths."""
+    listed = [(f"file_systems[{i}]", str(s.path), s.where) for i, s in enumerate(site.file_systems)]
+    listed += [(f"binds[{i}]", bind.spec, bind.where) for i, bind in enumerate(site.binds)]
+    for here, spec, where in listed:
+        untidy = next((part for part in spec.split(",") if not _is_tidy(part)), None)
+        if where in site.modules and untidy is not None:
+            right = "no space and no / at the end, and no empty option, would be right; where: task keeps it"
+            yield here, f"Lmod does not keep {untidy!r} as it is in {site.runtime.prefix}_BINDPATH ({right})"
+
+
+def _is_tidy(entry: str) -> bool:
+    return bool(entry) and entry == entry.strip() and not entry.endswith("/") and "//" not in entry
+
+
 def _condition_faults(site: Site, here: str, where: Place, when: When) -> Faults:
     yield from _unknown(f"{here}.where", [where], [TASK, *site.modules])
     yield from _unknown(f"{here}.when.platform", when.platform or (), site.platforms)
@@ -267,6 +282,7 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         modules_fit_together,
         places_and_conditions_exist,
         binds_have_one_owner,
+        lmod_keeps_binds,
         settings_say_one_thing,
         validation_fits,
     ),

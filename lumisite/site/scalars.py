@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lumisite.site.decode import UnfitError
-from lumisite.site.model import AbsolutePath, CpuList, Line, Place, Value, VariableName
+from lumisite.site.model import AbsolutePath, CpuList, Line, PciBus, Place, Value, VariableName
 from lumisite.site.versions import Version, VersionRange, parse_version, parse_version_range
 
 #: Slurm drops a variable of a task prolog whose name and value reach 131072 bytes (measured on 22.05.8).
@@ -60,6 +60,13 @@ def read_variable_name(text: str) -> VariableName:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text, re.ASCII):
         raise UnfitError(f"{text!r} is not the name of a variable (letters, digits and _ would be right)")
     return VariableName(text)
+
+
+def read_pci_bus(text: str) -> PciBus:
+    """A PCI bus, or the whole address of a device on it, in hexadecimal as lspci(8) prints it."""
+    if not re.fullmatch(r"([0-9a-f]{4,8}:)?[0-9a-f]{2}(:[0-9a-f]{2}\.[0-7])?", text, re.ASCII | re.IGNORECASE):
+        raise UnfitError(f"{text!r} is not a PCI bus (c1 or 0000:c1:00.0 would be right)")
+    return PciBus(text)
 
 
 def read_int(text: str) -> int:
@@ -112,6 +119,7 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         AbsolutePath: read_absolute_path,
         VariableName: read_variable_name,
         CpuList: read_cpu_list,
+        PciBus: read_pci_bus,
         int: read_int,
         float: read_float,
         bool: read_bool,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.errors import ResolveError
+from lumisite.errors import ResolveError, SiteError
 from lumisite.release.manifest import MANIFEST, RenderedFile, parse_manifest, sha256_of
 from lumisite.release.render import render_tree
 from lumisite.release.templates import load_templates
@@ -186,8 +186,8 @@ def test_an_old_name_never_hides_a_real_version() -> None:
 )
 def test_a_bind_that_lmod_would_change_is_refused_for_a_module_and_not_for_the_task(bind: str) -> None:
     text = site_text(("binds:\n", f"binds:\n  - {bind}, where: WHERE, why: test, source: test}}\n"))
-    with pytest.raises(ResolveError, match=r"^site.yaml: binds\[0\]: Lmod does not keep '.*' as it is"):
-        render(load_text(text.replace("WHERE", "singularity-CPEbits")), rocm=["6.2"])
+    with pytest.raises(SiteError, match=r"^site.yaml:\d+:\d+: binds\[0\]: Lmod does not keep '.*' as it is"):
+        load_text(text.replace("WHERE", "singularity-CPEbits"))
     assert render(load_text(text.replace("WHERE", "task")), rocm=["6.2"])
 
 

@@ -28,6 +28,10 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
         ),
         (("  24.03: {lib", "  24.o3: {lib"), "cpe.24.o3: '24.o3' is not a version (6.2.4 or 25.03 would be right)"),
         (
+            ("    os: Debian\n", "    os: Debian\n    gpu_bus_ids: {twin: [first]}\n"),
+            "platforms.2024-08.gpu_bus_ids.twin[0]: 'first' is not a PCI bus (c1 or 0000:c1:00.0 would be right)",
+        ),
+        (
             ("  nodes: 2\n  tasks", "  nodes: 1\n  tasks"),
             "validation.nodes: 1 is not several (2 would be right)",
         ),
