@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 
-from lumisite.binds.tree import Tree, resolve, text_of
+from lumisite.binds.contents import read_labels
+from lumisite.binds.tree import Tree, resolve
 from lumisite.errors import ResolveError
 from lumisite.site.decode import suggestion
 from lumisite.site.model import Site
 from lumisite.site.settings import default_family
 from lumisite.site.versions import Version
-
-_LABELS = "/.singularity.d/labels.json"
-_LARGEST_LABELS_BYTES = 1024 * 1024
 
 
 def recognise_family(
@@ -34,7 +31,7 @@ def recognise_family(
         for pattern in family.paths:
             if any(fnmatch.fnmatchcase(path, pattern) for path in paths):
                 return name, f"by its path, {pattern}"
-    labels = _labels(image)
+    labels = read_labels(image)
     for name, family in site.families.items():
         if family.labels and all(fnmatch.fnmatchcase(labels.get(key, ""), one) for key, one in family.labels.items()):
             return name, f"by its labels, {', '.join(family.labels)}"
@@ -43,11 +40,3 @@ def recognise_family(
             if resolve(image, path).entry is not None:
                 return name, f"by {path} in it"
     return default_family(site, rocm), f"as the site's default for ROCm {rocm}; no family recognises it"
-
-
-def _labels(image: Tree) -> dict[str, str]:
-    try:
-        labels = json.loads(text_of(image, _LABELS, _LARGEST_LABELS_BYTES) or "{}")
-    except (ValueError, RecursionError):  # labels that are no JSON recognise nothing
-        return {}
-    return {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
