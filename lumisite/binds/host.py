@@ -94,3 +94,13 @@ def open_file(path: str) -> File:
     if not stat.S_ISREG(status.st_mode):
         raise ToolError(f"cannot read {path}: it is not a regular file")
     return File(path, status.st_size)
+
+
+def list_directory(path: str) -> tuple[str, ...]:
+    """Give the names in a directory, sorted; raises `ToolError` where `DiskTree.names` would give none."""
+    try:
+        return tuple(sorted(os.listdir(path)))  # noqa: PTH208 - the names alone, not a path object for each
+    except OSError as error:
+        raise refused("list", error) from None
+    except ValueError as error:  # a NUL in the name
+        raise ToolError(f"cannot list {path!r}: {error}") from None

@@ -14,12 +14,12 @@ from lumisite.binds.tree import Source
 
 MAGIC = b"SIF_MAGIC\0"
 MAGIC_OFFSET = 32
-_HEADER = "<32x10s3s3s16xqqqqqqqq"
-_DESCRIPTOR = "<iBIIIqqqqqqq128s384s"
+HEADER = "<32x10s3s3s16xqqqqqqqq"
+DESCRIPTOR = "<iBIIIqqqqqqq128s384s"
 _MOST_DESCRIPTORS = 4096
 _VERSION = b"01\0"
 
-_PARTITION, _OCI_INDEX, _OCI_BLOB = 0x4004, 0x400A, 0x400B
+PARTITION, _OCI_INDEX, _OCI_BLOB = 0x4004, 0x400A, 0x400B
 _PRIMARY, _OVERLAY = 2, 4
 _SQUASHFS, _ENCRYPTED = 1, 5
 _FILE_SYSTEMS = {2: "ext3", 3: "immutable objects", 4: "raw data"}
@@ -34,7 +34,9 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class _Object:
+class SifObject:
+    """A part of a SIF: the byte `at` which its descriptor stands, and where its content is."""
+
     at: int
     kind: int
     start: int
@@ -45,9 +47,9 @@ class _Object:
 
 def find_root(source: Source) -> tuple[Partition, tuple[str, ...]]:
     """Give the squashfs that a SIF's containers start from, and what else in it counts; raises `ImageError`."""
-    objects = tuple(_objects(source))
+    objects = tuple(list_objects(source))
     for one in objects:
-        if one.kind == _PARTITION and one.part == _PRIMARY:
+        if one.kind == PARTITION and one.part == _PRIMARY:
             return _checked(source, one), tuple(_notes(objects))
     if any(one.kind in (_OCI_INDEX, _OCI_BLOB) for one in objects):
         raise ImageError(
@@ -57,29 +59,30 @@ def find_root(source: Source) -> tuple[Partition, tuple[str, ...]]:
     raise ImageError(f"{source.name}: none of its {len(objects)} parts is a primary system partition")
 
 
-def _objects(source: Source) -> Iterator[_Object]:
-    content = source.read(0, struct.calcsize(_HEADER))
+def list_objects(source: Source) -> Iterator[SifObject]:
+    """Give the parts of a SIF that are in use, in their order; raises `ImageError`."""
+    content = source.read(0, struct.calcsize(HEADER))
     if content[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
         raise ImageError(f"{source.name}: byte {MAGIC_OFFSET}: is no SIF, which has {MAGIC!r} there")
-    if len(content) < struct.calcsize(_HEADER):
+    if len(content) < struct.calcsize(HEADER):
         raise ImageError(f"{source.name}: byte 0: the file ends in the header of the SIF (it has {source.size} bytes)")
-    _, version, _, _, _, _, total, offset, _, _, _ = struct.unpack(_HEADER, content)
+    _, version, _, _, _, _, total, offset, _, _, _ = struct.unpack(HEADER, content)
     if version != _VERSION:
         raise ImageError(f"{source.name}: byte 42: is a SIF of version {version!r} ({_VERSION!r} can be read)")
     if not 0 <= total <= _MOST_DESCRIPTORS or offset < 0:
         raise ImageError(f"{source.name}: byte 88: says that it has {total} parts from byte {offset} on")
-    step = struct.calcsize(_DESCRIPTOR)
+    step = struct.calcsize(DESCRIPTOR)
     table = source.read(offset, total * step)
     if len(table) < total * step:
         raise ImageError(f"{source.name}: byte {offset}: the file ends in its list of {total} parts")
-    for index, values in enumerate(struct.iter_unpack(_DESCRIPTOR, table)):
+    for index, values in enumerate(struct.iter_unpack(DESCRIPTOR, table)):
         kind, used, _, _, _, start, size, *_, extra = values
         file_system, part = struct.unpack_from("<ii", extra)
         if used:
-            yield _Object(offset + index * step, kind, start, size, file_system, part)
+            yield SifObject(offset + index * step, kind, start, size, file_system, part)
 
 
-def _checked(source: Source, one: _Object) -> Partition:
+def _checked(source: Source, one: SifObject) -> Partition:
     where = f"{source.name}: byte {one.at}: its root file system"
     if one.file_system == _ENCRYPTED:
         raise ImageError(f"{where} is encrypted; lumisite has no key, so give it the unpacked image instead")
@@ -94,6 +97,6 @@ def _checked(source: Source, one: _Object) -> Partition:
     return Partition(one.start, one.size)
 
 
-def _notes(objects: tuple[_Object, ...]) -> Iterator[str]:
-    if any(one.kind == _PARTITION and one.part == _OVERLAY for one in objects):
+def _notes(objects: tuple[SifObject, ...]) -> Iterator[str]:
+    if any(one.kind == PARTITION and one.part == _OVERLAY for one in objects):
         yield "it carries an overlay, which is not read: what was changed in it may differ from what is said here"

@@ -22,6 +22,7 @@ from lumisite.errors import LumisiteError
 
 MAGIC = b"hsqs"
 _SUPERBLOCK = "<4sIIIIHHHHHHQQQQQQQQ"
+SUPERBLOCK_BYTES = struct.calcsize(_SUPERBLOCK)
 _METADATA_BYTES = 8192
 _LARGEST_BLOCK_BYTES = 1024 * 1024
 #: What is kept of the image in memory: 8 MiB of metadata, at most 16 MiB of files.
@@ -303,14 +304,14 @@ class SquashedFile:
 def read_squashfs(source: Source, start: int = 0, size: int | None = None) -> Squashfs:
     """Open the file system at `start` of an image file; raises `ImageError`."""
     size = source.size - start if size is None else size
-    content = source.read(start, struct.calcsize(_SUPERBLOCK))
+    content = source.read(start, SUPERBLOCK_BYTES)
 
     def fault(what: str) -> ImageError:
         return ImageError(f"{source.name}: byte {start}: {what}")
 
     if content[:4] != MAGIC:
         raise fault(f"no squashfs file system begins there (it would with {MAGIC!r}, not {content[:4]!r})")
-    if len(content) < struct.calcsize(_SUPERBLOCK):
+    if len(content) < SUPERBLOCK_BYTES:
         raise fault(f"the file ends in the head of its file system (it has {source.size} bytes)")
     values = struct.unpack(_SUPERBLOCK, content)
     _, _, _, block_bytes, _, compression, block_log, _, _, major, minor, root, used, _, _, *tables, _ = values

@@ -21,6 +21,7 @@ MODULES = {
     "release": ("diff", "deploy", "rollback", "releases"),
     "node": ("masks",),
     "containers": ("binds",),
+    "images": ("images",),
     "proof": ("transport", "verdict", "lint"),
 }
 

@@ -46,6 +46,31 @@ def write_file(path: Path, content: bytes, mode: int, *, sync: bool) -> None:
         os.close(descriptor)
 
 
+def replace_file(path: Path, content: bytes) -> bool:
+    """Make a file hold this and nothing else, in one step; returns whether it was written (it may hold it already).
+
+    A link is followed. A new file gets mode 0644, one that was there keeps its own. Raises `OSError`.
+    """
+    target = Path(os.path.realpath(path))
+    mode = 0o644
+    try:
+        if os.path.lexists(target):
+            if target.stat().st_size == len(content) and target.read_bytes() == content:
+                return False
+            mode = stat.S_IMODE(target.stat().st_mode)
+        folder = make_temporary(target.parent, ".lumisite-file-")
+        try:
+            write_file(folder / target.name, content, mode, sync=True)
+            (folder / target.name).replace(target)
+        finally:
+            remove(folder)
+        sync_directory(target.parent)
+    except OSError as error:
+        error.filename = str(path)  # the reader knows this name, not the one on the way there
+        raise
+    return True
+
+
 def open_to_all(directory: Path) -> None:
     """Give a folder mode 0755, keeping the set-group-id bit that it has inherited."""
     directory.chmod(0o755 | (directory.stat().st_mode & stat.S_ISGID))

@@ -328,6 +328,37 @@ class Validation:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class ImageFolder:
+    """A directory that holds images, or names of images, for all users."""
+
+    path: AbsolutePath = key("The directory.")
+    patterns: tuple[Line, ...] = key(
+        "Shell patterns of the names below it that are images; `*` does not match `/`.", default=(Line("*.sif"),)
+    )
+    source: Line = key("Where this is known from.")
+    confirmed: bool = key("`no` when no source confirms it.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class BaseImage:
+    """What cotainr builds on for one of its systems."""
+
+    base_image: Line = key(
+        "A path, which is written without links, or what else cotainr takes: `docker://ubuntu:24.04`."
+    )
+    source: Line = key("Where this is known from.")
+    confirmed: bool = key("`no` when no source confirms it.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Images:
+    """The container images of the site."""
+
+    folders: tuple[ImageFolder, ...] = key("Where they are.")
+    cotainr: Mapping[str, BaseImage] = key("The systems of cotainr, by name.", default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Site:
     """A site description."""
 
@@ -350,3 +381,4 @@ class Site:
     settings: tuple[Setting, ...] = key("The settings ledger.", default=())
     modules: Mapping[str, Module] = key("The modulefiles, by name.")
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
+    images: Images | None = key("The container images of the site.", default=None)

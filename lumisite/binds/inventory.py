@@ -1,0 +1,170 @@
+"""The images of a site, name by name: where each leads, what it is, and what it carries."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from lumisite.binds.alias import Trail, follow
+from lumisite.binds.contents import Version, read_contents
+from lumisite.binds.digest import Kind, digest_of
+from lumisite.binds.family import recognise_family
+from lumisite.binds.host import DiskTree, list_directory, open_file
+from lumisite.binds.image import open_image
+from lumisite.binds.tree import resolve
+from lumisite.errors import LumisiteError
+from lumisite.site.model import Site
+from lumisite.site.versions import Version as Release
+
+#: What is taken for an image in a directory for which the site says nothing.
+USUAL_PATTERNS = ("*.sif", "*.simg", "*.sqfs", "*.squashfs", "*/*.sif")
+UNPACKED = ".singularity.d"
+
+#: Told of each image file that is read: its path, the bytes read so far, and all that it has.
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An image, or with `patterns` a directory whose names are images where they match."""
+
+    path: str
+    patterns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Image:
+    """One name of an image.
+
+    `links` is what each link on the way says, `target` the file at the end. `family` comes with `why`. Where something
+    is wrong, `fault` says what, and the rest is what could be read all the same. `size` is in bytes.
+    """
+
+    path: str
+    links: tuple[str, ...] = ()
+    target: str | None = None
+    size: int | None = None
+    digest: str | None = None
+    family: str | None = None
+    why: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, Version] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    fault: str = ""
+
+
+def wanted_of(paths: Iterable[str]) -> tuple[Wanted, ...]:
+    """Take absolute paths for images, or for directories of them; a folder that an image was unpacked to is one."""
+    tree = DiskTree("/")
+    wanted = []
+    for path in paths:
+        place = resolve(tree, path)
+        is_folder = place.entry is not None and place.entry.kind == "directory" and not _unpacked(tree, place.path)
+        wanted.append(Wanted(path, USUAL_PATTERNS if is_folder else ()))
+    return tuple(wanted)
+
+
+def site_images(site: Site) -> tuple[Wanted, ...]:
+    """Give the image directories of a site."""
+    folders = site.images.folders if site.images is not None else ()
+    return tuple(Wanted(folder.path, tuple(map(str, folder.patterns))) for folder in folders)
+
+
+def read_inventory(
+    site: Site, rocm: Release, wanted: Sequence[Wanted], kind: Kind, progress: Progress | None = None
+) -> tuple[Image, ...]:
+    """Describe each image once, by path; what cannot be read or listed is an entry with a fault."""
+    tree = DiskTree("/")
+    entries: dict[str, Image] = {}
+    files: dict[str, list[Image]] = {}
+    for path, fault in _names(tree, wanted):
+        if path in entries:
+            continue
+        trail = follow(tree, path)
+        entries[path] = Image(path, trail.links, trail.real, fault=fault or trail.trouble or _unfit(tree, trail))
+        if not entries[path].fault and trail.real is not None:
+            files.setdefault(trail.real, []).append(entries[path])
+    for real, aliases in files.items():
+        entries |= {one.path: one for one in _read(site, rocm, real, aliases, kind, progress)}
+    return tuple(entries[path] for path in sorted(entries))
+
+
+def _names(tree: DiskTree, wanted: Iterable[Wanted]) -> Iterator[tuple[str, str]]:
+    """Give the paths of images, and directories that cannot be listed with the reason."""
+    for one in wanted:
+        if not one.patterns:
+            yield one.path, ""
+        for pattern in one.patterns:
+            yield from _matching(tree, one.path, pattern.split("/"))
+
+
+def _matching(tree: DiskTree, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    try:
+        names = list_directory(folder)
+    except LumisiteError as error:
+        yield folder, str(error)
+        return
+    for name in names:
+        if not fnmatch.fnmatchcase(name, parts[0]) or (name.startswith(".") and not parts[0].startswith(".")):
+            continue
+        path = posixpath.join(folder, name)
+        if len(parts) == 1:
+            yield path, ""
+            continue
+        place = resolve(tree, path)
+        if place.entry is not None and place.entry.kind == "directory" and not _unpacked(tree, place.path):
+            yield from _matching(tree, path, parts[1:])
+
+
+def _unpacked(tree: DiskTree, path: str) -> bool:
+    return tree.look(posixpath.join(path, UNPACKED)) is not None
+
+
+def _unfit(tree: DiskTree, trail: Trail) -> str:
+    if trail.kind == "directory" and not _unpacked(tree, trail.real or "/"):
+        return f"is a directory, without the {UNPACKED} of an unpacked image"
+    return "" if trail.kind in ("file", "directory") else "is neither a file nor a directory"
+
+
+def _read(
+    site: Site, rocm: Release, real: str, aliases: Sequence[Image], kind: Kind, progress: Progress | None
+) -> Iterator[Image]:
+    """Read one file for all names that lead to it; the digest of a damaged one is given where it can be."""
+    known = Image(real)
+    try:
+        if _is_file(real):
+            source = open_file(real)
+            known = replace(known, size=source.size)
+            known = replace(known, digest=digest_of(source, kind, _counter(real, source.size, progress)))
+        image = open_image(real)
+        contents = read_contents(image.tree)
+        known = replace(known, labels=contents.labels, versions=contents.versions, notes=image.notes)
+        for alias in aliases:
+            family, why = recognise_family(site, (alias.path, real), image.tree, rocm)
+            yield replace(known, path=alias.path, links=alias.links, target=real, family=family, why=why)
+    except LumisiteError as error:
+        fault = str(error).removeprefix(f"{real}: ")
+        for alias in aliases:
+            yield replace(known, path=alias.path, links=alias.links, target=real, fault=fault)
+
+
+def _is_file(path: str) -> bool:
+    entry = DiskTree("/").look(path)
+    return entry is not None and entry.kind == "file"
+
+
+def _counter(path: str, size: int, progress: Progress | None) -> Callable[[int], None] | None:
+    if progress is None:
+        return None
+    tell = progress
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        tell(path, done, size)
+
+    return count

@@ -1,0 +1,247 @@
+"""Commands about the images of a site: `images`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import posixpath
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lumisite.cli.parser import add_json_option, add_site_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lumisite.binds.digest import Kind
+    from lumisite.binds.inventory import Image
+    from lumisite.cli.parser import Commands
+    from lumisite.release.drift import Change
+    from lumisite.release.lock import Lock
+    from lumisite.site.model import Site
+
+
+def add_commands(commands: Commands) -> None:
+    """Add `images`."""
+    images = commands.add_parser(
+        "images",
+        help="where each image alias points, what it carries, and what moved",
+        description="Print the images of the site, or those given: where each name leads, family, size, digest, and "
+        "the versions inside. Images are read, never run. Exit 1 when an image cannot be used; with --check, when one "
+        "differs from the lock.",
+    )
+    images.add_argument(
+        "paths", nargs="*", metavar="DIR|FILE", help="images, or directories of them (default: those of the site)"
+    )
+    add_site_option(images)
+    images.add_argument("--lock", metavar="FILE", help="write what is found to a lock; with --check, compare with it")
+    images.add_argument("--check", action="store_true", help="say what moved, changed, broke, vanished or is new")
+    images.add_argument(
+        "--digest",
+        choices=("header", "whole"),
+        help="what to take of a file: `header` sees every new build and reads little, `whole` reads everything "
+        "(default: header; with --check, as the lock)",
+    )
+    images.add_argument(
+        "--systems", metavar="FILE", help="write cotainr's systems.json with the file behind each base image, only"
+    )
+    add_json_option(images)
+    images.set_defaults(call=run_images)
+
+
+def run_images(arguments: argparse.Namespace) -> int:
+    """List, lock, check, or write cotainr's systems."""
+    from lumisite.errors import ResolveError
+    from lumisite.site.load import load_site
+
+    if arguments.check and not arguments.lock:
+        raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")
+    if arguments.systems and (arguments.paths or arguments.lock or arguments.json or arguments.digest):
+        raise ResolveError("--systems: goes with --site only; it writes one file for the base images of the site")
+    site = load_site(arguments.site).site
+    given = tuple(map(_absolute, arguments.paths))
+    if arguments.systems:
+        return _systems(site, arguments.systems)
+    if arguments.check:
+        return _check(site, given, arguments.lock, arguments.digest, as_json=arguments.json)
+    return _list(site, given, arguments.lock, arguments.digest or "header", as_json=arguments.json)
+
+
+def _list(site: Site, given: Sequence[str], file: str | None, kind: Kind, *, as_json: bool) -> int:
+    from lumisite.release.lock import format_lock, lock_of
+
+    if file is not None:
+        _read_lock(file, site, to_replace=True)  # before the images are read, which may take an hour
+    images = _read(site, given, kind)
+    if as_json:
+        _print_json([_document(image) for image in images])
+    else:
+        _print(line for image in images for line in _lines(image))
+    broken = sum(bool(image.fault) for image in images)
+    _say(f"{_count(len(images))}, {f'{broken} cannot be used' if broken else 'all can be read'}")
+    if file is not None:
+        written = _write(file, format_lock(lock_of(site.name, kind, given, images)))
+        _say(f"{file}: {'written' if written else 'is the same already'}")
+    return 1 if broken else 0
+
+
+def _check(site: Site, given: Sequence[str], file: str, kind: Kind | None, *, as_json: bool) -> int:
+    from dataclasses import asdict
+
+    from lumisite.errors import ResolveError
+    from lumisite.release.drift import compare_images
+
+    lock = _read_lock(file, site)
+    if lock is None:
+        raise ResolveError(f"--lock: {file} is not there (`lumisite images --lock {file}` writes it)")
+    if kind not in (None, lock.digest):
+        raise ResolveError(f"--digest: {file} has digests of kind {lock.digest}, which {kind} cannot be compared with")
+    images = _read(site, given or lock.given, lock.digest)
+    changes = compare_images(lock, images, site, given)
+    if as_json:
+        _print_json([asdict(change) for change in changes])
+    else:
+        _print(line for change in changes for line in _change_lines(change))
+    verdict = f"{len(changes)} differ from {file}" if changes else f"all as in {file}"
+    _say(f"{_count(len(images))}, {verdict}")
+    return 1 if changes else 0
+
+
+def _systems(site: Site, file: str) -> int:
+    from lumisite.binds.inventory import Wanted, read_inventory
+    from lumisite.errors import ResolveError
+    from lumisite.release.cotainr import base_images, pin_systems
+
+    if site.images is None or not site.images.cotainr:
+        raise ResolveError(f"--systems: site {site.name} names no system of cotainr (add images.cotainr to it)")
+    wanted = [Wanted(path) for path in base_images(site)]
+    images = read_inventory(site, site.platforms[site.platform].rocm, wanted, "header")
+    pinned = pin_systems(site, images, _content(file), file)
+    for note in pinned.notes:
+        _say(note)
+    written = _write(file, pinned.text)
+    _say(f"{file}: {'written' if written else 'is the same already'}")
+    return 0
+
+
+def _read(site: Site, given: Sequence[str], kind: Kind) -> tuple[Image, ...]:
+    from lumisite.binds.inventory import read_inventory, site_images, wanted_of
+    from lumisite.errors import ResolveError
+
+    wanted = wanted_of(given) if given else site_images(site)
+    if not wanted:
+        raise ResolveError(f"images: site {site.name} names no directory of images (add images.folders, or give some)")
+    progress = _progress if kind == "whole" and sys.stderr.isatty() else None
+    return read_inventory(site, site.platforms[site.platform].rocm, wanted, kind, progress)
+
+
+def _progress(path: str, done: int, size: int) -> None:
+    end = "\n" if done >= size else "\r"
+    print(f"{posixpath.basename(path)}: {done / 1e9:.1f} of {size / 1e9:.1f} GB", end=end, file=sys.stderr, flush=True)
+
+
+def _read_lock(file: str, site: Site, *, to_replace: bool = False) -> Lock | None:
+    """Read a lock; one that is replaced must be a lock of this site, so that no other file is lost."""
+    from lumisite.errors import LumisiteError
+    from lumisite.release.lock import parse_lock
+
+    content = _content(file)
+    if content is None:
+        return None
+    try:
+        return parse_lock(content, file, site.name)
+    except LumisiteError as error:
+        if to_replace:
+            raise LumisiteError(f"{error}; it is not replaced") from None
+        raise
+
+
+def _content(file: str) -> bytes | None:
+    from lumisite.errors import ToolError, refused
+    from lumisite.release.lock import LARGEST_LOCK_BYTES
+
+    path = Path(file)
+    try:
+        if path.exists() and not path.is_file():
+            raise ToolError(f"cannot read {file}: it is not a file")
+        if path.stat().st_size > LARGEST_LOCK_BYTES:
+            raise ToolError(f"cannot read {file}: it has {path.stat().st_size} bytes (at most {LARGEST_LOCK_BYTES})")
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise refused("read", error) from None
+    except ValueError as error:  # a NUL in the name
+        raise ToolError(f"cannot read {file!r}: {error}") from None
+
+
+def _write(file: str, text: str) -> bool:
+    from lumisite.errors import refused
+    from lumisite.release.files import replace_file
+
+    try:
+        return replace_file(Path(file), text.encode())
+    except OSError as error:
+        raise refused("write", error) from None
+
+
+def _absolute(path: str) -> str:
+    """Give a path from the root on; `..` is left to the file system, as a link may stand before it."""
+    joined = posixpath.join(os.getcwd(), path)  # noqa: PTH109 - a Path would drop what the user typed
+    return joined if ".." in joined.split("/") else posixpath.normpath(joined)
+
+
+def _document(image: Image) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return asdict(image)
+
+
+def _lines(image: Image) -> Iterator[str]:
+    from lumisite.binds.contents import version_lines
+    from lumisite.release.manifest import shown
+
+    yield shown(image.path)
+    yield from (f"    -> {shown(link)}" for link in image.links)
+    if image.fault:
+        yield f"    cannot be used: {shown(image.fault)}"
+        return
+    size = f"; {image.size / 1e6:,.0f} MB" if image.size is not None else ""
+    digest = f"; {image.digest[: image.digest.index(':') + 13]}" if image.digest is not None else ""
+    yield f"    {image.family} ({image.why}){size}{digest}"
+    yield f"    {', '.join(version_lines(image.versions)) or 'no version found in it'}"
+    yield from (f"    {note}" for note in image.notes)
+
+
+def _change_lines(change: Change) -> Iterator[str]:
+    from lumisite.release.manifest import shown
+
+    yield f"{change.kind:8}  {shown(change.path)}"
+    yield from (f"    {shown(line)}" for line in change.what)
+    touched = [
+        f"{name} {', '.join(values)}"
+        for name, values in (("family", change.families), ("modules", change.modules), ("used by", change.used_by))
+        if values
+    ]
+    if touched:
+        yield f"    touches {'; '.join(touched)}"
+
+
+def _count(number: int) -> str:
+    return f"{number} image{'' if number == 1 else 's'}"
+
+
+def _print(lines: Iterator[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _print_json(document: object) -> None:
+    import json
+
+    print(json.dumps(document, indent=2))
+
+
+def _say(text: str) -> None:
+    print(f"lumisite: {text}", file=sys.stderr)

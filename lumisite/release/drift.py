@@ -1,0 +1,126 @@
+"""How images differ from their lock, and what of the site each difference touches."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lumisite.binds.contents import TITLES
+from lumisite.binds.inventory import Image
+from lumisite.release.lock import Lock, LockedImage, locked
+from lumisite.release.manifest import shown
+from lumisite.site.model import Site
+
+Kind = Literal["moved", "changed", "broken", "vanished", "new"]
+_ORDER: tuple[Kind, ...] = ("vanished", "broken", "moved", "changed", "new")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One name that is not as it was locked, `what` in words, and what of the site it touches.
+
+    `families` are those before and after; `modules` bind for them; `used_by` are keys of the site that name the image.
+    """
+
+    path: str
+    kind: Kind
+    what: tuple[str, ...]
+    before: LockedImage | None
+    after: LockedImage | None
+    families: tuple[str, ...]
+    modules: tuple[str, ...]
+    used_by: tuple[str, ...]
+
+
+def compare_images(lock: Lock, images: Iterable[Image], site: Site, given: Sequence[str] = ()) -> tuple[Change, ...]:
+    """Compare what is found with a lock, the worst first; with `given`, only what is named or is below it."""
+    now = {one.path: locked(one) for one in images}
+    paths = {path for path in lock.images if not given or any(_below(path, top) for top in given)}
+    found = [(path, _judge(lock.images.get(path), now.get(path))) for path in sorted(paths | set(now))]
+    changes = [_change(site, path, lock.images.get(path), now.get(path), *one) for path, one in found if one]
+    return tuple(sorted(changes, key=lambda change: (_ORDER.index(change.kind), change.path)))
+
+
+def _below(path: str, top: str) -> bool:
+    return path == top or path.startswith(posixpath.join(top, ""))
+
+
+def _judge(before: LockedImage | None, after: LockedImage | None) -> tuple[Kind, tuple[str, ...]] | None:
+    """Say how two states differ, in words; `None` where they do not."""
+    if before is None or after is None:
+        if after is None:
+            return "vanished", ("is no longer among the images",)
+        if after.fault:
+            return "broken", (after.fault, "is not in the lock")
+        return "new", (f"leads to {shown(after.target or '')}",)
+    if after.fault and after.fault != before.fault:
+        gone = after.target is None and before.target is not None
+        return ("vanished" if gone else "broken"), (after.fault,)
+    if (before.target, before.digest, before.size, before.fault) == (
+        after.target,
+        after.digest,
+        after.size,
+        after.fault,
+    ):
+        return None
+    same = before.digest == after.digest and before.size == after.size
+    lines = list(_versions(before.versions, after.versions))
+    if before.fault and not after.fault:
+        return "changed", (f"can be read again; it was: {before.fault}", *lines)
+    if before.target != after.target:
+        content = "the content is the same" if same else "the content is another"
+        where = f"leads to {shown(after.target or 'nothing')}, not to {shown(before.target or 'nothing')}; {content}"
+        return "moved", (where, *lines)
+    return "changed", (f"has other content under the same name{_size(before.size, after.size)}", *lines)
+
+
+def _size(before: int | None, after: int | None) -> str:
+    return f" ({before} -> {after} bytes)" if before != after else ""
+
+
+def _versions(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    said = [
+        f"{TITLES.get(name, name)} {before.get(name, '(none)')} -> {after.get(name, '(none)')}"
+        for name in dict.fromkeys((*before, *after))
+        if before.get(name) != after.get(name)
+    ]
+    if said:
+        yield ", ".join(said)
+
+
+def _change(
+    site: Site,
+    path: str,
+    before: LockedImage | None,
+    after: LockedImage | None,
+    kind: Kind,
+    what: tuple[str, ...],
+) -> Change:
+    states = [state for state in (before, after) if state is not None]
+    families = tuple(dict.fromkeys(state.family for state in states if state.family is not None))
+    names = {path, *(state.target for state in states if state.target is not None)}
+    return Change(
+        path, kind, what, before, after, families, modules_of(site, families), tuple(sorted(_used_by(site, names)))
+    )
+
+
+def modules_of(site: Site, families: Iterable[str]) -> tuple[str, ...]:
+    """Give the modules that images of some families are run with, and those that load them."""
+    touched = {name for family in families if family in site.families for name in site.families[family].modules}
+    grown = True
+    while grown:
+        more = {name for name, module in site.modules.items() if touched.intersection(module.loads)}
+        grown = not more <= touched
+        touched |= more
+    return tuple(name for name in site.modules if name in touched)
+
+
+def _used_by(site: Site, names: set[str]) -> Iterator[str]:
+    if site.validation is not None and site.validation.image in names:
+        yield "validation.image"
+    systems = site.images.cotainr if site.images is not None else {}
+    for name, system in systems.items():
+        if system.base_image in names:
+            yield f"images.cotainr.{name}"
