@@ -79,6 +79,13 @@ class DiskTree:
         real = self._real(path)
         return open_file(real) if os.access(real, os.R_OK) else None
 
+    def mode(self, path: str) -> int | None:
+        """Give the permission bits of what stands at a path, which is not a link."""
+        try:
+            return stat.S_IMODE(os.lstat(self._real(path)).st_mode)
+        except (OSError, ValueError):
+            return None
+
     def _real(self, path: str) -> str:
         return self.root.rstrip("/") + path
 

@@ -106,18 +106,27 @@ def _near(host: Tree, path: str) -> str:
 def _sides(
     request: Request, family: str, image: Tree, host: Tree, folders: Sequence[str]
 ) -> tuple[Sides, tuple[str, ...]]:
-    hwcaps = cpu_hwcaps(host)
-    hwcaps = _ASSUMED_HWCAPS if hwcaps is None else hwcaps
-    host_rules = read_rules(host, hwcaps, folders, captured=True)
-    everywhere = dict.fromkeys((*host_rules.directories, *_beyond(request, host)))
-    host_rules = replace(host_rules, directories=tuple(everywhere))
+    host_loader = loader_of_host(request, host, folders)
+    host_rules = host_loader.rules
     directories, unknown = library_path(image)
-    rules = read_rules(image, hwcaps, directories)
+    rules = read_rules(image, _hwcaps(host), directories)
     if rules.machine != host_rules.machine:
         mine, theirs = (MACHINES[machine] for machine in (rules.machine, host_rules.machine))
         raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
     view = container_of(image, host, tuple(_binds(request, family)))
-    return Sides(Loader(host, host_rules), Loader(image, rules), Loader(view, rules), view), unknown
+    return Sides(host_loader, Loader(image, rules), Loader(view, rules), view), unknown
+
+
+def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
+    """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
+    rules = read_rules(host, _hwcaps(host), folders, captured=True)
+    everywhere = dict.fromkeys((*rules.directories, *_beyond(request, host)))
+    return Loader(host, replace(rules, directories=tuple(everywhere)))
+
+
+def _hwcaps(host: Tree) -> tuple[str, ...]:
+    hwcaps = cpu_hwcaps(host)
+    return _ASSUMED_HWCAPS if hwcaps is None else hwcaps
 
 
 def _beyond(request: Request, host: Tree) -> Iterator[str]:

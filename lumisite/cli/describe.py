@@ -21,11 +21,18 @@ def add_commands(commands: Commands) -> None:
         "check",
         help="find all faults of a site description",
         description="Read a site description and print every fault as file:line:column: key: what is wrong. "
-        "Exit 0 when there is none, 2 otherwise.",
+        "Exit 0 when there is none, 2 otherwise. With --host, check the deployed release against this node instead: "
+        "exit 1 when something that its modules need is not there as they need it.",
     )
     check.add_argument(
         "file", nargs="?", default="lumi", metavar="FILE", help="a YAML file, or an embedded site's name"
     )
+    check.add_argument("--host", action="store_true", help="check the deployed release of the site against this node")
+    check.add_argument("--root", metavar="ROOT", help="with --host: the deployment root (default: the site's)")
+    check.add_argument(
+        "--host-root", metavar="DIR", help="with --host: the root of the node, or of a copy of it (default: /)"
+    )
+    add_json_option(check)
     check.set_defaults(call=run_check)
 
     resolve = commands.add_parser(
@@ -57,9 +64,16 @@ def add_commands(commands: Commands) -> None:
 
 def run_check(arguments: argparse.Namespace) -> int:
     """Print all faults, or a line that says what was read."""
-    from lumisite.errors import SiteError
+    from lumisite.errors import ResolveError, SiteError
     from lumisite.site.load import load_site
 
+    if arguments.host:
+        from lumisite.cli.host import check_deployed
+
+        return check_deployed(arguments.file, arguments.root, arguments.host_root or "/", as_json=arguments.json)
+    for option, value in (("--root", arguments.root), ("--host-root", arguments.host_root), ("--json", arguments.json)):
+        if value:
+            raise ResolveError(f"{option}: goes with --host only")
     try:
         loaded = load_site(arguments.file)
     except SiteError as error:

@@ -1,0 +1,66 @@
+"""`check --host`: the deployed release against a node."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lumisite.binds.host import DiskTree
+from lumisite.errors import LumisiteError, ResolveError
+from lumisite.release.manifest import sha256_of, shown
+from lumisite.release.root import existing_root, inspect_release
+from lumisite.site.load import load_site
+from lumisite.validate.host import HostFault, check_host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lumisite.release.root import Release
+
+
+def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_json: bool) -> int:
+    """Print one line for each fault; 0 when there is none, 1 otherwise."""
+    if "\0" in host_root or not Path(host_root).is_dir():
+        raise ResolveError(f"--host-root: {host_root!r} is no directory (the root of a node, or of a copy of one)")
+    loaded = load_site(site_name)
+    root = existing_root(Path(root_name or loaded.site.root))
+    if not root.current:
+        raise LumisiteError(f"{root.path}: no release is deployed there (`lumisite deploy OUT {root.path} --apply`)")
+    release = inspect_release(root, root.current)
+    faults = list(_edited(release))
+    notes: tuple[str, ...] = ()
+    looked_at = 0
+    if release.tree is not None:
+        manifest = release.tree.manifest
+        checked = check_host(loaded.site, manifest, DiskTree(host_root))
+        faults += checked.faults
+        notes, looked_at = checked.notes, checked.looked_at
+        if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
+            notes += (f"{loaded.file} is not as it was when {release.release} was rendered; its present text was used",)
+    if as_json:
+        print(json.dumps([asdict(fault) for fault in faults], indent=2))
+    else:
+        for fault in faults:
+            print(shown(str(fault)))
+    for note in notes:
+        _say(note)
+    _say(f"{release.release} against {host_root}: {looked_at} things looked at, {_count(len(faults))}")
+    return 1 if faults else 0
+
+
+def _edited(release: Release) -> Iterator[HostFault]:
+    """Say where the release itself is not as it was deployed."""
+    for fault in release.faults:
+        path = str(release.path if fault.path == "." else release.path / fault.path)
+        yield HostFault(path, "what was deployed", fault.what, "deploy it again, or roll back")
+
+
+def _count(number: int) -> str:
+    return "no fault" if not number else f"{number} fault{'' if number == 1 else 's'}"
+
+
+def _say(text: str) -> None:
+    print(f"lumisite: {text}", file=sys.stderr)

@@ -1,0 +1,71 @@
+"""`check --host` on the host trees of the twin: silent on the right one, and every break of the other is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from tests.twin.fixtures import require_twin
+from tests.twin.host_tree import host_tree
+
+pytestmark = [pytest.mark.root]
+
+
+@pytest.fixture(autouse=True)
+def _twin() -> None:
+    require_twin()
+
+
+def node(platform: str, top: Path) -> Path:
+    """A copy of a platform's tree with the file systems and a runtime."""
+    shutil.copytree(host_tree(platform), top, symlinks=True)
+    for name in ("scratch", "project", "projappl", "flash", "appl", "usr/bin", "var/spool/slurmd"):
+        (top / name).mkdir(parents=True)
+    (top / "usr/bin/singularity").write_text("#!/bin/sh\n")
+    (top / "usr/bin/singularity").chmod(0o755)
+    return top
+
+
+BREAKS = {
+    ("2026-01", "2026-01"): [],
+    ("2024-08", "2024-08"): [],
+    ("2026-01", "2024-08"): ["/opt/cray/libfabric/1.22.0", "/opt/cray/pe/mpich/8.1.32", "libfabric.so.1"],
+    ("2024-08", "2026-01"): ["/opt/cray/libfabric/1.15.2.0", "/opt/cray/pe/mpich/8.1.29", "libfabric.so.1"],
+}
+
+
+@pytest.mark.parametrize(("release", "platform"), BREAKS)
+def test_a_release_fits_its_own_platform_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], release: str, platform: str
+) -> None:
+    out, root = str(tmp_path / "out"), str(tmp_path / "root")
+    assert main(["render", "--site", "twin", "--platform", release, "--out", out]) == 0
+    assert main(["deploy", out, root, "--apply"]) == 0
+    host = node(platform, tmp_path / "host")
+    capsys.readouterr()
+    expected = BREAKS[release, platform]
+    code = main(["check", "twin", "--host", "--root", root, "--host-root", str(host), "--json"])
+    assert [fault["path"] for fault in json.loads(capsys.readouterr().out)] == expected
+    assert code == (1 if expected else 0)
+
+
+def test_half_an_update_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The libraries of the Cray stack stay, and the distribution's json-c goes on to the next SONAME."""
+    out, root = str(tmp_path / "out"), str(tmp_path / "root")
+    assert main(["render", "--site", "twin", "--platform", "2024-08", "--out", out]) == 0
+    assert main(["deploy", out, root, "--apply"]) == 0
+    host = node("2024-08", tmp_path / "host")
+    for name in ("libjson-c.so.3", "libjson-c.so.3.1.0"):
+        (host / "usr/lib64" / name).unlink()
+    shutil.copy(host_tree("2026-01") / "usr/lib64/libjson-c.so.5", host / "usr/lib64/libjson-c.so.5")
+    capsys.readouterr()
+    assert main(["check", "twin", "--host", "--root", root, "--host-root", str(host)]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(
+        "libjson-c.so.3: is in no directory of libraries (/usr/lib64 has libjson-c.so.5); "
+        "a library that /opt/cray/libfabric/1.15.2.0/lib64/libfabric.so.1 needs is expected"
+    )
