@@ -56,9 +56,28 @@ class Image:
     fault: str = ""
 
 
-def wanted_of(paths: Iterable[str]) -> tuple[Wanted, ...]:
+@dataclass(frozen=True)
+class Reading:
+    """How images are read: for which site and which default release, with which digest, and below which `root`."""
+
+    site: Site
+    rocm: Release
+    digest: Kind = "header"
+    root: str = "/"
+    progress: Progress | None = None
+
+    @property
+    def tree(self) -> DiskTree:
+        """The file system in which all paths are; links do not lead out of it."""
+        return DiskTree(self.root)
+
+    def on_disk(self, path: str) -> str:
+        """Give where a path of the tree is for this process."""
+        return self.root.rstrip("/") + path
+
+
+def wanted_of(paths: Iterable[str], tree: DiskTree) -> tuple[Wanted, ...]:
     """Take absolute paths for images, or for directories of them; a folder that an image was unpacked to is one."""
-    tree = DiskTree("/")
     wanted = []
     for path in paths:
         place = resolve(tree, path)
@@ -73,14 +92,12 @@ def site_images(site: Site) -> tuple[Wanted, ...]:
     return tuple(Wanted(folder.path, tuple(map(str, folder.patterns))) for folder in folders)
 
 
-def read_inventory(
-    site: Site, rocm: Release, wanted: Sequence[Wanted], kind: Kind, progress: Progress | None = None
-) -> tuple[Image, ...]:
+def read_inventory(reading: Reading, wanted: Sequence[Wanted]) -> tuple[Image, ...]:
     """Describe each image once, by path; what cannot be read or listed is an entry with a fault."""
-    tree = DiskTree("/")
+    tree = reading.tree
     entries: dict[str, Image] = {}
     files: dict[str, list[Image]] = {}
-    for path, fault in _names(tree, wanted):
+    for path, fault in _names(reading, wanted):
         if path in entries:
             continue
         trail = follow(tree, path)
@@ -88,22 +105,24 @@ def read_inventory(
         if not entries[path].fault and trail.real is not None:
             files.setdefault(trail.real, []).append(entries[path])
     for real, aliases in files.items():
-        entries |= {one.path: one for one in _read(site, rocm, real, aliases, kind, progress)}
+        entries |= {one.path: one for one in _read(reading, real, aliases)}
     return tuple(entries[path] for path in sorted(entries))
 
 
-def _names(tree: DiskTree, wanted: Iterable[Wanted]) -> Iterator[tuple[str, str]]:
+def _names(reading: Reading, wanted: Iterable[Wanted]) -> Iterator[tuple[str, str]]:
     """Give the paths of images, and directories that cannot be listed with the reason."""
     for one in wanted:
         if not one.patterns:
             yield one.path, ""
         for pattern in one.patterns:
-            yield from _matching(tree, one.path, pattern.split("/"))
+            yield from _matching(reading, one.path, pattern.split("/"))
 
 
-def _matching(tree: DiskTree, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _matching(reading: Reading, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    tree = reading.tree
+    place = resolve(tree, folder)
     try:
-        names = list_directory(folder)
+        names = list_directory(reading.on_disk(folder if place.entry is None else place.path))
     except LumisiteError as error:
         yield folder, str(error)
         return
@@ -114,9 +133,9 @@ def _matching(tree: DiskTree, folder: str, parts: Sequence[str]) -> Iterator[tup
         if len(parts) == 1:
             yield path, ""
             continue
-        place = resolve(tree, path)
-        if place.entry is not None and place.entry.kind == "directory" and not _unpacked(tree, place.path):
-            yield from _matching(tree, path, parts[1:])
+        below = resolve(tree, path)
+        if below.entry is not None and below.entry.kind == "directory" and not _unpacked(tree, below.path):
+            yield from _matching(reading, path, parts[1:])
 
 
 def _unpacked(tree: DiskTree, path: str) -> bool:
@@ -129,31 +148,27 @@ def _unfit(tree: DiskTree, trail: Trail) -> str:
     return "" if trail.kind in ("file", "directory") else "is neither a file nor a directory"
 
 
-def _read(
-    site: Site, rocm: Release, real: str, aliases: Sequence[Image], kind: Kind, progress: Progress | None
-) -> Iterator[Image]:
+def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Image]:
     """Read one file for all names that lead to it; the digest of a damaged one is given where it can be."""
     known = Image(real)
+    path = reading.on_disk(real)
+    entry = reading.tree.look(real)
     try:
-        if _is_file(real):
-            source = open_file(real)
+        if entry is not None and entry.kind == "file":
+            source = open_file(path)
             known = replace(known, size=source.size)
-            known = replace(known, digest=digest_of(source, kind, _counter(real, source.size, progress)))
-        image = open_image(real)
+            counter = _counter(real, source.size, reading.progress if reading.digest == "whole" else None)
+            known = replace(known, digest=digest_of(source, reading.digest, counter))
+        image = open_image(path)
         contents = read_contents(image.tree)
         known = replace(known, labels=contents.labels, versions=contents.versions, notes=image.notes)
         for alias in aliases:
-            family, why = recognise_family(site, (alias.path, real), image.tree, rocm)
+            family, why = recognise_family(reading.site, (alias.path, real), image.tree, reading.rocm)
             yield replace(known, path=alias.path, links=alias.links, target=real, family=family, why=why)
     except LumisiteError as error:
-        fault = str(error).removeprefix(f"{real}: ")
+        fault = str(error).removeprefix(f"{path}: ")
         for alias in aliases:
             yield replace(known, path=alias.path, links=alias.links, target=real, fault=fault)
-
-
-def _is_file(path: str) -> bool:
-    entry = DiskTree("/").look(path)
-    return entry is not None and entry.kind == "file"
 
 
 def _counter(path: str, size: int, progress: Progress | None) -> Callable[[int], None] | None:

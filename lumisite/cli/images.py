@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lumisite.binds.digest import Kind
-    from lumisite.binds.inventory import Image
+    from lumisite.binds.inventory import Image, Reading
     from lumisite.cli.parser import Commands
     from lumisite.release.drift import Change
     from lumisite.release.lock import Lock
@@ -35,6 +35,7 @@ def add_commands(commands: Commands) -> None:
         "paths", nargs="*", metavar="DIR|FILE", help="images, or directories of them (default: those of the site)"
     )
     add_site_option(images)
+    images.add_argument("--host-root", default="/", metavar="DIR", help="the host's root, or a copy (default: /)")
     images.add_argument("--lock", metavar="FILE", help="write what is found to a lock; with --check, compare with it")
     images.add_argument("--check", action="store_true", help="say what moved, changed, broke, vanished or is new")
     images.add_argument(
@@ -52,28 +53,34 @@ def add_commands(commands: Commands) -> None:
 
 def run_images(arguments: argparse.Namespace) -> int:
     """List, lock, check, or write cotainr's systems."""
+    from lumisite.binds.inventory import Reading
     from lumisite.errors import ResolveError
     from lumisite.site.load import load_site
 
     if arguments.check and not arguments.lock:
         raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")
     if arguments.systems and (arguments.paths or arguments.lock or arguments.json or arguments.digest):
-        raise ResolveError("--systems: goes with --site only; it writes one file for the base images of the site")
+        raise ResolveError("--systems: goes with --site and --host-root only; it reads the base images of the site")
+    root = arguments.host_root
+    if "\0" in root or not Path(root).is_dir():
+        raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")
     site = load_site(arguments.site).site
+    progress = _progress if sys.stderr.isatty() else None
+    reading = Reading(site, site.platforms[site.platform].rocm, arguments.digest or "header", root, progress)
     given = tuple(map(_absolute, arguments.paths))
     if arguments.systems:
-        return _systems(site, arguments.systems)
+        return _systems(reading, arguments.systems)
     if arguments.check:
-        return _check(site, given, arguments.lock, arguments.digest, as_json=arguments.json)
-    return _list(site, given, arguments.lock, arguments.digest or "header", as_json=arguments.json)
+        return _check(reading, given, arguments.lock, arguments.digest, as_json=arguments.json)
+    return _list(reading, given, arguments.lock, as_json=arguments.json)
 
 
-def _list(site: Site, given: Sequence[str], file: str | None, kind: Kind, *, as_json: bool) -> int:
+def _list(reading: Reading, given: Sequence[str], file: str | None, *, as_json: bool) -> int:
     from lumisite.release.lock import format_lock, lock_of
 
     if file is not None:
-        _read_lock(file, site, to_replace=True)  # before the images are read, which may take an hour
-    images = _read(site, given, kind)
+        _read_lock(file, reading.site, to_replace=True)  # before the images are read, which may take an hour
+    images = _read(reading, given)
     if as_json:
         _print_json([_document(image) for image in images])
     else:
@@ -81,24 +88,24 @@ def _list(site: Site, given: Sequence[str], file: str | None, kind: Kind, *, as_
     broken = sum(bool(image.fault) for image in images)
     _say(f"{_count(len(images))}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
-        written = _write(file, format_lock(lock_of(site.name, kind, given, images)))
+        written = _write(file, format_lock(lock_of(reading.site.name, reading.digest, given, images)))
         _say(f"{file}: {'written' if written else 'is the same already'}")
     return 1 if broken else 0
 
 
-def _check(site: Site, given: Sequence[str], file: str, kind: Kind | None, *, as_json: bool) -> int:
-    from dataclasses import asdict
+def _check(reading: Reading, given: Sequence[str], file: str, kind: Kind | None, *, as_json: bool) -> int:
+    from dataclasses import asdict, replace
 
     from lumisite.errors import ResolveError
     from lumisite.release.drift import compare_images
 
-    lock = _read_lock(file, site)
+    lock = _read_lock(file, reading.site)
     if lock is None:
         raise ResolveError(f"--lock: {file} is not there (`lumisite images --lock {file}` writes it)")
     if kind not in (None, lock.digest):
         raise ResolveError(f"--digest: {file} has digests of kind {lock.digest}, which {kind} cannot be compared with")
-    images = _read(site, given or lock.given, lock.digest)
-    changes = compare_images(lock, images, site, given)
+    images = _read(replace(reading, digest=lock.digest), given or lock.given)
+    changes = compare_images(lock, images, reading.site, given)
     if as_json:
         _print_json([asdict(change) for change in changes])
     else:
@@ -108,15 +115,15 @@ def _check(site: Site, given: Sequence[str], file: str, kind: Kind | None, *, as
     return 1 if changes else 0
 
 
-def _systems(site: Site, file: str) -> int:
+def _systems(reading: Reading, file: str) -> int:
     from lumisite.binds.inventory import Wanted, read_inventory
     from lumisite.errors import ResolveError
     from lumisite.release.cotainr import base_images, pin_systems
 
+    site = reading.site
     if site.images is None or not site.images.cotainr:
         raise ResolveError(f"--systems: site {site.name} names no system of cotainr (add images.cotainr to it)")
-    wanted = [Wanted(path) for path in base_images(site)]
-    images = read_inventory(site, site.platforms[site.platform].rocm, wanted, "header")
+    images = read_inventory(reading, [Wanted(path) for path in base_images(site)])
     pinned = pin_systems(site, images, _content(file), file)
     for note in pinned.notes:
         _say(note)
@@ -125,15 +132,15 @@ def _systems(site: Site, file: str) -> int:
     return 0
 
 
-def _read(site: Site, given: Sequence[str], kind: Kind) -> tuple[Image, ...]:
+def _read(reading: Reading, given: Sequence[str]) -> tuple[Image, ...]:
     from lumisite.binds.inventory import read_inventory, site_images, wanted_of
     from lumisite.errors import ResolveError
 
-    wanted = wanted_of(given) if given else site_images(site)
+    site = reading.site
+    wanted = wanted_of(given, reading.tree) if given else site_images(site)
     if not wanted:
         raise ResolveError(f"images: site {site.name} names no directory of images (add images.folders, or give some)")
-    progress = _progress if kind == "whole" and sys.stderr.isatty() else None
-    return read_inventory(site, site.platforms[site.platform].rocm, wanted, kind, progress)
+    return read_inventory(reading, wanted)
 
 
 def _progress(path: str, done: int, size: int) -> None:

@@ -172,6 +172,21 @@ def _lumi() -> str:
     return load_site("lumi").data.decode()
 
 
+def test_a_copy_of_a_host_is_read_below_its_root(folder: Path, capsys: Output, tmp_path: Path) -> None:
+    top = tmp_path / "host"
+    (top / "appl").mkdir(parents=True)
+    (top / "appl/images").symlink_to("/pfs/images")  # absolute links stay inside
+    (top / "pfs").mkdir()
+    folder.rename(top / "pfs/images")
+    entries = listing(capsys, "--host-root", str(top), "/appl/images")
+    assert entries[LATEST]["path"] == f"/appl/images/{LATEST}"
+    assert entries[LATEST]["target"] == f"/pfs/images/{OLD}"
+    (top / "pfs/images/bad.sif").write_bytes(b"")
+    entries = listing(capsys, "--host-root", str(top), "/appl/images", "--site", "twin", code=1)
+    assert entries["bad.sif"]["fault"] == "is empty, where a SIF or an unpacked image would be right"
+    assert (entries[LATEST]["family"], entries[LATEST]["why"]) == ("twin-torch", "by its path, /appl/images/*")
+
+
 # The lock
 
 
@@ -414,7 +429,7 @@ def test_usage_that_makes_no_sense_is_refused(folder: Path, capsys: Output) -> N
     for words, said in (
         (["--check"], "--check: needs --lock FILE"),
         (["--check", "--lock", "no.lock"], "--lock: no.lock is not there"),
-        (["--systems", "s.json", "--lock", "x"], "--systems: goes with --site only"),
+        (["--systems", "s.json", "--lock", "x"], "--systems: goes with --site and --host-root only"),
         (["--lock", str(folder)], "it is not a file"),
         (["--lock", "a\0b"], "cannot read 'a\\x00b'"),
     ):

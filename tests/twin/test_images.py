@@ -1,0 +1,91 @@
+"""What is read from images without running them, beside what their containers say; and `check --host` on live nodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lumisite.cli import main
+from tests.twin import faults
+from tests.twin.cluster import IMAGES, Cluster, ClusterPlan, running
+from tests.twin.fixtures import require_twin
+from tests.twin.host_tree import host_tree
+from tests.twin.node import first_process
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer]
+Output = pytest.CaptureFixture[str]
+
+NAMES = ("torch", "own-network", "older-libc")
+#: What a container says of itself, one version a line, nothing where it has none.
+ASK = """
+import os, platform
+print("glibc", platform.libc_ver()[1])
+print("python", ".".join(platform.python_version_tuple()[:2]))
+for library in ("libcxi.so.1", "libfabric.so.1"):
+    path = f"/usr/lib/x86_64-linux-gnu/{library}"
+    if os.path.exists(path):
+        print(library.partition(".")[0], os.path.basename(os.path.realpath(path)))
+try:
+    import torch
+    print("torch", torch.__version__)
+except ImportError:
+    pass
+"""
+
+
+def root_of(cluster: Cluster, node: str) -> str:
+    """The node's own file system, as this machine sees it."""
+    return f"/proc/{first_process(cluster.node_folder(node)).pid}/root"
+
+
+def answer(capsys: Output, *words: str) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert main([*words, "--json"]) in (0, 1)
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, list)
+    return found
+
+
+@pytest.fixture
+def cluster() -> Any:
+    require_twin()
+    with running(ClusterPlan(nodes=1, images=NAMES)) as running_cluster:
+        yield running_cluster
+
+
+def test_versions_are_those_that_the_containers_say(cluster: Cluster, capsys: Output) -> None:
+    (cluster.exchange / "ask.py").write_text(ASK)
+    words = ["images", "--site", "twin", "--host-root", root_of(cluster, cluster.nodes[0])]
+    found = {Path(one["path"]).stem: one for one in answer(capsys, *words)}
+    assert sorted(found) == sorted(NAMES)
+    assert {(one["path"].rpartition("/")[0], one["why"]) for one in found.values()} == {
+        (IMAGES, "by its path, /appl/images/*")
+    }
+    for name in NAMES:
+        command = f"singularity --quiet exec --bind /var/lib/twin {IMAGES}/{name}.sif python3 /var/lib/twin/ask.py"
+        said = dict(line.split() for line in cluster.run(command, node=cluster.nodes[0]).check().stdout.splitlines())
+        assert {key: version["value"] for key, version in found[name]["versions"].items()} == said
+    assert set(found["torch"]["versions"]) >= {"torch", "glibc", "python"}
+    assert found["own-network"]["versions"]["libcxi"]["value"] == "libcxi.so.1.7.0"
+
+
+def test_a_live_node_fits_its_release_until_its_libraries_go_back(
+    cluster: Cluster, tmp_path: Path, capsys: Output
+) -> None:
+    out, root, node = str(tmp_path / "out"), str(tmp_path / "root"), cluster.nodes[0]
+    assert main(["render", "--site", "twin", "--out", out]) == 0
+    assert main(["deploy", out, root, "--apply"]) == 0
+    words = ["check", "twin", "--host", "--root", root, "--host-root", root_of(cluster, node)]
+    assert answer(capsys, *words) == []
+    assert main(words) == 0
+    assert "/var/spool/slurmd" not in capsys.readouterr().err
+    with faults.library_tree_replaced(cluster, node, host_tree("2024-08")):
+        assert [fault["path"] for fault in answer(capsys, *words)] == [
+            "/opt/cray/libfabric/1.22.0",
+            "/opt/cray/pe/mpich/8.1.32",
+            "libfabric.so.1",
+        ]
+    assert answer(capsys, *words) == []
