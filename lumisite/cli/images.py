@@ -228,7 +228,12 @@ def _change_lines(change: Change) -> Iterator[str]:
     yield from (f"    {shown(line)}" for line in change.what)
     touched = [
         f"{name} {', '.join(values)}"
-        for name, values in (("family", change.families), ("modules", change.modules), ("used by", change.used_by))
+        for name, values in (
+            ("family", change.families),
+            ("modules", change.modules),
+            ("plans", change.plans),
+            ("used by", change.used_by),
+        )
         if values
     ]
     if touched:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from lumisite.binds.contents import TITLES
@@ -21,7 +23,8 @@ _ORDER: tuple[Kind, ...] = ("vanished", "broken", "moved", "changed", "new")
 class Change:
     """One name that is not as it was locked, `what` in words, and what of the site it touches.
 
-    `families` are those before and after; `modules` bind for them; `used_by` are keys of the site that name the image.
+    `families` are those before and after; `modules` bind for them; `plans` are stored ones for the image; `used_by` are
+    keys of the site that name it.
     """
 
     path: str
@@ -31,15 +34,27 @@ class Change:
     after: LockedImage | None
     families: tuple[str, ...]
     modules: tuple[str, ...]
+    plans: tuple[str, ...]
     used_by: tuple[str, ...]
 
 
-def compare_images(lock: Lock, images: Iterable[Image], site: Site, given: Sequence[str] = ()) -> tuple[Change, ...]:
-    """Compare what is found with a lock, the worst first; with `given`, only what is named or is below it."""
+def compare_images(
+    lock: Lock,
+    images: Iterable[Image],
+    site: Site,
+    given: Sequence[str] = (),
+    plans: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> tuple[Change, ...]:
+    """Compare what is found with a lock, the worst first; with `given`, only what is named or is below it.
+
+    `plans` maps the name of each stored plan to the shell patterns of the images that it is for.
+    """
     now = {one.path: locked(one) for one in images}
     paths = {path for path in lock.images if not given or any(_below(path, top) for top in given)}
     found = [(path, _judge(lock.images.get(path), now.get(path))) for path in sorted(paths | set(now))]
-    changes = [_change(site, path, lock.images.get(path), now.get(path), *one) for path, one in found if one]
+    changes = [
+        _change(site, plans, path, lock.images.get(path), now.get(path), *verdict) for path, verdict in found if verdict
+    ]
     return tuple(sorted(changes, key=lambda change: (_ORDER.index(change.kind), change.path)))
 
 
@@ -58,22 +73,26 @@ def _judge(before: LockedImage | None, after: LockedImage | None) -> tuple[Kind,
     if after.fault and after.fault != before.fault:
         gone = after.target is None and before.target is not None
         return ("vanished" if gone else "broken"), (after.fault,)
-    if (before.target, before.digest, before.size, before.fault) == (
-        after.target,
-        after.digest,
-        after.size,
-        after.fault,
-    ):
+    if _kept(before) == _kept(after):
         return None
-    same = before.digest == after.digest and before.size == after.size
     lines = list(_versions(before.versions, after.versions))
     if before.fault and not after.fault:
         return "changed", (f"can be read again; it was: {before.fault}", *lines)
     if before.target != after.target:
-        content = "the content is the same" if same else "the content is another"
-        where = f"leads to {shown(after.target or 'nothing')}, not to {shown(before.target or 'nothing')}; {content}"
-        return "moved", (where, *lines)
+        where = f"leads to {shown(after.target or 'nothing')}, not to {shown(before.target or 'nothing')}"
+        return "moved", (where + _content(before, after), *lines)
     return "changed", (f"has other content under the same name{_size(before.size, after.size)}", *lines)
+
+
+def _kept(image: LockedImage) -> tuple[object, ...]:
+    """Give what must stay; the versions speak for an unpacked image, which has no digest."""
+    return image.target, image.digest, image.size, image.fault, image.versions if image.digest is None else None
+
+
+def _content(before: LockedImage, after: LockedImage) -> str:
+    if before.digest is None or after.digest is None:
+        return ""
+    return "; the content is the same" if before.digest == after.digest else "; the content is another"
 
 
 def _size(before: int | None, after: int | None) -> str:
@@ -92,6 +111,7 @@ def _versions(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[s
 
 def _change(
     site: Site,
+    plans: Mapping[str, Sequence[str]],
     path: str,
     before: LockedImage | None,
     after: LockedImage | None,
@@ -101,9 +121,13 @@ def _change(
     states = [state for state in (before, after) if state is not None]
     families = tuple(dict.fromkeys(state.family for state in states if state.family is not None))
     names = {path, *(state.target for state in states if state.target is not None)}
-    return Change(
-        path, kind, what, before, after, families, modules_of(site, families), tuple(sorted(_used_by(site, names)))
-    )
+    touched = tuple(name for name, patterns in plans.items() if _fits(names, patterns))
+    used_by = tuple(sorted(_used_by(site, names)))
+    return Change(path, kind, what, before, after, families, modules_of(site, families), touched, used_by)
+
+
+def _fits(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
 def modules_of(site: Site, families: Iterable[str]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from lumisite.site.load import EMBEDDED
 
 PROMPT = "$ "
 CONTINUED = "> "
-HARMLESS = ("lumisite", "cat", "ls", "echo", "mkdir", "cp")
+HARMLESS = ("lumisite", "cat", "ls", "ln", "echo", "mkdir", "cp")
 #: Commands whose absolute paths may exist or be only names; those of the others could be written to.
 READERS = ("cat", "ls", "echo", "lumisite why")
 JOINS = ("|", "&&", "||")

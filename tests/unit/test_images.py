@@ -10,9 +10,11 @@ import pytest
 
 from lumisite.binds.digest import digest_of
 from lumisite.binds.host import open_file
+from lumisite.binds.inventory import Reading, read_inventory, wanted_of
 from lumisite.binds.tree import Memory
 from lumisite.cli import main
-from lumisite.release.lock import format_lock, parse_lock
+from lumisite.release.drift import compare_images
+from lumisite.release.lock import format_lock, lock_of, parse_lock
 from lumisite.site.load import load_site
 from tests.unit.dict_trees import Files, Link, write_tree
 from tests.unit.images import PARTITION, PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
@@ -291,6 +293,32 @@ def test_the_validation_image_and_cotainrs_are_named(folder: Path, capsys: Outpu
     retarget(folder)
     (change,) = changes(capsys, "--site", "site.yaml")
     assert change["used_by"] == ["images.cotainr.lumi-c", "validation.image"]
+
+
+def test_plans_for_the_image_are_named(folder: Path) -> None:
+    site = load_site("lumi").site
+    reading = Reading(site, site.platforms[site.platform].rocm)
+    wanted = wanted_of([str(folder)], reading.tree)
+    locked = lock_of("lumi", "header", (), read_inventory(reading, wanted))
+    retarget(folder)
+    plans = {"latest.yaml": ["*/lumi-multitorch-latest.sif"], "old.yaml": [f"*/{OLD}"], "other.yaml": ["/other/*"]}
+    (change,) = compare_images(locked, read_inventory(reading, wanted), site, (), plans)
+    assert change.plans == ("latest.yaml", "old.yaml")
+
+
+def test_an_unpacked_image_is_compared_by_what_it_states(tmp_path: Path, capsys: Output, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    sandbox = write_tree(tmp_path / "a.sif", laif() | {"/.singularity.d/labels.json": b"{}"})
+    write_tree(tmp_path / "b.sif", {"/.singularity.d/labels.json": b"{}"})
+    (tmp_path / "latest.sif").symlink_to("a.sif")
+    lock(tmp_path)
+    (sandbox / "opt/rocm-6.4.4/.info/version").write_text("7.0.2-56\n")
+    (sandbox / "opt/rocm").unlink()
+    (tmp_path / "latest.sif").unlink()
+    (tmp_path / "latest.sif").symlink_to("b.sif")
+    moved, changed = changes(capsys)
+    assert changed["what"] == ["has other content under the same name", "ROCm 6.4.4 -> 7.0.2"]
+    assert moved["what"][0] == f"leads to {tmp_path}/b.sif, not to {tmp_path}/a.sif"
 
 
 # Digests
