@@ -22,6 +22,7 @@ MODULES = {
     "node": ("masks",),
     "containers": ("binds",),
     "images": ("images",),
+    "facts": ("facts",),
     "proof": ("transport", "verdict", "lint"),
 }
 

@@ -63,8 +63,13 @@ def read_live(tree: Tree) -> LiveNode:
 
     GPUs are numbered in the order of their PCI addresses, which is ROCm's and NVML's order.
     """
+    return LiveNode(read_topology(tree), _allowed(tree))
+
+
+def read_topology(tree: Tree) -> Topology:
+    """Read the node alone, which a captured tree has too where it lacks this process; raises `TopologyError`."""
     cores = _cores(tree)
-    return LiveNode(Topology(name="this node", cores=cores, gpus=_gpus(tree, cores)), _allowed(tree))
+    return Topology(name="this node", cores=cores, gpus=_gpus(tree, cores))
 
 
 def _cores(tree: Tree) -> tuple[Core, ...]:

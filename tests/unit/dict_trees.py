@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from lumisite.binds.tree import Entry, Memory
@@ -32,11 +33,22 @@ class DictTree:
             return Entry("link", there.to)
         if there is not None:
             return Entry("file")
-        return Entry("directory") if any(one.startswith(path.rstrip("/") + "/") for one in self.files) else None
+        return Entry("directory") if (path.rstrip("/") or "/") in self._directories else None
 
     def names(self, path: str) -> tuple[str, ...]:
-        inside = path.rstrip("/") + "/"
-        return tuple({one[len(inside) :].partition("/")[0] for one in self.files if one.startswith(inside)})
+        return tuple(self._directories.get(path.rstrip("/") or "/", ()))
+
+    @cached_property
+    def _directories(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for path in self.files:
+            while path != "/":
+                path, _, name = path.rpartition("/")
+                path = path or "/"
+                if name in found.setdefault(path, set()):
+                    break
+                found[path].add(name)
+        return found
 
     def source(self, path: str) -> Memory | None:
         content = self.files[path]

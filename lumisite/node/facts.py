@@ -1,0 +1,255 @@
+"""What a node is: everything that a maintenance may change under the containers, as one value and as one JSON file.
+
+The value is decoded here and not by a library, so that a damaged file gets the same one-line message with the file and
+the key as all other input. Annotations are real types here, not text: `parse_facts` reads them.
+"""
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lumisite.errors import LumisiteError
+
+FORMAT = 1
+#: A node with thousands of images needs one megabyte.
+LARGEST_FACTS_BYTES = 32 * 1024 * 1024
+
+T = typing.TypeVar("T")
+
+
+class FactsError(LumisiteError):
+    """A facts file that cannot be used; the message names the file and the key."""
+
+
+@dataclass(frozen=True)
+class System:
+    """The operating system: the words of os-release(5)."""
+
+    name: str | None = None
+    id: str | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True)
+class KernelConfig:
+    """A file with a kernel's configuration; `options` are those that RCCL asks for before it uses DMA-BUF."""
+
+    sha256: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The running kernel, and the configuration files that are there, by path."""
+
+    release: str | None = None
+    configs: Mapping[str, KernelConfig] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A GPU driver that is loaded: `build` is the kernel's srcversion, `sources` are its names in /usr/src."""
+
+    version: str | None = None
+    build: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Releases:
+    """The releases of a product that are installed, and the one that its link of defaults names."""
+
+    versions: tuple[str, ...] = ()
+    default: str | None = None
+
+
+@dataclass(frozen=True)
+class Named:
+    """What stands at a path that the site description names: `real` is where its links lead.
+
+    `kind` is `file`, `directory`, `other`, `dangling` (`real` then says what is wrong), or `none`: looked for, not
+    there.
+    """
+
+    kind: str
+    real: str | None = None
+
+
+@dataclass(frozen=True)
+class Library:
+    """A shared library; `wants` are the highest versions of GLIBC, GLIBCXX and CXXABI that it needs."""
+
+    soname: str | None = None
+    size_bytes: int = 0
+    needed: tuple[str, ...] = ()
+    wants: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A network interface; `numa` is the kernel's number, `bus` the PCI address of its adapter."""
+
+    driver: str | None = None
+    state: str | None = None
+    speed_mbit: int | None = None
+    numa: int | None = None
+    bus: str | None = None
+
+
+@dataclass(frozen=True)
+class Device:
+    """A PCI device; `cpus` are those that its firmware calls near, in kernel numbers."""
+
+    bus: str | None = None
+    numa: int | None = None
+    cpus: str | None = None
+
+
+@dataclass(frozen=True)
+class CpuGroup:
+    """The CPUs (kernel numbers) under one L3 cache, or of one NUMA domain where no L3 is known."""
+
+    cpus: str
+    numa: int | None = None
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """An image: `target` is where a link leads, `id` the identity that its SIF header states."""
+
+    target: str | None = None
+    size_bytes: int | None = None
+    id: str | None = None
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """The release that a deployment root's `current` names, and the SHA-256 of each of its files."""
+
+    release: str | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program: its real file, that file's size, and the version of its package where a file tells."""
+
+    real: str | None = None
+    size_bytes: int | None = None
+    package: str | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A node. What was not there, or could not be read, is absent: `None` or empty, never guessed.
+
+    `libraries` are by real path, `loads` maps a SONAME to the real path that a program would get, `missing` maps a
+    SONAME that is needed and not there to who needs it. `dangling` maps a link to what is wrong with it. `products`
+    are by directory: `/opt/cray/libfabric`. `images` are by directory and name. GPUs are in the order of their bus.
+    """
+
+    site: str
+    host: str | None = None
+    os: System = System()
+    kernel: Kernel = Kernel()
+    glibc: str | None = None
+    slurm: str | None = None
+    runtime: Program = Program()
+    drivers: Mapping[str, Driver] = field(default_factory=dict)
+    rocm: Releases = Releases()
+    cpe: Releases = Releases()
+    products: Mapping[str, Releases] = field(default_factory=dict)
+    paths: Mapping[str, Named] = field(default_factory=dict)
+    libraries: Mapping[str, Library] = field(default_factory=dict)
+    loads: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dangling: Mapping[str, str] = field(default_factory=dict)
+    interfaces: Mapping[str, Interface] = field(default_factory=dict)
+    nics: Mapping[str, Device] = field(default_factory=dict)
+    gpus: tuple[Device, ...] = ()
+    cpus: tuple[CpuGroup, ...] = ()
+    threads_per_core: int | None = None
+    images: Mapping[str, Mapping[str, ImageFile]] = field(default_factory=dict)
+    deployed: Deployed = Deployed()
+
+
+def format_facts(facts: Facts) -> str:
+    """Give the text of a facts file: the same facts always give the same bytes, in ASCII."""
+    document = {"lumisite_facts": FORMAT, **typing.cast("dict[str, Any]", _plain(facts))}
+    return json.dumps(document, sort_keys=True, indent=2) + "\n"
+
+
+def _plain(value: object) -> object:
+    """Turn a value into JSON's types, and leave out what is absent."""
+    if dataclasses.is_dataclass(value):
+        value = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+        return {name: plain for name, one in value.items() if (plain := _plain(one)) not in (None, {}, [])}
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+def parse_facts(content: bytes, where: str) -> Facts:
+    """Read a facts file that may hold anything; `where` is the file that a `FactsError` names.
+
+    Keys that this version does not know are ignored: what changes the meaning of the others gets a new format.
+    """
+    if len(content) > LARGEST_FACTS_BYTES:
+        raise FactsError(f"{where}: has more than {LARGEST_FACTS_BYTES} bytes, which no facts file has")
+    try:
+        document = json.loads(content.decode("utf-8"))
+    except RecursionError:
+        raise FactsError(f"{where}: is nested too deep for a facts file") from None
+    except ValueError as error:  # UTF-8, JSON and numbers of too many digits alike
+        raise FactsError(f"{where}: is not JSON ({error}); `lumisite facts -o FILE` writes a facts file") from None
+    if not isinstance(document, dict) or "lumisite_facts" not in document:
+        raise FactsError(f"{where}: is no facts file; `lumisite facts -o FILE` writes one")
+    said = document.pop("lumisite_facts")
+    if type(said) is not int or said != FORMAT:
+        raise FactsError(f"{where}: lumisite_facts: {_shown(said)} is another format ({FORMAT} can be read)")
+    return typing.cast(Facts, _decoded(document, Facts, where, ""))
+
+
+def _decoded(value: Any, kind: Any, where: str, path: str) -> Any:
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is types.UnionType:
+        return _decoded(value, inner[0], where, path)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _record(_typed(value, dict, "an object", where, path), kind, where, path)
+    if origin is Mapping:
+        pairs = _typed(value, dict, "an object", where, path)
+        return {key: _decoded(one, inner[1], where, f"{path}.{_key(key)}") for key, one in pairs.items()}
+    if origin is tuple:
+        items = _typed(value, list, "a list", where, path)
+        return tuple(_decoded(one, inner[0], where, f"{path}[{index}]") for index, one in enumerate(items))
+    return _typed(value, kind, {str: "a text", int: "a whole number"}[kind], where, path)
+
+
+def _record(pairs: Mapping[str, Any], kind: type[T], where: str, path: str) -> T:
+    values = {}
+    for item in dataclasses.fields(kind):  # type: ignore[arg-type]  # the caller has asked whether it is one
+        here = f"{path}.{item.name}" if path else item.name
+        if item.name in pairs:
+            values[item.name] = _decoded(pairs[item.name], item.type, where, here)
+        elif item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
+            raise FactsError(f"{where}: {here}: is missing")
+    return kind(**values)
+
+
+def _typed(value: Any, kind: type, what: str, where: str, path: str) -> Any:
+    if type(value) is not kind:
+        raise FactsError(f"{where}: {path}: {_shown(value)} is not {what}")
+    return value
+
+
+def _key(name: str) -> str:
+    return name if name.isprintable() and name else ascii(name)
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
