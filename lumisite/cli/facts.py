@@ -1,19 +1,23 @@
-"""What a node is: `facts`."""
+"""What a node is, and what a maintenance changed: `facts` and `changes`."""
 
 from __future__ import annotations
 
 import argparse
+import stat
 import sys
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_site_option
+from lumisite.cli.parser import add_json_option, add_site_option
 
 if TYPE_CHECKING:
     from lumisite.cli.parser import Commands
+    from lumisite.node.facts import Facts
+    from lumisite.release.changes import Report
+    from lumisite.site.model import Site
 
 
 def add_commands(commands: Commands) -> None:
-    """Add `facts`."""
+    """Add `facts` and `changes`."""
     facts = commands.add_parser(
         "facts",
         help="capture what this node is, as one JSON file",
@@ -33,6 +37,29 @@ def add_commands(commands: Commands) -> None:
     )
     facts.add_argument("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
     facts.set_defaults(call=run_facts)
+
+    changes = commands.add_parser(
+        "changes",
+        help="what changed between two facts files, and what that touches",
+        description="Compare two captures of a node, before and after a maintenance. Each change comes with the "
+        "modules, image families, masks and entries of the site description that it touches; then a draft of the "
+        "platform for the site description, and a text for users. Exit 0 when nothing changed, 1 when something did.",
+    )
+    changes.add_argument("before", metavar="BEFORE", help="the facts file from before")
+    changes.add_argument("after", metavar="AFTER", help="the facts file from after")
+    changes.add_argument(
+        "--site",
+        metavar="NAME|FILE",
+        help="the site: the name of an embedded one, or a YAML file (default: the embedded one that the files name)",
+    )
+    only = changes.add_mutually_exclusive_group()
+    only.add_argument("--draft", action="store_true", help="print only the draft for the site description")
+    only.add_argument("--users", action="store_true", help="print only the text for users")
+    add_json_option(only)  # type: ignore[arg-type]  # a group takes options as a parser does
+    changes.add_argument(
+        "--name", default="draft", metavar="P", help="name of the platform in the draft (default: %(default)s)"
+    )
+    changes.set_defaults(call=run_changes)
 
 
 def run_facts(arguments: argparse.Namespace) -> int:
@@ -63,6 +90,66 @@ def run_facts(arguments: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         raise ToolError(f"cannot write {arguments.output!r}: {getattr(error, 'strerror', None) or error}") from None
     return 0
+
+
+def run_changes(arguments: argparse.Namespace) -> int:
+    """Compare two captures."""
+    import json
+
+    from lumisite.release.changes import make_report
+    from lumisite.release.changes_text import report_lines, to_json
+
+    before, after = _load(arguments.before), _load(arguments.after)
+    report = make_report(before, after, _site(arguments, before, after), arguments.name)
+    if before.host != after.host:
+        _say(f"{arguments.before} is of {before.host or 'an unnamed host'}, {arguments.after} of {after.host or 'one'}")
+    if arguments.json:
+        print(json.dumps(to_json(report), indent=2))
+    else:
+        print("\n".join(_wanted(arguments, report, report_lines(report))))
+    return 1 if report.changes else 0
+
+
+def _site(arguments: argparse.Namespace, before: Facts, after: Facts) -> Site:
+    """Load the site asked for, or the embedded one that both files name: a name in a file opens nothing else."""
+    from lumisite.errors import ResolveError
+    from lumisite.site.load import embedded_sites, load_site
+
+    if before.site != after.site:
+        raise ResolveError(
+            f"{arguments.before} is of site {before.site!r}, {arguments.after} of {after.site!r}: "
+            "nothing can be compared (two captures of one site would be right)"
+        )
+    if arguments.site is None and before.site not in embedded_sites():
+        raise ResolveError(
+            f"--site: {arguments.before} is of site {before.site!r}, which is not embedded; name its description"
+        )
+    return load_site(arguments.site or before.site).site
+
+
+def _wanted(arguments: argparse.Namespace, report: Report, lines: list[str]) -> list[str]:
+    if arguments.draft:
+        return list(report.draft)
+    return list(report.users) if arguments.users else lines
+
+
+def _load(name: str) -> Facts:
+    """Read a facts file, and no more of it than a facts file can have."""
+    from pathlib import Path
+
+    from lumisite.node.facts import LARGEST_FACTS_BYTES, FactsError, parse_facts
+
+    try:
+        path = Path(name)
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise FactsError(f"{name}: is not a file (`lumisite facts -o FILE` writes one)")
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST_FACTS_BYTES + 1)
+    except OSError as error:
+        raise FactsError(f"{name}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a NUL in the name
+        raise FactsError(f"{name!r}: cannot be read: {error}") from None
+    return parse_facts(content, name)
 
 
 def _say(text: str) -> None:

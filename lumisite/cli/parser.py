@@ -22,7 +22,7 @@ MODULES = {
     "node": ("masks",),
     "containers": ("binds",),
     "images": ("images",),
-    "facts": ("facts",),
+    "facts": ("facts", "changes"),
     "proof": ("transport", "verdict", "lint"),
 }
 

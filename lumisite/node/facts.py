@@ -184,12 +184,14 @@ def format_facts(facts: Facts) -> str:
 
 
 def _plain(value: object) -> object:
-    """Turn a value into JSON's types, and leave out what is absent."""
+    """Turn a value into JSON's types, leave out what is absent, and spell out what does not print."""
     if dataclasses.is_dataclass(value):
         value = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
         return {name: plain for name, one in value.items() if (plain := _plain(one)) not in (None, {}, [])}
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
+        return {_key(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, str):
+        return _key(value)
     return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
@@ -222,7 +224,10 @@ def _decoded(value: Any, kind: Any, where: str, path: str) -> Any:
         return _record(_typed(value, dict, "an object", where, path), kind, where, path)
     if origin is Mapping:
         pairs = _typed(value, dict, "an object", where, path)
-        return {key: _decoded(one, inner[1], where, f"{path}.{_key(key)}") for key, one in pairs.items()}
+        return {
+            str(_typed(key, str, "a text", where, path)): _decoded(one, inner[1], where, f"{path}.{_key(key)}")
+            for key, one in pairs.items()
+        }
     if origin is tuple:
         items = _typed(value, list, "a list", where, path)
         return tuple(_decoded(one, inner[0], where, f"{path}[{index}]") for index, one in enumerate(items))
@@ -243,11 +248,14 @@ def _record(pairs: Mapping[str, Any], kind: type[T], where: str, path: str) -> T
 def _typed(value: Any, kind: type, what: str, where: str, path: str) -> Any:
     if type(value) is not kind:
         raise FactsError(f"{where}: {path}: {_shown(value)} is not {what}")
+    if isinstance(value, str) and not value.isprintable():
+        raise FactsError(f"{where}: {path}: {_shown(value)} holds a character that does not print")
     return value
 
 
 def _key(name: str) -> str:
-    return name if name.isprintable() and name else ascii(name)
+    """Give text as it stands where it prints, else with odd characters spelled out."""
+    return name if name.isprintable() else ascii(name)
 
 
 def _shown(value: object) -> str:

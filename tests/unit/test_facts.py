@@ -188,7 +188,7 @@ def test_a_deployed_file_is_known_by_its_hash() -> None:
         (b'{"lumisite_facts": 1, "site": "l", "gpus": [{"numa": "x"}]}', 'gpus[0].numa: "x" is not a whole number'),
         (b'{"lumisite_facts": 1, "site": "l", "gpus": [{"numa": true}]}', "gpus[0].numa: true is not a whole number"),
         (b'{"lumisite_facts": 1, "site": "l", "cpus": [{}]}', "cpus[0].cpus: is missing"),
-        (b'{"lumisite_facts": 1, "site": "l", "images": {"/a": {"\\n": 1}}}', "images./a.'\\n': 1 is not an object"),
+        (b'{"lumisite_facts": 1, "site": "l", "images": {"/a": {"\\n": 1}}}', 'images./a: "\\n" holds a character that does not print'),
         (b'{"lumisite_facts": 1, "site": "l", "missing": {"a": "b"}}', 'missing.a: "b" is not a list'),
         (b" " * (LARGEST_FACTS_BYTES + 1), "bytes, which no facts file has"),
     ],

@@ -1,0 +1,158 @@
+"""Questions to the site description: what of it names a path, a library or an interface, and which platform is it."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lumisite.node.facts import Facts
+from lumisite.node.topology import full_pci_bus
+from lumisite.site.decode import UnfitError
+from lumisite.site.model import Bind, FileSystem, Platform, Site
+from lumisite.site.versions import Version, parse_version
+
+
+@dataclass(frozen=True)
+class Context:
+    """What consequences are drawn from. `was` is the platform before; `now` the one that the node is now, if known."""
+
+    site: Site
+    before: Facts
+    after: Facts
+    was: str
+    now: str | None
+
+    @property
+    def old(self) -> Platform:
+        """The platform before."""
+        return self.site.platforms[self.was]
+
+
+def make_context(site: Site, before: Facts, after: Facts) -> Context:
+    """Find the platforms that two captures are of; the one in force stands for a capture that fits none."""
+    return Context(site, before, after, platform_of(site, before) or site.platform, platform_of(site, after))
+
+
+def platform_of(site: Site, facts: Facts) -> str | None:
+    """Give the platform that agrees with most of a capture and contradicts none of it."""
+    scores = {name: list(_agreements(platform, facts)) for name, platform in site.platforms.items()}
+    fitting = {name: len(answers) for name, answers in scores.items() if answers and all(answers)}
+    return max(fitting, key=lambda name: fitting[name], default=None)
+
+
+def _agreements(platform: Platform, facts: Facts) -> Iterator[bool]:
+    """Say for each thing that a platform states and a capture has whether they agree."""
+    for path in platform.libraries.values():
+        if path in facts.paths:
+            yield facts.paths[path].kind == "directory"
+    if platform.slurm is not None and facts.slurm is not None:
+        yield str(platform.slurm) == facts.slurm
+    if platform.kernel is not None and facts.kernel.release is not None:
+        yield platform.kernel == facts.kernel.release
+    buses = [gpu.bus for gpu in facts.gpus]
+    if buses and platform.gpu_bus_ids:
+        yield any(buses == [full_pci_bus(one) for one in stated] for stated in platform.gpu_bus_ids.values())
+
+
+def is_under(path: str, top: str) -> bool:
+    """Tell whether a path is another one, or lies below it."""
+    return path == top or path.startswith(f"{top.rstrip('/')}/")
+
+
+def keys_naming(site: Site, path: str) -> Iterator[str]:
+    """Give the keys of the site description whose value is a path, or lies below it."""
+    for name, platform in site.platforms.items():
+        yield from (
+            f"platforms.{name}.libraries.{what}" for what, at in platform.libraries.items() if is_under(at, path)
+        )
+    for name, cpe in site.cpe.items():
+        yield from (f"cpe.{name}.libraries.{what}" for what, at in cpe.libraries.items() if is_under(at, path))
+    yield from (f"binds[{index}].path" for index, bind in enumerate(site.binds) if is_under(bind.path, path))
+    yield from (f"file_systems[{i}].path" for i, system in enumerate(site.file_systems) if is_under(system.path, path))
+    if is_under(site.runtime.executable, path):
+        yield "runtime.executable"
+    if site.validation is not None and is_under(site.validation.image, path):
+        yield "validation.image"
+    if is_under(site.root, path):
+        yield "root"
+
+
+def settings_holding(site: Site, text: str) -> Iterator[str]:
+    """Give the variables of the ledger whose value holds a path or a name."""
+    whole = re.compile(rf"(?<![\w.-]){re.escape(text)}(?![\w-])")
+    yield from dict.fromkeys(setting.name for setting in site.settings if setting.value and whole.search(setting.value))
+
+
+def modules_binding(site: Site, path: str) -> Iterator[tuple[str, str]]:
+    """Give the modules that bind a path, a directory above it or something below it, with what they bind.
+
+    Modules that load one of them follow.
+    """
+    binds: list[Bind | FileSystem] = [*site.file_systems, *site.binds]
+    found: dict[str, str] = {}
+    for bind in binds:
+        if bind.where in site.modules and (is_under(path, bind.path) or is_under(bind.path, path)):
+            found.setdefault(str(bind.where), f"binds {bind.path}")
+    for name, module in site.modules.items():
+        if name not in found and any(other in found for other in module.loads):
+            found[name] = f"loads {', '.join(other for other in module.loads if other in found)}"
+    yield from found.items()
+
+
+def families_borrowing(context: Context, sonames: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Give the families whose images borrow one of these libraries from the host, with the library.
+
+    A family borrows its own libraries and all that these needed before the maintenance, or need now.
+    """
+    wanted = set(sonames)
+    for name, family in context.site.families.items():
+        borrowed = {
+            *_closure(context.before, family.libraries),
+            *_closure(context.after, family.libraries),
+        }
+        hit = sorted(wanted & borrowed)
+        if hit:
+            yield name, ", ".join(hit)
+
+
+def _closure(facts: Facts, roots: Iterable[str]) -> set[str]:
+    known: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in known:
+            known.add(name)
+            library = facts.libraries.get(facts.loads.get(name, ""))
+            waiting += library.needed if library else ()
+    return known
+
+
+def families_of_image(site: Site, path: str) -> Iterator[str]:
+    """Give the family that recognises an image by its path."""
+    for name, family in site.families.items():
+        if any(fnmatch.fnmatchcase(path, pattern) for pattern in family.paths):
+            yield name
+            return
+
+
+def leaving(context: Context) -> tuple[tuple[str, ...], str]:
+    """Give the ROCm releases of the site that the new driver no longer supports, and its range; none if unknown."""
+    if context.now is None or context.now == context.was:
+        return (), ""
+    new = context.site.platforms[context.now].driver_rocm
+    releases = [
+        release
+        for release in context.site.rocm
+        if (version := version_of(release)) and version in context.old.driver_rocm and version not in new
+    ]
+    return tuple(releases), str(new)
+
+
+def version_of(text: str) -> Version | None:
+    """Read a version that may be none."""
+    try:
+        return parse_version(text)
+    except UnfitError:
+        return None
