@@ -39,11 +39,16 @@ def capture_products(tree: Tree, site: Site) -> dict[str, Releases]:
     parents |= {f"{top}/{name}" for top in _CRAY for name in directory_names(tree, top)}
     found = {}
     for path in sorted(parents - set(_CRAY)):
-        versions = [name for name in directory_names(tree, path) if _VERSION.fullmatch(name)]
+        versions = [name for name in directory_names(tree, path) if _is_release(tree, path, name)]
         if versions:
             default = default_of(tree, path)
             found[path] = Releases(in_order(versions), None if default == LEADS_NOWHERE else default)
     return found
+
+
+def _is_release(tree: Tree, path: str, name: str) -> bool:
+    """Tell whether a release is installed: packages leave empty directories behind when they are removed."""
+    return _VERSION.fullmatch(name) is not None and bool(directory_names(tree, f"{path}/{name}"))
 
 
 def default_of(tree: Tree, path: str) -> str | None:
@@ -62,8 +67,8 @@ def in_order(versions: Iterable[str]) -> tuple[str, ...]:
 
 def capture_rocm(tree: Tree) -> Releases:
     """Find the ROCm releases on the host: /opt/rocm-VERSION, and the one that /opt/rocm names."""
-    names = [name.removeprefix("rocm-") for name in directory_names(tree, "/opt") if name.startswith("rocm-")]
-    versions = [name for name in names if _VERSION.fullmatch(name)]
+    names = (name.removeprefix("rocm-") for name in directory_names(tree, "/opt") if name.startswith("rocm-"))
+    versions = [name for name in names if _VERSION.fullmatch(name) and directory_names(tree, f"/opt/rocm-{name}")]
     default = posixpath.basename(resolve(tree, "/opt/rocm").path).removeprefix("rocm-")
     return Releases(in_order(versions), default if default in versions else None)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Literal, TypeVar
 
+from lumisite.binds.versions import is_foundation
 from lumisite.node.facts import Device, Facts, ImageFile, Interface, Library, Named, Releases
 
 _T = TypeVar("_T")
@@ -197,8 +198,8 @@ def _one_library(soname: str, before: Facts, after: Facts) -> Iterator[Change]:
     elif old.size_bytes != new.size_bytes:
         said = f"{old.size_bytes} -> {new.size_bytes} bytes"
         yield Change("library", soname, was, now, f"{soname}: another file under the same name, {was} ({said})")
-    if set(old.needed) != set(new.needed):
-        lost, got = sorted(set(old.needed) - set(new.needed)), sorted(set(new.needed) - set(old.needed))
+    lost, got = (sorted(one - other) for one, other in ((_needs(old), _needs(new)), (_needs(new), _needs(old))))
+    if lost or got:
         words = [*(f"+ {one}" for one in got), *(f"- {one}" for one in lost)]
         yield Change(
             "needs", soname, ", ".join(lost) or None, ", ".join(got) or None, f"{soname} needs {', '.join(words)}"
@@ -209,6 +210,11 @@ def _one_library(soname: str, before: Facts, after: Facts) -> Iterator[Change]:
                 f"{soname} wants {group}_{high} (before: {low or 'none'})" if high else f"{soname} wants no {group} now"
             )
             yield Change("wants", soname, low and f"{group}_{low}", high and f"{group}_{high}", what)
+
+
+def _needs(library: Library) -> set[str]:
+    """Give what a library needs, but for the C library and its like: `wants` says what it needs of those."""
+    return {name for name in library.needed if not is_foundation(name)}
 
 
 def _broken(before: Facts, after: Facts) -> Iterator[Change]:

@@ -62,9 +62,9 @@ def _platform(context: Context, cpe: _Cpe, rocm: str, supported: str, unknown: S
     yield f"    kernel: {_text(kernel)}" if kernel else "    # unknown: kernel"
     drivers = [driver_words(name, driver.version, driver.sources) for name, driver in facts.drivers.items()]
     yield from _known("driver", "; ".join(drivers) or None, old.driver)
-    yield from (f"    # unknown: {line}" for line in unknown)
-    yield f"    driver_rocm: '{supported}'"
-    yield f"    rocm: {_text(rocm)}"
+    for key, value in (("driver_rocm", f"'{supported}'"), ("rocm", _text(rocm))):
+        yield from (f"    # unknown: {line}" for line in unknown if line.startswith(f"{key}:"))
+        yield f"    {key}: {value}"
     yield from (f"    # unknown: {line}" for line in cpe.unknown)
     yield f"    cpe: {_text(cpe.default)}"
     yield f"    cpe_supported: [{', '.join(map(_text, cpe.installed))}]"

@@ -149,6 +149,15 @@ def test_a_damaged_cache_of_libraries_is_named(tmp_path: Path) -> None:
     assert captured.facts.loads["libcxi.so.1"] == "/usr/lib64/libcxi.so.1.6.0"
 
 
+def test_an_empty_directory_is_no_release(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "node", lumi_node())
+    for name in ("opt/rocm-6.0.3", "opt/cray/libfabric/1.15.2.0"):
+        (root / name).mkdir()
+    facts = capture(DiskTree(str(root)), LUMI).facts
+    assert facts.rocm.versions == ("6.3.4",)
+    assert facts.products["/opt/cray/libfabric"].versions == ("1.22.0",)
+
+
 def test_two_versions_in_slurms_library_are_no_answer() -> None:
     library = "/usr/lib64/slurm/libslurmfull.so"
     assert facts_of(lumi_node(AFTER, {library: b"\0" + b"24.05.8\0" + b"24.11.5\0"})).slurm is None

@@ -1,0 +1,217 @@
+"""Facts of real nodes, and every break that is planted into the twin's host libraries named with its reason."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import packaging
+import pytest
+import yaml
+
+import lumisite
+from lumisite.binds.capture import capture
+from lumisite.binds.host import DiskTree
+from lumisite.node.facts import Facts, parse_facts
+from lumisite.release.changes import Report, make_report
+from lumisite.site.load import load_site
+from tests.twin import faults
+from tests.twin.cluster import EXCHANGE, Cluster
+from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import GENERATIONS
+from tests.twin.host_tree import host_tree
+from tests.twin.lumi_g import lumi_g_all
+from tests.twin.roots import node_root
+from tests.unit.dict_trees import write_tree
+from tests.unit.nodes import (
+    AFTER,
+    BEFORE,
+    LATEST,
+    NEW_KERNEL,
+    OLD_KERNEL,
+    NodeFiles,
+    Versions,
+    lumi_node,
+)
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm]
+
+LUMI, TWIN = load_site("lumi").site, load_site("twin").site
+#: Of a made-up LUMI-G node, all but the libraries, which are the twin's.
+OWN_LIBRARIES = ("/usr/lib64", "/opt", "/lib64")
+
+
+@pytest.fixture(autouse=True)
+def needed() -> None:
+    require_twin()
+
+
+def node(top: Path, platform: str, versions: Versions) -> Path:
+    """Make a node of the twin's real libraries, with the kernel's files and the images of LUMI-G."""
+    shutil.copytree(host_tree(platform), top, symlinks=True)
+    files = {path: content for path, content in lumi_node(versions).items() if not path.startswith(OWN_LIBRARIES)}
+    return write_tree(top, files)
+
+
+def facts_of(top: Path) -> Facts:
+    return capture(DiskTree(str(top)), LUMI).facts
+
+
+def replace_files(top: Path, planted: NodeFiles) -> None:
+    for path in planted:
+        place = top / path.lstrip("/")
+        if place.is_symlink() or place.exists():
+            place.unlink()
+    write_tree(top, planted)
+
+
+def said(report: Report) -> list[str]:
+    return [one.change.what for one in report.changes]
+
+
+def touched(report: Report, what: str) -> set[tuple[str, str]]:
+    return {(touch.what, touch.name) for one in report.changes if what in one.change.what for touch in one.touches}
+
+
+def test_january_is_told_break_by_break(tmp_path: Path) -> None:
+    before = node(tmp_path / "before", "2024-08", BEFORE)
+    after = node(tmp_path / "after", "2026-01", AFTER)
+    # What went wrong beside what was planned.
+    (after / "usr/lib64/libjansson.so.4.14.0").unlink()
+    (after / "usr/lib64/libjansson.so.4").unlink()
+    (after / "usr/lib64/libnl-3.so.200.26.0").unlink()
+    (after / "usr/lib64/libyaml-0.so.2").rename(after / "usr/lib64/libyaml-0.so.3")
+    buses = [after / f"sys/bus/pci/devices/0000:{bus}:00.0" for bus in ("c1", "d1")]
+    for name in ("numa_node", "local_cpulist"):
+        one, other = ((bus / name).read_bytes() for bus in buses)
+        (buses[0] / name).write_bytes(other)
+        (buses[1] / name).write_bytes(one)
+    report = make_report(facts_of(before), facts_of(after), LUMI)
+    expected = {
+        # the renamed libfabric directory
+        "libfabric: directory renamed, /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0": (
+            "site",
+            "platforms.2024-08.libraries.libfabric",
+        ),
+        "libjson-c: SONAME changed, libjson-c.so.3 -> libjson-c.so.5": ("plan", "lumi-pytorch"),
+        "libfabric.so.1 needs + libjson-c.so.5, - libjson-c.so.3": ("plan", "lumi-pytorch"),
+        "libfabric.so.1 wants GLIBC_2.38 (before: none)": ("plan", "lumi-pytorch"),
+        "libcxi.so.1 wants GLIBC_2.38 (before: none)": ("plan", "lumi-pytorch"),
+        "library gone: libjansson.so.4 (was /usr/lib64/libjansson.so.4.14.0)": ("module", "singularity-CPEbits"),
+        # a link that lost its file, and a library under another name
+        "libnl-3.so.200 is needed by /usr/lib64/libcxi.so.1.6.0, and the node has none": ("plan", "lumi-pytorch"),
+        "libyaml-0.so.2 is needed by /usr/lib64/libcxi.so.1.6.0, and the node has none": ("plan", "lumi-pytorch"),
+        f"kernel configuration moved: /boot/config-{OLD_KERNEL} -> /boot/config-{NEW_KERNEL}": ("setting", "NCCL_DMABUF_ENABLE"),
+        "GPU bus ids: GPU 3 0000:cc:00.0 -> 0000:ce:00.0, GPU 7 0000:dc:00.0 -> 0000:de:00.0": ("mask", "lumi-g"),
+        "GPU 0: NUMA domain 3, CPUs 48-55,112-119 -> NUMA domain 0, CPUs 0-7,64-71": ("mask", "lumi-g"),
+        f"image alias {LATEST} leads elsewhere": ("site", "validation.image"),
+    }  # fmt: skip
+    for words, touch in expected.items():
+        assert any(words in what for what in said(report)), (words, said(report))
+        assert touch in touched(report, words), words
+
+
+def test_json_c_that_does_not_match_and_a_dangling_link_are_told(tmp_path: Path) -> None:
+    before = facts_of(node(tmp_path / "node", "2026-01", AFTER))
+    libraries = tmp_path / "node/usr/lib64"
+    (libraries / "libjson-c.so.5").unlink()
+    (libraries / "libjson-c.so.5.1.0").unlink()
+    shutil.copy(host_tree("2024-08") / "usr/lib64/libjson-c.so.3.1.0", libraries / "libjson-c.so.3")
+    (libraries / "libcxi.so.1.6.0").rename(libraries / "libcxi.so.1.6.0.rpmsave")
+    report = make_report(before, facts_of(tmp_path / "node"), LUMI)
+    assert any(what.startswith("libjson-c.so.5 is needed by /opt/cray/libfabric/1.22.0") for what in said(report))
+    dangling = "dangling link: /usr/lib64/libcxi.so.1 leads to /usr/lib64/libcxi.so.1.6.0, which is not there"
+    assert dangling in said(report)
+    assert {("site", "binds[1].path"), ("module", "singularity-CPEbits")} <= touched(report, dangling)
+
+
+def test_a_pair_that_did_not_change_is_silent(tmp_path: Path) -> None:
+    for platform, versions in (("2024-08", BEFORE), ("2026-01", AFTER)):
+        one, other = (facts_of(node(tmp_path / f"{platform}-{number}", platform, versions)) for number in range(2))
+        assert said(make_report(one, other, LUMI)) == []
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_versions_of_a_distribution_are_those_of_its_packages(generation: str) -> None:
+    root = node_root(generation)
+    facts = capture(DiskTree(str(root)), TWIN).facts
+    status = (root / "var/lib/dpkg/status").read_text()
+
+    def package(name: str) -> str:
+        found = re.search(rf"^Package: {name}\n(?:.+\n)*?Version: (.+)$", status, re.MULTILINE)
+        assert found is not None, name
+        return found[1]
+
+    assert facts.slurm == package("slurm-client").partition("-")[0]
+    assert facts.runtime.package == f"apptainer {package('apptainer')}"
+    assert facts.glibc == package("libc6").partition("-")[0]
+
+
+def bring_lumisite(twin: Cluster) -> str:
+    """Put lumisite and what it needs where nodes see it; give the command that runs it there."""
+    folder = twin.exchange / "py"
+    if not folder.exists():
+        for module in (lumisite, yaml, packaging):
+            source = Path(module.__file__ or "").parent
+            shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    return f"cd /tmp && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={EXCHANGE}/py python3 -m lumisite"
+
+
+def captured(twin: Cluster, on: str) -> tuple[Facts, str]:
+    """Capture a running node as its ordinary user."""
+    done = twin.run(f"{bring_lumisite(twin)} facts --site twin", node=on).check()
+    return parse_facts(done.stdout.encode(), on), done.stdout
+
+
+def test_a_running_node_is_captured_by_its_ordinary_user(twin: Cluster) -> None:
+    first = twin.nodes[0]
+    facts, text = captured(twin, first)
+    assert captured(twin, first)[1] == text
+    told = {
+        "host": facts.host,
+        "slurm": f"slurm-wlm {facts.slurm}",
+        "kernel": facts.kernel.release,
+        "glibc": f"glibc {facts.glibc}",
+        "interfaces": sorted(facts.interfaces),
+        "images": sorted(facts.images["/appl/images"]),
+    }
+    names = ["hostname", "srun --version", "uname -r", "getconf GNU_LIBC_VERSION"]
+    asked = [twin.run(command, node=first).check().stdout.strip() for command in names]
+    assert list(told.values())[:4] == asked
+    assert told["interfaces"] == ["eth0", "hsn0", "hsn1", "hsn2", "hsn3"]
+    assert told["images"] == ["small.sif", "torch.sif"]
+    version = twin.run("singularity --version", node=first).check().stdout.split()[-1]
+    assert facts.runtime.package is not None
+    assert version in facts.runtime.package
+    assert facts.loads["libfabric.so.1"] == "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1.1.22.0"
+
+
+def test_what_happens_to_a_running_node_is_told(twin: Cluster) -> None:
+    first = twin.nodes[0]
+    before, _ = captured(twin, first)
+    with faults.library_tree_replaced(twin, first, host_tree("2024-08")), faults.interface_down(twin, first, "hsn3"):
+        report = make_report(before, captured(twin, first)[0], TWIN)
+    assert "libfabric: directory renamed, /opt/cray/libfabric/1.22.0 -> /opt/cray/libfabric/1.15.2.0" in said(report)
+    assert any(what.startswith("interface hsn3: state up -> down") for what in said(report))
+    assert ("setting", "NCCL_SOCKET_IFNAME") in touched(report, "interface hsn3")
+    assert said(make_report(before, captured(twin, first)[0], TWIN)) == []
+
+
+def test_a_lumi_g_node_is_captured() -> None:
+    """The node is a guest with 64 CPUs, 8 L3 groups and 4 NUMA domains, as LUMI's are without second threads."""
+    require_twin("qemu-system-x86_64", "cpio")
+    files = {
+        f"/opt/py/{source.name}/{path.relative_to(source)}": path.read_text()
+        for source in (Path(module.__file__ or "").parent for module in (lumisite, yaml, packaging))
+        for path in source.rglob("*")
+        if path.suffix in (".py", ".yaml")
+    }
+    done = lumi_g_all(["PYTHONPATH=/opt/py python3 -m lumisite facts > /tmp/out/facts.json"], files=files)
+    done.results[0].check()
+    facts = parse_facts(done.files["facts.json"], "guest")
+    assert facts.host == "nid005001"
+    assert [group.cpus for group in facts.cpus] == [f"{first}-{first + 7}" for first in range(0, 64, 8)]
+    assert [group.numa for group in facts.cpus] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert facts.threads_per_core == 1
+    assert facts.slurm is not None
