@@ -37,6 +37,7 @@ def draft_lines(context: Context, name: str) -> tuple[str, ...]:
     rocm = _rocm(context)
     lines = [
         "# Put each entry below the key of the same name in the site description, then run `lumisite check`.",
+        *_fits(context),
         "platforms:",
         f"  {name}:",
         *_platform(context, cpe, *rocm),
@@ -47,6 +48,11 @@ def draft_lines(context: Context, name: str) -> tuple[str, ...]:
     if rocm[0] not in context.site.rocm:
         lines += ["rocm:", f"  {_key(rocm[0])}: {{found: host, source: {_text(_source(context))}}}"]
     return tuple(lines)
+
+
+def _fits(context: Context) -> Iterator[str]:
+    if context.now is not None:
+        yield f"# Platform {context.now} of the site fits this node; compare, before you add another."
 
 
 def _platform(context: Context, cpe: _Cpe, rocm: str, supported: str, unknown: Sequence[str]) -> Iterator[str]:
