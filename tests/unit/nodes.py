@@ -71,7 +71,7 @@ def _kernel(versions: Versions) -> NodeFiles:
         "/sys/module/amdgpu/srcversion": b"AB12\n",
     }
     for number, bus in enumerate(("c2", "ca", "d5", "da")):
-        device = f"/sys/devices/pci0000:00/0000:{bus}:00.0"
+        device = f"/sys/devices/pci0000:00/0000:00:01.1/0000:{bus}:00.0"
         files |= {
             f"{device}/numa_node": f"{(3, 1, 0, 2)[number]}\n".encode(),
             f"{device}/local_cpulist": b"0-127\n",
@@ -79,8 +79,10 @@ def _kernel(versions: Versions) -> NodeFiles:
             f"{device}/net/hsn{number}/device": Link("../.."),
             f"{device}/net/hsn{number}/operstate": b"up\n",
             f"{device}/net/hsn{number}/speed": b"200000\n",
-            f"/sys/class/net/hsn{number}": Link(f"../../devices/pci0000:00/0000:{bus}:00.0/net/hsn{number}"),
-            f"/sys/class/cxi/cxi{number}/device": Link(f"../../../devices/pci0000:00/0000:{bus}:00.0"),
+            f"/sys/class/net/hsn{number}": Link(
+                f"../../devices/pci0000:00/0000:00:01.1/0000:{bus}:00.0/net/hsn{number}"
+            ),
+            f"/sys/class/cxi/cxi{number}/device": Link(f"../../../devices/pci0000:00/0000:00:01.1/0000:{bus}:00.0"),
         }
     return {**files, "/sys/bus/pci/drivers/cxi_ss1/bind": b"", "/sys/class/net/lo/operstate": b"unknown\n"}
 

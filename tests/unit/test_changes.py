@@ -201,12 +201,12 @@ BREAKS: Mapping[str, tuple[Mapping[str, bytes | Link | None], str, list[tuple[st
         ],
     ),
     "slower interface": (
-        {"/sys/devices/pci0000:00/0000:c2:00.0/net/hsn0/speed": b"100000\n"},
+        {"/sys/devices/pci0000:00/0000:00:01.1/0000:c2:00.0/net/hsn0/speed": b"100000\n"},
         "interface hsn0: speed_mbit 200000 -> 100000",
         [("site", "network.interfaces", "is not what it was")],
     ),
     "moved adapter": (
-        {"/sys/devices/pci0000:00/0000:c2:00.0/numa_node": b"0\n"},
+        {"/sys/devices/pci0000:00/0000:00:01.1/0000:c2:00.0/numa_node": b"0\n"},
         "network adapter cxi0: numa 3 -> 0",
         [("site", "node_kinds.lumi-g.nics", "cxi0")],
     ),
@@ -265,6 +265,14 @@ def test_a_planted_break_is_named_with_its_reason(name: str, node: Facts) -> Non
     found: dict[tuple[str, str], str] = {(touch.what, touch.name): touch.why for touch in named[0].touches}
     for what, part, why in touched:
         assert why in found[what, part]
+
+
+def test_what_is_told_is_not_repeated_for_each_path(node: Facts, january: Report) -> None:
+    subjects = [one.change.subject for one in january.changes if one.change.kind in ("path", "library")]
+    assert subjects == ["libcxi.so.1", "libhsa-runtime64.so.1"], "libfabric and the MPI are told by their directories"
+    for name in ("vanished library", "dangling link", "retargeted image alias"):
+        report = make_report(node, facts_of(lumi_node(AFTER, BREAKS[name][0])), LUMI)
+        assert "path" not in [one.change.kind for one in report.changes], name
 
 
 def test_every_kind_of_change_has_a_planted_break(node: Facts, january: Report) -> None:
@@ -387,6 +395,22 @@ def test_the_draft_of_new_releases_describes_them() -> None:
     unknown = [line for line in report.draft if "# unknown" in line]
     assert any("outside >=6.1,<7.1; this is its series alone" in line for line in unknown)
     assert any("libraries.cray-mpich: which of 8.1.32, 9.0.1 belongs to it" in line for line in unknown)
+
+
+def test_a_rocm_release_that_no_family_stands_for_is_not_drafted() -> None:
+    text = (EMBEDDED / "lumi.yaml").read_text()
+    site = load_text(text.replace("default_for: '>=6.3'", "default_for: '>=6.3,<7.1'")).site
+    planted: dict[str, bytes | Link | None] = {"/opt/rocm-7.2.1/lib/x": b"", "/opt/rocm": Link("rocm-7.2.1")}
+    report = make_report(facts_of(lumi_node()), facts_of(lumi_node(AFTER, planted)), site)
+    assert "    rocm: 6.3.4" in report.draft
+    assert any("the host has 7.2.1, for which no family is the default" in line for line in report.draft)
+    narrow = load_text(
+        text.replace("default_for: '>=6.3'", "default_for: '>=6.3,!=6.3.4'")
+        .replace("rocm: 6.3.4\n", "rocm: 6.4.4\n")
+        .replace("  6.3.4: {found", "  6.3.5: {found")
+    ).site
+    report = make_report(facts_of(lumi_node()), facts_of(lumi_node()), narrow)
+    assert "    rocm: 6.4.4" in report.draft
 
 
 def test_the_draft_of_a_bare_node_keeps_what_it_cannot_know_and_says_so(node: Facts) -> None:
