@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from docs.markdown import notice, plain, table
 from lumisite.site.decode import Rule
-from lumisite.site.model import AbsolutePath, CpuList, Line, Place, Site, Value, VariableName
+from lumisite.site.model import AbsolutePath, CpuList, Line, Place, RelativePath, Site, Value, VariableName
 from lumisite.site.rules import STAGES
 from lumisite.site.versions import Version, VersionRange
 
@@ -26,6 +26,7 @@ SCALAR_NAMES: Mapping[Any, str] = {
     Value: "text, kept byte for byte",
     Place: "`task`, or a module's name",
     AbsolutePath: "absolute path",
+    RelativePath: "relative path",
     VariableName: "variable name",
     CpuList: "CPU list",
     int: "whole number",

@@ -117,7 +117,14 @@ def _sides(
         mine, theirs = (MACHINES[machine] for machine in (rules.machine, host_rules.machine))
         raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
     view = container_of(image, host, tuple(_binds(request, family)))
-    return Sides(Loader(host, host_rules), Loader(image, rules), Loader(view, rules), view), unknown
+    inside = replace(rules, library_path=(*extra_library_path(request, family), *rules.library_path))
+    return Sides(Loader(host, host_rules), Loader(image, rules), Loader(view, inside), view), unknown
+
+
+def extra_library_path(request: Request, family: str) -> tuple[str, ...]:
+    """Give the directories that the wrapper puts on LD_LIBRARY_PATH for images of a family."""
+    libraries = request.site.platforms[request.platform].libraries
+    return tuple(f"{libraries[name]}/lib64" for name in request.site.families[family].library_path)
 
 
 def _beyond(request: Request, host: Tree) -> Iterator[str]:

@@ -58,10 +58,11 @@ def add_commands(commands: Commands) -> None:
 def run_check(arguments: argparse.Namespace) -> int:
     """Print all faults, or a line that says what was read."""
     from lumisite.errors import SiteError
-    from lumisite.site.load import load_site
+    from lumisite.site.load import load_plans, load_site
 
     try:
         loaded = load_site(arguments.file)
+        plans = load_plans(loaded)
     except SiteError as error:
         print(error)
         count = len(error.problems)
@@ -71,7 +72,7 @@ def run_check(arguments: argparse.Namespace) -> int:
     print(
         f"{loaded.file}: no faults: {_count(site.platforms, 'platform')}, {len(site.cpe)} CPE and "
         f"{len(site.rocm)} ROCm releases, {_count(site.families, 'image family')}, {_count(site.settings, 'setting')}, "
-        f"{_count(site.modules, 'module')}"
+        f"{_count(site.modules, 'module')}" + (f", {_count(plans, 'plan')}" if plans else "")
     )
     return 0
 

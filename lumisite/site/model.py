@@ -17,6 +17,8 @@ Line = NewType("Line", str)
 Value = NewType("Value", str)
 #: An absolute path without `,` and `:`, which separate binds and their parts.
 AbsolutePath = NewType("AbsolutePath", str)
+#: A path below the directory of the file that names it.
+RelativePath = NewType("RelativePath", str)
 #: The name of an environment variable.
 VariableName = NewType("VariableName", str)
 #: Kernel CPU numbers as a list: `0-15,64-79`.
@@ -340,4 +342,7 @@ class Site:
     binds: tuple[Bind, ...] = key("Host paths that containers need.", default=())
     settings: tuple[Setting, ...] = key("The settings ledger.", default=())
     modules: Mapping[str, Module] = key("The modulefiles, by name.")
+    plans: tuple[RelativePath, ...] = key(
+        "Reviewed plans of images, as `lumisite binds --write` makes them: paths beside this file.", default=()
+    )
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
