@@ -28,7 +28,7 @@ class Line:
     at which the image's loader finds the library: for `skip` the image's own, none where there will be none. `wanted`
     and `found` say how new the host's and the image's copies are; `chain` leads from the library to a root; `notes`
     are warnings. `by` is the module that binds it already, so that nothing is to be added. `without` is the host file
-    that a module binds and that this image must not have.
+    that a module binds and that this image must not have. `needed_by` says who needs which version of it.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Line:
     notes: tuple[str, ...] = ()
     by: str | None = None
     without: str | None = None
+    needed_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -299,7 +300,15 @@ def _line(case: _Case, chain: tuple[str, ...], verdicts: Mapping[str, _Verdict],
         notes=tuple(_notes(case, verdict, sides)),
         by=by,
         without=None if (bound := _in_the_way(case, verdict, sides)) is None or bound[1] else bound[0].source,
+        needed_by=tuple(dict.fromkeys(_needed_by(case))),
     )
+
+
+def _needed_by(case: _Case) -> Iterator[str]:
+    for need in case.needs:
+        if need.requester is not None:
+            versions = need.requester.found.info.verneed.get(case.name, ())
+            yield f"{need.requester.name} needs {newest(versions)}" if versions else f"{need.requester.name} needs it"
 
 
 def _in_the_way(case: _Case, verdict: _Verdict, sides: Sides) -> tuple[Bound, bool] | None:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_json_option, add_site_option
+from lumisite.cli.parser import add_host_option, add_json_option, add_site_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,11 +60,6 @@ def add_commands(commands: Commands) -> None:
     )
     add_json_option(binds)
     binds.set_defaults(call=run_binds)
-
-
-def add_host_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--host-root`, for what looks at libraries of the host."""
-    parser.add_argument("--host-root", default="/", metavar="DIR", help="the host's root, or a copy (default: /)")
 
 
 def run_binds(arguments: argparse.Namespace) -> int:
