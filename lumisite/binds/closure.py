@@ -14,8 +14,9 @@ from typing import Literal
 from lumisite.binds.container import Bound, ContainerTree, covers
 from lumisite.binds.elf import ElfInfo
 from lumisite.binds.loader import Found, Loaded, Loader, Need, Search, walk
+from lumisite.binds.network import built_without, stands_in
 from lumisite.binds.tree import resolve
-from lumisite.binds.versions import compare, is_foundation, newest, numbers_in, public_versions, stem, summary
+from lumisite.binds.versions import compare, is_foundation, newest, numbers_in, stem, summary
 
 Decision = Literal["bind", "skip", "refuse", "missing"]
 
@@ -154,42 +155,18 @@ def _first(case: _Case, cases: _Cases, sides: Sides) -> _Verdict:
     if image is None:
         return _Verdict("bind", "the image has none")
     relation, proof = compare(image, host)
-    without = ", ".join(_not_reached(case, cases, sides)) if case.name in cases.roots else ""
-    if without and relation != "older":
-        return _without_network(image, host, without, proof)
+    if case.name in cases.roots and relation != "older":
+        without = built_without(case.name, host, image, cases.roots, sides.image)
+        if without:
+            serves, why = stands_in(case.name, host, image, sides.image)
+            built = f"the image's copy was built without {', '.join(without)}, so its traffic would go over TCP"
+            return _Verdict("bind" if serves else "refuse", f"{built}; {why}")
     if relation in ("same", "newer", "unknown"):
         word = "a copy" if relation == "unknown" else f"the {relation}"
         return _Verdict("skip", f"the image has {word}: {proof}")
     if relation == "older":
         return _Verdict("bind", f"the image's copy is older: {proof}")
     return _Verdict("skip", f"the image has another build: {proof}")
-
-
-def _not_reached(case: _Case, cases: _Cases, sides: Sides) -> list[str]:
-    """Give the roots that the host's copy needs and the image's copy never loads: what it was built without.
-
-    A provider that libfabric opens by name stands beside it, in `libfabric/` (fabric(7), FI_PROVIDER_PATH).
-    """
-    host, image = case.host.found, case.image.found
-    if host is None or image is None:
-        return []
-    lacking = [name for name in host.info.needed if name in cases.roots and name not in image.info.needed]
-    if not lacking:
-        return []
-    folder = posixpath.join(posixpath.dirname(image.real), stem(case.name).removesuffix(".so."))
-    beside = (sides.image.search(posixpath.join(folder, name)).found for name in sides.image.tree.names(folder))
-    objects = [Loaded(found.path, found) for found in (image, *beside) if found is not None]
-    reached = {need.name for need in walk(sides.image, objects)}
-    return [name for name in lacking if name not in reached]
-
-
-def _without_network(image: Found, host: Found, without: str, proof: str) -> _Verdict:
-    """Decide where the image's copy is no older but lacks what the host's has: traffic would leave the network."""
-    only = public_versions(image.info.verdef) - public_versions(host.info.verdef)
-    built = f"the image's copy was built without {without}, so its traffic would go over TCP"
-    if only:
-        return _Verdict("refuse", f"{built}; the host's cannot stand in for it: {proof}")
-    return _Verdict("bind", f"{built}; the host's has all of its versions")
 
 
 def _absent(case: _Case) -> _Verdict:
