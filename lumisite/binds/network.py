@@ -38,10 +38,11 @@ def stands_in(name: str, host: Found, image: Found, loader: Loader) -> tuple[boo
     only = public_versions(image.info.verdef) - had
     if not only:
         return True, "the host's has all of its versions"
-    asked = {user: set(versions) for user, versions in _users(name, loader)}
-    for user, versions in asked.items():
-        if not versions <= had:
-            return False, f"the host's cannot stand in for it: {user} needs {newest(versions - had)} of it"
+    asked: dict[str, set[str]] = {}
+    for user, needed in _users(name, loader):
+        asked[user] = set(needed)
+        if lacking := asked[user] - had:
+            return False, f"the host's cannot stand in for it: {user} needs {newest(lacking)} of it"
     if not asked:
         return True, f"the host's lacks {newest(only)} of it, which nothing on the image's search path needs"
     most = newest({one for versions in asked.values() for one in versions} or {"no version"})
