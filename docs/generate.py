@@ -9,12 +9,13 @@ from pathlib import Path
 
 from docs.reference.cli import cli_page
 from docs.reference.settings import settings_page
-from docs.reference.site import site_page
+from docs.reference.site import plan_page, site_page
 
 DOCS = Path(__file__).parent
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/cli.md": cli_page,
+    "reference/plan.md": plan_page,
     "reference/settings.md": settings_page,
     "reference/site.md": site_page,
 }

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from docs.markdown import notice, plain, table
 from lumisite.site.decode import Rule
-from lumisite.site.model import AbsolutePath, CpuList, Line, PciBus, Place, Site, Value, VariableName
+from lumisite.site.load import load_site
+from lumisite.site.model import AbsolutePath, CpuList, Line, PciBus, Place, RelativePath, Site, Value, VariableName
+from lumisite.site.plans import ImagePlan, plan_stages
 from lumisite.site.rules import STAGES
 from lumisite.site.versions import Version, VersionRange
 
@@ -19,6 +22,11 @@ One YAML file describes a site. Text stays as it is typed until a key's type rea
 number 6.1. Unknown, missing and repeated keys are faults. [`lumisite check`](cli.md#check) prints all faults of a file
 in one run."""
 
+PLAN_INTRODUCTION = """\
+A plan says what one image needs from the host. [`lumisite binds --write`](cli.md#binds) writes it, you
+[review it](../how-to/review-a-plan.md), and `lumisite render` compiles it into the wrapper. It is read as a site
+description is: a fault is named by line, column and key."""
+
 #: What each leaf type of the site description looks like to the person who types it.
 SCALAR_NAMES: Mapping[Any, str] = {
     str: "name",
@@ -26,6 +34,7 @@ SCALAR_NAMES: Mapping[Any, str] = {
     Value: "text, kept byte for byte",
     Place: "`task`, or a module's name",
     AbsolutePath: "absolute path",
+    RelativePath: "relative path",
     VariableName: "variable name",
     CpuList: "CPU list",
     PciBus: "PCI bus",
@@ -53,21 +62,26 @@ class Section:
 
 def site_page() -> str:
     """Describe every key of a site description, from the dataclasses that it is decoded into."""
-    sections = site_sections()
-    lines = [
-        "# Site description",
-        notice("lumisite/site/model.py"),
-        INTRODUCTION,
-        "`NAME` stands for a name that you choose, `[]` for the entries of a list.",
-    ]
+    head = ["# Site description", notice("lumisite/site/model.py"), INTRODUCTION]
+    return _page(head, site_sections(), STAGES)
+
+
+def plan_page() -> str:
+    """Describe every key of a plan, from the dataclasses that it is decoded into."""
+    head = ["# Plan of an image", notice("lumisite/site/plans.py"), PLAN_INTRODUCTION]
+    return _page(head, site_sections(ImagePlan), plan_stages(load_site("lumi").site, {}))
+
+
+def _page(head: Sequence[str], sections: Mapping[type, Section], stages: Iterable[Iterable[Rule]]) -> str:
+    lines = [*head, "`NAME` stands for a name that you choose, `[]` for the entries of a list."]
     for section in sections.values():
         lines += [f"## {section.name or 'The file'}", *_section_text(section, sections)]
-    lines += ["## Rules between keys", "\n".join(f"- {rule_text(rule)}" for stage in STAGES for rule in stage)]
+    lines += ["## Rules between keys", "\n".join(f"- {rule_text(rule)}" for stage in stages for rule in stage)]
     return "\n\n".join(lines) + "\n"
 
 
-def site_sections() -> dict[type, Section]:
-    """Give the dataclasses of the site description in the order in which a reader of a file meets them."""
+def site_sections(top: type = Site) -> dict[type, Section]:
+    """Give the dataclasses of a site description, or of a plan, in the order in which a reader of a file meets them."""
     paths: dict[type, list[str]] = {}
 
     def walk(kind: type, path: str) -> None:
@@ -77,7 +91,7 @@ def site_sections() -> dict[type, Section]:
             if dataclasses.is_dataclass(nested) and nested not in SCALAR_NAMES:
                 walk(typing.cast(type, nested), f"{path}.{item.name}{suffix}".removeprefix("."))
 
-    walk(Site, "")
+    walk(top, "")
     return {kind: Section(kind, tuple(found)) for kind, found in paths.items()}
 
 
@@ -149,4 +163,5 @@ def default_text(item: dataclasses.Field[Any]) -> str:
 
 def rule_text(rule: Rule) -> str:
     """Take what a rule demands from its docstring."""
-    return plain(" ".join((rule.__doc__ or "").split()))
+    told = rule.func if isinstance(rule, functools.partial) else rule
+    return plain(" ".join((told.__doc__ or "").split()))

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lumisite.binds.tree import Source
+from lumisite.binds.tree import Paged, Source
 from lumisite.errors import LumisiteError
 
 #: Limits that no linker's output comes near; beyond them the file is damaged, or made to tire its reader.
@@ -126,6 +126,7 @@ class _Reader:
 
 def read_elf(source: Source) -> ElfInfo:
     """Read an executable or a shared library; raises `ElfError` that names the file and the byte."""
+    source = Paged(source)
     ident = source.read(0, 16)
     if not ident:
         raise ElfError(f"{source.name}: is empty, where an ELF file would be right")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from lumisite.binds.elf import ElfError, ElfInfo, read_elf
 from lumisite.binds.ldcache import CACHE, conf_directories, read_cache
-from lumisite.binds.tree import Tree, resolve, text_of
+from lumisite.binds.tree import Place, Tree, resolve, text_of
 
 #: Where the loader of each machine stands, by `e_machine`.
 INTERPRETERS = {62: "/lib64/ld-linux-x86-64.so.2", 183: "/lib/ld-linux-aarch64.so.1"}
@@ -101,6 +101,7 @@ class Loader:
     tree: Tree
     rules: Rules
     _seen: dict[str, Search] = field(default_factory=dict)
+    _folders: dict[str, Place] = field(default_factory=dict)
 
     def search(self, name: str, requester: Loaded | None = None) -> Search:
         """Find a library for an object that needs it, or for a program that opens it by name."""
@@ -174,7 +175,7 @@ class Loader:
 
     def _try(self, path: str) -> Search:
         """Judge one candidate: absent, found, passed over, or the end of the search."""
-        place = resolve(self.tree, path)
+        place = self._place(path)
         if place.entry is None:
             return Search(None, "", () if place.trouble == "is not there" else (f"{path} {place.trouble}",))
         if place.entry.kind != "file":
@@ -192,6 +193,21 @@ class Loader:
             )
             return Search(None, "", (f"{path} is for another machine ({built_for})",))
         return Search(Found(path, place.path, info))
+
+    def _place(self, path: str) -> Place:
+        """Follow the links of a path; most candidates are not there, in folders that were asked for before."""
+        folder, _, name = path.rpartition("/")
+        if folder not in self._folders:
+            self._folders[folder] = resolve(self.tree, folder)
+        place = self._folders[folder]
+        if place.entry is not None and place.entry.kind == "directory" and name not in ("", ".", ".."):
+            here = posixpath.join(place.path, name)
+            entry = self.tree.look(here)
+            if entry is None:
+                return Place(here, None, "is not there")
+            if entry.kind != "link":
+                return Place(here, entry)
+        return resolve(self.tree, path)
 
 
 def walk(loader: Loader, roots: Iterable[Loaded | Need], *, others: bool = False) -> tuple[Need, ...]:

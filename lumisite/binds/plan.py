@@ -114,7 +114,8 @@ def _sides(
         mine, theirs = (MACHINES[machine] for machine in (rules.machine, host_rules.machine))
         raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
     view = container_of(image, host, tuple(_binds(request, family)))
-    return Sides(host_loader, Loader(image, rules), Loader(view, rules), view), unknown
+    inside = replace(rules, library_path=(*extra_library_path(request, family), *rules.library_path))
+    return Sides(host_loader, Loader(image, rules), Loader(view, inside), view), unknown
 
 
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
@@ -127,6 +128,12 @@ def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Load
 def _hwcaps(host: Tree) -> tuple[str, ...]:
     hwcaps = cpu_hwcaps(host)
     return _ASSUMED_HWCAPS if hwcaps is None else hwcaps
+
+
+def extra_library_path(request: Request, family: str) -> tuple[str, ...]:
+    """Give the directories that the wrapper puts on LD_LIBRARY_PATH for images of a family."""
+    libraries = request.site.platforms[request.platform].libraries
+    return tuple(f"{libraries[name]}/lib64" for name in request.site.families[family].library_path)
 
 
 def _beyond(request: Request, host: Tree) -> Iterator[str]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import glob
+import os
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_json_option, add_site_option
+from lumisite.cli.parser import add_host_option, add_json_option, add_site_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lumisite.binds.closure import Line
-    from lumisite.binds.plan import Plan
+    from lumisite.binds.plan import Plan, Request
     from lumisite.cli.parser import Commands
+    from lumisite.site.plans import ImagePlan
 
 
 def add_commands(commands: Commands) -> None:
@@ -27,7 +32,7 @@ def add_commands(commands: Commands) -> None:
     )
     binds.add_argument("image", metavar="IMAGE", help="a SIF, or the folder of an unpacked image")
     add_site_option(binds)
-    binds.add_argument("--host-root", default="/", metavar="DIR", help="the host's root, or a copy (default: /)")
+    add_host_option(binds)
     binds.add_argument("--family", metavar="F", help="image family (default: the one that recognises the image)")
     binds.add_argument(
         "--library",
@@ -39,17 +44,42 @@ def add_commands(commands: Commands) -> None:
     binds.add_argument("--platform", metavar="P", help="what the machine is (default: the site's current platform)")
     binds.add_argument("--cpe", metavar="V", help="CPE release (default: the platform's own)")
     binds.add_argument("--rocm", metavar="V", help="ROCm release, for the default family (default: the platform's own)")
+    binds.add_argument(
+        "--write",
+        type=Path,
+        metavar="FILE",
+        help="also store it as a plan, to be reviewed, for `render`; what you have edited in FILE before stays",
+    )
+    binds.add_argument(
+        "--path",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="how jobs name the image, for its family and its plan; may be given several times (default: IMAGE, and "
+        "where it leads)",
+    )
     add_json_option(binds)
     binds.set_defaults(call=run_binds)
 
 
 def run_binds(arguments: argparse.Namespace) -> int:
-    """Print the plan of one image."""
+    """Print the plan of one image, and store it."""
     import json
 
-    plan = _plan(arguments)
+    for library in arguments.library:
+        check_library(library)
+    request, plan = plan_image(
+        arguments,
+        arguments.image,
+        cpe=[arguments.cpe] if arguments.cpe else [],
+        rocm=[arguments.rocm] if arguments.rocm else [],
+        libraries=tuple(arguments.library),
+        paths=tuple(arguments.path),
+    )
     for note in plan.notes:
         _say(note)
+    if arguments.write is not None:
+        _write_plan(arguments, request, plan)
     if arguments.json:
         entries = ",".join("\n  " + json.dumps(_entry(line)) for line in plan.lines)
         print(f"[{entries}\n]")
@@ -58,9 +88,24 @@ def run_binds(arguments: argparse.Namespace) -> int:
     return 0 if plan.sound else 1
 
 
-def _plan(arguments: argparse.Namespace) -> Plan:
-    from pathlib import Path
+def check_library(name: str) -> None:
+    """Refuse what is no SONAME; raises `ResolveError`."""
+    from lumisite.errors import ResolveError
 
+    if not name.isprintable() or not name or "/" in name:
+        raise ResolveError(f"--library: {name!r} is no SONAME, such as libmpi.so.12")
+
+
+def plan_image(
+    arguments: argparse.Namespace,
+    image_path: str,
+    *,
+    cpe: Sequence[str],
+    rocm: Sequence[str],
+    libraries: tuple[str, ...] = (),
+    paths: tuple[str, ...] = (),
+) -> tuple[Request, Plan]:
+    """Plan an image with a command's options `--site`, `--platform`, `--family` and `--host-root`."""
     from lumisite.binds.host import DiskTree
     from lumisite.binds.image import open_image
     from lumisite.binds.plan import Request, make_plan
@@ -68,24 +113,64 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     from lumisite.site.load import load_site
     from lumisite.site.selection import resolve_selection
 
-    for library in arguments.library:
-        if not library.isprintable() or not library or "/" in library:
-            raise ResolveError(f"--library: {library!r} is no SONAME, such as libmpi.so.12")
     root = arguments.host_root
     if "\0" in root or not Path(root).is_dir():
         raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")
     site = load_site(arguments.site).site
-    chosen = resolve_selection(
-        site,
-        platform=arguments.platform,
-        cpe=[arguments.cpe] if arguments.cpe else [],
-        rocm=[arguments.rocm] if arguments.rocm else [],
-    )
-    image = open_image(arguments.image)
-    paths = (arguments.image, str(Path(arguments.image).resolve()))
-    libraries = tuple(arguments.library)
-    request = Request(site, chosen.platform, chosen.cpe[0], chosen.rocm[0], paths, arguments.family, libraries)
-    return make_plan(request, image, DiskTree(root))
+    chosen = resolve_selection(site, platform=arguments.platform, cpe=cpe, rocm=rocm)
+    image = open_image(image_path)
+    known = paths or tuple(dict.fromkeys((os.path.abspath(image_path), os.path.realpath(image_path))))  # noqa: PTH100
+    request = Request(site, chosen.platform, chosen.cpe[0], chosen.rocm[0], known, arguments.family, libraries)
+    return request, make_plan(request, image, DiskTree(root))
+
+
+def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> None:
+    """Store a plan where the admin wants it; an earlier plan there keeps what was edited."""
+    from lumisite.binds.host import open_file
+    from lumisite.binds.plan_file import format_plan
+    from lumisite.errors import SiteError
+    from lumisite.site.load import parse_plan, read_plan
+
+    file: Path = arguments.write
+    old: ImagePlan | None = read_plan(file) if file.exists() else None
+    image = None if Path(arguments.image).is_dir() else open_file(arguments.image)
+    paths = tuple(arguments.path) or (tuple(map(glob.escape, request.image_paths)) if old is None else old.paths)
+    text = format_plan(plan, request, paths, image, old).encode()
+    left = 0
+    try:
+        parse_plan(text, file, request.site)
+    except SiteError as error:
+        # Only what the image cannot have may be left for the reviewer to decide.
+        if any(not problem.key.endswith(".decision") for problem in error.problems):
+            raise
+        left = len(error.problems)
+    _replace_file(file, text)
+    _say(f"{file} is written; review it, then name it in `plans` of the site, or give it to `lumisite render --plan`")
+    if left:
+        _say(f"{file}: render refuses it until {left} refused or missing {_plural(left)} `accepted:` with a reason")
+
+
+def _plural(count: int) -> str:
+    return "library has" if count == 1 else "libraries have"
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    from lumisite.errors import refused
+
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(content)
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink()
+            raise
+    except OSError as error:
+        error.filename = str(path)
+        raise refused("write", error) from None
 
 
 def _entry(line: Line) -> dict[str, object]:

@@ -7,11 +7,12 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_json_option, add_selection_options, add_site_option
+from lumisite.cli.parser import add_host_option, add_json_option, add_selection_options, add_site_option
 
 if TYPE_CHECKING:
     from collections.abc import Sized
 
+    from lumisite.binds.explain import LibraryExplanation
     from lumisite.cli.parser import Commands
 
 
@@ -47,17 +48,19 @@ def add_commands(commands: Commands) -> None:
 
     why = commands.add_parser(
         "why",
-        help="explain a setting, bind or module",
+        help="explain a setting, bind, module or library",
         description="Explain a variable, a bound path or a module: the value, the rule that won, the reason and its "
         "source, and the entries that lost. What is not given of family, nodes and partition stays open, and each "
-        "entry that could win is shown with its condition.",
+        "entry that could win is shown with its condition. With --image, explain what `binds` decides for a library.",
     )
-    why.add_argument("names", nargs="+", metavar="NAME", help="a variable, an absolute path, or a module")
+    why.add_argument("names", nargs="+", metavar="NAME", help="a variable, an absolute path, a module, or a SONAME")
     add_site_option(why)
     add_selection_options(why)
     why.add_argument("--family", metavar="F", help="image family (default: any)")
     why.add_argument("--nodes", choices=("one", "several"), help="nodes of the job step (default: any)")
     why.add_argument("--partition", metavar="NAME", help="partition (default: any)")
+    why.add_argument("--image", metavar="IMAGE", help="the image that a library is explained for")
+    add_host_option(why)
     add_json_option(why)
     why.set_defaults(call=run_why)
 
@@ -65,7 +68,7 @@ def add_commands(commands: Commands) -> None:
 def run_check(arguments: argparse.Namespace) -> int:
     """Print all faults, or a line that says what was read."""
     from lumisite.errors import ResolveError, SiteError
-    from lumisite.site.load import load_site
+    from lumisite.site.load import load_plans, load_site
 
     if arguments.host:
         from lumisite.cli.host import check_deployed
@@ -76,6 +79,7 @@ def run_check(arguments: argparse.Namespace) -> int:
             raise ResolveError(f"{option}: goes with --host only")
     try:
         loaded = load_site(arguments.file)
+        plans = load_plans(loaded)
     except SiteError as error:
         print(error)
         count = len(error.problems)
@@ -85,7 +89,7 @@ def run_check(arguments: argparse.Namespace) -> int:
     print(
         f"{loaded.file}: no faults: {_count(site.platforms, 'platform')}, {len(site.cpe)} CPE and "
         f"{len(site.rocm)} ROCm releases, {_count(site.families, 'image family')}, {_count(site.settings, 'setting')}, "
-        f"{_count(site.modules, 'module')}"
+        f"{_count(site.modules, 'module')}" + (f", {_count(plans, 'plan')}" if plans else "")
     )
     return 0
 
@@ -128,8 +132,11 @@ def run_why(arguments: argparse.Namespace) -> int:
 
     loaded = load_site(arguments.site)
     selection = resolve_selection(loaded.site, rocm=arguments.rocm, platform=arguments.platform, cpe=arguments.cpe)
+    libraries = _explain_libraries(arguments)
     explanations = [
-        explain(
+        libraries[name]
+        if name in libraries
+        else explain(
             loaded,
             selection,
             name,
@@ -144,6 +151,24 @@ def run_why(arguments: argparse.Namespace) -> int:
     else:
         print("\n\n".join(str(explanation) for explanation in explanations))
     return 0
+
+
+def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplanation]:
+    """Explain the names that are those of libraries, for the image that was given."""
+    from lumisite.errors import ResolveError
+
+    names = [name for name in arguments.names if ".so" in name and "/" not in name]
+    if arguments.image is None:
+        if names:
+            raise ResolveError(f"{names[0]}: is a library, which is explained for one image (--image IMAGE)")
+        return {}
+    if not names:
+        raise ResolveError(f"--image: {arguments.names[0]} is no library (libcxi.so.1 would be right)")
+    from lumisite.binds.explain import explain_library
+    from lumisite.cli.containers import plan_image
+
+    request, plan = plan_image(arguments, arguments.image, cpe=arguments.cpe, rocm=arguments.rocm)
+    return {name: explain_library(request, plan, arguments.image, name) for name in names}
 
 
 def _count(things: Sized, name: str) -> str:

@@ -79,6 +79,11 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_host_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--host-root`, for what looks at libraries of the host."""
+    parser.add_argument("--host-root", default="/", metavar="DIR", help="the host's root, or a copy (default: /)")
+
+
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add `--json`, for results that a machine may read."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")

@@ -26,16 +26,25 @@ def add_commands(commands: Commands) -> None:
     render.add_argument(
         "--out", type=Path, default=Path("site-out"), metavar="DIR", help="where to write (default: %(default)s)"
     )
+    render.add_argument(
+        "--plan",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="a reviewed plan of an image, beside those that the site names; may be given several times",
+    )
     render.set_defaults(call=run_render)
 
 
 def run_render(arguments: argparse.Namespace) -> int:
     """Render and write; print each path, then how to try the modules."""
     from lumisite.errors import LumisiteError
+    from lumisite.release.image_plans import left_out
     from lumisite.release.render import render_tree
     from lumisite.release.templates import load_templates, open_template_cache
     from lumisite.release.write import write_tree
-    from lumisite.site.load import load_site
+    from lumisite.site.load import load_plans, load_site
     from lumisite.site.selection import resolve_selection
 
     if arguments.out.resolve().name == "current":
@@ -43,8 +52,11 @@ def run_render(arguments: argparse.Namespace) -> int:
         raise LumisiteError(f"--out: {arguments.out}: current is the name of a deployment's link (name another folder)")
     loaded = load_site(arguments.site)
     selection = resolve_selection(loaded.site, rocm=arguments.rocm, platform=arguments.platform, cpe=arguments.cpe)
-    files = render_tree(loaded, selection, load_templates(), open_template_cache())
+    plans = load_plans(loaded, arguments.plan)
+    files = render_tree(loaded, selection, load_templates(), open_template_cache(), plans)
     write_tree(files, arguments.out)
+    for note in left_out(selection.platform, plans):
+        print(f"lumisite: {note}", file=sys.stderr)
     for path in files:
         print(arguments.out / path)
     print(

@@ -12,8 +12,10 @@ from typing import Literal
 
 from lumisite.node.masks import TABLE_TASKS, MaskError, Request, TaskMask, cpu_masks
 from lumisite.node.topology import topology_of
+from lumisite.release.image_plans import PlanCase, case_pattern, plan_cases
 from lumisite.release.modules import bind_marker, stack_name
 from lumisite.site.model import Bind, FileSystem, NodeKind, Setting, Site, When
+from lumisite.site.plans import LoadedPlan
 from lumisite.site.rules import TASK
 from lumisite.site.selection import Selection
 from lumisite.site.settings import Situation, default_family, judge_conditions, judge_settings
@@ -151,6 +153,7 @@ class HelperPlan:
     kinds: tuple[KindPlan, ...]
     partitions: tuple[tuple[str, str, bool], ...]
     families: tuple[FamilyPlan, ...]
+    images: tuple[PlanCase, ...]
     library_path: str
 
     @property
@@ -175,7 +178,7 @@ class _Case:
     why: str
 
 
-def plan_helper(site: Site, selection: Selection, release: str) -> HelperPlan:
+def plan_helper(site: Site, selection: Selection, release: str, plans: Iterable[LoadedPlan] = ()) -> HelperPlan:
     """Plan the scripts for a selection; its first releases are the stack of a job that names none."""
     stacks = _stacks(site, selection)
     families = {
@@ -222,6 +225,7 @@ def plan_helper(site: Site, selection: Selection, release: str) -> HelperPlan:
             )
             for name, family in site.families.items()
         ),
+        images=plan_cases(site, selection.platform, plans),
         library_path=":".join(
             dict.fromkeys(
                 f"{libraries[library]}/lib64"
@@ -231,15 +235,6 @@ def plan_helper(site: Site, selection: Selection, release: str) -> HelperPlan:
             )
         ),
     )
-
-
-def case_pattern(text: str) -> str:
-    r"""Write a shell pattern as it may stand in `case`, with everything but its wildcards made literal.
-
-    >>> print(case_pattern("*/a b;[0-9]$(x).sif"))
-    */a\ b\;[0-9]\$\(x\).sif
-    """
-    return "".join(c if c.isalnum() or c in "/._+-,:=@%*?[]!" else f"\\{c}" for c in text)
 
 
 def _stacks(site: Site, selection: Selection) -> dict[str, Situation]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import jinja2
@@ -16,6 +16,7 @@ from lumisite.release.modules import ModulePlan, plan_modules, plan_versions
 from lumisite.release.templates import make_environment
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
+from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import Selection
 from lumisite.site.settings import Situation, describe_action, judge_settings
 
@@ -28,16 +29,18 @@ def render_tree(
     selection: Selection,
     templates: Mapping[str, str],
     cache: jinja2.BytecodeCache | None = None,
+    plans: Sequence[LoadedPlan] = (),
 ) -> dict[str, RenderedFile]:
     """Render a selection of releases to files; the release id is the hash of the tree with the id itself left out.
 
+    `plans` are the reviewed plans of images; those for other platforms only count as inputs.
     Raises `ResolveError` when the site names a template that is not there.
     """
     environment = make_environment(templates, cache)
-    plans = plan_modules(loaded.site, selection, loaded.file, templates, RELEASE_TOKEN)
+    modules = plan_modules(loaded.site, selection, loaded.file, templates, RELEASE_TOKEN)
     files = {
-        **_module_files(environment, loaded, plans),
-        **_helper_files(environment, loaded, selection),
+        **_module_files(environment, loaded, modules),
+        **_helper_files(environment, loaded, selection, plans),
     }
     draft = Manifest(
         release=RELEASE_TOKEN,
@@ -46,8 +49,8 @@ def render_tree(
         platform=selection.platform,
         cpe=tuple(map(str, selection.cpe)),
         rocm=tuple(map(str, selection.rocm)),
-        inputs=_inputs(loaded, templates),
-        modules={plan.full_name: plan.summary for plan in plans},
+        inputs=_inputs(loaded, templates, plans),
+        modules={plan.full_name: plan.summary for plan in modules},
         settings=_settings(loaded.site, selection),
         files=file_entries(files),
     )
@@ -75,8 +78,10 @@ def _module_files(
     return files
 
 
-def _helper_files(environment: jinja2.Environment, loaded: LoadedSite, selection: Selection) -> dict[str, RenderedFile]:
-    plan = plan_helper(loaded.site, selection, RELEASE_TOKEN)
+def _helper_files(
+    environment: jinja2.Environment, loaded: LoadedSite, selection: Selection, plans: Sequence[LoadedPlan]
+) -> dict[str, RenderedFile]:
+    plan = plan_helper(loaded.site, selection, RELEASE_TOKEN, plans)
 
     def rendered(template: str, **values: object) -> str:
         origin = f"spank_helpers/{template} and {loaded.file}"
@@ -92,9 +97,10 @@ def _helper_files(environment: jinja2.Environment, loaded: LoadedSite, selection
     }
 
 
-def _inputs(loaded: LoadedSite, templates: Mapping[str, str]) -> dict[str, str]:
+def _inputs(loaded: LoadedSite, templates: Mapping[str, str], plans: Sequence[LoadedPlan]) -> dict[str, str]:
     return {
         loaded.file: hashlib.sha256(loaded.data).hexdigest(),
+        **{one.file: sha256_of(one.data) for one in plans},
         **{name: sha256_of(text.encode()) for name, text in templates.items()},
     }
 

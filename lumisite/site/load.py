@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from lumisite.errors import Problem, ResolveError, SiteError
 from lumisite.site.decode import decode, suggestion
 from lumisite.site.document import MAX_BYTES
 from lumisite.site.model import Site
+from lumisite.site.plans import ImagePlan, LoadedPlan, plan_stages
 from lumisite.site.rules import STAGES
 from lumisite.site.scalars import SCALARS
 
@@ -18,11 +20,12 @@ EMBEDDED = Path(__file__).parent.parent / "sites"
 
 @dataclass(frozen=True)
 class LoadedSite:
-    """A site with the text that it was read from; `file` is the name that output may show, without a directory."""
+    """A site with the text that it was read from; `file` is the name that output may show, without its `directory`."""
 
     site: Site
     file: str
     data: bytes
+    directory: Path = Path()
 
 
 def load_site(name: str) -> LoadedSite:
@@ -50,7 +53,49 @@ def load_site_file(path: Path) -> LoadedSite:
     """Load a site description from `path`; raise `SiteError` with every fault that it has."""
     data = _read(path)
     # Output names the file without its directory, so that a render does not depend on where the checkout is.
-    return LoadedSite(decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES), path.name, data)
+    return LoadedSite(decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES), path.name, data, path.parent)
+
+
+def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPlan, ...]:
+    """Load the plans that a site names, then `more`; raise `SiteError` with every fault that they have."""
+    plans: list[LoadedPlan] = []
+    problems: list[Problem] = []
+    taken: dict[tuple[str, str], str] = {}
+    names = {loaded.file}
+    listed = [(str(name), loaded.directory / name) for name in loaded.site.plans]
+    for name, path in (*listed, *((path.name, path) for path in more)):
+        if name in names:
+            problems.append(
+                Problem(str(path), 0, 0, "", f"another input has the name {name} already (rename this one)")
+            )
+            continue
+        names.add(name)
+        try:
+            plans.append(_load_plan(loaded.site, name, path, taken))
+        except SiteError as error:
+            problems += error.problems
+            continue
+        taken.update({(plans[-1].plan.platform, pattern): name for pattern in plans[-1].plan.paths})
+    if problems:
+        raise SiteError(problems)
+    return tuple(plans)
+
+
+def read_plan(path: Path, site: Site | None = None) -> ImagePlan:
+    """Read one plan; its keys and values must be sound, and with a `site` it must fit that. Raises `SiteError`."""
+    return parse_plan(_read(path), path, site)
+
+
+def parse_plan(data: bytes, path: Path, site: Site | None = None) -> ImagePlan:
+    """Read the text of a plan; `path` is for messages. Raises `SiteError`."""
+    stages = () if site is None else plan_stages(site, {})
+    return decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages)
+
+
+def _load_plan(site: Site, name: str, path: Path, taken: dict[tuple[str, str], str]) -> LoadedPlan:
+    data = _read(path)
+    stages = plan_stages(site, taken)
+    return LoadedPlan(decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages), name, data)
 
 
 def _read(path: Path) -> bytes:

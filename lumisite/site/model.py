@@ -17,6 +17,8 @@ Line = NewType("Line", str)
 Value = NewType("Value", str)
 #: An absolute path without `,` and `:`, which separate binds and their parts.
 AbsolutePath = NewType("AbsolutePath", str)
+#: A path below the directory of the file that names it.
+RelativePath = NewType("RelativePath", str)
 #: The name of an environment variable.
 VariableName = NewType("VariableName", str)
 #: A PCI bus, `c1`, or the whole address of a device on it, `0000:c1:00.0`.
@@ -380,5 +382,8 @@ class Site:
     binds: tuple[Bind, ...] = key("Host paths that containers need.", default=())
     settings: tuple[Setting, ...] = key("The settings ledger.", default=())
     modules: Mapping[str, Module] = key("The modulefiles, by name.")
+    plans: tuple[RelativePath, ...] = key(
+        "Reviewed plans of images, as `lumisite binds --write` makes them: paths beside this file.", default=()
+    )
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
     images: Images | None = key("The container images of the site.", default=None)

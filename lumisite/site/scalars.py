@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lumisite.site.decode import UnfitError
-from lumisite.site.model import AbsolutePath, CpuList, Line, PciBus, Place, Value, VariableName
+from lumisite.site.model import AbsolutePath, CpuList, Line, PciBus, Place, RelativePath, Value, VariableName
 from lumisite.site.versions import Version, VersionRange, parse_version, parse_version_range
 
 #: Slurm drops a variable of a task prolog whose name and value reach 131072 bytes (measured on 22.05.8).
@@ -53,6 +53,14 @@ def read_absolute_path(text: str) -> AbsolutePath:
         if character in text:
             raise UnfitError(f"{text!r} contains {character!r}, which no container runtime takes in a bind")
     return AbsolutePath(text)
+
+
+def read_relative_path(text: str) -> RelativePath:
+    """A path below a directory, which it cannot leave by `..`."""
+    _refuse_control(text)
+    if not text or text.startswith("/") or posixpath.normpath(text) != text or text in (".", "..") or text[:3] == "../":
+        raise UnfitError(f"{text!r} is not a relative path in its shortest form (plans/image.yaml would be right)")
+    return RelativePath(text)
 
 
 def read_variable_name(text: str) -> VariableName:
@@ -117,6 +125,7 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         Value: read_value,
         Place: read_line,
         AbsolutePath: read_absolute_path,
+        RelativePath: read_relative_path,
         VariableName: read_variable_name,
         CpuList: read_cpu_list,
         PciBus: read_pci_bus,

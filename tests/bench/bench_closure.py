@@ -1,4 +1,4 @@
-"""`lumisite binds`: the whole process on an image of 400 MB with many files, and what an image's size costs."""
+"""`lumisite binds`: the whole process on an image of 400 MB, what an image's size costs, and how ldd compares."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.bench.closure_ldd import against_ldd
 from tests.bench.measure import Row, in_turn, peak_mib, seconds
 from tests.unit.dict_trees import Link, write_tree
 from tests.unit.images import HEADER_BYTES, PARTITION, PRIMARY, SQUASHFS, descriptor, sif, squash
@@ -42,6 +43,7 @@ def run() -> list[Row]:
             Row("closure of a large image", big, 1.0, detail, unit="s"),
             Row("large / small image", ratio, 1.5, f"small takes {little * 1000:.0f} ms"),
             Row("memory with a large image", peak_mib(commands["large"]), 200, "peak of the process", unit="MiB"),
+            *against_ldd(),
         ]
 
 

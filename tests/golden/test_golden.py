@@ -20,6 +20,7 @@ TREES = {
     "lumi/2026-01-leftover": ["--platform", "2026-01", "--rocm", "6.2", "--cpe", "24.03"],
     "lumi/2024-08": ["--platform", "2024-08", "--rocm", "all", "--cpe", "all"],
     "twin/2026-01": ["--site", "twin", "--rocm", "6.2"],
+    "twin/2026-01-plan": ["--site", "twin", "--rocm", "6.2", "--plan", str(HERE / "plans/small.yaml")],
     "twin/2024-08": ["--site", "twin", "--platform", "2024-08", "--rocm", "6.0"],
 }
 

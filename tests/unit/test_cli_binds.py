@@ -230,6 +230,50 @@ def test_an_image_is_recognised_by_its_name_its_labels_and_its_content() -> None
         )
 
 
+def explained(capsys: Output, *arguments: str, code: int = 0) -> str:
+    assert main(["why", *arguments]) == code
+    output = capsys.readouterr()
+    return output.out if code == 0 else output.err
+
+
+def test_why_explains_one_library_of_an_image(hosts: Path, capsys: Output) -> None:
+    image, after = str(hosts / "images/suse155"), str(hosts / "after")
+    options = ("--image", image, "--host-root", after, "--family", "lumi-mpi4py")
+    assert explained(capsys, "libfabric.so.1", *options) == (
+        f"libfabric.so.1 (library; {image}, family lumi-mpi4py, platform 2026-01, cpe 25.03, rocm 6.3.4)\n"
+        "  bind: the image has none; put where the loader looks by default (singularity-CPEbits binds /opt/cray, but this "
+        "image's loader does not look there)\n"
+        "    chain   libfabric.so.1 <- root\n"
+        "    needed  libmpi_gnu_123.so.12 needs FABRIC_1.5\n"
+        "    wanted  FABRIC_1.5\n"
+        "    found   -\n"
+        "    bind    /opt/cray/libfabric/1.22.0/lib64/libfabric.so.1:/lib64/libfabric.so.1\n"
+    )
+    said = explained(capsys, "libmpi_gtl_hsa.so.0", *options)
+    assert "refuse: needs GLIBCXX_3.4.32 of libstdc++.so.6, where the image has up to GLIBCXX_3.4.30" in said
+    assert "    bind " not in said
+    assert "warning two versions" in explained(capsys, "libjson-c.so.5", *options)
+
+
+def test_why_explains_a_library_beside_a_setting_and_as_json(hosts: Path, capsys: Output) -> None:
+    options = ("--image", str(hosts / "images/debian11"), "--host-root", str(hosts / "after"), "--rocm", "6.2")
+    found = json.loads(explained(capsys, "NCCL_NET", "libcxi.so.1", *options, "--json"))
+    assert [(one["name"], one["kind"]) for one in found] == [("NCCL_NET", "setting"), ("libcxi.so.1", "library")]
+    assert found[1]["line"]["decision"] == "refuse"
+    assert found[1]["line"]["chain"] == ["libcxi.so.1", "root"]
+
+
+def test_why_says_what_it_cannot_explain(hosts: Path, capsys: Output) -> None:
+    options = ("--image", str(hosts / "images/suse155"), "--host-root", str(hosts / "after"), *LEGACY)
+    said = explained(capsys, "libcxy.so.1", *options, code=2)
+    assert "libcxy.so.1: is in no chain from a root of the family lumi-pytorch" in said
+    assert "(did you mean libcxi.so.1?)" in said
+    assert "is a library, which is explained for one image (--image IMAGE)" in explained(capsys, "libcxi.so.1", code=2)
+    assert "--image: NCCL_NET is no library" in explained(capsys, "NCCL_NET", *options, code=2)
+    gone = explained(capsys, "libcxi.so.1", "--image", "gone.sif", code=3)
+    assert gone == "lumisite: cannot read gone.sif: No such file or directory\n"
+
+
 BROKEN: dict[str, tuple[list[str], int, str]] = {
     "no image": (["gone.sif"], 3, "lumisite: cannot read gone.sif: No such file or directory"),
     "no SIF": (["plain"], 2, "lumisite: plain: byte 0: is neither a SIF nor a squashfs file, it begins with b'text'"),

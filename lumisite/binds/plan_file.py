@@ -1,0 +1,76 @@
+"""Write a plan as the reviewed file that a site keeps, and keep what an admin has written into an earlier one."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import yaml
+
+from lumisite.binds.closure import Line
+from lumisite.binds.plan import Plan, Request, extra_library_path
+from lumisite.binds.tree import Source
+from lumisite.site.plans import ImagePlan
+
+HEADER = """\
+# What one image needs from the host: found by `lumisite binds --write`, to be reviewed by a person, and compiled by
+# `lumisite render` into the wrapper. Of a line, only `bind` and `without` do something. Yours to edit are `paths` and
+# `accepted`; they stay when the file is written again.
+"""
+#: Where a SIF keeps its header and its list of parts, with its id and the times of its build.
+HEAD_BYTES = 32 * 1024
+
+
+def format_plan(
+    plan: Plan, request: Request, paths: tuple[str, ...], image: Source | None, old: ImagePlan | None
+) -> str:
+    """Give the text of a plan file: the same plan always gives the same bytes.
+
+    `paths` recognise the image, and `image` is the file that was read. What `old`, the plan that the file held before,
+    accepts stays accepted where the decision and its reason are as before.
+    """
+    accepted: dict[tuple[str, str, str], str | None] = {}
+    if old is not None:
+        accepted = {(line.library, line.decision, line.reason): line.accepted for line in old.lines}
+    document = {
+        "plan": "1",
+        "site": request.site.name,
+        "platform": request.platform,
+        "cpe": str(request.cpe),
+        "rocm": str(request.rocm),
+        "family": plan.family,
+        "paths": list(paths),
+        "image": None if image is None else {"bytes": image.size, "head_sha256": head_sha256(image)},
+        "library_path": list(extra_library_path(request, plan.family)),
+        "notes": list(plan.notes),
+        "lines": [_line(line, accepted.get((line.name, line.decision, line.reason))) for line in plan.lines],
+    }
+    return HEADER + yaml.safe_dump(_without_empty(document), sort_keys=False, allow_unicode=True, width=1_000_000)
+
+
+def head_sha256(image: Source) -> str:
+    """Tell an image file from others by its head, which takes no longer for a large one."""
+    return hashlib.sha256(image.read(0, HEAD_BYTES)).hexdigest()
+
+
+def _line(line: Line, accepted: str | None) -> dict[str, Any]:
+    return _without_empty(
+        {
+            "library": line.name,
+            "decision": line.decision,
+            "source": line.source if line.source.startswith("/") else None,
+            "target": line.target,
+            "by": line.by,
+            "without": line.without,
+            "wanted": line.wanted.removeprefix("-"),
+            "found": line.found.removeprefix("-"),
+            "reason": line.reason,
+            "chain": " <- ".join(line.chain),
+            "warnings": list(line.notes),
+            "accepted": accepted,
+        }
+    )
+
+
+def _without_empty(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if value not in (None, "", [])}

@@ -1,0 +1,94 @@
+"""Reviewed plans as the wrapper looks them up: one case for each image, by the path that users type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lumisite.release.modules import bind_marker
+from lumisite.site.model import Site
+from lumisite.site.plans import ImagePlan, LoadedPlan, PlanLine
+
+
+@dataclass(frozen=True)
+class AddedBind:
+    """A host file that the wrapper binds: `spec` is what the list of binds gets."""
+
+    path: str
+    target: str
+    spec: str
+
+
+@dataclass(frozen=True)
+class TakenBind:
+    """An entry that the module behind `marker` has put into the list, and that the image must not have."""
+
+    marker: str
+    entry: str
+
+
+@dataclass(frozen=True)
+class PlanCase:
+    """What the wrapper does for the images that fit `patterns`; `accepted` says what they do without, and why."""
+
+    file: str
+    patterns: tuple[str, ...]
+    family: str
+    binds: tuple[AddedBind, ...]
+    without: tuple[TakenBind, ...]
+    library_path: str
+    accepted: tuple[str, ...]
+
+
+def plan_cases(site: Site, platform: str, plans: Iterable[LoadedPlan]) -> tuple[PlanCase, ...]:
+    """Give the cases of the plans that are for a platform, in their order."""
+    return tuple(_case(site, one) for one in plans if one.plan.platform == platform)
+
+
+def case_pattern(text: str) -> str:
+    r"""Write a shell pattern as it may stand in `case`, with everything but its wildcards made literal.
+
+    >>> print(case_pattern("*/a b;[0-9]$(x).sif"))
+    */a\ b\;[0-9]\$\(x\).sif
+    """
+    return "".join(c if c.isalnum() or c in "/._+-,:=@%*?[]!" else f"\\{c}" for c in text)
+
+
+def left_out(platform: str, plans: Sequence[LoadedPlan]) -> tuple[str, ...]:
+    """Say which plans are for other platforms, since their images are then treated by their family alone."""
+    return tuple(
+        f"{one.file}: is for platform {one.plan.platform}, so it is left out (`lumisite binds IMAGE --write` makes one "
+        f"for {platform})"
+        for one in plans
+        if one.plan.platform != platform
+    )
+
+
+def _case(site: Site, loaded: LoadedPlan) -> PlanCase:
+    plan: ImagePlan = loaded.plan
+    return PlanCase(
+        file=loaded.file,
+        patterns=tuple(map(case_pattern, plan.paths)),
+        family=plan.family,
+        binds=tuple(
+            AddedBind(line.source, line.target, _spec(line.source, line.target))
+            for line in plan.lines
+            if line.decision == "bind" and line.by is None and line.source is not None and line.target is not None
+        ),
+        without=tuple(
+            TakenBind(bind_marker(bind.where), bind.spec)
+            for line in plan.lines
+            for bind in site.binds
+            if bind.path == line.without and bind.where in site.modules
+        ),
+        library_path=":".join(plan.library_path),
+        accepted=tuple(_accepted(line) for line in plan.unmet),
+    )
+
+
+def _spec(source: str, target: str) -> str:
+    return source if source == target else f"{source}:{target}"
+
+
+def _accepted(line: PlanLine) -> str:
+    return f"runs without the host's {line.library} here: {line.accepted}"

@@ -1,0 +1,159 @@
+"""A reviewed plan: what one image needs from the host of a site, kept as a file that belongs to the site.
+
+`lumisite binds --write` writes it, a person reviews it, `lumisite render` compiles it into the wrapper.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from lumisite.site.decode import Rule, key, suggestion
+from lumisite.site.model import AbsolutePath, Line, Site
+from lumisite.site.versions import Version, parse_version
+
+Faults = Iterator[tuple[str, str]]
+
+#: Decisions that leave a container without what its family needs.
+UNMET = ("refuse", "missing")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class PlanLine:
+    """What was decided for one library. Only `bind` and `without` do something; the rest is for the reviewer."""
+
+    library: Line = key("The SONAME.")
+    decision: Literal["bind", "skip", "refuse", "missing"] = key("What was decided.")
+    source: AbsolutePath | None = key("The file on the host; none where the host lacks it.", default=None)
+    target: AbsolutePath | None = key("The path in the container; for `skip`, of the image's own.", default=None)
+    by: str | None = key("The module that binds it already, so that the wrapper adds nothing.", default=None)
+    without: AbsolutePath | None = key(
+        "A file that a module binds and that this image must not have: the wrapper takes it away.", default=None
+    )
+    wanted: Line | None = key("How new a copy is wanted.", default=None)
+    found: Line | None = key("How new the image's copy is.", default=None)
+    reason: Line = key("Why this was decided.")
+    chain: Line = key("What leads from the library to a root.")
+    warnings: tuple[Line, ...] = key("What a reviewer should know.", default=())
+    accepted: Line | None = key(
+        "For `refuse` and `missing` only: why jobs may run without it, as the wrapper tells users.", default=None
+    )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class PlannedImage:
+    """The image file that the plan was made for."""
+
+    bytes: int = key("Its size.")
+    head_sha256: Line = key("SHA-256 of its first 32 KiB, where a SIF keeps its id and the time of its build.")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class ImagePlan:
+    """The plan of one image on one platform."""
+
+    plan: Literal["1"] = key("Version of this format.")
+    site: Line = key("Name of the site.")
+    platform: str = key("The platform that it holds for. A render for another one leaves it out.")
+    cpe: Version = key("The CPE release whose libraries it binds, whatever stack a job has loaded.")
+    rocm: Version = key("The ROCm release that was asked about.")
+    family: str = key("The image's family, whose modules and settings it gets.")
+    paths: tuple[Line, ...] = key(
+        "Shell patterns that recognise the image by the path that users type; `*` also matches `/`."
+    )
+    image: PlannedImage | None = key("The file that was read; none for an unpacked image.", default=None)
+    library_path: tuple[AbsolutePath, ...] = key("Directories behind the user's on LD_LIBRARY_PATH inside.", default=())
+    notes: tuple[Line, ...] = key("What a reviewer should know of the whole.", default=())
+    lines: tuple[PlanLine, ...] = key("One entry for each library.", default=())
+
+    @property
+    def unmet(self) -> tuple[PlanLine, ...]:
+        """The lines that leave a container without what its family needs."""
+        return tuple(line for line in self.lines if line.decision in UNMET)
+
+
+@dataclass(frozen=True)
+class LoadedPlan:
+    """A plan with the text that it was read from; `file` is the name that output may show."""
+
+    plan: ImagePlan
+    file: str
+    data: bytes
+
+
+def plan_stages(site: Site, taken: Mapping[tuple[str, str], str]) -> tuple[tuple[Rule, ...], ...]:
+    """Give the rules for a plan of a site; `taken` maps platform and path to the plan file that has it already."""
+    return (
+        (partial(_names_what_exists, site), _recognises_an_image, partial(_paths_are_free, taken)),
+        (partial(_lines_can_be_done, site), _unmet_needs_are_accepted),
+    )
+
+
+def _names_what_exists(site: Site, plan: ImagePlan) -> Faults:
+    """A plan belongs to the site, and names a platform, releases and a family of it."""
+    if plan.site != site.name:
+        yield "site", f"{plan.site} is another site (this is {site.name})"
+    for name, table, where in (
+        (plan.platform, site.platforms, "platform"),
+        (plan.family, site.families, "family"),
+    ):
+        if name not in table:
+            yield where, f"{name} is not described ({suggestion(name, table)})"
+    for version, releases, where in ((plan.cpe, site.cpe, "cpe"), (plan.rocm, site.rocm, "rocm")):
+        if version not in map(parse_version, releases):
+            yield where, f"{version} is not described ({suggestion(str(version), releases)})"
+
+
+def _recognises_an_image(plan: ImagePlan) -> Faults:
+    """Its patterns fit some images and not all."""
+    if not plan.paths:
+        yield "paths", "is empty, so that no image has this plan (the path that users type would be right)"
+    for index, path in enumerate(plan.paths):
+        if not path.startswith(("/", "*")):
+            yield f"paths[{index}]", f"{path!r} fits no absolute path (it must start with / or *)"
+        if not path.strip("*/"):
+            yield f"paths[{index}]", f"{path!r} fits every image (name one)"
+
+
+def _paths_are_free(taken: Mapping[tuple[str, str], str], plan: ImagePlan) -> Faults:
+    """On one platform, a path has one plan."""
+    for index, path in enumerate(plan.paths):
+        if (plan.platform, path) in taken:
+            yield f"paths[{index}]", f"{path} has a plan for {plan.platform} already, {taken[plan.platform, path]}"
+        if path in plan.paths[:index]:
+            yield f"paths[{index}]", f"{path} stands there twice"
+
+
+def _lines_can_be_done(site: Site, plan: ImagePlan) -> Faults:
+    """Binds have a source and a target of their own; what is to be taken away, some module binds."""
+    bound = {bind.path for bind in site.binds if bind.where in site.modules}
+    targets: dict[str, int] = {}
+    for index, line in enumerate(plan.lines):
+        here = f"lines[{index}]"
+        if line.decision == "bind" and (line.source is None or line.target is None):
+            yield here, f"{line.library} is to be bound (source and target would be right)"
+        if line.by is not None and line.by not in site.modules:
+            yield f"{here}.by", f"{line.by} is not described ({suggestion(line.by, site.modules)})"
+        if line.without is not None and line.without not in bound:
+            yield (
+                f"{here}.without",
+                f"no module of {site.name} binds {line.without} ({suggestion(line.without, bound)})",
+            )
+        if line.without is not None and line.decision == "bind":
+            yield f"{here}.without", f"{line.library} is to be bound (without is for the other decisions)"
+        if line.decision == "bind" and line.target is not None:
+            first = targets.setdefault(line.target, index)
+            if first != index:
+                yield f"{here}.target", f"{line.target} is the target of lines[{first}] already"
+
+
+def _unmet_needs_are_accepted(plan: ImagePlan) -> Faults:
+    """What an image cannot have, an admin accepts in words."""
+    for index, line in enumerate(plan.lines):
+        here = f"lines[{index}]"
+        if line.decision not in UNMET and line.accepted is not None:
+            yield f"{here}.accepted", f"{line.library} is not refused or missing (leave the key out)"
+        if line.decision in UNMET and line.accepted is None:
+            said = f"{line.library} is {'refused' if line.decision == 'refuse' else 'missing'}: {line.reason}"
+            right = "another image would be right, or `accepted:` with the reason why jobs may run without it"
+            yield f"{here}.decision", f"{said} ({right})"

@@ -1,0 +1,98 @@
+"""ldd, readelf and the walk say the same of every library of whole distributions: three roots and an image."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from lumisite.binds.elf import ElfError, read_elf
+from lumisite.binds.host import DiskTree
+from lumisite.binds.image import open_image
+from lumisite.binds.loader import Loader, cpu_hwcaps, read_rules
+from lumisite.binds.tree import Tree
+from tests.twin.cluster import Cluster
+from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import GENERATIONS
+from tests.twin.image import image
+from tests.twin.roots import node_root
+from tests.unit.test_elf import same_as_binutils
+from tests.unit.test_host_tree import walked
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer]
+
+Answers = dict[str, set[tuple[str, str | None]]]
+
+
+@pytest.fixture(autouse=True)
+def needed() -> None:
+    require_twin("readelf", "objdump")
+
+
+def libraries_of(tree: Tree, folder: str, depth: int = 0) -> list[str]:
+    """Give every file of a tree that is called like a library, has no link to it, and is one for this machine."""
+    found = []
+    for name in sorted(tree.names(folder)):
+        path = f"{folder}/{name}"
+        entry = tree.look(path)
+        if entry is not None and entry.kind == "directory" and depth < 8:
+            found += libraries_of(tree, path, depth + 1)
+        elif entry is not None and entry.kind == "file" and re.search(r"\.so[.0-9]*$", name) and is_elf(tree, path):
+            found.append(path)
+    return found
+
+
+def is_elf(tree: Tree, path: str) -> bool:
+    source = tree.source(path)
+    try:
+        return source is not None and read_elf(source).bits == 64
+    except ElfError:
+        return False
+
+
+def parsed(text: str) -> Answers:
+    """Read what ldd says of several files; one that it refuses is left out."""
+    answers: Answers = {}
+    for part in re.split(r"^(?=/\S+:$)", text, flags=re.M):
+        path, _, lines = part.partition(":\n")
+        if not path or "not a dynamic executable" in lines or "exited with" in lines:
+            continue
+        rows = re.findall(r"^\t(?:(\S+) => (not found|/\S+)|(/\S+) \(0x)", lines, re.M)
+        answers[path] = {
+            (alone.rpartition("/")[2], alone) if alone else (name, None if where == "not found" else where)
+            for name, where, alone in rows
+        }
+    return answers
+
+
+def agreed(tree: Tree, paths: Sequence[str], answers: Answers) -> int:
+    loader = Loader(tree, read_rules(tree, cpu_hwcaps(DiskTree("/")) or ()))
+    for path, answer in answers.items():
+        assert walked(loader, path) == answer, path
+    assert set(answers) <= set(paths)
+    return len(answers)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_every_library_of_a_node_root(generation: str) -> None:
+    root = node_root(generation)
+    tree = DiskTree(str(root))
+    paths = libraries_of(tree, "/usr/lib")
+    done = subprocess.run(["chroot", str(root), "ldd", *paths], capture_output=True, text=True, check=False)
+    assert agreed(tree, paths, parsed(done.stdout)) > 0.95 * len(paths) > 300
+    assert same_as_binutils([Path(f"{root}{path}") for path in paths]) == len(paths)
+
+
+def test_every_library_of_an_image(twin: Cluster) -> None:
+    """Read from the SIF without starting it, and asked of ldd in the started container."""
+    tree = open_image(str(image("torch"))).tree
+    paths = libraries_of(tree, "/usr/lib/x86_64-linux-gnu")
+    (twin.exchange / "paths").write_text("\n".join(paths))
+    ask = "unset LD_LIBRARY_PATH; xargs ldd </var/lib/twin/paths 2>/dev/null"
+    options = "--bind /var/lib/twin /appl/images/torch.sif"
+    done = twin.run(f"singularity --quiet exec {options} sh -c {shlex.quote(ask)}", node=twin.nodes[0])
+    assert agreed(tree, paths, parsed(done.stdout)) > 0.95 * len(paths) > 450
