@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from lumisite.binds.container import ContainerTree, covers
+from lumisite.binds.container import Bound, ContainerTree, covers
 from lumisite.binds.elf import ElfInfo
 from lumisite.binds.loader import Found, Loaded, Loader, Need, Search, walk
 from lumisite.binds.tree import resolve
-from lumisite.binds.versions import compare, is_foundation, newest, numbers_in, stem, summary
+from lumisite.binds.versions import compare, is_foundation, newest, numbers_in, public_versions, stem, summary
 
 Decision = Literal["bind", "skip", "refuse", "missing"]
 
@@ -27,7 +27,8 @@ class Line:
     `source` is the path on the host, or the bare name where the host has none. `target` is the path in the container
     at which the image's loader finds the library: for `skip` the image's own, none where there will be none. `wanted`
     and `found` say how new the host's and the image's copies are; `chain` leads from the library to a root; `notes`
-    are warnings.
+    are warnings. `by` is the module that binds it already, so that nothing is to be added. `without` is the host file
+    that a module binds and that this image must not have.
     """
 
     name: str
@@ -39,6 +40,8 @@ class Line:
     reason: str
     chain: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    by: str | None = None
+    without: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def closure(roots: Sequence[str], sides: Sides) -> tuple[Line, ...]:
     """
     asked = tuple(dict.fromkeys(roots))
     cases = _cases(asked, sides)
-    verdicts = {name: _first(case) for name, case in cases.by_name.items()}
+    verdicts = {name: _first(case, cases, sides) for name, case in cases.by_name.items()}
     while _revise(cases, verdicts):
         pass
     shown = _reached(cases, verdicts)
@@ -134,7 +137,7 @@ def _fixed(search_path: str | None) -> str | None:
     return ":".join(part for part in search_path.split(":") if "ORIGIN" not in part)
 
 
-def _first(case: _Case) -> _Verdict:
+def _first(case: _Case, cases: _Cases, sides: Sides) -> _Verdict:
     """Decide by the two copies alone."""
     host, image = case.host.found, case.image.found
     if is_foundation(case.name):
@@ -150,12 +153,42 @@ def _first(case: _Case) -> _Verdict:
     if image is None:
         return _Verdict("bind", "the image has none")
     relation, proof = compare(image, host)
+    without = ", ".join(_not_reached(case, cases, sides)) if case.name in cases.roots else ""
+    if without and relation != "older":
+        return _without_network(image, host, without, proof)
     if relation in ("same", "newer", "unknown"):
         word = "a copy" if relation == "unknown" else f"the {relation}"
         return _Verdict("skip", f"the image has {word}: {proof}")
     if relation == "older":
         return _Verdict("bind", f"the image's copy is older: {proof}")
     return _Verdict("skip", f"the image has another build: {proof}")
+
+
+def _not_reached(case: _Case, cases: _Cases, sides: Sides) -> list[str]:
+    """Give the roots that the host's copy needs and the image's copy never loads: what it was built without.
+
+    A provider that libfabric opens by name stands beside it, in `libfabric/` (fabric(7), FI_PROVIDER_PATH).
+    """
+    host, image = case.host.found, case.image.found
+    if host is None or image is None:
+        return []
+    lacking = [name for name in host.info.needed if name in cases.roots and name not in image.info.needed]
+    if not lacking:
+        return []
+    folder = posixpath.join(posixpath.dirname(image.real), stem(case.name).removesuffix(".so."))
+    beside = (sides.image.search(posixpath.join(folder, name)).found for name in sides.image.tree.names(folder))
+    objects = [Loaded(found.path, found) for found in (image, *beside) if found is not None]
+    reached = {need.name for need in walk(sides.image, objects)}
+    return [name for name in lacking if name not in reached]
+
+
+def _without_network(image: Found, host: Found, without: str, proof: str) -> _Verdict:
+    """Decide where the image's copy is no older but lacks what the host's has: traffic would leave the network."""
+    only = public_versions(image.info.verdef) - public_versions(host.info.verdef)
+    built = f"the image's copy was built without {without}, so its traffic would go over TCP"
+    if only:
+        return _Verdict("refuse", f"{built}; the host's cannot stand in for it: {proof}")
+    return _Verdict("bind", f"{built}; the host's has all of its versions")
 
 
 def _absent(case: _Case) -> _Verdict:
@@ -248,11 +281,11 @@ def _line(case: _Case, chain: tuple[str, ...], verdicts: Mapping[str, _Verdict],
     verdict = verdicts[case.name]
     host, image = case.host.found, case.image.found
     source = _named(sides.host, host.path) if host else case.name
-    target, reason = None, verdict.reason
+    target, by, reason = None, None, verdict.reason
     if verdict.decision == "skip" and image is not None:
         target = image.path
     elif verdict.decision == "bind" and host is not None:
-        source, target, where = _placed(case, host, source, sides)
+        source, target, by, where = _placed(case, host, source, sides)
         reason = f"{reason}; {where}"
     return Line(
         name=case.name,
@@ -263,8 +296,19 @@ def _line(case: _Case, chain: tuple[str, ...], verdicts: Mapping[str, _Verdict],
         found="-" if image is None else summary(image),
         reason=reason,
         chain=chain,
-        notes=tuple(_notes(case, verdict, cases, sides)),
+        notes=tuple(_notes(case, verdict, sides)),
+        by=by,
+        without=None if (bound := _in_the_way(case, verdict, sides)) is None or bound[1] else bound[0].source,
     )
+
+
+def _in_the_way(case: _Case, verdict: _Verdict, sides: Sides) -> tuple[Bound, bool] | None:
+    """Give what modules bring of a library that is not to be bound, and whether it is but a part of what they bind."""
+    seen = case.container.found
+    if verdict.decision not in ("skip", "refuse") or seen is None or is_foundation(case.name):
+        return None
+    by = sides.view.bound_at(seen.real)
+    return None if by is None else (by, by.target != seen.real)
 
 
 def _named(loader: Loader, path: str) -> str:
@@ -272,27 +316,27 @@ def _named(loader: Loader, path: str) -> str:
     return posixpath.join(resolve(loader.tree, posixpath.dirname(path)).path, posixpath.basename(path))
 
 
-def _placed(case: _Case, host: Found, source: str, sides: Sides) -> tuple[str, str, str]:
-    """Give source and target of a bind, and why the image's loader finds it there."""
+def _placed(case: _Case, host: Found, source: str, sides: Sides) -> tuple[str, str, str | None, str]:
+    """Give source and target of a bind, the module that makes it, and why the image's loader finds it there."""
     seen = case.container.found
     by = sides.view.bound_at(seen.real) if seen is not None else None
     if seen is not None and by is not None and sides.view.host_path(seen.real) == host.real:
-        return seen.path, seen.path, f"{by.by} binds {by.source} already, and the loader finds it {seen.how}"
+        return seen.path, seen.path, by.by, f"{by.by} binds {by.source} already, and the loader finds it {seen.how}"
     module = next((one for one in sides.view.bound if covers(one.target, source)), None)
     inside = f" ({module.by} binds {module.source}, but this image's loader does not look there)" if module else ""
     if seen is not None:
-        return source, seen.real, f"put over the copy that the loader finds {seen.how}{inside}"
+        return source, seen.real, None, f"put over the copy that the loader finds {seen.how}{inside}"
     if "/" in case.name:
-        return source, case.name, "it is needed by this path"
+        return source, case.name, None, "it is needed by this path"
     rules, tree = sides.container.rules, sides.image.tree
     folder = posixpath.dirname(source)
     if folder in (*rules.library_path, *rules.directories) and tree.look(resolve(tree, source).path) is None:
-        return source, source, "the loader looks in that directory"
+        return source, source, None, "the loader looks in that directory"
     places = [resolve(tree, path) for path in rules.directories]
     targets = [posixpath.join(place.path, case.name) for place in places if place.entry is not None]
     # A dangling link cannot be bound over.
     target = next((path for path in targets if tree.look(path) is None), f"{rules.directories[0]}/{case.name}")
-    return source, target, f"put where the loader looks by default{inside}"
+    return source, target, None, f"put where the loader looks by default{inside}"
 
 
 def _wanted(case: _Case, verdicts: Mapping[str, _Verdict]) -> str:
@@ -310,9 +354,8 @@ def _chain(name: str, reached: Mapping[str, str | None]) -> tuple[str, ...]:
     return (*names, "root")
 
 
-def _notes(case: _Case, verdict: _Verdict, cases: _Cases, sides: Sides) -> Iterator[str]:
+def _notes(case: _Case, verdict: _Verdict, sides: Sides) -> Iterator[str]:
     """Warn where a process may get two versions of one library, or another one than the plan says."""
-    host, image = case.host.found, case.image.found
     if verdict.decision == "bind":
         for need in case.needs:
             if need.other is not None and need.requester is not None:
@@ -321,13 +364,9 @@ def _notes(case: _Case, verdict: _Verdict, cases: _Cases, sides: Sides) -> Itera
             yield f"two versions: the image has another copy, {path}, which this bind leaves as it is"
         for name in case.relatives:
             yield f"two versions: the image also has {name}; a process that needs both loads both"
-    if verdict.decision == "skip" and host is not None and image is not None and not is_foundation(case.name):
-        without = [name for name in host.info.needed if name in cases.roots and name not in image.info.needed]
-        if without:
-            yield f"the image's copy does not need {', '.join(without)}, as the host's does: it may lack this network"
-        by = sides.view.bound_at(image.real)
-        if by is not None:
-            yield f"{by.by} binds {by.source} over the image's own all the same"
+    if (bound := _in_the_way(case, verdict, sides)) is not None:
+        own = "over the image's own all the same" if case.image.found is not None else "which the image cannot load"
+        yield f"{bound[0].by} binds {bound[0].source} {own}"
 
 
 def _relatives(name: str, loader: Loader) -> tuple[str, ...]:

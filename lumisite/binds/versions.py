@@ -36,7 +36,7 @@ def compare(image: Found, host: Found) -> tuple[Relation, str]:
     library has all of the older one. Versions named PRIVATE are for a project's own parts and do not count. Where the
     versions say nothing, the version in the names of the real files does.
     """
-    mine, theirs = _public(image.info.verdef), _public(host.info.verdef)
+    mine, theirs = public_versions(image.info.verdef), public_versions(host.info.verdef)
     if theirs:
         if mine == theirs:
             return "same", f"both have up to {newest(mine)}"
@@ -61,14 +61,14 @@ def newest(versions: Iterable[str]) -> str:
     >>> newest(["GLIBC_2.9", "GLIBC_2.34", "GLIBC_PRIVATE", "GLIBC_2.2.5"])
     'GLIBC_2.34'
     """
-    kept = sorted(_public(versions) or set(versions))
+    kept = sorted(public_versions(versions) or set(versions))
     groups = Counter(_group(version) for version in kept)
     return max(kept, key=lambda version: (groups[_group(version)], numbers_in(version)), default="none")
 
 
 def summary(found: Found) -> str:
     """Say in a word how new a library is: its newest symbol version, the version of its file, or a dash."""
-    if _public(found.info.verdef):
+    if public_versions(found.info.verdef):
         return newest(found.info.verdef)
     numbers = _file_version(posixpath.basename(found.real))
     return ".".join(map(str, numbers)) if len(numbers) > 1 else "-"
@@ -92,7 +92,8 @@ def stem(name: str) -> str:
     return name.partition(".so.")[0] + ".so."
 
 
-def _public(versions: Iterable[str]) -> set[str]:
+def public_versions(versions: Iterable[str]) -> set[str]:
+    """Give the symbol versions that other projects may use: those named PRIVATE are for a project's own parts."""
     return {version for version in versions if "PRIVATE" not in version}
 
 

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lumisite.binds.closure import Line, Sides, closure
@@ -146,13 +146,77 @@ def test_an_image_that_brings_its_own_is_told_when_a_module_hides_it() -> None:
     assert line.notes == ("the module binds /usr/lib64/libcxi.so.1 over the image's own all the same",)
 
 
-def test_a_copy_that_was_built_without_the_network_is_told() -> None:
-    files: Files = {"/lib64/libfabric.so.1": elf("libfabric.so.1", ["libc.so.6"], verdef=["FABRIC_1.7", "FABRIC_1.8"])}
-    image = {**stock("suse155", "/lib64"), **files}
-    only = {**host("after"), f"{FABRIC}/libfabric.so.1": elf("libfabric.so.1", ["libcxi.so.1"], verdef=["FABRIC_1.7"])}
-    line = decided(ROOTS, only, image)["libfabric.so.1"]
-    assert line.decision == "skip"
-    assert line.notes == ("the image's copy does not need libcxi.so.1, as the host's does: it may lack this network",)
+def without_network(image: Files, *, host_versions: list[str] | None = None) -> Line:
+    files: Files = {"/lib64/libc.so.6": elf("libc.so.6", verdef=["GLIBC_2.34"]), **image}
+    versions = ["FABRIC_1.6", "FABRIC_1.7"] if host_versions is None else host_versions
+    fabric = elf("libfabric.so.1", ["libcxi.so.1"], verdef=versions)
+    only = {**host("after"), f"{FABRIC}/libfabric.so.1": fabric}
+    return decided(ROOTS, only, files)["libfabric.so.1"]
+
+
+def test_a_newer_copy_that_was_built_without_the_network_is_refused_as_no_copy_will_do() -> None:
+    """The image's own would go over TCP, and what was linked with it may not load with the host's older one."""
+    newer = elf("libfabric.so.1", ["libc.so.6"], verdef=["FABRIC_1.6", "FABRIC_1.7", "FABRIC_1.8"])
+    line = without_network({"/lib64/libfabric.so.1": newer})
+    assert (line.decision, line.target) == ("refuse", None)
+    assert line.reason == (
+        "the image's copy was built without libcxi.so.1, so its traffic would go over TCP; the host's cannot stand in "
+        "for it: it has up to FABRIC_1.8, the host's up to FABRIC_1.7"
+    )
+
+
+@pytest.mark.parametrize("versions", [["FABRIC_1.6", "FABRIC_1.7"], []], ids=["the same versions", "no versions"])
+def test_a_copy_without_the_network_gives_way_to_one_that_serves_all_its_users(versions: list[str]) -> None:
+    same = elf("libfabric.so.1", ["libc.so.6"], verdef=versions)
+    line = without_network({"/lib64/libfabric.so.1": same}, host_versions=versions)
+    assert (line.decision, line.target) == ("bind", "/lib64/libfabric.so.1")
+    assert line.reason == (
+        "the image's copy was built without libcxi.so.1, so its traffic would go over TCP; the host's has all of its "
+        "versions; put over the copy that the loader finds in a default directory"
+    )
+
+
+def test_a_copy_whose_provider_is_opened_by_name_has_the_network() -> None:
+    """libfabric --enable-cxi=dl puts the provider into a file of its own, which alone needs libcxi."""
+    image: Files = {
+        "/lib64/libfabric.so.1": Link("libfabric.so.1.29.0"),
+        "/lib64/libfabric.so.1.29.0": elf("libfabric.so.1", ["libc.so.6"], verdef=["FABRIC_1.6", "FABRIC_1.8"]),
+        "/lib64/libfabric/libcxi-fi.so": elf(None, ["libcxi.so.1", "libc.so.6"]),
+    }
+    assert without_network(image, host_versions=["FABRIC_1.6"]).decision == "skip"
+    image = {**image, "/lib64/libfabric/libcxi-fi.so": b"damaged"}
+    assert without_network(image, host_versions=["FABRIC_1.6"]).decision == "refuse"
+
+
+def test_a_copy_that_reaches_the_network_through_another_library_has_it() -> None:
+    image: Files = {
+        "/lib64/libfabric.so.1": elf("libfabric.so.1", ["libnet.so.1"], verdef=["FABRIC_1.6", "FABRIC_1.8"]),
+        "/lib64/libnet.so.1": elf("libnet.so.1", ["libcxi.so.1"]),
+    }
+    assert without_network(image, host_versions=["FABRIC_1.6"]).decision == "skip"
+
+
+def test_what_a_module_brings_of_a_library_that_the_image_must_keep_is_named() -> None:
+    image = {f"/usr/lib64/{Path(path).name}": content for path, content in stock("ubuntu24", "/").items()}
+    line = decided(ROOTS, host("before"), image, binds=("/usr/lib64/libcxi.so.1",))["libcxi.so.1"]
+    assert (line.decision, line.without, line.by) == ("skip", "/usr/lib64/libcxi.so.1", None)
+    folder = decided(ROOTS, host("before"), image, binds=("/usr/lib64",))["libcxi.so.1"]
+    assert folder.without is None, "a folder is not taken away for one file in it"
+    assert folder.notes == ("the module binds /usr/lib64 over the image's own all the same",)
+
+
+def test_what_a_module_brings_of_a_library_that_the_image_cannot_load_is_named() -> None:
+    image = {**stock("debian11", DEBIAN), "/usr/lib64/x": b""}
+    image["/etc/ld.so.conf"] = b"/usr/lib64\n"
+    image["/.singularity.d/env/10-x.sh"] = b"export LD_LIBRARY_PATH=/usr/lib64"
+    line = decided(ROOTS, host("after"), image, binds=("/usr/lib64/libcxi.so.1",))["libcxi.so.1"]
+    assert (line.decision, line.without) == ("refuse", "/usr/lib64/libcxi.so.1")
+    assert line.notes == ("the module binds /usr/lib64/libcxi.so.1 which the image cannot load",)
+
+
+def test_a_bind_that_a_module_makes_names_it() -> None:
+    lines = decided(ROOTS, host("after"), stock("suse155", "/lib64"), binds=("/usr/lib64/libcxi.so.1",))
+    assert (lines["libcxi.so.1"].by, lines["libfabric.so.1"].by) == ("the module", None)
 
 
 @pytest.mark.parametrize(
@@ -418,6 +482,10 @@ def assert_loads(loader: Loader, root: Loaded, bound: set[str]) -> None:
 @settings(deadline=None)
 def test_more_roots_never_take_a_library_away(seed: int, roots: list[str]) -> None:
     on_host, in_image = random_sides(random.Random(seed), versions=False)
+    loader = sides(on_host, in_image).host
+    found = [one for name in roots[:-1] if (one := loader.search(name).found) is not None]
+    # A root that another root needs tells what the image's copy of that one was built without.
+    assume(not any(roots[-1] in one.info.needed for one in found))
     fewer = closure(roots[:-1], sides(on_host, in_image))
     more = {line.name: line for line in closure(roots, sides(on_host, in_image))}
     for line in fewer:
