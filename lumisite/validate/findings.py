@@ -140,6 +140,14 @@ def rows(record: object, *keys: str) -> Sequence[object]:
     return value if isinstance(value, list) else ()
 
 
+def in_image(mount: object) -> bool:
+    """Tell whether what is on a mount is the image's own, not the host's: the root, or part of a squashfs file.
+
+    Without overlay a runtime mounts parts of its squashfs one by one ("underlay" of SingularityCE's admin guide).
+    """
+    return text(mount, "point") in ("", "/") or "squash" in text(mount, "type")
+
+
 def counted(count: int, thing: str) -> str:
     """Count something.
 

@@ -63,14 +63,14 @@ def judge_affinity(records: Sequence[Record], expected: ExpectedAffinity, job: J
             )
             continue
         nodes.setdefault(rank.node, []).append(rank)
-    known = False
+    known = True
     for ranks in nodes.values():
-        wanted = _wanted(ranks, expected)
-        known = known or bool(wanted)
+        wanted = _wanted(ranks[0].granted, expected, job.tasks_per_node)
+        known = known and bool(wanted)
         faults += [fault for rank in ranks for fault in _of_rank(rank, wanted.get(rank.local), expected.topology)]
         faults += _shared(ranks, wanted)
         faults += _of_gpus(ranks, expected.topology)
-    return findings(GATE, faults, _passed(nodes, expected.topology, known), job)
+    return findings(GATE, faults, _passed(nodes, expected.topology, known, job), job)
 
 
 def _read(record: Record) -> _Rank:
@@ -93,16 +93,15 @@ def _read(record: Record) -> _Rank:
     )
 
 
-def _wanted(ranks: Sequence[_Rank], expected: ExpectedAffinity) -> dict[int, frozenset[int]]:
+def _wanted(granted: frozenset[int] | None, expected: ExpectedAffinity, tasks: int) -> dict[int, frozenset[int]]:
     """Give the CPUs that each local rank should have, none where the node kind does not tell."""
-    granted = ranks[0].granted
+    if not expected.topology.gpus:
+        return {}
     if granted is not None:
         granted &= expected.topology.pu_os
     try:
-        answers = cpu_masks(expected.topology, Request(len(ranks), expected.threads, granted or None))
+        answers = cpu_masks(expected.topology, Request(tasks, expected.threads, granted or None))
     except MaskError:
-        return {}
-    if not expected.topology.gpus:
         return {}
     return {answer.task: frozenset(answer.pu_os) for answer in answers if answer.pu_os}
 
@@ -174,9 +173,11 @@ def _advice(rank: _Rank) -> str:
     return "LUMISITE_VERBOSE=1 srun … says which mask the helper chose, or why none"
 
 
-def _passed(nodes: dict[str, list[_Rank]], topology: Topology, known: bool) -> str:
+def _passed(nodes: dict[str, list[_Rank]], topology: Topology, known: bool, job: JobShape) -> str:
     count = sum(map(len, nodes.values()))
     where = f"{counted(count, 'rank')} on {counted(len(nodes), 'node')}"
     if known:
         return f"{where} have the masks of {topology.name}"
+    if topology.gpus:
+        return f"{where} share no CPU; there is no table for {counted(job.tasks_per_node, 'task')} on {topology.name}"
     return f"{where} share no CPU; {topology.name} has no GPU to be near to"

@@ -14,6 +14,7 @@ from lumisite.validate.findings import (
     by_rank,
     counted,
     findings,
+    in_image,
     missing,
     rows,
     table,
@@ -132,13 +133,9 @@ def _wrong_origins(
 
 
 def _mapped(record: Record) -> Iterator[tuple[str, Literal["image", "host"]]]:
-    """Give each library in use and where it comes from: what is on the root's mount or in a squashfs is the image's.
-
-    Without overlay a runtime mounts parts of its squashfs one by one ("underlay" of SingularityCE's admin guide).
-    """
+    """Give each library in use and where it comes from."""
     for row in rows(record, "mapped"):
-        kind, point = text(row, "type"), text(row, "point")
-        yield text(row, "path"), "image" if point in ("", "/") or "squash" in kind else "host"
+        yield text(row, "path"), "image" if in_image(row) else "host"
 
 
 def _said(records: Sequence[Record], expected: ExpectedBinds) -> str:

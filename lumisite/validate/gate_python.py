@@ -13,6 +13,7 @@ from lumisite.validate.findings import (
     by_rank,
     counted,
     findings,
+    in_image,
     missing,
     number,
     rows,
@@ -116,11 +117,8 @@ def _of_python(record: Record, expected: ExpectedPython) -> Iterator[tuple[str, 
             _activate(expected),
         )
         return
-    outside = [
-        text(record, "executable", point)
-        for point in ("point", "real_point")
-        if text(record, "executable", point) not in ("", "/")
-    ]
+    mounts = [table(record, "executable", mount) for mount in ("mount", "real_mount")]
+    outside = [text(mount, "point") for mount in mounts if not in_image(mount)]
     if outside and not expected.prepend_path:
         yield (
             f"{met} from {outside[0]}, which is bound from the host, not the image's own",

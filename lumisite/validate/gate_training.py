@@ -22,9 +22,9 @@ from lumisite.validate.findings import (
     value_at,
 )
 
-#: The environment is much slower above this. Without the OFI plugin training took 1.1 to 8 times as long on LUMI, and
-#: plugin faults at other sites cost a factor of 2 or more.
-SLOWER = 1.5
+#: The environment is much slower above this. A missing plugin cost a factor of 2 or more on LUMI and Perlmutter alike;
+#: what costs less is for the samples to show.
+SLOWER = 2.0
 #: The first epoch has the search for kernels in it.
 SKIPPED_EPOCHS = 1
 
@@ -54,8 +54,8 @@ def judge_jax(records: Sequence[Record], expected: ExpectedJax, job: JobShape) -
         faults += [Fault(cause, advice, text(record, "host"), number(record, "rank")) for cause, advice in found]
     versions = sorted({text(record, "jax") for record in records})
     devices = len(job.nodes) * job.tasks_per_node * expected.local_devices
-    found = counted(devices, f"{expected.platform} device")
-    passed = f"JAX {', '.join(versions)} finds {found}, and the sum over them is right"
+    all_devices = counted(devices, f"{expected.platform} device")
+    passed = f"JAX {', '.join(versions)} finds {all_devices}, and the sum over them is right"
     return findings("jax", faults, passed, job)
 
 

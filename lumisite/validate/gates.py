@@ -37,8 +37,8 @@ Judge: TypeAlias = Callable[[Sequence[Record], JobShape], Sequence[Finding | Mea
 RECORD = "lumisite_record.py"
 #: A user's own bind, which every module must leave alone: a file that each node has, at a place of no meaning.
 USERS_BIND = "/etc/hostname:/lumisite-probe"
-#: Steps of an epoch of `wrapper`, by back-end: about a second on one GPU, and on one core.
-EPOCH_STEPS = {"nccl": "200", "gloo": "4"}
+#: Steps of an epoch of `wrapper`, by back-end: about a second on GPUs, less on cores.
+EPOCH_STEPS = {"nccl": "200", "gloo": "2"}
 LADDER: tuple[Shape, ...] = ("one-gpu", "one-node", "several")
 
 

@@ -99,7 +99,9 @@ def _bus_ids(count: "ctypes._FuncPointer", bus_id: "ctypes._FuncPointer") -> "li
 
 
 def loaded_as(name: str) -> str:
-    """Give the path under which torch has loaded a library."""
+    """Give the path under which torch has loaded a library; it is not asked on a node without GPUs."""
+    if not any(Path(device).exists() for device in ("/dev/kfd", "/dev/nvidiactl")):
+        return name
     try:
         import torch  # noqa: F401  # it is imported for the libraries that it loads
     except Exception:

@@ -45,19 +45,20 @@ def main() -> None:
     record.leave(sys.argv[1], facts)
 
 
-def place(path: str, mounted: "list[dict[str, str]]") -> "dict[str, str]":
-    """Give a path, where it leads, and the mount that it is on before and after."""
-    real = str(Path(path).resolve()) if path else ""
-    point = record.mount_of(path, mounted)["point"] if path else ""
+def place(path: str, mounted: "list[dict[str, str]]") -> "dict[str, object]":
+    """Give a path, where it leads, and the mounts that the two are on."""
+    if not path:
+        return {"path": "", "real": ""}
+    real = str(Path(path).resolve())
     return {
         "path": record.shown(path),
         "real": record.shown(real),
-        "point": point,
-        "real_point": record.mount_of(real, mounted)["point"] if path else "",
+        "mount": record.mount_of(path, mounted),
+        "real_mount": record.mount_of(real, mounted),
     }
 
 
-def origin(name: str, mounted: "list[dict[str, str]]") -> "dict[str, str]":
+def origin(name: str, mounted: "list[dict[str, str]]") -> "dict[str, object]":
     """Tell where a package would be imported from; no path where there is none."""
     try:
         spec = importlib.util.find_spec(name)

@@ -16,7 +16,7 @@ from typing import Any
 import lumisite_record as record
 
 EPOCHS = 4
-WARM_UP_STEPS = 3
+WARM_UP_STEPS = 2
 LAYERS, WIDTH, BATCH = 8, 512, 16
 NAMED = ("librccl", "libnccl", "libfabric", "libcxi")
 
