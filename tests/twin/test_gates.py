@@ -20,6 +20,7 @@ from tests.twin.lumi_g import NODE, lumi_g_all
 from tests.twin.roots import HOME
 from tests.twin.tykky import write_environment
 from tests.unit.prologs import render_files
+from tests.unit.sites import load_text, site_text
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
@@ -226,13 +227,8 @@ def test_a_python_from_the_host_is_named(site: Cluster) -> None:
 
 def test_a_python_that_was_not_activated_is_named(site: Cluster) -> None:
     """The image stands for one whose family needs an environment that it does not have."""
-    described = load_site("twin").data.decode()
-    changed = described.replace(
-        "plugin: from-host", "activation: with-conda\n    prepend_path: [/opt/env/bin]\n    plugin: from-host"
-    )
-    path = site.directory / "conda.yaml"
-    path.write_text(changed)
-    conda = load_site(str(path)).site
+    activation = "    activation: with-conda\n    prepend_path: [/opt/env/bin]\n"
+    conda = load_text(site_text(("    plugin: from-host\n", f"{activation}    plugin: from-host\n"))).site
     probes = gate_probes(conda, resolve_selection(conda, rocm=["6.2"]))
     done = run_gate(site, next(probe for probe in probes if probe.name == "conda"), Start(nodes=1))
     assert done.causes[0].endswith("prefix /usr); family twin-torch needs it from /opt/env/bin")

@@ -3,11 +3,12 @@
 # Compute nodes need no Python. The record says, file by file, what binds.py should see inside.
 out=$1
 shift
-rank=${SLURM_PROCID:-0}
+number() { case $1 in '' | *[!0-9]*) echo 0 ;; *) echo "$1" ;; esac; }
+rank=$(number "${SLURM_PROCID-}")
 mkdir -p "$out"
 {
   printf '{"part": "host", "host": "%s", "rank": %s, "local_rank": %s, "paths": {' \
-    "${SLURMD_NODENAME:-$(uname -n)}" "$rank" "${SLURM_LOCALID:-0}"
+    "${SLURMD_NODENAME:-$(uname -n)}" "$rank" "$(number "${SLURM_LOCALID-}")"
   comma=
   for path; do
     # A path of a site description has no character that JSON would have escaped but these two.

@@ -51,6 +51,8 @@ changes() { # what differs between the arrays, as JSON
   done
 }
 
+number() { case $1 in '' | *[!0-9]*) printf 0 ;; *) printf %s "$1" ;; esac; }
+
 is_loaded() { case :${LOADEDMODULES-}: in *":$1:"*) printf true ;; *) printf false ;; esac; }
 
 out=$1 path=$2
@@ -60,12 +62,12 @@ while [ "$#" != 0 ] && [ "$1" != -- ]; do
   shift
 done
 shift
-rank=${SLURM_PROCID:-0} said=$(mktemp) has_lmod=false
+rank=$(number "${SLURM_PROCID-}") said=$(mktemp) has_lmod=false
 type module >/dev/null 2>&1 && has_lmod=true
 mkdir -p "$out"
 {
   printf '{"host": %s, "rank": %s, "local_rank": %s, "has_lmod": %s, "lmod": %s, "modules": {' \
-    "$(quoted "${SLURMD_NODENAME:-$HOSTNAME}")" "$rank" "${SLURM_LOCALID:-0}" "$has_lmod" "$(quoted "${LMOD_VERSION-}")"
+    "$(quoted "${SLURMD_NODENAME:-$HOSTNAME}")" "$rank" "$(number "${SLURM_LOCALID-}")" "$has_lmod" "$(quoted "${LMOD_VERSION-}")"
   comma=
   for name; do
     printf '%s%s: ' "$comma" "$(quoted "$name")"
