@@ -1,12 +1,14 @@
 """The container images of the twin, from Debian's packages.
 
 Observed on trixie: PyTorch 2.6 for the CPU (gloo and MPI), 1.2 GB unpacked, 416 MB as a SIF with zstd at its
-lowest level. The others are small, and differ in what they bring of the libraries that a host may lend them.
+lowest level. The others are small, and differ in what they bring of the libraries that a host may lend them. `jax`
+has wheels beside the packages, since Debian has no JAX.
 """
 
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,15 +29,23 @@ LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
 
 @dataclass(frozen=True)
 class ImageRecipe:
-    """What goes into an image; `libfabric`: the version of its own network libraries, if it has any."""
+    """What goes into an image; `libfabric`: the version of its own network libraries, if it has any.
+
+    `wheels` are installed by the pip of the Python that runs this, without what they say they depend on.
+    """
 
     packages: tuple[str, ...]
     suite: str = "trixie"
     libfabric: str | None = None
+    wheels: tuple[str, ...] = ()
 
+
+# All that `import jax` and a sum over devices need: SciPy, a third more, is imported by neither.
+JAX_WHEELS = ("jax==0.10.2", "jaxlib==0.10.2", "ml_dtypes==0.6.0", "numpy==2.4.6", "opt_einsum==3.4.0")
 
 IMAGES: Mapping[str, ImageRecipe] = {
     "torch": ImageRecipe(("python3-torch", "python3-numpy", "iproute2")),
+    "jax": ImageRecipe(("python3-minimal", "libpython3-stdlib"), wheels=JAX_WHEELS),
     # Lacks every library of the host tree.
     "small": ImageRecipe(("python3-minimal", "libpython3-stdlib")),
     # Brings its own, newer than the host's, as LUMI AI Factory's images do.
@@ -56,11 +66,16 @@ def image(name: str) -> Path:
     inputs = {"version": RECIPE_VERSION, "environment": ENVIRONMENT, **asdict(recipe)}
     libraries = network_libraries(recipe.libfabric) if recipe.libfabric is not None else ()
     inputs["libraries"] = [asdict(library) for library in libraries]
+    if not recipe.wheels:
+        # So that an image without any keeps the key that it has.
+        del inputs["wheels"]
 
     def build(work: Path) -> None:
         tree = work / "tree"
         bootstrap(recipe.suite, recipe.packages, tree)
         _add_environment(tree)
+        if recipe.wheels:
+            _install_wheels(recipe.wheels, tree)
         if libraries:
             build_libraries(libraries, tree / LIBRARY_FOLDER)
             run_or_refuse(["chroot", str(tree), "ldconfig"])
@@ -82,6 +97,15 @@ def _pack(tree: Path, sif: Path) -> None:
     )
     build_tool(["sh", "-c", script])
     sif.chmod(0o644)
+
+
+def _install_wheels(wheels: tuple[str, ...], tree: Path) -> None:
+    """Install wheels into the image's Python, 3.13 on trixie, with the pip of this one."""
+    folder = tree / "usr/lib/python3/dist-packages"
+    argv = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    argv += ["--no-compile", "--target", str(folder), "--python-version", "3.13", "--only-binary=:all:"]
+    argv += [word for tag in ("2014", "_2_27", "_2_28") for word in ("--platform", f"manylinux{tag}_x86_64")]
+    run_or_refuse([*argv, *wheels])
 
 
 def _add_environment(tree: Path) -> None:

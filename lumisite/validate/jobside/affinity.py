@@ -1,0 +1,117 @@
+"""Record where a rank may run, and which GPU it has: `affinity.py OUTDIR`, one task for each rank, in the container."""
+
+# mypy: disable-error-code="import-not-found"
+# lumisite_record stands beside this file in the job, and torch is in the image.
+
+import ctypes
+import re
+import sys
+from pathlib import Path
+
+import lumisite_record as record
+
+SELECTING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+#: The run-time libraries that can name a GPU's PCI address, and the function that does.
+RUNTIMES = (
+    ("libamdhip64.so", "hipGetDeviceCount", "hipDeviceGetPCIBusId"),
+    ("libcudart.so", "cudaGetDeviceCount", "cudaDeviceGetPCIBusId"),
+)
+
+
+def main() -> None:
+    """Write the record."""
+    status = dict(line.split(":", 1) for line in record.text_of("/proc/self/status").splitlines() if ":" in line)
+    facts = record.identity()
+    facts.update(
+        cpus=status.get("Cpus_allowed_list", "").strip(),
+        granted=granted_cpus(),
+        online=record.text_of("/sys/devices/system/cpu/online").strip(),
+        numa=numa_domains(),
+        slurm=record.environment(
+            ("SLURM_CPU_BIND", "SLURM_CPUS_", "SLURM_TASKS_PER_NODE", "SLURM_GPU_BIND", "SLURM_HINT")
+        ),
+        lumisite=record.environment(("LUMISITE",)),
+        selecting=record.environment(SELECTING),
+        gpus=gpus(),
+    )
+    record.leave(sys.argv[1], facts)
+
+
+def granted_cpus() -> str:
+    """Give the CPUs of the step's cgroup, version 2 or 1; nothing where Slurm made none."""
+    place = record.text_of("/proc/self/cpuset").strip()
+    while "/job_" in place and "/step_" in place:
+        for name in (
+            f"/sys/fs/cgroup{place}/cpuset.cpus.effective",
+            f"/sys/fs/cgroup/cpuset{place}/cpuset.cpus",
+        ):
+            found = str(record.text_of(name)).strip()
+            if found:
+                return found
+        place = place.rpartition("/")[0]
+    return ""
+
+
+def numa_domains() -> "dict[str, str]":
+    """Give the CPUs of each NUMA domain, as the kernel lists them."""
+    folder = "/sys/devices/system/node"
+    try:
+        names = [entry.name for entry in Path(folder).iterdir() if re.match(r"node\d+$", entry.name)]
+    except OSError:
+        return {}
+    return {name[4:]: record.text_of(f"{folder}/{name}/cpulist").strip() for name in sorted(names)}
+
+
+def gpus() -> "list[dict[str, str]]":
+    """List the GPUs that this rank sees, in the order in which programs count them."""
+    found = []
+    for address in bus_ids():
+        numa = record.text_of(f"/sys/bus/pci/devices/{address}/numa_node").strip()
+        found.append({"bus": address, "numa": numa})
+    return found
+
+
+def bus_ids() -> "list[str]":
+    """Ask the run-time library of the image for the PCI address of each GPU.
+
+    torch brings it where the image has none of its own; importing it makes its library known to the loader.
+    """
+    for name, count, bus_id in RUNTIMES:
+        for library in (name, loaded_as(name)):
+            try:
+                runtime = ctypes.CDLL(library)
+                return list(_bus_ids(getattr(runtime, count), getattr(runtime, bus_id)))
+            except (OSError, AttributeError, TypeError):
+                continue
+    return []
+
+
+def _bus_ids(count: "ctypes._FuncPointer", bus_id: "ctypes._FuncPointer") -> "list[str]":
+    how_many = ctypes.c_int(0)
+    if count(ctypes.byref(how_many)) != 0:
+        return []
+    found = []
+    for index in range(how_many.value):
+        text = ctypes.create_string_buffer(32)
+        if bus_id(text, ctypes.c_int(32), ctypes.c_int(index)) == 0:
+            found.append(text.value.decode("ascii", "replace").lower())
+    return found
+
+
+def loaded_as(name: str) -> str:
+    """Give the path under which torch has loaded a library; it is not asked on a node without GPUs."""
+    if not any(Path(device).exists() for device in ("/dev/kfd", "/dev/nvidiactl")):
+        return name
+    try:
+        import torch  # noqa: F401  # it is imported for the libraries that it loads
+    except Exception:
+        return name
+    for line in str(record.text_of("/proc/self/maps")).splitlines():
+        path = "/" + line.partition("/")[2]
+        if path.rpartition("/")[2].startswith(name):
+            return path
+    return name
+
+
+if __name__ == "__main__":
+    main()

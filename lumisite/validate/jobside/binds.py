@@ -1,0 +1,93 @@
+"""Record what a container sees of the host, and which libraries a program really gets.
+
+`binds.py OUTDIR [--path PATH]… [--library SONAME]… [--plugin NAME]… [--import MODULE]…`, one task on each node, in the
+container. Libraries are looked for as a program would: by importing the framework, then by dlopen, then in
+/proc/self/maps.
+"""
+
+# mypy: disable-error-code="import-not-found"
+# lumisite_record stands beside this file in the job, and torch is in the image.
+
+import ctypes
+import importlib
+import os
+import re
+import sys
+from pathlib import Path
+
+import lumisite_record as record
+
+#: What matters of all that is mapped: who carries the traffic.
+NAMED = re.compile(r"lib(rccl|nccl|fabric|cxi|mpi|hsa-runtime|amdhip|cudart|c10|torch)[^/]*\.so")
+
+
+def main() -> None:
+    """Write the record."""
+    mounted = record.mounts()
+    facts = record.identity()
+    facts.update(
+        part="container",
+        in_container=Path("/.singularity.d").is_dir(),
+        paths={path: seen(path, mounted) for path in record.options("path")},
+        imports={name: imported(name) for name in record.options("import")},
+    )
+    asked = os.environ.get("NCCL_NET_PLUGIN", "")
+    facts["plugins"] = {name: opened(plugin_name(asked, name)) for name in record.options("plugin")}
+    facts["libraries"] = {name: opened(name) for name in record.options("library")}
+    facts["mapped"] = mapped(mounted)
+    facts["environment"] = record.environment(("LD_LIBRARY_PATH", "LD_PRELOAD", "NCCL_NET_PLUGIN", "LUMISITE", "FI_"))
+    record.leave(sys.argv[1], facts)
+
+
+def seen(path: str, mounted: "list[dict[str, str]]") -> "dict[str, object]":
+    """Tell whether a path is there, which file or folder it is, and which mount it is on."""
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        return {"exists": False, "error": error.strerror or "", "mount": record.mount_of(path, mounted)}
+    mount = record.mount_of(path, mounted)
+    if mount["point"] in ("", "/"):
+        mount = record.mount_of(str(Path(path).resolve()), mounted)
+    return {"exists": True, "file": f"{status.st_dev}:{status.st_ino}", "mount": mount}
+
+
+def imported(name: str) -> str:
+    """Import a module; give its version, or the error in one line."""
+    try:
+        module = importlib.import_module(name)
+    except Exception as error:
+        return f"error: {type(error).__name__}: {record.shown(str(error).splitlines()[0] if str(error) else '')}"
+    return str(getattr(module, "__version__", "unknown"))
+
+
+def opened(name: str) -> str:
+    """Open a library as the loader finds it; give the loader's words where it refuses, else nothing."""
+    try:
+        ctypes.CDLL(name)
+    except OSError as error:
+        return str(record.shown(str(error).splitlines()[0]))
+    return ""
+
+
+def plugin_name(asked: str, usual: str) -> str:
+    """Give the library that NCCL_NET_PLUGIN asks for: a path, a file name, or a suffix (NCCL's user guide)."""
+    if not asked or asked == "none":
+        return usual
+    if "/" in asked or ".so" in asked:
+        return asked
+    return usual.replace(".so", f"-{asked}.so")
+
+
+def mapped(mounted: "list[dict[str, str]]") -> "list[dict[str, str]]":
+    """List the libraries in use that matter, with the mount that each comes from."""
+    found = {}
+    for line in record.text_of("/proc/self/maps").splitlines():
+        path = "/" + line.partition("/")[2]
+        if NAMED.search(path.rpartition("/")[2]):
+            mount = record.mount_of(path, mounted)
+            found[path] = {"path": path, "point": mount["point"], "type": mount["type"]}
+    return [found[path] for path in sorted(found)]
+
+
+if __name__ == "__main__":
+    main()

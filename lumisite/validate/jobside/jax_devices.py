@@ -1,0 +1,79 @@
+"""Record which devices JAX finds and whether they add up: `jax_devices.py OUTDIR [--one-gpu yes]`, in each rank.
+
+With several ranks it meets the others by jax.distributed, as a program would. Named so because a file `jax.py` would
+stand before the real one.
+"""
+
+# mypy: disable-error-code="import-not-found"
+# lumisite_record stands beside this file in the job, and JAX is in the image.
+
+import os
+import sys
+import time
+from typing import Any
+
+import lumisite_record as record
+
+MEETING_S = 60
+
+
+def main() -> None:
+    """Write the record."""
+    facts = record.identity()
+    ranks = record.number("SLURM_NTASKS", 1)
+    facts.update(ranks=ranks, environment=record.environment(("MASTER_", "JAX_", "XLA_", "LUMISITE", "ROCR_", "HIP_")))
+    try:
+        facts.update(found(ranks))
+    except Exception as error:
+        words = str(error).strip().splitlines()
+        facts.update(error="{}: {}".format(type(error).__name__, record.shown(words[0] if words else "")))
+    record.leave(sys.argv[1], facts)
+
+
+def found(ranks: int) -> "dict[str, object]":
+    """Give version, devices and the sum over all devices of 1, 2, 3, …."""
+    began = time.monotonic()
+    import jax
+
+    import_s = time.monotonic() - began
+    if ranks > 1:
+        meet(jax, ranks)
+    local, everywhere = jax.local_device_count(), jax.device_count()
+    first = jax.process_index() * local
+    numbers = jax.numpy.arange(first + 1, first + local + 1, dtype="float32")
+    total = jax.pmap(lambda x: jax.lax.psum(x, "all"), axis_name="all")(numbers)
+    return {
+        "jax": jax.__version__,
+        "platform": jax.default_backend(),
+        "processes": jax.process_count(),
+        "local_devices": local,
+        "devices": everywhere,
+        "sum": float(total[0]),
+        "import_s": round(import_s, 3),
+    }
+
+
+def meet(jax: "Any", ranks: int) -> None:
+    """Join the other ranks at MASTER_ADDR, which the helper sets; on CPUs gloo carries the collective."""
+    own = None
+    if record.option("one-gpu") and not selected():
+        own = [record.number("SLURM_LOCALID")]
+    if not record.option("one-gpu"):
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(
+        coordinator_address="{}:{}".format(os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]),
+        num_processes=ranks,
+        process_id=record.number("SLURM_PROCID"),
+        local_device_ids=own,
+        initialization_timeout=MEETING_S,
+    )
+
+
+def selected() -> bool:
+    """Tell whether this rank sees one GPU only already."""
+    names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    return any(os.environ.get(name) and "," not in os.environ[name] for name in names)
+
+
+if __name__ == "__main__":
+    main()

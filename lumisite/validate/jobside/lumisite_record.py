@@ -1,0 +1,96 @@
+"""What every probe inside a job needs: who it is, what is mounted where, and a way to leave its record.
+
+It runs in whatever Python an image has, 3.6 among them, and with nothing but the standard library. A probe records and
+never fails on what it looks at.
+"""
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+
+def identity() -> "dict[str, object]":
+    """Give what each record begins with: the node, and which task of the step this is."""
+    return {
+        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        "rank": number("SLURM_PROCID"),
+        "local_rank": number("SLURM_LOCALID"),
+    }
+
+
+def number(name: str, otherwise: int = 0) -> int:
+    """Give a variable as a number."""
+    try:
+        return int(os.environ.get(name, ""))
+    except ValueError:
+        return otherwise
+
+
+def environment(prefixes: "tuple[str, ...]") -> "dict[str, str]":
+    """Give the variables whose names begin so; bytes that are no text are shown as escapes."""
+    return {name: shown(value) for name, value in sorted(os.environ.items()) if name.startswith(prefixes)}
+
+
+def shown(text: str) -> str:
+    """Make a text fit for JSON, whatever bytes the system had in it."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def mounts() -> "list[dict[str, str]]":
+    """List what is mounted, the last of several on one place last (proc(5), /proc/pid/mountinfo)."""
+    found = []
+    for line in text_of("/proc/self/mountinfo").splitlines():
+        words = line.split(" ")
+        try:
+            after = words.index("-")
+            found.append({"point": _plain(words[4]), "root": _plain(words[3]), "type": words[after + 1]})
+        except (ValueError, IndexError):
+            continue
+    return found
+
+
+def mount_of(path: str, mounted: "list[dict[str, str]]") -> "dict[str, str]":
+    """Give the mount that a path is on; `path` has no links in it."""
+    best = {"point": "", "root": "", "type": ""}
+    for mount in mounted:
+        inside = path == mount["point"] or path.startswith(mount["point"].rstrip("/") + "/")
+        if inside and len(mount["point"]) >= len(best["point"]):
+            best = mount
+    return best
+
+
+def _plain(word: str) -> str:
+    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        word = word.replace(code, letter)
+    return word
+
+
+def text_of(path: str) -> str:
+    """Give a file's text, or nothing where it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="backslashreplace")
+    except OSError:
+        return ""
+
+
+def leave(folder: str, record: "dict[str, object]") -> None:
+    """Write the record of this task whole, or not at all: `folder`/RANK.json."""
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    partial = out / "{}.json.partial".format(record["rank"])
+    partial.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    partial.rename(out / "{}.json".format(record["rank"]))
+
+
+def option(name: str, otherwise: str = "") -> str:
+    """Give the value of `--name VALUE` on the command line, the last one if there are several."""
+    values = options(name)
+    return values[-1] if values else otherwise
+
+
+def options(name: str) -> "list[str]":
+    """Give every value of `--name VALUE` on the command line."""
+    words = sys.argv[2:]
+    return [words[place + 1] for place, word in enumerate(words[:-1]) if word == f"--{name}"]

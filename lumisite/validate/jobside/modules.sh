@@ -1,0 +1,97 @@
+#!/bin/bash
+# modules.sh OUTDIR MODULEPATH VARIABLE=VALUE... -- NAME/VERSION...: load and unload modules one by one in a login shell of a
+# compute node, and record what each left behind; one task on each node, outside the container. The variables are a
+# user's own, set before the load, which an unload must give back.
+if [ "${LUMISITE_PROBE-}" != clean ]; then
+  # As after a fresh login: the job script's own modules would hide what these do.
+  keep=()
+  for name in HOME USER LOGNAME LANG TMPDIR SLURM_PROCID SLURM_LOCALID SLURM_JOB_ID SLURM_STEP_ID SLURMD_NODENAME; do
+    [ -z "${!name+x}" ] || keep+=("$name=${!name}")
+  done
+  exec env -i "${keep[@]}" TERM=dumb LMOD_PAGER=none PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LUMISITE_PROBE=clean \
+    bash -l "$0" "$@"
+fi
+
+quoted() { # a text as JSON
+  local text=$1
+  text=${text//\\/\\\\} text=${text//\"/\\\"} text=${text//$'\n'/\\n} text=${text//$'\t'/\\t} text=${text//$'\r'/\\r}
+  printf '"%s"' "${text//[[:cntrl:]]/?}"
+}
+
+declare -A before after
+snapshot() { # into the array of that name: every exported variable and function, without what Lmod notes for itself
+  local -n into=$1
+  local line
+  into=()
+  while IFS= read -r -d '' line; do
+    case $line in
+    _=* | SHLVL=* | PWD=* | OLDPWD=* | LOADEDMODULES=* | _LMFILES_=* | _ModuleTable*=* | __LMOD_* | LMOD_*=*) ;;
+    *) into[${line%%=*}]=${line#*=} ;;
+    esac
+  done < <(env -0)
+}
+
+changes() { # what differs between the arrays, as JSON
+  local name comma=
+  for name in "${!before[@]}"; do
+    if [ -z "${after[$name]+x}" ]; then
+      printf '%s%s: {"before": %s, "after": null}' "$comma" "$(quoted "$name")" "$(quoted "${before[$name]}")"
+      comma=', '
+    elif [ "${before[$name]}" != "${after[$name]}" ]; then
+      printf '%s%s: {"before": %s, "after": %s}' "$comma" "$(quoted "$name")" "$(quoted "${before[$name]}")" \
+        "$(quoted "${after[$name]}")"
+      comma=', '
+    fi
+  done
+  for name in "${!after[@]}"; do
+    if [ -z "${before[$name]+x}" ]; then
+      printf '%s%s: {"before": null, "after": %s}' "$comma" "$(quoted "$name")" "$(quoted "${after[$name]}")"
+      comma=', '
+    fi
+  done
+}
+
+number() { case $1 in '' | *[!0-9]*) printf 0 ;; *) printf %s "$1" ;; esac; }
+
+is_loaded() { case :${LOADEDMODULES-}: in *":$1:"*) printf true ;; *) printf false ;; esac; }
+
+out=$1 path=$2
+shift 2
+while [ "$#" != 0 ] && [ "$1" != -- ]; do
+  export "${1?}"
+  shift
+done
+shift
+rank=$(number "${SLURM_PROCID-}") said=$(mktemp) has_lmod=false
+type module >/dev/null 2>&1 && has_lmod=true
+mkdir -p "$out"
+{
+  printf '{"host": %s, "rank": %s, "local_rank": %s, "has_lmod": %s, "lmod": %s, "modules": {' \
+    "$(quoted "${SLURMD_NODENAME:-$HOSTNAME}")" "$rank" "$(number "${SLURM_LOCALID-}")" "$has_lmod" "$(quoted "${LMOD_VERSION-}")"
+  comma=
+  for name; do
+    printf '%s%s: ' "$comma" "$(quoted "$name")"
+    comma=', '
+    [ "$has_lmod" = true ] || { printf '{}'; continue; }
+    module use "$path" >/dev/null 2>&1
+    snapshot before
+    module load "$name" >"$said" 2>&1
+    loaded=$? loaded_words=$(<"$said") there=$(is_loaded "$name")
+    snapshot after
+    printf '{"load": %s, "loaded": %s, "said": %s, "changes": {%s}' "$loaded" "$there" "$(quoted "$loaded_words")" "$(changes)"
+    module unload "$name" >"$said" 2>&1
+    unloaded=$?
+    snapshot after
+    printf ', "unload": %s, "still_loaded": %s, "unload_said": %s, "left": {%s}}' "$unloaded" "$(is_loaded "$name")" \
+      "$(quoted "$(<"$said")")" "$(changes)"
+    # What one leaves behind must not be blamed on the next.
+    for left in "${!after[@]}"; do [ -n "${before[$left]+x}" ] || unset "$left"; done
+    for left in "${!before[@]}"; do case $left in *[!A-Za-z0-9_]*) ;; *) export "$left=${before[$left]}" ;; esac; done
+    module purge >/dev/null 2>&1
+    for left in "${!before[@]}"; do case $left in *[!A-Za-z0-9_]*) ;; *) export "$left=${before[$left]}" ;; esac; done
+  done
+  printf '}}\n'
+} >"$out/$rank.json.partial"
+rm -f "$said"
+mv "$out/$rank.json.partial" "$out/$rank.json"
+exit 0

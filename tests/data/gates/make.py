@@ -1,0 +1,54 @@
+"""Write the records beside this file anew, as root: `python -m tests.data.gates.make`.
+
+Each was left by the scripts of lumisite/validate/jobside in real steps: on an untouched twin of two nodes (Slurm 24.11,
+Apptainer 1.4, PyTorch 2.6, JAX 0.10), and `affinity-lumi-g.json` on the virtual LUMI-G node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from lumisite.site.load import load_site
+from lumisite.validate.findings import Record
+from tests.twin.cluster import ClusterPlan, running
+from tests.twin.gate_steps import JOBSIDE, TORCH, run_gate, twin_probe
+from tests.twin.helper_site import deploy_site
+from tests.twin.lumi_g import lumi_g_all
+from tests.twin.tykky import write_environment
+from tests.unit.prologs import render_files
+
+#: The records of `usersite` serve `conda` too.
+NAMES = {
+    "modules": "modules",
+    "binds": "binds",
+    "affinity": "affinity",
+    "miopen": "miopen",
+    "usersite": "python",
+    "jax": "jax",
+    "wrapper": "wrapper",
+}
+
+
+def main() -> None:
+    """Write all of them."""
+    with running(ClusterPlan(images=("torch", "jax"))) as cluster:
+        deploy_site(cluster)
+        write_environment(cluster.shared / "scratch/tykky", TORCH)
+        for probe, name in NAMES.items():
+            save(name, run_gate(cluster, twin_probe(probe, wrapper="/scratch/tykky")).records)
+    files = {f"/opt/{name}": (JOBSIDE / name).read_text() for name in ("affinity.py", "lumisite_record.py")}
+    files["/opt/prolog"] = render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"]
+    command = "srun -p standard-g -n8 --task-prolog=/opt/prolog python3 /opt/affinity.py /tmp/out"
+    save("affinity-lumi-g", [json.loads(data) for _, data in sorted(lumi_g_all([command], files=files).files.items())])
+
+
+def save(name: str, records: Sequence[Record]) -> None:
+    """Write the records of one probe."""
+    text = json.dumps(records, indent=1, sort_keys=True)
+    (Path(__file__).parent / f"{name}.json").write_text(f"{text}\n")
+
+
+if __name__ == "__main__":
+    main()

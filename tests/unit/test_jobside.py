@@ -1,0 +1,146 @@
+"""The scripts that run inside jobs: they leave a record whatever they meet, and run where little else does."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lumisite
+
+JOBSIDE = Path(lumisite.__file__).parent / "validate/jobside"
+PYTHON = (
+    "affinity.py",
+    "binds.py",
+    "jax_devices.py",
+    "lumisite_record.py",
+    "miopen.py",
+    "python_setup.py",
+    "wrapper.py",
+)
+SHELL = {"binds_host.sh": "sh", "modules.sh": "bash"}
+
+#: What no script expects: bytes that are no text, a line break, a home that is not there.
+HOSTILE = {
+    b"HOME": b"/nonexistent",
+    b"PATH": os.fsencode(os.environ["PATH"]),
+    b"PYTHONPATH": b"/gone/\xff:relative::",
+    b"PYTHONSAFEPATH": b"",
+    b"SLURM_PROCID": b"3",
+    b"SLURM_LOCALID": b"x",
+    b"SLURMD_NODENAME": b"nid000009",
+    b"MIOPEN_USER_DB_PATH": b"/tmp/\xfe\n\"quoted\"",
+    b"MIOPEN_CUSTOM_CACHE_DIR": b"",
+    b"LUMISITE_ODD": b"\x01\"\\\xff",
+}  # fmt: skip
+
+
+def left_by(script: str, *arguments: str, launcher: str = sys.executable) -> dict[str, Any]:
+    """Run a script as a task would, and give its record."""
+    command = [launcher, str(JOBSIDE / script), "out", *arguments]
+    done = subprocess.run(command, env=HOSTILE, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done.stderr
+    assert sorted(path.name for path in Path("out").iterdir()) == ["3.json"]
+    record: dict[str, Any] = json.loads(Path("out/3.json").read_text(errors="replace"))
+    assert (record["host"], record["rank"]) == ("nid000009", 3)
+    return record
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_the_oldest_python_of_a_node_reads_them(name: str) -> None:
+    """SLES has 3.6, and a probe must be able to say that it was the wrong one."""
+    ast.parse((JOBSIDE / name).read_text(), feature_version=(3, 6))
+
+
+def test_no_annotation_needs_a_newer_python() -> None:
+    for name in PYTHON:
+        for node in ast.walk(ast.parse((JOBSIDE / name).read_text())):
+            annotations = [node.returns] if isinstance(node, ast.FunctionDef) else []
+            annotations += [node.annotation] if isinstance(node, ast.arg | ast.AnnAssign) else []
+            for annotation in filter(None, annotations):
+                evaluated = any(isinstance(part, ast.Subscript | ast.BinOp) for part in ast.walk(annotation))
+                assert not evaluated, f"{name}:{annotation.lineno}: quote it, Python 3.6 cannot evaluate it"
+
+
+@pytest.mark.parametrize("name", SHELL)
+def test_shells_read_them(name: str) -> None:
+    subprocess.run([SHELL[name], "-n", str(JOBSIDE / name)], check=True)
+
+
+def test_affinity_is_the_kernels() -> None:
+    record = left_by("affinity.py")
+    assert record["cpus"]
+    assert record["local_rank"] == 0
+    assert record["lumisite"]["LUMISITE_ODD"] == '\x01"\\\\udcff'
+
+
+def test_directories_are_told_whatever_the_variables_hold() -> None:
+    record = left_by(
+        "miopen.py", "--variable", "MIOPEN_USER_DB_PATH", "--variable", "MIOPEN_CUSTOM_CACHE_DIR", "--variable", "NONE"
+    )
+    assert record["directories"]["NONE"] == {"set": False}
+    assert record["directories"]["MIOPEN_USER_DB_PATH"]["exists"] is False
+    assert record["user"] == os.getuid()
+
+
+def test_packages_are_found_without_importing_them(tmp_path: Path) -> None:
+    record = left_by("python_setup.py", "--import", "json", "--import", "nothing_of_that_name")
+    assert record["frameworks"]["json"]["path"].endswith("/json")
+    assert record["frameworks"]["nothing_of_that_name"]["path"] == ""
+    assert [entry["exists"] for entry in record["pythonpath"]] == [False, False]
+
+
+def test_binds_tell_what_cannot_be_opened_or_imported() -> None:
+    record = left_by(
+        "binds.py",
+        "--path",
+        "/",
+        "--path",
+        "/gone",
+        "--import",
+        "nothing_of_that_name",
+        "--library",
+        "libgone.so.1",
+        "--library",
+        "libc.so.6",
+    )
+    assert record["paths"]["/"]["exists"] is True
+    assert record["paths"]["/gone"]["exists"] is False
+    assert record["imports"]["nothing_of_that_name"].startswith("error: ModuleNotFoundError: ")
+    assert "libgone.so.1" in record["libraries"]["libgone.so.1"]
+    assert record["libraries"]["libc.so.6"] == ""
+
+
+def test_the_host_tells_the_same_file_numbers_as_the_container_would() -> None:
+    Path('odd "name\\').mkdir()
+    host = left_by("binds_host.sh", "/", "/gone", f'{Path.cwd()}/odd "name\\', launcher="sh")["paths"]
+    status = Path("/").stat()
+    assert host["/"] == {"exists": True, "file": f"{status.st_dev}:{status.st_ino}"}
+    assert host["/gone"] == {"exists": False}
+    assert host[f'{Path.cwd()}/odd "name\\']["exists"] is True
+
+
+def test_a_node_without_lmod_says_so(tmp_path: Path) -> None:
+    """The login shell's own start-up files must not bring a `module` of this machine into the test."""
+    shell = tmp_path / "bash"
+    shell.write_text('#!/bin/sh\n[ "$1" != -l ] || shift\nexec /bin/bash --noprofile --norc "$@"\n')
+    shell.chmod(0o755)
+    script = (JOBSIDE / "modules.sh").read_text().replace("bash -l", str(shell))
+    (tmp_path / "modules.sh").write_text(script)
+    subprocess.run(
+        ["bash", str(tmp_path / "modules.sh"), "out", "/m", "A=1", "--", "a/1", 'b"\\/2'], env=HOSTILE, check=True
+    )
+    record = json.loads(Path("out/3.json").read_text())
+    assert record["has_lmod"] is False
+    assert record["modules"] == {"a/1": {}, 'b"\\/2': {}}
+
+
+def test_training_without_torch_is_a_record_with_an_error() -> None:
+    assert left_by("wrapper.py", "--part", "wrapper")["error"] == "ModuleNotFoundError: No module named 'torch'"
+    assert left_by("jax_devices.py")["error"] == "ModuleNotFoundError: No module named 'jax'"
