@@ -134,11 +134,11 @@ def run_verdict(arguments: argparse.Namespace) -> int:
     """Judge samples after against samples before."""
     from dataclasses import asdict
 
-    from lumisite.validate.samples import read_samples
+    from lumisite.validate.samples import read_lines
     from lumisite.validate.verdict import Method, judge_system
 
-    before = read_samples((name, _blocks(name)) for name in arguments.before)
-    after = read_samples((name, _blocks(name)) for name in arguments.after)
+    before = read_lines((name, _blocks(name)) for name in arguments.before).series
+    after = read_lines((name, _blocks(name)) for name in arguments.after).series
     verdict = judge_system(before, after, Method(arguments.k, arguments.threshold))
     if arguments.json:
         print(json.dumps(asdict(verdict), indent=2))
