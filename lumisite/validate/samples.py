@@ -16,18 +16,18 @@ from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nod
 FAULTS_SHOWN = 50
 #: A sample with 100,000 nodes fits in a line of this length.
 LINE_LIMIT = 1 << 21
-#: Texts of times whose meaning is remembered while a file is read.
-TIMES_KEPT = 100_000
+#: Texts of jobs and times whose meaning is remembered while a file is read.
+TEXTS_KEPT = 100_000
 
-#: A line as `json.dumps` writes it, which needs no JSON parser; any other line gets one.
+#: A sample as `json.dumps` writes it. Such a line needs a JSON parser only where one of its texts is met first: this
+#: pattern only says where each begins and ends, so nothing in it may hold a quote, bracket or escape of its own.
 _PLAIN = re.compile(
-    rb'^\{"metric": ?"([\w./:@%+-]+)", ?"value": ?((?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?), ?'
-    rb'"better": ?"(higher|lower)", ?"run": ?"([\w./:-]+)", ?'
-    rb'"nodes": ?\[("[A-Za-z0-9][\w.-]*"(?:, ?"[A-Za-z0-9][\w.-]*")*)\], ?'
-    rb'"time": ?("[0-9T:.Z+-]+"|(?:0|[1-9][0-9]*)(?:\.[0-9]+)?)'
-    rb'((?:, ?"(?:unit|image|spec)": ?"[\w./:@%+-]*")*)\}\r?$',
+    rb'^\{"metric": ?"([^"\\\n]+)", ?"value": ?((?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?), ?'
+    rb'("better": ?"[a-z]+", ?"run": ?"[^"\\\n]+"), ?"nodes": ?\[([\w.", -]+)\], ?("time": ?[^\\\n{}[\]]+)\}\r?$',
     re.MULTILINE,
 )
+#: Gates, between which the other lines are read as fast as in files without them.
+_OTHER = re.compile(rb'(^\{"gate".*\n)', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
 class _Group:
     """The values of one metric in one run while a file is read; `values` by the text of the nodes as it stood there."""
 
-    better: Better
+    higher: bool
     time: float
     place: str
     image: str
@@ -114,7 +114,6 @@ class _Reader:
         self._plain: dict[tuple[bytes, bytes, bytes], _Group] = {}
         self._gates: set[Gate] = set()
         self._nodes: dict[bytes, Nodes] = {}
-        self._times: dict[bytes, float] = {}
         self._better: dict[str, tuple[Better, str]] = {}
         self._units: dict[str, tuple[str, str]] = {}
         self._faults: list[str] = []
@@ -122,20 +121,44 @@ class _Reader:
 
     def read(self, block: bytes) -> None:
         """Take whole lines."""
-        count = block.count(b"\n")
-        rows = _PLAIN.findall(block)
-        if len(rows) == count:
-            for row in rows:
-                self._add_plain(*row)
-                self.line += 1
+        if self._read_plain(block):
             return
-        for line in block.split(b"\n")[:-1]:
-            found = _PLAIN.match(line)
-            if found:
-                self._add_plain(*found.groups())
-            else:
-                self._read_line(line)
-            self.line += 1
+        for part in _OTHER.split(block):
+            if not self._read_plain(part):
+                for line in part.split(b"\n")[:-1]:
+                    self._read_line(line)
+                    self.line += 1
+
+    def _read_plain(self, lines: bytes) -> bool:
+        """Take whole lines that need no JSON parser, or none of them; what was seen before is known by its bytes."""
+        rows = _PLAIN.findall(lines)
+        if len(rows) != lines.count(b"\n"):
+            return False
+        first, groups, node_lists = self.line, self._plain, self._nodes
+        for line, (metric, value, job, nodes, rest) in enumerate(rows, start=first):
+            group = groups.get((metric, job, rest))
+            names = node_lists.get(nodes)
+            number = float(value)
+            if group is None or names is None or not LEAST <= number <= LARGEST:
+                self.line = line
+                self._read_first(metric, value, job, nodes, rest)
+                continue
+            known = group.values.get(names)
+            if known is not None and not group.again:
+                group.again = f"{self.file}:{line}"
+            if known is None or (number < known) == group.higher:
+                group.values[names] = number
+        self.line = first + len(rows)
+        return True
+
+    def _read_first(self, metric: bytes, value: bytes, job: bytes, nodes: bytes, rest: bytes) -> None:
+        """Read a plain line as any other one, and remember its texts."""
+        sample = self._read_line(b'{"metric":"%b","value":%b,%b,"nodes":[%b],%b}' % (metric, value, job, nodes, rest))
+        if sample is not None:
+            if len(self._plain) > TEXTS_KEPT:
+                self._plain.clear()
+            self._plain[metric, job, rest] = self._groups[sample.metric, sample.run]
+            self._nodes[nodes] = sample.nodes
 
     def _read_line(self, line: bytes) -> Sample | None:
         text = line.removeprefix(b"\xef\xbb\xbf") if self.line == 1 else line
@@ -157,38 +180,6 @@ class _Reader:
         if len(self._faults) < FAULTS_SHOWN:
             self._faults.append(f"{place or f'{self.file}:{self.line}'}: {text}")
 
-    def _add_plain(
-        self, metric: bytes, value: bytes, better: bytes, run: bytes, nodes: bytes, time: bytes, tail: bytes
-    ) -> None:
-        """Add a line that needs no JSON parser; what was seen before is looked up by its bytes."""
-        group = self._plain.get((metric, run, tail))
-        names = self._nodes.get(nodes)
-        when = self._times.get(time)
-        number = float(value)
-        if (
-            group is None
-            or names is None
-            or when is None
-            or not LEAST <= number <= LARGEST
-            or group.better != better.decode()
-        ):
-            line = b'{"metric":"%b","value":%b,"better":"%b","run":"%b","nodes":[%b],"time":%b%b}'
-            sample = self._read_line(line % (metric, value, better, run, nodes, time, tail))
-            if sample is not None:
-                self._plain[metric, run, tail] = self._groups[sample.metric, sample.run]
-                self._nodes[nodes] = sample.nodes
-                if len(self._times) > TIMES_KEPT:
-                    self._times.clear()
-                self._times[time] = sample.time
-            return
-        if when < group.time:
-            group.time = when
-        known = group.values.get(names)
-        if known is not None and not group.again:
-            group.again = f"{self.file}:{self.line}"
-        if known is None or (number < known) == (group.better == "higher"):
-            group.values[names] = number
-
     def _add(self, sample: Sample) -> None:
         place = f"{self.file}:{self.line}"
         better, first = self._better.setdefault(sample.metric, (sample.better, place))
@@ -200,7 +191,7 @@ class _Reader:
         key = (sample.metric, sample.run)
         group = self._groups.get(key)
         if group is None:
-            group = _Group(sample.better, sample.time, place, sample.image, sample.spec)
+            group = _Group(better == "higher", sample.time, place, sample.image, sample.spec)
             self._groups[key] = group
         for what, old, new in (("image", group.image, sample.image), ("spec", group.spec, sample.spec)):
             if old != new:

@@ -51,12 +51,13 @@ def _written(top: Path, name: str, runs: int) -> list[str]:
                     said = ', "unit": "GB/s", "image": "sha256:5f", "spec": "0c1d"' if side == "after" else ""
                     tail = f'"better": "higher", "run": "{side}{job}", "nodes": ["nid{{:06}}"], '
                     tail += f'"time": {1000 + job}{said}}}\n'
+                    head = f'{{{{"metric": "node.{metric}", "value": {{}}, '
                     form = (head + tail.replace("}\n", "}}\n")).format
                     for node in range(NODES):
                         number += GPUS
                         chosen = (values[(number + gpu) % 10_007] for gpu in range(GPUS))
                         stream.write("".join(form(value, 5000 + node) for value in chosen))
-                        if side == "after":
+                        if side == "after" and metric == 0:
                             stream.write(
                                 gate_json(Gate("binds", "pass", "", "", f"{job}", (f"nid{5000 + node:06}",), 1))
                             )
