@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.validate.samples import Job, Series
-from lumisite.validate.verdict import Method, MetricVerdict, SystemVerdict, judge_metric, judge_system
+from lumisite.validate.samples import Job, Recorded, Series
+from lumisite.validate.verdict import SystemVerdict, Terms, judge_system
+from lumisite.validate.verdict_metric import Method, MetricVerdict, judge_metric
 from lumisite.validate.verdict_stats import least_chance, lower_tail, needed, spread
 
 Output = pytest.CaptureFixture[str]
@@ -248,13 +249,14 @@ def per_node(
 
 
 def system(before: Sequence[Series], new: Sequence[Series]) -> SystemVerdict:
-    return judge_system({one.metric: one for one in before}, {one.metric: one for one in new}, METHOD)
+    old, after = (Recorded({one.metric: one for one in side}) for side in (before, new))
+    return judge_system(old, after, Terms())
 
 
 def test_a_slow_node_is_told_from_a_slow_system() -> None:
     good, one_slow = [100.0] * 32, [100.0] * 31 + [88.0]
     verdict = system([series(STEADY), per_node(good)], [after(scaled(1.0, 5)), per_node(one_slow, seed=2)])
-    assert (verdict.verdict, verdict.exit_code) == ("slow-nodes", 5)
+    assert (verdict.verdict, verdict.exit_code) == ("bad-nodes", 5)
     assert [slow.node for slow in verdict.slow_nodes] == ["n31"]
     assert verdict.slow_nodes[0].below == pytest.approx(0.12, abs=0.02)
     assert verdict.drain == "scontrol update nodename=n31 state=drain reason='lumisite: slow by gemm'"
@@ -274,10 +276,10 @@ def test_jobs_on_a_slow_node_are_left_out() -> None:
     slow_set, fine = ("n9", "n1"), ("n5", "n6")
     jobs = [Job(f"a{n}", 100 + n, {(slow_set if n < 3 else fine): 85.0 if n < 3 else 100.0 + n / 10}) for n in range(8)]
     enough = system([series(STEADY), per_node([100.0] * 10)], [Series("m", "higher", tuple(jobs)), nodes])
-    assert (enough.verdict, enough.exit_code) == ("slow-nodes", 5)
+    assert (enough.verdict, enough.exit_code) == ("bad-nodes", 5)
     few = system([series(STEADY), per_node([100.0] * 10)], [Series("m", "higher", tuple(jobs[:5])), nodes])
     assert (few.verdict, few.exit_code) == ("inconclusive", 4)
-    assert "3 of the deciding jobs ran on slow nodes" in few.metrics[1].reason
+    assert "3 of the deciding jobs ran on bad nodes" in few.metrics[1].reason
     assert few.next_runs == ("run 5 more jobs of m on nodes other than n9",)
 
 
