@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from lumisite.validate.report import Bar, Report, Scaling
 from lumisite.validate.verdict import SystemVerdict
 from lumisite.validate.verdict_gates import GateVerdict
 from lumisite.validate.verdict_metric import MetricVerdict
@@ -16,6 +17,68 @@ NODES_SHOWN = 8
 def verdict_text(verdict: SystemVerdict) -> Iterator[str]:
     """Write the verdict, line by line: gates, metrics, nodes, what to run next, and what it stands on."""
     yield verdict.verdict.upper()
+    yield from _tables(verdict)
+    if verdict.drain:
+        yield "" if not verdict.slow_nodes else "  to drain them:"
+        yield f"  {verdict.drain}"
+    if verdict.next_runs:
+        yield ""
+        yield from verdict.next_runs
+    if verdict.notes:
+        yield ""
+        yield from (f"note: {note}" for note in verdict.notes)
+
+
+def report_text(report: Report) -> Iterator[str]:
+    """Write a report: the verdict in a sentence, what to do, what changed, then the tables."""
+    verdict = report.verdict
+    yield f"{verdict.verdict.upper()}: {SENTENCES[verdict.verdict]}"
+    if report.advice:
+        yield from ("", "what to do", *(f"  {number}. {text}" for number, text in enumerate(report.advice, start=1)))
+    if report.changes:
+        yield from ("", "what changed on the machine")
+        rows = [(f"  {one.fact}", one.before or "absent", "->", one.after or "absent") for one in report.changes]
+        yield from aligned(rows[:CHANGES_SHOWN])
+        if len(rows) > CHANGES_SHOWN:
+            yield f"  … and {len(rows) - CHANGES_SHOWN} more"
+    yield from _tables(verdict)
+    scalings = [(scaling, bar) for scaling in report.scalings for bar in scaling.bars]
+    if scalings:
+        yield ""
+        yield from aligned([SCALING_HEAD, *(scaling_row(scaling, bar) for scaling, bar in scalings)])
+    if report.about:
+        yield ""
+        yield from aligned(
+            [("", "before", "after"), *((name, old or "-", new or "-") for name, old, new in report.about)]
+        )
+    if verdict.notes:
+        yield ""
+        yield from (f"note: {note}" for note in verdict.notes)
+
+
+#: Facts that are told in a terminal before they are only counted.
+CHANGES_SHOWN = 30
+
+#: What each verdict means, for whoever reads only one line.
+SENTENCES = {
+    "pass": "every gate passed and nothing is slower than before",
+    "warn": "nothing failed, but something below is worth a look",
+    "fail": "the system does not work as it did before",
+    "inconclusive": "what was measured does not decide it",
+    "bad-nodes": "the system is fine, some nodes are not",
+}
+
+SCALING_HEAD = ("rate", "shape", "before", "after", "efficiency before", "efficiency after")
+
+
+def scaling_row(scaling: Scaling, bar: Bar) -> tuple[str, ...]:
+    """Give the cells of one shape, under `SCALING_HEAD`; the efficiency is against as many single nodes."""
+    rates = ["-" if rate is None else f"{rate:.5g}" for rate in (bar.before, bar.after)]
+    parts = ["-" if part is None else f"{part:.0%}" for part in (bar.efficiency_before, bar.efficiency_after)]
+    return scaling.name, bar.shape, *rates, *parts
+
+
+def _tables(verdict: SystemVerdict) -> Iterator[str]:
     if verdict.gates:
         yield ""
         rows = [(gate.gate, gate.verdict, gate.reason) for gate in verdict.gates]
@@ -30,15 +93,6 @@ def verdict_text(verdict: SystemVerdict) -> Iterator[str]:
         yield "slow nodes (measure them once more, then drain):"
         for slow in verdict.slow_nodes:
             yield f"  {slow.node}: {slow.metric} {slow.below:.1%} below the median of all nodes (z {slow.z:.1f})"
-    if verdict.drain:
-        yield "" if not verdict.slow_nodes else "  to drain them:"
-        yield f"  {verdict.drain}"
-    if verdict.next_runs:
-        yield ""
-        yield from verdict.next_runs
-    if verdict.notes:
-        yield ""
-        yield from (f"note: {note}" for note in verdict.notes)
 
 
 METRIC_HEAD = ("metric", "before", "after", "change", "noise", "p", "verdict", "why")

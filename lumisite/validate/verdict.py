@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
+from lumisite.validate.metric_names import metric_order
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict_alike import comparable
 from lumisite.validate.verdict_gates import GateVerdict, judge_gates
@@ -72,7 +73,7 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
     bad = frozenset([one.node for one in slow] + [node for gate in gates for node in gate.nodes])
     metrics = []
     notes: dict[str, list[str]] = {}
-    for name in sorted({*before.series, *after.series}):
+    for name in sorted({*before.series, *after.series}, key=metric_order):
         verdict, said = _judge(before.series.get(name), after.series.get(name), terms, slow_before, bad)
         metrics.append(verdict)
         for note in said:
