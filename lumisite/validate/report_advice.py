@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from lumisite.validate.metric_names import Name, parse_name, shape_order
 from lumisite.validate.report_changes import Change
+from lumisite.validate.report_words import some
 from lumisite.validate.verdict import SystemVerdict
 from lumisite.validate.verdict_metric import MetricVerdict
 
@@ -30,9 +31,8 @@ def advice(verdict: SystemVerdict, changed: Sequence[Change]) -> Iterator[str]:
         else:
             yield from _where(slower, verdict.metrics, changed)
     if verdict.drain:
-        names = {one.node for one in verdict.slow_nodes} | {node for gate in verdict.gates for node in gate.nodes}
-        nodes = "node" if len(names) == 1 else "nodes"
-        yield f"measure the bad {nodes} once more; if the same comes out, drain: {verdict.drain}"
+        bad = sorted({one.node for one in verdict.slow_nodes} | {node for gate in verdict.gates for node in gate.nodes})
+        yield f"measure {some(bad)} once more; if the same comes out, drain, with the line given here"
     yield from verdict.next_runs
     if any(one.improved for one in verdict.metrics):
         names_up = ", ".join(one.metric for one in verdict.metrics if one.improved)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from lumisite.errors import ToolError
 from lumisite.validate.report import Report
-from lumisite.validate.report_text import METRIC_HEAD, SCALING_HEAD, SENTENCES, metric_row, scaling_row, some
+from lumisite.validate.report_text import METRIC_HEAD, SCALING_HEAD, metric_row, scaling_row
+from lumisite.validate.report_words import SENTENCES, some
 
 STATES = ("pass", "warn", "fail", "unconfirmed", "inconclusive", "bad-nodes")
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
 from lumisite.validate.report import Report
-from lumisite.validate.report_text import some
+from lumisite.validate.report_words import some
 from lumisite.validate.verdict import SystemVerdict
 from lumisite.validate.verdict_gates import GateVerdict
 from lumisite.validate.verdict_metric import MetricVerdict

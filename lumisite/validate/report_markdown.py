@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lumisite.validate.report import Report
-from lumisite.validate.report_text import METRIC_HEAD, SCALING_HEAD, SENTENCES, metric_row, scaling_row, some
+from lumisite.validate.report_text import METRIC_HEAD, SCALING_HEAD, metric_row, scaling_row
+from lumisite.validate.report_words import SENTENCES, some
 
 #: What Markdown or HTML would take for more than text.
 _SPECIAL = "\\`*_{}[]<>|#~&"
@@ -18,6 +19,8 @@ def report_markdown(report: Report) -> Iterator[str]:
     if report.advice:
         yield from ("", "## What to do", "")
         yield from (f"{number}. {escaped(text)}" for number, text in enumerate(report.advice, start=1))
+    if verdict.drain:
+        yield from ("", "To drain bad nodes (nothing runs it):", "", f"    {verdict.drain}")
     if report.changes:
         rows = [(one.fact, one.before or "absent", one.after or "absent") for one in report.changes]
         yield from _section("What changed on the machine", ("fact", "before", "after"), rows)

@@ -28,6 +28,7 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "lumisite",
     "font.family": "sans-serif",
     "axes.grid": True,
+    "text.parse_math": False,
 }
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from lumisite.validate.report import Bar, Report, Scaling
+from lumisite.validate.report_words import SENTENCES, some
 from lumisite.validate.verdict import SystemVerdict
 from lumisite.validate.verdict_gates import GateVerdict
 from lumisite.validate.verdict_metric import MetricVerdict
 
-#: Causes of one gate, and nodes of one cause, that are told before they are only counted.
+#: Causes of one gate that are told before they are only counted.
 CAUSES_SHOWN = 5
-NODES_SHOWN = 8
 
 
 def verdict_text(verdict: SystemVerdict) -> Iterator[str]:
@@ -35,6 +35,8 @@ def report_text(report: Report) -> Iterator[str]:
     yield f"{verdict.verdict.upper()}: {SENTENCES[verdict.verdict]}"
     if report.advice:
         yield from ("", "what to do", *(f"  {number}. {text}" for number, text in enumerate(report.advice, start=1)))
+    if verdict.drain:
+        yield from ("", "to drain bad nodes (nothing runs it)", f"  {verdict.drain}")
     if report.changes:
         yield from ("", "what changed on the machine")
         rows = [(f"  {one.fact}", one.before or "absent", "->", one.after or "absent") for one in report.changes]
@@ -58,15 +60,6 @@ def report_text(report: Report) -> Iterator[str]:
 
 #: Facts that are told in a terminal before they are only counted.
 CHANGES_SHOWN = 30
-
-#: What each verdict means, for whoever reads only one line.
-SENTENCES = {
-    "pass": "every gate passed and nothing is slower than before",
-    "warn": "nothing failed, but something below is worth a look",
-    "fail": "the system does not work as it did before",
-    "inconclusive": "what was measured does not decide it",
-    "bad-nodes": "the system is fine, some nodes are not",
-}
 
 SCALING_HEAD = ("rate", "shape", "before", "after", "efficiency before", "efficiency after")
 
@@ -114,12 +107,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def some(names: Sequence[str], limit: int = NODES_SHOWN) -> str:
-    """List names, and count those beyond the limit."""
-    more = len(names) - limit
-    return ",".join(names) if more <= 0 else f"{','.join(names[:limit])} and {more} more"
 
 
 def _causes(gate: GateVerdict) -> Iterable[str]:
