@@ -24,6 +24,7 @@ MODULES = {
     "images": ("images",),
     "facts": ("facts", "changes"),
     "proof": ("transport", "verdict", "lint"),
+    "report": ("report",),
 }
 
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from lumisite.cli.parser import add_json_option, add_site_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from lumisite.cli.parser import Commands
     from lumisite.site.model import Site
     from lumisite.validate.lint import Finding
     from lumisite.validate.transport import Result
-    from lumisite.validate.verdict import MetricVerdict, SystemVerdict
 
 #: Exit codes of a verdict (design: 1 a failed verdict, 4 inconclusive).
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 4}
@@ -89,10 +88,11 @@ def _add_verdict(commands: Commands) -> None:
     verdict = commands.add_parser(
         "verdict",
         help="whether the system became slower",
-        description="Judge samples after a change against samples before it: files of JSON lines with metric, value, "
-        "better (higher or lower), run, nodes and time. The first five jobs after the change decide, five later ones "
-        "on other nodes confirm. Exit code 0: not slower, 1: slower and confirmed, 4: not decided, with what to run "
-        "next, 5: the system is fine but some nodes are not.",
+        description="Judge samples and gates after a change against those before it: files of JSON lines, samples with "
+        "metric, value, better (higher or lower), run, nodes and time, gates with gate, verdict, cause, advice, run, "
+        "nodes and time. A failed gate is a failure. The first five jobs after the change decide, five later ones on "
+        "other nodes confirm. Exit code 0: not slower, 1: a gate failed, or slower and confirmed, 4: not decided, with "
+        "what to run next, 5: the system is fine but some nodes are not.",
     )
     for side in ("before", "after"):
         verdict.add_argument(
@@ -103,18 +103,26 @@ def _add_verdict(commands: Commands) -> None:
             help=f"samples {side} the change; may be given several times; - is standard input",
         )
     verdict.add_argument(
+        "--site",
+        metavar="NAME|FILE",
+        help="take what is expected of each metric from this site (default: none)",
+    )
+    verdict.add_argument(
         "--k",
         type=_above_zero,
-        default=3.0,
         metavar="K",
-        help="a drop counts only above K times the noise of the jobs before (default: %(default)g)",
+        help="a drop counts only above K times the noise of the jobs before (default: that of --site, or 3)",
     )
     verdict.add_argument(
         "--threshold",
         type=_above_zero,
-        default=0.05,
         metavar="PART",
-        help="a drop counts only above this part (default: %(default)g, 5 %%)",
+        help="a drop counts only above this part (default: that of --site, or 0.05, 5 %%)",
+    )
+    verdict.add_argument(
+        "--allow-image-change",
+        action="store_true",
+        help="compare samples of different images: the image is what is tested",
     )
     add_json_option(verdict)
     verdict.set_defaults(call=run_verdict)
@@ -131,55 +139,24 @@ def _above_zero(text: str) -> float:
 
 
 def run_verdict(arguments: argparse.Namespace) -> int:
-    """Judge samples after against samples before."""
+    """Judge samples and gates after against those before."""
     from dataclasses import asdict
 
-    from lumisite.validate.samples import read_samples
-    from lumisite.validate.verdict import Method, judge_system
+    from lumisite.validate.report_text import verdict_text
+    from lumisite.validate.samples import read_lines
+    from lumisite.validate.verdict import Terms, judge_system
 
-    before = read_samples((name, _blocks(name)) for name in arguments.before)
-    after = read_samples((name, _blocks(name)) for name in arguments.after)
-    verdict = judge_system(before, after, Method(arguments.k, arguments.threshold))
+    site = _site(arguments.site)
+    rules = site.validation.metrics if site and site.validation else ()
+    before = read_lines((name, _blocks(name)) for name in arguments.before)
+    after = read_lines((name, _blocks(name)) for name in arguments.after)
+    terms = Terms(rules, arguments.k, arguments.threshold, arguments.allow_image_change)
+    verdict = judge_system(before, after, terms)
     if arguments.json:
         print(json.dumps(asdict(verdict), indent=2))
     else:
-        print("\n".join(_verdict_text(verdict)))
+        print("\n".join(verdict_text(verdict)))
     return verdict.exit_code
-
-
-def _verdict_text(verdict: SystemVerdict) -> Iterator[str]:
-    yield verdict.verdict.upper()
-    if verdict.metrics:
-        yield ""
-        rows = [
-            ("metric", "before", "after", "change", "noise", "p", "verdict", "why"),
-            *map(_metric_row, verdict.metrics),
-        ]
-        yield from _aligned(rows)
-    if verdict.slow_nodes:
-        yield ""
-        yield "slow nodes (measure them once more, then drain):"
-        for slow in verdict.slow_nodes:
-            yield f"  {slow.node}: {slow.metric} {slow.below:.1%} below the median of all nodes (z {slow.z:.1f})"
-        yield f"  {verdict.drain}"
-    if verdict.next_runs:
-        yield ""
-        yield from verdict.next_runs
-
-
-def _metric_row(metric: MetricVerdict) -> tuple[str, ...]:
-    if metric.before is None or metric.after is None or metric.change is None or metric.noise is None:
-        return metric.metric, "-", "-", "-", "-", "-", metric.verdict, metric.reason
-    return (
-        metric.metric,
-        f"{metric.before:.5g} ({metric.jobs_before})",
-        f"{metric.after:.5g} ({metric.jobs_after})",
-        f"{metric.change:+.1%}",
-        f"{metric.noise:.1%}",
-        f"{metric.p:.2g}",
-        metric.verdict,
-        metric.reason,
-    )
 
 
 def _add_lint(commands: Commands) -> None:
@@ -228,6 +205,8 @@ def _site(name: str | None) -> Site | None:
 
 
 def _transport_text(result: Result) -> Iterator[str]:
+    from lumisite.validate.report_text import aligned
+
     yield f"{result.verdict.upper()}: {result.reasons[0] if result.reasons else 'no reason'}"
     yield from (f"  {reason}" for reason in result.reasons[1:])
     yield ""
@@ -246,15 +225,9 @@ def _transport_text(result: Result) -> Iterator[str]:
         rows.append(
             (rank, one.process, one.verdict, one.plugin_in_use, one.provider, one.network, nics, one.gdr, one.init)
         )
-    yield from _aligned(rows)
+    yield from aligned(rows)
     if len(shown) > ROWS_SHOWN:
         yield f"… and {len(shown) - ROWS_SHOWN} more"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _blocks(name: str) -> Iterator[bytes]:

@@ -1,70 +1,47 @@
-"""Read samples: one JSON line for each number that a job measured.
+"""Read what runs wrote: samples and gates, one JSON line each, in any order; `lines` has their form.
 
-A sample is `{"metric", "value", "better": "higher|lower", "run", "nodes", "time"}`. `value` is a finite number above 0;
-`run` names the job; `nodes` lists the nodes that it ran on; `time` is seconds since 1970 or an ISO 8601 date and time
-(without a zone: UTC). Other keys are allowed and not read, so that a tool may note more. All faults of the files are
-told together, each as `file:line: what is wrong (what would be right)`.
+All faults of the files are told together, each as `file:line: what is wrong (what would be right)`.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Literal
 
 from lumisite.validate import InputError
+from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-Better: TypeAlias = Literal["higher", "lower"]
-Nodes: TypeAlias = tuple[str, ...]
-
-KEYS = ("metric", "value", "better", "run", "nodes", "time")
 #: Faults that are told before they are only counted.
 FAULTS_SHOWN = 50
 #: A sample with 100,000 nodes fits in a line of this length.
 LINE_LIMIT = 1 << 21
-#: Texts of times whose meaning is remembered while a file is read.
-TIMES_KEPT = 100_000
+#: Texts of jobs and times whose meaning is remembered while a file is read.
+TEXTS_KEPT = 100_000
 
-#: No measured value is smaller or larger, in whatever unit.
-LEAST, LARGEST = 1e-100, 1e100
-
-_NODE = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
-#: A line as `json.dumps` writes it, which needs no JSON parser; any other line gets one.
+#: A sample as `json.dumps` writes it. Such a line needs a JSON parser only where one of its texts is met first: this
+#: pattern only says where each begins and ends, so nothing in it may hold a quote, bracket or escape of its own.
 _PLAIN = re.compile(
-    rb'^\{"metric": ?"([\w./:@%+-]+)", ?"value": ?((?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?), ?'
-    rb'"better": ?"(higher|lower)", ?"run": ?"([\w./:-]+)", ?'
-    rb'"nodes": ?\[("[A-Za-z0-9][\w.-]*"(?:, ?"[A-Za-z0-9][\w.-]*")*)\], ?'
-    rb'"time": ?("[0-9T:.Z+-]+"|(?:0|[1-9][0-9]*)(?:\.[0-9]+)?)\}\r?$',
+    rb'^\{"metric": ?"([^"\\\n]+)", ?"value": ?((?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?), ?'
+    rb'("better": ?"[a-z]+", ?"run": ?"[^"\\\n]+"), ?"nodes": ?\[([\w.", -]+)\], ?("time": ?[^\\\n{}[\]]+)\}\r?$',
     re.MULTILINE,
 )
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One number that one job measured; `time` is in seconds since 1970."""
-
-    metric: str
-    value: float
-    better: Better
-    run: str
-    nodes: Nodes
-    time: float
+#: Gates, between which the other lines are read as fast as in files without them.
+_OTHER = re.compile(rb'(^\{"gate".*\n)', re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What one job measured of one metric: the worst value for each set of nodes that it gave values for."""
+    """What one job measured of one metric: the worst value for each set of nodes that it gave values for.
+
+    `image` and `spec` are empty where the samples do not say them.
+    """
 
     run: str
     time: float
     values: Mapping[Nodes, float]
+    image: str = ""
+    spec: str = ""
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -79,6 +56,15 @@ class Series:
     metric: str
     better: Better
     jobs: tuple[Job, ...]
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What files hold: a series for each metric, by the metric's name, and every gate once, by its fields."""
+
+    series: Mapping[str, Series]
+    gates: tuple[Gate, ...] = ()
 
 
 class SamplesError(InputError):
@@ -91,14 +77,10 @@ class SamplesError(InputError):
         super().__init__("\n".join([*faults, *tail]))
 
 
-class SampleError(ValueError):
-    """What is wrong with one line."""
+def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
+    """Read files, each a name and its blocks of bytes. The order of lines and files does not matter.
 
-
-def read_samples(sources: Iterable[tuple[str, Iterable[bytes]]]) -> dict[str, Series]:
-    """Read files, each a name and its blocks of bytes, into a series for each metric, by the metric's name.
-
-    The order of lines and files does not matter. Raises `SamplesError` with all faults.
+    Raises `SamplesError` with all faults.
     """
     reader = _Reader()
     for name, blocks in sources:
@@ -106,120 +88,18 @@ def read_samples(sources: Iterable[tuple[str, Iterable[bytes]]]) -> dict[str, Se
         reader.line = 1
         for block in _whole_lines(blocks):
             reader.read(block)
-    return reader.series()
-
-
-def parse_sample(line: bytes) -> Sample:
-    """Read one line; raises `SampleError`."""
-    try:
-        raw = json.loads(line, parse_constant=_no_number, object_pairs_hook=_once)
-    except SampleError:
-        raise
-    except json.JSONDecodeError as error:
-        raise SampleError(f"not JSON: {error.msg} (one object on a line would be right)") from None
-    except UnicodeDecodeError:
-        raise SampleError("not JSON: not UTF-8") from None
-    except (ValueError, RecursionError):
-        raise SampleError("not JSON: a number with too many digits, or nested too deeply") from None
-    if not isinstance(raw, dict):
-        raise SampleError(f"{_shown(raw)} is not an object with {', '.join(KEYS)}")
-    missing = [key for key in KEYS if key not in raw]
-    if missing:
-        raise SampleError(f"{', '.join(missing)} missing (have {', '.join(map(str, raw)) or 'nothing'})")
-    return Sample(
-        metric=_name("metric", raw["metric"]),
-        value=_value(raw["value"]),
-        better=_better(raw["better"]),
-        run=_name("run", str(raw["run"]) if type(raw["run"]) is int else raw["run"]),
-        nodes=_nodes(raw["nodes"]),
-        time=_time(raw["time"]),
-    )
-
-
-def _no_number(name: str) -> float:
-    raise SampleError(f"value: {name} is not a number above 0")
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise SampleError(f"{next(name for name in names if names.count(name) > 1)} stands twice on the line")
-    return found
-
-
-def _shown(raw: object) -> str:
-    text = json.dumps(raw, ensure_ascii=True, default=str)
-    return text if len(text) <= 60 else text[:57] + "…"
-
-
-def _name(key: str, raw: object) -> str:
-    if not isinstance(raw, str) or not raw.strip() or not raw.isprintable():
-        raise SampleError(f"{key}: {_shown(raw)} is not a name")
-    return raw
-
-
-def _value(raw: object) -> float:
-    if isinstance(raw, bool) or not isinstance(raw, int | float):
-        raise SampleError(f"value: {_shown(raw)} is not a number")
-    try:
-        value = float(raw)
-    except OverflowError:
-        value = math.inf
-    if not LEAST <= value <= LARGEST:
-        raise SampleError(f"value: {_shown(raw)} is not above 0 and finite (leave a job out that measured nothing)")
-    return value
-
-
-def _better(raw: object) -> Better:
-    if raw == "higher":
-        return "higher"
-    if raw == "lower":
-        return "lower"
-    raise SampleError(f"better: {_shown(raw)} is neither higher nor lower")
-
-
-def _nodes(raw: object) -> Nodes:
-    if not isinstance(raw, list) or not raw:
-        raise SampleError(f'nodes: {_shown(raw)} is not a list of node names, such as ["nid005001", "nid005002"]')
-    for name in raw:
-        if not isinstance(name, str) or not _NODE.fullmatch(name):
-            raise SampleError(f"nodes: {_shown(name)} is not the name of a node (letters, digits, . _ and -)")
-    if len(set(raw)) < len(raw):
-        raise SampleError(f"nodes: {next(name for name in raw if raw.count(name) > 1)} stands twice")
-    return tuple(sorted(raw))
-
-
-def _time(raw: object) -> float:
-    if isinstance(raw, int | float) and not isinstance(raw, bool):
-        try:
-            seconds = float(raw)
-        except OverflowError:
-            seconds = math.inf
-        if math.isfinite(seconds):
-            return seconds
-    elif isinstance(raw, str):
-        try:
-            # Python 3.10 knows neither Z nor fractions of other than 3 or 6 digits.
-            text = re.sub(r"[.,](\d+)", lambda found: "." + (found[1] + "000000")[:6], raw.strip()).replace(
-                "Z", "+00:00"
-            )
-            when = datetime.fromisoformat(text)
-            return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
-        except (ValueError, OverflowError):
-            pass
-    raise SampleError(
-        f"time: {_shown(raw)} is neither seconds since 1970 nor ISO 8601, such as 2026-01-22T10:15:00+02:00"
-    )
+    return reader.recorded()
 
 
 @dataclass
 class _Group:
     """The values of one metric in one run while a file is read; `values` by the text of the nodes as it stood there."""
 
-    better: Better
+    higher: bool
     time: float
     place: str
+    image: str
+    spec: str
     values: dict[Nodes, float] = field(default_factory=dict)
     again: str = ""
 
@@ -231,82 +111,92 @@ class _Reader:
         self.file = ""
         self.line = 1
         self._groups: dict[tuple[str, str], _Group] = {}
-        self._plain: dict[tuple[bytes, bytes], _Group] = {}
+        self._plain: dict[tuple[bytes, bytes, bytes], _Group] = {}
+        self._gates: set[Gate] = set()
         self._nodes: dict[bytes, Nodes] = {}
-        self._times: dict[bytes, float] = {}
         self._better: dict[str, tuple[Better, str]] = {}
+        self._units: dict[str, tuple[str, str]] = {}
         self._faults: list[str] = []
         self._fault_count = 0
 
     def read(self, block: bytes) -> None:
         """Take whole lines."""
-        count = block.count(b"\n")
-        rows = _PLAIN.findall(block)
-        if len(rows) == count:
-            for metric, value, better, run, nodes, time in rows:
-                self._add_plain(metric, value, better, run, nodes, time)
-                self.line += 1
+        if self._read_plain(block):
             return
-        for line in block.split(b"\n")[:-1]:
-            self._read_line(line)
-            self.line += 1
+        for part in _OTHER.split(block):
+            if not self._read_plain(part):
+                for line in part.split(b"\n")[:-1]:
+                    self._read_line(line)
+                    self.line += 1
+
+    def _read_plain(self, lines: bytes) -> bool:
+        """Take whole lines that need no JSON parser, or none of them; what was seen before is known by its bytes."""
+        rows = _PLAIN.findall(lines)
+        if len(rows) != lines.count(b"\n"):
+            return False
+        first, groups, node_lists = self.line, self._plain, self._nodes
+        for line, (metric, value, job, nodes, rest) in enumerate(rows, start=first):
+            group = groups.get((metric, job, rest))
+            names = node_lists.get(nodes)
+            number = float(value)
+            if group is None or names is None or not LEAST <= number <= LARGEST:
+                self.line = line
+                self._read_first(metric, value, job, nodes, rest)
+                continue
+            known = group.values.get(names)
+            if known is not None and not group.again:
+                group.again = f"{self.file}:{line}"
+            if known is None or (number < known) == group.higher:
+                group.values[names] = number
+        self.line = first + len(rows)
+        return True
+
+    def _read_first(self, metric: bytes, value: bytes, job: bytes, nodes: bytes, rest: bytes) -> None:
+        """Read a plain line as any other one, and remember its texts."""
+        sample = self._read_line(b'{"metric":"%b","value":%b,%b,"nodes":[%b],%b}' % (metric, value, job, nodes, rest))
+        if sample is not None:
+            if len(self._plain) > TEXTS_KEPT:
+                self._plain.clear()
+            self._plain[metric, job, rest] = self._groups[sample.metric, sample.run]
+            self._nodes[nodes] = sample.nodes
 
     def _read_line(self, line: bytes) -> Sample | None:
         text = line.removeprefix(b"\xef\xbb\xbf") if self.line == 1 else line
         if not text.strip():
             return None
         try:
-            sample = parse_sample(text)
-            self._add(sample)
-        except SampleError as fault:
+            read = parse_line(text)
+            if isinstance(read, Gate):
+                self._gates.add(read)
+                return None
+            self._add(read)
+        except LineError as fault:
             self._fault(str(fault))
             return None
-        return sample
+        return read
 
     def _fault(self, text: str, place: str = "") -> None:
         self._fault_count += 1
         if len(self._faults) < FAULTS_SHOWN:
             self._faults.append(f"{place or f'{self.file}:{self.line}'}: {text}")
 
-    def _add_plain(self, metric: bytes, value: bytes, better: bytes, run: bytes, nodes: bytes, time: bytes) -> None:
-        """Add a line that needs no JSON parser; what was seen before is looked up by its bytes."""
-        group = self._plain.get((metric, run))
-        names = self._nodes.get(nodes)
-        when = self._times.get(time)
-        number = float(value)
-        if (
-            group is None
-            or names is None
-            or when is None
-            or not LEAST <= number <= LARGEST
-            or group.better != better.decode()
-        ):
-            line = b'{"metric":"%b","value":%b,"better":"%b","run":"%b","nodes":[%b],"time":%b}'
-            sample = self._read_line(line % (metric, value, better, run, nodes, time))
-            if sample is not None:
-                self._plain[metric, run] = self._groups[sample.metric, sample.run]
-                self._nodes[nodes] = sample.nodes
-                if len(self._times) > TIMES_KEPT:
-                    self._times.clear()
-                self._times[time] = sample.time
-            return
-        if when < group.time:
-            group.time = when
-        known = group.values.get(names)
-        if known is not None and not group.again:
-            group.again = f"{self.file}:{self.line}"
-        if known is None or (number < known) == (group.better == "higher"):
-            group.values[names] = number
-
     def _add(self, sample: Sample) -> None:
         place = f"{self.file}:{self.line}"
         better, first = self._better.setdefault(sample.metric, (sample.better, place))
         if sample.better != better:
-            raise SampleError(f"better: {sample.better} for {sample.metric}, which is {better} at {first}")
+            raise LineError(f"better: {sample.better} for {sample.metric}, which is {better} at {first}")
+        unit, first = self._units.setdefault(sample.metric, (sample.unit, place)) if sample.unit else ("", "")
+        if sample.unit != unit:
+            raise LineError(f"unit: {sample.unit} for {sample.metric}, which is in {unit} at {first}")
         key = (sample.metric, sample.run)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group(sample.better, sample.time, place)
+            group = _Group(better == "higher", sample.time, place, sample.image, sample.spec)
+            self._groups[key] = group
+        for what, old, new in (("image", group.image, sample.image), ("spec", group.spec, sample.spec)):
+            if old != new:
+                was = f"which has {old or 'none'} at {group.place}"
+                raise LineError(f"{what}: {new or 'none'} in run {sample.run}, {was}")
         group.time = min(group.time, sample.time)
         known = group.values.get(sample.nodes)
         if known is not None:
@@ -314,20 +204,31 @@ class _Reader:
         worse = min if sample.better == "higher" else max
         group.values[sample.nodes] = sample.value if known is None else worse(known, sample.value)
 
-    def series(self) -> dict[str, Series]:
+    def recorded(self) -> Recorded:
         """Give what was read, or raise all faults."""
         jobs: dict[str, list[Job]] = {}
         parted = {metric for (metric, _), group in self._groups.items() if len(group.values) > 1}
         for (metric, run), group in self._groups.items():
             if group.again and metric not in parted:
                 self._fault(f"{metric} of run {run} stands at {group.place} too (a job has one value)", group.again)
-            jobs.setdefault(metric, []).append(Job(run, group.time, group.values))
+            jobs.setdefault(metric, []).append(Job(run, group.time, group.values, group.image, group.spec))
         if self._faults:
             raise SamplesError(self._faults, self._fault_count)
-        return {
-            metric: Series(metric, self._better[metric][0], tuple(sorted(own, key=lambda job: (job.time, job.run))))
+        series = {
+            metric: Series(
+                metric,
+                self._better[metric][0],
+                tuple(sorted(own, key=lambda job: (job.time, job.run))),
+                self._units.get(metric, ("", ""))[0],
+            )
             for metric, own in sorted(jobs.items())
         }
+        return Recorded(series, tuple(sorted(self._gates, key=_gate_order)))
+
+
+def _gate_order(gate: Gate) -> tuple[object, ...]:
+    rank = -1 if gate.rank is None else gate.rank
+    return (gate.gate, gate.time, gate.run, gate.nodes, rank, gate.verdict, gate.cause, gate.advice)
 
 
 def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -45,13 +45,18 @@ def job_value(job: Job) -> float:
     return statistics.median(job.values.values())
 
 
-def _slow(series: Series) -> Iterable[SlowNode]:
+def node_scores(series: Series) -> dict[str, float]:
+    """Give each node's score over all runs: a logarithm, higher is better."""
     sign = 1.0 if series.better == "higher" else -1.0
     scores: dict[str, list[float]] = {}
     for job in series.jobs:
         for node, score in _scores(job.values, sign).items():
             scores.setdefault(node, []).append(score)
-    middles = {node: statistics.median(own) for node, own in scores.items()}
+    return {node: statistics.median(own) for node, own in scores.items()}
+
+
+def _slow(series: Series) -> Iterable[SlowNode]:
+    middles = node_scores(series)
     if len(middles) < LEAST_NODES:
         return
     middle = statistics.median(middles.values())

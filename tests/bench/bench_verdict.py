@@ -1,5 +1,7 @@
 """`lumisite verdict`: the samples of 24,000 GPUs (3,000 nodes x 8, 12 metrics, 20 runs), and how time grows with them.
 
+Those after the change say unit, image and spec, with gates among them, as runs write them.
+
 Time is the process's own (user and system), so that it holds on a busy machine too.
 """
 
@@ -12,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lumisite.validate.lines import Gate, gate_json
 from tests.bench.measure import Row
 
 LUMISITE = str(Path(sys.executable).parent / "lumisite")
@@ -45,15 +48,20 @@ def _written(top: Path, name: str, runs: int) -> list[str]:
         with path.open("w") as stream:
             for job in range(runs // 2):
                 for metric in range(metrics):
-                    tail = (
-                        f'"better": "higher", "run": "{side}{job}", "nodes": ["nid{{:06}}"], "time": {1000 + job}}}\n'
-                    )
+                    said = ', "unit": "GB/s", "image": "sha256:5f", "spec": "0c1d"' if side == "after" else ""
+                    tail = f'"better": "higher", "run": "{side}{job}", "nodes": ["nid{{:06}}"], '
+                    tail += f'"time": {1000 + job}{said}}}\n'
                     head = f'{{{{"metric": "node.{metric}", "value": {{}}, '
                     form = (head + tail.replace("}\n", "}}\n")).format
                     for node in range(NODES):
                         number += GPUS
                         chosen = (values[(number + gpu) % 10_007] for gpu in range(GPUS))
                         stream.write("".join(form(value, 5000 + node) for value in chosen))
+                        if side == "after" and metric == 0:
+                            stream.write(
+                                gate_json(Gate("binds", "pass", "", "", f"{job}", (f"nid{5000 + node:06}",), 1))
+                            )
+                            stream.write("\n")
         arguments += [f"--{side}", str(path)]
     return arguments
 

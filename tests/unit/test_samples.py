@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from lumisite.validate.samples import FAULTS_SHOWN, SampleError, SamplesError, Series, parse_sample, read_samples
+from lumisite.validate.lines import LineError, parse_sample
+from lumisite.validate.samples import FAULTS_SHOWN, SamplesError, Series, read_lines
 
 GOOD = {"metric": "m", "value": 1.5, "better": "higher", "run": "7", "nodes": ["n1", "n2"], "time": 100}
 
@@ -16,7 +17,7 @@ def line(**changed: object) -> bytes:
 
 def read(*lines: bytes, block: int = 1 << 20) -> dict[str, Series]:
     data = b"\n".join(lines)
-    return read_samples([("f.jsonl", [data[at : at + block] for at in range(0, len(data), block)])])
+    return dict(read_lines([("f.jsonl", [data[at : at + block] for at in range(0, len(data), block)])]).series)
 
 
 def faults(*lines: bytes) -> list[str]:
@@ -80,7 +81,7 @@ def test_times(text: object, seconds: float) -> None:
     ],
 )
 def test_what_is_wrong_with_a_line_is_said(text: bytes, message: str) -> None:
-    with pytest.raises(SampleError) as caught:
+    with pytest.raises(LineError) as caught:
         parse_sample(text)
     assert message in str(caught.value)
     assert faults(line(metric="x"), text)[0].startswith("f.jsonl:2: ")
@@ -164,4 +165,4 @@ def test_lines_in_any_form_order_and_block_size_give_the_same() -> None:
 
 def test_a_line_without_end_is_refused() -> None:
     with pytest.raises(SamplesError, match="longer than"):
-        read_samples([("f", (b"x" * (1 << 20) for _ in range(10)))])
+        read_lines([("f", (b"x" * (1 << 20) for _ in range(10)))])

@@ -1,0 +1,166 @@
+"""Commands that show a run to others: `report`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from lumisite.cli.parser import add_json_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from lumisite.cli.parser import Commands
+    from lumisite.validate.report import Report, Side
+    from lumisite.validate.report_vectors import Vector
+
+FORMATS = ("text", "markdown", "html", "junit", "json")
+#: How much of a file is read at a time.
+BLOCK_BYTES = 1 << 20
+
+
+def add_commands(commands: Commands) -> None:
+    """Add this module's commands."""
+    report = commands.add_parser(
+        "report",
+        help="what a run found: what changed, what is slower, which node, what to do",
+        description="Show a run of `validate` against a baseline: the verdict, what to do, what changed on the "
+        "machine, gates, metrics, nodes, and as HTML the plots. A run is the folder that `validate` or `baseline` "
+        "wrote, or a file of samples. The exit code is that of the verdict: 0 fine, 1 failed, 4 not decided, 5 only "
+        "some nodes.",
+    )
+    report.add_argument("run", metavar="RUN", help="the folder of a run after the change, or its file of samples")
+    report.add_argument(
+        "--baseline",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a run from before the change, folder or file; may be given several times (default: none, and then only "
+        "gates and the site's expectations decide)",
+    )
+    report.add_argument(
+        "--site", metavar="NAME|FILE", help="take what is expected of each metric from this site (default: none)"
+    )
+    report.add_argument("--allow-image-change", action="store_true", help="compare samples of different images")
+    report.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="what to write; html is one file with plots and needs matplotlib (default: by the ending of FILE: .md, "
+        ".html, .xml, .json, else text)",
+    )
+    add_json_option(report)
+    report.add_argument("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
+    report.set_defaults(call=run_report)
+
+
+def run_report(arguments: argparse.Namespace) -> int:
+    """Write the report of a run."""
+    from lumisite.site.load import load_site
+    from lumisite.validate.report import make_report
+    from lumisite.validate.verdict import Terms
+
+    site = load_site(arguments.site).site if arguments.site else None
+    rules = site.validation.metrics if site and site.validation else ()
+    form = "json" if arguments.json else arguments.format or _form(arguments.output)
+    after, before = _side([arguments.run]), _side(arguments.baseline)
+    report = make_report(before, after, Terms(rules, allow_image_change=arguments.allow_image_change))
+    _write(_written(report, form), arguments.output)
+    return report.verdict.exit_code
+
+
+def _form(output: str | None) -> str:
+    endings = {".md": "markdown", ".html": "html", ".htm": "html", ".xml": "junit", ".json": "json"}
+    return next((form for ending, form in endings.items() if (output or "").endswith(ending)), "text")
+
+
+def _written(report: Report, form: str) -> str:
+    if form == "html":
+        from lumisite.validate.report_html import report_html
+
+        return report_html(report)
+    if form == "junit":
+        from lumisite.validate.report_junit import report_junit
+
+        return report_junit(report)
+    if form == "json":
+        from dataclasses import asdict
+
+        return json.dumps(asdict(report), indent=2) + "\n"
+    if form == "markdown":
+        from lumisite.validate.report_markdown import report_markdown
+
+        return "\n".join(report_markdown(report)) + "\n"
+    from lumisite.validate.report_text import report_text
+
+    return "\n".join(report_text(report)) + "\n"
+
+
+def _side(names: Sequence[str]) -> Side:
+    """Read runs, folders or files, as one side."""
+    from pathlib import Path
+
+    from lumisite.validate.report import Side
+    from lumisite.validate.samples import read_lines
+
+    paths = [Path(name) for name in names]
+    samples = [path / "samples.jsonl" if path.is_dir() else path for path in paths]
+    folders = [path for path in paths if path.is_dir()]
+    recorded = read_lines((str(path), _blocks(path)) for path in samples)
+    facts = [found for folder in folders if (found := _object(folder / "facts.json")) is not None]
+    about = [found for folder in folders if (found := _object(folder / "run.json")) is not None]
+    vectors = tuple(vector for folder in folders for vector in _vectors(folder / "series.jsonl"))
+    return Side(recorded, vectors, facts[-1] if facts else None, about[-1] if about else {})
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    from lumisite.validate import InputError
+
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(BLOCK_BYTES):
+                yield block
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
+
+
+def _object(path: Path) -> dict[str, object] | None:
+    """Read a JSON object; none where there is no such file."""
+    from lumisite.validate import InputError
+
+    if not path.exists():
+        return None
+    try:
+        raw = json.loads(b"".join(_blocks(path)))
+    except (ValueError, RecursionError):
+        raw = None
+    if not isinstance(raw, dict):
+        raise InputError(f"{path}: is not a JSON object")
+    return raw
+
+
+def _vectors(path: Path) -> tuple[Vector, ...]:
+    from lumisite.validate.report_vectors import parse_vectors
+
+    if not path.exists():
+        return ()
+    found, left_out = parse_vectors(b"".join(_blocks(path)).split(b"\n"))
+    if left_out:
+        print(f"lumisite: {path}: {left_out} lines cannot be read and are left out of plots", file=sys.stderr)
+    return found
+
+
+def _write(text: str, output: str | None) -> None:
+    from pathlib import Path
+
+    from lumisite.errors import refused
+
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise refused("write", error) from None

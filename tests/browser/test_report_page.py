@@ -1,0 +1,164 @@
+"""The HTML report in a real browser: every plot is there and drawn, and nothing is fetched, run or complained about."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from tests.unit.example_runs import Maintenance, write_runs
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="chromium is not installed (Debian: chromium)")
+
+WIDTH = 1200
+#: Measures the page as it is laid out; put into a copy, because the page itself runs nothing.
+MEASURE = """<script>
+const box = one => { const r = one.getBoundingClientRect(); return [r.x, r.y, r.width, r.height]; };
+document.title = JSON.stringify({
+  height: document.documentElement.scrollHeight,
+  width: document.documentElement.scrollWidth,
+  plots: [...document.querySelectorAll('figure')].map(one => ({
+    title: one.querySelector('figcaption').innerText,
+    alt: one.querySelector('[role=img]').getAttribute('aria-label'),
+    box: box(one.querySelector('svg')),
+    marks: [...one.querySelectorAll('svg path, svg use')].filter(p => p.getBBox().width + p.getBBox().height > 0).length,
+    words: [...one.querySelectorAll('svg text')].map(t => t.textContent),
+  })),
+});
+</script></body>"""
+
+
+@dataclass(frozen=True)
+class Plot:
+    title: str
+    alt: str
+    box: tuple[float, float, float, float]
+    marks: int
+    words: tuple[str, ...]
+
+
+def browse(home: Path, *arguments: str) -> tuple[str, list[str]]:
+    """Run the browser without a display; give what it prints, and what the page made it complain about."""
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr", "--v=0"]
+    offline = "--host-resolver-rules=MAP * ~NOTFOUND"
+    assert BROWSER is not None
+    done = subprocess.run(
+        [BROWSER, *flags, offline, f"--user-data-dir={home}/profile", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8"},
+    )
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+def report(top: Path, came: Maintenance) -> Path:
+    before, after = write_runs(top / "runs", came)
+    page = top / "report.html"
+    assert main(["report", str(after), "--baseline", str(before), "-o", str(page)]) in (0, 1, 5)
+    return page
+
+
+def measured(page: Path) -> tuple[int, int, list[Plot]]:
+    """Give the page's width and height as laid out, and its plots."""
+    copy = page.with_name("measured.html")
+    text = re.sub(r"<meta http-equiv=[^>]*>", "", page.read_text())
+    assert text.count("</body>") == 1
+    copy.write_text(text.replace("</body>", MEASURE))
+    out, complaints = browse(page.parent, f"--window-size={WIDTH},1000", "--dump-dom", copy.as_uri())
+    assert complaints == []
+    found = re.search(r"<title>(.*?)</title>", out)
+    assert found is not None
+    raw = json.loads(html.unescape(found[1]))
+    plots = [Plot(p["title"], p["alt"], tuple(p["box"]), p["marks"], tuple(p["words"])) for p in raw["plots"]]
+    return raw["width"], raw["height"], plots
+
+
+def colours(page: Path, height: int, plots: Sequence[Plot]) -> Iterator[set[tuple[int, ...]]]:
+    """Give the colours of each plot on a picture of the page."""
+    image = pytest.importorskip("PIL.Image")
+    picture = page.with_suffix(".png")
+    _, complaints = browse(
+        page.parent, f"--window-size={WIDTH},{height}", f"--screenshot={picture}", page.as_uri()
+    )  # fmt: skip
+    assert complaints == []
+    with image.open(picture) as whole:
+        assert whole.size == (WIDTH, height)
+        for plot in plots:
+            x, y, width, height_px = plot.box
+            part = whole.convert("RGB").crop((round(x), round(y), round(x + width), round(y + height_px)))
+            yield {colour for _, colour in part.getcolors(1 << 24)}
+
+
+def rgb(text: str) -> tuple[int, ...]:
+    return tuple(bytes.fromhex(text.removeprefix("#")))
+
+
+def test_every_plot_is_seen_and_nothing_is_complained_about(tmp_path: Path) -> None:
+    from lumisite.validate.report_plots import AFTER, BAD, BEFORE
+
+    page = report(tmp_path, Maintenance(network=0.85, slow_node="nid005017", failed_gate="transport"))
+    width, height, plots = measured(page)
+    assert width == WIDTH, "the page is wider than the window"
+    assert [plot.title for plot in plots] == [
+        "collectives/all_reduce_busbw/1n by message size",
+        "collectives/all_reduce_busbw/2n by message size",
+        "ddp/step_time_s/1n, all steps of all ranks",
+        "ddp/step_time_s/2n, all steps of all ranks",
+        "ddp/samples_per_s: scaling",
+        "nodes/gemm_tflops/1g: nodes",
+    ]
+    for plot, seen in zip(plots, colours(page, height, plots), strict=True):
+        assert plot.box[2] > 400, plot.title
+        assert plot.box[3] > 200, plot.title
+        assert plot.marks > 10, plot.title
+        assert len(plot.alt) > 40, plot.title
+        assert len(seen) > 20, plot.title
+        wanted = {rgb(BAD)} if plot.title.endswith("nodes") else {rgb(BEFORE), rgb(AFTER)}
+        assert wanted <= seen, plot.title
+    assert "nid005017" in plots[-1].words
+    assert {"1MiB", "4GiB", "GB/s"} <= set(plots[0].words)
+
+
+def test_a_thousand_nodes_and_a_run_without_baseline_are_drawn_too(tmp_path: Path) -> None:
+    _, after = write_runs(tmp_path / "runs", Maintenance(slow_node="nid005900", nodes=1000))
+    page = tmp_path / "report.html"
+    assert main(["report", str(after), "-o", str(page)]) == 4
+    _, height, plots = measured(page)
+    assert plots[-1].box[3] > 600
+    assert "nid005900" in plots[-1].words
+    assert all(len(seen) > 20 for seen in colours(page, height, plots))
+
+
+def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
+    before, after = write_runs(tmp_path / "runs", Maintenance(failed_gate="binds"))
+    hostile = '<script>document.title="owned"</script><img src=x onerror=alert(1)> $x^2$ & "quotes"'
+    (after / "facts.json").write_text(json.dumps({hostile: hostile}))
+    for file in ("samples.jsonl", "series.jsonl"):
+        for side in (before, after):
+            text = (side / file).read_text()
+            text = text.replace('"unit": "1/s"', '"unit": "$\\\\frac{$"')
+            quoted = json.dumps(f"ddp{hostile}")[1:-1]
+            (side / file).write_text(
+                text.replace('"ddp/', f'"{quoted}/').replace("no <plugin>", f"no {json.dumps(hostile)[1:-1]}")
+            )
+    page = tmp_path / "report.html"
+    assert main(["report", str(after), "--baseline", str(before), "-o", str(page)]) == 1
+    out, complaints = browse(tmp_path, "--dump-dom", page.as_uri())
+    assert complaints == []
+    assert "<title>FAIL: the system does not work as it did before</title>" in out
+    assert "<script" not in out
+    assert "<img" not in out
+    _, _, plots = measured(page)
+    assert any(hostile in plot.title for plot in plots)

@@ -1,0 +1,64 @@
+"""Maintenances by chance: ln x = shift + N(0, .5 c^2) per job + N(0, .3 c^2) per node set + N(0, .2 c^2) per day.
+
+Two node sets by turns; 10 jobs on three days before, 5 on one day after, 5 on another day to confirm.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lumisite.validate.samples import Job, Recorded, Series
+from lumisite.validate.verdict import Overall, Terms, judge_system
+
+SETS = (("nid1", "nid2"), ("nid3", "nid4"))
+DAY_S = 86400
+#: The noise of twelve metrics of a site: six quiet ones, four usual ones, two loud ones.
+TWELVE = (*[0.01] * 6, *[0.02] * 4, *[0.03] * 2)
+
+
+@dataclass(frozen=True)
+class World:
+    """What is simulated: noise `c` of one job, a `drop` after the change, and `strays`: jobs before that are 30 % slow."""
+
+    c: float
+    drop: float = 0.0
+    strays: float = 0.0
+    before: int = 10
+
+
+def maintenance(chance: random.Random, worlds: Sequence[World]) -> Overall:
+    """Judge one maintenance, with a metric for each world."""
+    sides: tuple[dict[str, Series], dict[str, Series]] = ({}, {})
+    for number, world in enumerate(worlds):
+        name = f"m{number}"
+        for side, jobs in zip(sides, _jobs(chance, world), strict=True):
+            side[name] = Series(name, "higher", tuple(jobs))
+    before, after = (Recorded(side) for side in sides)
+    return judge_system(before, after, Terms()).verdict
+
+
+def rate(wanted: Overall, worlds: Sequence[World], trials: int, seed: str) -> float:
+    """Give the part of `trials` that ends with the wanted verdict."""
+    chance = random.Random(seed)
+    return sum(maintenance(chance, worlds) == wanted for _ in range(trials)) / trials
+
+
+def _jobs(chance: random.Random, world: World) -> tuple[list[Job], list[Job]]:
+    sets = [chance.gauss(0, math.sqrt(0.3) * world.c) for _ in SETS]
+    shift = math.log(1 - world.drop)
+
+    def some(count: int, days: range, shift: float, strays: float) -> list[Job]:
+        day = {one: chance.gauss(0, math.sqrt(0.2) * world.c) for one in days}
+        jobs = []
+        for n in range(count):
+            when = days[n * len(days) // count]
+            stray = math.log(0.7) if strays and chance.random() < strays else 0.0
+            value = shift + stray + sets[n % 2] + day[when] + chance.gauss(0, math.sqrt(0.5) * world.c)
+            jobs.append(Job(f"{when}.{n}", when * DAY_S + n * 600, {SETS[n % 2]: math.exp(value)}))
+        return jobs
+
+    after = [*some(5, range(20, 21), shift, 0), *some(5, range(21, 22), shift, 0)]
+    return some(world.before, range(3), 0.0, world.strays), after

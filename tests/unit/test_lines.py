@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lumisite.validate.lines import (
+    Gate,
+    LineError,
+    Sample,
+    gate_json,
+    parse_gate,
+    parse_line,
+    parse_sample,
+    sample_json,
+)
+from lumisite.validate.samples import _PLAIN, Recorded, SamplesError, read_lines
+
+GATE = Gate("binds", "fail", "libcxi.so.1 is missing", "bind it", "7", ("n1", "n2"), 100.0)
+SAMPLE = Sample("m/128MiB/2n", 1.5, "higher", "7", ("n1", "n2"), 100.0, "GB/s", "sha256:0a", "1f")
+
+names = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1)
+nodes = st.lists(st.from_regex(r"\Anid[0-9]{1,4}\Z"), min_size=1, max_size=4, unique=True).map(
+    lambda own: tuple(sorted(own))
+)
+times = st.floats(0, 4e9)
+samples = st.builds(
+    Sample,
+    names,
+    st.floats(1e-99, 1e99),
+    st.sampled_from(["higher", "lower"]),
+    names,
+    nodes,
+    times,
+    *[st.just("") | names] * 3,
+)
+gates = st.builds(
+    Gate,
+    names,
+    st.sampled_from(["fail", "pass", "inconclusive"]),
+    names,
+    names,
+    names,
+    nodes,
+    times,
+    st.none() | st.integers(0, 99),
+)
+
+
+@given(samples | gates)
+def test_what_is_written_is_read(line: Sample | Gate) -> None:
+    text = sample_json(line) if isinstance(line, Sample) else gate_json(line)
+    assert "\n" not in text
+    assert parse_line(text.encode()) == line
+
+
+def test_what_is_written_is_read_fast() -> None:
+    """A line that needs the JSON parser takes ten times as long."""
+    assert _PLAIN.match(sample_json(SAMPLE).encode())
+    assert not _PLAIN.match(gate_json(GATE).encode())
+
+
+def test_a_gate_that_passed_needs_no_cause() -> None:
+    raw = json.loads(gate_json(GATE))
+    assert parse_gate(json.dumps({**raw, "verdict": "pass", "cause": None, "advice": ""}).encode()).cause == ""
+    assert parse_gate(json.dumps({**raw, "cause": "two\nlines \x07 of it"}).encode()).cause == "two lines of it"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"verdict": "ok"}, 'verdict: "ok" is neither pass nor fail nor inconclusive'),
+        ({"cause": ""}, "cause: empty (a gate that did not pass says why)"),
+        ({"cause": 3}, "cause: 3 is not a text"),
+        ({"gate": ""}, 'gate: "" is not a name'),
+        ({"rank": -1}, "rank: -1 is not a number from 0 up"),
+        ({"rank": True}, "rank: true is not"),
+        ({"nodes": []}, "nodes: [] is not a list"),
+    ],
+)
+def test_what_is_wrong_with_a_gate_is_said(changed: dict[str, object], message: str) -> None:
+    with pytest.raises(LineError) as caught:
+        parse_gate(json.dumps({**json.loads(gate_json(GATE)), **changed}).encode())
+    assert message in str(caught.value)
+
+
+def test_a_gate_without_its_keys_is_no_gate() -> None:
+    with pytest.raises(LineError, match=r"verdict, cause, advice, run, nodes, time missing \(have gate\)"):
+        parse_line(b'{"gate": "x"}')
+    # A sample may note anything, even a key of that name.
+    assert parse_line(sample_json(SAMPLE).encode()[:-1] + b', "gate": 1}') == SAMPLE
+
+
+def read(*lines: str) -> Recorded:
+    return read_lines([("f.jsonl", ["\n".join(lines).encode()])])
+
+
+def test_gates_stand_among_samples_in_any_order_and_once() -> None:
+    later = Gate("affinity", "pass", "", "", "8", ("n1",), 101.0)
+    lines = [sample_json(SAMPLE), gate_json(GATE), sample_json(SAMPLE).replace('"7"', '"8"'), gate_json(later)]
+    whole = read(*lines)
+    assert whole.gates == (later, GATE)
+    assert [(job.run, job.image, job.spec) for job in whole.series["m/128MiB/2n"].jobs] == [
+        ("7", "sha256:0a", "1f"),
+        ("8", "sha256:0a", "1f"),
+    ]
+    assert whole.series["m/128MiB/2n"].unit == "GB/s"
+    chance = random.Random(3)
+    for _ in range(10):
+        chance.shuffle(lines)
+        assert read(*lines, gate_json(GATE)) == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (sample_json(SAMPLE).replace("GB/s", "MB/s").replace('"7"', '"8"'), "unit: MB/s for m/128MiB/2n, which is in GB/s at f.jsonl:1"),
+        (sample_json(SAMPLE).replace("0a", "0b"), "image: sha256:0b in run 7, which has sha256:0a at f.jsonl:1"),
+        (sample_json(SAMPLE).replace(', "spec": "1f"', ""), "spec: none in run 7, which has 1f at f.jsonl:1"),
+        (sample_json(SAMPLE).replace("}", ', "unit": "GB/s"}'), "unit stands twice on the line"),
+    ],
+)  # fmt: skip
+def test_units_images_and_specs_must_agree(text: str, message: str) -> None:
+    with pytest.raises(SamplesError) as caught:
+        read(sample_json(SAMPLE), text)
+    assert str(caught.value) == f"f.jsonl:2: {message}"
+    assert parse_sample(sample_json(SAMPLE).encode()) == SAMPLE
