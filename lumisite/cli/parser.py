@@ -21,6 +21,7 @@ MODULES = {
     "release": ("diff", "deploy", "rollback", "releases"),
     "node": ("masks",),
     "containers": ("binds",),
+    "validate": ("validate", "baseline"),
     "proof": ("transport", "verdict", "lint"),
 }
 

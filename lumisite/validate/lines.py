@@ -1,0 +1,258 @@
+"""The two kinds of line that a run writes: a sample is one number of one job, a gate is one yes or no.
+
+A sample is `{"metric", "value", "better": "higher|lower", "run", "nodes", "time"}`, and may say its `unit`, the digest
+of the `image`, and `spec`, a short hash of what was measured. A gate is `{"gate", "verdict": "pass|fail|inconclusive",
+"cause", "advice", "run", "nodes", "time"}`, and may say its `rank`. `value` is a finite number above 0; `run` names
+the job; `nodes` lists the nodes that it ran on; `time` is seconds since 1970 or an ISO 8601 date and time (without a
+zone: UTC). Other keys are allowed and not read, so that a tool may note more.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+Better: TypeAlias = Literal["higher", "lower"]
+GateState: TypeAlias = Literal["pass", "fail", "inconclusive"]
+Nodes: TypeAlias = tuple[str, ...]
+
+SAMPLE_KEYS = ("metric", "value", "better", "run", "nodes", "time")
+GATE_KEYS = ("gate", "verdict", "cause", "advice", "run", "nodes", "time")
+
+#: No measured value is smaller or larger, in whatever unit.
+LEAST, LARGEST = 1e-100, 1e100
+
+_NODE = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+class LineError(ValueError):
+    """What is wrong with one line."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One number that one job measured; `time` is in seconds since 1970, what is not said is empty."""
+
+    metric: str
+    value: float
+    better: Better
+    run: str
+    nodes: Nodes
+    time: float
+    unit: str = ""
+    image: str = ""
+    spec: str = ""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One answer to one hard question in one job; a gate that passed needs no cause and no advice."""
+
+    gate: str
+    verdict: GateState
+    cause: str
+    advice: str
+    run: str
+    nodes: Nodes
+    time: float
+    rank: int | None = None
+
+
+def sample_json(sample: Sample) -> str:
+    """Write a sample as one line without its end, in the order of keys that is read fastest."""
+    raw: dict[str, object] = {key: getattr(sample, key) for key in SAMPLE_KEYS}
+    raw.update({key: getattr(sample, key) for key in ("unit", "image", "spec") if getattr(sample, key)})
+    return json.dumps(raw)
+
+
+def gate_json(gate: Gate) -> str:
+    """Write a gate as one line without its end."""
+    raw: dict[str, object] = {key: getattr(gate, key) for key in GATE_KEYS}
+    if gate.rank is not None:
+        raw["rank"] = gate.rank
+    return json.dumps(raw)
+
+
+def parse_line(line: bytes) -> Sample | Gate:
+    """Read one line of either kind; raises `LineError`."""
+    raw = _object(line)
+    return _gate(raw) if "gate" in raw and "metric" not in raw else _sample(raw)
+
+
+def parse_sample(line: bytes) -> Sample:
+    """Read one sample; raises `LineError`."""
+    return _sample(_object(line))
+
+
+def parse_gate(line: bytes) -> Gate:
+    """Read one gate; raises `LineError`."""
+    return _gate(_object(line))
+
+
+def _object(line: bytes) -> Mapping[str, object]:
+    try:
+        raw = json.loads(line, parse_constant=_no_number, object_pairs_hook=_once)
+    except LineError:
+        raise
+    except json.JSONDecodeError as error:
+        raise LineError(f"not JSON: {error.msg} (one object on a line would be right)") from None
+    except UnicodeDecodeError:
+        raise LineError("not JSON: not UTF-8") from None
+    except (ValueError, RecursionError):
+        raise LineError("not JSON: a number with too many digits, or nested too deeply") from None
+    if not isinstance(raw, dict):
+        raise LineError(f"{shown(raw)} is not an object with {', '.join(SAMPLE_KEYS)}")
+    return raw
+
+
+def _sample(raw: Mapping[str, object]) -> Sample:
+    _need(raw, SAMPLE_KEYS)
+    return Sample(
+        metric=_name("metric", raw["metric"]),
+        value=_value(raw["value"]),
+        better=_better(raw["better"]),
+        run=_run(raw["run"]),
+        nodes=_nodes(raw["nodes"]),
+        time=_time(raw["time"]),
+        unit=_optional(raw, "unit"),
+        image=_optional(raw, "image"),
+        spec=_optional(raw, "spec"),
+    )
+
+
+def _gate(raw: Mapping[str, object]) -> Gate:
+    _need(raw, GATE_KEYS)
+    state = _state(raw["verdict"])
+    rank = raw.get("rank")
+    if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
+        raise LineError(f"rank: {shown(rank)} is not a number from 0 up")
+    return Gate(
+        gate=_name("gate", raw["gate"]),
+        verdict=state,
+        cause=_sentence("cause", raw["cause"], needed=state != "pass"),
+        advice=_sentence("advice", raw["advice"], needed=False),
+        run=_run(raw["run"]),
+        nodes=_nodes(raw["nodes"]),
+        time=_time(raw["time"]),
+        rank=rank,
+    )
+
+
+def _need(raw: Mapping[str, object], keys: Sequence[str]) -> None:
+    missing = [key for key in keys if key not in raw]
+    if missing:
+        raise LineError(f"{', '.join(missing)} missing (have {', '.join(map(str, raw)) or 'nothing'})")
+
+
+def _no_number(name: str) -> float:
+    raise LineError(f"value: {name} is not a number above 0")
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise LineError(f"{next(name for name in names if names.count(name) > 1)} stands twice on the line")
+    return found
+
+
+def shown(raw: object) -> str:
+    """Give a value that was met, short enough for a message."""
+    text = json.dumps(raw, ensure_ascii=True, default=str)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _name(key: str, raw: object) -> str:
+    if not isinstance(raw, str) or not raw.strip() or not raw.isprintable():
+        raise LineError(f"{key}: {shown(raw)} is not a name")
+    return raw
+
+
+def _run(raw: object) -> str:
+    return _name("run", str(raw) if type(raw) is int else raw)
+
+
+def _optional(raw: Mapping[str, object], key: str) -> str:
+    value = raw.get(key)
+    return "" if value is None or value == "" else _name(key, value)
+
+
+def _sentence(key: str, raw: object, *, needed: bool) -> str:
+    """Read what people are told: any text, on one line."""
+    if raw is None or raw == "":
+        if needed:
+            raise LineError(f"{key}: empty (a gate that did not pass says why)")
+        return ""
+    if not isinstance(raw, str):
+        raise LineError(f"{key}: {shown(raw)} is not a text")
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in raw).split())
+
+
+def _state(raw: object) -> GateState:
+    if raw == "pass":
+        return "pass"
+    if raw == "fail":
+        return "fail"
+    if raw == "inconclusive":
+        return "inconclusive"
+    raise LineError(f"verdict: {shown(raw)} is neither pass nor fail nor inconclusive")
+
+
+def _value(raw: object) -> float:
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        raise LineError(f"value: {shown(raw)} is not a number")
+    try:
+        value = float(raw)
+    except OverflowError:
+        value = math.inf
+    if not LEAST <= value <= LARGEST:
+        raise LineError(f"value: {shown(raw)} is not above 0 and finite (leave a job out that measured nothing)")
+    return value
+
+
+def _better(raw: object) -> Better:
+    if raw == "higher":
+        return "higher"
+    if raw == "lower":
+        return "lower"
+    raise LineError(f"better: {shown(raw)} is neither higher nor lower")
+
+
+def _nodes(raw: object) -> Nodes:
+    if not isinstance(raw, list) or not raw:
+        raise LineError(f'nodes: {shown(raw)} is not a list of node names, such as ["nid005001", "nid005002"]')
+    for name in raw:
+        if not isinstance(name, str) or not _NODE.fullmatch(name):
+            raise LineError(f"nodes: {shown(name)} is not the name of a node (letters, digits, . _ and -)")
+    if len(set(raw)) < len(raw):
+        raise LineError(f"nodes: {next(name for name in raw if raw.count(name) > 1)} stands twice")
+    return tuple(sorted(raw))
+
+
+def _time(raw: object) -> float:
+    if isinstance(raw, int | float) and not isinstance(raw, bool):
+        try:
+            seconds = float(raw)
+        except OverflowError:
+            seconds = math.inf
+        if math.isfinite(seconds):
+            return seconds
+    elif isinstance(raw, str):
+        try:
+            # Python 3.10 knows neither Z nor fractions of other than 3 or 6 digits.
+            text = re.sub(r"[.,](\d+)", lambda found: "." + (found[1] + "000000")[:6], raw.strip()).replace(
+                "Z", "+00:00"
+            )
+            when = datetime.fromisoformat(text)
+            return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
+        except (ValueError, OverflowError):
+            pass
+    raise LineError(f"time: {shown(raw)} is neither seconds since 1970 nor ISO 8601, such as 2026-01-22T10:15:00+02:00")
