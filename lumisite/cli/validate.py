@@ -101,7 +101,9 @@ def _new(arguments: argparse.Namespace) -> dict[str, object]:
     from lumisite.site.load import load_site
     from lumisite.validate.job import validation_of
     from lumisite.validate.runs import image_mark
+    from lumisite.validate.suite import require_known
 
+    require_known(arguments.probe)
     site = load_site(arguments.site).site
     validation = validation_of(site)
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
@@ -193,27 +195,31 @@ def _setting(arguments: argparse.Namespace, about: Mapping[str, object]) -> tupl
     from lumisite.site.load import load_site
     from lumisite.validate.job import Options, validation_of
     from lumisite.validate.plan import plan_jobs
-    from lumisite.validate.probe import spec_hash
+    from lumisite.validate.probe import Group, spec_hash
     from lumisite.validate.runner import Setting
     from lumisite.validate.runs import script_bytes
-    from lumisite.validate.suite import chosen
+    from lumisite.validate.suite import groups
 
     site = load_site(str(about["site_file"])).site
     validation = validation_of(site)
-    probes = chosen(arguments.probe)
+
+    def contents(nodes: tuple[str, ...]) -> list[Group]:
+        return groups(arguments.probe, nodes, validation, site.network, site.runtime.name, str(about["image"]))
+
     sets = about["node_sets"]
     assert isinstance(sets, list)
     jobs, stamp, folder = int(str(about["jobs"])), str(about["stamp"]), str(about["folder"])
-    plans = plan_jobs(stamp, folder, [tuple(each) for each in sets], jobs, probes, validation, site.network)
-    specs = {step.folder: spec_hash(script_bytes(step.script), step) for plan in plans for step in plan.steps}
+    plans = plan_jobs(stamp, folder, [tuple(each) for each in sets], jobs, contents)
+    specs = {
+        group.folder: spec_hash([script_bytes(name) for step in group.steps for name in step.files], group)
+        for plan in plans
+        for group in plan.groups
+    }
     partition = arguments.partition or validation.partition
-    options = Options(partition, arguments.account, arguments.reservation, tuple(arguments.sbatch))
     setting = Setting(
         site=site,
         backend=validation.backend,
-        probes={probe.name: probe for probe in probes},
-        options=options,
-        image=str(about["image"]),
+        options=Options(partition, arguments.account, arguments.reservation, tuple(arguments.sbatch)),
         image_mark=str(about["image_digest"]),
         specs=specs,
     )
@@ -225,7 +231,7 @@ def _scripts(arguments: argparse.Namespace, about: Mapping[str, object]) -> Iter
 
     setting, plans = _setting(arguments, about)
     for plan in plans:
-        yield job_script(setting.site, plan, setting.options, setting.image, f"{about['folder']}/probes", 1)
+        yield job_script(setting.site, plan, setting.options, f"{about['folder']}/probes", 1)
 
 
 def _runner(run: Run, arguments: argparse.Namespace, about: Mapping[str, object]) -> Runner:

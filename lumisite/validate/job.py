@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lumisite.errors import ResolveError
 from lumisite.site.cpus import expand_cpu_list
 from lumisite.site.model import Site, Validation
-from lumisite.validate.probe import Step
+from lumisite.validate.probe import OUT, PROBES, Group, Step
 
 #: Names of what a job writes below its folder, and below each step's.
 DONE, EXIT, CLAIM, STEP_OUT, STEP_ERR, RECORDS = "done", "exit", "claim", "stdout", "stderr", "records"
@@ -38,12 +38,17 @@ step() {
 
 @dataclass(frozen=True)
 class JobPlan:
-    """One job: its run name, its nodes, its steps, and where its folder is (seen by all nodes)."""
+    """One job: its run name, its nodes, what it runs, and where its folder is (seen by all nodes)."""
 
     run: str
     nodes: tuple[str, ...]
-    steps: tuple[Step, ...]
+    groups: tuple[Group, ...]
     folder: str
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All steps, in their order."""
+        return tuple(step for group in self.groups for step in group.steps)
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Options:
     extra: tuple[str, ...] = ()
 
 
-def job_script(site: Site, plan: JobPlan, options: Options, image: str, probes: str, attempt: int) -> str:
+def job_script(site: Site, plan: JobPlan, options: Options, probes: str, attempt: int) -> str:
     """Give the text of the script; `probes` is the folder that holds the probes' scripts."""
     validation = validation_of(site)
     lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in _slurm_words(site, validation, plan, options))]
@@ -68,7 +73,7 @@ def job_script(site: Site, plan: JobPlan, options: Options, image: str, probes: 
     lines += ["", head.rstrip("\n")]
     lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', ""]
-    lines += [_step_line(site, validation, step, image, probes) for step in plan.steps]
+    lines += [_step_line(site, validation, plan, step, probes) for step in plan.steps]
     lines += ["", "finish 0"]
     return "\n".join(lines) + "\n"
 
@@ -111,23 +116,19 @@ def _module(site: Site) -> str:
     return shlex.quote(names[0])
 
 
-def _step_line(site: Site, validation: Validation, step: Step, image: str, probes: str) -> str:
+def _step_line(site: Site, validation: Validation, plan: JobPlan, step: Step, probes: str) -> str:
     """Give the line of one step."""
     words = ["env", *(f"{name}={value}" for name, value in step.environment)] if step.environment else []
     words += ["srun", f"--nodes={len(step.nodes)}", f"--ntasks={step.ranks}", f"--ntasks-per-node={step.tasks}"]
     words += ["--kill-on-bad-exit=1"]
-    if len(step.nodes) == 1:
-        words.append(f"--nodelist={step.nodes[0]}")
+    if len(step.nodes) < len(plan.nodes):
+        words.append(f"--nodelist={','.join(step.nodes)}")
     if validation.backend == "nccl":
         words.append(f"--gpus-per-node={step.tasks}")
         words.append(f"--cpus-per-task={_cpus_per_task(site, validation)}")
-    words += [site.runtime.name, "--quiet", "exec"]
-    text = " ".join(shlex.quote(word) for word in words)
-    records = f'"$job"/{step.folder}/{RECORDS}'
-    inside = " ".join(shlex.quote(word) for word in (image, "python3", f"{probes}/{step.script}"))
-    tail = " ".join(shlex.quote(word) for word in ("--backend", validation.backend, *step.arguments))
-    bind = f'--bind {shlex.quote(probes)} --bind "$job"'
-    return f"step {step.folder} {step.limit_s} {text} {bind} {inside} {records} {tail}"
+    out = f"{plan.folder}/{step.folder}/{RECORDS}"
+    words += [word.replace(PROBES, probes).replace(OUT, out) for word in step.words]
+    return f"step {step.folder} {step.limit_s} {' '.join(shlex.quote(word) for word in words)}"
 
 
 def _cpus_per_task(site: Site, validation: Validation) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from lumisite.errors import ToolError
-from lumisite.site.model import Network, Validation
 from lumisite.validate.job import JobPlan
-from lumisite.validate.probe import Probe
+from lumisite.validate.probe import Group
 from lumisite.validate.slurm import BUSY, FREE, RESERVED, Node
 
 
@@ -36,19 +35,12 @@ def plan_jobs(
     folder: str,
     node_sets: Sequence[tuple[str, ...]],
     jobs: int,
-    probes: Sequence[Probe],
-    validation: Validation,
-    network: Network,
+    contents: Callable[[tuple[str, ...]], Sequence[Group]],
 ) -> list[JobPlan]:
-    """Give the jobs: each has all probes of its node set, and the sets take turns."""
+    """Give the jobs: each has all probes of its node set, which `contents` gives, and the sets take turns."""
     plans = []
     for number in range(jobs):
         nodes = node_sets[number % len(node_sets)]
         run = f"{stamp}-{number + 1:02}"
-        steps = [
-            step
-            for probe in probes
-            for step in probe.steps(nodes, validation.tasks_per_node, validation.backend, network)
-        ]
-        plans.append(JobPlan(run, nodes, tuple(steps), f"{folder}/jobs/{run}"))
+        plans.append(JobPlan(run, nodes, tuple(contents(nodes)), f"{folder}/jobs/{run}"))
     return plans

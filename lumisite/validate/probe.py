@@ -1,11 +1,11 @@
-"""What a probe is: a script that runs in the container, where it runs, and a judge of what it wrote."""
+"""What a probe is: steps of a job, each an `srun` of a script, and a pure function that judges what they left."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from lumisite.site.model import Network
@@ -33,27 +33,23 @@ class Vector:
 Line: TypeAlias = Sample | Gate | Vector
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A step of a probe beside its plain one: other options or variables, such as a control that must fail."""
-
-    name: str
-    arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] | None = None
-
-
-PLAIN = Variant("")
+#: What stands in a step's words for the folder of scripts, and for the one of its records.
+PROBES, OUT = "{probes}", "{out}"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One `srun` of a probe in a job: `nodes` are those that it runs on, `tasks` how many it has on each."""
+    """One `srun` in a job: `nodes` are those that it runs on, `tasks` how many it has on each, `words` what it starts.
+
+    `files` are the scripts that it needs, `arguments` what they are asked: both make out what is measured.
+    """
 
     probe: str
-    script: str
     shape: Shape
     nodes: tuple[str, ...]
     tasks: int
+    words: tuple[str, ...]
+    files: tuple[str, ...]
     arguments: tuple[str, ...]
     limit_s: int
     variant: str = ""
@@ -76,76 +72,94 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What a judge knows beside the records: the step, how its `srun` ended, and the site's network."""
+class Ended:
+    """A step that has ended: what its ranks wrote, how its `srun` ended, and the last words of its stderr."""
 
     step: Step
+    records: tuple[Record, ...]
+    exit_code: int = 0
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a judge knows beside the steps: who asks, of what, and the site's network. `time` is the last step's end."""
+
+    probe: str
+    label: str
+    nodes: tuple[str, ...]
+    tasks: int
     backend: Backend
     network: Network
     run: str
     time: float
-    exit_code: int = 0
-    words: str = ""
-    """The last words of the step's stderr."""
     image: str = ""
     spec: str = ""
 
+    @property
+    def ranks(self) -> int:
+        """How many ranks a step should have."""
+        return len(self.nodes) * self.tasks
+
     def gate(self, verdict: GateState, cause: str, advice: str = "", rank: int | None = None) -> Gate:
-        """Make a gate line of this step's probe."""
-        return Gate(self.step.probe, verdict, cause, advice, self.run, self.step.nodes, self.time, rank)
+        """Make a gate line of this probe."""
+        return Gate(self.probe, verdict, cause, advice, self.run, tuple(sorted(self.nodes)), self.time, rank)
 
     def sample(self, quantity: str, value: float, better: Better, unit: str, nodes: tuple[str, ...] = ()) -> Sample:
-        """Make a sample of this step's probe; `quantity` stands between the probe's name and the shape."""
-        label = self.step.label if not nodes else f"{len(nodes)}n"
-        where = nodes or self.step.nodes
-        name = f"{self.step.probe}/{quantity}/{label}"
+        """Make a sample; `quantity` stands between the probe's name and the shape, which `nodes` change."""
+        label = f"{len(nodes)}n" if nodes else self.label
+        where = tuple(sorted(nodes or self.nodes))
+        name = f"{self.probe}/{quantity}/{label}"
         return Sample(name, rounded(value), better, self.run, where, self.time, unit, self.image, self.spec)
 
     def series(
         self, quantity: str, values: Sequence[float], unit: str, rank: int = 0, x: Sequence[float] = ()
     ) -> Vector:
         """Make a vector for plots."""
-        name = f"{self.step.probe}/{quantity}/{self.step.label}"
+        name = f"{self.probe}/{quantity}/{self.label}"
         numbers = tuple(rounded(value) for value in values)
-        return Vector(name, self.run, self.step.nodes, rank, numbers, unit, tuple(x))
+        return Vector(name, self.run, tuple(sorted(self.nodes)), rank, numbers, unit, tuple(x))
 
 
-Judge: TypeAlias = Callable[[Sequence[Record], Expected], Sequence[Line]]
+Judge: TypeAlias = Callable[[Sequence[Ended], Expected], Sequence[Line]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The steps of one probe in one shape: they are judged together, when the last has ended."""
+
+    steps: tuple[Step, ...]
+    judge: Judge
+
+    @property
+    def folder(self) -> str:
+        """A name of its own in its job."""
+        return self.steps[0].folder
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A step of a probe: the plain one, or one with other options or variables, such as a control that must fail."""
+
+    name: str = ""
+    arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A probe, as data. `arguments` gives its script's options; `limit_s` bounds one step, by back-end."""
+    """A measuring probe, as data: a script of one task for each GPU, its options by back-end, and its judge."""
 
     name: str
     script: str
     shapes: tuple[Shape, ...]
-    tasks: Literal["node", "gpu"]
     judge: Judge
-    arguments: Callable[[Backend], tuple[str, ...]] = lambda _: ()
-    limit_s: Mapping[Backend, int] | None = None
-    variants: Callable[[Backend, Network], tuple[Variant, ...]] = lambda _backend, _network: (PLAIN,)
-
-    def steps(self, nodes: tuple[str, ...], tasks_per_node: int, backend: Backend, network: Network) -> list[Step]:
-        """Give the steps of this probe on a node set; a shape that is the same as another there is left out."""
-        found = []
-        for shape in self.shapes:
-            if shape == "one-gpu" and tasks_per_node == 1 and "one-node" in self.shapes:
-                continue
-            if shape == "several" and len(nodes) == 1:
-                continue
-            own = nodes if shape == "several" else nodes[:1]
-            tasks = 1 if shape == "one-gpu" or self.tasks == "node" else tasks_per_node
-            limit = (self.limit_s or LIMITS_S)[backend]
-            plain = Step(self.name, self.script, shape, own, tasks, self.arguments(backend), limit)
-            for variant in self.variants(backend, network):
-                environment = tuple((variant.environment or {}).items())
-                arguments = (*plain.arguments, *variant.arguments)
-                found.append(replace(plain, variant=variant.name, environment=environment, arguments=arguments))
-        return found
+    arguments: Callable[[Backend], tuple[str, ...]]
+    least_ranks: int = 1
+    variants: Callable[[Backend, Network], tuple[Variant, ...]] = lambda _backend, _network: (Variant(),)
 
 
-#: How long one step may take where a probe says nothing else, in seconds.
+#: How long one step may take, in seconds.
 LIMITS_S: Mapping[Backend, int] = {"nccl": 240, "gloo": 60}
 
 
@@ -154,7 +168,13 @@ def rounded(value: float) -> float:
     return float(f"{value:.9g}")
 
 
-def spec_hash(script: bytes, step: Step) -> str:
-    """Give a short hash of what a step measures: its script and its options."""
-    what = json.dumps([step.probe, step.shape, step.variant, step.arguments, step.environment]).encode()
-    return hashlib.sha256(script + b"\0" + what).hexdigest()[:12]
+def spec_hash(scripts: Sequence[bytes], group: Group) -> str:
+    """Give a short hash of what a group measures: its scripts and what they are asked, whatever the image."""
+    seen = hashlib.sha256()
+    for script in scripts:
+        seen.update(hashlib.sha256(script).digest())
+    asked = [
+        [step.probe, step.shape, step.variant, step.tasks, step.arguments, step.environment] for step in group.steps
+    ]
+    seen.update(json.dumps(asked).encode())
+    return seen.hexdigest()[:12]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from lumisite.validate.lines import Gate
-from lumisite.validate.probe import Expected, Record
+from lumisite.validate.probe import Ended, Expected, Record
 
 #: Exit codes of timeout(1): it ended the step, or had to kill it.
 TIMED_OUT = (124, 137)
@@ -23,6 +23,15 @@ def rank_of(record: Record) -> int:
     """Give the number of a rank."""
     rank = record.get("rank")
     return rank if isinstance(rank, int) else -1
+
+
+def counted(count: int, thing: str) -> str:
+    """Count something.
+
+    >>> counted(1, "rank"), counted(2, "rank")
+    ('1 rank', '2 ranks')
+    """
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def number(record: Record, key: str) -> float | None:
@@ -45,21 +54,20 @@ def part(record: Record, key: str) -> Record:
     return value if isinstance(value, dict) else {}
 
 
-def trouble(records: Sequence[Record], expected: Expected) -> Gate | None:
+def trouble(ended: Ended, expected: Expected) -> Gate | None:
     """Say what kept the ranks from finishing, if anything did: a wrong number, an error, a rank that hangs."""
-    whole = finished(records)
+    whole = finished(ended.records)
     return (
         _wrong_number(whole, expected)
         or _failed(whole, expected)
-        or _late(records, expected)
-        or _ended(whole, expected)
+        or _late(ended, expected)
+        or _ended(ended, whole, expected)
         or _shared_device(whole, expected)
     )
 
 
 def _wrong_number(whole: Sequence[Record], expected: Expected) -> Gate | None:
-    step = expected.step
-    told = {record.get("world_size", record.get("tasks")) for record in whole} - {None, step.ranks}
+    told = {record.get("world_size", record.get("tasks")) for record in whole} - {None, expected.ranks}
     if not told:
         return None
     per_node = Counter(str(record.get("host")) for record in whole)
@@ -67,7 +75,7 @@ def _wrong_number(whole: Sequence[Record], expected: Expected) -> Gate | None:
     met = ", ".join(str(count) for count in sorted(told, key=str))
     return expected.gate(
         "fail",
-        f"{met} ranks worked together where {step.ranks} should ({step.tasks} on each node; reported: {each})",
+        f"{met} ranks worked together where {expected.ranks} should ({expected.tasks} on each node; reported: {each})",
         "look for what changes the number of tasks on a node: the site's cli_filter, SLURM_NTASKS_PER_NODE, a prolog",
     )
 
@@ -86,14 +94,14 @@ def _failed(whole: Sequence[Record], expected: Expected) -> Gate | None:
     )
 
 
-def _late(records: Sequence[Record], expected: Expected) -> Gate | None:
-    if expected.exit_code not in TIMED_OUT:
+def _late(ended: Ended, expected: Expected) -> Gate | None:
+    if ended.exit_code not in TIMED_OUT:
         return None
-    open_ranks = _unfinished(records)
+    open_ranks = _unfinished(ended.records)
     advice = "look at the node of that rank; a rank that is silent is frozen or lost"
-    limit = f"not done after {expected.step.limit_s} s"
+    limit = f"not done after {ended.step.limit_s} s"
     if not open_ranks:
-        return expected.gate("fail", f"{limit}: {_missing(records, expected)}", advice)
+        return expected.gate("fail", f"{limit}: {_missing(ended.records, expected)}", advice)
     last = max(number(record, "time") or 0.0 for record in open_ranks)
     silent = [record for record in open_ranks if last - (number(record, "time") or 0.0) > SILENT_S]
     stuck = silent or open_ranks
@@ -104,12 +112,12 @@ def _late(records: Sequence[Record], expected: Expected) -> Gate | None:
     return expected.gate("fail", f"{limit}: {where}{more}", advice, rank_of(first))
 
 
-def _ended(whole: Sequence[Record], expected: Expected) -> Gate | None:
-    if len(whole) == expected.step.ranks and expected.exit_code == 0:
+def _ended(ended: Ended, whole: Sequence[Record], expected: Expected) -> Gate | None:
+    if len(whole) == expected.ranks and ended.exit_code == 0:
         return None
-    words = f": {expected.words}" if expected.words else ""
-    if expected.exit_code != 0:
-        return expected.gate("fail", f"srun ended with exit code {expected.exit_code}{words}", "read the step's stderr")
+    words = f": {ended.words}" if ended.words else ""
+    if ended.exit_code != 0:
+        return expected.gate("fail", f"srun ended with exit code {ended.exit_code}{words}", "read the step's stderr")
     return expected.gate("fail", f"{_missing(whole, expected)}{words}", "read the step's stderr")
 
 
@@ -136,8 +144,6 @@ def _unfinished(records: Sequence[Record]) -> list[Record]:
 
 
 def _missing(records: Sequence[Record], expected: Expected) -> str:
-    missing = sorted(set(range(expected.step.ranks)) - {rank_of(record) for record in finished(records)})
+    missing = sorted(set(range(expected.ranks)) - {rank_of(record) for record in finished(records)})
     shown = ", ".join(str(rank) for rank in missing[:8]) + (" and more" if len(missing) > 8 else "")
-    return (
-        f"{len(missing)} of {expected.step.ranks} ranks wrote nothing: rank {shown}" if missing else "no rank is left"
-    )
+    return f"{len(missing)} of {expected.ranks} ranks wrote nothing: rank {shown}" if missing else "no rank is left"

@@ -16,11 +16,11 @@ from lumisite.validate import slurm
 from lumisite.validate.job import CLAIM, DONE, JobPlan, Options, job_script
 from lumisite.validate.judge_ddp import efficiency
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.probe import Backend, Expected, Line, Probe, Step, Vector, rounded
+from lumisite.validate.probe import Backend, Ended, Expected, Group, Line, Vector, rounded
 
 if TYPE_CHECKING:
     from lumisite.site.model import Site
-    from lumisite.validate.runs import Run
+    from lumisite.validate.runs import Run, StepEnd
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,10 @@ class Setting:
 
     site: Site
     backend: Backend
-    probes: Mapping[str, Probe]
     options: Options
-    image: str
     image_mark: str
     specs: Mapping[str, str]
-    """The short hash of what is measured, by the step's folder."""
+    """The short hash of what is measured, by the group's folder."""
     pace: Pace = Pace()
 
 
@@ -119,7 +117,7 @@ class Runner:
     def _submit(self, job: Job) -> None:
         attempt = job.attempt + 1
         setting, run = self.setting, self.run
-        text = job_script(setting.site, job.plan, setting.options, setting.image, str(run.probes), attempt)
+        text = job_script(setting.site, job.plan, setting.options, str(run.probes), attempt)
         script = run.write_script(job.plan.run, attempt, text)
         self._note(job, "submitting", attempt=attempt)
         try:
@@ -151,38 +149,51 @@ class Runner:
             self._finish(job, done[1], float(done[2]))
 
     def _collect(self, job: Job) -> None:
-        """Judge every step that has ended since."""
-        for step in job.plan.steps:
-            if step.folder in job.collected:
+        """Judge every group whose steps have all ended since."""
+        for group in job.plan.groups:
+            if group.folder in job.collected:
                 continue
-            end = self.run.step_end(job.plan.run, step)
-            if end is None:
-                began = self.run.step_began(job.plan.run, step)
-                if began is not None and job.shown != step.folder:
-                    job.shown = step.folder
-                    self.say(f"{job.plan.run}: {step.folder} …")
+            ends = [self.run.step_end(job.plan.run, step) for step in group.steps]
+            known = [end for end in ends if end is not None]
+            if len(known) < len(ends):
+                self._show_start(job, group)
                 continue
-            lines = self._judge(job, step, end.exit_code, end.time)
-            job.collected.add(step.folder)
+            lines = self._judge(job, group, known)
+            job.collected.add(group.folder)
             job.samples += [line for line in lines if isinstance(line, Sample)]
             self.run.keep(lines)
-            began = self.run.step_began(job.plan.run, step) or end.time
-            self.say(f"{job.plan.run}: {step.folder} {_short(lines)}, {end.time - began:.1f} s")
+            began = self.run.step_began(job.plan.run, group.steps[0]) or known[-1].time
+            self.say(f"{job.plan.run}: {group.folder} {_short(lines)}, {known[-1].time - began:.1f} s")
 
-    def _judge(self, job: Job, step: Step, exit_code: int, ended: float) -> Sequence[Line]:
-        setting = self.setting
+    def _show_start(self, job: Job, group: Group) -> None:
+        if job.shown != group.folder and self.run.step_began(job.plan.run, group.steps[0]) is not None:
+            job.shown = group.folder
+            self.say(f"{job.plan.run}: {group.folder} …")
+
+    def _judge(self, job: Job, group: Group, ends: Sequence[StepEnd]) -> Sequence[Line]:
+        setting, run, first = self.setting, job.plan.run, group.steps[0]
         expected = Expected(
-            step=step,
+            probe=first.probe,
+            label=first.label,
+            nodes=first.nodes,
+            tasks=first.tasks,
             backend=setting.backend,
             network=setting.site.network,
-            run=job.plan.run,
-            time=round(ended, 3),
-            exit_code=exit_code,
-            words=self.run.step_words(job.plan.run, step) if exit_code else "",
+            run=run,
+            time=round(ends[-1].time, 3),
             image=setting.image_mark,
-            spec=setting.specs[step.folder],
+            spec=setting.specs[group.folder],
         )
-        return setting.probes[step.probe].judge(self.run.records(job.plan.run, step), expected)
+        ended = [
+            Ended(
+                step,
+                tuple(self.run.records(run, step)),
+                end.exit_code,
+                self.run.step_words(run, step) if end.exit_code else "",
+            )
+            for step, end in zip(group.steps, ends, strict=True)
+        ]
+        return group.judge(ended, expected)
 
     def _finish(self, job: Job, code: str, when: float) -> None:
         """A job has come to its own end."""

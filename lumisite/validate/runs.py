@@ -160,7 +160,7 @@ def create_run(folder: Path, about: Mapping[str, object]) -> Run:
     run = Run(folder)
     run.probes.mkdir(parents=True, exist_ok=True)
     (folder / "jobs").mkdir(exist_ok=True)
-    for path in SCRIPTS.glob("*.py"):
+    for path in (path for path in SCRIPTS.iterdir() if path.is_file()):
         (run.probes / path.name).write_bytes(path.read_bytes())
     partial = folder / f"{RUN}.partial"
     partial.write_text(json.dumps(about, indent=1) + "\n")
@@ -182,8 +182,8 @@ def open_run(folder: Path) -> tuple[Run, dict[str, object]]:
 
 
 def script_bytes(name: str) -> bytes:
-    """Give a probe's script, and what it imports from beside it."""
-    return (SCRIPTS / name).read_bytes() + (SCRIPTS / "rank.py").read_bytes()
+    """Give a script as it goes into jobs."""
+    return (SCRIPTS / name).read_bytes()
 
 
 def image_mark(image: str) -> str:

@@ -1,21 +1,80 @@
-"""The probes, in the order in which a job runs them."""
+"""The probes, and the steps that they make of a job."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lumisite.errors import ResolveError
 from lumisite.site.decode import suggestion
+from lumisite.site.model import Network, Validation
+from lumisite.validate.judge_collectives import COLLECTIVE
 from lumisite.validate.judge_ddp import DDP
-from lumisite.validate.probe import Probe
+from lumisite.validate.judge_pairs import PAIRS
+from lumisite.validate.judge_transport import TRANSPORT
+from lumisite.validate.probe import LIMITS_S, OUT, PROBES, Group, Probe, Shape, Step
 
-PROBES: tuple[Probe, ...] = (DDP,)
+#: In the order in which a job runs them.
+MEASURING: tuple[Probe, ...] = (TRANSPORT, COLLECTIVE, DDP, PAIRS)
+#: What every script of these imports from beside it.
+RANK = "rank.py"
 
 
-def chosen(names: Sequence[str]) -> tuple[Probe, ...]:
-    """Give the probes of these names, all without any; raises `ResolveError` for one that does not exist."""
-    known = [probe.name for probe in PROBES]
+def require_known(names: Sequence[str]) -> None:
+    """Raise `ResolveError` for a probe that does not exist."""
+    known = [probe.name for probe in MEASURING]
     for name in names:
         if name not in known:
             raise ResolveError(f"--probe: there is no probe {name!r} ({suggestion(name, known)})")
-    return tuple(probe for probe in PROBES if not names or probe.name in names)
+
+
+def groups(
+    names: Sequence[str], nodes: tuple[str, ...], validation: Validation, network: Network, runtime: str, image: str
+) -> list[Group]:
+    """Give what a job on `nodes` runs: the probes of these names, or all; steps of one probe and shape together."""
+    found = []
+    for probe in MEASURING:
+        if names and probe.name not in names:
+            continue
+        for shape in _shapes(probe, nodes, validation.tasks_per_node):
+            steps = tuple(_steps(probe, shape, nodes, validation, network, (runtime, image)))
+            found.append(Group(steps, probe.judge))
+    return found
+
+
+def _shapes(probe: Probe, nodes: tuple[str, ...], tasks_per_node: int) -> Iterator[Shape]:
+    """Leave out a shape that is the same as another on these nodes."""
+    for shape in probe.shapes:
+        if shape == "one-gpu" and tasks_per_node == 1 and "one-node" in probe.shapes:
+            continue
+        if shape == "several" and len(nodes) == 1:
+            continue
+        if shape == "one-node" and tasks_per_node < probe.least_ranks:
+            continue
+        yield shape
+
+
+def _steps(
+    probe: Probe,
+    shape: Shape,
+    nodes: tuple[str, ...],
+    validation: Validation,
+    network: Network,
+    container: tuple[str, str],
+) -> Iterator[Step]:
+    backend = validation.backend
+    runtime, image = container
+    for variant in probe.variants(backend, network):
+        arguments = ("--backend", backend, *probe.arguments(backend), *variant.arguments)
+        inside = ("python3", f"{PROBES}/{probe.script}", OUT, *arguments)
+        yield Step(
+            probe=probe.name,
+            shape=shape,
+            nodes=nodes if shape == "several" else nodes[:1],
+            tasks=1 if shape == "one-gpu" else validation.tasks_per_node,
+            words=(runtime, "--quiet", "exec", "--bind", f"{PROBES},{OUT}", image, *inside),
+            files=(probe.script, RANK),
+            arguments=arguments,
+            limit_s=LIMITS_S[backend],
+            variant=variant.name,
+            environment=variant.environment,
+        )
