@@ -54,6 +54,9 @@ def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
     parser.add_argument("--account", metavar="A", help="account for sbatch")
     parser.add_argument("--reservation", metavar="R", help="reservation for sbatch; its nodes are used")
     parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION", help="one more option for sbatch")
+    parser.add_argument(
+        "--limit", type=_count, metavar="SECONDS", help="longest time of one step of a probe (default: by back-end)"
+    )
     parser.add_argument("--image", metavar="FILE", help="container image (default: the site's)")
     parser.add_argument("--dry-run", action="store_true", help="print the jobs' scripts and submit nothing")
     add_json_option(parser)
@@ -132,6 +135,7 @@ def _new(arguments: argparse.Namespace) -> dict[str, object]:
         "account": arguments.account,
         "reservation": arguments.reservation,
         "sbatch": list(arguments.sbatch),
+        "limit": arguments.limit,
     }
 
 
@@ -186,6 +190,7 @@ def _recorded(arguments: argparse.Namespace, about: Mapping[str, object]) -> arg
         "account": about["account"],
         "reservation": about["reservation"],
         "sbatch": about["sbatch"],
+        "limit": about.get("limit"),
         "image": about["image"],
     }
     return argparse.Namespace(**values)
@@ -198,13 +203,16 @@ def _setting(arguments: argparse.Namespace, about: Mapping[str, object]) -> tupl
     from lumisite.validate.probe import Group, spec_hash
     from lumisite.validate.runner import Setting
     from lumisite.validate.runs import script_bytes
-    from lumisite.validate.suite import groups
+    from lumisite.validate.suite import Wanted, groups
 
     site = load_site(str(about["site_file"])).site
     validation = validation_of(site)
 
+    names, image = tuple(arguments.probe), str(about["image"])
+    wanted = Wanted(names, validation, site.network, site.runtime.name, image, arguments.limit)
+
     def contents(nodes: tuple[str, ...]) -> list[Group]:
-        return groups(arguments.probe, nodes, validation, site.network, site.runtime.name, str(about["image"]))
+        return groups(wanted, nodes)
 
     sets = about["node_sets"]
     assert isinstance(sets, list)
@@ -272,6 +280,8 @@ def _report(run: Run, arguments: argparse.Namespace) -> int:
         print(json.dumps(told, indent=1))
     else:
         print("\n".join(_text(run.folder, gates, samples)))
+    if not samples and any(gate.cause.startswith("sbatch refused") for gate in gates):
+        return 3
     states = {gate.verdict for gate in gates}
     return 1 if "fail" in states else 4 if "inconclusive" in states else 0
 

@@ -94,7 +94,7 @@ class Runner:
         for job in self.jobs:
             if not job.id and not job.over:
                 self._submit(job)
-        self._asked = time.monotonic() - self.setting.pace.slurm_s + 1
+        self._asked = time.monotonic() - max(0.0, self.setting.pace.slurm_s - 1)
         while any(not job.over for job in self.jobs):
             for job in self.jobs:
                 self._look(job)
@@ -249,27 +249,22 @@ class Runner:
             self._end(job, cause, advice)
 
     def _why(self, job: Job, state: slurm.JobState) -> tuple[str, str]:
+        """Give the cause and the advice for a job that ended before it was done."""
         during = self._during(job)
         if state.state == "NODE_FAIL":
             lost = self._lost_nodes(job)
             names = ", ".join(lost) or f"one of {', '.join(job.plan.nodes)}"
-            return (
-                f"{names} {'were' if len(lost) > 1 else 'was'} lost (NODE_FAIL){during}",
-                "look at the node, then run again",
-            )
+            verb = "were" if len(lost) > 1 else "was"
+            return f"{names} {verb} lost (NODE_FAIL){during}", "look at the node, then run again"
         if state.state == "TIMEOUT":
             return f"the job reached its time limit{during}", "raise validation.time_limit, or look for what hung"
         if state.state == "CANCELLED":
-            return (
-                f"the job was cancelled by someone else{during}",
-                "run `lumisite validate --resume` to measure the rest",
-            )
+            return f"the job was cancelled by someone else{during}", "ask who cancelled it, then run again"
         if state.state:
             words = self.run.file_words(job.plan.run, f"slurm-{job.id}.out")
-            return (
-                f"the job ended as {state.state} ({state.reason}){during}{': ' + words if words else ''}",
-                "read its output",
-            )
+            reason = f" ({state.reason})" if state.reason not in ("", "None") else ""
+            tail = f": {words}" if words else ""
+            return f"the job ended as {state.state}{reason}{during}{tail}", "read the job's output in its folder"
         return f"Slurm no longer knows the job, and it did not say that it was done{during}", "ask the Slurm log"
 
     def _during(self, job: Job) -> str:

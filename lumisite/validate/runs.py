@@ -86,12 +86,17 @@ class Run:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            os.close(self._lock)
             raise ToolError(f"{self.folder}: another lumisite is at work on this run") from None
         except OSError:
             pass  # a file system without locks, such as Lustre mounted without flock
         self._lines.open()
         self._vectors.open()
         return [json.loads(line) for line in self._journal.open()]
+
+    def release(self) -> None:
+        """Let go of the folder."""
+        os.close(self._lock)
 
     def note(self, event: Mapping[str, object]) -> None:
         """Write a line of the journal."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from lumisite.errors import ResolveError
 from lumisite.site.decode import suggestion
@@ -27,17 +28,26 @@ def require_known(names: Sequence[str]) -> None:
             raise ResolveError(f"--probe: there is no probe {name!r} ({suggestion(name, known)})")
 
 
-def groups(
-    names: Sequence[str], nodes: tuple[str, ...], validation: Validation, network: Network, runtime: str, image: str
-) -> list[Group]:
-    """Give what a job on `nodes` runs: the probes of these names, or all; steps of one probe and shape together."""
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be run: the probes of these names or all, where, and in what; `limit_s` bounds each step."""
+
+    names: tuple[str, ...]
+    validation: Validation
+    network: Network
+    runtime: str
+    image: str
+    limit_s: int | None = None
+
+
+def groups(wanted: Wanted, nodes: tuple[str, ...]) -> list[Group]:
+    """Give what a job on `nodes` runs; steps of one probe and shape are together."""
     found = []
     for probe in MEASURING:
-        if names and probe.name not in names:
+        if wanted.names and probe.name not in wanted.names:
             continue
-        for shape in _shapes(probe, nodes, validation.tasks_per_node):
-            steps = tuple(_steps(probe, shape, nodes, validation, network, (runtime, image)))
-            found.append(Group(steps, probe.judge))
+        for shape in _shapes(probe, nodes, wanted.validation.tasks_per_node):
+            found.append(Group(tuple(_steps(probe, shape, nodes, wanted)), probe.judge))
     return found
 
 
@@ -53,28 +63,20 @@ def _shapes(probe: Probe, nodes: tuple[str, ...], tasks_per_node: int) -> Iterat
         yield shape
 
 
-def _steps(
-    probe: Probe,
-    shape: Shape,
-    nodes: tuple[str, ...],
-    validation: Validation,
-    network: Network,
-    container: tuple[str, str],
-) -> Iterator[Step]:
-    backend = validation.backend
-    runtime, image = container
-    for variant in probe.variants(backend, network):
+def _steps(probe: Probe, shape: Shape, nodes: tuple[str, ...], wanted: Wanted) -> Iterator[Step]:
+    backend = wanted.validation.backend
+    for variant in probe.variants(backend, wanted.network):
         arguments = ("--backend", backend, *probe.arguments(backend), *variant.arguments)
         inside = ("python3", f"{PROBES}/{probe.script}", OUT, *arguments)
         yield Step(
             probe=probe.name,
             shape=shape,
             nodes=nodes if shape == "several" else nodes[:1],
-            tasks=1 if shape == "one-gpu" else validation.tasks_per_node,
-            words=(runtime, "--quiet", "exec", "--bind", f"{PROBES},{OUT}", image, *inside),
+            tasks=1 if shape == "one-gpu" else wanted.validation.tasks_per_node,
+            words=(wanted.runtime, "--quiet", "exec", "--bind", f"{PROBES},{OUT}", wanted.image, *inside),
             files=(probe.script, RANK),
             arguments=arguments,
-            limit_s=LIMITS_S[backend],
+            limit_s=wanted.limit_s or LIMITS_S[backend],
             variant=variant.name,
             environment=variant.environment,
         )
