@@ -230,7 +230,7 @@ def test_a_rank_that_hangs_is_named_when_its_time_is_over(site: Cluster) -> None
     with at_work(site, "hung", "--probe ddp --limit 14", "ddp-2n …") as process:
         at = site.shared / "scratch/hung/jobs"
         faults.wait_until(lambda: bool(list(at.glob("*/ddp-2n/records/1.at"))), "rank 1 has begun")
-        stop = "for pid in $(pgrep -u $(id -u) -f probes/ddp.py); do kill -STOP $pid; done"
+        stop = "for pid in $(pgrep -u $(id -u) -f [p]robes/ddp.py); do kill -STOP $pid; done"
         site.run(stop, node="nid000002").check()
         code, _, _ = ended(process)
     assert code == 1
