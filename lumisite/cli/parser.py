@@ -23,6 +23,7 @@ MODULES = {
     "containers": ("binds",),
     "images": ("images",),
     "facts": ("facts", "changes"),
+    "validate": ("validate", "baseline"),
     "proof": ("transport", "verdict", "lint"),
     "report": ("report",),
 }

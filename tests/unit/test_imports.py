@@ -27,6 +27,7 @@ EDGES = {
     "node/live.py",
     "binds/host.py",
     "binds/image.py",
+    "validate/runs.py",
     "validate/slurm.py",
 }
 #: Scripts that run inside a job: nothing imports them.

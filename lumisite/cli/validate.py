@@ -1,0 +1,322 @@
+"""Commands that measure: `validate` and `baseline`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from lumisite.cli.parser import add_json_option, add_site_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from lumisite.cli.parser import Commands
+    from lumisite.site.model import Site
+    from lumisite.validate.job import JobPlan
+    from lumisite.validate.lines import Gate, Sample
+    from lumisite.validate.runner import Runner, Setting
+    from lumisite.validate.runs import Run
+
+#: Jobs of a run, by its purpose: five decide (docs/explanation/verdict.md); ten baseline jobs come from three days.
+JOBS = {"validate": 5, "baseline": 4}
+
+
+def add_commands(commands: Commands) -> None:
+    """Add this module's commands."""
+    validate = commands.add_parser(
+        "validate",
+        help="measure the system after a change, with real jobs",
+        description="Submit jobs that run the probes in the site's container through the deployed module, follow them, "
+        "and keep every number as a line in RUN/samples.jsonl. Exit code 0: all gates passed, 1: one failed, 4: one "
+        "could not tell.",
+    )
+    _add_run_options(validate, "validate")
+    baseline = commands.add_parser(
+        "baseline",
+        help="measure the system before a change",
+        description="As `validate`, for the time before a change: to be run on several days, so that noise is known.",
+    )
+    _add_run_options(baseline, "baseline")
+
+
+def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
+    add_site_option(parser)
+    parser.add_argument("--out", metavar="RUN", help="folder of the run, on a file system that all nodes see")
+    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted")
+    parser.add_argument("--jobs", type=_count, metavar="N", help=f"jobs to measure (default: {JOBS[purpose]})")
+    parser.add_argument("--nodes", type=_count, metavar="N", help="nodes of each job (default: the site's)")
+    parser.add_argument("--node-sets", type=_count, default=2, metavar="N", help="disjoint sets of nodes (default: 2)")
+    parser.add_argument("--nodelist", metavar="NODES", help="only these nodes, in Slurm's notation")
+    parser.add_argument("--probe", action="append", default=[], metavar="NAME", help="only this one; several times")
+    parser.add_argument("--partition", metavar="P", help="partition (default: the site's)")
+    parser.add_argument("--account", metavar="A", help="account for sbatch")
+    parser.add_argument("--reservation", metavar="R", help="reservation for sbatch; its nodes are used")
+    parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION", help="one more option for sbatch")
+    parser.add_argument(
+        "--limit", type=_count, metavar="SECONDS", help="longest time of one step of a probe (default: by back-end)"
+    )
+    parser.add_argument("--image", metavar="FILE", help="container image (default: the site's)")
+    parser.add_argument("--dry-run", action="store_true", help="print the jobs' scripts and submit nothing")
+    add_json_option(parser)
+    parser.set_defaults(call=run_validate, purpose=purpose)
+
+
+def _count(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10000")
+    return number
+
+
+def run_validate(arguments: argparse.Namespace) -> int:
+    """Run, or go on with a run, and print what came of it."""
+    from pathlib import Path
+
+    from lumisite.validate.runs import open_run
+
+    if arguments.resume:
+        folder = Path(arguments.resume).resolve()
+        run, about = open_run(folder)
+        arguments = _recorded(arguments, about)
+    else:
+        about = _new(arguments)
+        folder = Path(str(about["folder"]))
+        if arguments.dry_run:
+            print("\n".join(_scripts(arguments, about)))
+            return 0
+        run = _create(folder, about)
+    runner = _runner(run, arguments, about)
+    return _drive(run, runner, arguments)
+
+
+def _new(arguments: argparse.Namespace) -> dict[str, object]:
+    """Decide all that a run needs, as run.json keeps it."""
+    import os
+    import time
+    from pathlib import Path
+
+    from lumisite import __version__
+    from lumisite.site.load import load_site
+    from lumisite.validate.job import validation_of
+    from lumisite.validate.runs import image_mark
+    from lumisite.validate.suite import require_known
+
+    require_known(arguments.probe)
+    site = load_site(arguments.site).site
+    validation = validation_of(site)
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    folder = Path(arguments.out or f"lumisite-runs/{stamp}-{arguments.purpose}").resolve()
+    _require_shared(site, folder)
+    node_sets = _node_sets(arguments, site)
+    image = arguments.image or validation.image
+    place = arguments.site if "/" not in arguments.site else str(Path(arguments.site).resolve())
+    return {
+        "lumisite": __version__,
+        "site": site.name,
+        "platform": site.platform,
+        "purpose": arguments.purpose,
+        "image": image,
+        "image_digest": image_mark(image),
+        "spec": "",
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "backend": validation.backend,
+        "partition": arguments.partition or validation.partition,
+        "node_sets": node_sets,
+        "folder": str(folder),
+        "stamp": f"{stamp}-{os.getpid() % 1000:03}",
+        "jobs": arguments.jobs or JOBS[arguments.purpose],
+        "site_file": place,
+        "probes": list(arguments.probe),
+        "account": arguments.account,
+        "reservation": arguments.reservation,
+        "sbatch": list(arguments.sbatch),
+        "limit": arguments.limit,
+    }
+
+
+def _require_shared(site: Site, folder: Path) -> None:
+    from lumisite.errors import ResolveError
+
+    shared = [file_system.path for file_system in site.file_systems if file_system.kind == "shared"]
+    places = [folder, *folder.parents]
+    from pathlib import Path
+
+    if not any(Path(path).resolve() in places for path in shared):
+        raise ResolveError(f"--out: {folder} is not on a file system that all nodes see (have {', '.join(shared)})")
+
+
+def _node_sets(arguments: argparse.Namespace, site: Site) -> list[tuple[str, ...]]:
+    from lumisite.validate import slurm
+    from lumisite.validate.job import validation_of
+    from lumisite.validate.plan import choose_node_sets
+
+    validation = validation_of(site)
+    only = slurm.expand(arguments.nodelist) if arguments.nodelist else None
+    if arguments.reservation:
+        reserved = slurm.nodes_of_reservation(arguments.reservation)
+        only = [name for name in reserved if only is None or name in only]
+    nodes = slurm.nodes_of(arguments.partition or validation.partition)
+    size = arguments.nodes or validation.nodes
+    jobs = arguments.jobs or JOBS[arguments.purpose]
+    wanted = min(arguments.node_sets, jobs)
+    sets = choose_node_sets(nodes, size, wanted, reserved=bool(arguments.reservation), only=only)
+    if len(sets) < wanted:
+        _say(f"only {len(sets)} of {wanted} node sets of {size} can be had: what one set cannot tell stays open")
+    return sets
+
+
+def _create(folder: Path, about: Mapping[str, object]) -> Run:
+    from lumisite.validate.runs import create_run
+
+    return create_run(folder, about)
+
+
+def _recorded(arguments: argparse.Namespace, about: Mapping[str, object]) -> argparse.Namespace:
+    """Give the options that the run was started with."""
+    from lumisite.errors import ResolveError
+
+    missing = [key for key in ("site_file", "folder", "stamp", "node_sets", "jobs") if key not in about]
+    if missing:
+        raise ResolveError(f"--resume: {arguments.resume}/run.json lacks {', '.join(missing)}")
+    values = vars(arguments) | {
+        "site": about["site_file"],
+        "probe": about["probes"],
+        "partition": about["partition"],
+        "account": about["account"],
+        "reservation": about["reservation"],
+        "sbatch": about["sbatch"],
+        "limit": about.get("limit"),
+        "image": about["image"],
+    }
+    return argparse.Namespace(**values)
+
+
+def _setting(arguments: argparse.Namespace, about: Mapping[str, object]) -> tuple[Setting, list[JobPlan]]:
+    from lumisite.site.load import load_site
+    from lumisite.validate.job import Options, validation_of
+    from lumisite.validate.plan import plan_jobs
+    from lumisite.validate.probe import Group, spec_hash
+    from lumisite.validate.runner import Setting
+    from lumisite.validate.runs import script_bytes
+    from lumisite.validate.suite import Wanted, groups
+
+    site = load_site(str(about["site_file"])).site
+    validation = validation_of(site)
+
+    names, image = tuple(arguments.probe), str(about["image"])
+    wanted = Wanted(names, validation, site.network, site.runtime.name, image, arguments.limit)
+
+    def contents(nodes: tuple[str, ...]) -> list[Group]:
+        return groups(wanted, nodes)
+
+    sets = about["node_sets"]
+    assert isinstance(sets, list)
+    jobs, stamp, folder = int(str(about["jobs"])), str(about["stamp"]), str(about["folder"])
+    plans = plan_jobs(stamp, folder, [tuple(each) for each in sets], jobs, contents)
+    specs = {
+        group.folder: spec_hash([script_bytes(name) for step in group.steps for name in step.files], group)
+        for plan in plans
+        for group in plan.groups
+    }
+    partition = arguments.partition or validation.partition
+    setting = Setting(
+        site=site,
+        backend=validation.backend,
+        options=Options(partition, arguments.account, arguments.reservation, tuple(arguments.sbatch)),
+        image_mark=str(about["image_digest"]),
+        specs=specs,
+    )
+    return setting, plans
+
+
+def _scripts(arguments: argparse.Namespace, about: Mapping[str, object]) -> Iterator[str]:
+    from lumisite.validate.job import job_script
+
+    setting, plans = _setting(arguments, about)
+    for plan in plans:
+        yield job_script(setting.site, plan, setting.options, f"{about['folder']}/probes", 1)
+
+
+def _runner(run: Run, arguments: argparse.Namespace, about: Mapping[str, object]) -> Runner:
+    from lumisite.validate.runner import Runner
+
+    journal = run.hold()
+    setting, plans = _setting(arguments, about)
+    runner = Runner(run, setting, plans, _say)
+    runner.restore(journal)
+    return runner
+
+
+def _drive(run: Run, runner: Runner, arguments: argparse.Namespace) -> int:
+    import signal
+
+    try:
+        runner.work()
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is short, and leaves nothing behind in Slurm
+        _say("interrupted: cancelling the jobs of this run")
+        runner.cancel()
+        _say(f"what is measured is kept; `lumisite {arguments.purpose} --resume {run.folder}` goes on")
+        return 130
+    return _report(run, arguments)
+
+
+def _report(run: Run, arguments: argparse.Namespace) -> int:
+    import json
+
+    from lumisite.validate.lines import Gate, Sample
+    from lumisite.validate.runs import SAMPLES, lines_of
+
+    lines = lines_of(run.folder / SAMPLES)
+    gates = [line for line in lines if isinstance(line, Gate)]
+    samples = [line for line in lines if isinstance(line, Sample)]
+    if arguments.json:
+        told = {"run": str(run.folder), "gates": [vars(gate) for gate in gates], "metrics": _medians(samples)}
+        print(json.dumps(told, indent=1))
+    else:
+        print("\n".join(_text(run.folder, gates, samples)))
+    if not samples and any(gate.cause.startswith("sbatch refused") for gate in gates):
+        return 3
+    states = {gate.verdict for gate in gates}
+    return 1 if "fail" in states else 4 if "inconclusive" in states else 0
+
+
+def _medians(samples: Sequence[Sample]) -> dict[str, dict[str, object]]:
+    import statistics
+
+    by_metric: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_metric.setdefault(sample.metric, []).append(sample)
+    return {
+        metric: {
+            "median": float(f"{statistics.median(sample.value for sample in own):.6g}"),
+            "unit": own[0].unit,
+            "jobs": len({sample.run for sample in own}),
+        }
+        for metric, own in sorted(by_metric.items())
+    }
+
+
+def _text(folder: Path, gates: Sequence[Gate], samples: Sequence[Sample]) -> Iterator[str]:
+    for metric, told in _medians(samples).items():
+        yield f"{metric:44} {told['median']:>12} {told['unit']}".rstrip()
+    by_gate: dict[str, list[Gate]] = {}
+    for gate in gates:
+        by_gate.setdefault(gate.gate, []).append(gate)
+    for name, own in by_gate.items():
+        bad = [gate for gate in own if gate.verdict != "pass"]
+        yield f"{name}: {'passed' if not bad else bad[0].verdict} ({len(own) - len(bad)} of {len(own)})"
+        for gate in bad:
+            yield f"    {gate.run}: {gate.cause}"
+            if gate.advice:
+                yield f"        {gate.advice}"
+    yield f"{folder}"
+
+
+def _say(text: str) -> None:
+    print(f"lumisite: {text}", file=sys.stderr, flush=True)

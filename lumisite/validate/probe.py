@@ -1,0 +1,180 @@
+"""What a probe is: steps of a job, each an `srun` of a script, and a pure function that judges what they left."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from lumisite.site.model import Network
+from lumisite.validate.lines import Better, Gate, GateState, Sample
+
+Shape: TypeAlias = Literal["one-gpu", "one-node", "several"]
+Backend: TypeAlias = Literal["nccl", "gloo"]
+#: What one rank wrote: a JSON object.
+Record: TypeAlias = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Numbers for a plot; `x` says where each stands, if not at its own place in the list."""
+
+    series: str
+    run: str
+    nodes: tuple[str, ...]
+    rank: int
+    values: tuple[float, ...]
+    unit: str
+    x: tuple[float, ...] = ()
+
+
+Line: TypeAlias = Sample | Gate | Vector
+
+
+#: What stands in a step's words for the folder of scripts, and for the one of its records.
+PROBES, OUT = "{probes}", "{out}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One `srun` in a job: `nodes` are those that it runs on, `tasks` how many it has on each, `words` what it starts.
+
+    `files` are the scripts that it needs, `arguments` what they are asked: both make out what is measured.
+    """
+
+    probe: str
+    shape: Shape
+    nodes: tuple[str, ...]
+    tasks: int
+    words: tuple[str, ...]
+    files: tuple[str, ...]
+    arguments: tuple[str, ...]
+    limit_s: int
+    variant: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The shape as metrics name it: `1g`, `1n`, `2n`."""
+        return "1g" if self.shape == "one-gpu" else f"{len(self.nodes)}n"
+
+    @property
+    def folder(self) -> str:
+        """Where the step's records lie below its job's folder."""
+        return "-".join(part for part in (self.probe, self.label, self.variant) if part)
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks it should have."""
+        return len(self.nodes) * self.tasks
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A step that has ended: what its ranks wrote, how its `srun` ended, and the last words of its stderr."""
+
+    step: Step
+    records: tuple[Record, ...]
+    exit_code: int = 0
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a judge knows beside the steps: who asks, of what, and the site's network. `time` is the last step's end."""
+
+    probe: str
+    label: str
+    nodes: tuple[str, ...]
+    tasks: int
+    backend: Backend
+    network: Network
+    run: str
+    time: float
+    image: str = ""
+    spec: str = ""
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks a step should have."""
+        return len(self.nodes) * self.tasks
+
+    def gate(self, verdict: GateState, cause: str, advice: str = "", rank: int | None = None) -> Gate:
+        """Make a gate line of this probe."""
+        return Gate(self.probe, verdict, cause, advice, self.run, tuple(sorted(self.nodes)), self.time, rank)
+
+    def sample(self, quantity: str, value: float, better: Better, unit: str, nodes: tuple[str, ...] = ()) -> Sample:
+        """Make a sample; `quantity` stands between the probe's name and the shape, which `nodes` change."""
+        label = f"{len(nodes)}n" if nodes else self.label
+        where = tuple(sorted(nodes or self.nodes))
+        name = f"{self.probe}/{quantity}/{label}"
+        return Sample(name, rounded(value), better, self.run, where, self.time, unit, self.image, self.spec)
+
+    def series(
+        self, quantity: str, values: Sequence[float], unit: str, rank: int = 0, x: Sequence[float] = ()
+    ) -> Vector:
+        """Make a vector for plots."""
+        name = f"{self.probe}/{quantity}/{self.label}"
+        numbers = tuple(rounded(value) for value in values)
+        return Vector(name, self.run, tuple(sorted(self.nodes)), rank, numbers, unit, tuple(x))
+
+
+Judge: TypeAlias = Callable[[Sequence[Ended], Expected], Sequence[Line]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The steps of one probe in one shape: they are judged together, when the last has ended."""
+
+    steps: tuple[Step, ...]
+    judge: Judge
+
+    @property
+    def folder(self) -> str:
+        """A name of its own in its job."""
+        return self.steps[0].folder
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A step of a probe: the plain one, or one with other options or variables, such as a control that must fail."""
+
+    name: str = ""
+    arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A measuring probe, as data: a script of one task for each GPU, its options by back-end, and its judge."""
+
+    name: str
+    script: str
+    shapes: tuple[Shape, ...]
+    judge: Judge
+    arguments: Callable[[Backend], tuple[str, ...]]
+    least_ranks: int = 1
+    variants: Callable[[Backend, Network], tuple[Variant, ...]] = lambda _backend, _network: (Variant(),)
+
+
+#: How long one step may take, in seconds.
+LIMITS_S: Mapping[Backend, int] = {"nccl": 240, "gloo": 60}
+
+
+def rounded(value: float) -> float:
+    """Round to nine digits: more than any clock has, and the same text on every machine."""
+    return float(f"{value:.9g}")
+
+
+def spec_hash(scripts: Sequence[bytes], group: Group) -> str:
+    """Give a short hash of what a group measures: its scripts and what they are asked, whatever the image."""
+    seen = hashlib.sha256()
+    for script in scripts:
+        seen.update(hashlib.sha256(script).digest())
+    asked = [
+        [step.probe, step.shape, step.variant, step.tasks, step.arguments, step.environment] for step in group.steps
+    ]
+    seen.update(json.dumps(asked).encode())
+    return seen.hexdigest()[:12]

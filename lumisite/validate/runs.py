@@ -1,0 +1,240 @@
+"""The edge to a run's folder: what was planned, the journal, the lines measured, and what jobs leave on disk.
+
+Every line is appended with one write. A line that was torn when the writer was killed is cut off when the run is opened
+again, and a line that is there already is not written a second time: to collect a step twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from lumisite.errors import ResolveError, ToolError
+from lumisite.validate.job import EXIT, RECORDS, STEP_ERR
+from lumisite.validate.lines import Gate, Sample, gate_json, sample_json
+from lumisite.validate.probe import Line, Record, Step, Vector
+
+SCRIPTS = Path(__file__).parent / "jobside"
+SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
+#: How much of an image is read to tell it from another: a SIF's header has its identifier, its size and its time.
+HEAD_BYTES = 1 << 20
+#: How much of a step's stderr is looked at.
+WORDS_BYTES = 1 << 14
+
+
+@dataclass(frozen=True)
+class StepEnd:
+    """How a step ended, and when (seconds since 1970)."""
+
+    exit_code: int
+    time: float
+
+
+@dataclass
+class _File:
+    """A file of lines that only grows."""
+
+    path: Path
+    seen: set[str] = field(default_factory=set)
+
+    def open(self) -> list[str]:
+        """Cut off what was torn, and give the lines."""
+        if not self.path.exists():
+            return []
+        data = self.path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            with self.path.open("r+b") as stream:
+                stream.truncate(len(whole))
+        lines = whole.decode("utf-8", "replace").splitlines()
+        self.seen = set(lines)
+        return lines
+
+    def add(self, line: str) -> bool:
+        """Append a line, unless it is there."""
+        if line in self.seen:
+            return False
+        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(handle, line.encode() + b"\n")
+        finally:
+            os.close(handle)
+        self.seen.add(line)
+        return True
+
+
+class Run:
+    """A run's folder, held by one process at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.probes = folder / "probes"
+        self._lines = _File(folder / SAMPLES)
+        self._vectors = _File(folder / SERIES)
+        self._journal = _File(folder / JOURNAL)
+        self._lock = -1
+
+    def hold(self) -> list[dict[str, object]]:
+        """Take hold of the folder, repair what was torn, and give the journal. Raises `ToolError` if it is held."""
+        self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise ToolError(f"{self.folder}: another lumisite is at work on this run") from None
+        except OSError:
+            pass  # a file system without locks, such as Lustre mounted without flock
+        self._lines.open()
+        self._vectors.open()
+        return [json.loads(line) for line in self._journal.open()]
+
+    def release(self) -> None:
+        """Let go of the folder."""
+        os.close(self._lock)
+
+    def note(self, event: Mapping[str, object]) -> None:
+        """Write a line of the journal."""
+        self._journal.add(json.dumps(event))
+
+    def keep(self, lines: Iterable[Line]) -> list[Line]:
+        """Write what was measured; give what was not there yet."""
+        fresh: list[Line] = []
+        for line in lines:
+            if isinstance(line, Vector):
+                self._vectors.add(_vector_json(line))
+            elif self._lines.add(sample_json(line) if isinstance(line, Sample) else gate_json(line)):
+                fresh.append(line)
+        return fresh
+
+    def job_folder(self, run: str) -> Path:
+        """Give a job's folder."""
+        return self.folder / "jobs" / run
+
+    def write_script(self, run: str, attempt: int, text: str) -> str:
+        """Write a job's script and give its path."""
+        folder = self.job_folder(run)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"job.{attempt}.sh"
+        path.write_text(text)
+        return str(path)
+
+    def marker(self, run: str, name: str) -> list[str]:
+        """Read one of a job's marks as words; empty if it is not there."""
+        return _words(self.job_folder(run) / name)
+
+    def step_end(self, run: str, step: Step) -> StepEnd | None:
+        """Say how a step ended, if it has."""
+        words = _words(self.job_folder(run) / step.folder / EXIT)
+        return StepEnd(int(words[0]), float(words[1])) if len(words) == 2 else None
+
+    def step_began(self, run: str, step: Step) -> float | None:
+        """Say when a step began, if it has."""
+        words = _words(self.job_folder(run) / step.folder / "began")
+        return float(words[0]) if words else None
+
+    def records(self, run: str, step: Step) -> list[Record]:
+        """Read what the ranks of a step wrote, and of those that did not finish where they were."""
+        folder = self.job_folder(run) / step.folder / RECORDS
+        found: list[Record] = []
+        for path in sorted(folder.glob("*.json")) + sorted(folder.glob("*.at")):
+            with suppress(ValueError, OSError):
+                record = json.loads(path.read_text())
+                if isinstance(record, dict):
+                    found.append(record)
+        return found
+
+    def step_words(self, run: str, step: Step) -> str:
+        """Give the last lines of a step's stderr on one line."""
+        return last_words(self.job_folder(run) / step.folder / STEP_ERR)
+
+    def file_words(self, run: str, name: str) -> str:
+        """Give the last lines of a file in a job's folder on one line."""
+        return last_words(self.job_folder(run) / name)
+
+
+def create_run(folder: Path, about: Mapping[str, object]) -> Run:
+    """Make a run's folder with the probes' scripts and run.json. Raises `ResolveError` if there is one already."""
+    if (folder / RUN).exists():
+        raise ResolveError(f"--out: {folder} holds a run already (`--resume {folder}` continues it)")
+    run = Run(folder)
+    run.probes.mkdir(parents=True, exist_ok=True)
+    (folder / "jobs").mkdir(exist_ok=True)
+    for path in (path for path in SCRIPTS.iterdir() if path.is_file()):
+        (run.probes / path.name).write_bytes(path.read_bytes())
+    partial = folder / f"{RUN}.partial"
+    partial.write_text(json.dumps(about, indent=1) + "\n")
+    partial.rename(folder / RUN)
+    return run
+
+
+def open_run(folder: Path) -> tuple[Run, dict[str, object]]:
+    """Open a run's folder. Raises `ResolveError` if it is none."""
+    try:
+        about = json.loads((folder / RUN).read_text())
+    except FileNotFoundError:
+        raise ResolveError(f"--resume: {folder} is no run: it has no {RUN}") from None
+    except ValueError as error:
+        raise ResolveError(f"--resume: {folder / RUN} cannot be read: {error}") from None
+    if not isinstance(about, dict):
+        raise ResolveError(f"--resume: {folder / RUN} is not an object")
+    return Run(folder), about
+
+
+def script_bytes(name: str) -> bytes:
+    """Give a script as it goes into jobs."""
+    return (SCRIPTS / name).read_bytes()
+
+
+def image_mark(image: str) -> str:
+    """Tell an image from another without reading all of it: by its size, its head and its tail; empty if not there."""
+    try:
+        with Path(image).open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(0)
+            seen = sha256(str(size).encode() + stream.read(HEAD_BYTES))
+            stream.seek(max(0, size - HEAD_BYTES))
+            seen.update(stream.read(HEAD_BYTES))
+    except OSError:
+        return ""
+    return seen.hexdigest()[:16]
+
+
+def last_words(path: Path) -> str:
+    """Give the last three lines of a file on one line; empty if there is none."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - WORDS_BYTES))
+            lines = stream.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return " | ".join(line.strip() for line in lines if line.strip())[-400:] if lines else ""
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []
+
+
+def _vector_json(vector: Vector) -> str:
+    return json.dumps({name: value for name, value in vars(vector).items() if name != "x" or value})
+
+
+def lines_of(path: Path) -> list[Sample | Gate]:
+    """Read the lines of a run that is whole. Raises `ToolError` for one that cannot be read."""
+    from lumisite.validate.lines import LineError, parse_line
+
+    found = []
+    for count, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            found.append(parse_line(line))
+        except LineError as error:
+            raise ToolError(f"{path}:{count}: {error}") from None
+    return found

@@ -1,0 +1,174 @@
+"""The edge to Slurm: what nodes there are, to submit, to ask after jobs, to cancel.
+
+sacct is asked only where all else has forgotten a job, and may be missing: not every site has an accounting database
+that answers (sacct(1), squeue(1), scontrol(1) of Slurm 22.05 to 26.05).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lumisite.errors import ToolError
+
+#: Of the caller's environment only this reaches a job: what a shell has loaded must not change what is measured.
+KEPT = ("HOME", "USER", "LOGNAME", "PATH", "SHELL", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SLURM_CONF")
+KEPT_PREFIXES = ("SBATCH_", "MUNGE_")
+#: How long a command of Slurm's may take, in seconds; its own limit is MessageTimeout, by default 10.
+PATIENCE_S = 60.0
+#: States that a job does not leave, squeue(1).
+ENDED = frozenset(
+    {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"}
+    | {"REVOKED", "TIMEOUT"}
+)
+#: States of a node in which it takes jobs now, and in which it will later, sinfo(1).
+FREE = ("idle",)
+BUSY = ("mixed", "allocated", "completing", "planned")
+RESERVED = ("reserved", "maint")
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What Slurm says of a job; `state` is empty when Slurm does not know the job, None when Slurm does not answer."""
+
+    state: str | None
+    reason: str = ""
+    nodes: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job is over, or forgotten."""
+        return self.state is not None and (self.state == "" or self.state in ENDED)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a partition and its state, in small letters without marks such as `*`."""
+
+    name: str
+    state: str
+
+
+class RefusedError(ToolError):
+    """Slurm did not take a job."""
+
+
+def nodes_of(partition: str) -> list[Node]:
+    """List the nodes of a partition, by name. Raises `ToolError`."""
+    done = _ask(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T"])
+    rows = [line.strip().partition("|") for line in done.splitlines() if line.strip()]
+    found = {name: Node(name, re.sub(r"[^a-z_].*", "", state.lower())) for name, _, state in rows}
+    return sorted(found.values(), key=lambda node: node.name)
+
+
+def expand(nodelist: str) -> list[str]:
+    """Expand Slurm's notation: nid[000001-000003]. Raises `ToolError`."""
+    return _ask(["scontrol", "show", "hostnames", nodelist]).split()
+
+
+def nodes_of_reservation(name: str) -> list[str]:
+    """List the nodes of a reservation. Raises `ToolError`."""
+    text = _ask(["scontrol", "--oneliner", "show", "reservation", name])
+    found = re.search(r"\bNodes=(\S+)", text)
+    if not found or found[1] == "(null)":
+        raise ToolError(f"reservation {name} has no nodes")
+    return expand(found[1])
+
+
+def submit(script: str) -> str:
+    """Submit a script and give the job's id. Raises `RefusedError` with Slurm's own words."""
+    done = _run(["sbatch", "--parsable", script])
+    if done.returncode != 0:
+        raise RefusedError(f"sbatch refused: {_last_words(done)}")
+    return done.stdout.strip().splitlines()[-1].partition(";")[0]
+
+
+def find(name: str) -> str | None:
+    """Give the id of a job of this user's by its name, if Slurm has one. Raises `ToolError`."""
+    rows = _ask(["squeue", "--noheader", "--me", f"--name={name}", "--states=all", "--format=%i"]).split()
+    return rows[-1] if rows else None
+
+
+def poll(jobs: Sequence[str]) -> Mapping[str, JobState]:
+    """Ask for the state of jobs; squeue first, and scontrol and sacct for those that it does not show."""
+    if not jobs:
+        return {}
+    done = _run(["squeue", "--noheader", f"--jobs={','.join(jobs)}", "--states=all", "--format=%i|%T|%r|%N"])
+    unknown = "Invalid job id" in done.stderr
+    if done.returncode != 0 and not unknown:
+        return dict.fromkeys(jobs, JobState(None, _last_words(done)))
+    found = {}
+    for line in done.stdout.splitlines():
+        name, state, reason, nodes = (*line.strip().split("|"), "", "", "")[:4]
+        if name in jobs:
+            found[name] = JobState(state, reason, nodes)
+    return {job: found.get(job) or _detail(job) for job in jobs}
+
+
+def cancel(jobs: Sequence[str]) -> None:
+    """Cancel jobs; one that has ended already is no fault. Raises `ToolError` if Slurm does not answer."""
+    if jobs:
+        done = _run(["scancel", *jobs])
+        if done.returncode != 0 and "Invalid job id" not in done.stderr:
+            raise ToolError(f"scancel {' '.join(jobs)}: {_last_words(done)}")
+
+
+def _detail(job: str) -> JobState:
+    done = _run(["scontrol", "--oneliner", "show", "job", job])
+    state = re.search(r"\bJobState=(\S+)", done.stdout)
+    if done.returncode == 0 and state:
+        reason = re.search(r"\bReason=(\S+)", done.stdout)
+        return JobState(state[1], reason[1] if reason else "")
+    if "Invalid job id" not in done.stderr:
+        return JobState(None, _last_words(done))
+    return _accounted(job)
+
+
+def _accounted(job: str) -> JobState:
+    try:
+        done = _run(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State"])
+    except ToolError:
+        return JobState("")
+    words = done.stdout.split()
+    return JobState(words[0] if done.returncode == 0 and words else "")
+
+
+def _ask(argv: Sequence[str]) -> str:
+    done = _run(argv)
+    if done.returncode != 0:
+        raise ToolError(f"{' '.join(argv)}: {_last_words(done)}")
+    return done.stdout
+
+
+def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE_S,
+            env=_environment(os.environ),
+            check=False,
+            # Ctrl-C on the terminal is for lumisite, which has to write down the id of a job that was just submitted.
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise ToolError(f"{argv[0]} is not on PATH (run this where jobs are submitted)") from None
+    except subprocess.TimeoutExpired:
+        raise ToolError(f"{argv[0]} did not answer within {PATIENCE_S:g} s") from None
+
+
+def _environment(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
+
+
+def _last_words(done: subprocess.CompletedProcess[str]) -> str:
+    """Give the last line that says something, without Slurm's own name in front."""
+    lines = [line for line in (done.stderr + "\n" + done.stdout).splitlines() if line.strip()]
+    wanted = [line for line in lines if "error:" in line] or lines
+    return re.sub(r"^\w+: (error: )?", "", wanted[0].strip()) if wanted else f"exit code {done.returncode}"

@@ -1,0 +1,82 @@
+"""The probes, and the steps that they make of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lumisite.errors import ResolveError
+from lumisite.site.decode import suggestion
+from lumisite.site.model import Network, Validation
+from lumisite.validate.judge_collectives import COLLECTIVE
+from lumisite.validate.judge_ddp import DDP
+from lumisite.validate.judge_pairs import PAIRS
+from lumisite.validate.judge_transport import TRANSPORT
+from lumisite.validate.probe import LIMITS_S, OUT, PROBES, Group, Probe, Shape, Step
+
+#: In the order in which a job runs them.
+MEASURING: tuple[Probe, ...] = (TRANSPORT, COLLECTIVE, DDP, PAIRS)
+#: What every script of these imports from beside it.
+RANK = "rank.py"
+
+
+def require_known(names: Sequence[str]) -> None:
+    """Raise `ResolveError` for a probe that does not exist."""
+    known = [probe.name for probe in MEASURING]
+    for name in names:
+        if name not in known:
+            raise ResolveError(f"--probe: there is no probe {name!r} ({suggestion(name, known)})")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be run: the probes of these names or all, where, and in what; `limit_s` bounds each step."""
+
+    names: tuple[str, ...]
+    validation: Validation
+    network: Network
+    runtime: str
+    image: str
+    limit_s: int | None = None
+
+
+def groups(wanted: Wanted, nodes: tuple[str, ...]) -> list[Group]:
+    """Give what a job on `nodes` runs; steps of one probe and shape are together."""
+    found = []
+    for probe in MEASURING:
+        if wanted.names and probe.name not in wanted.names:
+            continue
+        for shape in _shapes(probe, nodes, wanted.validation.tasks_per_node):
+            found.append(Group(tuple(_steps(probe, shape, nodes, wanted)), probe.judge))
+    return found
+
+
+def _shapes(probe: Probe, nodes: tuple[str, ...], tasks_per_node: int) -> Iterator[Shape]:
+    """Leave out a shape that is the same as another on these nodes."""
+    for shape in probe.shapes:
+        if shape == "one-gpu" and tasks_per_node == 1 and "one-node" in probe.shapes:
+            continue
+        if shape == "several" and len(nodes) == 1:
+            continue
+        if shape == "one-node" and tasks_per_node < probe.least_ranks:
+            continue
+        yield shape
+
+
+def _steps(probe: Probe, shape: Shape, nodes: tuple[str, ...], wanted: Wanted) -> Iterator[Step]:
+    backend = wanted.validation.backend
+    for variant in probe.variants(backend, wanted.network):
+        arguments = ("--backend", backend, *probe.arguments(backend), *variant.arguments)
+        inside = ("python3", f"{PROBES}/{probe.script}", OUT, *arguments)
+        yield Step(
+            probe=probe.name,
+            shape=shape,
+            nodes=nodes if shape == "several" else nodes[:1],
+            tasks=1 if shape == "one-gpu" else wanted.validation.tasks_per_node,
+            words=(wanted.runtime, "--quiet", "exec", "--bind", f"{PROBES},{OUT}", wanted.image, *inside),
+            files=(probe.script, RANK),
+            arguments=arguments,
+            limit_s=wanted.limit_s or LIMITS_S[backend],
+            variant=variant.name,
+            environment=variant.environment,
+        )

@@ -1,0 +1,297 @@
+"""`lumisite validate` on a real cluster: jobs, the deployed module, the container, and PyTorch in it.
+
+Each planted fault must be named, by the probe that it belongs to.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.runs import SAMPLES, lines_of
+from lumisite.validate.samples import read_samples
+from lumisite.validate.verdict_nodes import slow_nodes
+from tests.twin import faults
+from tests.twin.cluster import Cluster, ClusterPlan, running
+from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import deploy_site
+from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.process import Result
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+
+SITE = Path(__file__).parent.parent.parent / "lumisite/sites/twin.yaml"
+#: What one job of the whole suite measures on the twin's two nodes.
+EXPECTED = {
+    "collectives/all_gather_busbw/4MiB/2n",
+    "collectives/all_reduce_busbw/1MiB/2n",
+    "collectives/all_reduce_busbw/4MiB/2n",
+    "collectives/reduce_scatter_busbw/4MiB/2n",
+    *(f"ddp/samples_per_s/{model}/{shape}" for model in ("comm", "compute") for shape in ("1n", "2n")),
+    *(
+        f"ddp/step_time_p{percent}_s/{model}/{shape}"
+        for percent in (50, 90, 99)
+        for model in ("comm", "compute")
+        for shape in ("1n", "2n")
+    ),
+    "pairs/all_reduce_busbw/2MiB/2n",
+    "pairs/copy_bw/1n",
+    "pairs/gemm/1n",
+    "pairs/send_recv_bw/2MiB/2n",
+}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Cluster]:
+    """A cluster with the modules deployed and lumisite on its login node."""
+    require_twin()
+    with running(ClusterPlan(images=("torch",))) as cluster:
+        deploy_site(cluster)
+        install_lumisite(cluster)
+        yield cluster
+
+
+def validate(cluster: Cluster, name: str, options: str) -> Result:
+    """Run one job's worth of probes into /scratch/NAME."""
+    return cluster.run(f"{LUMISITE} validate --site twin --jobs 1 --out /scratch/{name} {options}")
+
+
+def lines(cluster: Cluster, name: str) -> list[Sample | Gate]:
+    return lines_of(cluster.shared / "scratch" / name / SAMPLES)
+
+
+def gates(cluster: Cluster, name: str, gate: str) -> list[Gate]:
+    return [line for line in lines(cluster, name) if isinstance(line, Gate) and line.gate == gate]
+
+
+def metrics(cluster: Cluster, name: str) -> dict[str, float]:
+    return {line.metric: line.value for line in lines(cluster, name) if isinstance(line, Sample)}
+
+
+def twice(found: list[Sample | Gate]) -> list[object]:
+    """What stands there more than once."""
+    keys = [(line.metric if isinstance(line, Sample) else line.gate, line.run, line.nodes) for line in found]
+    return [key for key in keys if keys.count(key) > 1]
+
+
+@contextmanager
+def at_work(cluster: Cluster, name: str, options: str, until: str) -> Iterator[subprocess.Popen[str]]:
+    """Have lumisite run on the login node; the block begins when it has said `until`. Its id is in /scratch/NAME.pid."""
+    words = f"validate --site twin --jobs 1 --out /scratch/{name} {options}"
+    command = f"echo $$ >/scratch/{name}.pid; exec env {LUMISITE} {words}"
+    with subprocess.Popen(
+        cluster.command(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if until in line:
+                break
+        else:
+            pytest.fail("".join(said))
+        yield process
+
+
+def send(cluster: Cluster, name: str, signal: str) -> None:
+    cluster.run(f"kill -{signal} $(cat /scratch/{name}.pid)").check()
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+# ---- all is well
+
+
+def test_the_whole_suite_passes_in_one_job(site: Cluster) -> None:
+    done = validate(site, "whole", "")
+    assert done.code == 0, done.stdout + done.stderr
+    assert set(metrics(site, "whole")) == EXPECTED
+    found = lines(site, "whole")
+    assert {line.gate for line in found if isinstance(line, Gate)} == {
+        "transport",
+        "collectives",
+        "ddp",
+        "pairs",
+        "job",
+    }
+    assert all(line.verdict == "pass" for line in found if isinstance(line, Gate))
+    assert len({line.run for line in found}) == 1
+    assert not twice(found)
+    (gate,) = gates(site, "whole", "transport")
+    assert gate.cause.startswith("hsn0 of nid000001 carried")
+    about = json.loads((site.shared / "scratch/whole/run.json").read_text())
+    assert about["node_sets"] == [["nid000001", "nid000002"]]
+    assert about["image_digest"]
+
+
+def test_the_suite_adds_little_to_the_probes_own_time(site: Cluster) -> None:
+    (job,) = (site.shared / "scratch/whole/jobs").iterdir()
+    began = float((job / "started.1").read_text().split()[1])
+    ended_at = float((job / "done").read_text().split()[2])
+    steps = [step for step in job.iterdir() if (step / "exit").exists()]
+    probes = sum(float((step / "exit").read_text().split()[1]) - float((step / "began").read_text()) for step in steps)
+    # The marks have whole seconds: one at each end.
+    assert ended_at - began - probes < 3 + 1, f"{ended_at - began:.1f} s for {probes:.1f} s of probes"
+
+
+# ---- faults of the network and of the launch
+
+
+def test_an_interface_that_is_down_is_named(site: Cluster) -> None:
+    with faults.interface_down(site, "nid000002", "hsn1"):
+        done = validate(site, "down", "--probe transport")
+    assert done.code == 1
+    (gate,) = gates(site, "down", "transport")
+    assert (gate.verdict, gate.cause) == ("fail", "hsn1 of nid000002 is down")
+
+
+def test_a_slow_interface_costs_bandwidth_and_no_gate(site: Cluster) -> None:
+    with faults.interface_throttled(site, "nid000002", "hsn0", "200mbit"):
+        done = validate(site, "slow", "--probe collectives")
+    assert done.code == 0, done.stdout + done.stderr
+    name = "collectives/all_reduce_busbw/4MiB/2n"
+    assert metrics(site, "whole")[name] / metrics(site, "slow")[name] >= 2
+
+
+def test_the_module_that_sends_traffic_over_management_fails_transport(site: Cluster) -> None:
+    # As a module would that was rendered for another network.
+    script = site.shared / "appl/lumisite/current/spank/task_prolog"
+    was = script.read_text()
+    try:
+        script.chmod(0o755)
+        script.write_text(
+            was.replace(
+                'GLOO_SOCKET_IFNAME "${GLOO_SOCKET_IFNAME+x}" "${GLOO_SOCKET_IFNAME-}" hsn0',
+                'GLOO_SOCKET_IFNAME "${GLOO_SOCKET_IFNAME+x}" "${GLOO_SOCKET_IFNAME-}" eth0',
+            )
+        )
+        assert script.read_text() != was
+        done = validate(site, "management", "--probe transport")
+    finally:
+        script.write_text(was)
+    assert done.code == 1
+    (gate,) = gates(site, "management", "transport")
+    assert gate.cause.startswith("nid000001: eth0 carried")
+
+
+def test_one_rank_on_a_node_where_two_should_be_is_named() -> None:
+    require_twin()
+    # A site's filter that knows better than the user how many tasks a node should have.
+    text = """
+function slurm_cli_setup_defaults(options, early) return slurm.SUCCESS end
+function slurm_cli_post_submit(offset, job, step) return slurm.SUCCESS end
+function slurm_cli_pre_submit(options, offset)
+  if options["type"] == "srun" then options["ntasks"] = "2" options["ntasks-per-node"] = "1" end
+  return slurm.SUCCESS
+end
+"""
+    plan = ClusterPlan(
+        images=("torch",), slurm_lines=("CliFilterPlugins=cli_filter/lua",), etc=(("slurm/cli_filter.lua", text),)
+    )
+    with running(plan) as cluster:
+        deploy_site(cluster)
+        install_lumisite(cluster)
+        wide = SITE.read_text().replace("tasks_per_node: 1", "tasks_per_node: 2")
+        (cluster.shared / "scratch/wide.yaml").write_text(wide)
+        done = cluster.run(f"{LUMISITE} validate --site /scratch/wide.yaml --jobs 1 --probe ddp --out /scratch/wide")
+        assert done.code == 1
+        causes = [gate.cause for gate in gates(cluster, "wide", "ddp")]
+    assert causes[-1].startswith("2 ranks worked together where 4 should (2 on each node; ")
+
+
+def test_a_slow_node_is_found_among_four() -> None:
+    require_twin()
+    with running(ClusterPlan(nodes=4, images=("torch",))) as cluster:
+        deploy_site(cluster)
+        install_lumisite(cluster)
+        with faults.slow_cpu(cluster, "nid000003", 0.25):
+            done = validate(cluster, "hunt", "--probe pairs --nodes 4")
+        assert done.code == 0, done.stdout + done.stderr
+        data = (cluster.shared / "scratch/hunt" / SAMPLES).read_bytes()
+    found = [line for line in data.splitlines(keepends=True) if b'"metric": "pairs/gemm/1n"' in line]
+    slow = slow_nodes(read_samples([("hunt", found)]).values())
+    assert [node.node for node in slow] == ["nid000003"]
+    assert data.count(b"pairs/all_reduce_busbw/2MiB/2n") == 4  # the ring's four edges
+
+
+# ---- what jobs do
+
+
+def test_a_rank_that_hangs_is_named_when_its_time_is_over(site: Cluster) -> None:
+    with at_work(site, "hung", "--probe ddp --limit 14", "ddp-2n …") as process:
+        at = site.shared / "scratch/hung/jobs"
+        faults.wait_until(lambda: bool(list(at.glob("*/ddp-2n/records/1.at"))), "rank 1 has begun")
+        stop = "for pid in $(pgrep -u $(id -u) -f [p]robes/ddp.py); do kill -STOP $pid; done"
+        site.run(stop, node="nid000002").check()
+        code, _, _ = ended(process)
+    assert code == 1
+    gate = gates(site, "hung", "ddp")[-1]
+    assert gate.cause.startswith("not done after 14 s: rank 1 on nid000002 fell silent while ")
+    assert gate.rank == 1
+
+
+def test_a_refused_submission_is_told_in_slurms_words(site: Cluster) -> None:
+    done = validate(site, "refused", "--sbatch=--gres=gpu:99")
+    assert done.code == 3
+    (gate,) = gates(site, "refused", "job")
+    assert gate.cause == "sbatch refused: Batch job submission failed: Requested node configuration is not available"
+
+
+def test_it_works_without_sacct(site: Cluster) -> None:
+    with faults.sacct_refuses(site):
+        done = validate(site, "no-sacct", "--probe transport")
+    assert done.code == 0, done.stdout + done.stderr
+
+
+def test_interrupted_it_cancels_its_own_job_and_resume_measures_the_rest(site: Cluster) -> None:
+    other = site.run("sbatch --parsable --partition=small-g -n1 --hold --wrap 'sleep 1'").check().stdout.strip()
+    with at_work(site, "interrupted", "--probe transport --probe collectives", "collectives-2n …") as process:
+        send(site, "interrupted", "INT")
+        code, _, err = ended(process)
+    assert code == 130, err
+    faults.wait_until(lambda: site.run("squeue --noheader --format=%i").check().stdout.split() == [other], "cancelled")
+    site.run(f"scancel {other}").check()
+    kept = lines(site, "interrupted")
+    assert {line.gate for line in kept if isinstance(line, Gate)} == {"transport"}
+    done = site.run(f"{LUMISITE} validate --resume /scratch/interrupted")
+    assert done.code == 0, done.stderr
+    whole = lines(site, "interrupted")
+    assert whole[: len(kept)] == kept
+    assert "collectives/all_reduce_busbw/4MiB/2n" in metrics(site, "interrupted")
+    assert not twice(whole)
+
+
+def test_killed_it_finds_its_job_again(site: Cluster) -> None:
+    with at_work(site, "killed", "--probe transport", "transport-2n …") as process:
+        send(site, "killed", "KILL")
+        ended(process)
+    done = site.run(f"{LUMISITE} validate --resume /scratch/killed")
+    assert done.code == 0, done.stderr
+    assert [gate.verdict for gate in gates(site, "killed", "transport")] == ["pass"]
+    submitted = (site.shared / "scratch/killed/jobs.jsonl").read_text().count('"submitted"')
+    assert submitted == 1
+
+
+def test_a_node_that_is_lost_is_named(site: Cluster) -> None:
+    with at_work(site, "lost", "--probe ddp", "ddp-2n …") as process, faults.node_killed(site, "nid000002"):
+        code, _, _ = ended(process)
+    assert code == 1
+    (gate,) = gates(site, "lost", "job")
+    assert gate.cause == "nid000002 was lost (NODE_FAIL) during ddp-2n"
+    assert "ddp/samples_per_s/comm/1n" in metrics(site, "lost")  # what was measured before is kept
+
+
+def test_a_drained_node_is_not_used(site: Cluster) -> None:
+    with faults.node_drained(site, "nid000002"):
+        done = validate(site, "drained", "--dry-run")
+    assert done.code == 3
+    assert "2 nodes are needed and 1 can be had: nid000002 is drained" in done.stderr
