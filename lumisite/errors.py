@@ -55,6 +55,11 @@ class ToolError(LumisiteError):
     exit_code = 3
 
 
+def shown(name: str) -> str:
+    """Give a name as it stands when it prints on one line, else quoted with odd characters spelled out."""
+    return name if name.isprintable() and name else ascii(name)
+
+
 def refused(action: str, error: OSError) -> ToolError:
     """Turn an `OSError` into one line that names the action, the path and the system's own reason."""
     where = f" {error.filename}" if error.filename else ""

@@ -9,6 +9,8 @@ import posixpath
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from lumisite.errors import shown
+
 #: As many links as Linux follows in one path (path_resolution(7)).
 MOST_LINKS = 40
 _PAGE_BYTES = 4096
@@ -141,7 +143,7 @@ def resolve(tree: Tree, path: str) -> Place:
             return Place(path, None, f"is longer than {LONGEST_PATH} bytes")
         entry = tree.look(here)
         if entry is None:
-            return Place(here, None, f"leads to {here}, which is not there" if leads else "is not there")
+            return Place(here, None, f"leads to {shown(here)}, which is not there" if leads else "is not there")
         if entry.kind == "link":
             links += 1
             leads = leads or not waiting
@@ -151,7 +153,7 @@ def resolve(tree: Tree, path: str) -> Place:
                 real = "/"
             waiting += _parts(entry.link)
         elif waiting and entry.kind != "directory":
-            return Place(here, None, f"leads through {here}, which is no directory")
+            return Place(here, None, f"leads through {shown(here)}, which is no directory")
         else:
             real = here
     return Place(real, tree.look(real) if real != "/" else Entry("directory"))

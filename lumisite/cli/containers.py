@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lumisite.cli.parser import add_host_option, add_json_option, add_site_option
+from lumisite.errors import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -135,7 +136,8 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     old: ImagePlan | None = read_plan(file) if file.exists() else None
     image = None if Path(arguments.image).is_dir() else open_file(arguments.image)
     paths = tuple(arguments.path) or (tuple(map(glob.escape, request.image_paths)) if old is None else old.paths)
-    text = format_plan(plan, request, paths, image, old).encode()
+    # A path that is no text makes no plan: reading it back says so.
+    text = format_plan(plan, request, paths, image, old).encode(errors="surrogateescape")
     left = 0
     try:
         parse_plan(text, file, request.site)
@@ -195,10 +197,10 @@ def _table(lines: Sequence[Line]) -> Iterator[str]:
     for line, text in zip(lines, texts[1:], strict=True):
         yield text
         if line.decision == "bind":
-            yield f"    {line.source}:{line.target}"
+            yield f"    {shown(f'{line.source}:{line.target}')}"
         yield f"    {line.reason}"
         yield from (f"    warning: {note}" for note in line.notes)
 
 
 def _say(text: str) -> None:
-    print(f"lumisite: {text}", file=sys.stderr)
+    print(f"lumisite: {shown(text)}", file=sys.stderr)

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lumisite.release.manifest import MANIFEST, Manifest, ModuleSummary, shown
+from lumisite.errors import shown
+from lumisite.release.manifest import MANIFEST, Manifest, ModuleSummary
 from lumisite.release.tree import Tree
 
 _LISTS = ("binds", "provides", "loads", "conflicts")

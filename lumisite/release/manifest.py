@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lumisite.errors import DifferenceError, LumisiteError
+from lumisite.errors import DifferenceError, LumisiteError, shown
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 1
@@ -103,11 +103,6 @@ def file_entries(files: Mapping[str, RenderedFile]) -> dict[str, FileEntry]:
 def sha256_of(content: bytes) -> str:
     """Give the SHA-256 of some bytes as 64 lower-case hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
-
-
-def shown(name: str) -> str:
-    """Give a name as it stands when it prints on one line, else quoted with odd characters spelled out."""
-    return name if name.isprintable() and name else ascii(name)
 
 
 def format_manifest(manifest: Manifest) -> str:

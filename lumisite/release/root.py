@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
+from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, shown
 from lumisite.release.files import (
     make_directories,
     make_temporary,
@@ -27,7 +27,7 @@ from lumisite.release.files import (
     write_file,
 )
 from lumisite.release.history import Step, deployed_step, format_history, parse_history
-from lumisite.release.manifest import MANIFEST, is_release_id, sha256_of, shown
+from lumisite.release.manifest import MANIFEST, is_release_id, sha256_of
 from lumisite.release.tree import Fault, FaultKind, Tree, judge, load_manifest, read_file, unknown_entries, utc
 
 # What a deploy makes on the way to a final name starts so; a tree that is rendered inside the root does not.

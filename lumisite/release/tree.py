@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
 
-from lumisite.errors import DifferenceError
+from lumisite.errors import DifferenceError, shown
 from lumisite.release.manifest import (
     LARGEST_MANIFEST_BYTES,
     MANIFEST,
@@ -22,7 +22,6 @@ from lumisite.release.manifest import (
     Manifest,
     parse_manifest,
     sha256_of,
-    shown,
 )
 
 # No rendered file comes near; a larger one was put there by somebody and is not worth reading into memory.
