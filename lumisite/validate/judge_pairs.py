@@ -16,7 +16,7 @@ from lumisite.validate.ranks import counted, finished, number, numbers, part, tr
 def arguments(backend: Backend) -> tuple[str, ...]:
     """Give the script's options: 256 MiB between GPUs."""
     if backend == "gloo":
-        return ("--size", str(2 << 20), "--width", "256", "--products", "40", "--repeats", "3", "--limit", "30")
+        return ("--size", str(2 << 20), "--width", "128", "--products", "40", "--repeats", "3", "--limit", "30")
     return ("--size", str(256 << 20), "--width", "8192", "--products", "20", "--repeats", "3", "--limit", "120")
 
 

@@ -213,14 +213,16 @@ def test_a_slow_node_is_found_among_four() -> None:
     with running(ClusterPlan(nodes=4, images=("torch",))) as cluster:
         deploy_site(cluster)
         install_lumisite(cluster)
-        with faults.slow_cpu(cluster, "nid000003", 0.25):
+        # Not a slow CPU: four nodes share two cores here, and each waits for the others anyhow.
+        with faults.interface_throttled(cluster, "nid000003", "hsn0", "100mbit"):
             done = validate(cluster, "hunt", "--probe pairs --nodes 4")
         assert done.code == 0, done.stdout + done.stderr
         data = (cluster.shared / "scratch/hunt" / SAMPLES).read_bytes()
-    found = [line for line in data.splitlines(keepends=True) if b'"metric": "pairs/gemm/1n"' in line]
+    metric = b'"metric": "pairs/all_reduce_busbw/2MiB/2n"'
+    found = [line for line in data.splitlines(keepends=True) if metric in line]
+    assert len(found) == 4  # the ring's edges
     slow = slow_nodes(read_samples([("hunt", found)]).values())
     assert [node.node for node in slow] == ["nid000003"]
-    assert data.count(b"pairs/all_reduce_busbw/2MiB/2n") == 4  # the ring's four edges
 
 
 # ---- what jobs do
