@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lumisite.binds.host import DiskTree
-from lumisite.errors import LumisiteError, ResolveError
-from lumisite.release.manifest import sha256_of, shown
+from lumisite.errors import LumisiteError, ResolveError, shown
+from lumisite.release.manifest import sha256_of
 from lumisite.release.root import existing_root, inspect_release
 from lumisite.site.load import load_site
 from lumisite.validate.host import HostFault, check_host

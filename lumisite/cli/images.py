@@ -207,7 +207,7 @@ def _document(image: Image) -> dict[str, object]:
 
 def _lines(image: Image) -> Iterator[str]:
     from lumisite.binds.contents import version_lines
-    from lumisite.release.manifest import shown
+    from lumisite.errors import shown
 
     yield shown(image.path)
     yield from (f"    -> {shown(link)}" for link in image.links)
@@ -222,7 +222,7 @@ def _lines(image: Image) -> Iterator[str]:
 
 
 def _change_lines(change: Change) -> Iterator[str]:
-    from lumisite.release.manifest import shown
+    from lumisite.errors import shown
 
     yield f"{change.kind:8}  {shown(change.path)}"
     yield from (f"    {shown(line)}" for line in change.what)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from lumisite.errors import shown
 from lumisite.release.changes import Consequence, Report
-from lumisite.release.manifest import shown
 
 
 def report_lines(report: Report) -> list[str]:

@@ -11,8 +11,8 @@ from typing import Literal
 
 from lumisite.binds.contents import TITLES
 from lumisite.binds.inventory import Image
+from lumisite.errors import shown
 from lumisite.release.lock import Lock, LockedImage, locked
-from lumisite.release.manifest import shown
 from lumisite.site.model import Site
 
 Kind = Literal["moved", "changed", "broken", "vanished", "new"]

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from lumisite.binds.digest import KINDS, Kind
 from lumisite.binds.inventory import Image
-from lumisite.errors import LumisiteError, SiteError
-from lumisite.release.manifest import shown
+from lumisite.errors import LumisiteError, SiteError, shown
 from lumisite.site.document import Node, Table, parse_document
 
 FORMAT = 1

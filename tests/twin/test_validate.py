@@ -15,7 +15,7 @@ import pytest
 
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.runs import SAMPLES, lines_of
-from lumisite.validate.samples import read_samples
+from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict_nodes import slow_nodes
 from tests.twin import faults
 from tests.twin.cluster import Cluster, ClusterPlan, running
@@ -221,7 +221,7 @@ def test_a_slow_node_is_found_among_four() -> None:
     metric = b'"metric": "pairs/all_reduce_busbw/2MiB/2n"'
     found = [line for line in data.splitlines(keepends=True) if metric in line]
     assert len(found) == 4  # the ring's edges
-    slow = slow_nodes(read_samples([("hunt", found)]).values())
+    slow = slow_nodes(read_lines([("hunt", found)]).series.values())
     assert [node.node for node in slow] == ["nid000003"]
 
 
