@@ -80,10 +80,11 @@ def capture(tree: Tree, site: Site, image_directories: Sequence[str] = ()) -> Ca
 
 
 def image_directories_of(site: Site) -> tuple[str, ...]:
-    """Give the directories that the site's families find images in: what stands before a pattern's first sign."""
+    """Give the site's folders of images, and those of its families' patterns: what stands before the first sign."""
+    folders = [str(folder.path) for folder in site.images.folders] if site.images is not None else []
     patterns = [pattern for family in site.families.values() for pattern in family.paths]
     fixed = [posixpath.dirname(_before_signs(pattern)) for pattern in patterns if pattern.startswith("/")]
-    return tuple(dict.fromkeys(path for path in fixed if path != "/"))
+    return tuple(dict.fromkeys(path for path in (*folders, *fixed) if path != "/"))
 
 
 def _before_signs(pattern: str) -> str:

@@ -33,7 +33,7 @@ def add_commands(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="DIR",
-        help="a directory of images beside those in the families' patterns; may be given several times",
+        help="a directory of images beside those that the site names; may be given several times",
     )
     facts.add_argument("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
     facts.set_defaults(call=run_facts)

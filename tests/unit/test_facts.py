@@ -174,6 +174,13 @@ def test_more_directories_of_images_can_be_named() -> None:
     assert list(facts.images["/scratch/images"]) == ["a.sif"]
 
 
+def test_the_sites_own_folders_of_images_are_read() -> None:
+    alias = "/appl/local/containers/sif-images/lumi-rocm-rocm-6.2.4.sif"
+    frozen = "/appl/local/containers/tested-containers/lumi-rocm-rocm-6.2.4-dockerhash-0123456789ab.sif"
+    images = facts_of(lumi_node(AFTER, {alias: Link(frozen), frozen: sif_head(8)})).images
+    assert images["/appl/local/containers/sif-images"]["lumi-rocm-rocm-6.2.4.sif"].target == frozen
+
+
 def test_a_deployed_file_is_known_by_its_hash() -> None:
     deployed = facts_of(lumi_node()).deployed
     edited = facts_of(lumi_node(AFTER, {f"/appl/local/lumisite/releases/{RELEASE}/{MODULEFILE}": b"edited\n"})).deployed
