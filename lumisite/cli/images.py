@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lumisite.cli.parser import add_json_option, add_site_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lumisite.binds.digest import Kind
     from lumisite.binds.inventory import Image, Reading
@@ -55,7 +55,7 @@ def run_images(arguments: argparse.Namespace) -> int:
     """List, lock, check, or write cotainr's systems."""
     from lumisite.binds.inventory import Reading
     from lumisite.errors import ResolveError
-    from lumisite.site.load import load_site
+    from lumisite.site.load import load_plans, load_site
 
     if arguments.check and not arguments.lock:
         raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")
@@ -64,14 +64,16 @@ def run_images(arguments: argparse.Namespace) -> int:
     root = arguments.host_root
     if "\0" in root or not Path(root).is_dir():
         raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")
-    site = load_site(arguments.site).site
+    loaded = load_site(arguments.site)
+    site = loaded.site
     progress = _progress if sys.stderr.isatty() else None
     reading = Reading(site, site.platforms[site.platform].rocm, arguments.digest or "header", root, progress)
     given = tuple(map(_absolute, arguments.paths))
     if arguments.systems:
         return _systems(reading, arguments.systems)
     if arguments.check:
-        return _check(reading, given, arguments.lock, arguments.digest, as_json=arguments.json)
+        plans = {one.file: one.plan.paths for one in load_plans(loaded)}
+        return _check(reading, given, arguments.lock, arguments.digest, plans, as_json=arguments.json)
     return _list(reading, given, arguments.lock, as_json=arguments.json)
 
 
@@ -93,7 +95,15 @@ def _list(reading: Reading, given: Sequence[str], file: str | None, *, as_json: 
     return 1 if broken else 0
 
 
-def _check(reading: Reading, given: Sequence[str], file: str, kind: Kind | None, *, as_json: bool) -> int:
+def _check(
+    reading: Reading,
+    given: Sequence[str],
+    file: str,
+    kind: Kind | None,
+    plans: Mapping[str, Sequence[str]],
+    *,
+    as_json: bool,
+) -> int:
     from dataclasses import asdict, replace
 
     from lumisite.errors import ResolveError
@@ -105,7 +115,7 @@ def _check(reading: Reading, given: Sequence[str], file: str, kind: Kind | None,
     if kind not in (None, lock.digest):
         raise ResolveError(f"--digest: {file} has digests of kind {lock.digest}, which {kind} cannot be compared with")
     images = _read(replace(reading, digest=lock.digest), given or lock.given)
-    changes = compare_images(lock, images, reading.site, given)
+    changes = compare_images(lock, images, reading.site, given, plans)
     if as_json:
         _print_json([asdict(change) for change in changes])
     else:

@@ -306,6 +306,16 @@ def test_plans_for_the_image_are_named(folder: Path) -> None:
     assert change.plans == ("latest.yaml", "old.yaml")
 
 
+def test_a_plan_that_the_site_names_is_named(folder: Path, capsys: Output) -> None:
+    Path("site.yaml").write_text(f"{_lumi()}\nplans: [latest.yaml]\n")
+    lines = ["plan: 1", "site: lumi", "platform: 2026-01", "cpe: 25.03", "rocm: 6.3.4", "family: laif-multitorch"]
+    Path("latest.yaml").write_text("\n".join([*lines, f"paths: ['{folder / LATEST}']", "lines: []", ""]))
+    lock(folder, "--site", "site.yaml")
+    retarget(folder)
+    (change,) = changes(capsys, "--site", "site.yaml")
+    assert change["plans"] == ["latest.yaml"]
+
+
 def test_an_unpacked_image_is_compared_by_what_it_states(tmp_path: Path, capsys: Output, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     sandbox = write_tree(tmp_path / "a.sif", laif() | {"/.singularity.d/labels.json": b"{}"})
