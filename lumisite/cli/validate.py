@@ -58,6 +58,22 @@ def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
         "--limit", type=_count, metavar="SECONDS", help="longest time of one step of a probe (default: by back-end)"
     )
     parser.add_argument("--image", metavar="FILE", help="container image (default: the site's)")
+    if purpose == "baseline":
+        parser.add_argument(
+            "--into", metavar="FILE", help="add the samples to FILE, and say what is still missing for a baseline"
+        )
+    else:
+        parser.add_argument(
+            "--baseline",
+            action="append",
+            default=[],
+            metavar="FILE",
+            help="judge against these runs from before the change, folders or files (default: only gates decide)",
+        )
+    parser.add_argument("--jax-image", metavar="FILE", help="image with JAX, for the probe jax (default: none)")
+    parser.add_argument(
+        "--wrapper", metavar="DIR", help="environment of the container wrapper, for the probe wrapper (default: none)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the jobs' scripts and submit nothing")
     add_json_option(parser)
     parser.set_defaults(call=run_validate, purpose=purpose)
@@ -86,8 +102,9 @@ def run_validate(arguments: argparse.Namespace) -> int:
     else:
         about = _new(arguments)
         folder = Path(str(about["folder"]))
+        scripts = list(_scripts(arguments, about))
         if arguments.dry_run:
-            print("\n".join(_scripts(arguments, about)))
+            print("\n".join(scripts))
             return 0
         run = _create(folder, about)
     runner = _runner(run, arguments, about)
@@ -104,9 +121,7 @@ def _new(arguments: argparse.Namespace) -> dict[str, object]:
     from lumisite.site.load import load_site
     from lumisite.validate.job import validation_of
     from lumisite.validate.runs import image_mark
-    from lumisite.validate.suite import require_known
 
-    require_known(arguments.probe)
     site = load_site(arguments.site).site
     validation = validation_of(site)
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
@@ -136,6 +151,8 @@ def _new(arguments: argparse.Namespace) -> dict[str, object]:
         "reservation": arguments.reservation,
         "sbatch": list(arguments.sbatch),
         "limit": arguments.limit,
+        "jax_image": arguments.jax_image,
+        "wrapper": arguments.wrapper,
     }
 
 
@@ -191,6 +208,8 @@ def _recorded(arguments: argparse.Namespace, about: Mapping[str, object]) -> arg
         "reservation": about["reservation"],
         "sbatch": about["sbatch"],
         "limit": about.get("limit"),
+        "jax_image": about.get("jax_image"),
+        "wrapper": about.get("wrapper"),
         "image": about["image"],
     }
     return argparse.Namespace(**values)
@@ -198,18 +217,24 @@ def _recorded(arguments: argparse.Namespace, about: Mapping[str, object]) -> arg
 
 def _setting(arguments: argparse.Namespace, about: Mapping[str, object]) -> tuple[Setting, list[JobPlan]]:
     from lumisite.site.load import load_site
+    from lumisite.site.selection import resolve_selection
+    from lumisite.validate.gates import gate_probes
     from lumisite.validate.job import Options, validation_of
     from lumisite.validate.plan import plan_jobs
     from lumisite.validate.probe import Group, spec_hash
     from lumisite.validate.runner import Setting
     from lumisite.validate.runs import script_bytes
-    from lumisite.validate.suite import Wanted, groups
+    from lumisite.validate.suite import Wanted, groups, require_known
 
     site = load_site(str(about["site_file"])).site
     validation = validation_of(site)
 
     names, image = tuple(arguments.probe), str(about["image"])
-    wanted = Wanted(names, validation, site.network, site.runtime.name, image, arguments.limit)
+    gates = gate_probes(
+        site, resolve_selection(site), image=image, jax_image=arguments.jax_image, wrapper=arguments.wrapper
+    )
+    wanted = Wanted(names, validation, site.network, site.runtime.name, image, gates, arguments.limit)
+    require_known(wanted)
 
     def contents(nodes: tuple[str, ...]) -> list[Group]:
         return groups(wanted, nodes)
@@ -263,7 +288,10 @@ def _drive(run: Run, runner: Runner, arguments: argparse.Namespace) -> int:
         runner.cancel()
         _say(f"what is measured is kept; `lumisite {arguments.purpose} --resume {run.folder}` goes on")
         return 130
-    return _report(run, arguments)
+    if arguments.purpose == "validate" and arguments.baseline:
+        return _against(run, arguments)
+    code = _report(run, arguments)
+    return code or (_gather(run, arguments) if arguments.purpose == "baseline" else 0)
 
 
 def _report(run: Run, arguments: argparse.Namespace) -> int:
@@ -284,6 +312,33 @@ def _report(run: Run, arguments: argparse.Namespace) -> int:
         return 3
     states = {gate.verdict for gate in gates}
     return 1 if "fail" in states else 4 if "inconclusive" in states else 0
+
+
+def _gather(run: Run, arguments: argparse.Namespace) -> int:
+    """Add what was measured to the baseline, and say what that has; a run with a failed gate is no baseline."""
+    from pathlib import Path
+
+    from lumisite.validate.baseline import has_and_lacks
+    from lumisite.validate.runs import SAMPLES, add_lines, lines_of
+    from lumisite.validate.samples import read_lines
+
+    if not arguments.into:
+        return 0
+    place = Path(arguments.into)
+    add_lines(place, run.folder / SAMPLES)
+    lines_of(place)  # tells a damaged line by its number
+    has, lacks = has_and_lacks(read_lines([(arguments.into, [place.read_bytes()])]))
+    _say(f"{arguments.into} has {has}")
+    _say(f"for a baseline it lacks {lacks}" if lacks else "that is a baseline")
+    return 0
+
+
+def _against(run: Run, arguments: argparse.Namespace) -> int:
+    """Print the verdict against runs from before the change."""
+    from lumisite.cli.report import run_report
+
+    words = {"run": str(run.folder), "baseline": arguments.baseline, "site": arguments.site, "json": arguments.json}
+    return run_report(argparse.Namespace(**words, allow_image_change=False, format=None, output=None))
 
 
 def _medians(samples: Sequence[Sample]) -> dict[str, dict[str, object]]:

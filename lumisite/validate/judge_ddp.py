@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.validate.lines import Sample
 from lumisite.validate.probe import Backend, Ended, Expected, Line, Probe, Record
 from lumisite.validate.ranks import finished, number, numbers, part, rank_of, trouble
 
+#: What the metrics are called that say how fast training is.
+RATE = "ddp/samples_per_s/"
 #: Gradients are sums of float32 in any order, so they agree to about this part of their size.
 AGREEMENT = 1e-3
+#: A part of the step time that cannot be told from none.
+LEAST_PART = 1e-3
 #: Quantiles of the step time that are kept.
 QUANTILES = (50, 90, 99)
 
@@ -81,7 +85,8 @@ def _numbers(model: str, own: Sequence[Record], whole: Sequence[Record], expecte
     yield expected.series(f"first_step_s/{model}", first, "s")
     if len(own) > 1:
         step, without = percentile(steps, 50), percentile(alone, 50)
-        yield expected.series(f"exposed_communication/{model}", [max(0.0, 1 - without / step)], "of the step time")
+        exposed = max(LEAST_PART, 1 - without / step)
+        yield expected.sample(f"exposed_communication/{model}", exposed, "lower", "of the step time")
     for record, times, mine in zip(whole, by_rank, own, strict=True):
         yield expected.series(f"step_time_s/{model}", times, "s", rank_of(record))
         yield expected.series(f"compute_time_s/{model}", numbers(mine, "alone_s"), "s", rank_of(record))
@@ -102,18 +107,14 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def efficiency(samples: Sequence[Sample], ranks: dict[str, int]) -> Iterator[tuple[str, float]]:
+def efficiency(samples: Sequence[Sample], ranks: Mapping[str, int]) -> Iterator[tuple[str, float]]:
     """Give each model's scaling from its smallest shape, as (`model/shape`, part); `ranks` by shape."""
-    rates = {sample.metric.removeprefix("ddp/samples_per_s/"): sample.value for sample in samples if _is_rate(sample)}
+    rates = {sample.metric.removeprefix(RATE): sample.value for sample in samples}
     for model in sorted({name.partition("/")[0] for name in rates}):
         shapes = [shape for shape in sorted(ranks, key=lambda shape: ranks[shape]) if f"{model}/{shape}" in rates]
         for shape in shapes[1:]:
             first = rates[f"{model}/{shapes[0]}"] / ranks[shapes[0]]
             yield f"{model}/{shape}", rates[f"{model}/{shape}"] / ranks[shape] / first
-
-
-def _is_rate(sample: Sample) -> bool:
-    return sample.metric.startswith("ddp/samples_per_s/")
 
 
 DDP = Probe(

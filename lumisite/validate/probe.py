@@ -19,7 +19,7 @@ Record: TypeAlias = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Vector:
-    """Numbers for a plot; `x` says where each stands, if not at its own place in the list."""
+    """Numbers of one rank, for plots."""
 
     series: str
     run: str
@@ -27,7 +27,6 @@ class Vector:
     rank: int
     values: tuple[float, ...]
     unit: str
-    x: tuple[float, ...] = ()
 
 
 Line: TypeAlias = Sample | Gate | Vector
@@ -54,6 +53,8 @@ class Step:
     limit_s: int
     variant: str = ""
     environment: tuple[tuple[str, str], ...] = ()
+    together: bool = True
+    """Whether a rank that fails ends the others, which would wait for it."""
 
     @property
     def label(self) -> str:
@@ -112,13 +113,11 @@ class Expected:
         name = f"{self.probe}/{quantity}/{label}"
         return Sample(name, rounded(value), better, self.run, where, self.time, unit, self.image, self.spec)
 
-    def series(
-        self, quantity: str, values: Sequence[float], unit: str, rank: int = 0, x: Sequence[float] = ()
-    ) -> Vector:
+    def series(self, quantity: str, values: Sequence[float], unit: str, rank: int = 0) -> Vector:
         """Make a vector for plots."""
         name = f"{self.probe}/{quantity}/{self.label}"
         numbers = tuple(rounded(value) for value in values)
-        return Vector(name, self.run, tuple(sorted(self.nodes)), rank, numbers, unit, tuple(x))
+        return Vector(name, self.run, tuple(sorted(self.nodes)), rank, numbers, unit)
 
 
 Judge: TypeAlias = Callable[[Sequence[Ended], Expected], Sequence[Line]]

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lumisite.errors import ToolError
 from lumisite.validate import slurm
 from lumisite.validate.job import CLAIM, DONE, JobPlan, Options, job_script
-from lumisite.validate.judge_ddp import efficiency
+from lumisite.validate.judge_ddp import RATE, efficiency
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.probe import Backend, Ended, Expected, Group, Line, Vector, rounded
+from lumisite.validate.probe import Backend, Ended, Expected, Group, Line, rounded
 
 if TYPE_CHECKING:
     from lumisite.site.model import Site
@@ -209,13 +209,14 @@ class Runner:
 
     def _ladder(self, job: Job) -> list[Line]:
         """Give what only all steps together tell: how training scales."""
-        steps = [step for step in job.plan.steps if step.probe == "ddp"]
-        ranks = {step.label: step.ranks for step in steps}
-        nodes = tuple(sorted(job.plan.nodes))
-        found = efficiency(job.samples, ranks)
+        first = {step.label: step for step in reversed(job.plan.steps) if step.probe == "ddp"}
+        ranks = {label: step.ranks for label, step in first.items()}
+        rates = [sample for sample in job.samples if sample.metric.startswith(RATE)]
         return [
-            Vector(f"ddp/scaling_efficiency/{name}", job.plan.run, nodes, 0, (rounded(value),), "of linear")
-            for name, value in found
+            replace(rate, metric=f"ddp/scaling_efficiency/{name}", value=rounded(value), unit="of linear")
+            for name, value in efficiency(rates, ranks)
+            for rate in rates
+            if rate.metric == RATE + name
         ]
 
     def _ask_slurm(self) -> None:

@@ -224,7 +224,22 @@ def _words(path: Path) -> list[str]:
 
 
 def _vector_json(vector: Vector) -> str:
-    return json.dumps({name: value for name, value in vars(vector).items() if name != "x" or value})
+    return json.dumps(vars(vector))
+
+
+def add_lines(target: Path, source: Path) -> None:
+    """Add the lines of a run to a file of samples, without those that it has; a torn last line is cut off first."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(f"{target}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        lines = _File(target)
+        lines.open()
+        for line in source.read_text().splitlines():
+            lines.add(line)
+    finally:
+        os.close(handle)
 
 
 def lines_of(path: Path) -> list[Sample | Gate]:

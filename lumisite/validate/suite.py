@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lumisite.errors import ResolveError
 from lumisite.site.decode import suggestion
 from lumisite.site.model import Network, Validation
+from lumisite.validate.gate_groups import gate_group
+from lumisite.validate.gates import GateProbe
 from lumisite.validate.judge_collectives import COLLECTIVE
 from lumisite.validate.judge_ddp import DDP
 from lumisite.validate.judge_pairs import PAIRS
@@ -20,14 +22,6 @@ MEASURING: tuple[Probe, ...] = (TRANSPORT, COLLECTIVE, DDP, PAIRS)
 RANK = "rank.py"
 
 
-def require_known(names: Sequence[str]) -> None:
-    """Raise `ResolveError` for a probe that does not exist."""
-    known = [probe.name for probe in MEASURING]
-    for name in names:
-        if name not in known:
-            raise ResolveError(f"--probe: there is no probe {name!r} ({suggestion(name, known)})")
-
-
 @dataclass(frozen=True)
 class Wanted:
     """What is to be run: the probes of these names or all, where, and in what; `limit_s` bounds each step."""
@@ -37,18 +31,50 @@ class Wanted:
     network: Network
     runtime: str
     image: str
+    gates: tuple[GateProbe, ...] = ()
     limit_s: int | None = None
+
+    @property
+    def limit(self) -> int:
+        """The longest time of one step, in seconds."""
+        return self.limit_s or LIMITS_S[self.validation.backend]
+
+    def has(self, name: str) -> bool:
+        """Whether a probe is wanted."""
+        return not self.names or name in self.names
+
+
+def require_known(wanted: Wanted) -> None:
+    """Raise `ResolveError` for a probe that does not exist."""
+    known = [*(probe.name for probe in wanted.gates), *(probe.name for probe in MEASURING)]
+    needs = {"jax": "--jax-image", "wrapper": "--wrapper"}
+    for name in wanted.names:
+        if name not in known:
+            hint = f"it needs {needs[name]}" if name in needs else suggestion(name, known)
+            raise ResolveError(f"--probe: there is no probe {name!r} ({hint})")
 
 
 def groups(wanted: Wanted, nodes: tuple[str, ...]) -> list[Group]:
-    """Give what a job on `nodes` runs; steps of one probe and shape are together."""
+    """Give what a job on `nodes` runs: first the gates, then what measures."""
     found = []
-    for probe in MEASURING:
-        if wanted.names and probe.name not in wanted.names:
-            continue
-        for shape in _shapes(probe, nodes, wanted.validation.tasks_per_node):
+    tasks_per_node = wanted.validation.tasks_per_node
+    for gate in (gate for gate in wanted.gates if wanted.has(gate.name)):
+        for shape in _gate_shapes(gate, nodes, tasks_per_node):
+            own = nodes if shape == "several" else nodes[:1]
+            found.append(gate_group(gate, shape, own, tasks_per_node, wanted.runtime, wanted.limit))
+    for probe in (probe for probe in MEASURING if wanted.has(probe.name)):
+        for shape in _shapes(probe, nodes, tasks_per_node):
             found.append(Group(tuple(_steps(probe, shape, nodes, wanted)), probe.judge))
     return found
+
+
+def _gate_shapes(gate: GateProbe, nodes: tuple[str, ...], tasks_per_node: int) -> Iterator[Shape]:
+    """On a single node, what wants several gets that one."""
+    shapes: list[Shape] = ["one-node" if shape == "several" and len(nodes) == 1 else shape for shape in gate.shapes]
+    for shape in dict.fromkeys(shapes):
+        if shape == "one-gpu" and tasks_per_node == 1 and len(shapes) > 1:
+            continue
+        yield shape
 
 
 def _shapes(probe: Probe, nodes: tuple[str, ...], tasks_per_node: int) -> Iterator[Shape]:
@@ -76,7 +102,7 @@ def _steps(probe: Probe, shape: Shape, nodes: tuple[str, ...], wanted: Wanted) -
             words=(wanted.runtime, "--quiet", "exec", "--bind", f"{PROBES},{OUT}", wanted.image, *inside),
             files=(probe.script, RANK),
             arguments=arguments,
-            limit_s=wanted.limit_s or LIMITS_S[backend],
+            limit_s=wanted.limit,
             variant=variant.name,
             environment=variant.environment,
         )

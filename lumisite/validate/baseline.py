@@ -1,0 +1,45 @@
+"""Say what a baseline has and what it lacks, before it can be judged against.
+
+The numbers are those of docs/explanation/verdict.md: ten jobs, on three days at least, on two node sets that share no
+node, all of them with one image and one suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+from lumisite.validate.ranks import counted
+from lumisite.validate.samples import Job, Recorded
+
+JOBS, DAYS, NODE_SETS = 10, 3, 2
+
+
+def has_and_lacks(recorded: Recorded) -> tuple[str, str]:
+    """Give what a baseline has, and what it lacks (empty if nothing), each in words.
+
+    A job counts where it has a value of the metric that fewest jobs have: only that many can be compared.
+    """
+    series = [one.jobs for one in recorded.series.values()]
+    if not series:
+        return "no samples", f"{JOBS} jobs"
+    jobs = min(series, key=len)
+    days = {datetime.fromtimestamp(job.time, timezone.utc).date() for job in jobs}
+    sets = _disjoint(jobs)
+    had = ((len(jobs), JOBS, "job"), (len(days), DAYS, "day"), (sets, NODE_SETS, "node set"))
+    lacks = [f"{counted(wanted - number, thing)} more" for number, wanted, thing in had if number < wanted]
+    images = {job.image for own in series for job in own if job.image}
+    if len(images) > 1:
+        lacks.append(f"a single image (it mixes {len(images)})")
+    return ", ".join(counted(number, thing) for number, _, thing in had), ", ".join(lacks)
+
+
+def _disjoint(jobs: Sequence[Job]) -> int:
+    """Count node sets of which no two share a node, the first come first."""
+    taken: set[str] = set()
+    count = 0
+    for job in jobs:
+        if not taken & job.nodes:
+            taken |= job.nodes
+            count += 1
+    return count
