@@ -157,12 +157,18 @@ def _new(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def _require_shared(site: Site, folder: Path) -> None:
-    from lumisite.errors import ResolveError
-
-    shared = [file_system.path for file_system in site.file_systems if file_system.kind == "shared"]
-    places = [folder, *folder.parents]
+    """Refuse a folder that not all nodes see, or whose name a container's bind or an #SBATCH line would cut."""
+    import re
     from pathlib import Path
 
+    from lumisite.errors import ResolveError
+
+    if not re.fullmatch(r"[\w./+@=-]+", str(folder)):
+        raise ResolveError(
+            f"--out: {str(folder)!r} has characters that cut binds (letters, digits and ._+@=- are right)"
+        )
+    shared = [file_system.path for file_system in site.file_systems if file_system.kind == "shared"]
+    places = [folder, *folder.parents]
     if not any(Path(path).resolve() in places for path in shared):
         raise ResolveError(f"--out: {folder} is not on a file system that all nodes see (have {', '.join(shared)})")
 

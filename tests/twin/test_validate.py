@@ -161,10 +161,24 @@ def test_an_interface_that_is_down_is_named(site: Cluster) -> None:
 
 def test_a_slow_interface_costs_bandwidth_and_no_gate(site: Cluster) -> None:
     with faults.interface_throttled(site, "nid000002", "hsn0", "200mbit"):
-        done = validate(site, "slow", "--probe collectives")
-    assert done.code == 0, done.stdout + done.stderr
+        done = validate(site, "slow", "--probe collectives --baseline /scratch/whole")
     name = "collectives/all_reduce_busbw/4MiB/2n"
     assert metrics(site, "whole")[name] / metrics(site, "slow")[name] >= 2
+    assert [gate.verdict for gate in gates(site, "slow", "collectives")] == ["pass"]
+    # One job before and one after decide nothing, however large the drop.
+    assert done.code == 4, done.stdout + done.stderr
+    assert name in done.stdout
+
+
+def test_a_baseline_is_gathered_and_says_what_it_lacks(site: Cluster) -> None:
+    command = f"{LUMISITE} baseline --site twin --jobs 1 --probe collectives --into /scratch/before.jsonl"
+    done = site.run(f"cd /scratch && {command}")
+    assert done.code == 0, done.stderr
+    assert "/scratch/before.jsonl has 1 job, 1 day, 1 node set" in done.stderr
+    assert "for a baseline it lacks 9 jobs more, 2 days more, 1 node set more" in done.stderr
+    (run,) = (site.shared / "scratch/lumisite-runs").iterdir()
+    assert run.name.endswith("-baseline")
+    assert (site.shared / "scratch/before.jsonl").read_bytes() == (run / SAMPLES).read_bytes()
 
 
 def test_the_module_that_sends_traffic_over_management_fails_transport(site: Cluster) -> None:
@@ -255,7 +269,7 @@ def test_a_refused_submission_is_told_in_slurms_words(site: Cluster) -> None:
 
 def test_it_works_without_sacct(site: Cluster) -> None:
     with faults.sacct_refuses(site):
-        done = validate(site, "no-sacct", "--probe transport")
+        done = validate(site, "no-sacct", "--probe modules")
     assert done.code == 0, done.stdout + done.stderr
 
 

@@ -1,0 +1,164 @@
+"""The script of a job: what Slurm is asked for, and that bash runs each step as it should."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lumisite.errors import ResolveError
+from lumisite.site.load import load_site
+from lumisite.site.selection import resolve_selection
+from lumisite.validate.gates import gate_probes
+from lumisite.validate.job import JobPlan, Options, job_script, validation_of
+from lumisite.validate.plan import plan_jobs
+from lumisite.validate.suite import Wanted, groups, require_known
+
+LUMI, TWIN = load_site("lumi").site, load_site("twin").site
+NODES = ("nid005124", "nid005125")
+
+
+def a_plan(
+    name: str, folder: str = "/scratch/run", probes: tuple[str, ...] = (), nodes: tuple[str, ...] = NODES
+) -> JobPlan:
+    site = LUMI if name == "lumi" else TWIN
+    validation = validation_of(site)
+    gates = gate_probes(site, resolve_selection(site))
+    wanted = Wanted(probes, validation, site.network, site.runtime.name, validation.image, gates)
+    require_known(wanted)
+    (plan,) = plan_jobs("s", folder, [nodes], 1, lambda own: groups(wanted, own))
+    return plan
+
+
+def script(name: str, plan: JobPlan, **options: str) -> str:
+    site = LUMI if name == "lumi" else TWIN
+    asked = Options("standard-g", options.get("account"), options.get("reservation"), ("--qos=x",))
+    return job_script(site, plan, asked, "/scratch/run/probes", 1)
+
+
+def asked(text: str) -> list[str]:
+    return [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH")]
+
+
+def steps(text: str) -> dict[str, str]:
+    return {line.split()[1]: line for line in text.splitlines() if line.startswith("step ")}
+
+
+def test_lumi_is_asked_for_whole_nodes_with_their_gpus() -> None:
+    words = asked(script("lumi", a_plan("lumi"), account="project_1", reservation="maint"))
+    for word in (
+        "--nodes=2",
+        "--nodelist=nid005124,nid005125",
+        "--ntasks-per-node=8",
+        "--gpus-per-node=8",
+        "--no-requeue",
+    ):
+        assert word in words
+    assert words[-3:] == ["--account=project_1", "--reservation=maint", "--qos=x"]
+    assert "--exclusive" not in words  # the partition gives whole nodes anyway
+
+
+def test_the_ladder_has_one_gpu_one_node_and_both_nodes() -> None:
+    found = steps(script("lumi", a_plan("lumi", probes=("ddp",))))
+    assert list(found) == ["ddp-1g", "ddp-1n", "ddp-2n"]
+    assert "--ntasks=1 " in found["ddp-1g"]
+    assert "--gpus-per-node=1 " in found["ddp-1g"]
+    assert "--nodelist=nid005124 " in found["ddp-1n"]
+    assert "--ntasks=16 --ntasks-per-node=8 " in found["ddp-2n"]
+    assert "--cpus-per-task=7 " in found["ddp-2n"]  # 56 cores that jobs get, for 8 ranks
+    assert "singularity --quiet exec" in found["ddp-2n"]
+
+
+def test_the_control_of_transport_is_forced_onto_sockets() -> None:
+    found = steps(script("lumi", a_plan("lumi", probes=("transport",))))
+    assert "env NCCL_NET=Socket srun" in found["transport-2n-control"]
+    assert "NCCL_NET" not in found["transport-2n"]
+
+
+def test_one_node_alone_has_no_steps_for_several() -> None:
+    found = steps(script("twin", a_plan("twin", nodes=NODES[:1])))
+    assert {name.split("-")[0] for name in found} == {
+        "modules",
+        "binds",
+        "affinity",
+        "miopen",
+        "usersite",
+        "conda",
+        "ddp",
+    }
+
+
+@pytest.mark.parametrize(("name", "said"), [("dpd", "did you mean ddp"), ("jax", "needs --jax-image")])
+def test_an_unknown_probe_is_refused(name: str, said: str) -> None:
+    with pytest.raises(ResolveError, match=said):
+        a_plan("twin", probes=(name,))
+
+
+def test_a_site_without_validation_is_refused() -> None:
+    site = load_site("twin").site
+    object.__setattr__(site, "validation", None)
+    with pytest.raises(ResolveError, match="site twin has no `validation`"):
+        validation_of(site)
+
+
+# ---- bash runs it, with commands that stand for Slurm's and Lmod's
+
+SRUN = """#!/bin/sh
+for word; do last=$word; done
+case $* in
+*fails*) echo "no container" >&2; exit 7 ;;
+*hangs*) exec sleep 60 ;;
+esac
+"""
+
+
+def run(tmp_path: Path, words: dict[str, str], module: str = ":", attempt: int = 1) -> Path:
+    """Run a job whose steps start these words, each with a limit of one second."""
+    tools = tmp_path / "tools"
+    tools.mkdir(exist_ok=True)
+    (tools / "srun").write_text(SRUN)
+    (tools / "srun").chmod(0o755)
+    plan = a_plan("twin", str(tmp_path / "run"), ("ddp", "collectives"))
+    kept = []
+    for group, (name, text) in zip(plan.groups, words.items(), strict=False):
+        step = replace(group.steps[0], probe=name, words=(text,), limit_s=1)
+        kept.append(replace(group, steps=(step,)))
+    plan = replace(plan, groups=tuple(kept))
+    Path(plan.folder).mkdir(parents=True, exist_ok=True)
+    path = tmp_path / "job.sh"
+    path.write_text(job_script(TWIN, plan, Options("standard-g"), "/probes", attempt))
+    environment = {"PATH": f"{tools}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "HOME": str(tmp_path)}
+    command = f"module() {{ {module}; }}; . {path}"
+    subprocess.run(["bash", "-c", command], env=environment, check=True)
+    return Path(plan.folder)
+
+
+def test_each_step_leaves_its_exit_code_and_the_job_its_mark(tmp_path: Path) -> None:
+    folder = run(tmp_path, {"good": "good", "bad": "fails", "slow": "hangs"})
+    found = {path.parent.name: path.read_text().split()[0] for path in folder.glob("*/exit")}
+    assert found == {"good-2n": "0", "bad-1n": "7", "slow-2n": "124"}
+    assert (folder / "done").read_text().split()[:2] == ["7", "0"]
+
+
+def test_a_second_attempt_leaves_what_is_measured(tmp_path: Path) -> None:
+    folder = run(tmp_path, {"good": "good"})
+    (ended,) = folder.glob("*/exit")
+    before = ended.read_text()
+    run(tmp_path, {"good": "fails"}, attempt=2)
+    assert ended.read_text() == before
+
+
+def test_the_same_attempt_runs_once(tmp_path: Path) -> None:
+    folder = run(tmp_path, {"good": "good"})
+    (folder / "done").unlink()
+    run(tmp_path, {"good": "good"})
+    assert not (folder / "done").exists()
+
+
+def test_a_module_that_does_not_load_ends_the_job_at_once(tmp_path: Path) -> None:
+    folder = run(tmp_path, {"good": "good"}, module='[ "$1" = use ] || { echo "unknown module" >&2; return 1; }')
+    assert (folder / "done").read_text().split()[1] == "module:1"
+    assert (folder / "module.stderr").read_text() == "unknown module\n"
+    assert not list(folder.glob("*/exit"))
