@@ -40,15 +40,15 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "validation.partition: standart-g is not described (did you mean standard-g?)",
         ),
         (
-            ("00:05:00\n", "00:05:00\n  metrics: [{metric: a, spec: 1, floor: 1.5, source: s}]\n"),
+            ("  metrics:\n", "  metrics:\n    - {metric: a, spec: 1, floor: 1.5, source: s}\n"),
             "validation.metrics[0].floor: 1.5 is more than all of the spec (0.6 would be right)",
         ),
         (
-            ("00:05:00\n", "00:05:00\n  metrics: [{metric: a, source: s}, {metric: a, source: s}]\n"),
+            ("  metrics:\n", "  metrics:\n    - {metric: a, source: s}\n    - {metric: a, source: s}\n"),
             "validation.metrics[1].metric: never counts: metrics[0] is for a already",
         ),
         (
-            ("00:05:00\n", "00:05:00\n  metrics: [{metric: a, spec: 1e3, source: s}]\n"),
+            ("  metrics:\n", "  metrics:\n    - {metric: a, spec: 1e3, source: s}\n"),
             "validation.metrics[0].spec: '1e3' is not a number above 0 (0.05 would be right)",
         ),
         (("  6.2.4: {", "  6.0.3.0: {"), "rocm.6.0.3.0: is the same version as 6.0.3"),
