@@ -99,7 +99,7 @@ def run_changes(arguments: argparse.Namespace) -> int:
     from lumisite.release.changes import make_report
     from lumisite.release.changes_text import report_lines, to_json
 
-    before, after = _load(arguments.before), _load(arguments.after)
+    before, after = load_facts(arguments.before), load_facts(arguments.after)
     report = make_report(before, after, _site(arguments, before, after), arguments.name)
     if before.host != after.host:
         _say(f"{arguments.before} is of {before.host or 'an unnamed host'}, {arguments.after} of {after.host or 'one'}")
@@ -133,7 +133,7 @@ def _wanted(arguments: argparse.Namespace, report: Report, lines: list[str]) -> 
     return list(report.users) if arguments.users else lines
 
 
-def _load(name: str) -> Facts:
+def load_facts(name: str) -> Facts:
     """Read a facts file, and no more of it than a facts file can have."""
     from pathlib import Path
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lumisite.cli.parser import Commands
+    from lumisite.node.facts import Facts
+    from lumisite.site.model import Site
     from lumisite.validate.report import Report, Side
     from lumisite.validate.report_vectors import Vector
 
@@ -42,7 +44,16 @@ def add_commands(commands: Commands) -> None:
         "gates and the site's expectations decide)",
     )
     report.add_argument(
-        "--site", metavar="NAME|FILE", help="take what is expected of each metric from this site (default: none)"
+        "--site",
+        metavar="NAME|FILE",
+        help="take what is expected of each metric, and what changes touch, from this site (default: none; for changes "
+        "the embedded one that the captures name)",
+    )
+    report.add_argument(
+        "--facts",
+        nargs=2,
+        metavar=("BEFORE", "AFTER"),
+        help="captures of a node, to say what changed (default: those in the folders of the runs)",
     )
     report.add_argument("--allow-image-change", action="store_true", help="compare samples of different images")
     report.add_argument(
@@ -65,8 +76,9 @@ def run_report(arguments: argparse.Namespace) -> int:
     site = load_site(arguments.site).site if arguments.site else None
     rules = site.validation.metrics if site and site.validation else ()
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
-    after, before = _side([arguments.run]), _side(arguments.baseline)
-    report = make_report(before, after, Terms(rules, allow_image_change=arguments.allow_image_change))
+    before, after = _sides(arguments)
+    terms = Terms(rules, allow_image_change=arguments.allow_image_change)
+    report = make_report(before, after, terms, site or _site_of(after.facts))
     _write(_written(report, form), arguments.output)
     return report.verdict.exit_code
 
@@ -98,10 +110,33 @@ def _written(report: Report, form: str) -> str:
     return "\n".join(report_text(report)) + "\n"
 
 
+def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
+    from dataclasses import replace
+
+    from lumisite.cli.facts import load_facts
+    from lumisite.errors import ResolveError
+
+    before, after = _side(arguments.baseline), _side([arguments.run])
+    if not arguments.facts:
+        return before, after
+    was, now = map(load_facts, arguments.facts)
+    if was.site != now.site:
+        raise ResolveError(f"--facts: {was.site!r} and {now.site!r} are two sites (two captures of one would be right)")
+    return replace(before, facts=was), replace(after, facts=now)
+
+
+def _site_of(facts: Facts | None) -> Site | None:
+    """Load the embedded site that a capture names: a name in a file opens nothing else."""
+    from lumisite.site.load import embedded_sites, load_site
+
+    return load_site(facts.site).site if facts is not None and facts.site in embedded_sites() else None
+
+
 def _side(names: Sequence[str]) -> Side:
     """Read runs, folders or files, as one side."""
     from pathlib import Path
 
+    from lumisite.cli.facts import load_facts
     from lumisite.validate.report import Side
     from lumisite.validate.samples import read_lines
 
@@ -109,7 +144,7 @@ def _side(names: Sequence[str]) -> Side:
     samples = [path / "samples.jsonl" if path.is_dir() else path for path in paths]
     folders = [path for path in paths if path.is_dir()]
     recorded = read_lines((str(path), _blocks(path)) for path in samples)
-    facts = [found for folder in folders if (found := _object(folder / "facts.json")) is not None]
+    facts = [load_facts(str(path)) for folder in folders if (path := folder / "facts.json").exists()]
     about = [found for folder in folders if (found := _object(folder / "run.json")) is not None]
     vectors = tuple(vector for folder in folders for vector in _vectors(folder / "series.jsonl"))
     return Side(recorded, vectors, facts[-1] if facts else None, about[-1] if about else {})

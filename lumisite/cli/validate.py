@@ -344,7 +344,7 @@ def _against(run: Run, arguments: argparse.Namespace) -> int:
     from lumisite.cli.report import run_report
 
     words = {"run": str(run.folder), "baseline": arguments.baseline, "site": arguments.site, "json": arguments.json}
-    return run_report(argparse.Namespace(**words, allow_image_change=False, format=None, output=None))
+    return run_report(argparse.Namespace(**words, facts=None, allow_image_change=False, format=None, output=None))
 
 
 def _medians(samples: Sequence[Sample]) -> dict[str, dict[str, object]]:

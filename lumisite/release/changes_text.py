@@ -28,18 +28,18 @@ def _platforms(report: Report) -> str:
 
 def _consequence(one: Consequence) -> Iterator[str]:
     """Give a change, and below it what it touches; what is touched for the same reason is told together."""
-    yield _plain(one.change.what)
+    yield plain(one.change.what)
     if not one.touches:
         yield "  touches nothing that the site describes"
     together: dict[tuple[str, str], list[str]] = {}
     for touch in one.touches:
         together.setdefault((touch.what, touch.why), []).append(touch.name)
     for (what, why), names in together.items():
-        yield _plain(f"  {what + ':':8} {', '.join(names)}")
-        yield _plain(f"           {why}")
+        yield plain(f"  {what + ':':8} {', '.join(names)}")
+        yield plain(f"           {why}")
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Facts come from files of others: what does not print is spelled out."""
     return text if text.isprintable() else shown(text)
 

@@ -10,14 +10,19 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from lumisite.validate.metric_names import Name, parse_name, shape_order
 from lumisite.validate.report_advice import advice
-from lumisite.validate.report_changes import Change, changes
+from lumisite.validate.report_changes import Changed, changes
 from lumisite.validate.report_vectors import Vector, quantiles
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict import SystemVerdict, Terms, judge_system
 from lumisite.validate.verdict_nodes import is_per_node, job_value, node_scores
+
+if TYPE_CHECKING:
+    from lumisite.node.facts import Facts
+    from lumisite.site.model import Site
 
 #: What `run.json` says that a report repeats, and how it calls it.
 ABOUT = {
@@ -39,7 +44,7 @@ class Side:
 
     recorded: Recorded
     vectors: tuple[Vector, ...] = ()
-    facts: Mapping[str, object] | None = None
+    facts: Facts | None = None
     about: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -104,11 +109,12 @@ class NodeMap:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report shows."""
+    """Everything that a report shows; `users` is the text on the changes that can be sent to users, line by line."""
 
     verdict: SystemVerdict
     about: tuple[tuple[str, str, str], ...]
-    changes: tuple[Change, ...]
+    changes: tuple[Changed, ...]
+    users: tuple[str, ...]
     advice: tuple[str, ...]
     curves: tuple[Curve, ...]
     distributions: tuple[Distribution, ...]
@@ -116,15 +122,16 @@ class Report:
     maps: tuple[NodeMap, ...]
 
 
-def make_report(before: Side, after: Side, terms: Terms) -> Report:
-    """Judge `after` against `before` and gather what is shown."""
+def make_report(before: Side, after: Side, terms: Terms, site: Site | None = None) -> Report:
+    """Judge `after` against `before` and gather what is shown; `site` tells what the changes of the machine touch."""
     verdict = judge_system(before.recorded, after.recorded, terms)
-    changed = changes(before.facts, after.facts)
+    found = changes(before.facts, after.facts, site)
     return Report(
         verdict=verdict,
         about=tuple(_about(before.about, after.about)),
-        changes=changed,
-        advice=tuple(advice(verdict, changed)),
+        changes=found.changed,
+        users=found.users,
+        advice=tuple(advice(verdict, found.changed)),
         curves=tuple(_curves(before.recorded.series, after.recorded.series)),
         distributions=tuple(_distributions(before.vectors, after.vectors)),
         scalings=tuple(_scalings(before.recorded.series, after.recorded.series)),

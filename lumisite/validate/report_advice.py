@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from lumisite.release.changes_compare import Kind
 from lumisite.validate.metric_names import Name, parse_name, shape_order
-from lumisite.validate.report_changes import Change
+from lumisite.validate.report_changes import Changed
 from lumisite.validate.report_words import some
 from lumisite.validate.verdict import SystemVerdict
 from lumisite.validate.verdict_metric import MetricVerdict
 
-#: A fact of which part of the machine, by what stands in its name, is first suspected.
-SUSPECTS = {
-    "network": ("libfabric", "libcxi", "cxi", "plugin", "interface", "kernel", "hsn"),
-    "node": ("driver", "rocm", "gpu", "kernel", "bus", "firmware"),
-}
+#: Which kinds of change are first suspected where a part of the machine is slower.
+SUSPECTS: Mapping[str, tuple[Kind, ...]] = {
+    "network": (
+        "product", "default", "soname", "library-gone", "library", "missing", "dangling", "interface", "nic", "kernel",
+        "kernel-config",
+    ),
+    "node": ("driver", "rocm", "gpu-count", "gpu-bus", "gpu-place", "cpus", "kernel", "runtime"),
+}  # fmt: skip
+#: Changes that are named before they are only counted.
 FACTS_SHOWN = 6
 
 
-def advice(verdict: SystemVerdict, changed: Sequence[Change]) -> Iterator[str]:
+def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
     """Give what to do: gates first, for a broken gate explains slow numbers; then numbers, nodes, and missing jobs."""
     for gate in verdict.gates:
         for cause in gate.causes[:1]:
@@ -40,7 +45,7 @@ def advice(verdict: SystemVerdict, changed: Sequence[Change]) -> Iterator[str]:
 
 
 def _where(
-    slower: Sequence[MetricVerdict], metrics: Sequence[MetricVerdict], changed: Sequence[Change]
+    slower: Sequence[MetricVerdict], metrics: Sequence[MetricVerdict], changed: Sequence[Changed]
 ) -> Iterator[str]:
     names = [parse_name(one.metric) for one in slower]
     fine = [parse_name(one.metric) for one in metrics if one.verdict == "pass"]
@@ -68,10 +73,7 @@ def _alone(name: Name) -> bool:
     return name.shape in ("1g", "1n")
 
 
-def _facts(part: str, changed: Sequence[Change]) -> str:
-    found = [
-        f"{one.fact} {one.before or 'absent'} -> {one.after or 'absent'}"
-        for one in changed
-        if any(word in one.fact.lower() for word in SUSPECTS[part])
-    ]
-    return f"; changed there: {'; '.join(found[:FACTS_SHOWN])}" if found else ""
+def _facts(part: str, changed: Sequence[Changed]) -> str:
+    found = [one.what for one in changed if one.kind in SUSPECTS[part]]
+    more = f"; and {len(found) - FACTS_SHOWN} more" if len(found) > FACTS_SHOWN else ""
+    return f"; changed there: {'; '.join(found[:FACTS_SHOWN])}{more}" if found else ""

@@ -1,56 +1,60 @@
-"""What a maintenance changed, from the facts of the machine before and after it: any two JSON objects."""
+"""What a maintenance changed, as a report tells it: each change in words, what it touches, and the text for users."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-#: Values longer than this are cut.
-VALUE_SHOWN = 80
-#: What entries of a list are told apart by, where they have it.
-KEYS = ("name", "path", "soname", "id", "address")
+from lumisite.release.changes import make_report
+from lumisite.release.changes_compare import Change, Kind, compare
+from lumisite.release.changes_text import plain
+
+if TYPE_CHECKING:
+    from lumisite.node.facts import Facts
+    from lumisite.release.changes_touch import Touch
+    from lumisite.site.model import Site
 
 
 @dataclass(frozen=True)
-class Change:
-    """One fact that is not what it was; a side that lacks it is empty."""
+class Changed:
+    """A change as `changes` tells it; `touches` are parts of the site, such as `module singularity-CPEbits`."""
 
-    fact: str
-    before: str
-    after: str
-
-
-def changes(before: Mapping[str, object] | None, after: Mapping[str, object] | None) -> tuple[Change, ...]:
-    """Compare facts; nothing is said where one side has none."""
-    if before is None or after is None:
-        return ()
-    old, new = dict(_leaves("", before)), dict(_leaves("", after))
-    return tuple(
-        Change(fact, old.get(fact, ""), new.get(fact, ""))
-        for fact in sorted({*old, *new})
-        if old.get(fact, "") != new.get(fact, "")
-    )
+    kind: Kind
+    subject: str
+    before: str | None
+    after: str | None
+    what: str
+    touches: tuple[str, ...] = ()
 
 
-def _leaves(path: str, value: object) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _leaves(f"{path}.{key}" if path else str(key), inner)
-    elif isinstance(value, Sequence) and not isinstance(value, str) and any(isinstance(v, Mapping) for v in value):
-        for number, inner in enumerate(value):
-            yield from _leaves(f"{path}[{_label(inner, number)}]", inner)
-    else:
-        yield path, _shown(value)
+@dataclass(frozen=True)
+class Changes:
+    """All changes, what matters most first, and what to tell users of them; empty where there is nothing to compare."""
+
+    changed: tuple[Changed, ...] = ()
+    users: tuple[str, ...] = ()
 
 
-def _label(entry: object, number: int) -> str:
-    if isinstance(entry, Mapping):
-        for key in KEYS:
-            if isinstance(entry.get(key), str | int):
-                return str(entry[key])
-    return str(number)
+def changes(before: Facts | None, after: Facts | None, site: Site | None) -> Changes:
+    """Compare two captures; without the site they are of, nothing is said of what a change touches."""
+    if before is None or after is None or before.site != after.site:
+        return Changes()
+    if site is None or site.name != after.site:
+        return Changes(tuple(_told(one) for one in compare(before, after)))
+    report = make_report(before, after, site)
+    told = tuple(_told(one.change, one.touches) for one in report.changes)
+    return Changes(told, report.users if told else ())
 
 
-def _shown(value: object) -> str:
-    text = ", ".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
-    return text if len(text) <= VALUE_SHOWN else text[: VALUE_SHOWN - 1] + "…"
+def _told(change: Change, touches: Iterable[Touch] = ()) -> Changed:
+    known = (change.kind, change.subject, change.before, change.after)
+    return Changed(*known, plain(change.what), tuple(_together(touches)))
+
+
+def _together(touches: Iterable[Touch]) -> Iterator[str]:
+    """Give each kind of part once, with the names of all that are touched."""
+    by_what: dict[str, list[str]] = {}
+    for touch in touches:
+        by_what.setdefault(touch.what, []).append(touch.name)
+    yield from (plain(f"{what} {', '.join(dict.fromkeys(names))}") for what, names in by_what.items())

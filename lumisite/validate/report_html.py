@@ -48,7 +48,7 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Sequence[str], Sequence[
     ]
     slow = [(one.node, one.metric, f"{one.below:.1%}", f"{one.z:.1f}") for one in verdict.slow_nodes]
     scalings = [scaling_row(scaling, bar) for scaling in report.scalings for bar in scaling.bars]
-    changed = [(one.fact, one.before or "absent", one.after or "absent") for one in report.changes]
+    changed = [(one.what, "; ".join(one.touches) or "-") for one in report.changes]
     about = [(name, old or "-", new or "-") for name, old, new in report.about]
     for heading, caption, head, rows in (
         ("Gates", "Hard gates after the change", ("gate", "verdict", "why"), gates),
@@ -60,7 +60,12 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Sequence[str], Sequence[
             map(metric_row, verdict.metrics),
         ),
         ("Slow nodes", "Nodes that are slower than the others", ("node", "metric", "below the median", "z"), slow),
-        ("What changed on the machine", "Facts before and after", ("fact", "before", "after"), changed),
+        (
+            "What changed on the machine",
+            "Changes of the node, and what they touch",
+            ("change", "touches"),
+            changed,
+        ),
         ("Scaling", "Rates by shape; efficiency against as many single nodes", SCALING_HEAD, scalings),
         ("What was run", "The runs", ("", "before", "after"), about),
     ):

@@ -22,8 +22,8 @@ def report_markdown(report: Report) -> Iterator[str]:
     if verdict.drain:
         yield from ("", "To drain bad nodes (nothing runs it):", "", f"    {verdict.drain}")
     if report.changes:
-        rows = [(one.fact, one.before or "absent", one.after or "absent") for one in report.changes]
-        yield from _section("What changed on the machine", ("fact", "before", "after"), rows)
+        touched = [(one.what, "; ".join(one.touches) or "-") for one in report.changes]
+        yield from _section("What changed on the machine", ("change", "touches"), touched)
     if verdict.gates:
         rows = [(gate.gate, gate.verdict, gate.reason) for gate in verdict.gates]
         yield from _section("Gates", ("gate", "verdict", "why"), rows)
@@ -44,6 +44,9 @@ def report_markdown(report: Report) -> Iterator[str]:
         yield from _section(
             "What was run", ("", "before", "after"), [(n, old or "-", new or "-") for n, old, new in report.about]
         )
+    if report.users:
+        yield from ("", "## To send to users, when you have read it", "")
+        yield from (f"    {line}".rstrip() for line in report.users)
     if verdict.notes:
         yield from ("", "## Notes", "")
         yield from (f"- {escaped(note)}" for note in verdict.notes)

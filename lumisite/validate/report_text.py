@@ -39,10 +39,11 @@ def report_text(report: Report) -> Iterator[str]:
         yield from ("", "to drain bad nodes (nothing runs it)", f"  {verdict.drain}")
     if report.changes:
         yield from ("", "what changed on the machine")
-        rows = [(f"  {one.fact}", one.before or "absent", "->", one.after or "absent") for one in report.changes]
-        yield from aligned(rows[:CHANGES_SHOWN])
-        if len(rows) > CHANGES_SHOWN:
-            yield f"  … and {len(rows) - CHANGES_SHOWN} more"
+        for one in report.changes[:CHANGES_SHOWN]:
+            yield f"  {one.what}"
+            yield from (f"    {touched}" for touched in one.touches)
+        if len(report.changes) > CHANGES_SHOWN:
+            yield f"  … and {len(report.changes) - CHANGES_SHOWN} more"
     yield from _tables(verdict)
     scalings = [(scaling, bar) for scaling in report.scalings for bar in scaling.bars]
     if scalings:
@@ -53,12 +54,14 @@ def report_text(report: Report) -> Iterator[str]:
         yield from aligned(
             [("", "before", "after"), *((name, old or "-", new or "-") for name, old, new in report.about)]
         )
+    if report.users:
+        yield from ("", "to send to users, when you have read it", *(f"  {line}".rstrip() for line in report.users))
     if verdict.notes:
         yield ""
         yield from (f"note: {note}" for note in verdict.notes)
 
 
-#: Facts that are told in a terminal before they are only counted.
+#: Changes that are told in a terminal before they are only counted.
 CHANGES_SHOWN = 30
 
 SCALING_HEAD = ("rate", "shape", "before", "after", "efficiency before", "efficiency after")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.node.facts import Facts, Interface, Releases, format_facts
 from tests.unit.example_runs import Maintenance, write_runs
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -144,7 +145,8 @@ def test_a_thousand_nodes_and_a_run_without_baseline_are_drawn_too(tmp_path: Pat
 def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     before, after = write_runs(tmp_path / "runs", Maintenance(failed_gate="binds"))
     hostile = '<script>document.title="owned"</script><img src=x onerror=alert(1)> $x^2$ & "quotes"'
-    (after / "facts.json").write_text(json.dumps({hostile: hostile}))
+    hostile_facts = Facts("lumi", products={hostile: Releases((hostile,))}, interfaces={hostile: Interface(hostile)})
+    (after / "facts.json").write_text(format_facts(hostile_facts))
     for file in ("samples.jsonl", "series.jsonl"):
         for side in (before, after):
             text = (side / file).read_text()

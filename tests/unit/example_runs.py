@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lumisite.node.facts import Facts, Named, Releases, format_facts
 from lumisite.validate.lines import Gate, Sample, gate_json, sample_json
 
 DAY_S = 86400
@@ -29,17 +30,29 @@ class Maintenance:
 def write_runs(top: Path, came: Maintenance) -> tuple[Path, Path]:
     """Write both folders; give the one from before and the one from after."""
     before, after = top / "before", top / "after"
-    _write(before, START, range(10), Maintenance(nodes=came.nodes), "libfabric-1.15.2.0", random.Random(1))
-    _write(after, START + 20 * DAY_S, range(10), came, "libfabric-1.22.0", random.Random(2))
+    _write(before, START, range(10), Maintenance(nodes=came.nodes), "1.15.2.0", random.Random(1))
+    _write(after, START + 20 * DAY_S, range(10), came, "1.22.0", random.Random(2))
     return before, after
+
+
+def capture_of(libfabric: str) -> Facts:
+    """Give the little that a capture needs for its libfabric to be compared."""
+    place = "/opt/cray/libfabric"
+    return Facts(
+        site="lumi",
+        products={place: Releases((libfabric,))},
+        paths={
+            f"{place}/{version}": Named("directory" if version == libfabric else "none")
+            for version in ("1.15.2.0", "1.22.0")
+        },
+    )
 
 
 def _write(folder: Path, start: int, jobs: range, came: Maintenance, libfabric: str, chance: random.Random) -> None:
     folder.mkdir(parents=True)
     about = {"site": "lumi", "platform": folder.name, "image": "/appl/x.sif", "image_digest": "sha256:0a", "spec": "1f"}
     (folder / "run.json").write_text(json.dumps(about))
-    facts = {"kernel": "5.14.21", "libraries": [{"name": "libfabric", "version": libfabric}], "gpus": {"count": 8}}
-    (folder / "facts.json").write_text(json.dumps(facts))
+    (folder / "facts.json").write_text(format_facts(capture_of(libfabric)))
     lines, series = [], []
     for job in jobs:
         nodes, time = SETS[job % 3], start + job * DAY_S // 3
