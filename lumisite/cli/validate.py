@@ -60,7 +60,10 @@ def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
     parser.add_argument("--image", metavar="FILE", help="container image (default: the site's)")
     if purpose == "baseline":
         parser.add_argument(
-            "--into", metavar="FILE", help="add the samples to FILE, and say what is still missing for a baseline"
+            "--into",
+            metavar="PLACE",
+            help="add what was measured to PLACE, and say what is still missing for a baseline; PLACE is a folder like "
+            "that of a run, or a file NAME.jsonl, which has the samples only",
         )
     else:
         parser.add_argument(
@@ -258,11 +261,22 @@ def _setting(arguments: argparse.Namespace, about: Mapping[str, object]) -> tupl
     setting = Setting(
         site=site,
         backend=validation.backend,
-        options=Options(partition, arguments.account, arguments.reservation, tuple(arguments.sbatch)),
+        options=Options(
+            partition, arguments.account, arguments.reservation, tuple(arguments.sbatch), _facts_command(about)
+        ),
         image_mark=str(about["image_digest"]),
         specs=specs,
     )
     return setting, plans
+
+
+def _facts_command(about: Mapping[str, object]) -> tuple[str, ...]:
+    """Give the command that captures a node: this lumisite, where the node sees it."""
+    import os
+
+    path = os.environ.get("PYTHONPATH")
+    place = ("env", f"PYTHONPATH={path}") if path else ()
+    return (*place, sys.executable, "-m", "lumisite", "facts", "--site", str(about["site_file"]))
 
 
 def _scripts(arguments: argparse.Namespace, about: Mapping[str, object]) -> Iterator[str]:
@@ -294,6 +308,8 @@ def _drive(run: Run, runner: Runner, arguments: argparse.Namespace) -> int:
         runner.cancel()
         _say(f"what is measured is kept; `lumisite {arguments.purpose} --resume {run.folder}` goes on")
         return 130
+    if not run.has_facts:
+        _say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
     if arguments.purpose == "validate" and arguments.baseline:
         return _against(run, arguments)
     code = _report(run, arguments)
@@ -325,13 +341,17 @@ def _gather(run: Run, arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from lumisite.validate.baseline import has_and_lacks
-    from lumisite.validate.runs import SAMPLES, add_lines, lines_of
+    from lumisite.validate.runs import SAMPLES, gather, lines_of
     from lumisite.validate.samples import read_lines
 
     if not arguments.into:
         return 0
     place = Path(arguments.into)
-    add_lines(place, run.folder / SAMPLES)
+    if place.suffix == ".jsonl" or place.is_file():
+        gather(run.folder, place.parent, {SAMPLES: place.name})
+    else:
+        gather(run.folder, place)
+        place /= SAMPLES
     lines_of(place)  # tells a damaged line by its number
     has, lacks = has_and_lacks(read_lines([(arguments.into, [place.read_bytes()])]))
     _say(f"{arguments.into} has {has}")

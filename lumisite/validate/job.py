@@ -13,6 +13,7 @@ from lumisite.validate.probe import OUT, PROBES, Group, Step
 
 #: Names of what a job writes below its folder, and below each step's.
 DONE, EXIT, CLAIM, STEP_OUT, STEP_ERR, RECORDS = "done", "exit", "claim", "stdout", "stderr", "records"
+FACTS = "facts.json"
 
 _HEAD = """\
 # Written by lumisite for one run; every step leaves its exit code and the time in FOLDER/exit.
@@ -53,12 +54,16 @@ class JobPlan:
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked of Slurm beside the site's own; `extra` are more options for sbatch."""
+    """What is asked of Slurm beside the site's own; `extra` are more options for sbatch.
+
+    `facts` is the command that captures the job's first node, if lumisite is to try that.
+    """
 
     partition: str
     account: str | None = None
     reservation: str | None = None
     extra: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
 
 
 def job_script(site: Site, plan: JobPlan, options: Options, probes: str, attempt: int) -> str:
@@ -71,6 +76,7 @@ def job_script(site: Site, plan: JobPlan, options: Options, probes: str, attempt
         head = head.replace(f"{{{name}}}", value)
     module = _module(site)
     lines += ["", head.rstrip("\n")]
+    lines += [_facts_line(options.facts)] if options.facts else []
     lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', ""]
     lines += [_step_line(site, validation, plan, step, probes) for step in plan.steps]
@@ -107,6 +113,12 @@ def _slurm_words(site: Site, validation: Validation, plan: JobPlan, options: Opt
         if value is not None:
             words.append(f"--{name}={value}")
     return [*words, *options.extra]
+
+
+def _facts_line(command: Sequence[str]) -> str:
+    """Capture the node as it is, without the module; where lumisite cannot run there is no capture, and that is all."""
+    capture = f'timeout 60 {shlex.join(command)} >"$job/{FACTS}.partial" 2>/dev/null </dev/null'
+    return f'[ -e "$job/{FACTS}" ] || {{ {capture} && mv "$job/{FACTS}.partial" "$job/{FACTS}"; }}'
 
 
 def _module(site: Site) -> str:

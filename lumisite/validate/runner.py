@@ -150,6 +150,7 @@ class Runner:
 
     def _collect(self, job: Job) -> None:
         """Judge every group whose steps have all ended since."""
+        self.run.keep_facts(job.plan.run)
         for group in job.plan.groups:
             if group.folder in job.collected:
                 continue

@@ -16,12 +16,14 @@ from hashlib import sha256
 from pathlib import Path
 
 from lumisite.errors import ResolveError, ToolError
-from lumisite.validate.job import EXIT, RECORDS, STEP_ERR
+from lumisite.validate.job import EXIT, FACTS, RECORDS, STEP_ERR
 from lumisite.validate.lines import Gate, Sample, gate_json, sample_json
 from lumisite.validate.probe import Line, Record, Step, Vector
 
 SCRIPTS = Path(__file__).parent / "jobside"
 SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
+#: The files of lines of a run that is gathered whole.
+WHOLE: Mapping[str, str] = {SAMPLES: SAMPLES, SERIES: SERIES}
 #: How much of an image is read to tell it from another: a SIF's header has its identifier, its size and its time.
 HEAD_BYTES = 1 << 20
 #: How much of a step's stderr is looked at.
@@ -111,6 +113,18 @@ class Run:
             elif self._lines.add(sample_json(line) if isinstance(line, Sample) else gate_json(line)):
                 fresh.append(line)
         return fresh
+
+    @property
+    def has_facts(self) -> bool:
+        """Whether a capture of a node is kept."""
+        return (self.folder / FACTS).exists()
+
+    def keep_facts(self, run: str) -> None:
+        """Keep a job's capture of its node as that of the run; the first one stays."""
+        captured = self.job_folder(run) / FACTS
+        if self.has_facts or not captured.exists():
+            return
+        _replace(self.folder / FACTS, captured.read_bytes())
 
     def job_folder(self, run: str) -> Path:
         """Give a job's folder."""
@@ -227,19 +241,33 @@ def _vector_json(vector: Vector) -> str:
     return json.dumps(vars(vector))
 
 
-def add_lines(target: Path, source: Path) -> None:
-    """Add the lines of a run to a file of samples, without those that it has; a torn last line is cut off first."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(f"{target}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+def gather(source: Path, target: Path, names: Mapping[str, str] = WHOLE) -> None:
+    """Add a run to those that a folder holds, without the lines that it has; a torn last line is cut off first.
+
+    `names` are the files of lines, and what they are called in `target`. The newest run's own words and its capture of
+    a node are those of the whole, if all files are taken.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    handle = os.open(f"{target / names[SAMPLES]}.lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
-        lines = _File(target)
-        lines.open()
-        for line in source.read_text().splitlines():
-            lines.add(line)
+        for name, own in names.items():
+            lines = _File(target / own)
+            lines.open()
+            for line in (source / name).read_text().splitlines() if (source / name).exists() else ():
+                lines.add(line)
+        for name in (RUN, FACTS) if len(names) > 1 else ():
+            if (source / name).exists():
+                _replace(target / name, (source / name).read_bytes())
     finally:
         os.close(handle)
+
+
+def _replace(target: Path, content: bytes) -> None:
+    partial = target.with_name(f"{target.name}.partial")
+    partial.write_bytes(content)
+    partial.replace(target)
 
 
 def lines_of(path: Path) -> list[Sample | Gate]:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from lumisite.node.facts import parse_facts
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.runs import SAMPLES, lines_of
+from lumisite.validate.runs import SAMPLES, SERIES, lines_of
 from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict_nodes import slow_nodes
 from tests.twin import faults
@@ -136,6 +137,7 @@ def test_the_whole_suite_passes_in_one_job(site: Cluster) -> None:
     about = json.loads((site.shared / "scratch/whole/run.json").read_text())
     assert about["node_sets"] == [["nid000001", "nid000002"]]
     assert about["image_digest"]
+    assert parse_facts((site.shared / "scratch/whole/facts.json").read_bytes(), "facts.json").host == "nid000001"
 
 
 def test_the_suite_adds_little_to_the_probes_own_time(site: Cluster) -> None:
@@ -171,14 +173,19 @@ def test_a_slow_interface_costs_bandwidth_and_no_gate(site: Cluster) -> None:
 
 
 def test_a_baseline_is_gathered_and_says_what_it_lacks(site: Cluster) -> None:
-    command = f"{LUMISITE} baseline --site twin --jobs 1 --probe collectives --into /scratch/before.jsonl"
+    command = f"{LUMISITE} baseline --site twin --jobs 1 --probe ddp --into /scratch/before"
     done = site.run(f"cd /scratch && {command}")
     assert done.code == 0, done.stderr
-    assert "/scratch/before.jsonl has 1 job, 1 day, 1 node set" in done.stderr
+    assert "/scratch/before has 1 job, 1 day, 1 node set" in done.stderr
     assert "for a baseline it lacks 9 jobs more, 2 days more, 1 node set more" in done.stderr
     (run,) = (site.shared / "scratch/lumisite-runs").iterdir()
     assert run.name.endswith("-baseline")
-    assert (site.shared / "scratch/before.jsonl").read_bytes() == (run / SAMPLES).read_bytes()
+    for name in (SAMPLES, SERIES, "run.json", "facts.json"):
+        assert (site.shared / "scratch/before" / name).read_bytes() == (run / name).read_bytes()
+    told = site.run(f"{LUMISITE} report /scratch/whole --baseline /scratch/before --json")
+    spread = {one["name"]: one for one in json.loads(told.stdout)["distributions"]}
+    assert spread["ddp/step_time_s/comm/2n"]["before"]
+    assert spread["ddp/step_time_s/comm/2n"]["after"]
 
 
 def test_the_module_that_sends_traffic_over_management_fails_transport(site: Cluster) -> None:

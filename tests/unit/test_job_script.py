@@ -114,7 +114,9 @@ esac
 """
 
 
-def run(tmp_path: Path, words: dict[str, str], module: str = ":", attempt: int = 1) -> Path:
+def run(
+    tmp_path: Path, words: dict[str, str], module: str = ":", attempt: int = 1, facts: tuple[str, ...] = ()
+) -> Path:
     """Run a job whose steps start these words, each with a limit of one second."""
     tools = tmp_path / "tools"
     tools.mkdir(exist_ok=True)
@@ -128,7 +130,7 @@ def run(tmp_path: Path, words: dict[str, str], module: str = ":", attempt: int =
     plan = replace(plan, groups=tuple(kept))
     Path(plan.folder).mkdir(parents=True, exist_ok=True)
     path = tmp_path / "job.sh"
-    path.write_text(job_script(TWIN, plan, Options("standard-g"), "/probes", attempt))
+    path.write_text(job_script(TWIN, plan, Options("standard-g", facts=facts), "/probes", attempt))
     environment = {"PATH": f"{tools}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "HOME": str(tmp_path)}
     command = f"module() {{ {module}; }}; . {path}"
     subprocess.run(["bash", "-c", command], env=environment, check=True)
@@ -162,3 +164,18 @@ def test_a_module_that_does_not_load_ends_the_job_at_once(tmp_path: Path) -> Non
     assert (folder / "done").read_text().split()[1] == "module:1"
     assert (folder / "module.stderr").read_text() == "unknown module\n"
     assert not list(folder.glob("*/exit"))
+
+
+def test_the_node_is_captured_before_the_module_is_loaded(tmp_path: Path) -> None:
+    capture = ("sh", "-c", "echo captured ${LOADED-plainly}")
+    folder = run(tmp_path, {"good": "good"}, module="LOADED=with; export LOADED", facts=capture)
+    assert (folder / "facts.json").read_text() == "captured plainly\n"
+    run(tmp_path, {"good": "good"}, attempt=2, facts=("echo", "later"))
+    assert (folder / "facts.json").read_text() == "captured plainly\n"
+
+
+@pytest.mark.parametrize("command", [("no-such-program",), ("sh", "-c", "echo '{'; exit 1")])
+def test_a_capture_that_cannot_be_made_costs_nothing_else(tmp_path: Path, command: tuple[str, ...]) -> None:
+    folder = run(tmp_path, {"good": "good"}, facts=command)
+    assert not (folder / "facts.json").exists()
+    assert (folder / "done").read_text().split()[1] == "0"

@@ -16,7 +16,7 @@ from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.plan import choose_node_sets, plan_jobs
 from lumisite.validate.probe import Ended, Expected, Group, Line, Step
 from lumisite.validate.runner import Pace, Runner, Setting
-from lumisite.validate.runs import SAMPLES, Run, create_run, lines_of
+from lumisite.validate.runs import SAMPLES, Run, create_run, gather, lines_of
 
 SITE = load_site("twin").site
 NODES = ("nid000001", "nid000002")
@@ -136,6 +136,28 @@ def keys(lines: Sequence[Sample | Gate]) -> list[tuple[str, str, tuple[str, ...]
 
 def job_gates(lines: Sequence[Sample | Gate]) -> list[Gate]:
     return [line for line in lines if isinstance(line, Gate) and line.gate == "job"]
+
+
+def test_the_first_capture_of_a_node_is_that_of_the_run(played: PlayedSlurm, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    for name in ("stamp-02", "stamp-01"):
+        (folder / "jobs" / name).mkdir(parents=True)
+        (folder / "jobs" / name / "facts.json").write_text(name)
+    work(folder)
+    assert (folder / "facts.json").read_text() == "stamp-01"
+
+
+def test_runs_are_gathered_once_each_and_whole(played: PlayedSlurm, tmp_path: Path) -> None:
+    work(tmp_path / "run")
+    for name in ("facts.json", "series.jsonl"):
+        (tmp_path / "run" / name).write_text("{}\n")
+    for _ in range(2):
+        gather(tmp_path / "run", tmp_path / "all")
+        gather(tmp_path / "run", tmp_path / "flat", {SAMPLES: "all.jsonl"})
+    for name in (SAMPLES, "series.jsonl", "run.json", "facts.json"):
+        assert (tmp_path / "all" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+    assert (tmp_path / "flat/all.jsonl").read_bytes() == (tmp_path / "run" / SAMPLES).read_bytes()
+    assert {path.name for path in (tmp_path / "flat").iterdir()} == {"all.jsonl", "all.jsonl.lock"}
 
 
 def test_every_step_of_every_job_gives_its_lines_once(played: PlayedSlurm, tmp_path: Path) -> None:
