@@ -46,8 +46,8 @@ def add_commands(commands: Commands) -> None:
     report.add_argument(
         "--site",
         metavar="NAME|FILE",
-        help="take what is expected of each metric, and what changes touch, from this site (default: none; for changes "
-        "the embedded one that the captures name)",
+        help="take what is expected of each metric, and what changes touch, from this site (default: the one that the "
+        "run was made for)",
     )
     report.add_argument(
         "--facts",
@@ -69,14 +69,13 @@ def add_commands(commands: Commands) -> None:
 
 def run_report(arguments: argparse.Namespace) -> int:
     """Write the report of a run."""
-    from lumisite.site.load import load_site
     from lumisite.validate.report import make_report
     from lumisite.validate.verdict import Terms
 
-    site = load_site(arguments.site).site if arguments.site else None
-    rules = site.validation.metrics if site and site.validation else ()
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
     before, after = _sides(arguments)
+    site = _site(arguments, after)
+    rules = site.validation.metrics if site and site.validation else ()
     terms = Terms(rules, allow_image_change=arguments.allow_image_change)
     report = make_report(before, after, terms, site or _site_of(after.facts))
     _write(_written(report, form), arguments.output)
@@ -123,6 +122,23 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
     if was.site != now.site:
         raise ResolveError(f"--facts: {was.site!r} and {now.site!r} are two sites (two captures of one would be right)")
     return replace(before, facts=was), replace(after, facts=now)
+
+
+def _site(arguments: argparse.Namespace, after: Side) -> Site | None:
+    """Load the site asked for, or the one that the run was made for."""
+    from pathlib import Path
+
+    from lumisite.site.load import embedded_sites, load_site
+
+    if arguments.site:
+        return load_site(arguments.site).site
+    named = str(after.about.get("site_file", ""))
+    if not named:
+        return None
+    if named in embedded_sites() or ("/" in named and Path(named).is_file()):
+        return load_site(named).site
+    print(f"lumisite: the site of the run, {named!r}, is not here: its expectations are left out", file=sys.stderr)
+    return None
 
 
 def _site_of(facts: Facts | None) -> Site | None:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import lumisite
 from lumisite.cli import main
 from lumisite.node.facts import Facts, Releases, format_facts
 from lumisite.site.load import load_site
@@ -341,3 +342,19 @@ def test_vectors_and_quantiles() -> None:
     spread = quantiles([3.0, 1.0, 2.0])
     assert (len(spread), spread[0], spread[50], spread[-1]) == (QUANTILES, 1.0, 2.0, 3.0)
     assert quantiles([]) == ()
+
+
+def test_a_run_is_judged_by_its_own_sites_expectations(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    about = Path("runs/after/run.json")
+    told = {}
+    rule = "- {metric: 'ddp/samples_per_s/*', "
+    twin = (Path(lumisite.__file__).parent / "sites/twin.yaml").read_text()
+    strict = twin.replace(rule, f"{rule}spec: 20000, ")
+    for site in ("lumi", f"{Path.cwd()}/strict.yaml", f"{Path.cwd()}/gone.yaml"):
+        Path("strict.yaml").write_text(strict)
+        about.write_text(json.dumps(json.loads(about.read_text()) | {"site_file": site}))
+        told[site.rpartition("/")[2]] = main(["report", "runs/after", "--baseline", "runs/before"])
+        if site.endswith("gone.yaml"):
+            assert "gone.yaml', is not here: its expectations are left out\n" in capsys.readouterr().err
+    assert told == {"lumi": 0, "strict.yaml": 1, "gone.yaml": 0}
