@@ -91,7 +91,7 @@ def _tables(verdict: SystemVerdict) -> Iterator[str]:
             yield f"  {slow.node}: {slow.metric} {slow.below:.1%} below the median of all nodes (z {slow.z:.1f})"
 
 
-METRIC_HEAD = ("metric", "before", "after", "change", "noise", "p", "verdict", "why")
+METRIC_HEAD = ("metric", "unit", "before", "after", "change", "noise", "p", "verdict", "why")
 
 
 def metric_row(metric: MetricVerdict) -> tuple[str, ...]:
@@ -100,9 +100,9 @@ def metric_row(metric: MetricVerdict) -> tuple[str, ...]:
     before = "-" if metric.before is None else f"{metric.before:.5g} ({metric.jobs_before})"
     after = "-" if metric.after is None else f"{metric.after:.5g} ({metric.jobs_after})"
     if metric.change is None or metric.noise is None:
-        return metric.metric, before, after, "-", "-", "-", state, metric.reason
-    change, noise = f"{metric.change:+.1%}", f"{metric.noise:.1%}"
-    return metric.metric, before, after, change, noise, f"{metric.p:.2g}", state, metric.reason
+        return metric.metric, metric.unit or "-", before, after, "-", "-", "-", state, metric.reason
+    change, noise = f"{metric.change:+.1%}".replace("-0.0%", "+0.0%"), f"{metric.noise:.1%}"
+    return metric.metric, metric.unit or "-", before, after, change, noise, f"{metric.p:.2g}", state, metric.reason
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

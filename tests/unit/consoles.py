@@ -3,7 +3,7 @@
 In a block ```` ```console ````, lines after `$ ` are commands and the others what they print, standard error included.
 A line `...` stands for any lines, and `…` in a line for any text. ```` ```console no-run ```` is only parsed.
 ```` ```yaml file=NAME ```` and `append=NAME` write a file first, and ```` ```diff file=NAME ```` changes one, as the reader
-is told to. The folder has a copy of the embedded sites where a checkout has them.
+is told to. The folder has a copy of the embedded sites and of the examples where a checkout has them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from lumisite.site.load import EMBEDDED
 
+EXAMPLES = Path(__file__).parent.parent.parent / "docs/examples"
 PROMPT = "$ "
 CONTINUED = "> "
 HARMLESS = ("lumisite", "cat", "ls", "ln", "echo", "mkdir", "cp")
@@ -181,6 +182,7 @@ def work_through(text: str, home: Path) -> tuple[str, list[str]]:
     """Do what a page tells its reader; give the page with the true output, and what differs as diffs."""
     session = Session(home)
     shutil.copytree(EMBEDDED, home / "lumisite/sites", dirs_exist_ok=True)
+    shutil.copytree(EXAMPLES, home / "docs/examples", dirs_exist_ok=True)
     lines = text.splitlines()
     replaced: list[tuple[Block, list[str]]] = []
     for block in find_blocks(text):

@@ -1,9 +1,13 @@
-"""Two runs, before and after a maintenance, as folders: what `lumisite report` is shown and tested on."""
+"""Two runs, before and after a maintenance, as folders: what `lumisite report` is shown and tested on.
+
+`python -m tests.unit.example_runs FOLDER` writes those that the pages show.
+"""
 
 from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +29,10 @@ class Maintenance:
     slow_node: str = ""
     failed_gate: str = ""
     nodes: int = 40
+
+
+#: What the pages show: rates between nodes are 15 % lower, and one node is slow by itself.
+SHOWN = Maintenance(network=0.85, slow_node="nid005009", nodes=12)
 
 
 def write_runs(top: Path, came: Maintenance) -> tuple[Path, Path]:
@@ -50,7 +58,8 @@ def capture_of(libfabric: str) -> Facts:
 
 def _write(folder: Path, start: int, jobs: range, came: Maintenance, libfabric: str, chance: random.Random) -> None:
     folder.mkdir(parents=True)
-    about = {"site": "lumi", "platform": folder.name, "image": "/appl/x.sif", "image_digest": "sha256:0a", "spec": "1f"}
+    platform = {"before": "2024-08"}.get(folder.name, "2026-01")
+    about = {"site": "lumi", "platform": platform, "image": "/appl/x.sif", "image_digest": "sha256:0a", "spec": "1f"}
     (folder / "run.json").write_text(json.dumps(about))
     (folder / "facts.json").write_text(format_facts(capture_of(libfabric)))
     lines, series = [], []
@@ -60,7 +69,7 @@ def _write(folder: Path, start: int, jobs: range, came: Maintenance, libfabric: 
         lines += [gate_json(gate) for gate in _gates(run, nodes, time, came)]
         lines += [sample_json(sample) for sample in _samples(run, nodes, time, came, chance)]
         for shape, factor in (("1n", 1.0), ("2n", 1 / came.network)):
-            values = [factor * 0.2 * chance.lognormvariate(0, 0.03) for _ in range(50)]
+            values = [round(factor * 0.2 * chance.lognormvariate(0, 0.03), 4) for _ in range(50)]
             series.append({"series": f"ddp/step_time_s/{shape}", "run": run, "rank": 0, "values": values, "unit": "s"})
     for repeat in range(3):
         lines += [sample_json(sample) for sample in _nodes(f"{folder.name}-n{repeat}", start, came, chance)]
@@ -79,7 +88,7 @@ def _gates(run: str, nodes: tuple[str, ...], time: int, came: Maintenance) -> It
 
 def _samples(run: str, nodes: tuple[str, ...], time: int, came: Maintenance, chance: random.Random) -> Iterator[Sample]:
     def sample(metric: str, value: float, unit: str) -> Sample:
-        noisy = value * chance.lognormvariate(0, 0.01)
+        noisy = float(f"{value * chance.lognormvariate(0, 0.01):.5g}")
         return Sample(metric, noisy, "higher", run, nodes, time, unit, "sha256:0a", "1f")
 
     for place, size in enumerate(SIZES):
@@ -93,5 +102,10 @@ def _samples(run: str, nodes: tuple[str, ...], time: int, came: Maintenance, cha
 def _nodes(run: str, time: int, came: Maintenance, chance: random.Random) -> Iterator[Sample]:
     for number in range(came.nodes):
         node = f"nid{5001 + number:06}"
-        value = chance.lognormvariate(5, 0.01) * (0.85 if node == came.slow_node else 1.0)
+        factor = 0.85 if node == came.slow_node else 1.0
+        value = float(f"{chance.lognormvariate(5, 0.01) * factor:.5g}")
         yield Sample("nodes/gemm_tflops/1g", value, "higher", run, (node,), time, "TFLOP/s", "sha256:0a", "1f")
+
+
+if __name__ == "__main__":
+    write_runs(Path(sys.argv[1]), SHOWN)

@@ -20,7 +20,8 @@ from docs.reference.site import fields_of, rule_text, site_sections
 from lumisite.cli.parser import build_parser
 from lumisite.errors import LumisiteError
 from lumisite.site.rules import STAGES
-from tests.unit.consoles import find_blocks, find_commands, matches, refusal, rewritten, work_through
+from tests.unit.consoles import EXAMPLES, find_blocks, find_commands, matches, refusal, rewritten, work_through
+from tests.unit.example_runs import SHOWN, write_runs
 
 TOP = DOCS.parent
 TEXTS = {str(path.relative_to(TOP)): path for path in [TOP / "README.md", *sorted(DOCS.rglob("*.md"))]}
@@ -337,3 +338,11 @@ def _names(nav: object) -> list[str]:
         return [nav]
     items = nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else []
     return [name for item in items for name in _names(item)]
+
+
+def test_the_examples_are_what_their_program_writes(tmp_path: Path) -> None:
+    write_runs(tmp_path, SHOWN)
+    written, kept = (
+        {str(path.relative_to(top)): path.read_text() for path in top.rglob("*.json*")} for top in (tmp_path, EXAMPLES)
+    )
+    assert written == kept

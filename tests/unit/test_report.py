@@ -51,7 +51,7 @@ def test_a_slower_network_is_told_from_slower_nodes(capsys: Output) -> None:
     out = text(Maintenance(network=0.85), capsys, code=1)
     assert "  1. only metrics between nodes are slower" in out
     assert f"changed there: {RENAMED}" in out
-    assert re.search(r"64MiB/2n +[\d.]+ \(10\) +[\d.]+ \(10\) +-1\d\.\d% .* fail +slower by 1\d\.\d %, p = ", out)
+    assert re.search(r"64MiB/2n +GB/s +[\d.]+ \(10\) +[\d.]+ \(10\) +-1\d\.\d% .* fail +slower by 1\d\.\d %, p = ", out)
     assert "only some message sizes" not in out
 
 
