@@ -12,7 +12,7 @@ from lumisite.site.load import parse_plan
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import resolve_selection
 from tests.unit.prologs import ROOT, SHELLS, lay_out, lumi_like, shell_command, write_script
-from tests.unit.test_wrapper import CPE, HOSTILE, LUMI_PYTORCH, RUNTIME, Call, Wrapper
+from tests.unit.wrappers import CPE, HOSTILE, LUMI_PYTORCH, RUNTIME, Call, Wrapper
 
 MINE = "/scratch/me/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"
 ODD = "/scratch/me/an odd $(reboot) [name].sif"
