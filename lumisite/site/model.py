@@ -62,6 +62,10 @@ class Network:
         default=None,
     )
     management: tuple[Line, ...] = key("Interfaces that must not carry traffic.", default=())
+    require_gdr: bool = key(
+        "`yes` where it is a failure if the log does not prove GPU Direct RDMA (`/GDRDMA` on every channel).",
+        default=False,
+    )
     source: Line = key("Where this is known from.")
 
 

@@ -79,6 +79,7 @@ def job_script(site: Site, plan: JobPlan, options: Options, probes: str, attempt
     lines += [_facts_line(options.facts)] if options.facts else []
     lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', ""]
+    lines += [_warm_up_line(plan)] if validation.backend == "nccl" else []
     lines += [_step_line(site, validation, plan, step, probes) for step in plan.steps]
     lines += ["", "finish 0"]
     return "\n".join(lines) + "\n"
@@ -119,6 +120,13 @@ def _facts_line(command: Sequence[str]) -> str:
     """Capture the node as it is, without the module; where lumisite cannot run there is no capture, and that is all."""
     capture = f'timeout 60 {shlex.join(command)} >"$job/{FACTS}.partial" 2>/dev/null </dev/null'
     return f'[ -e "$job/{FACTS}" ] || {{ {capture} && mv "$job/{FACTS}.partial" "$job/{FACTS}"; }}'
+
+
+def _warm_up_line(plan: JobPlan) -> str:
+    """Ask the GPUs of each node for their state once, as LUMI's own conda-python-distributed does, before measuring."""
+    tools = 'for tool in rocm-smi nvidia-smi; do command -v "$tool" >/dev/null && exec "$tool"; done'
+    srun = f"srun --nodes={len(plan.nodes)} --ntasks={len(plan.nodes)} --ntasks-per-node=1 --kill-on-bad-exit=0"
+    return f'timeout 60 {srun} sh -c {shlex.quote(tools)} >"$job/gpus" 2>&1 </dev/null || :'
 
 
 def _module(site: Site) -> str:

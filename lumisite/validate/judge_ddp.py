@@ -22,10 +22,10 @@ QUANTILES = (50, 90, 99)
 def arguments(backend: Backend) -> tuple[str, ...]:
     """Give the script's options; on the CPU all is small enough for a laptop."""
     if backend == "gloo":
-        models = ("comm:8:512:8", "compute:2:256:512")
+        models = ("comm:linear:8:512:8", "compute:conv:3:16:16")
         return (*_models(models), "--steps", "12", "--warm-up", "3", "--limit", "30")
-    # 16 layers of 4096: 1 GB of gradients. 4 layers of 2048 and a batch of 16,384: 67 MB for 0.8 TFLOP.
-    models = ("comm:16:4096:64", "compute:4:2048:16384")
+    # 16 layers of 4096: 1 GB of gradients. 8 layers of 256 channels and 32 images: 19 MB of gradients for 1 TFLOP.
+    models = ("comm:linear:16:4096:64", "compute:conv:8:256:32")
     return (*_models(models), "--steps", "60", "--warm-up", "15", "--limit", "120")
 
 

@@ -72,7 +72,7 @@ def _by_log(ended: Ended, expected: Expected) -> tuple[GateState, str]:
     texts = [(f"rank {record.get('rank')}", str(record.get("log", ""))) for record in finished(ended.records)]
     log = scan((name, [text.encode()]) for name, text in texts)
     network = expected.network
-    result = transport.judge(log, transport.Expectation(network.provider, len(network.interfaces)))
+    result = transport.judge(log, transport.Expectation(network.provider, len(network.interfaces), network.require_gdr))
     return result.verdict, "; ".join(result.reasons[:3]) or "the log says nothing"
 
 

@@ -77,6 +77,14 @@ def test_the_control_of_transport_is_forced_onto_sockets() -> None:
     assert "NCCL_NET" not in found["transport-2n"]
 
 
+def test_gpus_are_asked_once_per_node_before_anything_is_measured() -> None:
+    text = script("lumi", a_plan("lumi"))
+    (line,) = [line for line in text.splitlines() if "rocm-smi" in line]
+    assert "--nodes=2 --ntasks=2 --ntasks-per-node=1 " in line
+    assert text.index(line) < text.index("\nstep ")
+    assert "rocm-smi" not in script("twin", a_plan("twin"))
+
+
 def test_one_node_alone_has_no_steps_for_several() -> None:
     found = steps(script("twin", a_plan("twin", nodes=NODES[:1])))
     assert {name.split("-")[0] for name in found} == {

@@ -320,3 +320,12 @@ def test_the_librarys_log_tells_and_the_control_must_fail(plain: str, control: s
     steps = [ended(logged(plain)), ended(logged(control), NCCL_NET="Socket")]
     gate = gate_of(judge_transport.judge(steps, expected("transport", "nccl")))
     assert gate.verdict == verdict, gate.cause
+
+
+def test_gpu_direct_is_asked_for_where_the_site_requires_it() -> None:
+    without = GOOD_LOG.replace("/GDRDMA", "")
+    steps = [ended(logged(without)), ended(logged(SOCKET_LOG), NCCL_NET="Socket")]
+    usual = expected("transport", "nccl")
+    strict = replace(usual, network=replace(usual.network, require_gdr=True))
+    assert gate_of(judge_transport.judge(steps, usual)).verdict == "pass"
+    assert gate_of(judge_transport.judge(steps, strict)).verdict != "pass"

@@ -1,4 +1,8 @@
-"""Train with DistributedDataParallel on synthetic data: a model bound by communication, and one bound by compute."""
+"""Train with DistributedDataParallel on synthetic data: a model bound by communication, and one bound by compute.
+
+The one bound by compute is convolutions: those of AMD GPUs come from MIOpen, whose first search is in the first step,
+which is kept apart.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,16 @@ from typing import Any
 import rank as own  # the module beside this one
 
 # mypy: disable-error-code="import-not-found"
+
+#: Height and width of the images that convolutions get.
+SIDE = 32
+
 # PyTorch, and the module beside this one, are found where this runs.
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Sizes, so that the same script serves a laptop's cores and a node of GPUs."""
-    parser.add_argument("--model", action="append", default=[], metavar="NAME:LAYERS:WIDTH:BATCH")
+    parser.add_argument("--model", action="append", default=[], metavar="NAME:KIND:LAYERS:WIDTH:BATCH")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=3)
 
@@ -25,28 +33,37 @@ def measure(rank: own.Rank) -> None:
     torch, dist = rank.meet()
     models = rank.record["models"] = {}
     for text in rank.options.model:
-        name, layers, width, batch = text.split(":")
+        name, kind, layers, width, batch = text.split(":")
         rank.phase = f"training model {name}"
-        models[name] = train(rank, torch, dist, int(layers), int(width), int(batch))
+        models[name] = train(rank, torch, dist, kind, int(layers), int(width), int(batch))
     rank.phase = "leaving the other ranks"
     dist.barrier()
     dist.destroy_process_group()
 
 
-def train(rank: own.Rank, torch: Any, dist: Any, layers: int, width: int, batch: int) -> dict[str, Any]:
+def build(torch: Any, kind: str, layers: int, width: int) -> tuple[Any, tuple[int, ...]]:
+    """Give a network and the shape of one item of its input."""
+    chain = []
+    for _ in range(layers):
+        if kind == "conv":
+            chain += [torch.nn.Conv2d(width, width, 3, padding=1), torch.nn.ReLU()]
+        else:
+            chain += [torch.nn.Linear(width, width), torch.nn.ReLU()]
+    return torch.nn.Sequential(*chain), (width, SIDE, SIDE) if kind == "conv" else (width,)
+
+
+def train(rank: own.Rank, torch: Any, dist: Any, kind: str, layers: int, width: int, batch: int) -> dict[str, Any]:
     """Train one model; give what was seen."""
     from torch.nn.parallel import DistributedDataParallel
 
     torch.manual_seed(0)
-    chain = []
-    for _ in range(layers):
-        chain += [torch.nn.Linear(width, width), torch.nn.ReLU()]
-    network = torch.nn.Sequential(*chain).to(rank.device)
+    plain, shape = build(torch, kind, layers, width)
+    network = plain.to(rank.device)
     ids = [rank.device.index] if rank.device.type == "cuda" else None
     model = DistributedDataParallel(network, device_ids=ids)
     # Other data on every rank, so that gradients agree only if they were exchanged.
     torch.manual_seed(1 + rank.rank)
-    data = torch.randn(batch, width, device=rank.device)
+    data = torch.randn(batch, *shape, device=rank.device)
     step = Stepper(rank, torch, model, data)
 
     began = time.perf_counter()
