@@ -59,6 +59,19 @@ class Measure:
 
 
 @dataclass(frozen=True)
+class Trace:
+    """Numbers in the order in which they came, for tables and plots: one for each epoch."""
+
+    quantity: str
+    values: tuple[float, ...]
+    unit: str
+
+
+Found: TypeAlias = "Finding | Measure | Trace"
+"""What a gate probe may give."""
+
+
+@dataclass(frozen=True)
 class Fault:
     """What is wrong with one task, before equal ones are put together; without `rank` it is the node's."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lumisite.validate.findings import Finding, JobShape, Measure
+from lumisite.validate.findings import Finding, Found, JobShape, Trace
 from lumisite.validate.gates import GateProbe, GateStep, step_command
-from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probe import OUT, PROBES, Ended, Expected, Group, Judge, Line, Shape, Step
 from lumisite.validate.ranks import TIMED_OUT, finished
 
@@ -48,9 +47,11 @@ def _judge_of(probe: GateProbe, shape: Shape, tasks_per_node: int) -> Judge:
     return judge
 
 
-def _line(found: Finding | Measure, expected: Expected) -> Gate | Sample:
+def _line(found: Found, expected: Expected) -> Line:
     if isinstance(found, Finding):
         gate = expected.gate(found.verdict, found.cause, found.advice, found.rank)
         return replace(gate, gate=found.gate, nodes=tuple(sorted(found.nodes or expected.nodes)))
+    if isinstance(found, Trace):
+        return expected.series(found.quantity, found.values, found.unit)
     sample = expected.sample("", found.value, found.better, found.unit)
     return replace(sample, metric=found.metric, nodes=tuple(sorted(found.nodes or expected.nodes)))

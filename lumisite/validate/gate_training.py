@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from lumisite.validate.findings import (
     Fault,
     Finding,
+    Found,
     JobShape,
     Measure,
     Record,
+    Trace,
     by_rank,
     counted,
     findings,
@@ -91,8 +93,8 @@ def _of_jax(record: Record, expected: ExpectedJax, job: JobShape) -> Iterator[tu
         )
 
 
-def judge_wrapper(records: Sequence[Record], expected: ExpectedWrapper, job: JobShape) -> tuple[Finding | Measure, ...]:
-    """Compare the two environments: the gate, then the samples `wrapper/…`."""
+def judge_wrapper(records: Sequence[Record], expected: ExpectedWrapper, job: JobShape) -> tuple[Found, ...]:
+    """Compare the two environments: the gate, then the samples `wrapper/…`, then what each epoch took."""
     faults = []
     for part in (expected.container, expected.wrapper):
         own = [record for record in records if text(record, "part") == part]
@@ -116,7 +118,8 @@ def judge_wrapper(records: Sequence[Record], expected: ExpectedWrapper, job: Job
     # Whatever else runs beside it only makes an epoch longer, so the fastest tells most of the environment.
     usual = {part: min(values[SKIPPED_EPOCHS:] or values) for part, values in seconds.items()}
     ratio = usual[expected.wrapper] / usual[expected.container]
-    measures = (
+    measures: tuple[Found, ...] = (
+        *(Trace(f"epoch_s/{part}", values, "s") for part, values in seconds.items()),
         *(
             Measure(f"wrapper/epoch_s/{part}/{job.shape}", value, "lower", job.nodes, "s")
             for part, value in usual.items()
@@ -140,15 +143,6 @@ def epoch_seconds(records: Sequence[Record], part: str) -> tuple[float, ...]:
         if text(record, "part") == part
     ]
     return tuple(max(values) for values in zip(*ranks, strict=False)) if ranks else ()
-
-
-def epoch_table(records: Sequence[Record], expected: ExpectedWrapper) -> str:
-    """Write the table that people read: an epoch a line, both environments side by side, in seconds."""
-    left, right = (epoch_seconds(records, part) for part in (expected.container, expected.wrapper))
-    lines = [f"{'epoch':>5} {expected.container + ' s':>12} {expected.wrapper + ' s':>12} {'ratio':>6}"]
-    for epoch, (usual, other) in enumerate(zip(left, right, strict=False), start=1):
-        lines.append(f"{epoch:>5} {usual:>12.3f} {other:>12.3f} {other / usual:>6.2f}")
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _difference(records: Sequence[Record], expected: ExpectedWrapper) -> str:

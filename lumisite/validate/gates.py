@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from lumisite.site.model import Site
 from lumisite.site.selection import Selection
 from lumisite.validate import gate_expectations as expect
-from lumisite.validate.findings import Finding, JobShape, Measure, Record
+from lumisite.validate.findings import Found, JobShape, Record
 from lumisite.validate.gate_affinity import judge_affinity
 from lumisite.validate.gate_binds import ExpectedBinds, judge_binds
 from lumisite.validate.gate_caches import judge_caches
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 Shape: TypeAlias = Literal["one-gpu", "one-node", "several"]
-Judge: TypeAlias = Callable[[Sequence[Record], JobShape], Sequence[Finding | Measure]]
+Judge: TypeAlias = Callable[[Sequence[Record], JobShape], Sequence[Found]]
 
 RECORD = "lumisite_record.py"
 #: A user's own bind, which every module must leave alone: a file that each node has, at a place of no meaning.

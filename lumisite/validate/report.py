@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from lumisite.validate.metric_names import Name, parse_name, shape_order
 from lumisite.validate.report_advice import advice
 from lumisite.validate.report_changes import Changed, changes
+from lumisite.validate.report_epochs import SERIES as EPOCHS
+from lumisite.validate.report_epochs import EpochTable, epoch_tables
 from lumisite.validate.report_vectors import Vector, quantiles
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict import SystemVerdict, Terms, judge_system
@@ -120,6 +122,7 @@ class Report:
     distributions: tuple[Distribution, ...]
     scalings: tuple[Scaling, ...]
     maps: tuple[NodeMap, ...]
+    epochs: tuple[EpochTable, ...]
 
 
 def make_report(before: Side, after: Side, terms: Terms, site: Site | None = None) -> Report:
@@ -136,6 +139,7 @@ def make_report(before: Side, after: Side, terms: Terms, site: Site | None = Non
         distributions=tuple(_distributions(before.vectors, after.vectors)),
         scalings=tuple(_scalings(before.recorded.series, after.recorded.series)),
         maps=tuple(_maps(after.recorded.series.values(), verdict)),
+        epochs=tuple(epoch_tables(after.vectors)),
     )
 
 
@@ -170,7 +174,7 @@ def _points(series: Mapping[str, Series], sizes: Mapping[int, str]) -> Iterator[
 
 
 def _distributions(before: Sequence[Vector], after: Sequence[Vector]) -> Iterator[Distribution]:
-    for name in sorted({vector.series for vector in (*before, *after)}):
+    for name in sorted({vector.series for vector in (*before, *after) if not vector.series.startswith(EPOCHS)}):
         own = [vector for vector in (*after, *before) if vector.series == name]
         old, new = ([v for vector in side if vector.series == name for v in vector.values] for side in (before, after))
         yield Distribution(name, own[0].unit, quantiles(old), quantiles(new))

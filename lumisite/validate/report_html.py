@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from lumisite.errors import ToolError
 from lumisite.validate.report import Report
+from lumisite.validate.report_epochs import EpochTable, epoch_rows
 from lumisite.validate.report_text import METRIC_HEAD, SCALING_HEAD, metric_row, scaling_row
 from lumisite.validate.report_words import SENTENCES, some
 
+#: Heading, caption, head and rows.
+Table: TypeAlias = tuple[str, str, Sequence[str], Sequence[Sequence[str]]]
 STATES = ("pass", "warn", "fail", "unconfirmed", "inconclusive", "bad-nodes")
 
 
@@ -39,8 +43,8 @@ def report_html(report: Report) -> str:
     return page.render(title=title, report=report, plots=drawn, tables=tuple(_tables(report)), states=STATES)
 
 
-def _tables(report: Report) -> Iterator[tuple[str, str, Sequence[str], Sequence[Sequence[str]]]]:
-    """Give heading, caption, head and rows of each table that has rows."""
+def _tables(report: Report) -> Iterator[Table]:
+    """Give each table that has rows."""
     verdict = report.verdict
     gates = [(gate.gate, gate.verdict, gate.reason) for gate in verdict.gates]
     causes = [
@@ -50,14 +54,14 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Sequence[str], Sequence[
     scalings = [scaling_row(scaling, bar) for scaling in report.scalings for bar in scaling.bars]
     changed = [(one.what, "; ".join(one.touches) or "-") for one in report.changes]
     about = [(name, old or "-", new or "-") for name, old, new in report.about]
-    for heading, caption, head, rows in (
+    tables: list[Table] = [
         ("Gates", "Hard gates after the change", ("gate", "verdict", "why"), gates),
         ("Causes", "What gates found", ("gate", "cause", "what to do", "nodes"), causes),
         (
             "Metrics",
             "Metrics before and after; the number of jobs in brackets",
             METRIC_HEAD,
-            map(metric_row, verdict.metrics),
+            [metric_row(metric) for metric in verdict.metrics],
         ),
         ("Slow nodes", "Nodes that are slower than the others", ("node", "metric", "below the median", "z"), slow),
         (
@@ -67,8 +71,12 @@ def _tables(report: Report) -> Iterator[tuple[str, str, Sequence[str], Sequence[
             changed,
         ),
         ("Scaling", "Rates by shape; efficiency against as many single nodes", SCALING_HEAD, scalings),
+        *map(_epochs, report.epochs),
         ("What was run", "The runs", ("", "before", "after"), about),
-    ):
-        own = tuple(rows)
-        if own:
-            yield heading, caption, head, own
+    ]
+    yield from (table for table in tables if table[3])
+
+
+def _epochs(table: EpochTable) -> Table:
+    head, *rows = epoch_rows(table)
+    return f"Epochs, {table.shape}", "What each epoch took after the change", head, rows

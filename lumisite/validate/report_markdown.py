@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lumisite.validate.report import Report
+from lumisite.validate.report_epochs import epoch_rows
 from lumisite.validate.report_text import METRIC_HEAD, SCALING_HEAD, metric_row, scaling_row
 from lumisite.validate.report_words import SENTENCES, some
 
@@ -40,6 +41,9 @@ def report_markdown(report: Report) -> Iterator[str]:
     scalings = [scaling_row(scaling, bar) for scaling in report.scalings for bar in scaling.bars]
     if scalings:
         yield from _section("Scaling", SCALING_HEAD, scalings)
+    for table in report.epochs:
+        head, *epochs = epoch_rows(table)
+        yield from _section(f"Epochs, {table.shape}", head, epochs)
     if report.about:
         yield from _section(
             "What was run", ("", "before", "after"), [(n, old or "-", new or "-") for n, old, new in report.about]

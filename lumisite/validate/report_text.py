@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from lumisite.validate.report import Bar, Report, Scaling
+from lumisite.validate.report_epochs import epoch_rows
 from lumisite.validate.report_words import SENTENCES, some
 from lumisite.validate.verdict import SystemVerdict
 from lumisite.validate.verdict_gates import GateVerdict
@@ -49,6 +50,9 @@ def report_text(report: Report) -> Iterator[str]:
     if scalings:
         yield ""
         yield from aligned([SCALING_HEAD, *(scaling_row(scaling, bar) for scaling, bar in scalings)])
+    for table in report.epochs:
+        yield from ("", f"epochs, {table.shape}")
+        yield from aligned(list(epoch_rows(table)))
     if report.about:
         yield ""
         yield from aligned(

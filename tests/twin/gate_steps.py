@@ -13,7 +13,7 @@ from pathlib import Path
 import lumisite
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
-from lumisite.validate.findings import Finding, JobShape, Measure, Record
+from lumisite.validate.findings import Finding, Found, JobShape, Record
 from lumisite.validate.gates import GateProbe, GateStep, gate_probes, step_command
 from tests.twin.cluster import Cluster
 from tests.twin.helper_site import LOAD
@@ -27,7 +27,7 @@ TORCH, JAX = "/appl/images/torch.sif", "/appl/images/jax.sif"
 class GateRun:
     """One run of one probe: its lines, its records, and how each step ended."""
 
-    lines: tuple[Finding | Measure, ...]
+    lines: tuple[Found, ...]
     records: tuple[Record, ...]
     steps: tuple[Result, ...]
 
@@ -94,6 +94,6 @@ def records_in(folder: Path) -> tuple[Record, ...]:
     return tuple(json.loads(path.read_text()) for path in sorted(folder.glob("*/records/*.json")))
 
 
-def lines_without(lines: Sequence[Finding | Measure], verdict: str) -> list[str]:
+def lines_without(lines: Sequence[Found], verdict: str) -> list[str]:
     """Give the causes of all findings but those of one verdict."""
     return [line.cause for line in lines if isinstance(line, Finding) and line.verdict != verdict]

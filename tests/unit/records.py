@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lumisite.validate.findings import Finding, JobShape, Measure
+from lumisite.validate.findings import Finding, Found, JobShape
 
 DATA = Path(__file__).parent.parent / "data/gates"
 TWO_NODES = JobShape(("nid000001", "nid000002"), 1)
@@ -32,6 +32,6 @@ def changed(records: Sequence[dict[str, Any]], *keys: str, value: object, rank: 
     return found
 
 
-def causes(lines: Sequence[Finding | Measure]) -> list[str]:
+def causes(lines: Sequence[Found]) -> list[str]:
     """Give what was found, with its verdict in front."""
     return [f"{line.verdict} {line.cause}" for line in lines if isinstance(line, Finding)]

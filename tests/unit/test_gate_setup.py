@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lumisite.validate.findings import Finding, JobShape, Measure
+from lumisite.validate.findings import Finding, JobShape, Measure, Trace
 from lumisite.validate.gate_caches import ExpectedCaches, judge_caches
 from lumisite.validate.gate_python import ExpectedPython, ExpectedUserSite, judge_conda, judge_usersite
-from lumisite.validate.gate_training import ExpectedJax, ExpectedWrapper, epoch_table, judge_jax, judge_wrapper
+from lumisite.validate.gate_training import ExpectedJax, ExpectedWrapper, judge_jax, judge_wrapper
 from tests.unit.records import TWO_NODES, causes, changed, recorded
 
 # ---- caches
@@ -256,12 +256,12 @@ def test_two_environments_stand_side_by_side() -> None:
     ]
 
 
-def test_the_table_has_an_epoch_a_line() -> None:
-    assert epoch_table(timed([2.0, 1.0], [4.0, 1.5]), ExpectedWrapper()) == (
-        "epoch  container s    wrapper s  ratio\n"
-        "    1        2.000        4.000   2.00\n"
-        "    2        1.000        1.500   1.50\n"
-    )
+def test_every_epoch_is_kept_for_a_table() -> None:
+    lines = judge_wrapper(timed([2.0, 1.0], [4.0, 1.5]), ExpectedWrapper(), TWO_NODES)
+    assert [line for line in lines if isinstance(line, Trace)] == [
+        Trace("epoch_s/container", (2.0, 1.0), "s"),
+        Trace("epoch_s/wrapper", (4.0, 1.5), "s"),
+    ]
 
 
 def test_a_much_slower_environment_is_named_with_what_it_lacks() -> None:

@@ -358,3 +358,26 @@ def test_a_run_is_judged_by_its_own_sites_expectations(capsys: Output) -> None:
         if site.endswith("gone.yaml"):
             assert "gone.yaml', is not here: its expectations are left out\n" in capsys.readouterr().err
     assert told == {"lumi": 0, "strict.yaml": 1, "gone.yaml": 0}
+
+
+def test_epochs_in_the_container_and_in_the_wrapper_stand_side_by_side(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    with Path("runs/after/series.jsonl").open("a") as stream:
+        for run, part, values in (
+            ("a", "wrapper", [4.0, 1.5]),
+            ("a", "container", [2.0, 1.0, 1.0]),
+            ("b", "container", [2.0, 3.0, 1.0]),
+        ):
+            stream.write(json.dumps({"series": f"wrapper/epoch_s/{part}/2n", "run": run, "values": values}) + "\n")
+    assert main(["report", "runs/after"]) == 4
+    assert (
+        "\nepochs, 2n\n"
+        "epoch  container s  wrapper s  ratio\n"
+        "1      2.000        4.000      2.00\n"
+        "2      2.000        1.500      0.75\n"
+        "\n"
+    ) in capsys.readouterr().out
+    assert main(["report", "runs/after", "--format", "markdown"]) == 4
+    assert "| 2 | 2.000 | 1.500 | 0.75 |" in capsys.readouterr().out
+    assert main(["report", "runs/after", "--format", "html"]) == 4
+    assert "<h2>Epochs, 2n</h2>" in capsys.readouterr().out
