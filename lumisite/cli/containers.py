@@ -131,13 +131,17 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     from lumisite.binds.plan_file import format_plan
     from lumisite.errors import SiteError
     from lumisite.site.load import parse_plan, read_plan
+    from lumisite.site.plans import literal_path
 
     file: Path = arguments.write
     old: ImagePlan | None = read_plan(file) if file.exists() else None
-    image = None if Path(arguments.image).is_dir() else open_file(arguments.image)
+    real = os.path.realpath(arguments.image)
+    image = None if Path(real).is_dir() else open_file(real)
     paths = tuple(arguments.path) or (tuple(map(glob.escape, request.image_paths)) if old is None else old.paths)
+    literal = ((path, literal_path(path)) for path in paths)
+    names = tuple(path for path, name in literal if name not in (None, real) and os.path.realpath(str(name)) == real)
     # A path that is no text makes no plan: reading it back says so.
-    text = format_plan(plan, request, paths, image, old).encode(errors="surrogateescape")
+    text = format_plan(plan, request, paths, image, old, names).encode(errors="surrogateescape")
     left = 0
     try:
         parse_plan(text, file, request.site)
