@@ -61,6 +61,7 @@ def _line(line: Line, accepted: str | None) -> dict[str, Any]:
         {
             "library": line.name,
             "decision": line.decision,
+            "soname": line.soname if line.soname != line.name else None,
             "source": line.source if line.source.startswith("/") else None,
             "target": line.target,
             "by": line.by,

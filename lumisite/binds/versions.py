@@ -86,10 +86,10 @@ def numbers_in(text: str) -> tuple[int, ...]:
 def stem(name: str) -> str:
     """Give what all versions of a library share in their names.
 
-    >>> stem("libjson-c.so.5")
-    'libjson-c.so.'
+    >>> stem("libjson-c.so.5"), stem("librccl-net.so")
+    ('libjson-c.so.', 'librccl-net.so.')
     """
-    return name.partition(".so.")[0] + ".so."
+    return name.removesuffix(".so").partition(".so.")[0] + ".so."
 
 
 def public_versions(versions: Iterable[str]) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lumisite.release.manifest import PlannedLibrary, PlanSummary
 from lumisite.release.modules import bind_marker
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, PlanLine, literal_path
@@ -68,6 +69,24 @@ def left_out(platform: str, plans: Sequence[LoadedPlan]) -> tuple[str, ...]:
         f"for {platform})"
         for one in plans
         if one.plan.platform != platform
+    )
+
+
+def plan_summaries(platform: str, plans: Iterable[LoadedPlan]) -> dict[str, PlanSummary]:
+    """Give what the plans for a platform need of a host; what a module binds for them they need too."""
+    return {one.file: _summary(one.plan) for one in plans if one.plan.platform == platform}
+
+
+def _summary(plan: ImagePlan) -> PlanSummary:
+    return PlanSummary(
+        images=plan.paths,
+        digest="" if plan.image is None else plan.image.digest,
+        libraries=tuple(
+            PlannedLibrary(line.source, line.target, line.soname or line.library)
+            for line in plan.lines
+            if line.decision == "bind" and line.source is not None and line.target is not None
+        ),
+        folders=plan.library_path,
     )
 
 

@@ -25,6 +25,7 @@ class PlanLine:
 
     library: Line = key("The SONAME.")
     decision: Literal["bind", "skip", "refuse", "missing"] = key("What was decided.")
+    soname: Line | None = key("The SONAME of the host's file, where it is another name.", default=None)
     source: AbsolutePath | None = key("The file on the host; none where the host lacks it.", default=None)
     target: AbsolutePath | None = key("The path in the container; for `skip`, of the image's own.", default=None)
     by: str | None = key("The module that binds it already, so that the wrapper adds nothing.", default=None)
