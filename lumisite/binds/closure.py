@@ -16,7 +16,7 @@ from lumisite.binds.elf import ElfInfo
 from lumisite.binds.loader import Found, Loaded, Loader, Need, Search, walk
 from lumisite.binds.network import built_without, stands_in
 from lumisite.binds.tree import resolve
-from lumisite.binds.versions import compare, is_foundation, newest, numbers_in, stem, summary
+from lumisite.binds.versions import compare, in_order, is_foundation, newest, stem, summary
 
 Decision = Literal["bind", "skip", "refuse", "missing"]
 
@@ -367,4 +367,4 @@ def _relatives(name: str, loader: Loader) -> tuple[str, ...]:
         if folder.entry is not None and folder.entry.kind == "directory":
             names.update(loader.tree.names(folder.path))
     others = {one for one in names if one.startswith(start) and one[len(start) :].isdigit() and one != name}
-    return tuple(sorted(others, key=numbers_in))
+    return tuple(in_order(others))

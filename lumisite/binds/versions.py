@@ -83,6 +83,15 @@ def numbers_in(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"[0-9]{1,18}", text))
 
 
+def in_order(names: Iterable[str]) -> list[str]:
+    """Sort names by their numbers, and those with the same by their text.
+
+    >>> in_order(["1.22", "lib", "1.9", "etc"])
+    ['etc', 'lib', '1.9', '1.22']
+    """
+    return sorted(names, key=lambda name: (numbers_in(name), name))
+
+
 def stem(name: str) -> str:
     """Give what all versions of a library share in their names.
 

@@ -15,7 +15,7 @@ from lumisite.binds.host import DiskTree
 from lumisite.binds.loader import Found, Loaded, Need, walk
 from lumisite.binds.plan import Request, library_folders, loader_of_host
 from lumisite.binds.tree import Place, resolve
-from lumisite.binds.versions import is_foundation, numbers_in, stem
+from lumisite.binds.versions import in_order, is_foundation, stem
 from lumisite.errors import ResolveError
 from lumisite.release.manifest import Manifest, PlannedLibrary
 from lumisite.release.plan_images import OtherImage, PlannedFile, other_images
@@ -302,6 +302,6 @@ def _relatives(host: DiskTree, folders: Sequence[str], name: str) -> str:
 def _listed(folder: str, names: Sequence[str]) -> str:
     if not names:
         return ""
-    some = sorted(names, key=lambda name: (numbers_in(name), name))
+    some = in_order(names)
     more = f" and {len(some) - _MOST_NAMES} more" if len(some) > _MOST_NAMES else ""
     return f" ({folder} has {', '.join(some[:_MOST_NAMES])}{more})"
