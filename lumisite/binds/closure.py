@@ -361,10 +361,6 @@ def _notes(case: _Case, verdict: _Verdict, sides: Sides) -> Iterator[str]:
 def _relatives(name: str, loader: Loader) -> tuple[str, ...]:
     """Give other versions of a library that a loader finds."""
     start = stem(name)
-    folders = [resolve(loader.tree, path) for path in (*loader.rules.library_path, *loader.rules.directories)]
-    names = set(loader.rules.cache)
-    for folder in folders:
-        if folder.entry is not None and folder.entry.kind == "directory":
-            names.update(loader.tree.names(folder.path))
-    others = {one for one in names if one.startswith(start) and one[len(start) :].isdigit() and one != name}
-    return tuple(in_order(others))
+    return tuple(
+        in_order(one for one in loader.names() if one.startswith(start) and one[len(start) :].isdigit() and one != name)
+    )

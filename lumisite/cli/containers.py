@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import glob
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,6 +125,8 @@ def plan_image(
 
 def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> None:
     """Store a plan where the admin wants it; an earlier plan there keeps what was edited."""
+    import glob
+
     from lumisite.binds.host import open_file
     from lumisite.binds.plan_file import format_plan
     from lumisite.errors import SiteError
@@ -163,19 +163,11 @@ def _plural(count: int) -> str:
 def _replace_file(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
     from lumisite.errors import refused
+    from lumisite.release.files import replace_file
 
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(content)
-            Path(temporary).chmod(0o644)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink()
-            raise
+        replace_file(path, content)
     except OSError as error:
-        error.filename = str(path)
         raise refused("write", error) from None
 
 
