@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from lumisite.binds.capture_system import content_of, directory_names
 from lumisite.binds.sif import MAGIC, MAGIC_OFFSET
 from lumisite.binds.tree import Tree, resolve
-from lumisite.binds.versions import numbers_in
+from lumisite.binds.versions import in_order
 from lumisite.errors import LumisiteError
 from lumisite.node.facts import Deployed, ImageFile, Program, Releases
 from lumisite.site.model import Site
@@ -42,7 +42,7 @@ def capture_products(tree: Tree, site: Site) -> dict[str, Releases]:
         versions = [name for name in directory_names(tree, path) if _is_release(tree, path, name)]
         if versions:
             default = default_of(tree, path)
-            found[path] = Releases(in_order(versions), None if default == LEADS_NOWHERE else default)
+            found[path] = Releases(tuple(in_order(set(versions))), None if default == LEADS_NOWHERE else default)
     return found
 
 
@@ -60,17 +60,12 @@ def default_of(tree: Tree, path: str) -> str | None:
     return LEADS_NOWHERE if place.entry is None else posixpath.basename(place.path)
 
 
-def in_order(versions: Iterable[str]) -> tuple[str, ...]:
-    """Put versions in order, oldest first."""
-    return tuple(sorted(set(versions), key=lambda version: (numbers_in(version), version)))
-
-
 def capture_rocm(tree: Tree) -> Releases:
     """Find the ROCm releases on the host: /opt/rocm-VERSION, and the one that /opt/rocm names."""
     names = (name.removeprefix("rocm-") for name in directory_names(tree, "/opt") if name.startswith("rocm-"))
     versions = [name for name in names if _VERSION.fullmatch(name) and directory_names(tree, f"/opt/rocm-{name}")]
     default = posixpath.basename(resolve(tree, "/opt/rocm").path).removeprefix("rocm-")
-    return Releases(in_order(versions), default if default in versions else None)
+    return Releases(tuple(in_order(set(versions))), default if default in versions else None)
 
 
 def slurm_version(tree: Tree, directories: Iterable[str]) -> str | None:

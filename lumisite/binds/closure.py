@@ -16,7 +16,7 @@ from lumisite.binds.elf import ElfInfo
 from lumisite.binds.loader import Found, Loaded, Loader, Need, Search, walk
 from lumisite.binds.network import built_without, stands_in
 from lumisite.binds.tree import resolve
-from lumisite.binds.versions import compare, is_foundation, newest, numbers_in, stem, summary
+from lumisite.binds.versions import compare, in_order, is_foundation, newest, stem, summary
 
 Decision = Literal["bind", "skip", "refuse", "missing"]
 
@@ -29,7 +29,8 @@ class Line:
     at which the image's loader finds the library: for `skip` the image's own, none where there will be none. `wanted`
     and `found` say how new the host's and the image's copies are; `chain` leads from the library to a root; `notes`
     are warnings. `by` is the module that binds it already, so that nothing is to be added. `without` is the host file
-    that a module binds and that this image must not have. `needed_by` says who needs which version of it.
+    that a module binds and that this image must not have. `needed_by` says who needs which version of it. `soname` is
+    what the host's file calls itself, none where it does not.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Line:
     by: str | None = None
     without: str | None = None
     needed_by: tuple[str, ...] = ()
+    soname: str | None = None
 
 
 @dataclass(frozen=True)
@@ -278,6 +280,7 @@ def _line(case: _Case, chain: tuple[str, ...], verdicts: Mapping[str, _Verdict],
         by=by,
         without=None if (bound := _in_the_way(case, verdict, sides)) is None or bound[1] else bound[0].source,
         needed_by=tuple(dict.fromkeys(_needed_by(case))),
+        soname=None if host is None else host.info.soname,
     )
 
 
@@ -358,10 +361,6 @@ def _notes(case: _Case, verdict: _Verdict, sides: Sides) -> Iterator[str]:
 def _relatives(name: str, loader: Loader) -> tuple[str, ...]:
     """Give other versions of a library that a loader finds."""
     start = stem(name)
-    folders = [resolve(loader.tree, path) for path in (*loader.rules.library_path, *loader.rules.directories)]
-    names = set(loader.rules.cache)
-    for folder in folders:
-        if folder.entry is not None and folder.entry.kind == "directory":
-            names.update(loader.tree.names(folder.path))
-    others = {one for one in names if one.startswith(start) and one[len(start) :].isdigit() and one != name}
-    return tuple(sorted(others, key=numbers_in))
+    return tuple(
+        in_order(one for one in loader.names() if one.startswith(start) and one[len(start) :].isdigit() and one != name)
+    )

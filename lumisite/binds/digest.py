@@ -59,8 +59,7 @@ def _header(source: Source) -> Iterator[bytes]:
     head = source.read(0, struct.calcsize(HEADER))
     yield head
     if head[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
-        if head.startswith(SQUASHFS_MAGIC):
-            yield from _file_system(source, 0, source.size)
+        yield from _file_system(source, 0, source.size)
         return
     left = _MOST_SMALL_BYTES
     for part in list_objects(source):

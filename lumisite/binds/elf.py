@@ -124,8 +124,32 @@ class _Reader:
         return text
 
 
+def read_needed(source: Source) -> tuple[str, ...]:
+    """Give the libraries that an object needs, and look at no more of it; raises `ElfError` as `read_elf` does."""
+    elf, tags, _ = _open(source)
+    return _needed(elf, tags)
+
+
 def read_elf(source: Source) -> ElfInfo:
     """Read an executable or a shared library; raises `ElfError` that names the file and the byte."""
+    elf, tags, machine = _open(source)
+    return ElfInfo(
+        machine=machine,
+        bits=elf.bits,
+        endianness="little" if elf.order == "<" else "big",
+        soname=_last(elf, tags, _DT_SONAME, "SONAME"),
+        needed=_needed(elf, tags),
+        rpath=_last(elf, tags, _DT_RPATH, "search path", LONGEST_PATH_BYTES),
+        runpath=_last(elf, tags, _DT_RUNPATH, "search path", LONGEST_PATH_BYTES),
+        verneed=_versions_needed(elf, tags),
+        verdef=tuple(_versions_defined(elf, tags)),
+        interpreter=_interpreter(elf),
+        nodeflib=bool(tags.get(_DT_FLAGS_1, [0])[-1] & _DF_1_NODEFLIB),
+    )
+
+
+def _open(source: Source) -> tuple[_Reader, dict[int, list[int]], int]:
+    """Find the string table and the dynamic tags of an object, and tell its machine."""
     source = Paged(source)
     ident = source.read(0, 16)
     if not ident:
@@ -146,20 +170,11 @@ def read_elf(source: Source) -> ElfInfo:
     if _DT_STRTAB in tags:
         start = elf.offset_of(tags[_DT_STRTAB][0], "string table")
         elf = _Reader(source, elf.bits, elf.order, elf.segments, (start, tags.get(_DT_STRSZ, [0])[0]))
-    runpath = _last(elf, tags, _DT_RUNPATH, "search path", LONGEST_PATH_BYTES)
-    return ElfInfo(
-        machine=machine,
-        bits=elf.bits,
-        endianness="little" if elf.order == "<" else "big",
-        soname=_last(elf, tags, _DT_SONAME, "SONAME"),
-        needed=tuple(elf.string(index, "NEEDED") for index in tags.get(_DT_NEEDED, ())),
-        rpath=_last(elf, tags, _DT_RPATH, "search path", LONGEST_PATH_BYTES),
-        runpath=runpath,
-        verneed=_versions_needed(elf, tags),
-        verdef=tuple(_versions_defined(elf, tags)),
-        interpreter=_interpreter(elf),
-        nodeflib=bool(tags.get(_DT_FLAGS_1, [0])[-1] & _DF_1_NODEFLIB),
-    )
+    return elf, tags, machine
+
+
+def _needed(elf: _Reader, tags: Mapping[int, list[int]]) -> tuple[str, ...]:
+    return tuple(elf.string(index, "NEEDED") for index in tags.get(_DT_NEEDED, ()))
 
 
 def _segments(elf: _Reader, table: int, count: int) -> Iterator[_Segment]:

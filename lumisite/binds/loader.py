@@ -102,6 +102,7 @@ class Loader:
     rules: Rules
     _seen: dict[str, Search] = field(default_factory=dict)
     _folders: dict[str, Place] = field(default_factory=dict)
+    _known: list[frozenset[str]] = field(default_factory=list)
 
     def search(self, name: str, requester: Loaded | None = None) -> Search:
         """Find a library for an object that needs it, or for a program that opens it by name."""
@@ -124,6 +125,18 @@ class Loader:
             if one is not None:
                 found.setdefault(one.real, one.path)
         return tuple(found.values())
+
+    def names(self) -> frozenset[str]:
+        """Give the names of all that stands in the directories of a program's search path, or in the cache."""
+        if not self._known:
+            folders = [self._folder(path) for path in (*self.rules.library_path, *self.rules.directories)]
+            listed = [
+                self.tree.names(folder.path)
+                for folder in {folder.path: folder for folder in folders}.values()
+                if folder.entry is not None and folder.entry.kind == "directory"
+            ]
+            self._known.append(frozenset(self.rules.cache).union(*listed))
+        return self._known[0]
 
     def _candidates(self, name: str, requester: Loaded | None) -> Iterator[tuple[str, str]]:
         if "/" in name:
@@ -197,9 +210,10 @@ class Loader:
     def _place(self, path: str) -> Place:
         """Follow the links of a path; most candidates are not there, in folders that were asked for before."""
         folder, _, name = path.rpartition("/")
-        if folder not in self._folders:
-            self._folders[folder] = resolve(self.tree, folder)
-        place = self._folders[folder]
+        place = self._folder(folder)
+        if place.entry is None:
+            # A link at the end of the folder's path is in the middle of this one.
+            return Place(place.path, None, "is not there" if place.trouble.endswith("is not there") else place.trouble)
         if place.entry is not None and place.entry.kind == "directory" and name not in ("", ".", ".."):
             here = posixpath.join(place.path, name)
             entry = self.tree.look(here)
@@ -208,6 +222,11 @@ class Loader:
             if entry.kind != "link":
                 return Place(here, entry)
         return resolve(self.tree, path)
+
+    def _folder(self, path: str) -> Place:
+        if path not in self._folders:
+            self._folders[path] = resolve(self.tree, path)
+        return self._folders[path]
 
 
 def walk(loader: Loader, roots: Iterable[Loaded | Need], *, others: bool = False) -> tuple[Need, ...]:

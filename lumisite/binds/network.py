@@ -9,8 +9,9 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterator
 
+from lumisite.binds.elf import ElfError, read_needed
 from lumisite.binds.loader import Found, Loaded, Loader, walk
-from lumisite.binds.tree import resolve
+from lumisite.binds.tree import Tree, resolve
 from lumisite.binds.versions import newest, public_versions, stem
 
 
@@ -58,7 +59,21 @@ def _users(name: str, loader: Loader) -> Iterator[tuple[str, tuple[str, ...]]]:
             continue
         seen.add(place.path)
         for file in sorted(loader.tree.names(place.path)):
-            found = loader.search(posixpath.join(place.path, file)).found if ".so" in file else None
-            if found is not None and found.real not in seen and name in found.info.needed:
-                seen.add(found.real)
+            path = posixpath.join(place.path, file)
+            real = resolve(loader.tree, path).path if ".so" in file else ""
+            if not real or real in seen:
+                continue
+            seen.add(real)
+            found = loader.search(path).found if _needs(loader.tree, real, name) else None
+            if found is not None:
                 yield found.info.soname or file, found.info.verneed.get(name, ())
+
+
+def _needs(tree: Tree, path: str, name: str) -> bool:
+    """Tell whether a file is an object that needs a library; most are not, and reading them in full takes long."""
+    entry = tree.look(path)
+    source = tree.source(path) if entry is not None and entry.kind == "file" else None
+    try:
+        return source is not None and name in read_needed(source)
+    except ElfError:
+        return False

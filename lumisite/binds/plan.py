@@ -13,7 +13,7 @@ from lumisite.binds.image import Image
 from lumisite.binds.ldcache import glob
 from lumisite.binds.loader import MACHINES, Loader, cpu_hwcaps, read_rules
 from lumisite.binds.tree import Tree, resolve
-from lumisite.binds.versions import numbers_in
+from lumisite.binds.versions import in_order, numbers_in
 from lumisite.errors import ResolveError
 from lumisite.site.model import Site
 from lumisite.site.settings import Situation, judge_conditions
@@ -100,7 +100,7 @@ def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tupl
 def _near(host: Tree, path: str) -> str:
     parent = resolve(host, path.rpartition("/")[0] or "/")
     names = host.names(parent.path) if parent.entry is not None and parent.entry.kind == "directory" else ()
-    return f" (it has {', '.join(sorted(names, key=numbers_in)[:8])} there)" if names else ""
+    return f" (it has {', '.join(in_order(names)[:8])} there)" if names else ""
 
 
 def _sides(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import yaml
 
 from lumisite.binds.closure import Line
+from lumisite.binds.digest import digest_of
 from lumisite.binds.plan import Plan, Request, extra_library_path
 from lumisite.binds.tree import Source
 from lumisite.site.plans import ImagePlan
@@ -17,17 +17,20 @@ HEADER = """\
 # `lumisite render` into the wrapper. Of a line, only `bind` and `without` do something. Yours to edit are `paths` and
 # `accepted`; they stay when the file is written again.
 """
-#: Where a SIF keeps its header and its list of parts, with its id and the times of its build.
-HEAD_BYTES = 32 * 1024
 
 
 def format_plan(
-    plan: Plan, request: Request, paths: tuple[str, ...], image: Source | None, old: ImagePlan | None
+    plan: Plan,
+    request: Request,
+    paths: tuple[str, ...],
+    image: Source | None,
+    old: ImagePlan | None,
+    names: tuple[str, ...] = (),
 ) -> str:
     """Give the text of a plan file: the same plan always gives the same bytes.
 
-    `paths` recognise the image, and `image` is the file that was read. What `old`, the plan that the file held before,
-    accepts stays accepted where the decision and its reason are as before.
+    `paths` recognise the image, `image` is the file that was read, and `names` are those of the paths that are links to
+    it. What `old`, the plan that the file held before, accepts stays accepted where decision and reason are as before.
     """
     accepted: dict[tuple[str, str, str], str | None] = {}
     if old is not None:
@@ -40,7 +43,7 @@ def format_plan(
         "rocm": str(request.rocm),
         "family": plan.family,
         "paths": list(paths),
-        "image": None if image is None else {"bytes": image.size, "head_sha256": head_sha256(image)},
+        "image": None if image is None else _image(image, names),
         "library_path": list(extra_library_path(request, plan.family)),
         "notes": list(plan.notes),
         "lines": [_line(line, accepted.get((line.name, line.decision, line.reason))) for line in plan.lines],
@@ -48,9 +51,9 @@ def format_plan(
     return HEADER + yaml.safe_dump(_without_empty(document), sort_keys=False, allow_unicode=True, width=1_000_000)
 
 
-def head_sha256(image: Source) -> str:
-    """Tell an image file from others by its head, which takes no longer for a large one."""
-    return hashlib.sha256(image.read(0, HEAD_BYTES)).hexdigest()
+def _image(image: Source, names: tuple[str, ...]) -> dict[str, Any]:
+    known: dict[str, Any] = {"bytes": image.size, "digest": digest_of(image, "header")}
+    return {**known, "file": image.name, "names": list(names)} if names else known
 
 
 def _line(line: Line, accepted: str | None) -> dict[str, Any]:
@@ -58,6 +61,7 @@ def _line(line: Line, accepted: str | None) -> dict[str, Any]:
         {
             "library": line.name,
             "decision": line.decision,
+            "soname": line.soname if line.soname != line.name else None,
             "source": line.source if line.source.startswith("/") else None,
             "target": line.target,
             "by": line.by,

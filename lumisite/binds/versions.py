@@ -83,13 +83,22 @@ def numbers_in(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"[0-9]{1,18}", text))
 
 
+def in_order(names: Iterable[str]) -> list[str]:
+    """Sort names by their numbers, and those with the same by their text.
+
+    >>> in_order(["1.22", "lib", "1.9", "etc"])
+    ['etc', 'lib', '1.9', '1.22']
+    """
+    return sorted(names, key=lambda name: (numbers_in(name), name))
+
+
 def stem(name: str) -> str:
     """Give what all versions of a library share in their names.
 
-    >>> stem("libjson-c.so.5")
-    'libjson-c.so.'
+    >>> stem("libjson-c.so.5"), stem("librccl-net.so")
+    ('libjson-c.so.', 'librccl-net.so.')
     """
-    return name.partition(".so.")[0] + ".so."
+    return name.removesuffix(".so").partition(".so.")[0] + ".so."
 
 
 def public_versions(versions: Iterable[str]) -> set[str]:

@@ -51,4 +51,6 @@ def run() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A site's non-ASCII text must not end in a traceback on a terminal that cannot show it.
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(main())
+    code = main()
+    gc.freeze()  # the end looks for cycles once more, through all that was made
+    sys.exit(code)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import glob
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,17 +125,23 @@ def plan_image(
 
 def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> None:
     """Store a plan where the admin wants it; an earlier plan there keeps what was edited."""
+    import glob
+
     from lumisite.binds.host import open_file
     from lumisite.binds.plan_file import format_plan
     from lumisite.errors import SiteError
     from lumisite.site.load import parse_plan, read_plan
+    from lumisite.site.plans import literal_path
 
     file: Path = arguments.write
     old: ImagePlan | None = read_plan(file) if file.exists() else None
-    image = None if Path(arguments.image).is_dir() else open_file(arguments.image)
+    real = os.path.realpath(arguments.image)
+    image = None if Path(real).is_dir() else open_file(real)
     paths = tuple(arguments.path) or (tuple(map(glob.escape, request.image_paths)) if old is None else old.paths)
+    literal = ((path, literal_path(path)) for path in paths)
+    names = tuple(path for path, name in literal if name not in (None, real) and os.path.realpath(str(name)) == real)
     # A path that is no text makes no plan: reading it back says so.
-    text = format_plan(plan, request, paths, image, old).encode(errors="surrogateescape")
+    text = format_plan(plan, request, paths, image, old, names).encode(errors="surrogateescape")
     left = 0
     try:
         parse_plan(text, file, request.site)
@@ -159,19 +163,11 @@ def _plural(count: int) -> str:
 def _replace_file(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
     from lumisite.errors import refused
+    from lumisite.release.files import replace_file
 
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(content)
-            Path(temporary).chmod(0o644)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink()
-            raise
+        replace_file(path, content)
     except OSError as error:
-        error.filename = str(path)
         raise refused("write", error) from None
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lumisite.cli.parser import Commands
     from lumisite.node.facts import Facts
     from lumisite.release.changes import Report
-    from lumisite.site.model import Site
+    from lumisite.site.load import LoadedSite
 
 
 def add_commands(commands: Commands) -> None:
@@ -98,9 +98,11 @@ def run_changes(arguments: argparse.Namespace) -> int:
 
     from lumisite.release.changes import make_report
     from lumisite.release.changes_text import report_lines, to_json
+    from lumisite.site.load import load_plans
 
     before, after = load_facts(arguments.before), load_facts(arguments.after)
-    report = make_report(before, after, _site(arguments, before, after), arguments.name)
+    loaded = _site(arguments, before, after)
+    report = make_report(before, after, loaded.site, arguments.name, load_plans(loaded))
     if before.host != after.host:
         _say(f"{arguments.before} is of {before.host or 'an unnamed host'}, {arguments.after} of {after.host or 'one'}")
     if arguments.json:
@@ -110,7 +112,7 @@ def run_changes(arguments: argparse.Namespace) -> int:
     return 1 if report.changes else 0
 
 
-def _site(arguments: argparse.Namespace, before: Facts, after: Facts) -> Site:
+def _site(arguments: argparse.Namespace, before: Facts, after: Facts) -> LoadedSite:
     """Load the site asked for, or the embedded one that both files name: a name in a file opens nothing else."""
     from lumisite.errors import ResolveError
     from lumisite.site.load import embedded_sites, load_site
@@ -124,7 +126,7 @@ def _site(arguments: argparse.Namespace, before: Facts, after: Facts) -> Site:
         raise ResolveError(
             f"--site: {arguments.before} is of site {before.site!r}, which is not embedded; name its description"
         )
-    return load_site(arguments.site or before.site).site
+    return load_site(arguments.site or before.site)
 
 
 def _wanted(arguments: argparse.Namespace, report: Report, lines: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lumisite.cli.parser import add_json_option, add_site_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from lumisite.binds.digest import Kind
     from lumisite.binds.inventory import Image, Reading
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lumisite.release.drift import Change
     from lumisite.release.lock import Lock
     from lumisite.site.model import Site
+    from lumisite.site.plans import LoadedPlan
 
 
 def add_commands(commands: Commands) -> None:
@@ -37,7 +38,9 @@ def add_commands(commands: Commands) -> None:
     add_site_option(images)
     images.add_argument("--host-root", default="/", metavar="DIR", help="the host's root, or a copy (default: /)")
     images.add_argument("--lock", metavar="FILE", help="write what is found to a lock; with --check, compare with it")
-    images.add_argument("--check", action="store_true", help="say what moved, changed, broke, vanished or is new")
+    images.add_argument(
+        "--check", action="store_true", help="say what moved, changed, broke, vanished, is new, or has a stale plan"
+    )
     images.add_argument(
         "--digest",
         choices=("header", "whole"),
@@ -72,7 +75,7 @@ def run_images(arguments: argparse.Namespace) -> int:
     if arguments.systems:
         return _systems(reading, arguments.systems)
     if arguments.check:
-        plans = {one.file: one.plan.paths for one in load_plans(loaded)}
+        plans = load_plans(loaded)
         return _check(reading, given, arguments.lock, arguments.digest, plans, as_json=arguments.json)
     return _list(reading, given, arguments.lock, as_json=arguments.json)
 
@@ -100,7 +103,7 @@ def _check(
     given: Sequence[str],
     file: str,
     kind: Kind | None,
-    plans: Mapping[str, Sequence[str]],
+    plans: Sequence[LoadedPlan],
     *,
     as_json: bool,
 ) -> int:
@@ -115,7 +118,8 @@ def _check(
     if kind not in (None, lock.digest):
         raise ResolveError(f"--digest: {file} has digests of kind {lock.digest}, which {kind} cannot be compared with")
     images = _read(replace(reading, digest=lock.digest), given or lock.given)
-    changes = compare_images(lock, images, reading.site, given, plans)
+    patterns = {one.file: one.plan.paths for one in plans}
+    changes = compare_images(lock, images, reading.site, given, patterns, _stale(reading, images, plans))
     if as_json:
         _print_json([asdict(change) for change in changes])
     else:
@@ -123,6 +127,25 @@ def _check(
     verdict = f"{len(changes)} differ from {file}" if changes else f"all as in {file}"
     _say(f"{_count(len(images))}, {verdict}")
     return 1 if changes else 0
+
+
+def _stale(reading: Reading, images: Sequence[Image], plans: Sequence[LoadedPlan]) -> dict[str, tuple[str, ...]]:
+    """Give the plans of each image that were made for another file; a lock of whole digests has none to compare."""
+    from lumisite.binds.digest import digest_of
+    from lumisite.binds.host import open_file
+    from lumisite.release.plan_images import planned_files, stale_plans
+
+    found = {}
+    known = planned_files(plans)
+    for image in images if known else ():
+        digest = image.digest
+        if digest is None or image.target is None:
+            continue
+        if not digest.startswith("header:"):
+            digest = digest_of(open_file(reading.on_disk(image.target)), "header")
+        if stale := stale_plans(known, (image.path, image.target), digest):
+            found[image.path] = stale
+    return found
 
 
 def _systems(reading: Reading, file: str) -> int:

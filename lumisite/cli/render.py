@@ -39,8 +39,10 @@ def add_commands(commands: Commands) -> None:
 
 def run_render(arguments: argparse.Namespace) -> int:
     """Render and write; print each path, then how to try the modules."""
-    from lumisite.errors import LumisiteError
+    from lumisite.binds.host import DiskTree
+    from lumisite.errors import LumisiteError, shown
     from lumisite.release.image_plans import left_out
+    from lumisite.release.plan_images import other_images, planned_files
     from lumisite.release.render import render_tree
     from lumisite.release.templates import load_templates, open_template_cache
     from lumisite.release.write import write_tree
@@ -57,6 +59,9 @@ def run_render(arguments: argparse.Namespace) -> int:
     write_tree(files, arguments.out)
     for note in left_out(selection.platform, plans):
         print(f"lumisite: {note}", file=sys.stderr)
+    for other in other_images(planned_files(plans), DiskTree("/")):
+        if not other.gone:  # images need not be where a render is made
+            print(f"lumisite: {shown(str(other))}", file=sys.stderr)
     for path in files:
         print(arguments.out / path)
     print(

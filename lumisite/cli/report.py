@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lumisite.cli.parser import Commands
     from lumisite.node.facts import Facts
-    from lumisite.site.model import Site
+    from lumisite.site.load import LoadedSite
     from lumisite.validate.report import Report, Side
     from lumisite.validate.report_vectors import Vector
 
@@ -69,15 +69,21 @@ def add_commands(commands: Commands) -> None:
 
 def run_report(arguments: argparse.Namespace) -> int:
     """Write the report of a run."""
+    from lumisite.site.load import load_plans
     from lumisite.validate.report import make_report
     from lumisite.validate.verdict import Terms
 
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
     before, after = _sides(arguments)
-    site = _site(arguments, after)
-    rules = site.validation.metrics if site and site.validation else ()
+    loaded = _site(arguments, after)
+    rules = loaded.site.validation.metrics if loaded and loaded.site.validation else ()
     terms = Terms(rules, allow_image_change=arguments.allow_image_change)
-    report = make_report(before, after, terms, site or _site_of(after.facts))
+    loaded = loaded or _site_of(after.facts)
+    report = (
+        make_report(before, after, terms, loaded.site, load_plans(loaded))
+        if loaded
+        else make_report(before, after, terms)
+    )
     _write(_written(report, form), arguments.output)
     return report.verdict.exit_code
 
@@ -124,28 +130,28 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
     return replace(before, facts=was), replace(after, facts=now)
 
 
-def _site(arguments: argparse.Namespace, after: Side) -> Site | None:
+def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
     """Load the site asked for, or the one that the run was made for."""
     from pathlib import Path
 
     from lumisite.site.load import embedded_sites, load_site
 
     if arguments.site:
-        return load_site(arguments.site).site
+        return load_site(arguments.site)
     named = str(after.about.get("site_file", ""))
     if not named:
         return None
     if named in embedded_sites() or ("/" in named and Path(named).is_file()):
-        return load_site(named).site
+        return load_site(named)
     print(f"lumisite: the site of the run, {named!r}, is not here: its expectations are left out", file=sys.stderr)
     return None
 
 
-def _site_of(facts: Facts | None) -> Site | None:
+def _site_of(facts: Facts | None) -> LoadedSite | None:
     """Load the embedded site that a capture names: a name in a file opens nothing else."""
     from lumisite.site.load import embedded_sites, load_site
 
-    return load_site(facts.site).site if facts is not None and facts.site in embedded_sites() else None
+    return load_site(facts.site) if facts is not None and facts.site in embedded_sites() else None
 
 
 def _side(names: Sequence[str]) -> Side:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lumisite.errors import ResolveError
@@ -13,6 +14,7 @@ from lumisite.release.changes_site import make_context
 from lumisite.release.changes_touch import Touch, touches
 from lumisite.release.changes_users import user_lines
 from lumisite.site.model import Site
+from lumisite.site.plans import LoadedPlan
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,13 @@ class Report:
     users: tuple[str, ...]
 
 
-def make_report(before: Facts, after: Facts, site: Site, name: str = "draft") -> Report:
-    """Compare two captures; raises `ResolveError` for captures of another site, and a bad `name` for the draft."""
+def make_report(
+    before: Facts, after: Facts, site: Site, name: str = "draft", plans: Iterable[LoadedPlan] = ()
+) -> Report:
+    """Compare two captures; `plans` are the site's stored ones.
+
+    Raises `ResolveError` for captures of another site, and a bad `name` for the draft.
+    """
     for facts in (before, after):
         if facts.site != site.name:
             raise ResolveError(
@@ -46,7 +53,7 @@ def make_report(before: Facts, after: Facts, site: Site, name: str = "draft") ->
         raise ResolveError(f"--name: {name!r} is not a name (letters, digits, and . _ + - would be right)")
     if name in site.platforms:
         raise ResolveError(f"--name: {site.name} has a platform {name} already (have {', '.join(site.platforms)})")
-    context = make_context(site, before, after)
+    context = make_context(site, before, after, plans)
     changes = compare(before, after)
     return Report(
         site.name,

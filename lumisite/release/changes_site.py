@@ -11,18 +11,23 @@ from lumisite.node.facts import Facts
 from lumisite.node.topology import full_pci_bus
 from lumisite.site.decode import UnfitError
 from lumisite.site.model import Bind, FileSystem, Platform, Site
+from lumisite.site.plans import LoadedPlan
 from lumisite.site.versions import Version, parse_version
 
 
 @dataclass(frozen=True)
 class Context:
-    """What consequences are drawn from. `was` is the platform before; `now` the one that the node is now, if known."""
+    """What consequences are drawn from. `was` is the platform before; `now` the one that the node is now, if known.
+
+    `plans` are the stored plans for `was`: those for other platforms did nothing on this node.
+    """
 
     site: Site
     before: Facts
     after: Facts
     was: str
     now: str | None
+    plans: tuple[LoadedPlan, ...] = ()
 
     @property
     def old(self) -> Platform:
@@ -30,9 +35,11 @@ class Context:
         return self.site.platforms[self.was]
 
 
-def make_context(site: Site, before: Facts, after: Facts) -> Context:
+def make_context(site: Site, before: Facts, after: Facts, plans: Iterable[LoadedPlan] = ()) -> Context:
     """Find the platforms that two captures are of; the one in force stands for a capture that fits none."""
-    return Context(site, before, after, platform_of(site, before) or site.platform, platform_of(site, after))
+    was = platform_of(site, before) or site.platform
+    stored = tuple(one for one in plans if one.plan.platform == was)
+    return Context(site, before, after, was, platform_of(site, after), stored)
 
 
 def platform_of(site: Site, facts: Facts) -> str | None:
@@ -115,6 +122,31 @@ def families_borrowing(context: Context, sonames: Iterable[str]) -> Iterator[tup
         hit = sorted(wanted & borrowed)
         if hit:
             yield name, ", ".join(hit)
+
+
+def plans_with(context: Context, sonames: Iterable[str]) -> Iterator[tuple[LoadedPlan, str]]:
+    """Give the stored plans that decide about one of these libraries, with the library."""
+    wanted = set(sonames)
+    for one in context.plans:
+        hit = sorted(wanted.intersection(line.library for line in one.plan.lines))
+        if hit:
+            yield one, ", ".join(hit)
+
+
+def plans_under(context: Context, path: str) -> Iterator[tuple[LoadedPlan, str]]:
+    """Give the stored plans that bind, or have on the library path, a path or what is below it, and what they name."""
+    for one in context.plans:
+        bound = (line.source for line in one.plan.lines if line.decision == "bind" and line.source is not None)
+        hit = [str(at) for at in dict.fromkeys((*one.plan.library_path, *bound)) if is_under(at, path)]
+        if hit:
+            yield one, ", ".join(hit)
+
+
+def plans_of_image(context: Context, path: str) -> Iterator[LoadedPlan]:
+    """Give the stored plans that are for an image of this path."""
+    for one in context.plans:
+        if any(fnmatch.fnmatchcase(path, pattern) for pattern in one.plan.paths):
+            yield one
 
 
 def _closure(facts: Facts, roots: Iterable[str]) -> set[str]:

@@ -17,16 +17,23 @@ from lumisite.release.changes_site import (
     keys_naming,
     leaving,
     modules_binding,
+    plans_of_image,
+    plans_under,
+    plans_with,
     settings_holding,
     version_of,
 )
+from lumisite.site.plans import LoadedPlan
 
 What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
 
 
 @dataclass(frozen=True)
 class Touch:
-    """A part that a change touches: a key of the site description, a setting, a module, a family, a plan of binds."""
+    """A part that a change touches: a key of the site description, a setting, a module, a family, a plan of binds.
+
+    A `plan` is called by the family that it is for, or, if it is stored, by its file.
+    """
 
     what: What
     name: str
@@ -70,6 +77,8 @@ def _gone_path(path: str, context: Context) -> Iterator[Touch]:
         for library, at in platform.libraries.items()
         if is_under(at, path)
     }
+    for stored, hit in plans_under(context, path):
+        yield _stored(stored, f"names {hit}")
     for name, family in site.families.items():
         used = names.intersection(family.library_path)
         if used:
@@ -77,8 +86,15 @@ def _gone_path(path: str, context: Context) -> Iterator[Touch]:
 
 
 def _plans(sonames: Iterable[str], context: Context, why: str) -> Iterator[Touch]:
-    for family, hit in families_borrowing(context, sonames):
+    wanted = tuple(sonames)
+    for family, hit in families_borrowing(context, wanted):
         yield Touch("plan", family, why.replace("{}", hit))
+    for stored, hit in plans_with(context, wanted):
+        yield _stored(stored, f"decides about {hit}")
+
+
+def _stored(stored: LoadedPlan, why: str) -> Touch:
+    return Touch("plan", stored.file, f"is for {', '.join(stored.plan.paths)}, and {why}")
 
 
 def _library(change: Change, context: Context) -> Iterator[Touch]:
@@ -138,6 +154,8 @@ def _path(change: Change, context: Context) -> Iterator[Touch]:
         yield Touch("module", module, how)
     for name in settings_holding(context.site, change.subject):
         yield Touch("setting", name, f"its value names {change.subject}")
+    for stored, hit in plans_under(context, change.subject):
+        yield _stored(stored, f"names {hit}")
 
 
 def _dangling(change: Change, context: Context) -> Iterator[Touch]:
@@ -187,6 +205,8 @@ def _rocm(change: Change, context: Context) -> Iterator[Touch]:
             yield Touch("site", key, f"names /opt/rocm-{release}, which is gone")
         for family, hit in families_borrowing(context, _sonames_under(context, f"/opt/rocm-{release}")):
             yield Touch("plan", family, f"{hit} came from /opt/rocm-{release}")
+        for stored, named in plans_under(context, f"/opt/rocm-{release}"):
+            yield _stored(stored, f"names {named}")
     for release in sorted(new - old - {""}):
         if release not in context.site.rocm:
             yield Touch("site", "rocm", f"{release} is not described")
@@ -263,7 +283,7 @@ def _kernel_config(change: Change, context: Context) -> Iterator[Touch]:
 
 
 def _image(change: Change, context: Context) -> Iterator[Touch]:
-    led = "to itself" if change.after == change.subject else change.after
+    led = "nowhere" if change.after is None else f"to {change.after}"
     for path in dict.fromkeys(path for path in (change.subject, change.before, change.after) if path):
         for family in families_of_image(context.site, path):
             yield Touch("family", family, f"recognises {path}")
@@ -271,8 +291,10 @@ def _image(change: Change, context: Context) -> Iterator[Touch]:
                 yield Touch("module", module, f"images of {family} are run with it")
             if context.site.families[family].libraries:
                 yield Touch("plan", family, "another image may bring other libraries")
+        for stored in plans_of_image(context, path):
+            yield _stored(stored, f"{'no' if change.after is None else 'another'} file is behind {path} now")
     if context.site.validation is not None and context.site.validation.image in (change.subject, change.before):
-        yield Touch("site", "validation.image", f"the probes run in {change.subject}, which leads {led or 'nowhere'}")
+        yield Touch("site", "validation.image", f"the probes run in {change.subject}, which leads {led} now")
 
 
 def _release(change: Change, context: Context) -> Iterator[Touch]:
@@ -305,6 +327,9 @@ def _glibc(change: Change, context: Context) -> Iterator[Touch]:
     for name, family in context.site.families.items():
         if family.libraries:
             yield Touch("plan", name, "what images need of glibc is compared with the host's libraries")
+    for stored in context.plans:
+        if any(line.decision == "bind" for line in stored.plan.lines):
+            yield _stored(stored, "binds libraries that were built with another glibc, or may be now")
 
 
 def _stated(key: str) -> Callable[[Change, Context], Iterator[Touch]]:

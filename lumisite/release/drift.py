@@ -15,16 +15,16 @@ from lumisite.errors import shown
 from lumisite.release.lock import Lock, LockedImage, locked
 from lumisite.site.model import Site
 
-Kind = Literal["moved", "changed", "broken", "vanished", "new"]
-_ORDER: tuple[Kind, ...] = ("vanished", "broken", "moved", "changed", "new")
+Kind = Literal["moved", "changed", "broken", "vanished", "stale", "new"]
+_ORDER: tuple[Kind, ...] = ("vanished", "broken", "moved", "changed", "stale", "new")
 
 
 @dataclass(frozen=True)
 class Change:
     """One name that is not as it was locked, `what` in words, and what of the site it touches.
 
-    `families` are those before and after; `modules` bind for them; `plans` are stored ones for the image; `used_by` are
-    keys of the site that name it.
+    One of kind `stale` is as it was locked, but not as its plan knows it. `families` are those before and after;
+    `modules` bind for them; `plans` are stored ones for the image; `used_by` are keys of the site that name it.
     """
 
     path: str
@@ -44,14 +44,19 @@ def compare_images(
     site: Site,
     given: Sequence[str] = (),
     plans: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    stale: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> tuple[Change, ...]:
     """Compare what is found with a lock, the worst first; with `given`, only what is named or is below it.
 
-    `plans` maps the name of each stored plan to the shell patterns of the images that it is for.
+    `plans` maps the name of each stored plan to the shell patterns of the images that it is for, and `stale` the path
+    of an image to the plans for it that were made for another file.
     """
     now = {one.path: locked(one) for one in images}
     paths = {path for path in lock.images if not given or any(_below(path, top) for top in given)}
-    found = [(path, _judge(lock.images.get(path), now.get(path))) for path in sorted(paths | set(now))]
+    found = [
+        (path, _with_plans(_judge(lock.images.get(path), now.get(path)), stale.get(path, ())))
+        for path in sorted(paths | set(now))
+    ]
     changes = [
         _change(site, plans, path, lock.images.get(path), now.get(path), *verdict) for path, verdict in found if verdict
     ]
@@ -82,6 +87,15 @@ def _judge(before: LockedImage | None, after: LockedImage | None) -> tuple[Kind,
         where = f"leads to {shown(after.target or 'nothing')}, not to {shown(before.target or 'nothing')}"
         return "moved", (where + _content(before, after), *lines)
     return "changed", (f"has other content under the same name{_size(before.size, after.size)}", *lines)
+
+
+def _with_plans(
+    verdict: tuple[Kind, tuple[str, ...]] | None, stale: Sequence[str]
+) -> tuple[Kind, tuple[str, ...]] | None:
+    if not stale:
+        return verdict
+    kind, what = verdict or ("stale", ())
+    return kind, (*what, f"is another file than {', '.join(stale)} was made for")
 
 
 def _kept(image: LockedImage) -> tuple[object, ...]:

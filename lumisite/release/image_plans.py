@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lumisite.release.manifest import PlannedLibrary, PlanSummary
 from lumisite.release.modules import bind_marker
 from lumisite.site.model import Site
-from lumisite.site.plans import ImagePlan, LoadedPlan, PlanLine
+from lumisite.site.plans import ImagePlan, LoadedPlan, PlanLine, literal_path
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,16 @@ class TakenBind:
 
 @dataclass(frozen=True)
 class PlanCase:
-    """What the wrapper does for the images that fit `patterns`; `accepted` says what they do without, and why."""
+    """What the wrapper does for the images that fit `patterns`; `accepted` says what they do without, and why.
+
+    `links` led to `planned` when the plan was made: where one leads elsewhere now, the plan is not followed. `names`
+    are other paths of one file; `patterns` may fit copies, whose age says nothing.
+    """
 
     file: str
+    links: tuple[str, ...]
+    planned: str
+    names: tuple[str, ...]
     patterns: tuple[str, ...]
     family: str
     binds: tuple[AddedBind, ...]
@@ -64,11 +72,33 @@ def left_out(platform: str, plans: Sequence[LoadedPlan]) -> tuple[str, ...]:
     )
 
 
+def plan_summaries(platform: str, plans: Iterable[LoadedPlan]) -> dict[str, PlanSummary]:
+    """Give what the plans for a platform need of a host; what a module binds for them they need too."""
+    return {one.file: _summary(one.plan) for one in plans if one.plan.platform == platform}
+
+
+def _summary(plan: ImagePlan) -> PlanSummary:
+    return PlanSummary(
+        images=plan.paths,
+        digest="" if plan.image is None else plan.image.digest,
+        libraries=tuple(
+            PlannedLibrary(line.source, line.target, line.soname or line.library)
+            for line in plan.lines
+            if line.decision == "bind" and line.source is not None and line.target is not None
+        ),
+        folders=plan.library_path,
+    )
+
+
 def _case(site: Site, loaded: LoadedPlan) -> PlanCase:
     plan: ImagePlan = loaded.plan
+    links = () if plan.image is None else plan.image.names
     return PlanCase(
         file=loaded.file,
-        patterns=tuple(map(case_pattern, plan.paths)),
+        links=tuple(map(case_pattern, links)),
+        planned="" if plan.image is None or plan.image.file is None else plan.image.file,
+        names=tuple(case_pattern(path) for path in plan.paths if path not in links and literal_path(path)),
+        patterns=tuple(case_pattern(path) for path in plan.paths if not literal_path(path)),
         family=plan.family,
         binds=tuple(
             AddedBind(line.source, line.target, _spec(line.source, line.target))

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lumisite.errors import DifferenceError, LumisiteError, shown
@@ -71,10 +71,33 @@ class ModuleSummary:
 
 
 @dataclass(frozen=True)
+class PlannedLibrary:
+    """A library that a plan counts on: the host's file, where containers have it, and its SONAME."""
+
+    source: str
+    target: str
+    soname: str
+
+
+@dataclass(frozen=True)
+class PlanSummary:
+    """What a stored plan needs of the host: shell patterns of its image, that file's header digest if known, and files.
+
+    `folders` are those that the wrapper puts on the library path.
+    """
+
+    images: tuple[str, ...] = ()
+    digest: str = ""
+    libraries: tuple[PlannedLibrary, ...] = ()
+    folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The content of `MANIFEST.json`.
 
-    `inputs` maps the name of each input to its SHA-256, `modules` maps `name/version` to its meaning,
+    `inputs` maps the name of each input to its SHA-256, `modules` maps `name/version` to its meaning, `plans` maps the
+    name of each stored plan that was compiled in to what it needs (older manifests say nothing of that),
     `settings` maps a variable that is set in the task to one readable line for each of its entries, and
     `files` lists every file of the tree but the manifest itself.
     """
@@ -88,6 +111,7 @@ class Manifest:
     inputs: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, ModuleSummary] = field(default_factory=dict)
     settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    plans: Mapping[str, PlanSummary] = field(default_factory=dict)
     files: Mapping[str, FileEntry] = field(default_factory=dict)
 
 
@@ -118,6 +142,7 @@ def format_manifest(manifest: Manifest) -> str:
         "inputs": dict(manifest.inputs),
         "modules": {name: _module_document(module) for name, module in manifest.modules.items()},
         "settings": {name: list(lines) for name, lines in manifest.settings.items()},
+        "plans": {name: asdict(plan) for name, plan in manifest.plans.items()},
         "files": {path: {"sha256": e.sha256, "mode": e.mode} for path, e in manifest.files.items()},
     }
     return json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
@@ -158,6 +183,10 @@ def parse_manifest(content: bytes, where: str) -> Manifest:
         settings={
             name: _texts({name: lines}, name, f"{where}: settings")
             for name, lines in _mapping(document, "settings", where).items()
+        },
+        plans={
+            name: _plan(plan, f"{where}: plans.{shown(name)}")
+            for name, plan in _mapping({"plans": {}, **document}, "plans", where).items()
         },
         files={
             path: _file_entry(path, entry, f"{where}: files.{shown(path)}")
@@ -249,6 +278,23 @@ def _module(module: object, where: str) -> ModuleSummary:
         loads=_texts(module, "loads", where),
         conflicts=_texts(module, "conflicts", where),
         environment=_text_map(module, "environment", where),
+    )
+
+
+def _plan(plan: object, where: str) -> PlanSummary:
+    if not isinstance(plan, dict):
+        raise DifferenceError(f"{where}: {_value(plan)} is not an object")
+    libraries = _need(plan, "libraries", list, "a list of objects", where)
+    if not all(isinstance(one, dict) for one in libraries):
+        raise DifferenceError(f"{where}: libraries: {_value(libraries)} is not a list of objects")
+    here = f"{where}: libraries"
+    return PlanSummary(
+        images=_texts(plan, "images", where),
+        digest=_text(plan, "digest", where),
+        libraries=tuple(
+            PlannedLibrary(*(_text(one, key, here) for key in ("source", "target", "soname"))) for one in libraries
+        ),
+        folders=_texts(plan, "folders", where),
     )
 
 

@@ -11,6 +11,7 @@ import jinja2
 from lumisite import __version__
 from lumisite.release import runtimes
 from lumisite.release.helper import plan_helper
+from lumisite.release.image_plans import plan_summaries
 from lumisite.release.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.release.modules import ModulePlan, plan_modules, plan_versions
 from lumisite.release.templates import make_environment
@@ -52,6 +53,7 @@ def render_tree(
         inputs=_inputs(loaded, templates, plans),
         modules={plan.full_name: plan.summary for plan in modules},
         settings=_settings(loaded.site, selection),
+        plans=plan_summaries(selection.platform, plans),
         files=file_entries(files),
     )
     release = f"{selection.platform}-{sha256_of(format_manifest(draft).encode())[:12]}"

@@ -6,14 +6,17 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lumisite.errors import Problem, ResolveError, SiteError
 from lumisite.site.decode import decode, suggestion
 from lumisite.site.document import MAX_BYTES
 from lumisite.site.model import Site
-from lumisite.site.plans import ImagePlan, LoadedPlan, plan_stages
 from lumisite.site.rules import STAGES
 from lumisite.site.scalars import SCALARS
+
+if TYPE_CHECKING:
+    from lumisite.site.plans import ImagePlan, LoadedPlan
 
 EMBEDDED = Path(__file__).parent.parent / "sites"
 
@@ -88,11 +91,15 @@ def read_plan(path: Path, site: Site | None = None) -> ImagePlan:
 
 def parse_plan(data: bytes, path: Path, site: Site | None = None) -> ImagePlan:
     """Read the text of a plan; `path` is for messages. Raises `SiteError`."""
+    from lumisite.site.plans import ImagePlan, plan_stages
+
     stages = () if site is None else plan_stages(site, {})
     return decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages)
 
 
 def _load_plan(site: Site, name: str, path: Path, taken: dict[tuple[str, str], str]) -> LoadedPlan:
+    from lumisite.site.plans import ImagePlan, LoadedPlan, plan_stages
+
     data = _read(path)
     stages = plan_stages(site, taken)
     return LoadedPlan(decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages), name, data)

@@ -3,6 +3,7 @@
 `lumisite binds --write` writes it, a person reviews it, `lumisite render` compiles it into the wrapper.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,7 @@ class PlanLine:
 
     library: Line = key("The SONAME.")
     decision: Literal["bind", "skip", "refuse", "missing"] = key("What was decided.")
+    soname: Line | None = key("The SONAME of the host's file, where it is another name.", default=None)
     source: AbsolutePath | None = key("The file on the host; none where the host lacks it.", default=None)
     target: AbsolutePath | None = key("The path in the container; for `skip`, of the image's own.", default=None)
     by: str | None = key("The module that binds it already, so that the wrapper adds nothing.", default=None)
@@ -45,7 +47,11 @@ class PlannedImage:
     """The image file that the plan was made for."""
 
     bytes: int = key("Its size.")
-    head_sha256: Line = key("SHA-256 of its first 32 KiB, where a SIF keeps its id and the time of its build.")
+    digest: Line = key("Its digest of kind `header`, as `lumisite images` gives it.")
+    file: Line | None = key("Where `names` led when the plan was made.", default=None)
+    names: tuple[Line, ...] = key(
+        "Those of `paths` that are links to `file`: the wrapper looks whether they still are.", default=()
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -81,10 +87,20 @@ class LoadedPlan:
     data: bytes
 
 
+def literal_path(pattern: str) -> str | None:
+    """Give the one path that a pattern fits; `None` where it may fit several.
+
+    >>> literal_path("/images/a [[]1].sif"), literal_path("/images/*.sif")
+    ('/images/a [1].sif', None)
+    """
+    parts = re.split(r"\[([*?[])\]", pattern)
+    return None if any(sign in part for part in parts[::2] for sign in "*?[") else "".join(parts)
+
+
 def plan_stages(site: Site, taken: Mapping[tuple[str, str], str]) -> tuple[tuple[Rule, ...], ...]:
     """Give the rules for a plan of a site; `taken` maps platform and path to the plan file that has it already."""
     return (
-        (partial(_names_what_exists, site), _recognises_an_image, partial(_paths_are_free, taken)),
+        (partial(_names_what_exists, site), _recognises_an_image, _knows_its_links, partial(_paths_are_free, taken)),
         (partial(_lines_can_be_done, site), _unmet_needs_are_accepted),
     )
 
@@ -113,6 +129,19 @@ def _recognises_an_image(plan: ImagePlan) -> Faults:
             yield f"paths[{index}]", f"{path!r} fits no absolute path (it must start with / or *)"
         if not path.strip("*/"):
             yield f"paths[{index}]", f"{path!r} fits every image (name one)"
+
+
+def _knows_its_links(plan: ImagePlan) -> Faults:
+    """The names that led to the image are among its paths, each for one file."""
+    if plan.image is None:
+        return
+    if not re.fullmatch("header:[0-9a-f]{64}", plan.image.digest):
+        yield "image.digest", f"{plan.image.digest!r} is no digest (header: and 64 hexadecimal digits would be right)"
+    if (plan.image.file is None) != (not plan.image.names):
+        yield "image", "has one of file and names (both would be right, or none)"
+    for index, name in enumerate(plan.image.names):
+        if name not in plan.paths or literal_path(name) is None:
+            yield f"image.names[{index}]", f"{name!r} is not among paths, as one file (leave it out)"
 
 
 def _paths_are_free(taken: Mapping[tuple[str, str], str], plan: ImagePlan) -> Faults:

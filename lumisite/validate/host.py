@@ -6,8 +6,8 @@ Whether others may read something is judged by its mode alone; what an access co
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from lumisite.binds.container import covers
 from lumisite.binds.elf import ElfError, read_elf
@@ -15,14 +15,16 @@ from lumisite.binds.host import DiskTree
 from lumisite.binds.loader import Found, Loaded, Need, walk
 from lumisite.binds.plan import Request, library_folders, loader_of_host
 from lumisite.binds.tree import Place, resolve
-from lumisite.binds.versions import is_foundation, numbers_in, stem
+from lumisite.binds.versions import in_order, is_foundation, stem
 from lumisite.errors import ResolveError
-from lumisite.release.manifest import Manifest
+from lumisite.release.manifest import Manifest, PlannedLibrary
+from lumisite.release.plan_images import OtherImage, PlannedFile, other_images
 from lumisite.site.decode import suggestion
 from lumisite.site.model import Site
 from lumisite.site.versions import Version, parse_version
 
 _UPDATED = "if the system was updated, describe its platform, render and deploy; if not, restore it"
+_REPLAN = "write its plan again (`lumisite binds {} --write`), render and deploy"
 _READ, _ENTER = 0o4, 0o1
 _MOST_NAMES = 8
 
@@ -61,15 +63,28 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
     for path, what in directories.items():
         if path not in binds:
             found += _path(host, path, what, "directory")
+    planned = _planned(manifest, binds)
+    for library, what in planned.items():
+        found += _planned_library(host, library, what)
+    for folder, what in _planned_folders(manifest, directories).items():
+        found += _path(host, folder, what, "directory")
     wanted = _roots(site, manifest)
     for cpe in manifest.cpe:
         found += _libraries(site, manifest, parse_version(cpe), host, wanted)
-    notes = tuple(
+    notes = [
         f"{bind.path}: is not there; compute nodes need it, others do not ({bind.why})"
         for bind in site.binds
         if bind.where == "task" and resolve(host, bind.path).entry is None
-    )
-    return HostCheck(tuple(sorted(set(found))), len(binds) + len(directories) + len(wanted) + 1, notes)
+    ]
+    images = tuple(_images(manifest, host))
+    notes += [str(one) for one in images if one.gone]
+    found += [
+        HostFault(one.path, f"the image of {one.file}", one.what, _REPLAN.format(one.path))
+        for one in images
+        if not one.gone
+    ]
+    looked_at = len(binds) + len(directories) + len(planned) + len(wanted) + 1
+    return HostCheck(tuple(sorted(set(found))), looked_at, tuple(notes))
 
 
 def _same_site(site: Site, manifest: Manifest) -> None:
@@ -96,6 +111,32 @@ def _binds(manifest: Manifest) -> dict[str, tuple[str, str]]:
             parts = spec.split(":")
             found.setdefault(parts[0], (parts[1] if len(parts) > 1 else parts[0], module))
     return found
+
+
+def _planned(manifest: Manifest, binds: Container[str]) -> dict[PlannedLibrary, str]:
+    """Give the libraries that stored plans count on, but for those that a module binds by themselves."""
+    users: dict[PlannedLibrary, list[str]] = {}
+    for file, plan in manifest.plans.items():
+        for library in plan.libraries:
+            one = replace(library, target="")
+            if library.source not in binds and file not in users.setdefault(one, []):
+                users[one].append(file)
+    return {library: f"what {', '.join(files)} binds" for library, files in users.items()}
+
+
+def _planned_folders(manifest: Manifest, known: Container[str]) -> dict[str, str]:
+    users: dict[str, list[str]] = {}
+    for file, plan in manifest.plans.items():
+        for folder in plan.folders:
+            if folder not in known:
+                users.setdefault(folder, []).append(file)
+    return {folder: f"what {', '.join(files)} has on the library path" for folder, files in users.items()}
+
+
+def _images(manifest: Manifest, host: DiskTree) -> Iterator[OtherImage]:
+    """Say where the image of a plan is not the one that the plan was made for."""
+    plans = (PlannedFile(file, plan.images, plan.digest) for file, plan in manifest.plans.items() if plan.digest)
+    return other_images(plans, host)
 
 
 def _directories(site: Site, manifest: Manifest) -> dict[str, str]:
@@ -153,15 +194,27 @@ def _bind(host: DiskTree, path: str, target: str, what: str) -> Iterator[HostFau
     faults = tuple(_path(host, path, what))
     yield from faults
     name = posixpath.basename(target)
-    if ".so" not in name or faults:
-        return
+    if ".so" in name and not faults:
+        yield from _library(host, path, name, what)
+
+
+def _planned_library(host: DiskTree, library: PlannedLibrary, what: str) -> Iterator[HostFault]:
+    """Check a file that a plan binds; unlike a module, it may bind one that calls itself nothing."""
+    faults = tuple(_path(host, library.source, what, "file"))
+    yield from faults or _library(host, library.source, library.soname, what, anonymous=True)
+
+
+def _library(host: DiskTree, path: str, name: str, what: str, *, anonymous: bool = False) -> Iterator[HostFault]:
+    """Read a library that is there, and compare what it calls itself with a name."""
     source = host.source(resolve(host, path).path)
     try:
         info = None if source is None else read_elf(source)
     except ElfError as error:
         yield HostFault(path, f"the library {name}, {what}", str(error).partition(": ")[2] or str(error), _UPDATED)
         return
-    yield from _named(path, name, None if info is None else info.soname, what)
+    soname = None if info is None else info.soname
+    if soname is not None or not anonymous:
+        yield from _named(path, name, soname, what)
 
 
 def _named(path: str, name: str, soname: str | None, what: str) -> Iterator[HostFault]:
@@ -249,6 +302,6 @@ def _relatives(host: DiskTree, folders: Sequence[str], name: str) -> str:
 def _listed(folder: str, names: Sequence[str]) -> str:
     if not names:
         return ""
-    some = sorted(names, key=lambda name: (numbers_in(name), name))
+    some = in_order(names)
     more = f" and {len(some) - _MOST_NAMES} more" if len(some) > _MOST_NAMES else ""
     return f" ({folder} has {', '.join(some[:_MOST_NAMES])}{more})"

@@ -25,6 +25,7 @@ from lumisite.validate.verdict_nodes import is_per_node, job_value, node_scores
 if TYPE_CHECKING:
     from lumisite.node.facts import Facts
     from lumisite.site.model import Site
+    from lumisite.site.plans import LoadedPlan
 
 #: What `run.json` says that a report repeats, and how it calls it.
 ABOUT = {
@@ -125,10 +126,12 @@ class Report:
     epochs: tuple[EpochTable, ...]
 
 
-def make_report(before: Side, after: Side, terms: Terms, site: Site | None = None) -> Report:
-    """Judge `after` against `before` and gather what is shown; `site` tells what the changes of the machine touch."""
+def make_report(
+    before: Side, after: Side, terms: Terms, site: Site | None = None, plans: Sequence[LoadedPlan] = ()
+) -> Report:
+    """Judge `after` against `before` and gather what is shown; `site` and its plans tell what changes touch."""
     verdict = judge_system(before.recorded, after.recorded, terms)
-    found = changes(before.facts, after.facts, site)
+    found = changes(before.facts, after.facts, site, plans)
     return Report(
         verdict=verdict,
         about=tuple(_about(before.about, after.about)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lumisite.node.facts import Facts
     from lumisite.release.changes_touch import Touch
     from lumisite.site.model import Site
+    from lumisite.site.plans import LoadedPlan
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,13 @@ class Changes:
     users: tuple[str, ...] = ()
 
 
-def changes(before: Facts | None, after: Facts | None, site: Site | None) -> Changes:
+def changes(before: Facts | None, after: Facts | None, site: Site | None, plans: Sequence[LoadedPlan] = ()) -> Changes:
     """Compare two captures; without the site they are of, nothing is said of what a change touches."""
     if before is None or after is None or before.site != after.site:
         return Changes()
     if site is None or site.name != after.site:
         return Changes(tuple(_told(one) for one in compare(before, after)))
-    report = make_report(before, after, site)
+    report = make_report(before, after, site, plans=plans)
     told = tuple(_told(one.change, one.touches) for one in report.changes)
     return Changes(told, report.users if told else ())
 

@@ -12,10 +12,11 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 
-from lumisite.errors import ResolveError, ToolError
+from lumisite.binds.digest import digest_of
+from lumisite.binds.host import open_file
+from lumisite.errors import LumisiteError, ResolveError, ToolError
 from lumisite.validate.job import EXIT, FACTS, RECORDS, STEP_ERR
 from lumisite.validate.lines import Gate, Sample, gate_json, sample_json
 from lumisite.validate.probe import Line, Record, Step, Vector
@@ -24,8 +25,6 @@ SCRIPTS = Path(__file__).parent / "jobside"
 SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
 #: The files of lines of a run that is gathered whole.
 WHOLE: Mapping[str, str] = {SAMPLES: SAMPLES, SERIES: SERIES}
-#: How much of an image is read to tell it from another: a SIF's header has its identifier, its size and its time.
-HEAD_BYTES = 1 << 20
 #: How much of a step's stderr is looked at.
 WORDS_BYTES = 1 << 14
 
@@ -206,17 +205,11 @@ def script_bytes(name: str) -> bytes:
 
 
 def image_mark(image: str) -> str:
-    """Tell an image from another without reading all of it: by its size, its head and its tail; empty if not there."""
+    """Tell an image from another by the start of its header digest; empty for none, and for an unpacked one."""
     try:
-        with Path(image).open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(0)
-            seen = sha256(str(size).encode() + stream.read(HEAD_BYTES))
-            stream.seek(max(0, size - HEAD_BYTES))
-            seen.update(stream.read(HEAD_BYTES))
-    except OSError:
+        return digest_of(open_file(image), "header").partition(":")[2][:16]
+    except LumisiteError:
         return ""
-    return seen.hexdigest()[:16]
 
 
 def last_words(path: Path) -> str:

@@ -29,7 +29,7 @@ LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
 
 @dataclass(frozen=True)
 class ImageRecipe:
-    """What goes into an image; `libfabric`: the version of its own network libraries, if it has any.
+    """What goes into an image; `libfabric`: the version of its own network libraries, if it has any, in `folder`.
 
     `wheels` are installed by the pip of the Python that runs this, without what they say they depend on.
     """
@@ -38,6 +38,7 @@ class ImageRecipe:
     suite: str = "trixie"
     libfabric: str | None = None
     wheels: tuple[str, ...] = ()
+    folder: str = LIBRARY_FOLDER
 
 
 # All that `import jax` and a sum over devices need: SciPy, a third more, is imported by neither.
@@ -50,6 +51,8 @@ IMAGES: Mapping[str, ImageRecipe] = {
     "small": ImageRecipe(("python3-minimal", "libpython3-stdlib")),
     # Brings its own, newer than the host's, as LUMI AI Factory's images do.
     "own-network": ImageRecipe(("python3-minimal", "libpython3-stdlib"), libfabric="2.1.0"),
+    # Has them where LUMI's hosts have theirs, so that a bind of the host's libcxi hides its own.
+    "lib64-network": ImageRecipe(("python3-minimal", "libpython3-stdlib"), libfabric="2.1.0", folder="usr/lib64"),
     # glibc 2.36: too old for the host libraries of 2026-01, which want 2.38.
     "older-libc": ImageRecipe(("python3-minimal", "libpython3-stdlib"), suite="bookworm"),
 }
@@ -66,9 +69,11 @@ def image(name: str) -> Path:
     inputs = {"version": RECIPE_VERSION, "environment": ENVIRONMENT, **asdict(recipe)}
     libraries = network_libraries(recipe.libfabric) if recipe.libfabric is not None else ()
     inputs["libraries"] = [asdict(library) for library in libraries]
+    # So that an image without any keeps the key that it has.
     if not recipe.wheels:
-        # So that an image without any keeps the key that it has.
         del inputs["wheels"]
+    if recipe.folder == LIBRARY_FOLDER:
+        del inputs["folder"]
 
     def build(work: Path) -> None:
         tree = work / "tree"
@@ -77,7 +82,9 @@ def image(name: str) -> Path:
         if recipe.wheels:
             _install_wheels(recipe.wheels, tree)
         if libraries:
-            build_libraries(libraries, tree / LIBRARY_FOLDER)
+            build_libraries(libraries, tree / recipe.folder)
+            if recipe.folder != LIBRARY_FOLDER:
+                (tree / "etc/ld.so.conf.d/network.conf").write_text(f"/{recipe.folder}\n")
             run_or_refuse(["chroot", str(tree), "ldconfig"])
         shutil.rmtree(tree / "var/lib/apt/lists", ignore_errors=True)
         _pack(tree, work / "image.sif")

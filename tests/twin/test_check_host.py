@@ -7,10 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from lumisite.cli import main
 from tests.twin.fixtures import require_twin
 from tests.twin.host_tree import host_tree
+from tests.twin.image import image
 
 pytestmark = [pytest.mark.root]
 
@@ -69,3 +71,41 @@ def test_half_an_update_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "libjson-c.so.3: is in no directory of libraries (/usr/lib64 has libjson-c.so.5); "
         "a library that /opt/cray/libfabric/1.15.2.0/lib64/libfabric.so.1 needs is expected"
     )
+
+
+def test_what_a_stored_plan_binds_is_looked_at_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan of the real image, made for one platform: silent on its own host, and on the other each file is named."""
+    out, root, plan = (str(tmp_path / name) for name in ("out", "root", "torch.yaml"))
+    own = node("2026-01", tmp_path / "own")
+    words = ["--site", "twin", "--platform", "2026-01"]
+    torch = str(image("torch"))
+    planned = ["binds", torch, *words, "--host-root", str(own), "--write", plan]
+    assert main([*planned, "--library", "libmpi_gtl_hsa.so.0"]) == 1, "a newer libfabric than the host's is refused"
+    document = yaml.safe_load(Path(plan).read_text())
+    for line in document["lines"]:
+        if line["decision"] == "refuse":
+            line["accepted"] = "one node is enough"
+    Path(plan).write_text(yaml.safe_dump(document))
+    bound = [line for line in document["lines"] if line["decision"] == "bind"]
+    assert len(bound) > 2, "the image borrows the network and the GPU layer"
+    assert main(["render", *words, "--plan", plan, "--out", out]) == 0
+    assert main(["deploy", out, root, "--apply"]) == 0
+
+    def faults(host: Path) -> dict[str, list[str]]:
+        capsys.readouterr()
+        main(["check", "twin", "--host", "--root", root, "--host-root", str(host), "--json"])
+        found: dict[str, list[str]] = {}
+        for fault in json.loads(capsys.readouterr().out):
+            found.setdefault(fault["expected"], []).append(fault["path"])
+        return found
+
+    assert faults(own) == {}
+    binds = {line["source"] for line in bound if line["source"] != "/usr/lib64/libcxi.so.1"}
+    other = node("2024-08", tmp_path / "other")
+    gone = {path for path in binds if not (other / path[1:]).exists()}
+    assert gone
+    assert set(faults(other)["what torch.yaml binds"]) >= gone
+    at = other / torch[1:]
+    at.parent.mkdir(parents=True)
+    at.write_bytes(b"another")
+    assert faults(other)["the image of torch.yaml"] == [torch]

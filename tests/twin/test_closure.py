@@ -29,7 +29,7 @@ from tests.unit.sites import site_text
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
 ROOTS = ("libcxi.so.1", "libfabric.so.1")
-IMAGES = ("small", "own-network", "older-libc", "torch")
+IMAGES = ("small", "own-network", "lib64-network", "older-libc", "torch")
 #: Debian's file behind libfabric.so.1, over which a bind must be put.
 OWN_FABRIC = "libfabric.so.1.27.0"
 ACCEPTED = "one node is enough"
@@ -195,7 +195,21 @@ def test_an_image_that_brings_its_own_loads_nothing_of_the_host(after: Planned) 
     assert {"libcxi", "libfabric"} <= names
 
 
-@pytest.mark.parametrize("name", ["small", "older-libc", "own-network"])
+def test_a_bind_that_would_hide_the_images_newer_library_is_taken_away(after: Planned) -> None:
+    """The module binds the host's libcxi to the path at which this image has its own."""
+    line = after.lines["lib64-network"]["libcxi.so.1"]
+    assert (line["decision"], line["without"]) == ("skip", "/usr/lib64/libcxi.so.1")
+    told = loads_exactly_what_is_planned(after, "lib64-network")
+    assert told.host == {}
+    assert [path for path in told.own if path.startswith("/usr/lib64/libcxi.so.1")]
+    hidden = after.probe("lib64-network", *ROOTS, environment="LUMISITE_FAMILY=twin-torch")
+    assert set(hidden.failed) == set(ROOTS), (
+        "without its plan it gets the host's copy, which needs what this image lacks"
+    )
+    assert all("libyaml-0.so.2: cannot open shared object file" in text for text in hidden.failed.values())
+
+
+@pytest.mark.parametrize("name", ["small", "older-libc", "own-network", "lib64-network"])
 def test_before_the_update_every_image_runs_as_planned(before: Planned, name: str) -> None:
     """The libraries of 2024 want no newer glibc than that of Debian 12."""
     assert set(decisions(before, name).values()) <= {"bind", "skip"}

@@ -155,3 +155,12 @@ def test_an_interrupt_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setattr("lumisite.site.load.load_site", interrupted)
     code, _, err = run(capsys, "resolve")
     assert (code, err) == (130, "lumisite: interrupted\n")
+
+
+def test_help_is_as_wide_as_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    widths = []
+    for columns in ("60", "150", "none"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert main(["binds", "--help"]) == 0
+        widths.append(max(map(len, capsys.readouterr().out.splitlines())))
+    assert widths[0] <= 60 < widths[2] <= 80 < widths[1] <= 150

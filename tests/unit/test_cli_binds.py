@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from pathlib import Path
 
 import pytest
 
 from lumisite.binds.family import recognise_family
+from lumisite.binds.host import DiskTree
 from lumisite.cli import main
 from lumisite.errors import ResolveError
 from lumisite.site.load import load_site
@@ -154,6 +156,27 @@ def test_a_renamed_folder_is_told_with_what_stands_there_now(hosts: Path, capsys
         "the site says that libfabric is in /opt/cray/libfabric/1.15.2.0, which the host lacks (it has 1.22.0 there)"
         in said
     )
+
+
+def test_what_stands_there_is_told_in_one_order(hosts: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system gives names in any order, and names without numbers are all the same to the numbers."""
+    folder = hosts / "after/opt/cray/libfabric"
+    for name in ("default", "old", "beta", "1.9"):
+        (folder / name).mkdir()
+    listed, said = DiskTree.names, set()
+    for turn in range(3):
+        choose = random.Random(turn)
+
+        def names(tree: DiskTree, path: str, choose: random.Random = choose) -> tuple[str, ...]:
+            found = sorted(listed(tree, path))
+            return tuple(choose.sample(found, len(found)))
+
+        monkeypatch.setattr(DiskTree, "names", names)
+        image = str(hosts / "images/suse155")
+        assert main(["binds", image, "--host-root", str(hosts / "after"), "--platform", "2024-08", *LEGACY]) == 1
+        said.add(capsys.readouterr().err)
+    assert len(said) == 1
+    assert "which the host lacks (it has beta, default, old, 1.9, 1.22.0 there)" in said.pop()
 
 
 @needs_mksquashfs

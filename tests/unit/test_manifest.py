@@ -18,6 +18,8 @@ from lumisite.release.manifest import (
     FileEntry,
     Manifest,
     ModuleSummary,
+    PlannedLibrary,
+    PlanSummary,
     RenderedFile,
     file_entries,
     format_manifest,
@@ -28,6 +30,7 @@ from tests.unit.trees import manifest, tree
 
 GOOD = json.loads(tree()[MANIFEST].text)
 A_FILE = "spank/task_prolog"
+PLAN: dict[str, Any] = {"images": [], "digest": "", "libraries": [], "folders": []}
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 lists = st.lists(texts, max_size=3).map(tuple)
@@ -39,6 +42,13 @@ modules = st.builds(
     loads=lists,
     conflicts=lists,
     environment=st.dictionaries(texts, texts, max_size=3),
+)
+plans = st.builds(
+    PlanSummary,
+    images=lists,
+    digest=texts,
+    libraries=st.lists(st.builds(PlannedLibrary, source=texts, target=texts, soname=texts), max_size=2).map(tuple),
+    folders=lists,
 )
 entries = st.builds(FileEntry, sha256=st.just("0" * 64), mode=st.sampled_from(["0644", "0755"]))
 manifests = st.builds(
@@ -52,6 +62,7 @@ manifests = st.builds(
     inputs=st.dictionaries(texts, texts, max_size=3),
     modules=st.dictionaries(texts, modules, max_size=3),
     settings=st.dictionaries(texts, lists, max_size=3),
+    plans=st.dictionaries(texts, plans, max_size=2),
     files=st.dictionaries(paths, entries, max_size=3),
 )
 json_values = st.recursive(
@@ -118,6 +129,10 @@ def test_half_a_surrogate_pair_is_refused_with_its_file() -> None:
             'sha256: "0" is not 64 lower-case hexadecimal digits',
         ),
         ("files", {"a": {"sha256": "0" * 64, "mode": "4755"}}, 'mode: "4755" is not 0644 or 0755'),
+        ("plans", [], "plans: [] is not an object"),
+        ("plans", {"a.yaml": {**PLAN, "libraries": [1]}}, "plans.a.yaml: libraries: [1] is not a list of objects"),
+        ("plans", {"a.yaml": {**PLAN, "libraries": [{"source": "/a"}]}}, "plans.a.yaml: libraries: target is missing"),
+        ("plans", {"a.yaml": {**PLAN, "digest": 7}}, "plans.a.yaml: digest: 7 is not a text"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_key(key: str, value: object, message: str) -> None:
@@ -128,11 +143,16 @@ def test_a_wrong_value_is_named_with_its_key(key: str, value: object, message: s
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", sorted(GOOD))
+@pytest.mark.parametrize("key", sorted(GOOD.keys() - {"plans"}))
 def test_a_missing_key_is_named(key: str) -> None:
     rest = {name: value for name, value in GOOD.items() if name != key}
     with pytest.raises(DifferenceError, match=rf"^M: {key} is missing"):
         parse_manifest(json.dumps(rest).encode(), "M")
+
+
+def test_a_manifest_from_before_plans_were_recorded_has_none() -> None:
+    rest = {name: value for name, value in GOOD.items() if name != "plans"}
+    assert parse_manifest(json.dumps(rest).encode(), "M").plans == {}
 
 
 def test_a_key_that_a_later_version_added_is_no_fault() -> None:

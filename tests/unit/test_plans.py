@@ -146,8 +146,10 @@ def test_a_plan_knows_its_image_by_its_head(trees: Path) -> None:
     write("alias [1].sif")
     plan = yaml.safe_load((trees / "plan.yaml").read_text())
     assert plan["image"]["bytes"] == (trees / "image.sif").stat().st_size
-    assert re.fullmatch("[0-9a-f]{64}", plan["image"]["head_sha256"])
+    assert re.fullmatch("header:[0-9a-f]{64}", plan["image"]["digest"])
     assert plan["paths"] == [f"{trees}/alias [[]1].sif", f"{trees}/image.sif"]
+    assert plan["image"]["file"] == f"{trees}/image.sif"
+    assert plan["image"]["names"] == [f"{trees}/alias [[]1].sif"], "the file itself is no link to it"
 
 
 # ---- checked against the site

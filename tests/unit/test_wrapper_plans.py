@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,10 @@ lines:
   - {{library: liba.so.1, decision: refuse, reason: r, chain: c, accepted: "one node is enough for $(it), it's small"}}
 """
 OWN_IMAGE = "/scratch/me/own-network-3.sif"
+IMAGES = f"{ROOT}/images"
+ALIASED = f"""\
+image: {{bytes: 5, digest: 'header:{"0" * 64}', file: {IMAGES}/planned.sif, names: [{IMAGES}/alias.sif]}}
+"""
 FIRST = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
 
 
@@ -61,6 +66,12 @@ def files() -> dict[str, str]:
         loaded(PLAN, "pytorch.yaml", FAMILY="lumi-pytorch", PATHS=f"['{MINE}']"),
         loaded(PLAN, "it's a plan.yaml", FAMILY="laif-multitorch", PATHS="['*/laif-with-plan.sif']"),
         loaded(OWN, "own.yaml"),
+        loaded(
+            f"{PLAN}{ALIASED}",
+            "aliased.yaml",
+            FAMILY="lumi-pytorch",
+            PATHS=f"['{IMAGES}/*.sif', '{IMAGES}/planned.sif', '{IMAGES}/alias.sif']",
+        ),
         loaded(PLAN.replace("2026-01", "2024-08"), "old.yaml", FAMILY="lumi-pytorch", PATHS="['*/old.sif']"),
     )
     selection = resolve_selection(site.site, rocm=("6.2", "7.0"), platform=None, cpe=[])
@@ -175,3 +186,59 @@ def test_a_hostile_environment_changes_nothing_with_a_plan(wrapper: Wrapper, fau
     assert "LD_PRELOAD" not in call.environment
     if "SINGULARITY_BINDPATH" not in HOSTILE[fault] and "LUMISITE_FAMILY" not in HOSTILE[fault]:
         assert added(wrapper, call) == planned(wrapper)
+
+
+# ---- the image behind the path
+
+
+def alias(wrapper: Wrapper, leads_to: str) -> str:
+    """The image of aliased.yaml, planned as images/planned.sif, and where its name leads now."""
+    folder = wrapper.folder / "images"
+    folder.mkdir()
+    for name in ("planned.sif", "other.sif", "copy-1.sif"):
+        (folder / name).touch()
+        os.utime(folder / name, (1, 1))
+    (folder / "alias.sif").symlink_to(leads_to)
+    return str(folder / "alias.sif")
+
+
+def test_a_link_that_leads_where_it_did_has_its_plan(wrapper: Wrapper) -> None:
+    for image in (alias(wrapper, "planned.sif"), f"{wrapper.folder}/images/planned.sif"):
+        call = wrapper.call("exec", image, "x", **FIRST)
+        assert added(wrapper, call) == planned(wrapper)
+        assert call.stderr == ""
+
+
+def test_a_link_that_leads_elsewhere_has_lost_its_plan(wrapper: Wrapper) -> None:
+    image = alias(wrapper, "other.sif")
+    call = wrapper.call("exec", image, "x", **FIRST)
+    assert added(wrapper, call) == []
+    assert call.stderr == (
+        f"lumisite: {image} leads to another file than the one that aliased.yaml is for, so it gets what its family gets\n"
+    )
+    assert wrapper.call("exec", image, "x").stderr == "", "another task says nothing"
+
+
+def test_a_link_that_leads_nowhere_is_for_the_runtime_to_refuse(wrapper: Wrapper) -> None:
+    assert wrapper.call("exec", alias(wrapper, "gone.sif"), "x", **FIRST).stderr == ""
+
+
+def test_an_image_that_was_written_after_its_release_is_named(wrapper: Wrapper) -> None:
+    image = alias(wrapper, "planned.sif")
+    later = wrapper.path.stat().st_mtime + 60
+    os.utime(image, (later, later))
+    call = wrapper.call("exec", image, "x", **FIRST)
+    assert added(wrapper, call) == planned(wrapper)
+    assert call.stderr == (
+        f"lumisite: {image} is newer than the release with its plan aliased.yaml, which may be for another image\n"
+    )
+
+
+def test_a_copy_that_a_pattern_fits_may_be_newer(wrapper: Wrapper) -> None:
+    alias(wrapper, "planned.sif")
+    copy = wrapper.folder / "images/copy-1.sif"
+    later = wrapper.path.stat().st_mtime + 60
+    os.utime(copy, (later, later))
+    call = wrapper.call("exec", str(copy), "x", **FIRST)
+    assert added(wrapper, call) == planned(wrapper)
+    assert call.stderr == ""
