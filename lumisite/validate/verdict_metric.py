@@ -180,7 +180,7 @@ def judge_alone(after: Series, method: Method, why: str) -> MetricVerdict:
 
 def _units(series: Series) -> list[_Unit]:
     sign = 1 if series.better == "higher" else -1
-    return [_Unit(job_value(job), sign, job.nodes) for job in series.jobs]
+    return [_Unit(job_value(job, series.better), sign, job.nodes) for job in series.jobs]
 
 
 def _without(units: list[_Unit], slow: frozenset[str]) -> list[_Unit]:

@@ -274,6 +274,23 @@ def test_of_two_pairs_the_better_one_counts() -> None:
     assert [slow.node for slow in verdict.slow_nodes] == ["n3"]
 
 
+def test_a_slow_node_among_four_does_not_look_like_a_slow_system() -> None:
+    """It spoils two of the ring's four pairs, and with them the median over pairs."""
+
+    def ring(run: str, at: int, slow: float) -> Series:
+        pairs: dict[tuple[str, ...], float] = {
+            ("n0", "n1"): 100.0,
+            ("n1", "n2"): slow,
+            ("n2", "n3"): slow,
+            ("n0", "n3"): 100.3,
+        }
+        return Series("pairs", "higher", (Job(run, at, pairs),))
+
+    verdict = system([ring("b", 1, 100.1)], [ring("a", 100, 60.0)])
+    assert [slow.node for slow in verdict.slow_nodes] == ["n2"]
+    assert (verdict.metrics[0].verdict, verdict.exit_code) == ("pass", 5)
+
+
 def test_a_node_must_stand_out_of_the_noise() -> None:
     chance = random.Random(8)
     uneven = [chance.lognormvariate(0, 0.05) for _ in range(40)]
