@@ -63,11 +63,11 @@ def run_report(arguments: argparse.Namespace) -> int:
     from lumisite.validate.verdict import Terms
 
     site = load_site(arguments.site).site if arguments.site else None
-    rules = site.validation.metrics if site and site.validation else ()
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
-    after, before = _side([arguments.run]), _side(arguments.baseline)
-    report = make_report(before, after, Terms(rules, allow_image_change=arguments.allow_image_change))
-    _write(_written(report, form), arguments.output)
+    after, before = read_side([arguments.run]), read_side(arguments.baseline)
+    terms = Terms.of(site.validation if site else None, allow_image_change=arguments.allow_image_change)
+    report = make_report(before, after, terms)
+    _write(written_report(report, form), arguments.output)
     return report.verdict.exit_code
 
 
@@ -76,7 +76,8 @@ def _form(output: str | None) -> str:
     return next((form for ending, form in endings.items() if (output or "").endswith(ending)), "text")
 
 
-def _written(report: Report, form: str) -> str:
+def written_report(report: Report, form: str) -> str:
+    """Give a report in one of `FORMATS`."""
     if form == "html":
         from lumisite.validate.report_html import report_html
 
@@ -98,8 +99,8 @@ def _written(report: Report, form: str) -> str:
     return "\n".join(report_text(report)) + "\n"
 
 
-def _side(names: Sequence[str]) -> Side:
-    """Read runs, folders or files, as one side."""
+def read_side(names: Sequence[str]) -> Side:
+    """Read runs, folders or files, as one side. Raises `InputError`."""
     from pathlib import Path
 
     from lumisite.validate.report import Side

@@ -36,11 +36,11 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "validation.nodes: 1 is not several (2 would be right)",
         ),
         (
-            ("  metrics:\n", "  baseline_days: 1\n  metrics:\n"),
+            ("  baseline_why: a twin lives for less than a day\n", ""),
             "validation.baseline_days: 1 is few (3 would be right, or say `baseline_why`)",
         ),
         (
-            ("  metrics:\n", "  baseline_days: 0\n  baseline_why: w\n  metrics:\n"),
+            ("  baseline_days: 1\n", "  baseline_days: 0\n"),
             "validation.baseline_days: 0 days have no jobs (3 would be right)",
         ),
         (
