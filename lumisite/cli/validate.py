@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lumisite.validate.report import Side
     from lumisite.validate.runner import Runner
     from lumisite.validate.runs import Run
+    from lumisite.validate.verdict import SystemVerdict
 
 
 def add_commands(commands: Commands) -> None:
@@ -28,7 +29,7 @@ def add_commands(commands: Commands) -> None:
         help="measure the system after a change, with real jobs",
         description="Submit jobs that run the probes in the site's container through the deployed module, follow them, "
         "and keep every number as a line in RUN/samples.jsonl. Exit code 0: all gates passed, 1: one failed, 4: one "
-        "could not tell.",
+        "could not tell, 5: a node is slower than the others; with --baseline that of the verdict.",
     )
     _add_run_options(validate, "validate")
     baseline = commands.add_parser(
@@ -174,31 +175,41 @@ def _drive(
         return 130
     if asked.purpose == "validate" and side is not None:
         return _against(run, asked, side, as_json=as_json)
-    code = _report(run, as_json=as_json)
-    return code or (_gather(run, asked) if asked.into else 0)
+    code = _report(run, asked, as_json=as_json)
+    if code in (0, 5) and asked.into:
+        _gather(run, asked)
+    return code
 
 
-def _report(run: Run, *, as_json: bool) -> int:
+def _report(run: Run, asked: Asked, *, as_json: bool) -> int:
+    """Print what a run found by itself: its numbers, its gates, and nodes that are slower than the others."""
     import json
 
+    from lumisite.cli.report import read_side
+    from lumisite.site.load import load_site
     from lumisite.validate.lines import Gate, Sample
     from lumisite.validate.runs import SAMPLES, lines_of
+    from lumisite.validate.samples import Recorded
+    from lumisite.validate.verdict import Terms, judge_system
 
     lines = lines_of(run.folder / SAMPLES)
+    terms = Terms.of(load_site(asked.site_file).site.validation)
+    alone = judge_system(Recorded({}), read_side([str(run.folder)]).recorded, terms)
     gates = [line for line in lines if isinstance(line, Gate)]
     samples = [line for line in lines if isinstance(line, Sample)]
     if as_json:
         told = {"run": str(run.folder), "gates": [vars(gate) for gate in gates], "metrics": _medians(samples)}
-        print(json.dumps(told, indent=1))
+        slow = {"slow_nodes": [vars(one) for one in alone.slow_nodes], "drain": alone.drain}
+        print(json.dumps(told | slow, indent=1))
     else:
-        print("\n".join(_text(run.folder, gates, samples)))
+        print("\n".join(_text(run.folder, gates, samples, alone)))
     if not samples and any(gate.cause.startswith("sbatch refused") for gate in gates):
         return 3
     states = {gate.verdict for gate in gates}
-    return 1 if "fail" in states else 4 if "inconclusive" in states else 0
+    return 1 if "fail" in states else 4 if "inconclusive" in states else 5 if alone.slow_nodes else 0
 
 
-def _gather(run: Run, asked: Asked) -> int:
+def _gather(run: Run, asked: Asked) -> None:
     """Add what was measured to the baseline, and say what that has; a run with a failed gate is no baseline."""
     from pathlib import Path
 
@@ -215,7 +226,6 @@ def _gather(run: Run, asked: Asked) -> int:
     has, lacks = has_and_lacks(read_lines([(str(place), [place.read_bytes()])]), days)
     say(f"{place} has {has}")
     say(f"for a baseline it lacks {lacks}" if lacks else "that is a baseline")
-    return 0
 
 
 def _against(run: Run, asked: Asked, before: Side, *, as_json: bool) -> int:
@@ -224,7 +234,7 @@ def _against(run: Run, asked: Asked, before: Side, *, as_json: bool) -> int:
 
     from lumisite.cli.report import read_side, written_report
     from lumisite.site.load import load_site
-    from lumisite.validate.more import more_words
+    from lumisite.validate.more import hunt_words, more_words
     from lumisite.validate.report import make_report
     from lumisite.validate.verdict import Terms
 
@@ -236,6 +246,9 @@ def _against(run: Run, asked: Asked, before: Side, *, as_json: bool) -> int:
     if words:
         say("to go on, run:")
         say(f"  lumisite validate --more {run.folder} {shlex.join(words)}")
+    if hunt := hunt_words(report.verdict):
+        say("to find the node, run:")
+        say(f"  lumisite validate --site {shlex.quote(asked.site_file)} {shlex.join(hunt)}")
     return report.verdict.exit_code
 
 
@@ -255,7 +268,7 @@ def _medians(samples: Sequence[Sample]) -> dict[str, dict[str, object]]:
     }
 
 
-def _text(folder: Path, gates: Sequence[Gate], samples: Sequence[Sample]) -> Iterator[str]:
+def _text(folder: Path, gates: Sequence[Gate], samples: Sequence[Sample], alone: SystemVerdict) -> Iterator[str]:
     for metric, told in _medians(samples).items():
         yield f"{metric:44} {told['median']:>12} {told['unit']}".rstrip()
     by_gate: dict[str, list[Gate]] = {}
@@ -268,4 +281,8 @@ def _text(folder: Path, gates: Sequence[Gate], samples: Sequence[Sample]) -> Ite
             yield f"    {gate.run}: {gate.cause}"
             if gate.advice:
                 yield f"        {gate.advice}"
+    for slow in alone.slow_nodes:
+        yield f"{slow.node} is slow: {slow.metric} {slow.below:.1%} below the median of all nodes (z {slow.z:.1f})"
+    if alone.drain:
+        yield f"to drain bad nodes (nothing runs it): {alone.drain}"
     yield f"{folder}"

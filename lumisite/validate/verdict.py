@@ -159,6 +159,9 @@ def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -
     for (count, avoid), names in sorted(wanted.items()):
         others = f" on nodes other than {_some(avoid)}" if avoid else ""
         yield f"run {count} more job{'s' if count > 1 else ''} of {', '.join(names)}{others}"
+    hunt = sorted({node for metric in metrics if metric.decides for node in metric.hunt})
+    if hunt:
+        yield f"run one job of pairs on {_some(hunt)} together: it tells which node is slow"
 
 
 def _notes(notes: Mapping[str, Sequence[str]], metrics: Sequence[MetricVerdict]) -> Iterator[str]:

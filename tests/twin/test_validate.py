@@ -235,7 +235,8 @@ def test_a_slow_node_is_found_among_four() -> None:
         # Not a slow CPU: four nodes share two cores here, and each waits for the others anyhow.
         with faults.interface_throttled(cluster, "nid000003", "hsn0", "100mbit"):
             done = validate(cluster, "hunt", "--probe pairs --nodes 4")
-        assert done.code == 0, done.stdout + done.stderr
+        assert done.code == 5, done.stdout + done.stderr
+        assert "scontrol update nodename=nid000003 state=drain" in done.stdout
         data = (cluster.shared / "scratch/hunt" / SAMPLES).read_bytes()
     metric = b'"metric": "pairs/all_reduce_busbw/2MiB/2n"'
     found = [line for line in data.splitlines(keepends=True) if metric in line]

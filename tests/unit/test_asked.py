@@ -19,7 +19,7 @@ from lumisite.validate.asked import (
     site_digest,
     with_specs,
 )
-from lumisite.validate.more import more_words
+from lumisite.validate.more import hunt_words, more_words
 from lumisite.validate.slurm import Node
 from lumisite.validate.verdict import SystemVerdict
 from lumisite.validate.verdict_gates import GateVerdict
@@ -147,6 +147,14 @@ def open_metric(name: str, jobs: int, *, decides: bool = True) -> MetricVerdict:
 
 
 PROBES = {"collectives", "ddp", "pairs", "miopen"}
+
+
+def test_a_hunt_has_all_nodes_of_both_sets_in_one_job() -> None:
+    split = replace(open_metric("ddp/a/2n", 0), hunt=("n1", "n2", "n3", "n4"))
+    words = "--probe pairs --jobs 1 --node-sets 1 --nodes 4 --nodelist n1,n2,n3,n4"
+    assert " ".join(hunt_words(a_verdict(split))) == words
+    # What is found already is not looked for.
+    assert hunt_words(a_verdict(split, slow="n2")) == ()
 
 
 @pytest.mark.parametrize(
