@@ -140,17 +140,17 @@ def _above_zero(text: str) -> float:
 
 def run_verdict(arguments: argparse.Namespace) -> int:
     """Judge samples and gates after against those before."""
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from lumisite.validate.report_text import verdict_text
     from lumisite.validate.samples import read_lines
     from lumisite.validate.verdict import Terms, judge_system
 
     site = _site(arguments.site)
-    rules = site.validation.metrics if site and site.validation else ()
     before = read_lines((name, _blocks(name)) for name in arguments.before)
     after = read_lines((name, _blocks(name)) for name in arguments.after)
-    terms = Terms(rules, arguments.k, arguments.threshold, arguments.allow_image_change)
+    terms = Terms.of(site.validation if site else None, allow_image_change=arguments.allow_image_change)
+    terms = replace(terms, k=arguments.k, threshold=arguments.threshold)
     verdict = judge_system(before, after, terms)
     if arguments.json:
         print(json.dumps(asdict(verdict), indent=2))

@@ -76,15 +76,14 @@ def run_report(arguments: argparse.Namespace) -> int:
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
     before, after = _sides(arguments)
     loaded = _site(arguments, after)
-    rules = loaded.site.validation.metrics if loaded and loaded.site.validation else ()
-    terms = Terms(rules, allow_image_change=arguments.allow_image_change)
+    terms = Terms.of(loaded.site.validation if loaded else None, allow_image_change=arguments.allow_image_change)
     loaded = loaded or _site_of(after.facts)
     report = (
         make_report(before, after, terms, loaded.site, load_plans(loaded))
         if loaded
         else make_report(before, after, terms)
     )
-    _write(_written(report, form), arguments.output)
+    _write(written_report(report, form), arguments.output)
     return report.verdict.exit_code
 
 
@@ -93,7 +92,8 @@ def _form(output: str | None) -> str:
     return next((form for ending, form in endings.items() if (output or "").endswith(ending)), "text")
 
 
-def _written(report: Report, form: str) -> str:
+def written_report(report: Report, form: str) -> str:
+    """Give a report in one of `FORMATS`."""
     if form == "html":
         from lumisite.validate.report_html import report_html
 
@@ -121,7 +121,7 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
     from lumisite.cli.facts import load_facts
     from lumisite.errors import ResolveError
 
-    before, after = _side(arguments.baseline), _side([arguments.run])
+    before, after = read_side(arguments.baseline), read_side([arguments.run])
     if not arguments.facts:
         return before, after
     was, now = map(load_facts, arguments.facts)
@@ -154,8 +154,8 @@ def _site_of(facts: Facts | None) -> LoadedSite | None:
     return load_site(facts.site) if facts is not None and facts.site in embedded_sites() else None
 
 
-def _side(names: Sequence[str]) -> Side:
-    """Read runs, folders or files, as one side."""
+def read_side(names: Sequence[str]) -> Side:
+    """Read runs, folders or files, as one side. Raises `InputError`."""
     from pathlib import Path
 
     from lumisite.cli.facts import load_facts

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from lumisite.cli.asking import JOBS, say
 from lumisite.cli.parser import add_json_option, add_site_option
 
 if TYPE_CHECKING:
@@ -13,14 +14,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lumisite.cli.parser import Commands
-    from lumisite.site.model import Site
-    from lumisite.validate.job import JobPlan
+    from lumisite.validate.asked import Asked
     from lumisite.validate.lines import Gate, Sample
-    from lumisite.validate.runner import Runner, Setting
+    from lumisite.validate.report import Side
+    from lumisite.validate.runner import Runner
     from lumisite.validate.runs import Run
-
-#: Jobs of a run, by its purpose: five decide (docs/explanation/verdict.md); ten baseline jobs come from three days.
-JOBS = {"validate": 5, "baseline": 4}
+    from lumisite.validate.verdict import SystemVerdict
 
 
 def add_commands(commands: Commands) -> None:
@@ -30,7 +29,7 @@ def add_commands(commands: Commands) -> None:
         help="measure the system after a change, with real jobs",
         description="Submit jobs that run the probes in the site's container through the deployed module, follow them, "
         "and keep every number as a line in RUN/samples.jsonl. Exit code 0: all gates passed, 1: one failed, 4: one "
-        "could not tell.",
+        "could not tell, 5: a node is slower than the others; with --baseline that of the verdict.",
     )
     _add_run_options(validate, "validate")
     baseline = commands.add_parser(
@@ -45,10 +44,17 @@ def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
     add_site_option(parser)
     parser.add_argument("--out", metavar="RUN", help="folder of the run, on a file system that all nodes see")
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted")
+    if purpose == "validate":
+        parser.add_argument(
+            "--more",
+            metavar="RUN",
+            help="add jobs to a run, on other nodes if there are any: what its verdict asks for",
+        )
     parser.add_argument("--jobs", type=_count, metavar="N", help=f"jobs to measure (default: {JOBS[purpose]})")
     parser.add_argument("--nodes", type=_count, metavar="N", help="nodes of each job (default: the site's)")
-    parser.add_argument("--node-sets", type=_count, default=2, metavar="N", help="disjoint sets of nodes (default: 2)")
+    parser.add_argument("--node-sets", type=_count, metavar="N", help="disjoint sets of nodes (default: 2)")
     parser.add_argument("--nodelist", metavar="NODES", help="only these nodes, in Slurm's notation")
+    parser.add_argument("--avoid", metavar="NODES", help="not these nodes, in Slurm's notation")
     parser.add_argument("--probe", action="append", default=[], metavar="NAME", help="only this one; several times")
     parser.add_argument("--partition", metavar="P", help="partition (default: the site's)")
     parser.add_argument("--account", metavar="A", help="account for sbatch")
@@ -96,275 +102,173 @@ def run_validate(arguments: argparse.Namespace) -> int:
     """Run, or go on with a run, and print what came of it."""
     from pathlib import Path
 
-    from lumisite.validate.runs import open_run
+    from lumisite.cli.asking import more_jobs, new_run, read_baseline
 
     if arguments.resume:
-        folder = Path(arguments.resume).resolve()
-        run, about = open_run(folder)
-        arguments = _recorded(arguments, about)
+        run, asked, journal = _resumed(Path(arguments.resume).resolve(), arguments)
     else:
-        about = _new(arguments)
-        folder = Path(str(about["folder"]))
-        scripts = list(_scripts(arguments, about))
+        asked = more_jobs(arguments) if getattr(arguments, "more", None) else new_run(arguments)
         if arguments.dry_run:
-            print("\n".join(scripts))
+            print("\n".join(_scripts(asked)))
             return 0
-        run = _create(folder, about)
-    runner = _runner(run, arguments, about)
-    return _drive(run, runner, arguments)
+        run, journal = _begun(asked)
+    side = read_baseline(asked)
+    runner = _runner(run, asked)
+    return _drive(run, runner, asked, journal, side, as_json=arguments.json)
 
 
-def _new(arguments: argparse.Namespace) -> dict[str, object]:
-    """Decide all that a run needs, as run.json keeps it."""
-    import os
-    import time
+def _begun(asked: Asked) -> tuple[Run, list[dict[str, object]]]:
+    """Make the run's folder, or note what was added to it, and take hold of it."""
     from pathlib import Path
 
-    from lumisite import __version__
-    from lumisite.site.load import load_site
-    from lumisite.validate.job import validation_of
-    from lumisite.validate.runs import image_mark
+    from lumisite.validate.runs import create_run, open_run
 
-    site = load_site(arguments.site).site
-    validation = validation_of(site)
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    folder = Path(arguments.out or f"lumisite-runs/{stamp}-{arguments.purpose}").resolve()
-    _require_shared(site, folder)
-    node_sets = _node_sets(arguments, site)
-    image = arguments.image or validation.image
-    place = arguments.site if "/" not in arguments.site else str(Path(arguments.site).resolve())
-    return {
-        "lumisite": __version__,
-        "site": site.name,
-        "platform": site.platform,
-        "purpose": arguments.purpose,
-        "image": image,
-        "image_digest": image_mark(image),
-        "spec": "",
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "backend": validation.backend,
-        "partition": arguments.partition or validation.partition,
-        "node_sets": node_sets,
-        "folder": str(folder),
-        "stamp": f"{stamp}-{os.getpid() % 1000:03}",
-        "jobs": arguments.jobs or JOBS[arguments.purpose],
-        "site_file": place,
-        "probes": list(arguments.probe),
-        "account": arguments.account,
-        "reservation": arguments.reservation,
-        "sbatch": list(arguments.sbatch),
-        "limit": arguments.limit,
-        "jax_image": arguments.jax_image,
-        "wrapper": arguments.wrapper,
-    }
+    folder = Path(asked.folder)
+    if len(asked.batches) == 1:
+        run = create_run(folder, asked.about())
+        return run, run.hold()
+    run, _ = open_run(folder)
+    journal = run.hold()
+    run.describe(asked.about())
+    return run, journal
 
 
-def _require_shared(site: Site, folder: Path) -> None:
-    """Refuse a folder that not all nodes see, or whose name a container's bind or an #SBATCH line would cut."""
-    import re
-    from pathlib import Path
+def _resumed(folder: Path, arguments: argparse.Namespace) -> tuple[Run, Asked, list[dict[str, object]]]:
+    from lumisite.cli.asking import JOBS_WANTED, KEPT, recorded_run
+    from lumisite.validate.runs import open_run
 
-    from lumisite.errors import ResolveError
-
-    if not re.fullmatch(r"[\w./+@=-]+", str(folder)):
-        raise ResolveError(
-            f"--out: {str(folder)!r} has characters that cut binds (letters, digits and ._+@=- are right)"
-        )
-    shared = [file_system.path for file_system in site.file_systems if file_system.kind == "shared"]
-    places = [folder, *folder.parents]
-    if not any(Path(path).resolve() in places for path in shared):
-        raise ResolveError(f"--out: {folder} is not on a file system that all nodes see (have {', '.join(shared)})")
+    run, about = open_run(folder)
+    asked, _ = recorded_run(about, arguments, "--resume", (*KEPT, *JOBS_WANTED))
+    return run, asked, run.hold()
 
 
-def _node_sets(arguments: argparse.Namespace, site: Site) -> list[tuple[str, ...]]:
-    from lumisite.validate import slurm
-    from lumisite.validate.job import validation_of
-    from lumisite.validate.plan import choose_node_sets
-
-    validation = validation_of(site)
-    only = slurm.expand(arguments.nodelist) if arguments.nodelist else None
-    if arguments.reservation:
-        reserved = slurm.nodes_of_reservation(arguments.reservation)
-        only = [name for name in reserved if only is None or name in only]
-    nodes = slurm.nodes_of(arguments.partition or validation.partition)
-    size = arguments.nodes or validation.nodes
-    jobs = arguments.jobs or JOBS[arguments.purpose]
-    wanted = min(arguments.node_sets, jobs)
-    sets = choose_node_sets(nodes, size, wanted, reserved=bool(arguments.reservation), only=only)
-    if len(sets) < wanted:
-        _say(f"only {len(sets)} of {wanted} node sets of {size} can be had: what one set cannot tell stays open")
-    return sets
-
-
-def _create(folder: Path, about: Mapping[str, object]) -> Run:
-    from lumisite.validate.runs import create_run
-
-    return create_run(folder, about)
-
-
-def _recorded(arguments: argparse.Namespace, about: Mapping[str, object]) -> argparse.Namespace:
-    """Give the options that the run was started with."""
-    from lumisite.errors import ResolveError
-
-    missing = [key for key in ("site_file", "folder", "stamp", "node_sets", "jobs") if key not in about]
-    if missing:
-        raise ResolveError(f"--resume: {arguments.resume}/run.json lacks {', '.join(missing)}")
-    values = vars(arguments) | {
-        "site": about["site_file"],
-        "probe": about["probes"],
-        "partition": about["partition"],
-        "account": about["account"],
-        "reservation": about["reservation"],
-        "sbatch": about["sbatch"],
-        "limit": about.get("limit"),
-        "jax_image": about.get("jax_image"),
-        "wrapper": about.get("wrapper"),
-        "image": about["image"],
-    }
-    return argparse.Namespace(**values)
-
-
-def _setting(arguments: argparse.Namespace, about: Mapping[str, object]) -> tuple[Setting, list[JobPlan]]:
-    from lumisite.site.load import load_site
-    from lumisite.site.selection import resolve_selection
-    from lumisite.validate.gates import gate_probes
-    from lumisite.validate.job import Options, validation_of
-    from lumisite.validate.plan import plan_jobs
-    from lumisite.validate.probe import Group, spec_hash
-    from lumisite.validate.runner import Setting
-    from lumisite.validate.runs import script_bytes
-    from lumisite.validate.suite import Wanted, groups, require_known
-
-    site = load_site(str(about["site_file"])).site
-    validation = validation_of(site)
-
-    names, image = tuple(arguments.probe), str(about["image"])
-    gates = gate_probes(
-        site, resolve_selection(site), image=image, jax_image=arguments.jax_image, wrapper=arguments.wrapper
-    )
-    wanted = Wanted(names, validation, site.network, site.runtime.name, image, gates, arguments.limit)
-    require_known(wanted)
-
-    def contents(nodes: tuple[str, ...]) -> list[Group]:
-        return groups(wanted, nodes)
-
-    sets = about["node_sets"]
-    assert isinstance(sets, list)
-    jobs, stamp, folder = int(str(about["jobs"])), str(about["stamp"]), str(about["folder"])
-    plans = plan_jobs(stamp, folder, [tuple(each) for each in sets], jobs, contents)
-    specs = {
-        group.folder: spec_hash([script_bytes(name) for step in group.steps for name in step.files], group)
-        for plan in plans
-        for group in plan.groups
-    }
-    partition = arguments.partition or validation.partition
-    setting = Setting(
-        site=site,
-        backend=validation.backend,
-        options=Options(
-            partition, arguments.account, arguments.reservation, tuple(arguments.sbatch), _facts_command(about)
-        ),
-        image_mark=str(about["image_digest"]),
-        specs=specs,
-    )
-    return setting, plans
-
-
-def _facts_command(about: Mapping[str, object]) -> tuple[str, ...]:
+def _facts_command(asked: Asked) -> tuple[str, ...]:
     """Give the command that captures a node: this lumisite, where the node sees it."""
     import os
 
     path = os.environ.get("PYTHONPATH")
     place = ("env", f"PYTHONPATH={path}") if path else ()
-    return (*place, sys.executable, "-m", "lumisite", "facts", "--site", str(about["site_file"]))
+    return (*place, sys.executable, "-m", "lumisite", "facts", "--site", asked.site_file)
 
 
-def _scripts(arguments: argparse.Namespace, about: Mapping[str, object]) -> Iterator[str]:
+def _scripts(asked: Asked) -> Iterator[str]:
+    """Give the scripts of the last batch's jobs."""
+    from lumisite.site.load import load_site
+    from lumisite.validate.asked import setting_of
     from lumisite.validate.job import job_script
 
-    setting, plans = _setting(arguments, about)
-    for plan in plans:
-        yield job_script(setting.site, plan, setting.options, f"{about['folder']}/probes", 1)
+    setting, plans = setting_of(asked, load_site(asked.site_file), _facts_command(asked))
+    for plan in plans[-asked.batches[-1].jobs :]:
+        yield job_script(setting.site, plan, setting.options, f"{asked.folder}/probes", 1)
 
 
-def _runner(run: Run, arguments: argparse.Namespace, about: Mapping[str, object]) -> Runner:
+def _runner(run: Run, asked: Asked) -> Runner:
+    from lumisite.site.load import load_site
+    from lumisite.validate.asked import setting_of
     from lumisite.validate.runner import Runner
 
-    journal = run.hold()
-    setting, plans = _setting(arguments, about)
-    runner = Runner(run, setting, plans, _say)
-    runner.restore(journal)
-    return runner
+    setting, plans = setting_of(asked, load_site(asked.site_file), _facts_command(asked))
+    return Runner(run, setting, plans, say)
 
 
-def _drive(run: Run, runner: Runner, arguments: argparse.Namespace) -> int:
+def _drive(
+    run: Run, runner: Runner, asked: Asked, journal: Sequence[Mapping[str, object]], side: Side | None, *, as_json: bool
+) -> int:
     import signal
 
     try:
+        runner.restore(journal)
         runner.work()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is short, and leaves nothing behind in Slurm
-        _say("interrupted: cancelling the jobs of this run")
+        say("interrupted: cancelling the jobs of this run")
         runner.cancel()
-        _say(f"what is measured is kept; `lumisite {arguments.purpose} --resume {run.folder}` goes on")
+        say(f"what is measured is kept; `lumisite {asked.purpose} --resume {run.folder}` goes on")
         return 130
     if not run.has_facts:
-        _say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
-    if arguments.purpose == "validate" and arguments.baseline:
-        return _against(run, arguments)
-    code = _report(run, arguments)
-    return code or (_gather(run, arguments) if arguments.purpose == "baseline" else 0)
+        say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
+    if asked.purpose == "validate" and side is not None:
+        return _against(run, asked, side, as_json=as_json)
+    code = _report(run, asked, as_json=as_json)
+    if code in (0, 5) and asked.into:
+        _gather(run, asked)
+    return code
 
 
-def _report(run: Run, arguments: argparse.Namespace) -> int:
+def _report(run: Run, asked: Asked, *, as_json: bool) -> int:
+    """Print what a run found by itself: its numbers, its gates, and nodes that are slower than the others."""
     import json
 
+    from lumisite.cli.report import read_side
+    from lumisite.site.load import load_site
     from lumisite.validate.lines import Gate, Sample
     from lumisite.validate.runs import SAMPLES, lines_of
+    from lumisite.validate.samples import Recorded
+    from lumisite.validate.verdict import Terms, judge_system
 
     lines = lines_of(run.folder / SAMPLES)
+    terms = Terms.of(load_site(asked.site_file).site.validation)
+    alone = judge_system(Recorded({}), read_side([str(run.folder)]).recorded, terms)
     gates = [line for line in lines if isinstance(line, Gate)]
     samples = [line for line in lines if isinstance(line, Sample)]
-    if arguments.json:
+    if as_json:
         told = {"run": str(run.folder), "gates": [vars(gate) for gate in gates], "metrics": _medians(samples)}
-        print(json.dumps(told, indent=1))
+        slow = {"slow_nodes": [vars(one) for one in alone.slow_nodes], "drain": alone.drain}
+        print(json.dumps(told | slow, indent=1))
     else:
-        print("\n".join(_text(run.folder, gates, samples)))
+        print("\n".join(_text(run.folder, gates, samples, alone)))
     if not samples and any(gate.cause.startswith("sbatch refused") for gate in gates):
         return 3
     states = {gate.verdict for gate in gates}
-    return 1 if "fail" in states else 4 if "inconclusive" in states else 0
+    return 1 if "fail" in states else 4 if "inconclusive" in states else 5 if alone.slow_nodes else 0
 
 
-def _gather(run: Run, arguments: argparse.Namespace) -> int:
+def _gather(run: Run, asked: Asked) -> None:
     """Add what was measured to the baseline, and say what that has; a run with a failed gate is no baseline."""
     from pathlib import Path
 
+    from lumisite.site.load import load_site
     from lumisite.validate.baseline import has_and_lacks
-    from lumisite.validate.runs import SAMPLES, gather, lines_of
+    from lumisite.validate.job import validation_of
+    from lumisite.validate.runs import SAMPLES, gather, lines_of, samples_of
     from lumisite.validate.samples import read_lines
 
-    if not arguments.into:
-        return 0
-    place = Path(arguments.into)
-    if place.suffix == ".jsonl" or place.is_file():
-        gather(run.folder, place.parent, {SAMPLES: place.name})
+    into = Path(str(asked.into))
+    place = samples_of(into)
+    if place == into:
+        gather(run.folder, into.parent, {SAMPLES: into.name})
     else:
-        gather(run.folder, place)
-        place /= SAMPLES
+        gather(run.folder, into)
     lines_of(place)  # tells a damaged line by its number
-    has, lacks = has_and_lacks(read_lines([(arguments.into, [place.read_bytes()])]))
-    _say(f"{arguments.into} has {has}")
-    _say(f"for a baseline it lacks {lacks}" if lacks else "that is a baseline")
-    return 0
+    days = validation_of(load_site(asked.site_file).site).baseline_days
+    has, lacks = has_and_lacks(read_lines([(str(place), [place.read_bytes()])]), days)
+    say(f"{into} has {has}")
+    say(f"for a baseline it lacks {lacks}" if lacks else "that is a baseline")
 
 
-def _against(run: Run, arguments: argparse.Namespace) -> int:
-    """Print the verdict against runs from before the change."""
-    from lumisite.cli.report import run_report
+def _against(run: Run, asked: Asked, before: Side, *, as_json: bool) -> int:
+    """Print the verdict against runs from before the change, and the command that runs what it waits for."""
+    import shlex
 
-    words = {"run": str(run.folder), "baseline": arguments.baseline, "site": arguments.site, "json": arguments.json}
-    return run_report(argparse.Namespace(**words, facts=None, allow_image_change=False, format=None, output=None))
+    from lumisite.cli.report import read_side, written_report
+    from lumisite.site.load import load_plans, load_site
+    from lumisite.validate.more import hunt_words, more_words
+    from lumisite.validate.report import make_report
+    from lumisite.validate.verdict import Terms
+
+    loaded = load_site(asked.site_file)
+    terms = Terms.of(loaded.site.validation)
+    report = make_report(before, read_side([str(run.folder)]), terms, loaded.site, load_plans(loaded))
+    sys.stdout.write(written_report(report, "json" if as_json else "text"))
+    sys.stdout.flush()
+    words = more_words(report.verdict, {folder.partition("-")[0] for folder in asked.specs})
+    if words:
+        say("to go on, run:")
+        say(f"  lumisite validate --more {run.folder} {shlex.join(words)}")
+    if hunt := hunt_words(report.verdict):
+        say("to find the node, run:")
+        say(f"  lumisite validate --site {shlex.quote(asked.site_file)} {shlex.join(hunt)}")
+    return report.verdict.exit_code
 
 
 def _medians(samples: Sequence[Sample]) -> dict[str, dict[str, object]]:
@@ -383,7 +287,7 @@ def _medians(samples: Sequence[Sample]) -> dict[str, dict[str, object]]:
     }
 
 
-def _text(folder: Path, gates: Sequence[Gate], samples: Sequence[Sample]) -> Iterator[str]:
+def _text(folder: Path, gates: Sequence[Gate], samples: Sequence[Sample], alone: SystemVerdict) -> Iterator[str]:
     for metric, told in _medians(samples).items():
         yield f"{metric:44} {told['median']:>12} {told['unit']}".rstrip()
     by_gate: dict[str, list[Gate]] = {}
@@ -396,8 +300,8 @@ def _text(folder: Path, gates: Sequence[Gate], samples: Sequence[Sample]) -> Ite
             yield f"    {gate.run}: {gate.cause}"
             if gate.advice:
                 yield f"        {gate.advice}"
+    for slow in alone.slow_nodes:
+        yield f"{slow.node} is slow: {slow.metric} {slow.below:.1%} below the median of all nodes (z {slow.z:.1f})"
+    if alone.drain:
+        yield f"to drain bad nodes (nothing runs it): {alone.drain}"
     yield f"{folder}"
-
-
-def _say(text: str) -> None:
-    print(f"lumisite: {text}", file=sys.stderr, flush=True)

@@ -330,6 +330,10 @@ class Validation:
     backend: Literal["nccl", "gloo"] = key("What carries the collectives: `nccl` (RCCL too) or `gloo`.")
     time_limit: Line = key("Time limit of a job, as sbatch takes it: `00:30:00`.")
     metrics: tuple[MetricRule, ...] = key("What is expected of metrics, by name.", default=())
+    baseline_days: int = key(
+        "Days that the jobs of a baseline must come from; less than 3 hides the noise from day to day.", default=3
+    )
+    baseline_why: Line | None = key("Why fewer than 3 days are enough here.", default=None)
     source: Line = key("Where this is known from.")
 
 

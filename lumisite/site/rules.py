@@ -260,6 +260,10 @@ def validation_fits(site: Site) -> Faults:
         yield "validation.nodes", f"{plan.nodes} is not several (2 would be right)"
     if plan.tasks_per_node < 1:
         yield "validation.tasks_per_node", "no task measures nothing (one for each GPU would be right)"
+    if plan.baseline_days < 1:
+        yield "validation.baseline_days", f"{plan.baseline_days} days have no jobs (3 would be right)"
+    elif plan.baseline_days < 3 and plan.baseline_why is None:
+        yield "validation.baseline_days", f"{plan.baseline_days} is few (3 would be right, or say `baseline_why`)"
     always: dict[str, int] = {}
     for index, rule in enumerate(plan.metrics):
         here = f"validation.metrics[{index}]"

@@ -1,7 +1,8 @@
 """Say what a baseline has and what it lacks, before it can be judged against.
 
-The numbers are those of docs/explanation/verdict.md: ten jobs, on three days at least, on two node sets that share no
-node, all of them with one image and one suite.
+The numbers are those of docs/explanation/verdict.md: ten jobs, on three days at least or as many as the site says, on
+two node sets that share no node, all of them with one image and one suite. A metric of single nodes is measured on all
+of them at once, and needs no second set.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from datetime import datetime, timezone
 
 from lumisite.validate.ranks import counted
 from lumisite.validate.samples import Job, Recorded
+from lumisite.validate.verdict_alike import LEAST_DAYS
+from lumisite.validate.verdict_nodes import is_per_node
 
-JOBS, DAYS, NODE_SETS = 10, 3, 2
+JOBS, NODE_SETS = 10, 2
 
 
-def has_and_lacks(recorded: Recorded) -> tuple[str, str]:
+def has_and_lacks(recorded: Recorded, days_wanted: int = LEAST_DAYS) -> tuple[str, str]:
     """Give what a baseline has, and what it lacks (empty if nothing), each in words.
 
     A job counts where it has a value of the metric that fewest jobs have: only that many can be compared.
@@ -24,9 +27,10 @@ def has_and_lacks(recorded: Recorded) -> tuple[str, str]:
     if not series:
         return "no samples", f"{JOBS} jobs"
     jobs = min(series, key=len)
+    sets_wanted = 1 if all(is_per_node(one) for one in recorded.series.values()) else NODE_SETS
     days = {datetime.fromtimestamp(job.time, timezone.utc).date() for job in jobs}
     sets = _disjoint(jobs)
-    had = ((len(jobs), JOBS, "job"), (len(days), DAYS, "day"), (sets, NODE_SETS, "node set"))
+    had = ((len(jobs), JOBS, "job"), (len(days), days_wanted, "day"), (sets, sets_wanted, "node set"))
     lacks = [f"{counted(wanted - number, thing)} more" for number, wanted, thing in had if number < wanted]
     images = {job.image for own in series for job in own if job.image}
     if len(images) > 1:

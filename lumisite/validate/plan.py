@@ -10,24 +10,46 @@ from lumisite.validate.probe import Group
 from lumisite.validate.slurm import BUSY, FREE, RESERVED, Node
 
 
-def choose_node_sets(
-    nodes: Sequence[Node], size: int, wanted: int, *, reserved: bool = False, only: Collection[str] | None = None
-) -> list[tuple[str, ...]]:
-    """Choose up to `wanted` disjoint sets of `size` nodes: free nodes first, then busy ones, never drained ones.
+def usable_nodes(
+    nodes: Sequence[Node], *, reserved: bool = False, only: Collection[str] | None = None, avoid: Collection[str] = ()
+) -> list[Node]:
+    """Give the nodes that jobs may go to: free ones first, then busy ones, never drained ones.
 
-    `reserved`: the job goes into a reservation, so its nodes are those to be had; `only` leaves no others. Raises
-    `ToolError` if there is not a single set.
+    `reserved`: the job goes into a reservation, so its nodes are those to be had; `only` leaves no others, `avoid`
+    leaves these out.
     """
     order = [*FREE, *(RESERVED if reserved else ()), *BUSY]
-    usable = [node for node in nodes if node.state in order and (only is None or node.name in only)]
-    usable.sort(key=lambda node: (node.state in BUSY, node.name))
+    named = [node for node in nodes if (only is None or node.name in only) and node.name not in avoid]
+    usable = [node for node in named if node.state in order]
+    return sorted(usable, key=lambda node: (node.state in BUSY, node.name))
+
+
+def choose_node_sets(
+    nodes: Sequence[Node],
+    size: int,
+    wanted: int,
+    *,
+    reserved: bool = False,
+    only: Collection[str] | None = None,
+    avoid: Collection[str] = (),
+) -> list[tuple[str, ...]]:
+    """Choose up to `wanted` disjoint sets of `size` usable nodes; raises `ToolError` if there is not a single one."""
+    usable = usable_nodes(nodes, reserved=reserved, only=only, avoid=avoid)
     names = [node.name for node in usable]
     sets = [tuple(names[first : first + size]) for first in range(0, len(names) - size + 1, size)][:wanted]
     if not sets:
-        out = [f"{node.name} is {node.state}" for node in nodes if node not in usable]
+        out = [
+            f"{node.name} is {'left out' if _left_out(node.name, only, avoid) else node.state}"
+            for node in nodes
+            if node not in usable
+        ]
         shown = ", ".join(out[:4]) + (f" and {len(out) - 4} more" if len(out) > 4 else "")
         raise ToolError(f"{size} nodes are needed and {len(usable)} can be had" + (f": {shown}" if shown else ""))
     return sets
+
+
+def _left_out(name: str, only: Collection[str] | None, avoid: Collection[str]) -> bool:
+    return name in avoid or (only is not None and name not in only)
 
 
 def plan_jobs(

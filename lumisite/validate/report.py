@@ -172,7 +172,7 @@ def _curves(before: Mapping[str, Series], after: Mapping[str, Series]) -> Iterat
 def _points(series: Mapping[str, Series], sizes: Mapping[int, str]) -> Iterator[Point]:
     for size, metric in sorted(sizes.items()):
         if metric in series:
-            values = [job_value(job) for job in series[metric].jobs]
+            values = [job_value(job, series[metric].better) for job in series[metric].jobs]
             yield Point(size, min(values), statistics.median(values), max(values))
 
 
@@ -197,7 +197,7 @@ def _scalings(before: Mapping[str, Series], after: Mapping[str, Series]) -> Iter
 def _bars(before: Mapping[str, Series], after: Mapping[str, Series], shapes: Mapping[str, str]) -> Iterator[Bar]:
     def middle(side: Mapping[str, Series], shape: str) -> float | None:
         series = side.get(shapes.get(shape, ""))
-        return statistics.median(job_value(job) for job in series.jobs) if series else None
+        return statistics.median(job_value(job, series.better) for job in series.jobs) if series else None
 
     def efficiency(side: Mapping[str, Series], shape: str) -> float | None:
         rate, one = middle(side, shape), middle(side, "1n")

@@ -99,6 +99,12 @@ class Run:
         """Let go of the folder."""
         os.close(self._lock)
 
+    def describe(self, about: Mapping[str, object]) -> None:
+        """Write run.json; a reader sees all of the old one or all of the new one."""
+        partial = self.folder / f"{RUN}.partial"
+        partial.write_text(json.dumps(about, indent=1) + "\n")
+        partial.rename(self.folder / RUN)
+
     def note(self, event: Mapping[str, object]) -> None:
         """Write a line of the journal."""
         self._journal.add(json.dumps(event))
@@ -180,9 +186,7 @@ def create_run(folder: Path, about: Mapping[str, object]) -> Run:
     (folder / "jobs").mkdir(exist_ok=True)
     for path in (path for path in SCRIPTS.iterdir() if path.is_file()):
         (run.probes / path.name).write_bytes(path.read_bytes())
-    partial = folder / f"{RUN}.partial"
-    partial.write_text(json.dumps(about, indent=1) + "\n")
-    partial.rename(folder / RUN)
+    run.describe(about)
     return run
 
 
@@ -191,11 +195,11 @@ def open_run(folder: Path) -> tuple[Run, dict[str, object]]:
     try:
         about = json.loads((folder / RUN).read_text())
     except FileNotFoundError:
-        raise ResolveError(f"--resume: {folder} is no run: it has no {RUN}") from None
+        raise ResolveError(f"{folder} is no run: it has no {RUN}") from None
     except ValueError as error:
-        raise ResolveError(f"--resume: {folder / RUN} cannot be read: {error}") from None
+        raise ResolveError(f"{folder / RUN} cannot be read: {error}") from None
     if not isinstance(about, dict):
-        raise ResolveError(f"--resume: {folder / RUN} is not an object")
+        raise ResolveError(f"{folder / RUN} is not an object")
     return Run(folder), about
 
 
@@ -257,18 +261,24 @@ def gather(source: Path, target: Path, names: Mapping[str, str] = WHOLE) -> None
         os.close(handle)
 
 
+def samples_of(place: Path) -> Path:
+    """Give the file of samples of a place: the one in a folder like that of a run, or the file itself."""
+    return place if place.suffix == ".jsonl" or place.is_file() else place / SAMPLES
+
+
 def _replace(target: Path, content: bytes) -> None:
     partial = target.with_name(f"{target.name}.partial")
     partial.write_bytes(content)
     partial.replace(target)
 
 
-def lines_of(path: Path) -> list[Sample | Gate]:
-    """Read the lines of a run that is whole. Raises `ToolError` for one that cannot be read."""
+def lines_of(path: Path, *, torn: bool = False) -> list[Sample | Gate]:
+    """Read the lines of a run that is whole, or `torn` at its end. Raises `ToolError` for one that cannot be read."""
     from lumisite.validate.lines import LineError, parse_line
 
     found = []
-    for count, line in enumerate(path.read_bytes().splitlines(), start=1):
+    data = path.read_bytes()
+    for count, line in enumerate((data[: data.rfind(b"\n") + 1] if torn else data).splitlines(), start=1):
         try:
             found.append(parse_line(line))
         except LineError as error:

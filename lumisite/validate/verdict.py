@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lumisite.validate.metric_names import metric_order
 from lumisite.validate.samples import Recorded, Series
-from lumisite.validate.verdict_alike import comparable
+from lumisite.validate.verdict_alike import LEAST_DAYS, comparable
 from lumisite.validate.verdict_gates import GateVerdict, judge_gates
 from lumisite.validate.verdict_metric import Method, MetricVerdict, judge_alone, judge_metric
 from lumisite.validate.verdict_nodes import SlowNode, slow_nodes
@@ -22,7 +22,7 @@ from lumisite.validate.verdict_nodes import SlowNode, slow_nodes
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from lumisite.site.model import MetricRule
+    from lumisite.site.model import MetricRule, Validation
 
 Overall: TypeAlias = Literal["pass", "warn", "fail", "inconclusive", "bad-nodes"]
 
@@ -38,6 +38,14 @@ class Terms:
     k: float | None = None
     threshold: float | None = None
     allow_image_change: bool = False
+    baseline_days: int = LEAST_DAYS
+
+    @staticmethod
+    def of(validation: Validation | None, *, allow_image_change: bool = False) -> Terms:
+        """Give what a site asks, or what is asked where none is named."""
+        if validation is None:
+            return Terms(allow_image_change=allow_image_change)
+        return Terms(validation.metrics, allow_image_change=allow_image_change, baseline_days=validation.baseline_days)
 
     def method(self, metric: str) -> Method:
         """Give the method for a metric."""
@@ -68,8 +76,8 @@ class SystemVerdict:
 def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdict:
     """Judge every gate and every metric that either side has. The order of lines does not matter."""
     gates = judge_gates(before.gates, after.gates)
-    slow_before = frozenset(slow.node for slow in slow_nodes(before.series.values()))
-    slow = slow_nodes(after.series.values())
+    slow_before = frozenset(slow.node for slow in slow_nodes(_deciding(before, terms)))
+    slow = slow_nodes(_deciding(after, terms))
     bad = frozenset([one.node for one in slow] + [node for gate in gates for node in gate.nodes])
     metrics = []
     notes: dict[str, list[str]] = {}
@@ -91,6 +99,11 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
     )
 
 
+def _deciding(recorded: Recorded, terms: Terms) -> Iterator[Series]:
+    """Give what may blame a node: a metric that is shown only decides nothing of nodes either."""
+    return (series for name, series in recorded.series.items() if terms.method(name).decides)
+
+
 def _judge(
     old: Series | None, new: Series | None, terms: Terms, slow_before: frozenset[str], slow_after: frozenset[str]
 ) -> tuple[MetricVerdict, tuple[str, ...]]:
@@ -101,7 +114,7 @@ def _judge(
     method = terms.method(new.metric)
     if old is None:
         return judge_alone(new, method, "not measured before"), ()
-    baseline = comparable(old, new, allow_image_change=terms.allow_image_change)
+    baseline = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
     if baseline.refusal:
         return judge_alone(new, method, baseline.refusal), ()
     return judge_metric(baseline.series, new, method, slow_before, slow_after), baseline.notes
@@ -146,6 +159,9 @@ def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -
     for (count, avoid), names in sorted(wanted.items()):
         others = f" on nodes other than {_some(avoid)}" if avoid else ""
         yield f"run {count} more job{'s' if count > 1 else ''} of {', '.join(names)}{others}"
+    hunt = sorted({node for metric in metrics if metric.decides for node in metric.hunt})
+    if hunt:
+        yield f"run one job of pairs on {_some(hunt)} together: it tells which node is slow"
 
 
 def _notes(notes: Mapping[str, Sequence[str]], metrics: Sequence[MetricVerdict]) -> Iterator[str]:

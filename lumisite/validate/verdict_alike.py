@@ -28,7 +28,9 @@ class Baseline:
     notes: tuple[str, ...] = ()
 
 
-def comparable(before: Series, after: Series, *, allow_image_change: bool = False) -> Baseline:
+def comparable(
+    before: Series, after: Series, *, allow_image_change: bool = False, least_days: int = LEAST_DAYS
+) -> Baseline:
     """Leave out the jobs before that measured something else than those after, and say what is odd about the rest."""
     if before.better != after.better:
         return Baseline(before, f"{before.better} is better before and {after.better} after")
@@ -39,11 +41,11 @@ def comparable(before: Series, after: Series, *, allow_image_change: bool = Fals
         return Baseline(before, f"run {min(twice)[0]} stands before and after the change: one of the files is wrong")
     spec = _of_one_kind(before, after, "spec")
     if spec.refusal or allow_image_change:
-        return spec if spec.refusal else replace(spec, notes=(*spec.notes, *_standing(spec.series, after)))
+        return spec if spec.refusal else replace(spec, notes=(*spec.notes, *_standing(spec.series, after, least_days)))
     image = _of_one_kind(spec.series, after, "image")
     if image.refusal:
         return image
-    return replace(image, notes=(*spec.notes, *image.notes, *_standing(image.series, after)))
+    return replace(image, notes=(*spec.notes, *image.notes, *_standing(image.series, after, least_days)))
 
 
 def _identity(job: Job) -> tuple[str, float, str]:
@@ -68,7 +70,7 @@ def _kind(job: Job, what: Literal["image", "spec"]) -> str:
     return job.image if what == "image" else job.spec
 
 
-def _standing(before: Series, after: Series) -> Iterator[str]:
+def _standing(before: Series, after: Series, least_days: int) -> Iterator[str]:
     change = min(job.time for job in after.jobs)
     old = sum(job.time < change - OLDEST_DAYS * DAY_S for job in before.jobs)
     late = sum(job.time > change for job in before.jobs)
@@ -77,8 +79,8 @@ def _standing(before: Series, after: Series) -> Iterator[str]:
         yield f"{old} of {len(before.jobs)} jobs before are more than {OLDEST_DAYS} days older than the first after"
     if late:
         yield f"{late} of {len(before.jobs)} jobs before are later than the first after"
-    if days < LEAST_DAYS:
-        yield f"the jobs before are of {days} day{'s' if days > 1 else ''}, {LEAST_DAYS} are right"
+    if days < least_days:
+        yield f"the jobs before are of {days} day{'s' if days > 1 else ''}, {least_days} are right"
     if not is_per_node(before) and not _disjoint(before):
         yield f"no two jobs before ran on wholly different nodes, {LEAST_SETS} disjoint sets are right"
 

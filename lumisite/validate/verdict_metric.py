@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -37,6 +37,8 @@ DECIDING = 5
 #: Fewer jobs than these decide nothing, even where the test could.
 LEAST_AFTER = 3
 LEAST_BEFORE = 4
+#: Nodes that a reason names.
+NODES_NAMED = 8
 #: Jobs before the change below which a verdict says that it stands on little.
 GOOD_BEFORE = 10
 
@@ -85,6 +87,8 @@ class MetricVerdict:
     unit: str = ""
     more_jobs: int = 0
     avoid: tuple[str, ...] = ()
+    hunt: tuple[str, ...] = ()
+    """Nodes among which a slow one is, where jobs on some of their sets are far slower than on the others."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +158,52 @@ def judge_metric(
             more_jobs=DECIDING,
             avoid=tuple(sorted(slow_after)),
         )
+    if verdict.verdict != "inconclusive" and verdict.limit is not None:
+        counted = units[:DECIDING]
+        if verdict.confirmed:
+            counted = [*counted, *_confirming(counted, units[DECIDING:])]
+        slow, fine = _sides(_units(before), counted, math.log1p(-verdict.limit))
+        if slow and fine:
+            return replace(
+                verdict,
+                verdict="inconclusive",
+                reason=f"{verdict.reason}; but only on {_named(slow)}, not on {_named(fine)}: a node, not the system",
+                confirmed=False,
+                more_jobs=0,
+                avoid=(),
+                hunt=tuple(sorted({*slow, *fine})),
+            )
     return replace(verdict, avoid=tuple(sorted({*verdict.avoid, *slow_after}))) if verdict.more_jobs else verdict
+
+
+def _sides(before: Sequence[_Unit], after: Sequence[_Unit], least: float) -> tuple[frozenset[str], frozenset[str]]:
+    """Give the nodes of sets that are slower by the floor, and those that have not lost half of what counts.
+
+    What changed for the system changed for all of it. Both are empty where a set is neither. In a slow set all jobs
+    are slow, and there is more than one: some run is always a stray.
+    """
+    groups: list[tuple[frozenset[str], list[_Unit]]] = []
+    for unit in after:
+        joined = [group for group in groups if not group[0].isdisjoint(unit.nodes)]
+        nodes = unit.nodes.union(*(group[0] for group in joined))
+        groups = [group for group in groups if group not in joined]
+        groups.append((nodes, [unit, *(one for group in joined for one in group[1])]))
+    middle = statistics.median(unit.score for unit in before)
+    slow, fine = set[str](), set[str]()
+    for nodes, units in groups:
+        changes = [unit.score - middle for unit in units]
+        if max(changes) < min(math.log(1 - FLOOR_DROP), least) and len(units) > 1:
+            slow |= nodes
+        elif statistics.median(changes) > least / 2:
+            fine |= nodes
+        else:
+            return frozenset(), frozenset()
+    return frozenset(slow), frozenset(fine)
+
+
+def _named(nodes: Collection[str]) -> str:
+    shown = sorted(nodes)
+    return ",".join(shown[:NODES_NAMED]) + (f" and {len(shown) - NODES_NAMED} more" if len(shown) > NODES_NAMED else "")
 
 
 def judge_alone(after: Series, method: Method, why: str) -> MetricVerdict:
@@ -180,7 +229,7 @@ def judge_alone(after: Series, method: Method, why: str) -> MetricVerdict:
 
 def _units(series: Series) -> list[_Unit]:
     sign = 1 if series.better == "higher" else -1
-    return [_Unit(job_value(job), sign, job.nodes) for job in series.jobs]
+    return [_Unit(job_value(job, series.better), sign, job.nodes) for job in series.jobs]
 
 
 def _without(units: list[_Unit], slow: frozenset[str]) -> list[_Unit]:

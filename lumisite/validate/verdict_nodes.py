@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from lumisite.validate.lines import Better
 from lumisite.validate.samples import Job, Series
 from lumisite.validate.verdict_stats import NORMAL
 
@@ -40,9 +41,20 @@ def slow_nodes(every: Iterable[Series]) -> tuple[SlowNode, ...]:
     return tuple(sorted(found, key=lambda slow: (slow.node, slow.metric)))
 
 
-def job_value(job: Job) -> float:
-    """Give the one number of a job: its value, or the median over its nodes."""
-    return statistics.median(job.values.values())
+def job_value(job: Job, better: Better) -> float:
+    """Give the one number of a job: its value, or the median over its nodes, each as good as the best of its pairs.
+
+    A slow node spoils two pairs of a ring: among four nodes the median over pairs would fall with it, as if the system
+    were slow.
+    """
+    if len(job.values) == 1:
+        return next(iter(job.values.values()))
+    best = max if better == "higher" else min
+    own: dict[str, float] = {}
+    for nodes, value in job.values.items():
+        for node in nodes:
+            own[node] = best(value, own.get(node, value))
+    return statistics.median(own.values())
 
 
 def node_scores(series: Series) -> dict[str, float]:

@@ -52,7 +52,9 @@ class ClusterPlan:
     generation: str = DEFAULT_GENERATION
     nodes: int = 2
     management_rate: str = "300mbit"
-    """How fast eth0 sends, in the words of tc-tbf(8); hsn0 to hsn3 are not limited."""
+    """How fast eth0 sends, in the words of tc-tbf(8)."""
+    high_speed_rate: str | None = None
+    """How fast each of hsn0 to hsn3 sends, if that is to be limited: so low that no CPU has a part in it."""
     site_tree: Path | None = None
     """A rendered tree that is copied to /appl/lumisite."""
     platform: str | None = tuple(PLATFORMS)[-1]
@@ -251,8 +253,13 @@ def restart_node(cluster: Cluster, node: str) -> None:
     """Start a node again that was killed, from the folder it was first started from."""
     folder = cluster.node_folder(node)
     host = _hosts(cluster)[(LOGIN, *cluster.nodes).index(node)]
-    rate = (folder / "rate").read_text()
-    start_node(NodePlan(cluster.id, host, (), (), {}, rate), folder, _first(cluster))
+    start_node(NodePlan(cluster.id, host, (), (), {}, usual_rates(cluster, node)), folder, _first(cluster))
+
+
+def usual_rates(cluster: Cluster, node: str) -> dict[str, str]:
+    """Give the rates at which a node's limited interfaces send when nothing is wrong, by the interface's name."""
+    rates: dict[str, str] = json.loads((cluster.node_folder(node) / "rates.json").read_text())
+    return rates
 
 
 def _hosts(cluster: Cluster) -> tuple[Host, ...]:
@@ -286,13 +293,16 @@ def _start(cluster: Cluster, plan: ClusterPlan, roots: tuple[Path, ...], images:
     binds += [Bind(image, f"{IMAGES}/{name}") for name, image in images.items()]
     binds += [Bind(cluster.exchange, EXCHANGE)]
     etc = _etc(cluster, plan)
+    rates = {network.MANAGEMENT: plan.management_rate}
+    if plan.high_speed_rate is not None:
+        rates |= dict.fromkeys(network.HIGH_SPEED, plan.high_speed_rate)
     for host in _hosts(cluster):
         own = {CONTROLLER_MARK: b""} if host.name == LOGIN else {}
         own["hostname"] = f"{host.name}\n".encode()
-        node_plan = NodePlan(cluster.id, host, roots, tuple(binds), etc | own, plan.management_rate)
+        node_plan = NodePlan(cluster.id, host, roots, tuple(binds), etc | own, rates)
         folder = cluster.node_folder(host.name)
         write_node(node_plan, folder)
-        (folder / "rate").write_text(plan.management_rate)
+        (folder / "rates.json").write_text(json.dumps(rates))
         start_node(node_plan, folder, _first(cluster))
 
 

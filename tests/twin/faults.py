@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lumisite.errors import ToolError
 from tests.twin import fence, network
-from tests.twin.cluster import EXCHANGE, LOGIN, Cluster, restart_node, wait_idle
+from tests.twin.cluster import EXCHANGE, LOGIN, Cluster, restart_node, usual_rates, wait_idle
 from tests.twin.node import first_process
 from tests.twin.roots import USER_ID
 
@@ -42,11 +42,20 @@ def interface_throttled(cluster: Cluster, node: str, interface: str, rate: str) 
     try:
         yield
     finally:
-        if interface == network.MANAGEMENT:
-            usual = network.throttle_command(interface, (cluster.node_folder(node) / "rate").read_text())
-            _as_root(cluster, node, shlex.join(usual))
-        else:
-            _as_root(cluster, node, f"tc qdisc del dev {interface} root")
+        _as_root(cluster, node, _usual(cluster, node, interface))
+
+
+@contextmanager
+def every_link_throttled(cluster: Cluster, rate: str) -> Iterator[None]:
+    """Limit what every node sends over each high-speed interface."""
+    slow = "; ".join(shlex.join(network.throttle_command(interface, rate)) for interface in network.HIGH_SPEED)
+    for node in cluster.nodes:
+        _as_root(cluster, node, slow)
+    try:
+        yield
+    finally:
+        for node in cluster.nodes:
+            _as_root(cluster, node, "; ".join(_usual(cluster, node, interface) for interface in network.HIGH_SPEED))
 
 
 @contextmanager
@@ -171,6 +180,14 @@ def wait_until(holds: Callable[[], bool], what: str, within_s: float = 60) -> No
         if time.monotonic() > deadline:
             raise ToolError(f"not within {within_s:g} s: {what}")
         time.sleep(0.1)
+
+
+def _usual(cluster: Cluster, node: str, interface: str) -> str:
+    """Give the command that lets an interface send as it does when nothing is wrong."""
+    rate = usual_rates(cluster, node).get(interface)
+    if rate is None:
+        return f"tc qdisc del dev {interface} root"
+    return shlex.join(network.throttle_command(interface, rate))
 
 
 def _hide(path: str) -> str:

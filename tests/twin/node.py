@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -39,7 +40,8 @@ class NodePlan:
     lower: tuple[Path, ...]
     binds: tuple[Bind, ...]
     etc: Mapping[str, bytes]
-    management_rate: str
+    rates: Mapping[str, str]
+    """How fast interfaces send that are limited, by name."""
 
 
 def write_node(plan: NodePlan, folder: Path) -> None:
@@ -60,7 +62,7 @@ def write_node(plan: NodePlan, folder: Path) -> None:
 
 
 def start_node(plan: NodePlan, folder: Path, holder: ProcessId) -> None:
-    """Start a node below the fence `holder`, from its folder, and throttle its management interface."""
+    """Start a node below the fence `holder`, from its folder, and limit its interfaces."""
     start = f'cd "{folder}" && exec sh start_node.sh {plan.cluster} {plan.host.name}'
     run_or_refuse(fence.enter(holder, ["sh", "-c", start]))
     try:
@@ -69,7 +71,8 @@ def start_node(plan: NodePlan, folder: Path, holder: ProcessId) -> None:
         said = " | ".join((folder / "console.log").read_text(errors="replace").splitlines()[-8:])
         raise ToolError(f"node {plan.host.name} did not start: {said or late}") from late
     (folder / "first.json").write_text(json.dumps(asdict(first)))
-    run_or_refuse(fence.enter(first, network.throttle_command(network.MANAGEMENT, plan.management_rate)))
+    limits = "; ".join(shlex.join(network.throttle_command(name, rate)) for name, rate in plan.rates.items())
+    run_or_refuse(fence.enter(first, ["sh", "-ec", limits]))
 
 
 def first_process(folder: Path) -> ProcessId:

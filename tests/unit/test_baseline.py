@@ -54,5 +54,15 @@ def test_the_metric_that_fewest_jobs_have_counts() -> None:
     assert has_and_lacks(read_lines([("f", [samples(WHOLE) + rare])]))[0] == "1 job, 1 day, 1 node set"
 
 
+def test_a_site_may_be_content_with_fewer_days() -> None:
+    told = has_and_lacks(read_lines([("f", [samples([(0, "a b"), (0, "c d")] * 5)])]), 1)
+    assert told == ("10 jobs, 1 day, 2 node sets", "")
+
+
+def test_what_is_measured_on_each_node_needs_one_set() -> None:
+    ring = samples([(0, "a b")] * 10) + samples([(0, "b c")] * 10) + samples([(0, "a c")] * 10)
+    assert has_and_lacks(read_lines([("f", [ring])]), 1) == ("10 jobs, 1 day, 1 node set", "")
+
+
 def test_nothing_is_no_baseline() -> None:
     assert has_and_lacks(read_lines([("f", [])])) == ("no samples", "10 jobs")

@@ -36,6 +36,14 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "validation.nodes: 1 is not several (2 would be right)",
         ),
         (
+            ("  baseline_why: a twin lives for less than a day\n", ""),
+            "validation.baseline_days: 1 is few (3 would be right, or say `baseline_why`)",
+        ),
+        (
+            ("  baseline_days: 1\n", "  baseline_days: 0\n"),
+            "validation.baseline_days: 0 days have no jobs (3 would be right)",
+        ),
+        (
             ("partition: standard-g\n", "partition: standart-g\n"),
             "validation.partition: standart-g is not described (did you mean standard-g?)",
         ),

@@ -250,6 +250,28 @@ def test_jobs_on_a_slow_node_are_left_out() -> None:
     assert few.next_runs == ("run 5 more jobs of m on nodes other than n9",)
 
 
+def test_a_set_that_is_far_slower_than_the_other_is_a_node_and_not_the_system() -> None:
+    mixed = [STEADY[n] * (0.25 if n % 2 == 0 else 1.0) for n in range(5)]
+    first = system([series(STEADY)], [series(mixed, at=100)])
+    assert (first.metrics[0].verdict, first.exit_code) == ("inconclusive", 4)
+    assert first.metrics[0].reason.endswith("; but only on n1,n2, not on n3,n4: a node, not the system")
+    assert first.next_runs == ("run one job of pairs on n1,n2,n3,n4 together: it tells which node is slow",)
+    # Nor is it fine where fewer than half of the jobs ran there.
+    few = [STEADY[n] * (0.25 if n % 2 else 1.0) for n in range(5)]
+    assert system([series(STEADY)], [series(few, at=100)]).exit_code == 4
+    # One slow job is a stray, with a good one on the same nodes or without.
+    assert system([series(STEADY)], [series([*STEADY[:3], 25.0, 100.0], at=100)]).exit_code == 0
+    assert system([series(STEADY)], [series([*STEADY[:4], 25.0], sets=SETS, at=100)]).exit_code == 0
+    # More of the same does not make it the system.
+    again = [STEADY[n] * (0.25 if n % 2 == 0 else 1.0) for n in range(10)]
+    assert system([series(STEADY)], [series(again, at=100)]).exit_code == 4
+
+
+def test_a_system_that_is_slower_on_one_set_than_on_the_other_is_the_system() -> None:
+    uneven = [STEADY[n] * (0.7 if n % 2 == 0 else 0.93) for n in range(10)]
+    assert system([series(STEADY)], [series(uneven, at=100)]).exit_code == 1
+
+
 def test_a_node_slow_before_does_not_spoil_the_baseline() -> None:
     jobs = [Job(f"b{n}", n, {(("n9",) if n % 2 else ("n3",)): (80.0 if n % 2 else 100.0) + n / 10}) for n in range(12)]
     verdict = system(
@@ -272,6 +294,23 @@ def test_of_two_pairs_the_better_one_counts() -> None:
     }
     verdict = system([], [Series("pairs", "higher", (Job("p", 1, pairs),))])
     assert [slow.node for slow in verdict.slow_nodes] == ["n3"]
+
+
+def test_a_slow_node_among_four_does_not_look_like_a_slow_system() -> None:
+    """It spoils two of the ring's four pairs, and with them the median over pairs."""
+
+    def ring(run: str, at: int, slow: float) -> Series:
+        pairs: dict[tuple[str, ...], float] = {
+            ("n0", "n1"): 100.0,
+            ("n1", "n2"): slow,
+            ("n2", "n3"): slow,
+            ("n0", "n3"): 100.3,
+        }
+        return Series("pairs", "higher", (Job(run, at, pairs),))
+
+    verdict = system([ring("b", 1, 100.1)], [ring("a", 100, 60.0)])
+    assert [slow.node for slow in verdict.slow_nodes] == ["n2"]
+    assert (verdict.metrics[0].verdict, verdict.exit_code) == ("pass", 5)
 
 
 def test_a_node_must_stand_out_of_the_noise() -> None:

@@ -57,6 +57,17 @@ def test_a_metric_that_does_not_decide_is_shown_only() -> None:
     assert (whole.exit_code, whole.next_runs) == (0, ())
 
 
+def test_a_metric_that_does_not_decide_blames_no_node() -> None:
+    values: dict[tuple[str, ...], float] = {
+        (f"n{node}",): 50.0 if node == 3 else 100.0 + node / 10 for node in range(9)
+    }
+    nodes = Series("gemm", "higher", (Job("g", NEW, values),))
+    old, now = Recorded({"m": series(STEADY)}), Recorded({"m": after(scaled(1.0, 5)), "gemm": nodes})
+    assert [slow.node for slow in judge_system(old, now, Terms()).slow_nodes] == ["n3"]
+    shown = judge_system(old, now, Terms((rule("gemm", decides=False),)))
+    assert (shown.slow_nodes, shown.drain, shown.exit_code) == ((), None, 0)
+
+
 def test_below_the_floor_of_spec_fails_whatever_the_baseline_says() -> None:
     low = rule(spec=200.0)
     first = one(series(STEADY), after(scaled(1.0, 5)), low)

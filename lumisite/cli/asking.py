@@ -1,0 +1,201 @@
+"""Turn the options of `validate` and `baseline` into what a run is asked."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from lumisite.site.load import LoadedSite
+    from lumisite.site.model import Site
+    from lumisite.validate.asked import Asked
+    from lumisite.validate.report import Side
+
+#: Jobs of a run, by its purpose: five decide (docs/explanation/verdict.md); ten baseline jobs come from three days.
+JOBS = {"validate": 5, "baseline": 4}
+NODE_SETS = 2
+#: Options that a run keeps from its beginning.
+KEPT = ("out", "nodes", "partition", "account", "reservation", "sbatch", "limit", "image", "jax_image", "wrapper")
+#: Options that only say which jobs are wanted, which `--more` may.
+JOBS_WANTED = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
+
+
+def new_run(arguments: argparse.Namespace) -> Asked:
+    """Decide all that a run needs."""
+    import time
+    from pathlib import Path
+
+    from lumisite import __version__
+    from lumisite.site.load import load_site
+    from lumisite.validate.asked import Asked, Batch, site_digest, with_specs
+    from lumisite.validate.job import validation_of
+    from lumisite.validate.runs import image_mark
+
+    loaded = load_site(arguments.site)
+    site, validation = loaded.site, validation_of(loaded.site)
+    stamp = _stamp()
+    folder = Path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.purpose}").resolve()
+    _require_shared(site, folder)
+    jobs = arguments.jobs or JOBS[arguments.purpose]
+    partition = arguments.partition or validation.partition
+    image = arguments.image or validation.image
+    is_file = "/" in arguments.site or arguments.site.endswith((".yaml", ".yml"))
+    asked = Asked(
+        lumisite=__version__,
+        site=site.name,
+        platform=site.platform,
+        purpose=arguments.purpose,
+        image=image,
+        image_digest=image_mark(image),
+        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        backend=validation.backend,
+        partition=partition,
+        folder=str(folder),
+        site_file=str(Path(arguments.site).resolve()) if is_file else arguments.site,
+        site_digest=site_digest(loaded),
+        batches=(Batch(stamp, jobs, (("node",) * (arguments.nodes or validation.nodes),), tuple(arguments.probe)),),
+        specs={},
+        account=arguments.account,
+        reservation=arguments.reservation,
+        sbatch=tuple(arguments.sbatch),
+        limit=arguments.limit,
+        jax_image=arguments.jax_image,
+        wrapper=arguments.wrapper,
+        baseline=_places(getattr(arguments, "baseline", [])),
+        into=str(Path(arguments.into).resolve()) if getattr(arguments, "into", None) else None,
+    )
+    asked = with_specs(asked, loaded)  # tells an unknown probe before Slurm is asked
+    _before(asked)
+    return _with_nodes(asked, arguments)
+
+
+def _stamp() -> str:
+    import os
+    import time
+
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid() % 1000:03}"
+
+
+def _places(names: Sequence[str]) -> tuple[str, ...]:
+    from pathlib import Path
+
+    return tuple(str(Path(name).resolve()) for name in names)
+
+
+def _before(asked: Asked) -> None:
+    """Say what will be missed later, before jobs are spent on it. Raises what a file that cannot be used raises."""
+    from pathlib import Path
+
+    from lumisite.validate.runs import lines_of, samples_of
+
+    if not asked.image_digest:
+        say(f"{asked.image} is not there on this node: jobs look for it on theirs")
+    if asked.into and samples_of(Path(asked.into)).exists():
+        lines_of(samples_of(Path(asked.into)), torn=True)
+    jobs = asked.batches[-1].jobs
+    if read_baseline(asked) is not None and len(asked.batches) == 1 and jobs < JOBS["validate"]:
+        say(f"{jobs} job{'s' if jobs > 1 else ''} may be too few to decide: {JOBS['validate']} are right")
+
+
+def read_baseline(asked: Asked) -> Side | None:
+    """Read the runs from before the change, if there are any."""
+    from lumisite.cli.report import read_side
+
+    return read_side(asked.baseline) if asked.baseline else None
+
+
+def _require_shared(site: Site, folder: Path) -> None:
+    """Refuse a folder that not all nodes see, or whose name a container's bind or an #SBATCH line would cut."""
+    import re
+    from pathlib import Path
+
+    from lumisite.errors import ResolveError
+
+    if not re.fullmatch(r"[\w./+@=-]+", str(folder)):
+        raise ResolveError(
+            f"--out: {str(folder)!r} has characters that cut binds (letters, digits and ._+@=- are right)"
+        )
+    shared = [file_system.path for file_system in site.file_systems if file_system.kind == "shared"]
+    places = [folder, *folder.parents]
+    if not any(Path(path).resolve() in places for path in shared):
+        raise ResolveError(f"--out: {folder} is not on a file system that all nodes see (have {', '.join(shared)})")
+
+
+def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
+    """Choose the nodes of the last batch."""
+    from dataclasses import replace
+
+    from lumisite.validate import slurm
+    from lumisite.validate.asked import more_node_sets
+    from lumisite.validate.plan import choose_node_sets
+
+    *earlier, batch = asked.batches
+    only = slurm.expand(arguments.nodelist) if arguments.nodelist else None
+    avoid = slurm.expand(arguments.avoid) if arguments.avoid else []
+    if asked.reservation:
+        reserved = slurm.nodes_of_reservation(asked.reservation)
+        only = [name for name in reserved if only is None or name in only]
+    nodes = slurm.nodes_of(asked.partition)
+    size = len(batch.node_sets[0])
+    wanted = min(arguments.node_sets or NODE_SETS, batch.jobs)
+    if earlier:
+        taken = [names for one in earlier for names in one.node_sets]
+        sets = more_node_sets(nodes, taken, wanted, reserved=bool(asked.reservation), only=only, avoid=avoid)
+    else:
+        sets = choose_node_sets(nodes, size, wanted, reserved=bool(asked.reservation), only=only, avoid=avoid)
+    if len(sets) < wanted:
+        say(f"only {len(sets)} of {wanted} node sets of {size} can be had: what one set cannot tell stays open")
+    return replace(asked, batches=(*earlier, replace(batch, node_sets=tuple(sets))))
+
+
+def more_jobs(arguments: argparse.Namespace) -> Asked:
+    """Add a batch of jobs to what a run was asked."""
+    from dataclasses import replace
+    from pathlib import Path
+
+    from lumisite.validate.asked import Batch, with_specs
+    from lumisite.validate.runs import open_run
+
+    _, about = open_run(Path(arguments.more).resolve())
+    asked, loaded = recorded_run(about, arguments, "--more", KEPT)
+    probes = tuple(arguments.probe) or asked.batches[0].probes
+    batch = Batch(_stamp(), arguments.jobs or JOBS["validate"], asked.batches[0].node_sets[:1], probes)
+    asked = replace(asked, batches=(*asked.batches, batch))
+    return _with_nodes(with_specs(asked, loaded), arguments)
+
+
+def recorded_run(
+    about: Mapping[str, object], arguments: argparse.Namespace, option: str, decided: Sequence[str]
+) -> tuple[Asked, LoadedSite]:
+    """Give what a run was asked, if it can go on as it began. Raises `ResolveError`."""
+    from dataclasses import replace
+    from pathlib import Path
+
+    from lumisite import __version__
+    from lumisite.errors import ResolveError
+    from lumisite.site.load import load_site
+    from lumisite.validate.asked import parse_asked, require_unchanged
+    from lumisite.validate.runs import image_mark
+
+    given = [name.replace("_", "-") for name in decided if getattr(arguments, name)]
+    if given:
+        raise ResolveError(f"{option}: --{given[0]} was decided when the run began (leave it out)")
+    place = str(vars(arguments)[option.strip("-")])
+    asked = parse_asked(about, f"{option}: {place}/run.json")
+    if asked.purpose != arguments.purpose:
+        raise ResolveError(f"{option}: {place} is a run of `{asked.purpose}` (`lumisite {asked.purpose}` goes on)")
+    if Path(place).resolve() != Path(asked.folder):
+        raise ResolveError(f"{option}: {place} was moved, it began as {asked.folder} (move it back)")
+    loaded = load_site(asked.site_file)
+    require_unchanged(asked, loaded, __version__, image_mark(asked.image), f"{option}: {place}")
+    baseline = _places(getattr(arguments, "baseline", []))
+    return replace(asked, baseline=baseline or asked.baseline), loaded
+
+
+def say(text: str) -> None:
+    """Tell what goes on, beside the result."""
+    print(f"lumisite: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,97 @@
+"""The day of a maintenance: a baseline, nothing has changed, every link is slower, one node is slow.
+
+Links are so slow here that they bound everything: no CPU of this machine, which all nodes share, has a part in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.twin import faults
+from tests.twin.cluster import Cluster, ClusterPlan, running
+from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import deploy_site
+from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.process import Result
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+
+RATE, SLOWER = "300mbit", "255mbit"  # 15 % less
+RING = "--probe pairs --jobs 1 --nodes 4 --node-sets 1"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Cluster]:
+    """A cluster of two node sets, with baselines taken before the maintenance."""
+    require_twin()
+    with running(ClusterPlan(nodes=4, images=("torch",), high_speed_rate=RATE)) as cluster:
+        deploy_site(cluster)
+        install_lumisite(cluster)
+        done = lumisite(cluster, "baseline --site twin --probe collectives --jobs 10 --into before.jsonl")
+        assert done.code == 0, done.stdout + done.stderr
+        assert "before.jsonl has 10 jobs, 1 day, 2 node sets" in done.stderr
+        assert "that is a baseline" in done.stderr
+        ring = lumisite(cluster, f"baseline --site twin {RING} --into ring.jsonl")
+        assert ring.code == 0, ring.stdout + ring.stderr
+        assert "for a baseline it lacks 9 jobs more\n" in ring.stderr
+        yield cluster
+
+
+def lumisite(cluster: Cluster, words: str) -> Result:
+    return cluster.run(f"cd /scratch && {LUMISITE} {words}")
+
+
+def validate(cluster: Cluster, name: str, words: str) -> Result:
+    return lumisite(cluster, f"validate --site twin --out /scratch/{name} {words}")
+
+
+def asked_for(done: Result) -> str:
+    """The command that was printed for going on."""
+    told = [line.removeprefix("lumisite:").strip() for line in done.stderr.splitlines()]
+    (command,) = [line.removeprefix("lumisite ") for line in told if line.startswith("lumisite validate ")]
+    return command
+
+
+def test_nothing_has_changed(site: Cluster) -> None:
+    same = validate(site, "same", "--probe collectives --baseline before.jsonl")
+    assert same.code == 0, same.stdout + same.stderr
+    assert "lumisite validate" not in same.stderr
+
+
+def test_every_link_is_slower(site: Cluster) -> None:
+    with faults.every_link_throttled(site, SLOWER):
+        first = validate(site, "after", "--probe collectives --baseline before.jsonl --json")
+        assert first.code == 4, first.stdout + first.stderr
+        more = asked_for(first)
+        second = lumisite(site, more)
+    found = json.loads(first.stdout)["verdict"]["metrics"]
+    assert {one["metric"]: one["verdict"] for one in found if one["decides"]} == {
+        f"collectives/{name}_busbw/4MiB/2n": "unconfirmed" for name in ("all_gather", "all_reduce", "reduce_scatter")
+    }
+    assert more == "validate --more /scratch/after --jobs 5 --probe collectives"
+    assert second.code == 1, second.stdout + second.stderr
+    assert second.stdout.startswith("FAIL: ")
+    # The system, and no node.
+    assert "drain" not in second.stdout
+    (row,) = [line for line in second.stdout.splitlines() if line.startswith("collectives/all_reduce_busbw/4MiB/2n")]
+    assert re.search(r" -1[3-7]\.\d% ", row), row
+    assert "; confirmed: " in row
+
+
+def test_one_node_has_a_slow_link(site: Cluster) -> None:
+    with faults.interface_throttled(site, "nid000003", "hsn0", "150mbit"):
+        pairs = validate(site, "pairs", "--probe collectives --baseline before.jsonl")
+        hunt = lumisite(site, asked_for(pairs))
+        ring = validate(site, "ring", f"{RING} --baseline ring.jsonl")
+    # Two node sets that disagree are no verdict on the system, and do not tell which of the two nodes it is.
+    assert pairs.code == 4, pairs.stdout + pairs.stderr
+    assert "; but only on nid000003,nid000004, not on nid000001,nid000002: a node, not the system" in pairs.stdout
+    assert "nid000003 is slow: pairs/" in hunt.stdout
+    assert ring.stdout.startswith("BAD-NODES: ")
+    for done in (hunt, ring):
+        assert done.code == 5, done.stdout + done.stderr
+        assert "scontrol update nodename=nid000003 state=drain reason='lumisite: slow by pairs/" in done.stdout
