@@ -121,7 +121,7 @@ def _sample(raw: Mapping[str, object]) -> Sample:
         better=_better(raw["better"]),
         run=_run(raw["run"]),
         nodes=_nodes(raw["nodes"]),
-        time=_time(raw["time"]),
+        time=parse_time(raw["time"]),
         unit=_optional(raw, "unit"),
         image=_optional(raw, "image"),
         spec=_optional(raw, "spec"),
@@ -141,7 +141,7 @@ def _gate(raw: Mapping[str, object]) -> Gate:
         advice=_sentence("advice", raw["advice"], needed=False),
         run=_run(raw["run"]),
         nodes=_nodes(raw["nodes"]),
-        time=_time(raw["time"]),
+        time=parse_time(raw["time"]),
         rank=rank,
     )
 
@@ -237,7 +237,8 @@ def _nodes(raw: object) -> Nodes:
     return tuple(sorted(raw))
 
 
-def _time(raw: object) -> float:
+def parse_time(raw: object) -> float:
+    """Give a time in seconds since 1970. Raises `LineError`."""
     if isinstance(raw, int | float) and not isinstance(raw, bool):
         try:
             seconds = float(raw)

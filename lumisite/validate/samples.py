@@ -10,22 +10,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lumisite.validate import InputError
-from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line
+from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line, parse_time
 
 #: Faults that are told before they are only counted.
 FAULTS_SHOWN = 50
 #: A sample with 100,000 nodes fits in a line of this length.
 LINE_LIMIT = 1 << 21
-#: Texts of jobs and times whose meaning is remembered while a file is read.
+#: Texts of jobs whose meaning is remembered while a file is read.
 TEXTS_KEPT = 100_000
 
 #: A sample as `json.dumps` writes it. Such a line needs a JSON parser only where one of its texts is met first: this
 #: pattern only says where each begins and ends, so nothing in it may hold a quote, bracket or escape of its own.
 _PLAIN = re.compile(
     rb'^\{"metric": ?"([^"\\\n]+)", ?"value": ?((?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?), ?'
-    rb'("better": ?"[a-z]+", ?"run": ?"[^"\\\n]+"), ?"nodes": ?\[([\w.", -]+)\], ?("time": ?[^\\\n{}[\]]+)\}\r?$',
+    rb'("better": ?"[a-z]+", ?"run": ?"[^"\\\n]+"), ?"nodes": ?\[([\w.", -]+)\], ?'
+    rb'"time": ?("[^"\\\n]*"|[0-9.]+)((?:, ?[^\\\n{}[\]]+)?)\}\r?$',
     re.MULTILINE,
 )
+_NUMBER = re.compile(rb"(?:0|[1-9][0-9]{0,17})(?:\.[0-9]+)?")
 #: Gates, between which the other lines are read as fast as in files without them.
 _OTHER = re.compile(rb'(^\{"gate".*\n)', re.MULTILINE)
 
@@ -102,6 +104,8 @@ class _Group:
     spec: str
     values: dict[Nodes, float] = field(default_factory=dict)
     again: str = ""
+    when: bytes = b""
+    """The text of the time that was read last."""
 
 
 class _Reader:
@@ -135,14 +139,23 @@ class _Reader:
         if len(rows) != lines.count(b"\n"):
             return False
         first, groups, node_lists = self.line, self._plain, self._nodes
-        for line, (metric, value, job, nodes, rest) in enumerate(rows, start=first):
+        for line, (metric, value, job, nodes, when, rest) in enumerate(rows, start=first):
             group = groups.get((metric, job, rest))
             names = node_lists.get(nodes)
             number = float(value)
             if group is None or names is None or not LEAST <= number <= LARGEST:
                 self.line = line
-                self._read_first(metric, value, job, nodes, rest)
+                self._read_first(metric, value, job, nodes, when, rest)
                 continue
+            if when != group.when:
+                group.when = when
+                time = _time(when)
+                if time is None:
+                    self.line = line
+                    self._read_first(metric, value, job, nodes, when, rest)
+                    continue
+                if time < group.time:
+                    group.time = time
             known = group.values.get(names)
             if known is not None and not group.again:
                 group.again = f"{self.file}:{line}"
@@ -151,9 +164,10 @@ class _Reader:
         self.line = first + len(rows)
         return True
 
-    def _read_first(self, metric: bytes, value: bytes, job: bytes, nodes: bytes, rest: bytes) -> None:
+    def _read_first(self, metric: bytes, value: bytes, job: bytes, nodes: bytes, when: bytes, rest: bytes) -> None:
         """Read a plain line as any other one, and remember its texts."""
-        sample = self._read_line(b'{"metric":"%b","value":%b,%b,"nodes":[%b],%b}' % (metric, value, job, nodes, rest))
+        words = (metric, value, job, nodes, when, rest)
+        sample = self._read_line(b'{"metric":"%b","value":%b,%b,"nodes":[%b],"time":%b%b}' % words)
         if sample is not None:
             if len(self._plain) > TEXTS_KEPT:
                 self._plain.clear()
@@ -224,6 +238,18 @@ class _Reader:
             for metric, own in sorted(jobs.items())
         }
         return Recorded(series, tuple(sorted(self._gates, key=_gate_order)))
+
+
+def _time(text: bytes) -> float | None:
+    """Give a time as it stands in JSON; what is none is for the parser, which says why."""
+    try:
+        return parse_time(text[1:-1].decode()) if text.startswith(b'"') else _seconds(text)
+    except (LineError, ValueError):
+        return None
+
+
+def _seconds(text: bytes) -> float | None:
+    return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def _gate_order(gate: Gate) -> tuple[object, ...]:

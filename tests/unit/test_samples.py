@@ -161,6 +161,14 @@ def test_lines_in_any_form_order_and_block_size_give_the_same() -> None:
         chance.shuffle(samples)
         lines = [chance.choice(forms)(sample).encode() for sample in samples]
         assert read(*lines, block=chance.choice([50, 300, 1 << 20])) == whole
+        assert read(*[forms[0](sample).encode() for sample in samples]) == whole
+
+
+def test_a_time_that_is_none_is_told_although_all_else_was_met_before() -> None:
+    good = [line(run="7", nodes=[f"n{node}"], time=100 + node) for node in range(3)]
+    again = [line(run="7", nodes=["n1"]).replace(b"100", text) for text in (b"1.2.3", b"007", b'"soon"', b"1.", b".5")]
+    told = faults(*good, *again)
+    assert [one.split(":")[1] for one in told] == ["4", "5", "6", "7", "8"]
 
 
 def test_a_line_without_end_is_refused() -> None:
