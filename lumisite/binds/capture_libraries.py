@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from lumisite.binds.capture_system import content_of
+from lumisite.binds.cpu import Cpu, cpu_of
 from lumisite.binds.ldcache import glob
-from lumisite.binds.loader import Found, Loaded, Loader, Rules, cpu_hwcaps, read_rules, walk
+from lumisite.binds.loader import Found, Loaded, Loader, Rules, read_rules, walk
 from lumisite.binds.plan import Request, library_folders
 from lumisite.binds.tree import Tree, resolve
 from lumisite.binds.versions import is_foundation, newest, numbers_in
@@ -90,10 +91,10 @@ def _named(site: Site) -> Iterator[str]:
 def _loader(tree: Tree, site: Site) -> tuple[Loader, tuple[str, ...]]:
     """Make a loader that also looks where only modules, binds or the site's own words lead."""
     folders = tuple(dict.fromkeys(_folders(tree, site)))
-    hwcaps = cpu_hwcaps(tree) or ()
+    cpu = cpu_of(tree) or Cpu()
     notes: tuple[str, ...] = ()
     try:
-        rules = read_rules(tree, hwcaps, folders, captured=True)
+        rules = read_rules(tree, cpu, folders, captured=True)
     except LumisiteError as error:
         rules, notes = Rules(_X86_64, _USUAL, library_path=folders), (str(error),)
     return Loader(

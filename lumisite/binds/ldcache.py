@@ -11,6 +11,7 @@ import posixpath
 import struct
 from collections.abc import Iterator, Sequence
 
+from lumisite.binds.cpu import Cpu
 from lumisite.binds.tree import Source, Tree, resolve, text_of
 from lumisite.errors import LumisiteError
 
@@ -39,11 +40,11 @@ class CacheError(LumisiteError):
     """A cache of library paths that is damaged."""
 
 
-def read_cache(source: Source, machine: int, hwcaps: Sequence[str] = ()) -> dict[str, str]:
+def read_cache(source: Source, machine: int, hwcaps: Sequence[str] = (), legacy: Cpu | None = None) -> dict[str, str]:
     """Give the path of each library name for this machine; raises `CacheError`.
 
     Of several entries of one name the loader takes that of the best glibc-hwcaps subdirectory, `hwcaps` from best to
-    worst, and the first of equals. Entries for the legacy hwcaps of old processors are passed over.
+    worst, and the first of equals. Entries with legacy hwcaps count for a loader that knows them, on the CPU `legacy`.
     """
     if source.size > LARGEST_CACHE_BYTES:
         raise CacheError(f"{source.name}: has {source.size} bytes (at most {LARGEST_CACHE_BYTES} would be right)")
@@ -63,7 +64,10 @@ def read_cache(source: Source, machine: int, hwcaps: Sequence[str] = ()) -> dict
             continue
         rank: int | None = len(hwcaps)
         if wants:
-            rank = ranks.get(wants & 0xFFFFFFFF) if wants & _IS_HWCAPS else None
+            if wants & _IS_HWCAPS:
+                rank = ranks.get(wants & 0xFFFFFFFF)
+            elif legacy is None or not legacy.takes(wants):
+                rank = None
         name = _string(source.name, content, base + key)
         if rank is not None and (name not in best or rank < best[name][0]):
             best[name] = (rank, _string(source.name, content, base + value))

@@ -2,7 +2,7 @@
 
 Sources: ld.so(8) of man-pages 6.03 for the order; `elf/dl-load.c` of glibc 2.36 for what it leaves open (a candidate
 for another machine is passed over, a damaged one ends the search). Relative directories in search paths depend on the
-working directory and are passed over; so are the legacy hwcaps subdirectories that glibc had before 2.37.
+working directory and are passed over. So is $ORIGIN in LD_LIBRARY_PATH, which stands for the folder of the program.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lumisite.binds.cpu import Cpu, has_legacy, has_levels
 from lumisite.binds.elf import ElfError, ElfInfo, read_elf
 from lumisite.binds.ldcache import CACHE, conf_directories, read_cache
-from lumisite.binds.tree import Place, Tree, resolve, text_of
+from lumisite.binds.tree import Place, Tree, resolve
 
 #: Where the loader of each machine stands, by `e_machine`.
 INTERPRETERS = {62: "/lib64/ld-linux-x86-64.so.2", 183: "/lib/ld-linux-aarch64.so.1"}
@@ -24,22 +25,16 @@ _X86_64 = 62
 _BY_CACHE = "through its cache"
 _USUAL_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _MULTIARCH = {62: "x86_64-linux-gnu", 183: "aarch64-linux-gnu"}
+_ANY_CPU = Cpu()
 _LARGEST_INTERPRETER_BYTES = 4 * 1024 * 1024
-_LARGEST_CPUINFO_BYTES = 64 * 1024
-#: What the flags of /proc/cpuinfo must hold for each level of the x86-64 psABI, on top of the one before.
-_LEVELS = {
-    "x86-64-v2": "cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3",
-    "x86-64-v3": "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave",
-    "x86-64-v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
-}
 
 
 @dataclass(frozen=True)
 class Rules:
     """What one loader goes by: `directories` are its built-in ones, `cache` maps names to paths.
 
-    `hwcaps` are the subdirectories of glibc-hwcaps for this CPU, best first; `lib` and `platform` are what `$LIB` and
-    `$PLATFORM` stand for.
+    `hwcaps` are the subdirectories for this CPU, best first; `lib` and `platform` are what `$LIB` and `$PLATFORM` stand
+    for.
     """
 
     machine: int
@@ -146,7 +141,7 @@ class Loader:
         for directories, how in self._directories(requester):
             for directory in directories:
                 for hwcaps in self.rules.hwcaps:
-                    yield posixpath.join(directory, "glibc-hwcaps", hwcaps, name), how
+                    yield posixpath.join(directory, hwcaps, name), how
                 yield posixpath.join(directory, name), how
             if how == _BY_CACHE and name in self.rules.cache:
                 path = self.rules.cache[name]
@@ -160,7 +155,7 @@ class Loader:
             if one.found.info.rpath and one.found.info.runpath is None:
                 yield self._path_of(one, one.found.info.rpath), f"through the RPATH of {one.name}"
             one = one.parent
-        yield self.rules.library_path, "through LD_LIBRARY_PATH"
+        yield self._expand(self.rules.library_path, ""), "through LD_LIBRARY_PATH"
         if requester and info and info.runpath:
             yield self._path_of(requester, info.runpath), f"through the RUNPATH of {requester.name}"
         yield (), _BY_CACHE
@@ -169,6 +164,10 @@ class Loader:
 
     def _path_of(self, requester: Loaded, text: str) -> tuple[str, ...]:
         return self._expand(text.split(":"), posixpath.dirname(requester.found.path))
+
+    def expanded(self, name: str, requester: Loaded) -> str:
+        """Give a name as its requester means it: what two ask for as `$ORIGIN/liba.so` may be two files."""
+        return (self._path_of(requester, name) or (name,))[0] if name.startswith("$") else name
 
     def _expand(self, texts: Iterable[str], origin: str) -> tuple[str, ...]:
         tokens = {"ORIGIN": origin, "LIB": self.rules.lib, "PLATFORM": self.rules.platform}
@@ -260,15 +259,16 @@ def walk(loader: Loader, roots: Iterable[Loaded | Need], *, others: bool = False
     while waiting:
         requester = waiting.popleft()
         for name in requester.found.info.needed:
-            if name in by_name:
-                served = by_name[name]
+            asked = loader.expanded(name, requester)
+            if asked in by_name:
+                served = by_name[asked]
                 search = loader.search(name, requester) if others and served is not interpreter else Search(None)
                 alone = search.found
                 other = alone.path if alone is not None and alone.real != served.found.real else None
                 needs.append(Need(name, requester, served, Search(served.found), other))
                 continue
             search = loader.search(name, requester)
-            loaded = None if search.found is None else enter(Loaded(name, search.found, requester))
+            loaded = None if search.found is None else enter(Loaded(asked, search.found, requester))
             needs.append(Need(name, requester, loaded, search))
     return tuple(needs)
 
@@ -280,24 +280,23 @@ def _interpreter(loader: Loader) -> Loaded | None:
     return None if found is None else Loaded(found.info.soname or posixpath.basename(found.path), found)
 
 
-def read_rules(
-    tree: Tree, hwcaps: Sequence[str] = (), library_path: Sequence[str] = (), *, captured: bool = False
-) -> Rules:
+def read_rules(tree: Tree, cpu: Cpu = _ANY_CPU, library_path: Sequence[str] = (), *, captured: bool = False) -> Rules:
     """Read what the loader of a tree goes by; raises a `LumisiteError` when its cache is damaged.
 
-    Its built-in directories and whether it knows glibc-hwcaps are read from the loader's own file; without one, x86-64
-    and the directories of Debian or of others are taken. `captured` is for a host that may be copied in part: without
+    Its built-in directories and the hwcaps that it knows are read from the loader's own file; without one, x86-64 and
+    the directories of Debian or of others are taken. `captured` is for a host that may be copied in part: without
     a cache it is searched as if ldconfig had just run, and without a loader in the directories of all distributions.
     """
     machine, interpreter, content = _find_interpreter(tree)
     directories = _built_in(content) or _usual(tree, machine, everywhere=captured)
-    known = tuple(hwcaps) if machine == _X86_64 and (b"glibc-hwcaps" in content or not content) else ()
+    levels = cpu.levels if machine == _X86_64 and (has_levels(content) or not content) else ()
+    legacy = cpu if machine == _X86_64 and has_legacy(content) else None
     place = resolve(tree, CACHE)
     source = tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
     cache: Mapping[str, str] = {}
     more: tuple[str, ...] = ()
     if source is not None:
-        cache = read_cache(source, machine, known)
+        cache = read_cache(source, machine, levels, legacy)
     elif captured:
         more = tuple(one for one in conf_directories(tree) if one not in directories)
     return Rules(
@@ -305,9 +304,9 @@ def read_rules(
         directories=more + directories,
         cache=cache,
         library_path=tuple(library_path),
-        hwcaps=known,
+        hwcaps=(*(f"glibc-hwcaps/{level}" for level in levels), *(() if legacy is None else legacy.legacy)),
         lib=directories[0].removeprefix("/usr").lstrip("/"),
-        platform="haswell" if "x86-64-v3" in hwcaps and machine == _X86_64 else _MULTIARCH[machine].partition("-")[0],
+        platform=cpu.platform if machine == _X86_64 else _MULTIARCH[machine].partition("-")[0],
         interpreter=interpreter,
     )
 
@@ -341,18 +340,3 @@ def _usual(tree: Tree, machine: int, *, everywhere: bool) -> tuple[str, ...]:
     if resolve(tree, debian[1]).entry is None and resolve(tree, debian[0]).entry is None:
         return _USUAL_DIRECTORIES
     return (*debian, *(_USUAL_DIRECTORIES if everywhere else _USUAL_DIRECTORIES[2:]))
-
-
-def cpu_hwcaps(tree: Tree) -> tuple[str, ...] | None:
-    """Give the glibc-hwcaps subdirectories of a tree's CPU, best first, from its /proc/cpuinfo; `None` without one."""
-    text = text_of(tree, "/proc/cpuinfo", _LARGEST_CPUINFO_BYTES)
-    line = next((line for line in (text or "").splitlines() if line.startswith("flags")), None)
-    if line is None:
-        return None
-    flags = set(line.partition(":")[2].split())
-    levels: list[str] = []
-    for level, wanted in _LEVELS.items():
-        if not flags.issuperset(wanted.split()):
-            break
-        levels.insert(0, level)
-    return tuple(levels)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.container import container_of, library_path
+from lumisite.binds.cpu import Cpu, cpu_of
 from lumisite.binds.family import recognise_family
 from lumisite.binds.image import Image
 from lumisite.binds.ldcache import glob
-from lumisite.binds.loader import MACHINES, Loader, cpu_hwcaps, read_rules
+from lumisite.binds.loader import MACHINES, Loader, read_rules
 from lumisite.binds.tree import Tree, resolve
 from lumisite.binds.versions import in_order, numbers_in
 from lumisite.errors import ResolveError
@@ -20,7 +21,7 @@ from lumisite.site.settings import Situation, judge_conditions
 from lumisite.site.versions import Version
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
-_ASSUMED_HWCAPS = ("x86-64-v3", "x86-64-v2")
+_ASSUMED_CPU = Cpu(("x86-64-v3", "x86-64-v2"))
 #: Where a Cray library keeps its files below its directory. Images are built with GCC, so its builds come first.
 _FOLDERS = (
     "lib64",
@@ -109,7 +110,7 @@ def _sides(
     host_loader = loader_of_host(request, host, folders)
     host_rules = host_loader.rules
     directories, unknown = library_path(image)
-    rules = read_rules(image, _hwcaps(host), directories)
+    rules = read_rules(image, _cpu(host), directories)
     if rules.machine != host_rules.machine:
         mine, theirs = (MACHINES[machine] for machine in (rules.machine, host_rules.machine))
         raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
@@ -120,14 +121,13 @@ def _sides(
 
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
     """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
-    rules = read_rules(host, _hwcaps(host), folders, captured=True)
+    rules = read_rules(host, _cpu(host), folders, captured=True)
     everywhere = dict.fromkeys((*rules.directories, *_beyond(request, host)))
     return Loader(host, replace(rules, directories=tuple(everywhere)))
 
 
-def _hwcaps(host: Tree) -> tuple[str, ...]:
-    hwcaps = cpu_hwcaps(host)
-    return _ASSUMED_HWCAPS if hwcaps is None else hwcaps
+def _cpu(host: Tree) -> Cpu:
+    return cpu_of(host) or _ASSUMED_CPU
 
 
 def extra_library_path(request: Request, family: str) -> tuple[str, ...]:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from lumisite.binds.cpu import Cpu, cpu_of
 from lumisite.binds.elf import ElfError, read_elf
 from lumisite.binds.host import DiskTree
 from lumisite.binds.image import open_image
-from lumisite.binds.loader import Loader, cpu_hwcaps, read_rules
+from lumisite.binds.loader import Loader, read_rules
 from lumisite.binds.tree import Tree
 from tests.twin.cluster import Cluster
 from tests.twin.fixtures import require_twin
@@ -70,7 +71,7 @@ def parsed(text: str) -> Answers:
 
 
 def agreed(tree: Tree, paths: Sequence[str], answers: Answers) -> int:
-    loader = Loader(tree, read_rules(tree, cpu_hwcaps(DiskTree("/")) or ()))
+    loader = Loader(tree, read_rules(tree, cpu_of(DiskTree("/")) or Cpu()))
     for path, answer in answers.items():
         assert walked(loader, path) == answer, path
     assert set(answers) <= set(paths)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.container import container_of, library_path
+from lumisite.binds.cpu import Cpu
 from lumisite.binds.loader import Found, Loaded, Loader, Need, read_rules, walk
 from lumisite.binds.versions import compare, is_foundation
 from tests.unit.dict_trees import DictTree, Files, Link
@@ -22,8 +23,8 @@ DEBIAN = "/usr/lib/x86_64-linux-gnu"
 def sides(host: Files, image: Files, *, folders: tuple[str, ...] = (FABRIC,), binds: tuple[str, ...] = ()) -> Sides:
     host_tree, image_tree = DictTree(host, "host"), DictTree(image, "image")
     view = container_of(image_tree, host_tree, [(path, path, "the module") for path in binds])
-    rules = read_rules(image_tree, (), library_path(image_tree)[0])
-    host_loader = Loader(host_tree, read_rules(host_tree, (), folders, captured=True))
+    rules = read_rules(image_tree, Cpu(), library_path(image_tree)[0])
+    host_loader = Loader(host_tree, read_rules(host_tree, Cpu(), folders, captured=True))
     return Sides(host_loader, Loader(image_tree, rules), Loader(view, rules), view)
 
 
@@ -484,7 +485,7 @@ def test_a_plan_that_is_carried_out_loads_exactly_what_it_says(seed: int, roots:
         after.update({path: content for path, content in on_host.items() if path.startswith(FABRIC)})
     after.update({line.target: on_host[line.source] for line in bound.values() if line.target is not None})
     tree = DictTree(after)
-    loader = Loader(tree, read_rules(tree, (), library_path(tree)[0]))
+    loader = Loader(tree, read_rules(tree, Cpu(), library_path(tree)[0]))
     for name, line in bound.items():
         one = loader.search(name).found
         assert one is not None

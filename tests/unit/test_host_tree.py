@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from lumisite.binds.cpu import Cpu, cpu_of
 from lumisite.binds.host import DiskTree, open_file
 from lumisite.binds.ldcache import CacheError, conf_directories, read_cache
-from lumisite.binds.loader import Loaded, Loader, Rules, Search, cpu_hwcaps, read_rules, walk
+from lumisite.binds.loader import Loaded, Loader, Rules, Search, read_rules, walk
 from lumisite.binds.tree import Memory, Tree, resolve
 from lumisite.errors import ToolError
 from tests.unit.dict_trees import DictTree, Link, write_tree
@@ -114,7 +115,7 @@ def test_a_copy_of_a_host_with_only_the_folder_of_conf_files_is_read_too() -> No
     assert conf_directories(DictTree({"/etc/hosts": b""})) == ()
 
 
-def cached_tree(top: Path) -> Path:
+def cached_tree(top: Path, *, legacy: bool = False) -> Path:
     """A tree with libraries for several levels of a CPU and several machines, and where ldconfig shall look."""
     files: dict[str, bytes | Link] = {"/etc/ld.so.conf": b"/opt/cray/lib\n/usr/lib64\n/usr/lib\n"}
     for name in ("liba.so.1", "libb.so.1"):
@@ -122,6 +123,9 @@ def cached_tree(top: Path) -> Path:
     files["/opt/cray/lib/liba.so.1"] = elf("liba.so.1")
     files["/opt/cray/lib/glibc-hwcaps/x86-64-v2/liba.so.1"] = elf("liba.so.1")
     files["/opt/cray/lib/glibc-hwcaps/x86-64-v4/liba.so.1"] = elf("liba.so.1")
+    if legacy:
+        files["/opt/cray/lib/haswell/liba.so.1"] = elf("liba.so.1")
+        files["/opt/cray/lib/tls/libb.so.1"] = elf("libb.so.1")
     files["/usr/lib/libb.so.1"] = elf("libb.so.1", machine=3, bits=32)
     files["/usr/lib/libc.so.1"] = elf("libc.so.1", machine=3, bits=32)
     files["/lib64"], files["/lib"] = Link("usr/lib64"), Link("usr/lib")
@@ -142,6 +146,22 @@ def test_the_cache_is_read_as_ldconfig_wrote_it(tmp_path: Path, layout: str) -> 
     assert "libc.so.1" not in plain
     assert read_cache(source, 62, levels)["liba.so.1"] == "/opt/cray/lib/glibc-hwcaps/x86-64-v4/liba.so.1"
     assert read_cache(source, 62, levels[1:])["liba.so.1"] == "/opt/cray/lib/glibc-hwcaps/x86-64-v2/liba.so.1"
+
+
+@needs_ldconfig
+def test_legacy_hwcaps_of_a_cache_count_for_a_loader_that_knows_them(tmp_path: Path) -> None:
+    root = cached_tree(tmp_path, legacy=True)
+    assert LDCONFIG is not None
+    subprocess.run([LDCONFIG, "-X", "-r", str(root)], check=True, capture_output=True)
+    source = open_file(str(root / "etc/ld.so.cache"))
+    if b"/opt/cray/lib/haswell" not in source.read(0, source.size):
+        pytest.skip("this ldconfig is that of glibc 2.37 or newer, which knows none")
+    for cpu, folder in ((Cpu((), "haswell"), "/haswell"), (Cpu(), "")):
+        legacy = read_cache(source, 62, (), cpu)
+        assert legacy["liba.so.1"] == f"/opt/cray/lib{folder}/liba.so.1"
+        assert legacy["libb.so.1"] == "/opt/cray/lib/tls/libb.so.1"
+    assert read_cache(source, 62, ("x86-64-v4",), Cpu())["liba.so.1"].endswith("x86-64-v4/liba.so.1")
+    assert read_cache(source, 62)["libb.so.1"] == "/usr/lib64/libb.so.1"
 
 
 @needs_ldconfig
@@ -178,17 +198,32 @@ def test_the_loader_itself_says_its_directories() -> None:
     said = subprocess.run([LOADER, "--help"], capture_output=True, text=True, check=True).stdout
     assert list(rules.directories) == re.findall(r"^  (/\S+) \(system search path\)", said, re.M)
     for platform in re.findall(r"(\S+) \(AT_PLATFORM; supported, searched\)", said):
-        assert read_rules(DiskTree("/"), cpu_hwcaps(DiskTree("/")) or ()).platform == platform
+        assert read_rules(DiskTree("/"), cpu_of(DiskTree("/")) or Cpu()).platform == platform
 
 
 @needs_loader
 def test_this_cpu_has_the_levels_that_the_loader_says() -> None:
     said = subprocess.run([LOADER, "--help"], capture_output=True, text=True, check=True).stdout
-    assert cpu_hwcaps(DiskTree("/")) == tuple(re.findall(r"(x86-64-v\d) \(supported, searched\)", said))
+    cpu = cpu_of(DiskTree("/"))
+    assert cpu is not None
+    assert cpu.levels == tuple(re.findall(r"(x86-64-v\d) \(supported, searched\)", said))
+    legacy = re.findall(r"^  (\w+) \((?:AT_PLATFORM; )?supported, searched\)", said, re.M)
+    if legacy:  # glibc 2.37 has none
+        assert cpu.legacy[0].split("/") == ["tls", *(name for name in legacy if name != "tls")]
 
 
 def test_a_tree_that_does_not_know_its_cpu_says_so() -> None:
-    assert cpu_hwcaps(DictTree({"/a": b""})) is None
+    assert cpu_of(DictTree({"/a": b""})) is None
+
+
+def test_only_intels_processors_have_a_platform_of_their_own() -> None:
+    """So that the nodes of LUMI-G, which are AMD's, look into the plain ones of the legacy subdirectories."""
+    flags = "avx2 fma bmi1 bmi2 abm movbe popcnt avx f16c xsave cx16 lahf_lm pni sse4_1 sse4_2 ssse3"
+    for vendor, platform in (("AuthenticAMD", "x86_64"), ("GenuineIntel", "haswell")):
+        cpu = cpu_of(DictTree({"/proc/cpuinfo": f"vendor_id\t: {vendor}\nflags\t\t: {flags}\n".encode()}))
+        assert cpu == Cpu(("x86-64-v3", "x86-64-v2"), platform)
+    assert Cpu().legacy == ("tls/x86_64/x86_64", "tls/x86_64", "tls", "x86_64/x86_64", "x86_64")
+    assert Cpu((), "haswell").legacy[:4] == ("tls/haswell/x86_64", "tls/haswell", "tls/x86_64", "tls")
 
 
 def found(files: dict[str, bytes | Link], name: str, rules: Rules, requester: Loaded | None = None) -> Search:
@@ -254,19 +289,30 @@ def test_a_dangling_link_is_passed_over_and_named() -> None:
 def random_tree(choose: random.Random, top: str) -> tuple[dict[str, bytes | Link], list[str]]:
     """Libraries that need each other, with search paths of every kind, in folders with every kind of obstacle."""
     folders = [f"/d{number}" for number in range(4)] + ["/d1/glibc-hwcaps/x86-64-v3", "/d2/glibc-hwcaps/x86-64-v2"]
+    folders += [f"/lib/{choose.choice(['x86_64-linux-gnu', '../lib64'])}", "/haswell", "/x86_64", "/d3/tls/x86_64"]
     names = [f"lib{letter}.so" for letter in "pqrstu"]
 
     def search_path() -> str | None:
         if choose.random() < 0.4:
             return None
         forms = ["$ORIGIN", "${ORIGIN}/../d2", "$ORIGIN/link/../d3", f"{top}/d{choose.randrange(4)}", f"{top}/nowhere/"]
-        return ":".join(choose.sample(forms, choose.randrange(1, 4)))
+        forms += [
+            f"{top}/$LIB",
+            f"{top}/${{LIB}}/",
+            f"{top}/$PLATFORM",
+            "$ORIGINAL",
+            f"{top}/$LIBX",
+            "${ORIGIN",
+            f"{top}/d1//",
+        ]
+        return ":".join(choose.sample(forms, choose.randrange(1, 5)))
 
     files: dict[str, bytes | Link] = {}
     for folder in folders:
         for name in choose.sample(names, choose.randrange(2, 6)):
             soname = choose.choice([name, name, name + ".1", None])
-            needed = choose.sample([*names, "libp.so.1", "libgone.so"], choose.randrange(4))
+            by_path = [f"{top}/d1/libp.so", "$ORIGIN/libq.so", "$ORIGIN/../d2/libr.so", f"{top}/d9/libx.so"]
+            needed = choose.sample([*names, "libp.so.1", "libgone.so", *by_path], choose.randrange(4))
             foreign = choose.random() < 0.1
             files[f"{folder}/{name}"] = elf(
                 soname,
@@ -282,25 +328,26 @@ def random_tree(choose: random.Random, top: str) -> tuple[dict[str, bytes | Link
         if choose.random() < 0.3:
             files.setdefault(f"{folder}/libgone.so", Link(choose.choice(["../d0/libp.so", "gone"])))
     files["/main"] = elf(None, names, rpath=search_path(), runpath=search_path() if choose.random() < 0.5 else None)
-    return files, choose.sample([f"/d{number}" for number in range(4)], choose.randrange(3))
+    return files, choose.sample(["/d0", "/d1", "/d2", "/d3/", "/$LIB", "/$PLATFORM", "/nowhere"], choose.randrange(4))
 
 
 @needs_loader
 def test_the_real_loader_agrees_on_random_trees(tmp_path: Path) -> None:
-    """RPATH, RUNPATH, LD_LIBRARY_PATH, $ORIGIN, hwcaps, links, other machines and shared SONAMEs, all mixed."""
+    """RPATH, RUNPATH, LD_LIBRARY_PATH, $ORIGIN and its like, hwcaps, links, paths, other machines, SONAMEs, all mixed."""
     choose = random.Random(7)
     tree = DiskTree("/")
-    hwcaps = cpu_hwcaps(tree) or ()
+    cpu = cpu_of(tree) or Cpu()
     loaded = missed = 0
     for number in range(40):
         top = str(tmp_path / str(number))
         files, path = random_tree(choose, top)
         write_tree(Path(top), files)
         library_path = tuple(top + one for one in path)
-        loader = Loader(tree, read_rules(tree, hwcaps, library_path))
+        loader = Loader(tree, read_rules(tree, cpu, library_path))
         main = f"{top}/main"
         mine = walked(loader, main)
-        assert mine == asked([main], ":".join(library_path))[main], f"{main} with {library_path}"
+        theirs = asked([main], ":".join(library_path))[main]
+        assert mine == {(name.rpartition("/")[2], path) for name, path in theirs}, f"{main} with {library_path}"
         loaded += sum(1 for one in mine if one[1])
         missed += sum(1 for one in mine if not one[1])
     assert loaded > 100
@@ -341,7 +388,7 @@ def asked(paths: list[str], library_path: str = "") -> dict[str, set[tuple[str, 
 @pytest.mark.skipif(not shutil.which("readelf"), reason="binutils are not installed")
 def test_binutils_and_the_real_loader_agree_on_every_library_of_this_machine() -> None:
     tree = DiskTree("/")
-    loader = Loader(tree, read_rules(tree, cpu_hwcaps(tree) or ()))
+    loader = Loader(tree, read_rules(tree, cpu_of(tree) or Cpu()))
     libraries = [path for path in installed_libraries() if loader.search(str(path)).found is not None]
     theirs = asked([str(path) for path in libraries])
     for path, answer in theirs.items():
