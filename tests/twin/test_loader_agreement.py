@@ -22,7 +22,7 @@ from tests.twin.helper_site import GENERATIONS
 from tests.twin.image import image
 from tests.twin.roots import node_root
 from tests.unit.test_elf import same_as_binutils
-from tests.unit.test_host_tree import walked
+from tests.unit.test_loader import walked
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer]
 

@@ -12,8 +12,8 @@ from lumisite.node.facts import Facts, format_facts
 from lumisite.release.changes import make_report
 from lumisite.site.load import EMBEDDED, load_site, parse_plan
 from lumisite.site.plans import LoadedPlan
+from tests.unit.breaks import BREAKS, FABRIC, JSON, facts_of
 from tests.unit.nodes import AFTER, BEFORE, LATEST, lumi_node
-from tests.unit.test_changes import BREAKS, FABRIC, JSON, facts_of
 
 LUMI = load_site("lumi").site
 PLAN = f"""\

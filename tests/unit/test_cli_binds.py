@@ -13,11 +13,11 @@ from lumisite.cli import main
 from lumisite.errors import ResolveError
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version
+from tests.unit.closures import stock
 from tests.unit.consoles import find_blocks, find_commands
 from tests.unit.dict_trees import DictTree, Files, Link, write_tree
 from tests.unit.elves import elf
 from tests.unit.images import PARTITION, PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
-from tests.unit.test_closure import stock
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "closure.md"
 Output = pytest.CaptureFixture[str]

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from tests.unit.closures import decided, stock
 from tests.unit.damage import outcomes
 from tests.unit.dict_trees import Link, write_tree
 from tests.unit.elves import elf
 from tests.unit.images import needs_mksquashfs
-from tests.unit.test_closure import decided, stock
 
 
 @needs_mksquashfs

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from lumisite.cli import main
+from tests.unit.closures import stock
 from tests.unit.dict_trees import Link, write_tree
 from tests.unit.images import PARTITION, PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
 from tests.unit.sites import site_text
-from tests.unit.test_closure import stock
 
 Output = pytest.CaptureFixture[str]
 FABRIC = "/opt/cray/libfabric/1.22.0"
