@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lumisite.node.facts import Facts
     from lumisite.release.changes import Report
     from lumisite.site.load import LoadedSite
+    from lumisite.site.model import Site
 
 
 def add_commands(commands: Commands) -> None:
@@ -105,6 +106,8 @@ def run_changes(arguments: argparse.Namespace) -> int:
     report = make_report(before, after, loaded.site, arguments.name, load_plans(loaded))
     if before.host != after.host:
         _say(f"{arguments.before} is of {before.host or 'an unnamed host'}, {arguments.after} of {after.host or 'one'}")
+    if later := _backwards(loaded.site, before, after):
+        _say(f"{arguments.before} fits platform {later[0]}, {arguments.after} the older {later[1]}: are they swapped?")
     if arguments.json:
         print(json.dumps(to_json(report), indent=2))
     else:
@@ -127,6 +130,15 @@ def _site(arguments: argparse.Namespace, before: Facts, after: Facts) -> LoadedS
             f"--site: {arguments.before} is of site {before.site!r}, which is not embedded; name its description"
         )
     return load_site(arguments.site or before.site)
+
+
+def _backwards(site: Site, before: Facts, after: Facts) -> tuple[str, str] | None:
+    """Give the platforms of two captures where the second one is older than the first."""
+    from lumisite.release.changes_site import platform_of
+
+    was, now = platform_of(site, before), platform_of(site, after)
+    older = was is not None and now is not None and site.platforms[now].since < site.platforms[was].since
+    return (str(was), str(now)) if older else None
 
 
 def _wanted(arguments: argparse.Namespace, report: Report, lines: list[str]) -> list[str]:

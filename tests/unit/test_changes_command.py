@@ -9,19 +9,13 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.node.facts import Facts, format_facts
-from lumisite.release.changes import Report, make_report
-from tests.unit.breaks import LUMI, facts_of
+from tests.unit.breaks import facts_of
 from tests.unit.nodes import BEFORE, lumi_node
 
 
 @pytest.fixture(name="node", scope="module")
 def _node() -> Facts:
     return facts_of(lumi_node())
-
-
-@pytest.fixture(name="january", scope="module")
-def _january(node: Facts) -> Report:
-    return make_report(facts_of(lumi_node(BEFORE)), node, LUMI)
 
 
 def written(path: Path, facts: Facts) -> str:
@@ -76,3 +70,13 @@ def test_bad_input_is_named(
     assert message in said.err
     assert "\n" not in said.err.strip()
     assert said.out == ""
+
+
+def test_files_in_the_wrong_order_are_asked_about(
+    tmp_path: Path, node: Facts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = written(tmp_path / "old", facts_of(lumi_node(BEFORE))), written(tmp_path / "new", node)
+    assert main(["changes", old, new]) == 1
+    assert "swapped" not in capsys.readouterr().err
+    assert main(["changes", new, old]) == 1
+    assert f"{new} fits platform 2026-01, {old} the older 2024-08: are they swapped?" in capsys.readouterr().err

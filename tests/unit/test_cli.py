@@ -164,3 +164,11 @@ def test_help_is_as_wide_as_the_terminal(capsys: pytest.CaptureFixture[str], mon
         assert main(["binds", "--help"]) == 0
         widths.append(max(map(len, capsys.readouterr().out.splitlines())))
     assert widths[0] <= 60 < widths[2] <= 80 < widths[1] <= 150
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full (Linux) is not here")
+def test_an_output_that_is_full_is_one_line() -> None:
+    command = [sys.executable, "-m", "lumisite", "resolve", "--rocm", "6.2"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "lumisite: cannot go on: No space left on device\n")
