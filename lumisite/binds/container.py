@@ -7,8 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lumisite.binds.environment import UNKNOWN, evaluate
 from lumisite.binds.tree import Entry, Source, Tree, resolve, text_of
 
+_VARIABLE = "LD_LIBRARY_PATH"
 _ENVIRONMENT = "/.singularity.d/env"
 _RUNTIME_LIBRARIES = "/.singularity.d/libs"
 _LARGEST_SCRIPT_BYTES = 256 * 1024
@@ -102,24 +104,11 @@ def library_path(image: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
     place = resolve(image, _ENVIRONMENT)
     if place.entry is None or place.entry.kind != "directory":
         return (), ()
-    value = ""
+    values = {_VARIABLE: ""}
     for name in sorted(image.names(place.path)):
         if name.endswith(".sh") and not name.startswith(_RUNTIMES_OWN):
-            text = text_of(image, posixpath.join(place.path, name), _LARGEST_SCRIPT_BYTES) or ""
-            for given in re.findall(r"^\s*(?:export\s+)?LD_LIBRARY_PATH=(.*)$", text, re.M):
-                value = _expanded(given, value)
-    parts = [part.strip() for part in re.split("[:;]", value) if part.strip()]
-    unknown = tuple(part for part in parts if not part.startswith("/") or "$" in part or "`" in part)
-    return (*(part for part in parts if part not in unknown), _RUNTIME_LIBRARIES), unknown
-
-
-def _expanded(given: str, before: str) -> str:
-    """Work out one assignment.
-
-    >>> _expanded('"${LD_LIBRARY_PATH:-"/opt/rocm/lib"}"', ""), _expanded("/a:$LD_LIBRARY_PATH", "/b")
-    ('/opt/rocm/lib', '/a:/b')
-    """
-    text = given.partition(" #")[0].replace('"', "").replace("'", "").strip().rstrip(";")
-    text = re.sub(r"\$\{LD_LIBRARY_PATH:?-([^}]*)\}", lambda match: before or match[1], text)
-    text = re.sub(r"\$\{LD_LIBRARY_PATH:?\+([^}]*)\}", lambda match: match[1] if before else "", text)
-    return re.sub(r"\$(?:\{LD_LIBRARY_PATH\}|LD_LIBRARY_PATH\b)", lambda match: before, text)
+            evaluate(text_of(image, posixpath.join(place.path, name), _LARGEST_SCRIPT_BYTES) or "", values)
+            values.setdefault(_VARIABLE, "")
+    parts = [part for part in re.split("[:;]", values[_VARIABLE]) if part]
+    unknown = tuple(part.replace(UNKNOWN, "") for part in parts if not part.startswith("/") or UNKNOWN in part)
+    return (*(part for part in parts if part.startswith("/") and UNKNOWN not in part), _RUNTIME_LIBRARIES), unknown

@@ -155,7 +155,8 @@ class Loader:
             if one.found.info.rpath and one.found.info.runpath is None:
                 yield self._path_of(one, one.found.info.rpath), f"through the RPATH of {one.name}"
             one = one.parent
-        yield self._expand(self.rules.library_path, ""), "through LD_LIBRARY_PATH"
+        known = (one for one in self.rules.library_path if "ORIGIN" not in one)
+        yield self._expand(known, ""), "through LD_LIBRARY_PATH"
         if requester and info and info.runpath:
             yield self._path_of(requester, info.runpath), f"through the RUNPATH of {requester.name}"
         yield (), _BY_CACHE
