@@ -26,6 +26,21 @@ JOBS_WANTED = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
 
 def new_run(arguments: argparse.Namespace) -> Asked:
     """Decide all that a run needs."""
+    from pathlib import Path
+
+    from lumisite.site.load import load_site
+
+    stamp = _stamp()
+    folder = Path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.purpose}").resolve()
+    require_shared(load_site(arguments.site).site, folder, "--out")
+    # An unknown probe is told before Slurm is asked.
+    asked, _ = decided(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.purpose])
+    _before(asked)
+    return _with_nodes(asked, arguments)
+
+
+def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -> tuple[Asked, LoadedSite]:
+    """Give all that options decide but for the nodes, of which only the number is right. Raises `ResolveError`."""
     import time
     from pathlib import Path
 
@@ -37,11 +52,7 @@ def new_run(arguments: argparse.Namespace) -> Asked:
 
     loaded = load_site(arguments.site)
     site, validation = loaded.site, validation_of(loaded.site)
-    stamp = _stamp()
-    folder = Path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.purpose}").resolve()
-    _require_shared(site, folder)
-    jobs = arguments.jobs or JOBS[arguments.purpose]
-    partition = arguments.partition or validation.partition
+    nodes = tuple(f"node{number}" for number in range(arguments.nodes or validation.nodes))
     image = arguments.image or validation.image
     is_file = "/" in arguments.site or arguments.site.endswith((".yaml", ".yml"))
     asked = Asked(
@@ -53,11 +64,11 @@ def new_run(arguments: argparse.Namespace) -> Asked:
         image_digest=image_mark(image),
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         backend=validation.backend,
-        partition=partition,
-        folder=str(folder),
+        partition=arguments.partition or validation.partition,
+        folder=folder,
         site_file=str(Path(arguments.site).resolve()) if is_file else arguments.site,
         site_digest=site_digest(loaded),
-        batches=(Batch(stamp, jobs, (("node",) * (arguments.nodes or validation.nodes),), tuple(arguments.probe)),),
+        batches=(Batch(stamp, jobs, (nodes,), tuple(arguments.probe)),),
         specs={},
         account=arguments.account,
         reservation=arguments.reservation,
@@ -68,9 +79,7 @@ def new_run(arguments: argparse.Namespace) -> Asked:
         baseline=_places(getattr(arguments, "baseline", [])),
         into=str(Path(arguments.into).resolve()) if getattr(arguments, "into", None) else None,
     )
-    asked = with_specs(asked, loaded)  # tells an unknown probe before Slurm is asked
-    _before(asked)
-    return _with_nodes(asked, arguments)
+    return with_specs(asked, loaded), loaded
 
 
 def _stamp() -> str:
@@ -108,7 +117,7 @@ def read_baseline(asked: Asked) -> Side | None:
     return read_side(asked.baseline) if asked.baseline else None
 
 
-def _require_shared(site: Site, folder: Path) -> None:
+def require_shared(site: Site, folder: Path, what: str) -> None:
     """Refuse a folder that not all nodes see, or whose name a container's bind or an #SBATCH line would cut."""
     import re
     from pathlib import Path
@@ -117,12 +126,12 @@ def _require_shared(site: Site, folder: Path) -> None:
 
     if not re.fullmatch(r"[\w./+@=-]+", str(folder)):
         raise ResolveError(
-            f"--out: {str(folder)!r} has characters that cut binds (letters, digits and ._+@=- are right)"
+            f"{what}: {str(folder)!r} has characters that cut binds (letters, digits and ._+@=- are right)"
         )
     shared = [file_system.path for file_system in site.file_systems if file_system.kind == "shared"]
     places = [folder, *folder.parents]
     if not any(Path(path).resolve() in places for path in shared):
-        raise ResolveError(f"--out: {folder} is not on a file system that all nodes see (have {', '.join(shared)})")
+        raise ResolveError(f"{what}: {folder} is not on a file system that all nodes see (have {', '.join(shared)})")
 
 
 def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:

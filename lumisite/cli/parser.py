@@ -28,6 +28,7 @@ MODULES = {
     "validate": ("validate", "baseline"),
     "proof": ("transport", "verdict", "lint"),
     "report": ("report",),
+    "reframe": ("reframe",),
 }
 
 

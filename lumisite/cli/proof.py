@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from lumisite.cli.asking import say
 from lumisite.cli.parser import add_json_option, add_site_option
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def run_transport(arguments: argparse.Namespace) -> int:
     site = _site(arguments.site)
     expected = arguments.expect or (site.network.provider if site else None)
     nics = arguments.nics or (len(site.network.interfaces) if site else None)
-    log = scan((name, _blocks(name)) for name in arguments.logs)
+    log = scan((name, file_blocks(name)) for name in arguments.logs)
     result = judge(log, Expectation(expected, nics, arguments.require_gdr))
     if arguments.json:
         print(json.dumps(asdict(result), indent=2))
@@ -100,7 +101,8 @@ def _add_verdict(commands: Commands) -> None:
             action="append",
             required=True,
             metavar="FILE",
-            help=f"samples {side} the change; may be given several times; - is standard input",
+            help=f"samples {side} the change, or a report or perflog of ReFrame; may be given several times; - is "
+            "standard input",
         )
     verdict.add_argument(
         "--site",
@@ -142,16 +144,18 @@ def run_verdict(arguments: argparse.Namespace) -> int:
     """Judge samples and gates after against those before."""
     from dataclasses import asdict, replace
 
+    from lumisite.validate.reframe import with_reframe
     from lumisite.validate.report_text import verdict_text
     from lumisite.validate.samples import read_lines
     from lumisite.validate.verdict import Terms, judge_system
 
     site = _site(arguments.site)
-    before = read_lines((name, _blocks(name)) for name in arguments.before)
-    after = read_lines((name, _blocks(name)) for name in arguments.after)
+    before, after = (((name, file_blocks(name)) for name in names) for names in (arguments.before, arguments.after))
     terms = Terms.of(site.validation if site else None, allow_image_change=arguments.allow_image_change)
     terms = replace(terms, k=arguments.k, threshold=arguments.threshold)
-    verdict = judge_system(before, after, terms)
+    verdict = judge_system(
+        read_lines(with_reframe(before, say)), read_lines(with_reframe(after, say, after=True)), terms
+    )
     if arguments.json:
         print(json.dumps(asdict(verdict), indent=2))
     else:
@@ -183,7 +187,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
     findings: list[Finding] = []
     for name in arguments.scripts:
         data = bytearray()
-        for block in _blocks(name):
+        for block in file_blocks(name):
             data += block
             if len(data) > SIZE_LIMIT_BYTES:
                 break
@@ -230,7 +234,7 @@ def _transport_text(result: Result) -> Iterator[str]:
         yield f"… and {len(shown) - ROWS_SHOWN} more"
 
 
-def _blocks(name: str) -> Iterator[bytes]:
+def file_blocks(name: str) -> Iterator[bytes]:
     """Read a file or standard input in blocks, unpacking gzip."""
     import gzip
     import io

@@ -7,6 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from lumisite.cli.asking import say
 from lumisite.cli.parser import add_json_option
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def add_commands(commands: Commands) -> None:
         help="what a run found: what changed, what is slower, which node, what to do",
         description="Show a run of `validate` against a baseline: the verdict, what to do, what changed on the "
         "machine, gates, metrics, nodes, and as HTML the plots. A run is the folder that `validate` or `baseline` "
-        "wrote, or a file of samples. The exit code is that of the verdict: 0 fine, 1 failed, 4 not decided, 5 only "
-        "some nodes.",
+        "wrote, a file of samples, or a report or perflog of ReFrame. The exit code is that of the verdict: 0 fine, "
+        "1 failed, 4 not decided, 5 only some nodes.",
     )
     report.add_argument("run", metavar="RUN", help="the folder of a run after the change, or its file of samples")
     report.add_argument(
@@ -40,8 +41,8 @@ def add_commands(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a run from before the change, folder or file; may be given several times (default: none, and then only "
-        "gates and the site's expectations decide)",
+        help="a run from before the change, folder or file, or a report or perflog of ReFrame; may be given several "
+        "times (default: none, and then only gates and the site's expectations decide)",
     )
     report.add_argument(
         "--site",
@@ -83,7 +84,7 @@ def run_report(arguments: argparse.Namespace) -> int:
         if loaded
         else make_report(before, after, terms)
     )
-    _write(written_report(report, form), arguments.output)
+    write_text(written_report(report, form), arguments.output)
     return report.verdict.exit_code
 
 
@@ -121,7 +122,7 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
     from lumisite.cli.facts import load_facts
     from lumisite.errors import ResolveError
 
-    before, after = read_side(arguments.baseline), read_side([arguments.run])
+    before, after = read_side(arguments.baseline), read_side([arguments.run], after=True)
     if not arguments.facts:
         return before, after
     was, now = map(load_facts, arguments.facts)
@@ -154,18 +155,19 @@ def _site_of(facts: Facts | None) -> LoadedSite | None:
     return load_site(facts.site) if facts is not None and facts.site in embedded_sites() else None
 
 
-def read_side(names: Sequence[str]) -> Side:
+def read_side(names: Sequence[str], *, after: bool = False) -> Side:
     """Read runs, folders or files, as one side. Raises `InputError`."""
     from pathlib import Path
 
     from lumisite.cli.facts import load_facts
+    from lumisite.validate.reframe import with_reframe
     from lumisite.validate.report import Side
     from lumisite.validate.samples import read_lines
 
     paths = [Path(name) for name in names]
     samples = [path / "samples.jsonl" if path.is_dir() else path for path in paths]
     folders = [path for path in paths if path.is_dir()]
-    recorded = read_lines((str(path), _blocks(path)) for path in samples)
+    recorded = read_lines(with_reframe(((str(path), _blocks(path)) for path in samples), say, after=after))
     facts = [load_facts(str(path)) for folder in folders if (path := folder / "facts.json").exists()]
     about = [found for folder in folders if (found := _object(folder / "run.json")) is not None]
     vectors = tuple(vector for folder in folders for vector in _vectors(folder / "series.jsonl"))
@@ -209,7 +211,8 @@ def _vectors(path: Path) -> tuple[Vector, ...]:
     return found
 
 
-def _write(text: str, output: str | None) -> None:
+def write_text(text: str, output: str | None) -> None:
+    """Write to a file, or to standard output."""
     from pathlib import Path
 
     from lumisite.errors import refused

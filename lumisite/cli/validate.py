@@ -50,9 +50,9 @@ def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
             metavar="RUN",
             help="add jobs to a run, on other nodes if there are any: what its verdict asks for",
         )
-    parser.add_argument("--jobs", type=_count, metavar="N", help=f"jobs to measure (default: {JOBS[purpose]})")
-    parser.add_argument("--nodes", type=_count, metavar="N", help="nodes of each job (default: the site's)")
-    parser.add_argument("--node-sets", type=_count, metavar="N", help="disjoint sets of nodes (default: 2)")
+    parser.add_argument("--jobs", type=count, metavar="N", help=f"jobs to measure (default: {JOBS[purpose]})")
+    parser.add_argument("--nodes", type=count, metavar="N", help="nodes of each job (default: the site's)")
+    parser.add_argument("--node-sets", type=count, metavar="N", help="disjoint sets of nodes (default: 2)")
     parser.add_argument("--nodelist", metavar="NODES", help="only these nodes, in Slurm's notation")
     parser.add_argument("--avoid", metavar="NODES", help="not these nodes, in Slurm's notation")
     parser.add_argument("--probe", action="append", default=[], metavar="NAME", help="only this one; several times")
@@ -61,7 +61,7 @@ def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
     parser.add_argument("--reservation", metavar="R", help="reservation for sbatch; its nodes are used")
     parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION", help="one more option for sbatch")
     parser.add_argument(
-        "--limit", type=_count, metavar="SECONDS", help="longest time of one step of a probe (default: by back-end)"
+        "--limit", type=count, metavar="SECONDS", help="longest time of one step of a probe (default: by back-end)"
     )
     parser.add_argument("--image", metavar="FILE", help="container image (default: the site's)")
     if purpose == "baseline":
@@ -77,7 +77,8 @@ def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
             action="append",
             default=[],
             metavar="FILE",
-            help="judge against these runs from before the change, folders or files (default: only gates decide)",
+            help="judge against these runs from before the change: folders, files, reports and perflogs of ReFrame "
+            "(default: only gates decide)",
         )
     parser.add_argument("--jax-image", metavar="FILE", help="image with JAX, for the probe jax (default: none)")
     parser.add_argument(
@@ -88,7 +89,8 @@ def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
     parser.set_defaults(call=run_validate, purpose=purpose)
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """Read how many of something there should be."""
     try:
         number = int(text)
     except ValueError:

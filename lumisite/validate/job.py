@@ -14,6 +14,7 @@ from lumisite.validate.probe import OUT, PROBES, Group, Step
 #: Names of what a job writes below its folder, and below each step's.
 DONE, EXIT, CLAIM, STEP_OUT, STEP_ERR, RECORDS = "done", "exit", "claim", "stdout", "stderr", "records"
 FACTS = "facts.json"
+NODES = "nodes"
 
 _HEAD = """\
 # Written by lumisite for one run; every step leaves its exit code and the time in FOLDER/exit.
@@ -45,6 +46,8 @@ class JobPlan:
     nodes: tuple[str, ...]
     groups: tuple[Group, ...]
     folder: str
+    named: bool = True
+    """Whether Slurm is asked for these very nodes. If not, it chooses as many, and the job notes which (`nodes`)."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -69,7 +72,7 @@ class Options:
 def job_script(site: Site, plan: JobPlan, options: Options, probes: str, attempt: int) -> str:
     """Give the text of the script; `probes` is the folder that holds the probes' scripts."""
     validation = validation_of(site)
-    lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in _slurm_words(site, validation, plan, options))]
+    lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in slurm_words(site, plan, options))]
     names = {"job": shlex.quote(plan.folder), "done": DONE, "exit": EXIT, "claim": CLAIM, "attempt": str(attempt)}
     head = _HEAD
     for name, value in (names | {"out": STEP_OUT, "err": STEP_ERR, "records": RECORDS}).items():
@@ -77,6 +80,8 @@ def job_script(site: Site, plan: JobPlan, options: Options, probes: str, attempt
     module = _module(site)
     lines += ["", head.rstrip("\n")]
     lines += [_facts_line(options.facts)] if options.facts else []
+    if not plan.named:
+        lines.append(f'scontrol show hostnames "$SLURM_JOB_NODELIST" >"$job/{NODES}"')
     lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', ""]
     lines += [_warm_up_line(plan)] if validation.backend == "nccl" else []
@@ -92,13 +97,15 @@ def validation_of(site: Site) -> Validation:
     return site.validation
 
 
-def _slurm_words(site: Site, validation: Validation, plan: JobPlan, options: Options) -> Sequence[str]:
+def slurm_words(site: Site, plan: JobPlan, options: Options) -> Sequence[str]:
+    """Give what is asked of sbatch."""
+    validation = validation_of(site)
     partition = site.partitions.get(options.partition)
     words = [
         f"--job-name=lumisite-{plan.run}",
         f"--partition={options.partition}",
         f"--nodes={len(plan.nodes)}",
-        f"--nodelist={','.join(plan.nodes)}",
+        *([f"--nodelist={','.join(plan.nodes)}"] if plan.named else []),
         f"--ntasks-per-node={validation.tasks_per_node}",
         f"--time={validation.time_limit}",
         f"--output={plan.folder}/slurm-%j.out",
@@ -142,7 +149,8 @@ def _step_line(site: Site, validation: Validation, plan: JobPlan, step: Step, pr
     words += ["srun", f"--nodes={len(step.nodes)}", f"--ntasks={step.ranks}", f"--ntasks-per-node={step.tasks}"]
     words += [f"--kill-on-bad-exit={1 if step.together else 0}"]
     if len(step.nodes) < len(plan.nodes):
-        words.append(f"--nodelist={','.join(step.nodes)}")
+        # A smaller step has the first nodes.
+        words.append(f"--nodelist={','.join(step.nodes)}" if plan.named else "--relative=0")
     if validation.backend == "nccl":
         words.append(f"--gpus-per-node={1 if step.shape == 'one-gpu' else validation.tasks_per_node}")
         words.append(f"--cpus-per-task={_cpus_per_task(site, validation)}")

@@ -80,7 +80,7 @@ def image(name: str) -> Path:
         bootstrap(recipe.suite, recipe.packages, tree)
         _add_environment(tree)
         if recipe.wheels:
-            _install_wheels(recipe.wheels, tree)
+            install_wheels(recipe.wheels, tree / "usr/lib/python3/dist-packages")
         if libraries:
             build_libraries(libraries, tree / recipe.folder)
             if recipe.folder != LIBRARY_FOLDER:
@@ -106,12 +106,12 @@ def _pack(tree: Path, sif: Path) -> None:
     sif.chmod(0o644)
 
 
-def _install_wheels(wheels: tuple[str, ...], tree: Path) -> None:
-    """Install wheels into the image's Python, 3.13 on trixie, with the pip of this one."""
-    folder = tree / "usr/lib/python3/dist-packages"
+def install_wheels(wheels: tuple[str, ...], folder: Path) -> None:
+    """Install wheels for trixie's Python, 3.13, into a folder, with the pip of this one."""
     argv = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     argv += ["--no-compile", "--target", str(folder), "--python-version", "3.13", "--only-binary=:all:"]
-    argv += [word for tag in ("2014", "_2_27", "_2_28") for word in ("--platform", f"manylinux{tag}_x86_64")]
+    tags = ("2014", "_2_26", "_2_27", "_2_28")
+    argv += [word for tag in tags for word in ("--platform", f"manylinux{tag}_x86_64")]
     run_or_refuse([*argv, *wheels])
 
 

@@ -1,0 +1,121 @@
+"""The module that `lumisite reframe` writes, run by a real ReFrame on a real cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.validate.runs import SAMPLES
+from tests.twin import faults
+from tests.twin.cluster import Cluster, ClusterPlan, running
+from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import deploy_site
+from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.process import Result
+from tests.twin.reframe import REFRAME, install_reframe
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+
+PROBES = ("modules", "transport", "ddp", "pairs")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A cluster on which the module has run once, with nothing wrong; `folder` is where this machine sees it."""
+
+    cluster: Cluster
+    folder: Path
+    done: Result
+
+    @property
+    def stages(self) -> list[Path]:
+        """The stage directories of all tests."""
+        return sorted((self.folder / "stage").glob("*/*/*/Lumisite*"))
+
+
+@pytest.fixture(scope="module")
+def checked() -> Iterator[Checked]:
+    require_twin()
+    with running(ClusterPlan(images=("torch",))) as cluster:
+        deploy_site(cluster)
+        install_lumisite(cluster)
+        install_reframe(cluster)
+        probes = " ".join(f"--probe {name}" for name in PROBES)
+        cluster.run(f"mkdir /scratch/checks && {LUMISITE} reframe --site twin {probes} -o /scratch/checks/m.py").check()
+        yield Checked(cluster, cluster.shared / "scratch/checks", reframe(cluster, "good", "--keep-stage-files"))
+
+
+def reframe(cluster: Cluster, name: str, options: str) -> Result:
+    return cluster.run(f"cd /scratch/checks && {REFRAME} -c m.py -r --report-file={name}.json {options}")
+
+
+def cases(checked: Checked, name: str) -> dict[str, dict[str, object]]:
+    report = json.loads((checked.folder / f"{name}.json").read_text())
+    return {case["name"]: case for case in report["runs"][0]["testcases"]}
+
+
+def imported(files: list[Path], into: Path) -> list[str]:
+    assert main(["reframe", "--import", *map(str, files), "-o", str(into)]) == 0
+    return sorted(into.read_text().splitlines())
+
+
+def recorded(checked: Checked) -> list[str]:
+    """What lumisite itself wrote into the stage directories."""
+    return sorted(line for stage in checked.stages for line in (stage / SAMPLES).read_text().splitlines())
+
+
+def test_on_an_untouched_cluster_every_probe_passes(checked: Checked) -> None:
+    assert checked.done.code == 0, checked.done.stdout + checked.done.stderr
+    found = {name: case["result"] for name, case in cases(checked, "good").items()}
+    assert found == {f"Lumisite{probe.capitalize()}": "pass" for probe in PROBES}
+
+
+def test_the_numbers_are_those_of_the_suite(checked: Checked) -> None:
+    numbers = cases(checked, "good")["LumisiteDdp"]["perfvalues"]
+    assert isinstance(numbers, dict)
+    assert "twin:standard-g:ddp/samples_per_s/comm/2n" in numbers
+    assert "twin:standard-g:ddp/scaling_efficiency/comm/2n" in numbers  # what only all shapes together tell
+
+
+def test_report_and_perflogs_hold_what_lumisite_recorded(checked: Checked, tmp_path: Path) -> None:
+    own = recorded(checked)
+    assert any('"metric": "pairs/gemm/1n"' in line and '["nid000002"]' in line for line in own)
+    report = checked.folder / "good.json"
+    perflogs = sorted((checked.folder / "perflogs/twin/standard-g").glob("*.log"))
+    assert len(perflogs) == len(PROBES)
+    assert imported([report], tmp_path / "a.jsonl") == own
+    assert imported(perflogs, tmp_path / "b.jsonl") == own
+    assert imported([report, *perflogs], tmp_path / "c.jsonl") == own  # no job counts twice
+
+
+def test_a_stage_directory_judged_again_gives_the_same(checked: Checked) -> None:
+    before = recorded(checked)
+    for stage in checked.stages:
+        place = f"/scratch/checks/{stage.relative_to(checked.folder)}"
+        probe = json.loads((stage / "run.json").read_text())["batches"][0]["probes"][0]
+        done = checked.cluster.run(f"{LUMISITE} reframe --site twin --probe {probe} --judge {place} --job 1")
+        assert done.code == 0, done.stderr
+        kept = [json.loads(line) for line in (stage / SAMPLES).read_text().splitlines()]
+        assert json.loads(json.loads(done.stdout)["lines"]) == kept
+    assert recorded(checked) == before
+
+
+def test_a_fault_fails_the_right_test_with_the_cause_that_validate_names(
+    checked: Checked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with faults.interface_down(checked.cluster, "nid000002", "hsn1"):
+        done = reframe(checked.cluster, "down", "-n 'LumisiteTransport|LumisiteModules'")
+    assert done.code == 1, done.stdout + done.stderr
+    found = cases(checked, "down")
+    assert found["LumisiteModules"]["result"] == "pass"
+    assert found["LumisiteTransport"]["result"] == "fail"
+    reason = str(found["LumisiteTransport"]["fail_reason"])
+    assert reason.startswith("sanity error: hsn1 of nid000002 is down (")  # as in test_validate
+    good, down = (str(checked.folder / f"{name}.json") for name in ("good", "down"))
+    assert main(["verdict", "--before", good, "--after", down]) == 1
+    assert "transport: hsn1 of nid000002 is down" in capsys.readouterr().out
