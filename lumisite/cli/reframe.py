@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 #: Options that the module passes on to lumisite, besides the site.
 PASSED_ON = ("image", "nodes", "partition", "limit", "jax_image", "wrapper")
+FILES = ("image", "jax_image", "wrapper")
 
 
 def add_commands(commands: Commands) -> None:
@@ -126,7 +127,7 @@ def _module(arguments: argparse.Namespace) -> int:
 
     asked, loaded = _asked(arguments, "/stage", "module")
     setting, plan = _job(asked, loaded)
-    site, words = loaded.site, _words(arguments)
+    site, words = loaded.site, _words(arguments, asked.site_file)
     module = Module(
         site=site.name,
         words=words,
@@ -157,16 +158,16 @@ def _job(asked: Asked, loaded: LoadedSite) -> tuple[Setting, JobPlan]:
     return setting, replace(plan, named=False)
 
 
-def _words(arguments: argparse.Namespace) -> tuple[str, ...]:
+def _words(arguments: argparse.Namespace, site_file: str) -> tuple[str, ...]:
     """Give the options that the module passes on; files by their whole path, since ReFrame works elsewhere."""
     from pathlib import Path
 
-    place = arguments.site if "/" not in arguments.site else str(Path(arguments.site).resolve())
-    words = ["--site", place]
+    words = ["--site", site_file]
     for name in PASSED_ON:
         value = getattr(arguments, name)
         if value is not None:
-            words += [f"--{name.replace('_', '-')}", str(value)]
+            is_file = name in FILES and "://" not in value
+            words += [f"--{name.replace('_', '-')}", str(Path(value).absolute() if is_file else value)]
     return tuple(words)
 
 
@@ -221,10 +222,13 @@ def _judge(arguments: argparse.Namespace) -> int:
     # A job that never began is not on any node: what is told of it is told of the partition.
     nodes = tuple(run.marker(name, NODES)) or (asked.partition,)
     setting, plan = _job(replace(asked, batches=(replace(asked.batches[0], node_sets=(nodes,)),)), loaded)
+    started = run.marker(name, "started.1")
+    identity = arguments.job or (started[0] if started else "")
+    if not identity:
+        raise ResolveError(f"--judge: {place}: the job did not start, and its number is not known (--job says it)")
     run.hold()
     runner = Runner(run, setting, [plan], say)
-    if arguments.job:
-        runner.restore([{"run": name, "event": "submitted", "id": arguments.job}])
+    runner.restore([{"run": name, "event": "submitted", "id": identity}])
     runner.work()
     told = answer(lines_of(run.folder / SAMPLES))
     print(json.dumps(told))

@@ -87,6 +87,13 @@ def test_it_has_a_test_for_each_probe_of_the_suite(capsys: Output) -> None:
     assert constants(more)["ASKED"] == ("--site", "twin", "--jax-image", "/j.sif", "--wrapper", "/w")
 
 
+def test_files_are_named_by_their_whole_path(capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.yaml").write_text(site_text())
+    asked = constants(module(capsys, "--site", "my.yaml", "--image", "x.sif"))["ASKED"]
+    assert asked == ("--site", f"{tmp_path}/my.yaml", "--image", f"{tmp_path}/x.sif")
+
+
 def test_it_asks_slurm_as_validate_does_but_for_the_nodes(capsys: Output) -> None:
     found = constants(module(capsys))
     assert (found["SYSTEMS"], found["NODES"], found["TASKS_PER_NODE"]) == (["lumi:standard-g"], 2, 8)
@@ -207,6 +214,18 @@ def test_a_job_that_was_taken_away_says_so(
     code, told = judged(site, stage, capsys, "modules")
     assert (code, told["causes"]) == (1, [f"{cause} (ask who cancelled it, then run again)"])
     assert [line["nodes"] for line in json.loads(told["lines"])] == [nodes]
+
+
+def test_without_a_number_a_job_that_began_is_judged_and_no_other_is_submitted(
+    site: str, tmp_path: Path, capsys: Output
+) -> None:
+    stage, script = staged(site, tmp_path, capsys, "transport")
+    words = ["reframe", "--site", site, "--probe", "transport", "--judge", str(stage)]
+    assert main(words) == 2
+    assert "the job did not start, and its number is not known (--job says it)" in capsys.readouterr().err
+    (script.parent / "started.1").write_text("77 1795274960\n")
+    (script.parent / "done").write_text("77 module:1 1795274963\n")
+    assert main(words) == 1
 
 
 def test_a_stage_directory_that_nodes_do_not_see_is_refused(capsys: Output, tmp_path: Path) -> None:
