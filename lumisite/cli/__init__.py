@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("lumisite: interrupted", file=sys.stderr)
         return 130
     except OSError as error:
-        refusal = refused("go on:", error)
+        refusal = refused("go on with", error)
         print(f"lumisite: {refusal}", file=sys.stderr)
         return refusal.exit_code
     return code

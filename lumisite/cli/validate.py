@@ -164,6 +164,8 @@ def _drive(
 ) -> int:
     import signal
 
+    from lumisite.errors import ToolError
+
     try:
         runner.restore(journal)
         runner.work()
@@ -173,6 +175,13 @@ def _drive(
         runner.cancel()
         say(f"what is measured is kept; `lumisite {asked.purpose} --resume {run.folder}` goes on")
         return 130
+    except (OSError, ToolError):
+        if run.folder.exists():
+            say(f"its jobs go on; `lumisite {asked.purpose} --resume {run.folder}` does too, once this is put right:")
+        else:
+            runner.abandon()
+            say(f"{run.folder} is gone: the jobs of this run are cancelled")
+        raise
     if asked.purpose == "validate" and side is not None:
         return _against(run, asked, side, as_json=as_json)
     code = _report(run, asked, as_json=as_json)

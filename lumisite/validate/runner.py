@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lumisite.errors import ToolError
 from lumisite.validate import slurm
-from lumisite.validate.job import CLAIM, DONE, JobPlan, Options, job_script
+from lumisite.validate.job import CLAIM, JobPlan, Options, job_script
 from lumisite.validate.judge_ddp import RATE, efficiency
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probe import Backend, Ended, Expected, Group, Line, rounded
@@ -54,6 +54,8 @@ class Job:
     attempt: int = 0
     submitting: bool = False
     over: bool = False
+    whole: bool = False
+    """Whether it has run to its end."""
     lost_since: float = 0.0
     collected: set[str] = field(default_factory=set)
     samples: list[Sample] = field(default_factory=list)
@@ -88,6 +90,10 @@ class Runner:
             if job.submitting:
                 self._look_for(job)
             self._collect(job)
+            done = self.run.done(job.plan.run)
+            if job.whole and done is not None:
+                # They are there already, unless the machine went down before they were on its disk.
+                self.run.keep(self._last_lines(job, done.time))
 
     def work(self) -> None:
         """Submit what is not submitted, and go on until every job is over."""
@@ -113,6 +119,10 @@ class Runner:
             self.say(f"{job.plan.run}: job {job.id} cancelled")
             self._note(job, "cancelled")
             self._collect(job)
+
+    def abandon(self) -> None:
+        """Cancel what this run has in Slurm, where nothing can be written down any more."""
+        slurm.cancel([job.id for job in self.jobs if job.active])
 
     def _submit(self, job: Job) -> None:
         attempt = job.attempt + 1
@@ -144,9 +154,9 @@ class Runner:
         if job.over or not job.id:
             return
         self._collect(job)
-        done = self.run.marker(job.plan.run, DONE)
-        if len(done) == 3:
-            self._finish(job, done[1], float(done[2]))
+        done = self.run.done(job.plan.run)
+        if done is not None:
+            self._finish(job, done.code, done.time)
 
     def _collect(self, job: Job) -> None:
         """Judge every group whose steps have all ended since."""
@@ -201,11 +211,14 @@ class Runner:
             words = self.run.file_words(job.plan.run, "module.stderr")
             self._end(job, f"the module could not be loaded on {job.plan.nodes[0]}: {words}", "run `lumisite releases`")
             return
-        self.run.keep(self._ladder(job))
-        cause = f"all {len(job.plan.steps)} steps have run"
-        self.run.keep([Gate("job", "pass", cause, "", job.plan.run, tuple(sorted(job.plan.nodes)), when)])
+        self.run.keep(self._last_lines(job, when))
         self._note(job, "over")
         self.say(f"{job.plan.run}: done")
+
+    def _last_lines(self, job: Job, when: float) -> list[Line]:
+        cause = f"all {len(job.plan.steps)} steps have run"
+        gate = Gate("job", "pass", cause, "", job.plan.run, tuple(sorted(job.plan.nodes)), when)
+        return [*self._ladder(job), gate]
 
     def _ladder(self, job: Job) -> list[Line]:
         """Give what only all steps together tell: how training scales."""
@@ -308,7 +321,7 @@ def _apply(job: Job, event: Mapping[str, object]) -> None:
     elif kind == "cancelled":
         job.submitting, job.id = False, ""
     elif kind in ("ended", "over"):
-        job.submitting, job.over = False, True
+        job.submitting, job.over, job.whole = False, True, kind == "over"
 
 
 def job_gate(plan: JobPlan, event: Mapping[str, object]) -> Gate:

@@ -261,7 +261,7 @@ def test_training_in_the_wrapper_is_set_beside_the_container(site: Cluster) -> N
     write_environment(slow, TORCH, extra="unset GLOO_SOCKET_IFNAME\n")
     probe = twin_probe("wrapper", wrapper="/scratch/slow")
     # The container's own times are known already.
-    with faults.interface_throttled(site, site.nodes[0], "eth0", "150mbit"):
+    with faults.interface_throttled(site, site.nodes[0], "eth0", "75mbit"):
         slowed = run_gate(site, dataclasses.replace(probe, steps=probe.steps[1:]))
     usual = [record for record in done.records if record["part"] == "container"]
     line, *_ = probe.judge([*usual, *slowed.records], JobShape(site.nodes, 1))
