@@ -42,10 +42,11 @@ def add_commands(commands: Commands) -> None:
 
 def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
     add_site_option(parser)
-    parser.add_argument("--out", metavar="RUN", help="folder of the run, on a file system that all nodes see")
-    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--out", metavar="RUN", help="folder of the run, on a file system that all nodes see")
+    place.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted")
     if purpose == "validate":
-        parser.add_argument(
+        place.add_argument(
             "--more",
             metavar="RUN",
             help="add jobs to a run, on other nodes if there are any: what its verdict asks for",
@@ -165,6 +166,7 @@ def _drive(
     import signal
 
     from lumisite.errors import ToolError
+    from lumisite.validate.runs import RUN
 
     try:
         runner.restore(journal)
@@ -176,11 +178,11 @@ def _drive(
         say(f"what is measured is kept; `lumisite {asked.purpose} --resume {run.folder}` goes on")
         return 130
     except (OSError, ToolError):
-        if run.folder.exists():
+        if (run.folder / RUN).exists():
             say(f"its jobs go on; `lumisite {asked.purpose} --resume {run.folder}` does too, once this is put right:")
         else:
             runner.abandon()
-            say(f"{run.folder} is gone: the jobs of this run are cancelled")
+            say("the jobs of this run are cancelled")
         raise
     if asked.purpose == "validate" and side is not None:
         return _against(run, asked, side, as_json=as_json)

@@ -57,9 +57,12 @@ class Job:
     whole: bool = False
     """Whether it has run to its end."""
     lost_since: float = 0.0
+    done_since: float = 0.0
     collected: set[str] = field(default_factory=set)
     samples: list[Sample] = field(default_factory=list)
     shown: str = ""
+    """The group of steps that was last said to have begun, and what was last said of Slurm's."""
+    told: str = ""
 
     @property
     def active(self) -> bool:
@@ -106,6 +109,7 @@ class Runner:
                 self._look(job)
             self._ask_slurm()
             if any(not job.over for job in self.jobs):
+                self.run.require_there()
                 time.sleep(self.setting.pace.marks_s)
 
     def cancel(self) -> None:
@@ -211,6 +215,14 @@ class Runner:
             words = self.run.file_words(job.plan.run, "module.stderr")
             self._end(job, f"the module could not be loaded on {job.plan.nodes[0]}: {words}", "run `lumisite releases`")
             return
+        silent = [group.folder for group in job.plan.groups if group.folder not in job.collected]
+        if silent:
+            job.done_since = job.done_since or time.monotonic()
+            if time.monotonic() - job.done_since < self.setting.pace.grace_s:
+                return  # files of one node may arrive in another order
+            cause = f"the job ended, and {', '.join(silent)} left no result"
+            self._end(job, cause, "look whether the run's file system is full, or was not there for a while")
+            return
         self.run.keep(self._last_lines(job, when))
         self._note(job, "over")
         self.say(f"{job.plan.run}: done")
@@ -248,8 +260,8 @@ class Runner:
         if not state.ended:
             job.lost_since = 0.0
             told = f"{state.state} ({state.reason})" if state.state else f"Slurm does not answer: {state.reason}"
-            if state.state != "RUNNING" and told != job.shown:
-                job.shown = told
+            if state.state != "RUNNING" and told != job.told:
+                job.told = told
                 self.say(f"{job.plan.run}: job {job.id} {told}")
             return
         if not job.lost_since:

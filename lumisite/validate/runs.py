@@ -110,6 +110,11 @@ class Run:
         self._vectors.open()
         return [_event(line, f"{self._journal.path}:{count}") for count, line in enumerate(self._journal.open(), 1)]
 
+    def require_there(self) -> None:
+        """Raise `ToolError` if somebody has removed the folder, which a job may have made anew."""
+        if not (self.folder / RUN).exists():
+            raise ToolError(f"{self.folder} was removed while its jobs ran")
+
     def release(self) -> None:
         """Let go of the folder."""
         os.close(self._lock)
@@ -154,7 +159,7 @@ class Run:
         """Say how a job ended by itself, if it has."""
         words = self.marker(run, DONE)
         with suppress(ValueError):
-            return JobEnd(words[1], float(words[2])) if len(words) == 3 else None
+            return JobEnd(words[1], round(float(words[2]), 3)) if len(words) == 3 else None
         return None
 
     def step_end(self, run: str, step: Step) -> StepEnd | None:

@@ -26,7 +26,7 @@ def run() -> list[Row]:
 
 
 def _times(job: Path) -> tuple[float, float, int]:
-    """Give the seconds of a job, those of its steps, and how many steps it has; both marks of a job are whole seconds."""
+    """Give the seconds of a job, those of its steps, and how many steps it has."""
     began = float((job / "started.1").read_text().split()[1])
     ended = float((job / "done").read_text().split()[2])
     steps = [step for step in job.iterdir() if (step / "exit").exists()]

@@ -416,6 +416,47 @@ def test_two_at_one_run_are_one_too_many(played: PlayedSlurm, tmp_path: Path) ->
     run.release()
 
 
+def test_a_job_that_ends_without_a_result_of_each_step_has_not_passed(played: PlayedSlurm, tmp_path: Path) -> None:
+    """As on a disk that was full for a while: the script goes on, and its mark is missing."""
+    go_on = played.go_on
+
+    def forgetful() -> None:
+        go_on()
+        for path in (tmp_path / "run/jobs").glob("*/two-2n/exit"):
+            path.unlink()
+            (path.parent / "forgotten").touch()
+        for path in (tmp_path / "run/jobs").glob("*/two-2n/forgotten"):
+            # The script would not do it again.
+            (path.parent.parent / "three-2n").mkdir(exist_ok=True)
+            (path.parent.parent / "done").write_text("1 0 1000\n")
+
+    played.go_on = forgetful  # type: ignore[method-assign]
+    causes = [gate.cause for gate in job_gates(work(tmp_path / "run"))]
+    assert causes == ["the job ended, and two-2n, three-2n left no result"] * 2
+
+
+def test_a_run_that_is_removed_stops(played: PlayedSlurm, tmp_path: Path) -> None:
+    go_on = played.go_on
+
+    def remove() -> None:
+        go_on()
+        (tmp_path / "run/run.json").unlink(missing_ok=True)
+
+    played.go_on = remove  # type: ignore[method-assign]
+    with pytest.raises(ToolError, match="run was removed while its jobs ran"):
+        work(tmp_path / "run")
+
+
+def test_what_slurm_says_is_told_once_while_a_step_waits(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = slurm.JobState("PENDING", "BeginTime")
+    monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, waiting))
+    said: list[str] = []
+    work(tmp_path / "run", said)
+    assert sum("PENDING (BeginTime)" in line for line in said) == 2  # once for each job
+
+
 # ---- which nodes
 
 
