@@ -154,6 +154,8 @@ def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
     if earlier:
         taken = [names for one in earlier for names in one.node_sets]
         sets = more_node_sets(nodes, taken, wanted, reserved=bool(asked.reservation), only=only, avoid=avoid)
+        if len(sets) == 1 and set(sets[0]) in [set(names) for names in taken]:
+            say("there are no other nodes: a regression that was seen on these is not confirmed by these")
     else:
         sets = choose_node_sets(nodes, size, wanted, reserved=bool(asked.reservation), only=only, avoid=avoid)
     if len(sets) < wanted:

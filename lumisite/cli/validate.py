@@ -42,10 +42,11 @@ def add_commands(commands: Commands) -> None:
 
 def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
     add_site_option(parser)
-    parser.add_argument("--out", metavar="RUN", help="folder of the run, on a file system that all nodes see")
-    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--out", metavar="RUN", help="folder of the run, on a file system that all nodes see")
+    place.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted")
     if purpose == "validate":
-        parser.add_argument(
+        place.add_argument(
             "--more",
             metavar="RUN",
             help="add jobs to a run, on other nodes if there are any: what its verdict asks for",
@@ -178,6 +179,9 @@ def _drive(
 ) -> int:
     import signal
 
+    from lumisite.errors import ToolError
+    from lumisite.validate.runs import RUN
+
     try:
         runner.restore(journal)
         runner.work()
@@ -187,6 +191,13 @@ def _drive(
         runner.cancel()
         say(f"what is measured is kept; `lumisite {asked.purpose} --resume {run.folder}` goes on")
         return 130
+    except (OSError, ToolError):
+        if (run.folder / RUN).exists():
+            say(f"its jobs go on; `lumisite {asked.purpose} --resume {run.folder}` does too, once this is put right:")
+        else:
+            runner.abandon()
+            say("the jobs of this run are cancelled")
+        raise
     if not run.has_facts:
         say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
     if asked.purpose == "validate" and side is not None:

@@ -173,7 +173,7 @@ def more_node_sets(
     """Choose sets of nodes for more jobs of a run that has `taken` some: other nodes if there are any.
 
     If there are none, its own sets are taken again: of two that share no node, each confirms what was seen on the
-    other. Raises `ToolError` if that is not to be had either.
+    other. Raises `ToolError` if there are none of these either.
     """
     size = len(taken[0])
     used = {node for names in taken for node in names}
@@ -182,11 +182,10 @@ def more_node_sets(
     except ToolError:
         usable = {node.name for node in usable_nodes(nodes, reserved=reserved, only=only, avoid=avoid)}
         again = [names for names in dict.fromkeys(taken) if usable.issuperset(names)]
-        apart = any(set(one).isdisjoint(other) for one in again for other in again)
-        if again and (apart or avoid):
+        if again:
             return again[:wanted]
         left = ", ".join(sorted(usable)) or "none"
         raise ToolError(
-            f"{size} nodes are needed on which this run has not measured yet, or two of its own sets "
+            f"{size} nodes are needed on which this run has not measured yet, or one of its own sets "
             f"(can be had: {left})"
         ) from None

@@ -41,6 +41,10 @@ def _judge_of(probe: GateProbe, shape: Shape, tasks_per_node: int) -> Judge:
             cause = f"{late[0].folder} was not done after {late[0].limit_s} s"
             return [expected.gate("fail", cause, "look at the nodes and at the step's stderr")]
         records = [record for ended in steps for record in finished(ended.records)]
+        dead = [ended for ended in steps if ended.exit_code]
+        if dead and not records:
+            told = dead[0].words or f"exit code {dead[0].exit_code}"
+            return [expected.gate("fail", f"{dead[0].step.folder} ran on no node: {told}", "start it by hand in a job")]
         job = JobShape(expected.nodes, 1 if shape == "one-gpu" else tasks_per_node)
         return [_line(found, expected) for found in probe.judge(records, job)]
 

@@ -20,10 +20,13 @@ _HEAD = """\
 # Written by lumisite for one run; every step leaves its exit code and the time in FOLDER/exit.
 job={job}
 mark() { printf '%s\\n' "$2" >"$1.partial" && mv "$1.partial" "$1"; }
-finish() { mark "$job/{done}" "$SLURM_JOB_ID $1 $(date +%s)"; exit 0; }
-# Should the same run be submitted twice, one of the two does the work.
-mkdir "$job/{claim}.{attempt}" 2>/dev/null || exit 0
-mark "$job/started.{attempt}" "$SLURM_JOB_ID $(date +%s)"
+finish() { mark "$job/{done}" "$SLURM_JOB_ID $1 $(date +%s.%N)"; exit 0; }
+# Should the same run be submitted twice, one of the two does the work; a job that Slurm starts again goes on.
+if mkdir "$job/{claim}.{attempt}" 2>/dev/null; then
+  mark "$job/started.{attempt}" "$SLURM_JOB_ID $(date +%s.%N)"
+elif ! grep -q "^$SLURM_JOB_ID " "$job/started.{attempt}" 2>/dev/null; then
+  exit 0
+fi
 # step FOLDER LIMIT_S COMMAND...
 step() {
   folder=$job/$1 limit=$2

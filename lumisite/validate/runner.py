@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lumisite.errors import ToolError
 from lumisite.validate import slurm
-from lumisite.validate.job import CLAIM, DONE, JobPlan, Options, job_script
+from lumisite.validate.job import CLAIM, JobPlan, Options, job_script
 from lumisite.validate.judge_ddp import RATE, efficiency
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probe import Backend, Ended, Expected, Group, Line, rounded
@@ -54,10 +54,15 @@ class Job:
     attempt: int = 0
     submitting: bool = False
     over: bool = False
+    whole: bool = False
+    """Whether it has run to its end."""
     lost_since: float = 0.0
+    done_since: float = 0.0
     collected: set[str] = field(default_factory=set)
     samples: list[Sample] = field(default_factory=list)
     shown: str = ""
+    """The group of steps that was last said to have begun, and what was last said of Slurm's."""
+    told: str = ""
 
     @property
     def active(self) -> bool:
@@ -88,6 +93,10 @@ class Runner:
             if job.submitting:
                 self._look_for(job)
             self._collect(job)
+            done = self.run.done(job.plan.run)
+            if job.whole and done is not None:
+                # They are there already, unless the machine went down before they were on its disk.
+                self.run.keep(self._last_lines(job, done.time))
 
     def work(self) -> None:
         """Submit what is not submitted, and go on until every job is over."""
@@ -100,6 +109,7 @@ class Runner:
                 self._look(job)
             self._ask_slurm()
             if any(not job.over for job in self.jobs):
+                self.run.require_there()
                 time.sleep(self.setting.pace.marks_s)
 
     def cancel(self) -> None:
@@ -113,6 +123,10 @@ class Runner:
             self.say(f"{job.plan.run}: job {job.id} cancelled")
             self._note(job, "cancelled")
             self._collect(job)
+
+    def abandon(self) -> None:
+        """Cancel what this run has in Slurm, where nothing can be written down any more."""
+        slurm.cancel([job.id for job in self.jobs if job.active])
 
     def _submit(self, job: Job) -> None:
         attempt = job.attempt + 1
@@ -144,9 +158,9 @@ class Runner:
         if job.over or not job.id:
             return
         self._collect(job)
-        done = self.run.marker(job.plan.run, DONE)
-        if len(done) == 3:
-            self._finish(job, done[1], float(done[2]))
+        done = self.run.done(job.plan.run)
+        if done is not None:
+            self._finish(job, done.code, done.time)
 
     def _collect(self, job: Job) -> None:
         """Judge every group whose steps have all ended since."""
@@ -202,11 +216,22 @@ class Runner:
             words = self.run.file_words(job.plan.run, "module.stderr")
             self._end(job, f"the module could not be loaded on {job.plan.nodes[0]}: {words}", "run `lumisite releases`")
             return
-        self.run.keep(self._ladder(job))
-        cause = f"all {len(job.plan.steps)} steps have run"
-        self.run.keep([Gate("job", "pass", cause, "", job.plan.run, tuple(sorted(job.plan.nodes)), when)])
+        silent = [group.folder for group in job.plan.groups if group.folder not in job.collected]
+        if silent:
+            job.done_since = job.done_since or time.monotonic()
+            if time.monotonic() - job.done_since < self.setting.pace.grace_s:
+                return  # files of one node may arrive in another order
+            cause = f"the job ended, and {', '.join(silent)} left no result"
+            self._end(job, cause, "look whether the run's file system is full, or was not there for a while")
+            return
+        self.run.keep(self._last_lines(job, when))
         self._note(job, "over")
         self.say(f"{job.plan.run}: done")
+
+    def _last_lines(self, job: Job, when: float) -> list[Line]:
+        cause = f"all {len(job.plan.steps)} steps have run"
+        gate = Gate("job", "pass", cause, "", job.plan.run, tuple(sorted(job.plan.nodes)), when)
+        return [*self._ladder(job), gate]
 
     def _ladder(self, job: Job) -> list[Line]:
         """Give what only all steps together tell: how training scales."""
@@ -236,8 +261,8 @@ class Runner:
         if not state.ended:
             job.lost_since = 0.0
             told = f"{state.state} ({state.reason})" if state.state else f"Slurm does not answer: {state.reason}"
-            if state.state != "RUNNING" and told != job.shown:
-                job.shown = told
+            if state.state != "RUNNING" and told != job.told:
+                job.told = told
                 self.say(f"{job.plan.run}: job {job.id} {told}")
             return
         if not job.lost_since:
@@ -309,7 +334,7 @@ def _apply(job: Job, event: Mapping[str, object]) -> None:
     elif kind == "cancelled":
         job.submitting, job.id = False, ""
     elif kind in ("ended", "over"):
-        job.submitting, job.over = False, True
+        job.submitting, job.over, job.whole = False, True, kind == "over"
 
 
 def job_gate(plan: JobPlan, event: Mapping[str, object]) -> Gate:

@@ -6,6 +6,7 @@ again, and a line that is there already is not written a second time: to collect
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -17,7 +18,7 @@ from pathlib import Path
 from lumisite.binds.digest import digest_of
 from lumisite.binds.host import open_file
 from lumisite.errors import LumisiteError, ResolveError, ToolError
-from lumisite.validate.job import EXIT, FACTS, RECORDS, STEP_ERR
+from lumisite.validate.job import DONE, EXIT, FACTS, RECORDS, STEP_ERR
 from lumisite.validate.lines import Gate, Sample, gate_json, sample_json
 from lumisite.validate.probe import Line, Record, Step, Vector
 
@@ -34,6 +35,14 @@ class StepEnd:
     """How a step ended, and when (seconds since 1970)."""
 
     exit_code: int
+    time: float
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """How a job came to its own end, `0` or `module:CODE`, and when (seconds since 1970)."""
+
+    code: str
     time: float
 
 
@@ -61,9 +70,16 @@ class _File:
         """Append a line, unless it is there."""
         if line in self.seen:
             return False
+        data = line.encode() + b"\n"
         handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(handle, line.encode() + b"\n")
+            size = os.fstat(handle).st_size
+            if os.write(handle, data) < len(data):
+                # The disk has become full in the middle of it: the next line must not be glued to this one.
+                os.ftruncate(handle, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
         finally:
             os.close(handle)
         self.seen.add(line)
@@ -93,7 +109,12 @@ class Run:
             pass  # a file system without locks, such as Lustre mounted without flock
         self._lines.open()
         self._vectors.open()
-        return [json.loads(line) for line in self._journal.open()]
+        return [_event(line, f"{self._journal.path}:{count}") for count, line in enumerate(self._journal.open(), 1)]
+
+    def require_there(self) -> None:
+        """Raise `ToolError` if somebody has removed the folder, which a job may have made anew."""
+        if not (self.folder / RUN).exists():
+            raise ToolError(f"{self.folder} was removed while its jobs ran")
 
     def release(self) -> None:
         """Let go of the folder."""
@@ -147,15 +168,26 @@ class Run:
         """Read one of a job's marks as words; empty if it is not there."""
         return _words(self.job_folder(run) / name)
 
+    def done(self, run: str) -> JobEnd | None:
+        """Say how a job ended by itself, if it has."""
+        words = self.marker(run, DONE)
+        with suppress(ValueError):
+            return JobEnd(words[1], round(float(words[2]), 3)) if len(words) == 3 else None
+        return None
+
     def step_end(self, run: str, step: Step) -> StepEnd | None:
         """Say how a step ended, if it has."""
         words = _words(self.job_folder(run) / step.folder / EXIT)
-        return StepEnd(int(words[0]), float(words[1])) if len(words) == 2 else None
+        with suppress(ValueError):
+            return StepEnd(int(words[0]), float(words[1])) if len(words) == 2 else None
+        return None
 
     def step_began(self, run: str, step: Step) -> float | None:
         """Say when a step began, if it has."""
         words = _words(self.job_folder(run) / step.folder / "began")
-        return float(words[0]) if words else None
+        with suppress(ValueError):
+            return float(words[0]) if words else None
+        return None
 
     def records(self, run: str, step: Step) -> list[Record]:
         """Read what the ranks of a step wrote, and of those that did not finish where they were."""
@@ -225,6 +257,16 @@ def last_words(path: Path) -> str:
     except OSError:
         return ""
     return " | ".join(line.strip() for line in lines if line.strip())[-400:] if lines else ""
+
+
+def _event(line: str, place: str) -> dict[str, object]:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        event = None
+    if not isinstance(event, dict) or (event.get("event") == "submitted" and "id" not in event):
+        raise ToolError(f"{place}: {line[:60]!r} is no line of a journal (remove it, if it was damaged)")
+    return event
 
 
 def _words(path: Path) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import lumisite
 from tests.twin.cluster import EXCHANGE, Cluster
+from tests.twin.roots import USER
 
 #: What lumisite imports to run jobs; all of it works without compiled parts, so it serves any Python.
 NEEDED = ("jinja2", "markupsafe", "packaging", "yaml")
@@ -24,6 +25,17 @@ def install_lumisite(cluster: Cluster) -> None:
         assert found.origin is not None
         _copy(Path(found.origin).parent, place / name)
     _copy(Path(lumisite.__file__).parent, place / "lumisite")
+
+
+def install_command(cluster: Cluster) -> None:
+    """Let the ordinary user start `lumisite` by its name on every node, as a site's admin would have installed it."""
+    install_lumisite(cluster)
+    command = cluster.exchange / "bin/lumisite"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec env PYTHONPATH={PLACE} python3 -m lumisite "$@"\n')
+    command.chmod(0o755)
+    profile = cluster.shared / "users" / USER / ".bash_profile"
+    profile.write_text(f"export PATH=$PATH:{EXCHANGE}/bin\n")
 
 
 def _copy(source: Path, target: Path) -> None:

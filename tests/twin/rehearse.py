@@ -1,23 +1,27 @@
-"""A maintenance on one machine, on screen: what a user sees before it, after it, and after a new release.
+"""A maintenance on one machine, on screen: what an admin and a user see before it, after it, and after a new release.
 
 Every line that starts with a prompt is a command that really runs: `admin$` on this machine, `user@uan01$`
-in the twin.
+in the twin. Whatever does not come out as it should makes the exit code 1.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.errors import LumisiteError
+from lumisite.site.load import EMBEDDED
 from tests.twin import faults
 from tests.twin.cluster import EXCHANGE, LOGIN, SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fence import SCRIPTS
 from tests.twin.host_tree import host_tree
+from tests.twin.login_node import install_command
 from tests.twin.process import Result, run_tool
 from tests.twin.training import by_hand, read_training, with_module
 
@@ -28,6 +32,13 @@ SHOW = f"{LOAD} && {CONTAINER} python3 {EXCHANGE}/arrived.py"
 # What Lmod remembers for itself is no part of the comparison.
 KEEP = "env | grep -v -E '^(_ModuleTable|__LMOD|LMOD_|_=)' | sort"
 UNLOAD = f"{KEEP} >/tmp/a; {LOAD}; module unload singularity-AI-bindings; {KEEP} | diff /tmp/a - && echo the same"
+
+#: What a run measures here: enough to see the network and what is bound, and short.
+PROBES = "--probe binds --probe transport --probe collectives"
+FACTS = "srun -N1 -w nid000001 lumisite facts --site twin -o /scratch/{when}.json"
+BASELINE = f"cd /scratch && lumisite baseline --site /scratch/twin-before.yaml {PROBES} --into before.jsonl"
+VALIDATE = f"cd /scratch && lumisite validate --site twin {PROBES} --baseline before.jsonl --out /scratch/after"
+VERDICT = "cd /scratch && lumisite verdict --site twin --before before.jsonl --after after/samples.jsonl"
 
 
 def main() -> int:
@@ -41,68 +52,123 @@ def main() -> int:
 
 def rehearse() -> int:
     """Start a cluster as it was before the maintenance, carry the maintenance out, and repair what it broke."""
-    plan = ClusterPlan(platform=BEFORE)
+    # Links that bound what is measured: the CPUs of this machine are shared by all nodes.
+    plan = ClusterPlan(platform=BEFORE, nodes=4, management_rate="100mbit", high_speed_rate="400mbit")
     with running(plan) as cluster, tempfile.TemporaryDirectory() as work, ExitStack() as maintenance:
-        for script in ("arrived.py", "ddp.py"):
-            shutil.copy(SCRIPTS / script, cluster.exchange)
+        stage = Stage(cluster, Path(work))
+        stage.prepare()
         _title(f"before: platform {BEFORE}")
-        steps = [_release(cluster, Path(work), BEFORE, "6.0"), _user(cluster, SHOW, BEFORE)]
+        steps = [*stage.release(BEFORE, "6.0", first=True), stage.user(SHOW, BEFORE)]
+        steps += [stage.user(FACTS.format(when="before")), stage.user(BASELINE, "before.jsonl has 4 jobs")]
 
         _title("the maintenance: other host libraries on every node, the modules are still the old ones")
         for node in (LOGIN, *cluster.nodes):
             maintenance.enter_context(faults.library_tree_replaced(cluster, node, host_tree(AFTER)))
-        steps.append(not _user(cluster, SHOW, BEFORE))
+        steps += [stage.user(SHOW, AFTER, unlike=BEFORE), stage.user(FACTS.format(when="after"))]
+
+        _title("what changed, and what that touches")
+        renamed = "libfabric: directory renamed, /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0"
+        steps.append(stage.user("lumisite changes /scratch/before.json /scratch/after.json", renamed, code=1))
 
         _title(f"after: a release for platform {AFTER}")
-        steps += [_release(cluster, Path(work), AFTER, "6.2"), _user(cluster, SHOW, AFTER)]
+        steps += [*stage.release(AFTER, "6.2"), stage.user(SHOW, AFTER)]
+
+        _title("is it as fast as before? the verdict is of real jobs, and anyone can reach it again from their numbers")
+        steps += [stage.user(VALIDATE, "collectives/all_reduce_busbw/4MiB/2n"), stage.user(VERDICT, "all_reduce_busbw")]
 
         _title("what the module is worth: DDP on two nodes, where the user sets nothing but where ranks meet")
-        steps.append(_worth(cluster))
+        steps.append(stage.worth())
 
         _title("unloaded, the environment is what it was")
-        steps.append(_user(cluster, UNLOAD, "the same"))
+        steps.append(stage.user(UNLOAD, "the same"))
+
+        _title("and back: one command gives the release of before the maintenance")
+        steps += [stage.rollback(), stage.user(f"{LOAD} && module list 2>&1", "24.03-rocm6.0")]
     _title("all as it should be" if all(steps) else "NOT as it should be")
     return 0 if all(steps) else 1
 
 
-def _release(cluster: Cluster, work: Path, platform: str, rocm: str) -> bool:
-    """Render the twin's site and deploy it where its nodes see it; the diff of the files is left out."""
-    root = cluster.shared / SITE_TREE.removeprefix("/")
-    choice = ["--site", "twin", "--platform", platform, "--rocm", rocm]
-    rendered = _admin(work, ["render", *choice, "--out", platform])
-    print(rendered.stderr.rstrip(), flush=True)
-    deployed = _admin(work, ["deploy", platform, str(root), "--apply"])
-    print(deployed.stdout.partition("\n\n")[0], deployed.stderr.rstrip(), sep="\n", flush=True)
-    return rendered.code == deployed.code == 0
+@dataclass(frozen=True)
+class Stage:
+    """The cluster, and the folder on this machine that the admin works in. Each step says whether it went well."""
 
+    cluster: Cluster
+    work: Path
 
-def _admin(work: Path, words: Sequence[str]) -> Result:
-    print(f"\nadmin$ lumisite {' '.join(words)}", flush=True)
-    return run_tool([sys.executable, "-m", "lumisite", *words], cwd=work)
+    @property
+    def root(self) -> str:
+        """Where this machine sees the deployed releases."""
+        return str(self.cluster.shared / SITE_TREE.removeprefix("/"))
 
+    def prepare(self) -> None:
+        """Put what users start where nodes see it, and the site description as it was before."""
+        for script in ("arrived.py", "ddp.py"):
+            shutil.copy(SCRIPTS / script, self.cluster.exchange)
+        install_command(self.cluster)
+        text = (EMBEDDED / "twin.yaml").read_text()
+        (self.cluster.shared / "scratch/twin-before.yaml").write_text(
+            text.replace(f"\nplatform: {AFTER}\n", f"\nplatform: {BEFORE}\n", 1)
+        )
 
-def _user(cluster: Cluster, command: str, hope: str) -> bool:
-    """Run a command as the ordinary user; say whether it succeeded and what was hoped for is in its output."""
-    print(f"\nuser@{LOGIN}$ {command}", flush=True)
-    done = cluster.run(command)
-    print((done.stdout + done.stderr).rstrip(), flush=True)
-    if done.code != 0:
-        print(f"(exit code {done.code})", flush=True)
-    return done.code == 0 and hope in done.stdout
+    def release(self, platform: str, rocm: str, *, first: bool = False) -> list[bool]:
+        """Render the twin's site, look at the difference, and deploy it; the diff of the files is left out."""
+        rendered = self._admin(["render", "--site", "twin", "--platform", platform, "--rocm", rocm, "--out", platform])
+        print(rendered.stderr.rstrip(), flush=True)
+        differs = self._admin(["diff", platform, self.root])
+        print(_head(differs), flush=True)
+        deployed = self._admin(["deploy", platform, self.root, "--apply"])
+        print(_head(deployed), deployed.stderr.rstrip(), sep="\n", flush=True)
+        return [rendered.code == 0, differs.code == 1, first or bool(_head(differs)), deployed.code == 0]
 
+    def rollback(self) -> bool:
+        """Give the release before the current one back."""
+        back = self._admin(["rollback", self.root])
+        print((back.stdout + back.stderr).rstrip(), flush=True)
+        return back.code == 0
 
-def _worth(cluster: Cluster) -> bool:
-    """Train without and with the module, and say how many times faster the module makes it."""
-    speeds = []
-    for command in (by_hand(cluster, None), with_module()):
+    def _admin(self, words: Sequence[str]) -> Result:
+        print(f"\nadmin$ lumisite {' '.join(words)}", flush=True)
+        return run_tool([sys.executable, "-m", "lumisite", *words], cwd=self.work)
+
+    def user(self, command: str, hope: str = "", *, unlike: str = "", code: int = 0) -> bool:
+        """Run a command as the ordinary user, on screen as it goes on.
+
+        Say whether it ended with `code`, and its output has what was hoped for and not what it should be unlike.
+        """
         print(f"\nuser@{LOGIN}$ {command}", flush=True)
-        done = cluster.run(command)
-        print((done.stdout + done.stderr).rstrip(), flush=True)
-        if done.code != 0:
-            return False
-        speeds.append(read_training(done.stdout).steps_per_s)
-    print(f"\nwith the module {speeds[1] / speeds[0]:.1f} times as fast", flush=True)
-    return speeds[1] > speeds[0]
+        found, text = _shown(self.cluster.command(command))
+        if found != 0:
+            print(f"(exit code {found})", flush=True)
+        return found == code and hope in text and not (unlike and unlike in text)
+
+    def worth(self) -> bool:
+        """Train without and with the module, and say how many times faster the module makes it."""
+        speeds = []
+        for command in (by_hand(self.cluster, None), with_module()):
+            print(f"\nuser@{LOGIN}$ {command}", flush=True)
+            code, text = _shown(self.cluster.command(command))
+            if code != 0:
+                return False
+            speeds.append(read_training(text).steps_per_s)
+        print(f"\nwith the module {speeds[1] / speeds[0]:.1f} times as fast", flush=True)
+        return speeds[1] > speeds[0]
+
+
+def _shown(argv: Sequence[str]) -> tuple[int, str]:
+    """Run a command, print what it says as it says it, and give that too."""
+    said = []
+    with subprocess.Popen(
+        list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            said.append(line)
+    return process.returncode, "".join(said)
+
+
+def _head(done: Result) -> str:
+    return done.stdout.partition("\n\n")[0]
 
 
 def _title(text: str) -> None:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 
 import pytest
 
-from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.findings import Finding, JobShape, Measure
 from lumisite.validate.gates import gate_probes
 from tests.twin import faults
 from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
-from tests.twin.gate_steps import JOBSIDE, TORCH, Start, run_gate, twin_probe
+from tests.twin.gate_steps import TORCH, Start, run_gate, twin_probe
 from tests.twin.helper_site import deploy_site
-from tests.twin.lumi_g import NODE, lumi_g_all
 from tests.twin.roots import HOME
 from tests.twin.tykky import write_environment
-from tests.unit.prologs import render_files
 from tests.unit.sites import load_text, site_text
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
@@ -265,40 +261,10 @@ def test_training_in_the_wrapper_is_set_beside_the_container(site: Cluster) -> N
     write_environment(slow, TORCH, extra="unset GLOO_SOCKET_IFNAME\n")
     probe = twin_probe("wrapper", wrapper="/scratch/slow")
     # The container's own times are known already.
-    with faults.interface_throttled(site, site.nodes[0], "eth0", "100mbit"):
+    with faults.interface_throttled(site, site.nodes[0], "eth0", "75mbit"):
         slowed = run_gate(site, dataclasses.replace(probe, steps=probe.steps[1:]))
     usual = [record for record in done.records if record["part"] == "container"]
     line, *_ = probe.judge([*usual, *slowed.records], JobShape(site.nodes, 1))
     assert isinstance(line, Finding)
     assert line.verdict == "fail"
     assert "in the environment GLOO_SOCKET_IFNAME is not set, not hsn0" in line.cause
-
-
-# ---- the masks of a LUMI-G node
-
-RIGHT = "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"
-
-
-def test_masks_of_a_lumi_g_node_are_judged() -> None:
-    """Ranks 0 and 1 have each other's masks: each is good by itself, and far from its GPU. The others' are right."""
-    require_twin("qemu-system-x86_64", "cpio")
-    lumi = load_site("lumi").site
-    masks = RIGHT.split(",")
-    swapped = ",".join([masks[1], masks[0], *masks[2:]])
-    files = {f"/opt/{name}": (JOBSIDE / name).read_text() for name in ("affinity.py", "lumisite_record.py")}
-    files["/opt/prolog"] = render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"]
-    srun = f"srun -p standard-g -n8 --task-prolog=/opt/prolog --cpu-bind=mask_cpu:{swapped}"
-    done = lumi_g_all([f"{srun} python3 /opt/affinity.py /tmp/out"], files=files)
-    done.results[0].check()
-    probe = next(p for p in gate_probes(lumi, resolve_selection(lumi, rocm=["6.2"])) if p.name == "affinity")
-    lines = probe.judge([json.loads(data) for data in done.files.values()], JobShape((NODE.name,), 8))
-    assert [getattr(line, "cause", "") for line in lines] == [
-        (
-            "rank 0 on nid005001: it has the mask 0xfe00000000000000 (CPUs 57-63, NUMA domain 3), "
-            "expected 0xfe000000000000 (CPUs 49-55) as local rank 0 of lumi-g"
-        ),
-        (
-            "rank 1 on nid005001: it has the mask 0xfe000000000000 (CPUs 49-55, NUMA domain 3), "
-            "expected 0xfe00000000000000 (CPUs 57-63) as local rank 1 of lumi-g"
-        ),
-    ]

@@ -6,6 +6,7 @@ The second node has two threads per core and no cgroups: what Slurm says must do
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -15,9 +16,13 @@ from lumisite.node.masks import Request, cpu_masks, near_pus
 from lumisite.node.topology import topology_of
 from lumisite.site.cpus import expand_cpu_list
 from lumisite.site.load import load_site
+from lumisite.site.selection import resolve_selection
+from lumisite.validate.findings import JobShape
+from lumisite.validate.gates import gate_probes
 from tests.twin import slurm_conf
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
+from tests.twin.gate_steps import JOBSIDE
 from tests.twin.lumi_g import NODE, GuestRun, lumi_g_all
 from tests.twin.process import Result
 from tests.twin.roots import DEFAULT_GENERATION
@@ -29,6 +34,8 @@ PUBLISHED = (
     "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"  # LUMI's pages
 )
 THEIRS = "0x2,0x4,0x8,0x10,0x20,0x40,0x80,0x200"
+#: The first two tasks have each other's masks.
+SWAPPED = ",".join([*reversed(PUBLISHED.split(",")[:2]), *PUBLISHED.split(",")[2:]])
 COUNTS = (1, 2, 4, 8, 16)
 TOPOLOGY = topology_of("lumi-g", load_site("lumi").site.node_kinds["lumi-g"])
 
@@ -53,6 +60,8 @@ CONFINED = {
     "part -c7": f"{SRUN} -p small-g -n2 -c7 --gpus=2 {SHOW}",
     "part -c1": f"{SRUN} -p small-g -n2 --gpus-per-task=1 {SHOW}",
     "part torchrun": f"{SRUN} -p small-g -n1 -c20 --gpus=4 {SHOW}",
+    # Leaves a record of every task, for the gate that judges masks.
+    "gate": f"{SRUN} -p standard-g -n8 --cpu-bind=mask_cpu:{SWAPPED} python3 /opt/affinity.py /tmp/out",
 }
 THREADS = {
     **{f"count {tasks}": f"{SRUN} -p standard-g -n{tasks} --threads-per-core=2 {SHOW}" for tasks in COUNTS},
@@ -98,7 +107,7 @@ def prolog() -> str:
 
 
 @pytest.fixture(scope="module")
-def confined() -> dict[str, Result]:
+def confined_run() -> GuestRun:
     """One thread per core, cgroups, reserved cores."""
     require_twin("qemu-system-x86_64", "cpio")
     lines = ("TaskPlugin=task/cgroup,task/affinity",)
@@ -112,7 +121,13 @@ def confined() -> dict[str, Result]:
         "/etc/slurm/slurm.conf": conf.replace("CPUs=64", shape),
         "/etc/slurm/cgroup.conf": "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainCores=yes\n",
     }
-    return by_name(CONFINED, lumi_g_all(tuple(CONFINED.values()), files=files, timeout_s=400))
+    files |= {f"/opt/{name}": (JOBSIDE / name).read_text() for name in ("affinity.py", "lumisite_record.py")}
+    return lumi_g_all(tuple(CONFINED.values()), files=files, timeout_s=400)
+
+
+@pytest.fixture(scope="module")
+def confined(confined_run: GuestRun) -> dict[str, Result]:
+    return by_name(CONFINED, confined_run)
 
 
 @pytest.fixture(scope="module")
@@ -204,3 +219,21 @@ def test_as_many_cpus_as_both_threads_have_means_both(threads: dict[str, Result]
 
 def test_a_part_that_no_cgroup_tells_keeps_slurms_binding(threads: dict[str, Result]) -> None:
     assert threads["part"].stdout.count("part of a node, and there is no cgroup that tells which") == 8
+
+
+def test_two_ranks_with_each_others_masks_fail_the_gate(confined_run: GuestRun) -> None:
+    """Each mask is good by itself, and far from the rank's GPU. The others' are right."""
+    lumi = load_site("lumi").site
+    probe = next(one for one in gate_probes(lumi, resolve_selection(lumi, rocm=["6.2"])) if one.name == "affinity")
+    records = [json.loads(data) for data in confined_run.files.values()]
+    lines = probe.judge(records, JobShape((NODE.name,), 8))
+    assert [getattr(line, "cause", "") for line in lines] == [
+        (
+            "rank 0 on nid005001: it has the mask 0xfe00000000000000 (CPUs 57-63, NUMA domain 3), "
+            "expected 0xfe000000000000 (CPUs 49-55) as local rank 0 of lumi-g"
+        ),
+        (
+            "rank 1 on nid005001: it has the mask 0xfe000000000000 (CPUs 49-55, NUMA domain 3), "
+            "expected 0xfe00000000000000 (CPUs 57-63) as local rank 1 of lumi-g"
+        ),
+    ]

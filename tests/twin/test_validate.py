@@ -1,6 +1,6 @@
 """`lumisite validate` on a real cluster: jobs, the deployed module, the container, and PyTorch in it.
 
-Each planted fault must be named, by the probe that it belongs to.
+Faults that a table can tell are in test_planted_faults.py, those of a whole maintenance in test_maintenance.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +26,6 @@ from tests.twin.process import Result
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
-SITE = Path(__file__).parent.parent.parent / "lumisite/sites/twin.yaml"
 #: What one job of the whole suite measures on the twin's two nodes.
 EXPECTED = {
     *(f"collectives/{name}_busbw/{size}/2n" for name in ("all_gather", "reduce_scatter") for size in ("1MiB", "4MiB")),
@@ -140,25 +138,7 @@ def test_the_whole_suite_passes_in_one_job(site: Cluster) -> None:
     assert parse_facts((site.shared / "scratch/whole/facts.json").read_bytes(), "facts.json").host == "nid000001"
 
 
-def test_the_suite_adds_little_to_the_probes_own_time(site: Cluster) -> None:
-    (job,) = (site.shared / "scratch/whole/jobs").iterdir()
-    began = float((job / "started.1").read_text().split()[1])
-    ended_at = float((job / "done").read_text().split()[2])
-    steps = [step for step in job.iterdir() if (step / "exit").exists()]
-    probes = sum(float((step / "exit").read_text().split()[1]) - float((step / "began").read_text()) for step in steps)
-    # The marks have whole seconds: one at each end.
-    assert ended_at - began - probes < 3 + 1, f"{ended_at - began:.1f} s for {probes:.1f} s of probes"
-
-
 # ---- faults of the network and of the launch
-
-
-def test_an_interface_that_is_down_is_named(site: Cluster) -> None:
-    with faults.interface_down(site, "nid000002", "hsn1"):
-        done = validate(site, "down", "--probe transport")
-    assert done.code == 1
-    (gate,) = gates(site, "down", "transport")
-    assert (gate.verdict, gate.cause) == ("fail", "hsn1 of nid000002 is down")
 
 
 def test_a_slow_interface_costs_bandwidth_and_no_gate(site: Cluster) -> None:
@@ -186,52 +166,6 @@ def test_a_baseline_is_gathered_and_says_what_it_lacks(site: Cluster) -> None:
     spread = {one["name"]: one for one in json.loads(told.stdout)["distributions"]}
     assert spread["ddp/step_time_s/comm/2n"]["before"]
     assert spread["ddp/step_time_s/comm/2n"]["after"]
-
-
-def test_the_module_that_sends_traffic_over_management_fails_transport(site: Cluster) -> None:
-    # As a module would that was rendered for another network.
-    script = site.shared / "appl/lumisite/current/spank/task_prolog"
-    was = script.read_text()
-    try:
-        script.chmod(0o755)
-        script.write_text(
-            was.replace(
-                'GLOO_SOCKET_IFNAME "${GLOO_SOCKET_IFNAME+x}" "${GLOO_SOCKET_IFNAME-}" hsn0',
-                'GLOO_SOCKET_IFNAME "${GLOO_SOCKET_IFNAME+x}" "${GLOO_SOCKET_IFNAME-}" eth0',
-            )
-        )
-        assert script.read_text() != was
-        done = validate(site, "management", "--probe transport")
-    finally:
-        script.write_text(was)
-    assert done.code == 1
-    (gate,) = gates(site, "management", "transport")
-    assert gate.cause.startswith("nid000001: eth0 carried")
-
-
-def test_one_rank_on_a_node_where_two_should_be_is_named() -> None:
-    require_twin()
-    # A site's filter that knows better than the user how many tasks a node should have.
-    text = """
-function slurm_cli_setup_defaults(options, early) return slurm.SUCCESS end
-function slurm_cli_post_submit(offset, job, step) return slurm.SUCCESS end
-function slurm_cli_pre_submit(options, offset)
-  if options["type"] == "srun" then options["ntasks"] = "2" options["ntasks-per-node"] = "1" end
-  return slurm.SUCCESS
-end
-"""
-    plan = ClusterPlan(
-        images=("torch",), slurm_lines=("CliFilterPlugins=cli_filter/lua",), etc=(("slurm/cli_filter.lua", text),)
-    )
-    with running(plan) as cluster:
-        deploy_site(cluster)
-        install_lumisite(cluster)
-        wide = SITE.read_text().replace("tasks_per_node: 1", "tasks_per_node: 2")
-        (cluster.shared / "scratch/wide.yaml").write_text(wide)
-        done = cluster.run(f"{LUMISITE} validate --site /scratch/wide.yaml --jobs 1 --probe ddp --out /scratch/wide")
-        assert done.code == 1
-        causes = [gate.cause for gate in gates(cluster, "wide", "ddp")]
-    assert causes[-1].startswith("2 ranks worked together where 4 should (2 on each node; ")
 
 
 def test_a_slow_node_is_found_among_four() -> None:
@@ -273,12 +207,6 @@ def test_a_refused_submission_is_told_in_slurms_words(site: Cluster) -> None:
     assert done.code == 3
     (gate,) = gates(site, "refused", "job")
     assert gate.cause == "sbatch refused: Batch job submission failed: Requested node configuration is not available"
-
-
-def test_it_works_without_sacct(site: Cluster) -> None:
-    with faults.sacct_refuses(site):
-        done = validate(site, "no-sacct", "--probe modules")
-    assert done.code == 0, done.stdout + done.stderr
 
 
 def test_interrupted_it_cancels_its_own_job_and_resume_measures_the_rest(site: Cluster) -> None:

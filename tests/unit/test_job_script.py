@@ -123,7 +123,12 @@ esac
 
 
 def run(
-    tmp_path: Path, words: dict[str, str], module: str = ":", attempt: int = 1, facts: tuple[str, ...] = ()
+    tmp_path: Path,
+    words: dict[str, str],
+    module: str = ":",
+    attempt: int = 1,
+    facts: tuple[str, ...] = (),
+    job: str = "7",
 ) -> Path:
     """Run a job whose steps start these words, each with a limit of one second."""
     tools = tmp_path / "tools"
@@ -139,7 +144,7 @@ def run(
     Path(plan.folder).mkdir(parents=True, exist_ok=True)
     path = tmp_path / "job.sh"
     path.write_text(job_script(TWIN, plan, Options("standard-g", facts=facts), "/probes", attempt))
-    environment = {"PATH": f"{tools}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "HOME": str(tmp_path)}
+    environment = {"PATH": f"{tools}:/usr/bin:/bin", "SLURM_JOB_ID": job, "HOME": str(tmp_path)}
     command = f"module() {{ {module}; }}; . {path}"
     subprocess.run(["bash", "-c", command], env=environment, check=True)
     return Path(plan.folder)
@@ -163,8 +168,21 @@ def test_a_second_attempt_leaves_what_is_measured(tmp_path: Path) -> None:
 def test_the_same_attempt_runs_once(tmp_path: Path) -> None:
     folder = run(tmp_path, {"good": "good"})
     (folder / "done").unlink()
-    run(tmp_path, {"good": "good"})
+    run(tmp_path, {"good": "good"}, job="8")
     assert not (folder / "done").exists()
+
+
+def test_a_job_that_slurm_starts_again_goes_on_where_it_was(tmp_path: Path) -> None:
+    folder = run(tmp_path, {"first": "good", "second": "good"})
+    first, second = (next(folder.glob(f"{name}-*/exit")) for name in ("first", "second"))
+    before = first.read_text()
+    # As the node went down during the second step.
+    second.unlink()
+    (folder / "done").unlink()
+    run(tmp_path, {"first": "fails", "second": "fails"})
+    assert first.read_text() == before
+    assert second.read_text().split()[0] == "7"
+    assert (folder / "done").exists()
 
 
 def test_a_module_that_does_not_load_ends_the_job_at_once(tmp_path: Path) -> None:

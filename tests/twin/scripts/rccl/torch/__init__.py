@@ -1,0 +1,51 @@
+"""Stands for a PyTorch with GPUs and RCCL: as much of it as the probe `transport` asks for (test_planted_faults.py)."""
+
+from typing import Any
+
+__version__ = "0"
+
+
+class device:  # noqa: N801 (PyTorch's own name)
+    """One GPU."""
+
+    type = "cuda"
+
+    def __init__(self, name: str, index: int = 0) -> None:
+        self.index = index
+
+
+class Tensor:
+    """Numbers that are only counted."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def numel(self) -> int:
+        return self.count
+
+
+def zeros(count: int, device: Any = None) -> Tensor:
+    return Tensor(count)
+
+
+ones = zeros
+
+
+class cuda:  # noqa: N801 (PyTorch's own name)
+    """A node with one GPU for each rank."""
+
+    @staticmethod
+    def device_count() -> int:
+        return 1
+
+    @staticmethod
+    def set_device(device: Any) -> None:
+        pass
+
+    @staticmethod
+    def synchronize(device: Any) -> None:
+        pass
+
+    @staticmethod
+    def get_device_properties(device: Any) -> Any:
+        return type("Properties", (), {"name": "played", "uuid": "0"})

@@ -1,0 +1,232 @@
+"""Each fault that is planted on the twin is named by `lumisite validate`, by the right probe and by no other."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+
+import pytest
+
+from lumisite.validate.lines import Gate
+from lumisite.validate.runs import SAMPLES, lines_of
+from tests.twin import faults
+from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
+from tests.twin.fence import SCRIPTS
+from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import deploy_site
+from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.unit.logs import Run
+from tests.unit.sites import site_text
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+
+#: A site's filter that knows better than the user how many tasks a node should have, while a file says so.
+FILTER = """
+function slurm_cli_setup_defaults(options, early) return slurm.SUCCESS end
+function slurm_cli_post_submit(offset, job, step) return slurm.SUCCESS end
+function slurm_cli_pre_submit(options, offset)
+  local mark = io.open("/scratch/one-rank")
+  if mark and options["type"] == "srun" then
+    mark:close()
+    options["ntasks"] = "2"
+    options["ntasks-per-node"] = "1"
+  end
+  return slurm.SUCCESS
+end
+"""
+TWO_RANKS = ("  tasks_per_node: 1\n", "  tasks_per_node: 2\n")
+#: For the log of NCCL; what carries the bytes is played, below.
+NCCL = ("  backend: gloo\n", "  backend: nccl\n")
+GATES = "--probe modules --probe binds --probe affinity --probe miopen --probe usersite --probe conda"
+LOGS = {
+    "with-plugin": Run(gpus=1, provider="NET/OFI Selected Provider is tcp (found 4 nics)"),
+    "without-plugin": Run(
+        gpus=1,
+        network="Socket",
+        provider="",
+        suffix="",
+        plugin=(
+            "NET/Plugin : Plugin load (librccl-net.so) returned 2 : librccl-net.so: cannot open shared object file",
+        ),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Cluster]:
+    """A cluster with the modules deployed, lumisite on its login node, and site files for two ranks and for NCCL."""
+    require_twin()
+    lines = ("CliFilterPlugins=cli_filter/lua",)
+    plan = ClusterPlan(images=("torch",), slurm_lines=lines, etc=(("slurm/cli_filter.lua", FILTER),))
+    with running(plan) as cluster:
+        deploy_site(cluster)
+        install_lumisite(cluster)
+        for name, change in (("two-ranks", TWO_RANKS), ("nccl", NCCL)):
+            (cluster.shared / f"scratch/{name}.yaml").write_text(site_text(change))
+        yield cluster
+
+
+# ---- faults that are no part of the twin's own
+
+
+@contextmanager
+def set_by_user(cluster: Cluster, *lines: str) -> Iterator[None]:
+    """Have lines in the user's .bash_profile, which every job's shell reads."""
+    profile = cluster.shared / "users/lumiuser/.bash_profile"
+    profile.write_text("".join(f"{line}\n" for line in lines))
+    try:
+        yield
+    finally:
+        profile.unlink()
+
+
+@contextmanager
+def package_in_home(cluster: Cluster) -> Iterator[None]:
+    cluster.run("mkdir -p ~/.local/lib/python3.13/site-packages/numpy").check()
+    try:
+        yield
+    finally:
+        cluster.run("rm -r ~/.local").check()
+
+
+@contextmanager
+def environment_of_a_user(cluster: Cluster) -> Iterator[None]:
+    """Three faults at once, of which each must be named by its own probe."""
+    cluster.run("mkdir -p /scratch/db").check()
+    mask, database = "SLURM_CPU_BIND=quiet,mask_cpu:0x1,0x1", "MIOPEN_USER_DB_PATH=/scratch/db"
+    with package_in_home(cluster), set_by_user(cluster, f"export {mask} {database} PYTHONNOUSERSITE="):
+        yield
+
+
+@contextmanager
+def one_rank_per_node(cluster: Cluster) -> Iterator[None]:
+    mark = cluster.shared / "scratch/one-rank"
+    mark.touch()
+    try:
+        yield
+    finally:
+        mark.unlink()
+
+
+@contextmanager
+def module_of_another_network(cluster: Cluster) -> Iterator[None]:
+    """As a module would that was rendered for another network."""
+    script = cluster.shared / SITE_TREE[1:] / "current/spank/task_prolog"
+    was = script.read_text()
+    name = 'GLOO_SOCKET_IFNAME "${GLOO_SOCKET_IFNAME+x}" "${GLOO_SOCKET_IFNAME-}"'
+    assert f"{name} hsn0" in was
+    script.chmod(0o755)
+    script.write_text(was.replace(f"{name} hsn0", f"{name} eth0"))
+    try:
+        yield
+    finally:
+        script.write_text(was)
+
+
+def rccl(log: str) -> Callable[[Cluster], AbstractContextManager[None]]:
+    """Let the image's PyTorch have a RCCL that writes the log of `log`, and that of sockets where NCCL_NET says so.
+
+    There is no GPU here: a few lines of Python stand for PyTorch, and everything around them is real.
+    """
+
+    @contextmanager
+    def played(cluster: Cluster) -> Iterator[None]:
+        place = cluster.shared / "scratch/rccl"
+        shutil.copytree(SCRIPTS / "rccl", place)
+        for name, source in (("log", log), ("log-of-sockets", "without-plugin")):
+            for rank in (0, 1):
+                (place / f"{name}.{rank}").write_text("".join(f"{line}\n" for line in LOGS[source].rank_lines(rank)))
+        try:
+            with set_by_user(cluster, "export SINGULARITYENV_PYTHONPATH=/scratch/rccl"):
+                yield
+        finally:
+            shutil.rmtree(place)
+
+    return played
+
+
+# ---- the table
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A fault, what is run, and the gates that must fail, each with how its cause begins; no others may."""
+
+    name: str
+    fault: Callable[[Cluster], AbstractContextManager[None]]
+    words: str
+    named: dict[str, str] = field(default_factory=dict)
+    site: str = "twin"
+
+
+PLANTED = [
+    Planted(
+        "interface-down",
+        lambda cluster: faults.interface_down(cluster, "nid000002", "hsn1"),
+        "--probe transport --probe collectives",
+        {"transport": "hsn1 of nid000002 is down"},
+    ),
+    Planted(
+        "management-network",
+        module_of_another_network,
+        "--probe transport",
+        {"transport": "nid000001: eth0 carried"},
+    ),
+    Planted("rccl-with-plugin", rccl("with-plugin"), "--probe transport", {}, "/scratch/nccl.yaml"),
+    Planted(
+        "rccl-without-plugin",
+        rccl("without-plugin"),
+        "--probe transport",
+        {
+            "transport": "traffic goes through NCCL's own network Socket: rank 0 (nid005000:7000), rank 1 (nid005001:7001)"
+        },
+        "/scratch/nccl.yaml",
+    ),
+    Planted(
+        "environment-of-a-user",
+        environment_of_a_user,
+        GATES,
+        {
+            "affinity": "rank",
+            "miopen": "ranks 0-3 on nid000001, nid000002: MIOPEN_USER_DB_PATH=/scratch/db is on /scratch",
+            "usersite": "ranks 0-3 on nid000001, nid000002: /users/lumiuser/.local/lib/python3.13/site-packages is on",
+        },
+        "/scratch/two-ranks.yaml",
+    ),
+    Planted(
+        "one-rank-per-node",
+        one_rank_per_node,
+        "--probe ddp",
+        {"ddp": "2 ranks worked together where 4 should (2 on each node; "},
+        "/scratch/two-ranks.yaml",
+    ),
+    Planted("sacct-away", faults.sacct_refuses, "--probe modules"),
+    Planted("nothing", lambda _: nullcontext(), GATES, {}, "/scratch/two-ranks.yaml"),
+]
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=[one.name for one in PLANTED])
+def test_a_planted_fault_is_named_by_the_right_probe(site: Cluster, planted: Planted) -> None:
+    run = f"/scratch/{planted.name}"
+    with planted.fault(site):
+        done = site.run(f"{LUMISITE} validate --site {planted.site} --jobs 1 --out {run} {planted.words}")
+    lines = lines_of(site.shared / run[1:] / SAMPLES)
+    failed: dict[str, str] = {}
+    for line in lines:
+        if isinstance(line, Gate) and line.verdict != "pass":
+            failed[line.gate] = line.cause
+    assert failed.keys() == planted.named.keys(), done.stdout + done.stderr
+    for gate, cause in planted.named.items():
+        assert failed[gate].startswith(cause)
+        assert f"{gate}: fail" in done.stdout
+    assert done.code == (1 if planted.named else 0)
+
+
+def test_the_logs_of_that_job_say_the_same_by_themselves(site: Cluster) -> None:
+    (folder,) = (site.shared / "scratch/rccl-without-plugin/jobs").glob("*/transport-2n/records")
+    logs = " ".join(f"/{path.relative_to(site.shared)}" for path in sorted(folder.glob("*.log.*")))
+    done = site.run(f"{LUMISITE} transport {logs} --expect tcp --nics 4 --json")
+    assert done.code == 1
+    assert '"plugin_in_use": "no"' in done.stdout
