@@ -329,10 +329,14 @@ def _find_interpreter(tree: Tree) -> tuple[int, str | None, bytes]:
 
 def _built_in(interpreter: bytes) -> tuple[str, ...]:
     """Find the loader's list of directories in its file: names one behind the other, each with a `/` at its end."""
-    for match in re.finditer(rb"(?:/[!-~]{1,200}/\0){2,}", interpreter):
-        names = [name.decode() for name in match[0].split(b"\0") if name]
-        if all("lib" in name for name in names):
+    listed = re.compile(rb"(?:/[!-~]{1,200}/\0){2,}")
+    at = interpreter.find(b"/\0/")
+    while at >= 0:
+        match = listed.match(interpreter, interpreter.rfind(b"\0", 0, at) + 1)
+        names = [name.decode() for name in match[0].split(b"\0") if name] if match else []
+        if names and all("lib" in name for name in names):
             return tuple(posixpath.normpath(name) for name in names)
+        at = interpreter.find(b"/\0/", max(at + 1, match.end() if match else 0))
     return ()
 
 
