@@ -158,7 +158,8 @@ def judge_metric(
             more_jobs=DECIDING,
             avoid=tuple(sorted(slow_after)),
         )
-    if verdict.verdict != "inconclusive" and verdict.limit is not None:
+    noisy = verdict.noise is not None and verdict.noise > NOISE_LIMIT
+    if (verdict.verdict != "inconclusive" or noisy) and verdict.limit is not None:
         counted = units[:DECIDING]
         if verdict.confirmed:
             counted = [*counted, *_confirming(counted, units[DECIDING:])]

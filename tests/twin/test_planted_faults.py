@@ -202,6 +202,12 @@ PLANTED = [
         {"ddp": "2 ranks worked together where 4 should (2 on each node; "},
         "/scratch/two-ranks.yaml",
     ),
+    Planted(
+        "image-missing",
+        lambda _: nullcontext(),
+        "--probe conda --image /appl/images/none.sif",
+        {"conda": "conda-2n ran on no node: "},
+    ),
     Planted("sacct-away", faults.sacct_refuses, "--probe modules"),
     Planted("nothing", lambda _: nullcontext(), GATES, {}, "/scratch/two-ranks.yaml"),
 ]

@@ -267,6 +267,15 @@ def test_a_set_that_is_far_slower_than_the_other_is_a_node_and_not_the_system() 
     assert system([series(STEADY)], [series(again, at=100)]).exit_code == 4
 
 
+def test_a_set_is_told_apart_in_noise_too() -> None:
+    noisy = [value * (1.08 if n % 2 else 0.92) for n, value in enumerate(STEADY)]
+    mixed = [STEADY[n] * (0.25 if n % 2 == 0 else 1.0) for n in range(5)]
+    found = system([series(noisy)], [series(mixed, at=100)]).metrics[0]
+    assert found.noise is not None
+    assert found.noise > 0.05
+    assert found.hunt == ("n1", "n2", "n3", "n4")
+
+
 def test_a_system_that_is_slower_on_one_set_than_on_the_other_is_the_system() -> None:
     uneven = [STEADY[n] * (0.7 if n % 2 == 0 else 0.93) for n in range(10)]
     assert system([series(STEADY)], [series(uneven, at=100)]).exit_code == 1
