@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ROCM   ?= 6.2
 PYTEST_FLAGS ?=
+# The unit tests make 300,000 small files: in memory, where there is plenty, that takes a third less time than on a disk.
+IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "TMPDIR=/dev/shm"}')
 
 .DEFAULT_GOAL := help
 .PHONY: help render lint unit test bench docs twin twin-down rehearse clean
@@ -27,12 +29,12 @@ lint: $(VENV)/.dev  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: $(VENV)/.dev  ## the tests that need no root and no packages, under a minute
-	$(BIN)/pytest tests/unit tests/golden --numprocesses auto $(PYTEST_FLAGS)
+unit: $(VENV)/.dev  ## the tests that need no root and no packages, under a minute (without the thorough ones)
+	$(IN_MEMORY) $(BIN)/pytest tests/unit tests/golden --numprocesses auto -m "not thorough" $(PYTEST_FLAGS)
 
 test: lint  ## everything, on real Slurm, Lmod and Apptainer where the machine has root
 	.ci/packages
-	$(BIN)/pytest tests/unit tests/golden --numprocesses auto --no-skips-as-root $(PYTEST_FLAGS)
+	$(IN_MEMORY) $(BIN)/pytest tests/unit tests/golden --numprocesses auto --no-skips-as-root $(PYTEST_FLAGS)
 	$(BIN)/pytest tests/twin tests/browser --no-skips-as-root $(PYTEST_FLAGS)
 
 bench: $(VENV)/.dev  ## speed, as ratios against a peer or a physical limit in the same run

@@ -16,6 +16,8 @@ from lumisite.release.tree import load_tree
 from tests.unit.killing import kills
 from tests.unit.trees import NEW, OLD, tree, written
 
+pytestmark = pytest.mark.thorough
+
 THIRD, FOURTH = "2026-07-aaaaaaaaaaaa", "2026-08-bbbbbbbbbbbb"
 OUTS = {"old": OLD, "new": NEW, "third": THIRD, "fourth": FOURTH}
 ALWAYS = {"open", "os.write", "os.fsync", "os.rename", "os.symlink", "os.truncate", "fcntl.flock"}

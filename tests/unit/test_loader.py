@@ -181,6 +181,7 @@ def asked(paths: list[str], library_path: str = "") -> dict[str, set[tuple[str, 
     return answers
 
 
+@pytest.mark.thorough
 @needs_loader
 @pytest.mark.skipif(not shutil.which("readelf"), reason="binutils are not installed")
 def test_binutils_and_the_real_loader_agree_on_every_library_of_this_machine() -> None:
