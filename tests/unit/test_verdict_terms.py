@@ -13,8 +13,8 @@ from lumisite.site.model import MetricRule
 from lumisite.validate.samples import Job, Recorded, Series
 from lumisite.validate.verdict import SystemVerdict, Terms, judge_system
 from lumisite.validate.verdict_metric import MetricVerdict
+from tests.unit.series import SETS, STEADY, after, scaled, series, write
 from tests.unit.sites import site_text
-from tests.unit.test_verdict import SETS, STEADY, after, scaled, series, write
 
 Output = pytest.CaptureFixture[str]
 DAY_S = 86400
