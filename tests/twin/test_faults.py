@@ -10,7 +10,7 @@ from tests.twin import faults
 from tests.twin.cluster import EXCHANGE, Cluster, ClusterPlan, running
 from tests.twin.network import Host
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm]
+pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.slurm]
 
 # Sends eight million bytes to another node and prints the seconds until the last has been received there.
 TRANSFER = """
