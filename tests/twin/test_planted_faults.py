@@ -20,7 +20,7 @@ from tests.twin.login_node import LUMISITE, install_lumisite
 from tests.unit.logs import Run
 from tests.unit.sites import site_text
 
-pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
 #: A site's filter that knows better than the user how many tasks a node should have, while a file says so.
 FILTER = """
