@@ -94,6 +94,7 @@ def twice(found: list[Sample | Gate]) -> list[object]:
 def at_work(cluster: Cluster, name: str, options: str, until: str) -> Iterator[subprocess.Popen[str]]:
     """Have lumisite run on the login node; the block begins when it has said `until`. Its id is in /scratch/NAME.pid."""
     words = f"validate --site twin --jobs 1 --out /scratch/{name} {options}"
+    # What a shell starts in the background ignores Ctrl-C, and so would lumisite where the tests run like that.
     command = f"echo $$ >/scratch/{name}.pid; exec env --default-signal=INT {LUMISITE} {words}"
     with subprocess.Popen(
         cluster.command(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
