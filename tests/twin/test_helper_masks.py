@@ -28,7 +28,7 @@ from tests.twin.process import Result
 from tests.twin.roots import DEFAULT_GENERATION
 from tests.unit.prologs import render_files
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm]
+pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.slurm]
 
 PUBLISHED = (
     "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"  # LUMI's pages
