@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
+
+from lumisite.cli.parser import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -205,8 +206,3 @@ def recorded_run(
     require_unchanged(asked, loaded, __version__, image_mark(asked.image), f"{option}: {place}")
     baseline = _places(getattr(arguments, "baseline", []))
     return replace(asked, baseline=baseline or asked.baseline), loaded
-
-
-def say(text: str) -> None:
-    """Tell what goes on, beside the result."""
-    print(f"lumisite: {text}", file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ import stat
 import sys
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_json_option, add_site_option
+from lumisite.cli.parser import add_json_option, add_site_option, say
 
 if TYPE_CHECKING:
     from lumisite.cli.parser import Commands
@@ -82,7 +82,7 @@ def run_facts(arguments: argparse.Namespace) -> int:
     captured = capture(DiskTree(root), load_site(arguments.site).site, tuple(arguments.images))
     text = format_facts(captured.facts)
     for note in captured.notes:
-        _say(note)
+        say(note)
     if arguments.output is None:
         sys.stdout.write(text)
         return 0
@@ -105,9 +105,9 @@ def run_changes(arguments: argparse.Namespace) -> int:
     loaded = _site(arguments, before, after)
     report = make_report(before, after, loaded.site, arguments.name, load_plans(loaded))
     if before.host != after.host:
-        _say(f"{arguments.before} is of {before.host or 'an unnamed host'}, {arguments.after} of {after.host or 'one'}")
+        say(f"{arguments.before} is of {before.host or 'an unnamed host'}, {arguments.after} of {after.host or 'one'}")
     if later := _backwards(loaded.site, before, after):
-        _say(f"{arguments.before} fits platform {later[0]}, {arguments.after} the older {later[1]}: are they swapped?")
+        say(f"{arguments.before} fits platform {later[0]}, {arguments.after} the older {later[1]}: are they swapped?")
     if arguments.json:
         print(json.dumps(to_json(report), indent=2))
     else:
@@ -164,7 +164,3 @@ def load_facts(name: str) -> Facts:
     except ValueError as error:  # a NUL in the name
         raise FactsError(f"{name!r}: cannot be read: {error}") from None
     return parse_facts(content, name)
-
-
-def _say(text: str) -> None:
-    print(f"lumisite: {text}", file=sys.stderr)

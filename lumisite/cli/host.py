@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lumisite.binds.host import DiskTree
+from lumisite.cli.parser import say
 from lumisite.errors import LumisiteError, ResolveError, shown
 from lumisite.release.manifest import sha256_of
 from lumisite.release.root import existing_root, inspect_release
@@ -46,8 +46,8 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
         for fault in faults:
             print(shown(str(fault)))
     for note in notes:
-        _say(note)
-    _say(f"{release.release} against {host_root}: {looked_at} things looked at, {_count(len(faults))}")
+        say(note)
+    say(f"{release.release} against {host_root}: {looked_at} things looked at, {_count(len(faults))}")
     return 1 if faults else 0
 
 
@@ -60,7 +60,3 @@ def _edited(release: Release) -> Iterator[HostFault]:
 
 def _count(number: int) -> str:
     return "no fault" if not number else f"{number} fault{'' if number == 1 else 's'}"
-
-
-def _say(text: str) -> None:
-    print(f"lumisite: {text}", file=sys.stderr)

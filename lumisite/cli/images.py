@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_json_option, add_site_option
+from lumisite.cli.parser import add_json_option, add_site_option, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -91,10 +91,10 @@ def _list(reading: Reading, given: Sequence[str], file: str | None, *, as_json: 
     else:
         _print(line for image in images for line in _lines(image))
     broken = sum(bool(image.fault) for image in images)
-    _say(f"{_count(len(images))}, {f'{broken} cannot be used' if broken else 'all can be read'}")
+    say(f"{_count(len(images))}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
         written = _write(file, format_lock(lock_of(reading.site.name, reading.digest, given, images)))
-        _say(f"{file}: {'written' if written else 'is the same already'}")
+        say(f"{file}: {'written' if written else 'is the same already'}")
     return 1 if broken else 0
 
 
@@ -125,7 +125,7 @@ def _check(
     else:
         _print(line for change in changes for line in _change_lines(change))
     verdict = f"{len(changes)} differ from {file}" if changes else f"all as in {file}"
-    _say(f"{_count(len(images))}, {verdict}")
+    say(f"{_count(len(images))}, {verdict}")
     return 1 if changes else 0
 
 
@@ -159,9 +159,9 @@ def _systems(reading: Reading, file: str) -> int:
     images = read_inventory(reading, [Wanted(path) for path in base_images(site)])
     pinned = pin_systems(site, images, _content(file), file)
     for note in pinned.notes:
-        _say(note)
+        say(note)
     written = _write(file, pinned.text)
-    _say(f"{file}: {'written' if written else 'is the same already'}")
+    say(f"{file}: {'written' if written else 'is the same already'}")
     return 0
 
 
@@ -286,7 +286,3 @@ def _print_json(document: object) -> None:
     import json
 
     print(json.dumps(document, indent=2))
-
-
-def _say(text: str) -> None:
-    print(f"lumisite: {text}", file=sys.stderr)

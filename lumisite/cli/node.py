@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import stat
-import sys
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_json_option, add_site_option
+from lumisite.cli.parser import add_json_option, add_site_option, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,7 +60,7 @@ def _masks(arguments: argparse.Namespace) -> int:
         _print_cpu_bind(answers, whole=request.cpus is None or request.cpus >= topology.pu_os - topology.reserved)
     for answer in answers:
         if not answer.pu_os:
-            _say(f"task {answer.task} gets no mask: {answer.reason}")
+            say(f"task {answer.task} gets no mask: {answer.reason}")
     return 0 if all(answer.pu_os for answer in answers) else 1
 
 
@@ -118,9 +117,9 @@ def _with_site_facts(seen: Topology, site: Site) -> Topology:
 
     known = recognise(seen, (kind for name in site.node_kinds for kind in _kinds(site, name)))
     if known is not None:
-        _say(f"{known.name}: recognised by its cores and bus ids; the cores that the site reserves are left out")
+        say(f"{known.name}: recognised by its cores and bus ids; the cores that the site reserves are left out")
         return known
-    _say(f"{seen.name} is no node kind of site {site.name}: which cores its site reserves is not known")
+    say(f"{seen.name} is no node kind of site {site.name}: which cores its site reserves is not known")
     return seen
 
 
@@ -193,8 +192,4 @@ def _print_cpu_bind(answers: Sequence[TaskMask], *, whole: bool) -> None:
     if whole:
         print(f"\n--cpu-bind=mask_cpu:{','.join(answer.mask or '' for answer in answers)}")
     else:
-        _say("no --cpu-bind line: srun gives every node the same masks, a shared node has CPUs of its own; use taskset")
-
-
-def _say(text: str) -> None:
-    print(f"lumisite: {text}", file=sys.stderr)
+        say("no --cpu-bind line: srun gives every node the same masks, a shared node has CPUs of its own; use taskset")

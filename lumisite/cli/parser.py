@@ -117,3 +117,8 @@ def add_host_option(parser: argparse.ArgumentParser) -> None:
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add `--json`, for results that a machine may read."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def say(text: str) -> None:
+    """Tell what goes on, beside the result."""
+    print(f"lumisite: {text}", file=sys.stderr, flush=True)

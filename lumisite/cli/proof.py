@@ -6,8 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from lumisite.cli.asking import say
-from lumisite.cli.parser import add_json_option, add_site_option
+from lumisite.cli.parser import add_json_option, add_site_option, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from lumisite.cli.asking import decided, require_shared, say
-from lumisite.cli.parser import add_site_option
+from lumisite.cli.asking import decided, require_shared
+from lumisite.cli.parser import add_site_option, say
 from lumisite.cli.validate import count
 from lumisite.errors import ResolveError
 

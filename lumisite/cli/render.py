@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_selection_options, add_site_option
+from lumisite.cli.parser import add_selection_options, add_site_option, say
 
 if TYPE_CHECKING:
     from lumisite.cli.parser import Commands
@@ -58,10 +58,10 @@ def run_render(arguments: argparse.Namespace) -> int:
     files = render_tree(loaded, selection, load_templates(), open_template_cache(), plans)
     write_tree(files, arguments.out)
     for note in left_out(selection.platform, plans):
-        print(f"lumisite: {note}", file=sys.stderr)
+        say(note)
     for other in other_images(planned_files(plans), DiskTree("/")):
         if not other.gone:  # images need not be where a render is made
-            print(f"lumisite: {shown(str(other))}", file=sys.stderr)
+            say(shown(str(other)))
     for path in files:
         print(arguments.out / path)
     print(

@@ -7,8 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from lumisite.cli.asking import say
-from lumisite.cli.parser import add_json_option
+from lumisite.cli.parser import add_json_option, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -144,7 +143,7 @@ def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
         return None
     if named in embedded_sites() or ("/" in named and Path(named).is_file()):
         return load_site(named)
-    print(f"lumisite: the site of the run, {named!r}, is not here: its expectations are left out", file=sys.stderr)
+    say(f"the site of the run, {named!r}, is not here: its expectations are left out")
     return None
 
 
@@ -207,7 +206,7 @@ def _vectors(path: Path) -> tuple[Vector, ...]:
         return ()
     found, left_out = parse_vectors(b"".join(_blocks(path)).split(b"\n"))
     if left_out:
-        print(f"lumisite: {path}: {left_out} lines cannot be read and are left out of plots", file=sys.stderr)
+        say(f"{path}: {left_out} lines cannot be read and are left out of plots")
     return found
 
 

@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from lumisite.cli.asking import JOBS, say
-from lumisite.cli.parser import add_json_option, add_site_option
+from lumisite.cli.asking import JOBS
+from lumisite.cli.parser import add_json_option, add_site_option, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
