@@ -129,7 +129,10 @@ def fell(process: ProcessId, within_s: float = 30) -> None:
     """
     try:
         handle = os.pidfd_open(process.pid)
-    except ProcessLookupError:
+    except OSError:
+        # No such process, or the number is a thread's by now (EINVAL; ENOENT since Linux 6.15).
+        if is_alive(process):
+            raise
         return
     try:
         # Compared after opening: the handle cannot come to mean another process.

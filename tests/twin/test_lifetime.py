@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -253,6 +254,16 @@ def test_a_process_with_a_recycled_number_is_not_touched() -> None:
         fell(ProcessId(now.pid, now.started - 1))
         assert bystander.poll() is None
         bystander.kill()
+
+
+def test_a_process_whose_number_is_a_threads_by_now_counts_as_gone() -> None:
+    over = threading.Event()
+    bystander = threading.Thread(target=over.wait, daemon=True)
+    bystander.start()
+    assert bystander.native_id is not None
+    fell(ProcessId(bystander.native_id, 1))
+    assert bystander.is_alive()
+    over.set()
 
 
 def test_down_leaves_other_programs_clusters_alone(twin: Cluster) -> None:
