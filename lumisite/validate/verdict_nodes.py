@@ -49,12 +49,7 @@ def job_value(job: Job, better: Better) -> float:
     """
     if len(job.values) == 1:
         return next(iter(job.values.values()))
-    best = max if better == "higher" else min
-    own: dict[str, float] = {}
-    for nodes, value in job.values.items():
-        for node in nodes:
-            own[node] = best(value, own.get(node, value))
-    return statistics.median(own.values())
+    return statistics.median(_best_of_pairs(job.values, better).values())
 
 
 def node_scores(series: Series) -> dict[str, float]:
@@ -62,8 +57,8 @@ def node_scores(series: Series) -> dict[str, float]:
     sign = 1.0 if series.better == "higher" else -1.0
     scores: dict[str, list[float]] = {}
     for job in series.jobs:
-        for node, score in _scores(job.values, sign).items():
-            scores.setdefault(node, []).append(score)
+        for node, value in _best_of_pairs(job.values, series.better).items():
+            scores.setdefault(node, []).append(sign * math.log(value))
     return {node: statistics.median(own) for node, own in scores.items()}
 
 
@@ -79,11 +74,11 @@ def _slow(series: Series) -> Iterable[SlowNode]:
             yield SlowNode(node, series.metric, below, z)
 
 
-def _scores(values: Mapping[tuple[str, ...], float], sign: float) -> dict[str, float]:
-    """Score each node of one run, logarithmic, higher is better: the best of the pairs that it was part of."""
-    scores: dict[str, float] = {}
+def _best_of_pairs(values: Mapping[tuple[str, ...], float], better: Better) -> dict[str, float]:
+    """Give each node of one run the best value of the pairs that it was part of."""
+    best = max if better == "higher" else min
+    own: dict[str, float] = {}
     for nodes, value in values.items():
-        score = sign * math.log(value)
         for node in nodes:
-            scores[node] = max(score, scores.get(node, -math.inf))
-    return scores
+            own[node] = best(value, own.get(node, value))
+    return own
