@@ -29,13 +29,11 @@ def new_run(arguments: argparse.Namespace) -> Asked:
     """Decide all that a run needs."""
     from pathlib import Path
 
-    from lumisite.site.load import load_site
-
     stamp = _stamp()
     folder = Path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.purpose}").resolve()
-    require_shared(load_site(arguments.site).site, folder, "--out")
     # An unknown probe is told before Slurm is asked.
-    asked, _ = decided(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.purpose])
+    asked, loaded = decided(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.purpose])
+    require_shared(loaded.site, folder, "--out")
     _before(asked)
     return _with_nodes(asked, arguments)
 
@@ -107,7 +105,7 @@ def _before(asked: Asked) -> None:
     if asked.into and samples_of(Path(asked.into)).exists():
         lines_of(samples_of(Path(asked.into)), torn=True)
     jobs = asked.batches[-1].jobs
-    if read_baseline(asked) is not None and len(asked.batches) == 1 and jobs < JOBS["validate"]:
+    if asked.baseline and jobs < JOBS["validate"]:
         say(f"{jobs} job{'s' if jobs > 1 else ''} may be too few to decide: {JOBS['validate']} are right")
 
 

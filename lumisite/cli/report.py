@@ -159,17 +159,19 @@ def read_side(names: Sequence[str], *, after: bool = False) -> Side:
     from pathlib import Path
 
     from lumisite.cli.facts import load_facts
+    from lumisite.validate.job import FACTS
     from lumisite.validate.reframe import with_reframe
     from lumisite.validate.report import Side
+    from lumisite.validate.runs import RUN, SAMPLES, SERIES
     from lumisite.validate.samples import read_lines
 
     paths = [Path(name) for name in names]
-    samples = [path / "samples.jsonl" if path.is_dir() else path for path in paths]
+    samples = [path / SAMPLES if path.is_dir() else path for path in paths]
     folders = [path for path in paths if path.is_dir()]
     recorded = read_lines(with_reframe(((str(path), _blocks(path)) for path in samples), say, after=after))
-    facts = [load_facts(str(path)) for folder in folders if (path := folder / "facts.json").exists()]
-    about = [found for folder in folders if (found := _object(folder / "run.json")) is not None]
-    vectors = tuple(vector for folder in folders for vector in _vectors(folder / "series.jsonl"))
+    facts = [load_facts(str(path)) for folder in folders if (path := folder / FACTS).exists()]
+    about = [found for folder in folders if (found := _object(folder / RUN)) is not None]
+    vectors = tuple(vector for folder in folders for vector in _vectors(folder / SERIES))
     return Side(recorded, vectors, facts[-1] if facts else None, about[-1] if about else {})
 
 

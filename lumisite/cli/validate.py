@@ -109,13 +109,15 @@ def run_validate(arguments: argparse.Namespace) -> int:
 
     if arguments.resume:
         run, asked, journal = _resumed(Path(arguments.resume).resolve(), arguments)
+        side = read_baseline(asked)
     else:
         asked = more_jobs(arguments) if getattr(arguments, "more", None) else new_run(arguments)
+        # A baseline that cannot be used is told before anything is made or submitted.
+        side = read_baseline(asked)
         if arguments.dry_run:
             print("\n".join(_scripts(asked)))
             return 0
         run, journal = _begun(asked)
-    side = read_baseline(asked)
     runner = _runner(run, asked)
     return _drive(run, runner, asked, journal, side, as_json=arguments.json)
 

@@ -122,9 +122,7 @@ class Run:
 
     def describe(self, about: Mapping[str, object]) -> None:
         """Write run.json; a reader sees all of the old one or all of the new one."""
-        partial = self.folder / f"{RUN}.partial"
-        partial.write_text(json.dumps(about, indent=1) + "\n")
-        partial.rename(self.folder / RUN)
+        _replace(self.folder / RUN, (json.dumps(about, indent=1) + "\n").encode())
 
     def note(self, event: Mapping[str, object]) -> None:
         """Write a line of the journal."""
