@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lumisite.cli.parser import Commands
     from lumisite.site.model import Site
     from lumisite.validate.lint import Finding
+    from lumisite.validate.samples import Recorded
     from lumisite.validate.transport import Result
 
 #: Exit codes of a verdict (design: 1 a failed verdict, 4 inconclusive).
@@ -143,18 +144,26 @@ def run_verdict(arguments: argparse.Namespace) -> int:
     """Judge samples and gates after against those before."""
     from dataclasses import asdict, replace
 
+    from lumisite.cli.apart import read_both
     from lumisite.validate.reframe import with_reframe
     from lumisite.validate.report_text import verdict_text
     from lumisite.validate.samples import read_lines
     from lumisite.validate.verdict import Terms, judge_system
 
     site = _site(arguments.site)
-    before, after = (((name, file_blocks(name)) for name in names) for names in (arguments.before, arguments.after))
     terms = Terms.of(site.validation if site else None, allow_image_change=arguments.allow_image_change)
     terms = replace(terms, k=arguments.k, threshold=arguments.threshold)
-    verdict = judge_system(
-        read_lines(with_reframe(before, say)), read_lines(with_reframe(after, say, after=True)), terms
+
+    def read(names: list[str], *, after: bool) -> Recorded:
+        return read_lines(with_reframe(((name, file_blocks(name)) for name in names), say, after=after))
+
+    before, after = read_both(
+        lambda: read(arguments.before, after=False),
+        arguments.before,
+        lambda: read(arguments.after, after=True),
+        arguments.after,
     )
+    verdict = judge_system(before, after, terms)
     if arguments.json:
         print(json.dumps(asdict(verdict), indent=2))
     else:
