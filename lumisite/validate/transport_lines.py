@@ -10,31 +10,42 @@ HEADS = frozenset(b"Usin|Assi|Conn|comm|nccl|[Ran|Tree|GPU |GDRD|NET/|Erro|Fail|
 #: Networks by names that are also the beginnings of others.
 NETWORKS = {"Socket", "IB", "OFI", "UCX", "Libfabric", "AWS Libfabric"}
 
-PREFIX = re.compile(rb"([\w.-]+):(\d+):(\d+) \[(\d+)\] ?[^\[\]]*$")
-TAG = re.compile(rb"\[\d+,(\d+)\]<\w+>|^ *(\d+): ?|^\S+ (\d+): |\(\w+ pid=(\d+)|\[rank(\d+)\]")
+#: Some people take the thread out of what they publish, or write a name in brackets for the host.
+PREFIX = re.compile(rb"([\w.-]+)[\]>]?:(\d+)(?::(\d+))? \[(\d+)\] ?[^\[\]]*$")
+#: What looks like a host where the prefix is gone and a time of day stands before `[gpu]`.
+TIME = re.compile(rb"\d{1,2}|\d{4}-\d\d-\d\dT\d\d")
+#: Colours, as Ray writes them.
+COLOUR = re.compile(rb"\x1b\[[\d;?]*[A-Za-z]")
+TAG = re.compile(rb"\[\d+,(\d+)\]<\w+>|^ *(\d+): |^\S+ (\d+): |\(\w+ pid=(\d+)|\[rank(\d+)\]")
 # The last group is there when the line ends where it should: a torn one could have lost its /GDRDMA.
 CHANNEL_LINE = re.compile(
-    rb"(send|eive)\] via NET/(.+?)/(\d{1,6})(?:\(\d+\))?(/GDRDMA(?:\(PCI\))?)?(?:/Shared)?(\s|$)?"
+    rb"(send|eive)\] via NET/(.+?)/(\d{1,6})(?:\(\d+\))?(/GDRDMA(?:\(PCI\))?)?(?:/Shared)?(?:/flush=\w+)?"
+    rb"(\s|$)?"
 )
 _INIT = re.compile(
     rb"comm (0x[0-9a-fA-F]+) rank (\d{1,9}) nranks (\d{1,9}) .*?- ?(Init START|Init COMPLETE|Abort COMPLETE)"
 )
 _PROVIDER = re.compile(rb"Selected [Pp]rovider is ([^ ,\r\n]+)(?:.*?\(found (\d{1,6}) nics?\))?")
-_NETWORK = re.compile(rb"(?:Using network|Assigned NET plugin) (.+?)(?: to comm)?\s*(?:\[repeated.*)?$")
+_NETWORK = re.compile(rb"(?:Using network|Assigned NET plugin) ([A-Za-z][\w./+-]*(?: [A-Z][\w./+-]*)*)")
 _SOCKETS = re.compile(rb"NET/Socket ?: Using ?\[")
 _SOCKET = re.compile(rb"\[\d+\]([\w.@-]+):")
 _ADAPTERS = re.compile(rb"NET/IB ?: Using ?\[")
-_ADAPTER = re.compile(rb"\[\d+\]([^\s:]+):\d+/")
+# Ports of one card stand in braces in NCCL 2.21 to 2.24: `[0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE}`.
+_ADAPTER = re.compile(rb"\[\d+\] ?([^\s:={]+):\d+(?::\d+)?/")
 _HCA = re.compile(rb"for HCA \d+ '([^']+)'")
 _GUID = re.compile(rb"GUID of (\S+?):")
 _NO_PLUGIN = re.compile(
-    rb"No plugin found|Using internal net|using internal implementation|NET/Plugin ?: Could not find:"
+    rb"No plugin found|Using internal net|using internal implementation|NET/Plugin ?: Could not find:|"
+    rb"Failed to find ncclNetPlugin symbol"
 )
 _FAILED = re.compile(
     rb"Unable to find a protocol that worked|aws-ofi-\w+ initialization failed|Initializing plugin failed|"
     rb"Failed to initialize any NET plugin|Invalid type of PCI bus|network .* not found"
 )
-_BROKEN = re.compile(rb"completed with error|RC: (?:107|-38)\b|NO_SPACE")
+_BROKEN = re.compile(rb"completed with error|Got completion .*with (?:error|status)|RC: (?:107|-38)\b|NO_SPACE")
+# Warnings that tell why a communicator does not come up, and those that every good run of RCCL begins with.
+_TROUBLE = re.compile(rb"(?i)fail|error|closed|refused|time.?out|timed out|unable|invalid|could ?n[o']t|no such")
+_NAG = re.compile(rb"Missing |NUMA |rocprofiler|performance|Could not read|symbol")
 _OFF = re.compile(
     rb"disabling GDR|GDR not supported|GDR disabled|without GPUDirect RDMA|GPU Direct RDMA Disabled for HCA|"
     rb"GDRDMA not enabled"
@@ -72,6 +83,7 @@ class Seen:
     fell_back: str = ""
     failed: str = ""
     broken: str = ""
+    warned: str = ""
     off: str = ""
     near: bool = False
     far: bool = False
@@ -92,7 +104,7 @@ def note(seen: Seen, text: bytes) -> None:
     elif head in (b"Usin", b"Assi"):
         found = _NETWORK.match(text)
         if found:
-            seen.used.add(text_of(found[1]))
+            seen.used.add(_whole_name(text_of(found[1])))
     elif head in (b"comm", b"nccl", b"[Ran"):
         _note_init(seen, text)
     elif head == b"Conn":
@@ -105,6 +117,11 @@ def note(seen: Seen, text: bytes) -> None:
         _note_gdr(seen, text)
     elif _FAILED.search(text):
         seen.failed = seen.failed or text_of(text)
+
+
+def tells_trouble(text: bytes) -> bool:
+    """Whether a warning may be the reason that a communicator did not come up."""
+    return _TROUBLE.search(text) is not None and _NAG.search(text) is None
 
 
 def _note_init(seen: Seen, text: bytes) -> None:
@@ -161,6 +178,11 @@ def _note_gdr(seen: Seen, text: bytes) -> None:
         seen.far = True
     elif text.startswith(b"GPU Direct RDMA Enabled for GPU"):
         seen.near = True
+
+
+def _whole_name(name: str) -> str:
+    """Cut off what another process has written into the line: `SocketNCCL` is Socket."""
+    return next((known for known in ("Socket", "AWS Libfabric") if name.startswith(known)), name)
 
 
 def text_of(raw: bytes) -> str:

@@ -12,13 +12,28 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lumisite.validate.transport_lines import CHANNEL_LINE, HEADS, NETWORKS, PREFIX, TAG, Channel, Seen, note, text_of
+from lumisite.validate.transport_lines import (
+    CHANNEL_LINE,
+    COLOUR,
+    HEADS,
+    NETWORKS,
+    PREFIX,
+    TAG,
+    TIME,
+    Channel,
+    Seen,
+    note,
+    tells_trouble,
+    text_of,
+)
 
 #: A line may be as long as this before its beginning is given up (a log has none; a core dump has).
 LINE_LIMIT = 1 << 16
 #: Prefixes of lines whose process is remembered, and channel lines that were seen: what is over this is found anew.
 PREFIXES_KEPT = 100_000
 CHANNELS_KEPT = 200_000
+#: Ways of a channel that stays in its node; the last one is that of NCCL up to 2.11.
+WITHIN_NODES = (b" via P2P/", b" via SHM/", b" via direct shared memory")
 #: Threads of a process that are remembered, to know its torn lines by.
 THREADS_KEPT = 64
 
@@ -28,7 +43,8 @@ class Process:
     """What the log says about one process.
 
     `rank` counts within its largest communicator, which has `world` ranks (0: not said). `gdr_off` is a line that says
-    that GPU Direct RDMA is off. `fell_back`, `failed` and `broken` are the lines that say so, empty if none does.
+    that GPU Direct RDMA is off. `fell_back`, `failed` and `broken` are the lines that say so, empty if none does;
+    `warned` is the first warning that may be why a communicator did not come up.
     """
 
     name: str
@@ -47,6 +63,7 @@ class Process:
     fell_back: str = ""
     failed: str = ""
     broken: str = ""
+    warned: str = ""
     gdr_off: str = ""
     gdr_far: bool = False
     pxn_gdr: bool = False
@@ -60,11 +77,15 @@ class Process:
 
 @dataclass(frozen=True)
 class Log:
-    """All processes of a run. `within_nodes`: channels within a node were seen; `dropped`: Ray left lines out."""
+    """All processes of a run.
+
+    `within_nodes`: channels within a node were seen; `dropped`: Ray left lines out; `lines`: there are lines of NCCL.
+    """
 
     processes: tuple[Process, ...]
     within_nodes: bool
     dropped: bool
+    lines: bool
 
 
 def scan(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Log:
@@ -102,6 +123,7 @@ class _Scanner:
         self._named: set[str] = set()
         self._within_nodes = False
         self._dropped = False
+        self._lines = False
 
     def source(self, name: str) -> None:
         """Go on to another file: lines without a process of their own belong to it."""
@@ -111,11 +133,14 @@ class _Scanner:
 
     def read(self, block: bytes) -> None:
         """Take whole lines."""
+        if b"\x1b" in block:
+            block = COLOUR.sub(b"", block)
         if not self._within_nodes:
-            self._within_nodes = b" via P2P/" in block or b" via SHM/" in block
+            self._within_nodes = any(way in block for way in WITHIN_NODES)
         if not self._dropped:
             self._dropped = b"x across cluster]" in block
         records = [line for line in block.split(b"\n") if b"NCCL " in line]
+        self._lines |= bool(records)
         if b"] via NET/" in block:
             self._read_channels(records)
         glued = block.count(b"NCCL ") > len(records)
@@ -123,9 +148,21 @@ class _Scanner:
             # A record that stands before another one on a line is torn: its last word may be half a word.
             at = line.rfind(b"NCCL INFO ") if glued else line.find(b"NCCL INFO ")
             if at < 0:
-                at = line.rfind(b"NCCL WARN ")
-            if at >= 0 and line[at + 10 : at + 14] in HEADS:
+                self._read_warning(line)
+            elif line[at + 10 : at + 14] in HEADS:
                 note(self._process(line[:at]), line[at + 10 :])
+
+    def _read_warning(self, line: bytes) -> None:
+        at = line.rfind(b"NCCL WARN ")
+        text = line[at + 10 :]
+        trouble = tells_trouble(text)
+        if at < 0 or not (trouble or text[:4] in HEADS):
+            return
+        seen = self._process(line[:at])
+        if text[:4] in HEADS:
+            note(seen, text)
+        if trouble:
+            seen.warned = seen.warned or text_of(text)
 
     def _read_channels(self, records: Iterable[bytes]) -> None:
         """Take channels between nodes, which are most of a log and say few different things.
@@ -159,6 +196,8 @@ class _Scanner:
 
     def _identify(self, line: bytes, prefix: bytes) -> Seen:
         found = PREFIX.search(line[-400:])
+        if found and TIME.fullmatch(found[1]):
+            found = None
         if found:
             name = (text_of(found[1]), text_of(found[2]))
         else:
@@ -167,8 +206,9 @@ class _Scanner:
         seen = self._processes.get(name)
         if seen is None:
             seen = self._processes[name] = Seen(*name)
-        if found and len(seen.tids) < THREADS_KEPT:
-            seen.tids.add(found[3])
+        if found:
+            if found[3] and len(seen.tids) < THREADS_KEPT:
+                seen.tids.add(found[3])
             self._named.add(self._source)
         if len(self._by_prefix) > PREFIXES_KEPT:
             self._by_prefix.clear()
@@ -182,7 +222,7 @@ class _Scanner:
             del self._processes[seen.host, seen.pid]  # torn lines that have lost their process
         _join_torn(self._processes)
         processes = sorted((_finish(seen) for seen in self._processes.values()), key=_order)
-        return Log(tuple(processes), self._within_nodes, self._dropped)
+        return Log(tuple(processes), self._within_nodes, self._dropped, self._lines)
 
 
 def _join_torn(processes: dict[tuple[str, str], Seen]) -> None:
@@ -199,7 +239,7 @@ def _join_torn(processes: dict[tuple[str, str], Seen]) -> None:
         group.sort(key=lambda seen: (-seen.records, seen.host))
         for at, part in enumerate(group):
             for whole in group[:at]:
-                little = part.tids <= whole.tids and part.records * 4 <= whole.records
+                little = bool(part.tids) and part.tids <= whole.tids and part.records * 4 <= whole.records
                 if little and (whole.host, whole.pid) in processes:
                     _add(whole, part)
                     del processes[part.host, part.pid]
@@ -215,7 +255,7 @@ def _add(whole: Seen, part: Seen) -> None:
         getattr(whole, name).update(getattr(part, name))
     for name in ("loaded", "near", "far", "pxn_gdr", "graph"):
         setattr(whole, name, getattr(whole, name) or getattr(part, name))
-    for name in ("fell_back", "failed", "broken", "off"):
+    for name in ("fell_back", "failed", "broken", "warned", "off"):
         setattr(whole, name, getattr(whole, name) or getattr(part, name))
     for name in ("begun", "completed", "rings", "trees"):
         setattr(whole, name, getattr(whole, name) + getattr(part, name))
@@ -245,6 +285,7 @@ def _finish(seen: Seen) -> Process:
         fell_back=seen.fell_back,
         failed=seen.failed,
         broken=seen.broken,
+        warned=seen.warned,
         gdr_off=seen.off,
         gdr_far=seen.far and not seen.near,
         pxn_gdr=seen.pxn_gdr,
