@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from lumisite.validate.transport_findings import NAMES_SHOWN, Finding, Verdict, named, reasons_of, shortened
 from lumisite.validate.transport_log import Log, Process
+from lumisite.validate.transport_setup import setup_of, warned
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
 Answer: TypeAlias = Literal["yes", "no", "unknown"]
-Verdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 
 #: libfabric providers that run over the kernel's TCP or UDP: the plugin is in use and the fabric is not.
 OVER_SOCKETS = frozenset({"tcp", "sockets", "udp", "net"})
@@ -25,8 +26,10 @@ OVER_SOCKETS = frozenset({"tcp", "sockets", "udp", "net"})
 PROVIDERS = OVER_SOCKETS | {"cxi", "efa", "verbs", "psm", "psm2", "psm3", "opx", "shm", "gni"}
 #: NCCL's own networks: where one of these is used no plugin carries traffic.
 INTERNAL = frozenset({"Socket", "IB"})
-#: Names shown in a reason before it only counts.
-NAMES_SHOWN = 4
+#: How networks are named that use the adapters of `NET/IB : Using`, plugins among them (`IBext_v8`).
+OVER_VERBS = ("IB", "UCX")
+#: What is said of a run that never left its node.
+WITHIN = "all channels stay within the node, so nothing shows what would carry traffic between nodes"
 
 
 @dataclass(frozen=True)
@@ -71,20 +74,11 @@ class Result:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Finding:
-    """Something about one process (or, without one, the run) that counts as `verdict`."""
-
-    verdict: Verdict
-    text: str
-    process: str = ""
-
-
 def judge(log: Log, expectation: Expectation) -> Result:
     """Apply the rule to all processes of a run."""
     processes = log.processes
     run = _run_of(log, expectation)
-    found: list[_Finding] = list(_run_findings(log, run))
+    found: list[Finding] = list(_run_findings(log, run))
     results = []
     for process in processes:
         own = list(_process_findings(process, run))
@@ -95,7 +89,7 @@ def judge(log: Log, expectation: Expectation) -> Result:
     if expectation.require_gdr and gdr != "yes":
         found += _gdr_findings(gdr, results)
     verdict = _worst(finding.verdict for finding in found)
-    reasons = (*_reasons(found), *_notes(log, run))
+    reasons = (*reasons_of(found), *_notes(log, run))
     if verdict == "pass":
         reasons = (_summary(results, gdr), *reasons)
     return Result(
@@ -147,7 +141,7 @@ def _run_of(log: Log, expectation: Expectation) -> _Run:
         expectation=expectation,
         crossed=crossed,
         one_node=log.within_nodes and not crossed and len(devices) == 1 and not _missing(processes),
-        completes=any(_init(process) == "complete" for process in processes),
+        completes=any(setup_of(process) == "complete" for process in processes),
         known=frozenset(name for process in processes for name in process.providers),
         devices={host: frozenset(used) for host, used in devices.items()},
     )
@@ -199,24 +193,9 @@ def _run_gdr(results: Sequence[ProcessResult], run: _Run) -> Answer:
     return "yes" if results and all(result.gdr == "yes" for result in results) else "unknown"
 
 
-def _init(process: Process) -> str:
-    """Tell how far the communicators of a process came: complete, stuck, unfinished or unknown.
-
-    NCCL before 2.22 and RCCL connect rings and trees before `Init COMPLETE`; later NCCL connects each at its first
-    use, so that rings without trees are a fault only in a communicator that has not completed.
-    """
-    if process.rings > process.trees and process.rings > process.completed:
-        return "stuck"
-    if process.pending:
-        return "unfinished"
-    if process.completed or process.trees:
-        return "complete"
-    return "unfinished" if process.begun or process.graph or process.rings else "unknown"
-
-
-def _process_findings(process: Process, run: _Run) -> Iterator[_Finding]:
+def _process_findings(process: Process, run: _Run) -> Iterator[Finding]:
     for verdict, text in (*_plugin_findings(process, run), *_nic_findings(process, run), *_init_findings(process, run)):
-        yield _Finding(verdict, text, _named(process.name, process.rank))
+        yield Finding(verdict, text, named(process.name, process.rank))
 
 
 def _plugin_findings(process: Process, run: _Run) -> Iterator[tuple[Verdict, str]]:
@@ -228,8 +207,9 @@ def _plugin_findings(process: Process, run: _Run) -> Iterator[tuple[Verdict, str
             yield "fail", f"communicators use different networks, {networks}"
         elif process.networks != ("IB",) or (expected or "").casefold() != "ib":
             why = process.failed or process.fell_back
-            what = f"traffic goes through NCCL's own network {networks}" if networks else "the plugin is not in use"
-            yield "fail", f"{what} ({_shortened(why)})" if why else what
+            verb = "NCCL chose its" if run.one_node else "traffic goes through NCCL's"
+            what = f"{verb} own network {networks}" if networks else "the plugin is not in use"
+            yield "fail", f"{what} ({shortened(why)})" if why else what
     elif plugin == "unknown":
         yield "inconclusive", _unknown_plugin(process, run)
     else:
@@ -238,7 +218,7 @@ def _plugin_findings(process: Process, run: _Run) -> Iterator[tuple[Verdict, str
 
 def _unknown_plugin(process: Process, run: _Run) -> str:
     if run.one_node and process.networks:
-        return "all channels stay within the node, so nothing shows what would carry traffic between nodes"
+        return WITHIN
     if process.providers:
         return f"the plugin chose {','.join(process.providers)}, but nothing shows that traffic goes through it"
     if process.loaded:
@@ -275,8 +255,8 @@ def _nic_findings(process: Process, run: _Run) -> Iterator[tuple[Verdict, str]]:
 
 def _init_findings(process: Process, run: _Run) -> Iterator[tuple[Verdict, str]]:
     if process.broken:
-        yield "fail", f"the plugin reports errors ({_shortened(process.broken)})"
-    init = _init(process)
+        yield "fail", f"the plugin reports errors ({shortened(process.broken)})"
+    init = setup_of(process)
     if init == "stuck":
         yield "fail", "rings are connected and trees never were: communicator setup hangs"
     elif init == "unfinished":
@@ -287,18 +267,23 @@ def _init_findings(process: Process, run: _Run) -> Iterator[tuple[Verdict, str]]
         yield "inconclusive", "nothing shows that a communicator was set up"
 
 
-def _run_findings(log: Log, run: _Run) -> Iterator[_Finding]:
+def _run_findings(log: Log, run: _Run) -> Iterator[Finding]:
     if not run.processes:
-        yield _Finding(
-            "inconclusive", "no line of NCCL or RCCL found (run with NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV)"
-        )
+        yield Finding("inconclusive", _nothing_told(log))
         return
     missing = _missing(run.processes)
     if missing:
         world = max(process.world for process in run.processes)
         shown = ", ".join(map(str, missing[:NAMES_SHOWN])) + (", …" if len(missing) > NAMES_SHOWN else "")
         hint = "; Ray left repeated lines out, set RAY_DEDUP_LOGS=0" if log.dropped else ""
-        yield _Finding("inconclusive", f"{len(missing)} of {world} ranks say nothing in the log: {shown}{hint}")
+        yield Finding("inconclusive", f"{len(missing)} of {world} ranks say nothing in the log: {shown}{hint}")
+
+
+def _nothing_told(log: Log) -> str:
+    if log.within_nodes:
+        return WITHIN
+    what = "the lines of NCCL or RCCL say nothing of the network" if log.lines else "no line of NCCL or RCCL found"
+    return f"{what} (run with NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV)"
 
 
 def _missing(processes: Sequence[Process]) -> list[int]:
@@ -308,14 +293,14 @@ def _missing(processes: Sequence[Process]) -> list[int]:
     return sorted(set(range(world)) - seen)
 
 
-def _gdr_findings(gdr: Answer, results: Sequence[ProcessResult]) -> list[_Finding]:
+def _gdr_findings(gdr: Answer, results: Sequence[ProcessResult]) -> list[Finding]:
     if gdr == "no":
         return [
-            _Finding("fail", "no GPU Direct RDMA", _named(result.process, result.rank))
+            Finding("fail", "no GPU Direct RDMA", named(result.process, result.rank))
             for result in results
             if result.gdr == "no"
         ]
-    return [_Finding("inconclusive", "nothing proves GPU Direct RDMA in both directions")]
+    return [Finding("inconclusive", "nothing proves GPU Direct RDMA in both directions")]
 
 
 def _notes(log: Log, run: _Run) -> Iterator[str]:
@@ -324,7 +309,13 @@ def _notes(log: Log, run: _Run) -> Iterator[str]:
         if "Socket" in process.networks and process.sockets:
             yield f"sockets use {', '.join(process.sockets)}"
             break
-    if run.processes and all(_init(process) == "unknown" for process in run.processes):
+    if run.expectation.provider is None and any("IB" in process.networks for process in run.processes):
+        yield "IB is NCCL's own network and no plugin: where it is the right one, say --expect IB"
+    for process in run.processes:
+        if why := warned(process):
+            yield f"{named(process.name, process.rank)} warned: {shortened(why)}"
+            break
+    if run.processes and all(setup_of(process) == "unknown" for process in run.processes):
         yield "the log does not show whether communicators completed (it has no INIT lines of that)"
 
 
@@ -339,19 +330,8 @@ def _result(process: Process, run: _Run, verdict: Verdict) -> ProcessResult:
         network=",".join(process.networks) or "unknown",
         nics=run.nics(process),
         gdr=_gdr(process, run),
-        init=_init(process),
+        init=setup_of(process),
     )
-
-
-def _reasons(findings: Sequence[_Finding]) -> Iterator[str]:
-    """Say each thing once, the worst first, with the processes that it is about."""
-    by_text: dict[tuple[Verdict, str], list[str]] = {}
-    for finding in findings:
-        by_text.setdefault((finding.verdict, finding.text), []).append(finding.process)
-    for (_, text), names in sorted(by_text.items(), key=lambda entry: entry[0][0] != "fail"):
-        named = [name for name in names if name]
-        more = f" and {len(named) - NAMES_SHOWN} more" if len(named) > NAMES_SHOWN else ""
-        yield f"{text}: {', '.join(named[:NAMES_SHOWN])}{more}" if named else text
 
 
 def _summary(results: Sequence[ProcessResult], gdr: Answer) -> str:
@@ -371,7 +351,7 @@ def _interfaces(processes: Iterable[Process]) -> tuple[str, ...]:
     for process in processes:
         slow = "Socket" in process.networks or any(map(_over_sockets, process.providers))
         own = [*process.devices] if set(process.networks) - INTERNAL or not process.networks else []
-        own += process.adapters if "IB" in process.networks else ()
+        own += process.adapters if any(name.startswith(OVER_VERBS) for name in process.networks) else ()
         own += process.sockets if slow else ()
         names.update(dict.fromkeys(own))
     return tuple(names)
@@ -389,11 +369,3 @@ def _all_of(answers: Iterable[Answer]) -> Answer:
 
 def _joined(names: Iterable[str]) -> str:
     return ",".join(sorted({part for name in names for part in name.split(",")})) or "unknown"
-
-
-def _named(name: str, rank: int | None) -> str:
-    return name if rank is None else f"rank {rank} ({name})"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 120 else text[:117] + "…"

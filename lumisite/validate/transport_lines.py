@@ -12,6 +12,8 @@ NETWORKS = {"Socket", "IB", "OFI", "UCX", "Libfabric", "AWS Libfabric"}
 
 #: Some people take the thread out of what they publish, or write a name in brackets for the host.
 PREFIX = re.compile(rb"([\w.-]+)[\]>]?:(\d+)(?::(\d+))? \[(\d+)\] ?[^\[\]]*$")
+#: Where one record ends and the next one begins when a log has lost its line ends on the way, pasted or in a string.
+NEXT = re.compile(rb"(?:(?<=\s)|(?<=\\n))(?=[\w.-]+:\d+:\d+ \[\d+\] NCCL )")
 #: What looks like a host where the prefix is gone and a time of day stands before `[gpu]`.
 TIME = re.compile(rb"\d{1,2}|\d{4}-\d\d-\d\dT\d\d")
 #: Colours, as Ray writes them.

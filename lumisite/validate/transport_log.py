@@ -9,7 +9,7 @@ in it, and belongs to the `host:pid:tid [gpu]` directly before that, wherever on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lumisite.validate.transport_lines import (
@@ -17,6 +17,7 @@ from lumisite.validate.transport_lines import (
     COLOUR,
     HEADS,
     NETWORKS,
+    NEXT,
     PREFIX,
     TAG,
     TIME,
@@ -27,11 +28,13 @@ from lumisite.validate.transport_lines import (
     text_of,
 )
 
-#: A line may be as long as this before its beginning is given up (a log has none; a core dump has).
-LINE_LIMIT = 1 << 16
+#: A line may be as long as this before its beginning is given up (a log that lost its line ends has one; a core dump).
+LINE_LIMIT = 1 << 18
 #: Prefixes of lines whose process is remembered, and channel lines that were seen: what is over this is found anew.
 PREFIXES_KEPT = 100_000
 CHANNELS_KEPT = 200_000
+#: No more records than this are on one line because processes tear one another's.
+TORN_TOGETHER = 4
 #: Ways of a channel that stays in its node; the last one is that of NCCL up to 2.11.
 WITHIN_NODES = (b" via P2P/", b" via SHM/", b" via direct shared memory")
 #: Threads of a process that are remembered, to know its torn lines by.
@@ -112,6 +115,11 @@ def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest + b"\n"
 
 
+def _records(line: bytes) -> Sequence[bytes]:
+    """Cut a line with more records than processes tear into one another."""
+    return NEXT.split(line) if line.count(b"NCCL ") > TORN_TOGETHER else (line,)
+
+
 class _Scanner:
     """The state of one pass."""
 
@@ -141,9 +149,11 @@ class _Scanner:
             self._dropped = b"x across cluster]" in block
         records = [line for line in block.split(b"\n") if b"NCCL " in line]
         self._lines |= bool(records)
+        glued = block.count(b"NCCL ") > len(records)
+        if glued:
+            records = [part for line in records for part in _records(line)]
         if b"] via NET/" in block:
             self._read_channels(records)
-        glued = block.count(b"NCCL ") > len(records)
         for line in [line for line in records if b" via " not in line or (glued and line.count(b"NCCL INFO ") > 1)]:
             # A record that stands before another one on a line is torn: its last word may be half a word.
             at = line.rfind(b"NCCL INFO ") if glued else line.find(b"NCCL INFO ")
@@ -196,8 +206,8 @@ class _Scanner:
 
     def _identify(self, line: bytes, prefix: bytes) -> Seen:
         found = PREFIX.search(line[-400:])
-        if found and TIME.fullmatch(found[1]):
-            found = None
+        if found and (TIME.fullmatch(found[1]) or (found[1].isdigit() and found[3] is None)):
+            found = None  # a time of day, or a torn line that has lost its host
         if found:
             name = (text_of(found[1]), text_of(found[2]))
         else:

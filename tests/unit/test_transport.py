@@ -22,6 +22,7 @@ GOOD_FIRST = (
     "fail-run-time-errors",
     "fail-two-communicators",
     "inconclusive-one-silent",
+    "inconclusive-rings-of-an-excerpt",
     "inconclusive-second-communicator",
 )
 CXI = Expectation("cxi", 4, require_gdr=True)
@@ -263,3 +264,64 @@ def test_files_without_prefixes_are_processes_of_their_own() -> None:
     result = judge(scan([("a.log", [log]), ("b.log", [other])]), CXI)
     assert [(process.process, process.gdr) for process in result.processes] == [("a.log", "yes"), ("b.log", "yes")]
     assert result.verdict == "pass", result.reasons
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("inconclusive-within-node-only", "all channels stay within the node"),
+        ("inconclusive-warned", "warned: NET/OFI Creating new endpoint for domain 0x7f01 failed: Invalid argument"),
+        ("fail-no-symbol-of-a-plugin", "Failed to find ncclNetPlugin symbol (>= v5)"),
+        ("fail-ib-errors", "the plugin reports errors (NET/IB : Got completion from peer"),
+        ("inconclusive-rings-of-an-excerpt", "or the log ends too early"),
+    ],
+)
+def test_the_reason_says_what_the_log_shows(name: str, reason: str) -> None:
+    path = next(path for path in LOGS if path.stem == name)
+    reasons = judged(path.read_bytes(), Expectation("cxi" if "ib" not in name else "IB")).reasons
+    assert any(reason in text for text in reasons), reasons
+
+
+def test_lines_that_say_nothing_of_a_network_are_lines_all_the_same() -> None:
+    assert "say nothing of the network" in judged(b"n1:1:2 [0] NCCL INFO cudaDriverVersion 12040\n").reasons[0]
+    assert "no line of NCCL" in judged(b"training begins\n").reasons[0]
+
+
+def test_a_run_on_one_node_is_not_said_to_send_over_its_network() -> None:
+    run = replace(Run(nodes=1), network="Socket", provider="", plugin=("NET/Plugin: No plugin found (x)",))
+    log = "".join(line + "\n" for line in run.lines() if "via NET/" not in line)
+    reasons = judged(log.encode()).reasons
+    assert reasons[0].startswith("NCCL chose its own network Socket (NET/Plugin: No plugin found (x)): rank 0")
+
+
+def test_addresses_do_not_make_one_error_many() -> None:
+    end = " [0] ofi_process_cq:1033 NCCL WARN NET/OFI Request {} completed with error. RC: 21\n"
+    log = (
+        Run().text()
+        + "".join(
+            f"nid{5000 + rank // 8:06}:{7000 + rank}:{97000 + rank}" + end.format(hex(4096 * (rank + 1)))
+            for rank in range(16)
+        ).encode()
+    )
+    found = [text for text in judged(log).reasons if "completed with error" in text]
+    assert len(found) == 1
+    assert found[0].endswith("and 12 more")
+
+
+@pytest.mark.parametrize("end", ["RCCL version 2.18.3", "NCCL version 2.21.5+cuda12.4", "nid005001:7:8"])
+def test_a_name_that_another_line_is_glued_to_is_still_socket(end: str) -> None:
+    result = judged(f"n1:1:2 [0] NCCL INFO Using network Socket{end}\n".encode())
+    assert (result.plugin_in_use, result.network) == ("no", "Socket")
+
+
+@pytest.mark.parametrize("between", [" ", "     ", "\\n"])
+def test_a_log_without_line_ends_is_the_same_log(between: str) -> None:
+    lines = Run().text().decode().splitlines()
+    assert judged(between.join(lines).encode(), block=1 << 16) == judged(Run().text())
+    bad = Run(network="Socket", provider="", suffix="").text().decode().splitlines()
+    assert judged(between.join(bad).encode()).plugin_in_use == "no"
+
+
+def test_a_line_that_has_lost_its_host_makes_no_process() -> None:
+    torn_off = b":7000:97000 [0] NCCL INFO Using network Socket\n7000:97000 [0] NCCL INFO Using network Socket\n"
+    assert len(judged(Run().text() + torn_off).processes) == 16
