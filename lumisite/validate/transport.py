@@ -212,6 +212,7 @@ def _plugin_findings(process: Process, run: _Run) -> Iterator[tuple[Verdict, str
             yield "fail", f"{what} ({shortened(why)})" if why else what
     elif plugin == "unknown":
         yield "inconclusive", _unknown_plugin(process, run)
+        yield from _wrong_providers(process, run)
     else:
         yield from _provider_findings(process, run)
 
@@ -234,7 +235,13 @@ def _provider_findings(process: Process, run: _Run) -> Iterator[tuple[Verdict, s
         if expected is None or {expected.casefold()} != {name.casefold() for name in process.networks}:
             yield "inconclusive", f"network {networks} is in use, but no line names its provider"
         return
-    for name in providers:
+    yield from _wrong_providers(process, run)
+
+
+def _wrong_providers(process: Process, run: _Run) -> Iterator[tuple[Verdict, str]]:
+    """Find what the plugin should not have chosen; where the plugin is not in use in the end, sockets or IB are."""
+    expected = run.expectation.provider
+    for name in run.provider(process):
         if expected is None:
             if _over_sockets(name):
                 yield "fail", f"the plugin runs over sockets, provider {name}"
@@ -271,6 +278,10 @@ def _run_findings(log: Log, run: _Run) -> Iterator[Finding]:
     if not run.processes:
         yield Finding("inconclusive", _nothing_told(log))
         return
+    if log.bare:
+        yield Finding(
+            "inconclusive", "messages have been cut out of a log: nothing shows how many processes there were"
+        )
     missing = _missing(run.processes)
     if missing:
         world = max(process.world for process in run.processes)

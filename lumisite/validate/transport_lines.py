@@ -14,8 +14,14 @@ NETWORKS = {"Socket", "IB", "OFI", "UCX", "Libfabric", "AWS Libfabric"}
 PREFIX = re.compile(rb"([\w.-]+)[\]>]?:(\d+)(?::(\d+))? \[(\d+)\] ?[^\[\]]*$")
 #: Where one record ends and the next one begins when a log has lost its line ends on the way, pasted or in a string.
 NEXT = re.compile(rb"(?:(?<=\s)|(?<=\\n))(?=[\w.-]+:\d+:\d+ \[\d+\] NCCL )")
-#: What looks like a host where the prefix is gone and a time of day stands before `[gpu]`.
-TIME = re.compile(rb"\d{1,2}|\d{4}-\d\d-\d\dT\d\d")
+#: Records of an excerpt that somebody has cut down to the messages.
+BARE = re.compile(
+    rb"^[\s>|]*(?:\[\d+\] )?(NET/(?:OFI|Plugin|Socket|IB).*|Using network .*|Connected all .*|"
+    rb"Channel \d.* via NET/.*)",
+    re.MULTILINE,
+)
+#: What looks like host, process and thread where those are gone and a time of day stands before `[gpu]`.
+TIME = re.compile(rb"(?:\d{4}-\d\d-\d\dT)?\d\d:\d\d:\d\d ")
 #: Colours, as Ray writes them.
 COLOUR = re.compile(rb"\x1b\[[\d;?]*[A-Za-z]")
 TAG = re.compile(rb"\[\d+,(\d+)\]<\w+>|^ *(\d+): |^\S+ (\d+): |\(\w+ pid=(\d+)|\[rank(\d+)\]")
@@ -42,12 +48,13 @@ _NO_PLUGIN = re.compile(
 )
 _FAILED = re.compile(
     rb"Unable to find a protocol that worked|aws-ofi-\w+ initialization failed|Initializing plugin failed|"
-    rb"Failed to initialize any NET plugin|Invalid type of PCI bus|network .* not found"
+    rb"Failed to initialize any NET plugin|Failed to initialize NET plugin (?!IB\b|Socket\b)|Only EFA provider is|"
+    rb"Invalid type of PCI bus|network .* not found"
 )
 _BROKEN = re.compile(rb"completed with error|Got completion .*with (?:error|status)|RC: (?:107|-38)\b|NO_SPACE")
 # Warnings that tell why a communicator does not come up, and those that every good run of RCCL begins with.
 _TROUBLE = re.compile(rb"(?i)fail|error|closed|refused|time.?out|timed out|unable|invalid|could ?n[o']t|no such")
-_NAG = re.compile(rb"Missing |NUMA |rocprofiler|performance|Could not read|symbol")
+_NAG = re.compile(rb"Missing |NUMA |rocprofiler|performance|Could not read|symbol|libibverbs|CUDA library")
 _OFF = re.compile(
     rb"disabling GDR|GDR not supported|GDR disabled|without GPUDirect RDMA|GPU Direct RDMA Disabled for HCA|"
     rb"GDRDMA not enabled"

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lumisite.validate.transport_lines import (
+    BARE,
     CHANNEL_LINE,
     COLOUR,
     HEADS,
@@ -82,13 +83,15 @@ class Process:
 class Log:
     """All processes of a run.
 
-    `within_nodes`: channels within a node were seen; `dropped`: Ray left lines out; `lines`: there are lines of NCCL.
+    `within_nodes`: channels within a node were seen; `dropped`: Ray left lines out; `lines`: there are lines of NCCL;
+    `bare`: there are its messages without anything before them.
     """
 
     processes: tuple[Process, ...]
     within_nodes: bool
     dropped: bool
     lines: bool
+    bare: bool = False
 
 
 def scan(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Log:
@@ -120,6 +123,11 @@ def _records(line: bytes) -> Sequence[bytes]:
     return NEXT.split(line) if line.count(b"NCCL ") > TORN_TOGETHER else (line,)
 
 
+def _channel(found: re.Match[bytes]) -> Channel:
+    gdr = None if found[5] is None else found[4] is not None
+    return Channel(text_of(found[2]), int(found[3]), found[1] == b"send", gdr)
+
+
 class _Scanner:
     """The state of one pass."""
 
@@ -132,6 +140,7 @@ class _Scanner:
         self._within_nodes = False
         self._dropped = False
         self._lines = False
+        self._bare = False
 
     def source(self, name: str) -> None:
         """Go on to another file: lines without a process of their own belong to it."""
@@ -148,7 +157,10 @@ class _Scanner:
         if not self._dropped:
             self._dropped = b"x across cluster]" in block
         records = [line for line in block.split(b"\n") if b"NCCL " in line]
-        self._lines |= bool(records)
+        if not records:
+            self._read_bare(block)
+            return
+        self._lines = True
         glued = block.count(b"NCCL ") > len(records)
         if glued:
             records = [part for line in records for part in _records(line)]
@@ -161,6 +173,18 @@ class _Scanner:
                 self._read_warning(line)
             elif line[at + 10 : at + 14] in HEADS:
                 note(self._process(line[:at]), line[at + 10 :])
+
+    def _read_bare(self, block: bytes) -> None:
+        """Take messages without anything before them, of which only the file tells whose they are."""
+        if b"NET/" in block or b"Using network" in block:
+            for found in BARE.finditer(block):
+                self._bare = True
+                text = found[1]
+                channel = CHANNEL_LINE.search(text)
+                if channel:
+                    self._process(b"").channels.add(_channel(channel))
+                else:
+                    note(self._process(b""), text)
 
     def _read_warning(self, line: bytes) -> None:
         at = line.rfind(b"NCCL WARN ")
@@ -188,9 +212,7 @@ class _Scanner:
         for prefix, text in told - self._told:
             found = CHANNEL_LINE.match(text)
             if found:
-                gdr = None if found[5] is None else found[4] is not None
-                channel = Channel(text_of(found[2]), int(found[3]), found[1] == b"send", gdr)
-                self._process(prefix).channels.add(channel)
+                self._process(prefix).channels.add(_channel(found))
         if len(self._told) > CHANNELS_KEPT:
             self._told.clear()
         self._told |= told
@@ -206,7 +228,7 @@ class _Scanner:
 
     def _identify(self, line: bytes, prefix: bytes) -> Seen:
         found = PREFIX.search(line[-400:])
-        if found and (TIME.fullmatch(found[1]) or (found[1].isdigit() and found[3] is None)):
+        if found and (TIME.match(found[0]) or (found[1].isdigit() and found[3] is None)):
             found = None  # a time of day, or a torn line that has lost its host
         if found:
             name = (text_of(found[1]), text_of(found[2]))
@@ -232,7 +254,7 @@ class _Scanner:
             del self._processes[seen.host, seen.pid]  # torn lines that have lost their process
         _join_torn(self._processes)
         processes = sorted((_finish(seen) for seen in self._processes.values()), key=_order)
-        return Log(tuple(processes), self._within_nodes, self._dropped, self._lines)
+        return Log(tuple(processes), self._within_nodes, self._dropped, self._lines, self._bare)
 
 
 def _join_torn(processes: dict[tuple[str, str], Seen]) -> None:

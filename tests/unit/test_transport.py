@@ -274,6 +274,9 @@ def test_files_without_prefixes_are_processes_of_their_own() -> None:
         ("fail-no-symbol-of-a-plugin", "Failed to find ncclNetPlugin symbol (>= v5)"),
         ("fail-ib-errors", "the plugin reports errors (NET/IB : Got completion from peer"),
         ("inconclusive-rings-of-an-excerpt", "or the log ends too early"),
+        ("inconclusive-messages-cut-out", "nothing shows how many processes there were"),
+        ("fail-plugin-chose-tcp", "provider is tcp, expected cxi"),
+        ("fail-plugin-does-not-start", "Socket (Failed to initialize NET plugin Libfabric)"),
     ],
 )
 def test_the_reason_says_what_the_log_shows(name: str, reason: str) -> None:
@@ -325,3 +328,12 @@ def test_a_log_without_line_ends_is_the_same_log(between: str) -> None:
 def test_a_line_that_has_lost_its_host_makes_no_process() -> None:
     torn_off = b":7000:97000 [0] NCCL INFO Using network Socket\n7000:97000 [0] NCCL INFO Using network Socket\n"
     assert len(judged(Run().text() + torn_off).processes) == 16
+
+
+def test_a_warning_that_good_runs_begin_with_is_no_cause() -> None:
+    head = b"n1:1:2 [0] "
+    nag = head + b"misc/ibvwrap.cc:63 NCCL WARN Failed to open libibverbs.so[.1]\n"
+    start = head + b"NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1 - Init START\n"
+    assert not any("warned" in reason for reason in judged(nag + start).reasons)
+    cause = head + b"misc/socket.cc:57 NCCL WARN socketProgress: Connection closed by remote peer n2<35187>\n"
+    assert any("warned: socketProgress" in reason for reason in judged(nag + start + cause).reasons)
