@@ -260,7 +260,7 @@ class _Scanner:
 def _join_torn(processes: dict[tuple[str, str], Seen]) -> None:
     """Give back what was read under half a host name (`d001:77:78`), or one glued to another line (`0nid001:77:78`).
 
-    Such a part has process and thread number of the whole, and little to say.
+    Such a part has process and thread number of the whole, and little to say, or less and a name with the same end.
     """
     by_pid: dict[str, list[Seen]] = {}
     for seen in processes.values():
@@ -271,11 +271,17 @@ def _join_torn(processes: dict[tuple[str, str], Seen]) -> None:
         group.sort(key=lambda seen: (-seen.records, seen.host))
         for at, part in enumerate(group):
             for whole in group[:at]:
-                little = bool(part.tids) and part.tids <= whole.tids and part.records * 4 <= whole.records
-                if little and (whole.host, whole.pid) in processes:
+                if (whole.host, whole.pid) in processes and _is_part(part, whole):
                     _add(whole, part)
                     del processes[part.host, part.pid]
                     break
+
+
+def _is_part(part: Seen, whole: Seen) -> bool:
+    if not part.tids or not part.tids <= whole.tids:
+        return False
+    same_end = part.host.endswith(whole.host) or whole.host.endswith(part.host)
+    return part.records * 4 <= whole.records or (same_end and part.records < whole.records)
 
 
 def _add(whole: Seen, part: Seen) -> None:

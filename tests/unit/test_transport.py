@@ -337,3 +337,17 @@ def test_a_warning_that_good_runs_begin_with_is_no_cause() -> None:
     assert not any("warned" in reason for reason in judged(nag + start).reasons)
     cause = head + b"misc/socket.cc:57 NCCL WARN socketProgress: Connection closed by remote peer n2<35187>\n"
     assert any("warned: socketProgress" in reason for reason in judged(nag + start + cause).reasons)
+
+
+def test_colours_are_no_part_of_a_host() -> None:
+    lines = Run().text().decode().splitlines()
+    coloured = "".join(f"\x1b[{31 + at % 6}m{line}\x1b[0m\n" for at, line in enumerate(lines))
+    assert judged(coloured.encode()) == judged(Run().text())
+
+
+def test_a_table_that_runs_into_a_line_makes_no_process() -> None:
+    own = b"nid005000:7000:97000 [0] NCCL INFO "
+    log = own + b"Channel 00/0 : 1[0] -> 0[0] [receive] via NET/AWS Libfabric/0/GDRDMA\n"
+    log += own + b"Channel 00/0 : 0[0] -> 1[0] [send] via NET/AWS Libfabric/0/GDRDMA\n"
+    log += b"  4294967296  16777216  double  none  -1" + own + b"Using network AWS Libfabric\n"
+    assert [process.process for process in judged(log).processes] == ["nid005000:7000"]
