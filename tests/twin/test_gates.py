@@ -19,7 +19,7 @@ from tests.twin.roots import HOME
 from tests.twin.tykky import write_environment
 from tests.unit.sites import load_text, site_text
 
-pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
 CPEBITS = "modules/singularity-CPEbits/25.03.lua"
 

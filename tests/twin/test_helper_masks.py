@@ -28,7 +28,7 @@ from tests.twin.process import Result
 from tests.twin.roots import DEFAULT_GENERATION
 from tests.unit.prologs import render_files
 
-pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.slurm]
+pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
 PUBLISHED = (
     "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"  # LUMI's pages
@@ -122,7 +122,7 @@ def confined_run() -> GuestRun:
         "/etc/slurm/cgroup.conf": "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainCores=yes\n",
     }
     files |= {f"/opt/{name}": (JOBSIDE / name).read_text() for name in ("affinity.py", "lumisite_record.py")}
-    return lumi_g_all(tuple(CONFINED.values()), files=files, timeout_s=400)
+    return lumi_g_all(tuple(CONFINED.values()), files=files, timeout_s=900)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def threads() -> dict[str, Result]:
     """Two threads per core, and no cgroups."""
     require_twin("qemu-system-x86_64", "cpio")
     return by_name(
-        THREADS, lumi_g_all(tuple(THREADS.values()), threads=2, files={"/opt/prolog": prolog()}, timeout_s=400)
+        THREADS, lumi_g_all(tuple(THREADS.values()), threads=2, files={"/opt/prolog": prolog()}, timeout_s=900)
     )
 
 

@@ -11,7 +11,7 @@ from lumisite.errors import ResolveError
 from tests.twin.fixtures import require_twin
 from tests.twin.lumi_g import GuestRun, lumi_g, lumi_g_all
 
-pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.slurm]
+pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
 PROLOG = """#!/bin/sh
 # Two masks as LUMI publishes them, for the first two tasks.

@@ -24,7 +24,7 @@ from tests.twin.helper_site import deploy_site
 from tests.twin.login_node import LUMISITE, install_lumisite
 from tests.twin.process import Result
 
-pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
 #: What one job of the whole suite measures on the twin's two nodes.
 EXPECTED = {
@@ -122,6 +122,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 # ---- all is well
 
 
+@pytest.mark.alone
 def test_the_whole_suite_passes_in_one_job(site: Cluster) -> None:
     done = validate(site, "whole", "")
     assert done.code == 0, done.stdout + done.stderr
@@ -142,6 +143,7 @@ def test_the_whole_suite_passes_in_one_job(site: Cluster) -> None:
 # ---- faults of the network and of the launch
 
 
+@pytest.mark.alone
 def test_a_slow_interface_costs_bandwidth_and_no_gate(site: Cluster) -> None:
     with faults.interface_throttled(site, "nid000002", "hsn0", "200mbit"):
         done = validate(site, "slow", "--probe collectives --baseline /scratch/whole")
@@ -153,6 +155,7 @@ def test_a_slow_interface_costs_bandwidth_and_no_gate(site: Cluster) -> None:
     assert name in done.stdout
 
 
+@pytest.mark.alone
 def test_a_baseline_is_gathered_and_says_what_it_lacks(site: Cluster) -> None:
     command = f"{LUMISITE} baseline --site twin --jobs 1 --probe ddp --into /scratch/before"
     done = site.run(f"cd /scratch && {command}")
@@ -169,6 +172,7 @@ def test_a_baseline_is_gathered_and_says_what_it_lacks(site: Cluster) -> None:
     assert spread["ddp/step_time_s/comm/2n"]["after"]
 
 
+@pytest.mark.alone
 def test_a_slow_node_is_found_among_four() -> None:
     require_twin()
     with running(ClusterPlan(nodes=4, images=("torch",))) as cluster:
@@ -191,7 +195,7 @@ def test_a_slow_node_is_found_among_four() -> None:
 
 
 def test_a_rank_that_hangs_is_named_when_its_time_is_over(site: Cluster) -> None:
-    with at_work(site, "hung", "--probe ddp --limit 14", "ddp-2n …") as process:
+    with at_work(site, "hung", "--probe ddp --limit 25", "ddp-2n …") as process:
         at = site.shared / "scratch/hung/jobs"
         faults.wait_until(lambda: bool(list(at.glob("*/ddp-2n/records/1.at"))), "rank 1 has begun")
         stop = "for pid in $(pgrep -u $(id -u) -f [p]robes/ddp.py); do kill -STOP $pid; done"
@@ -199,7 +203,7 @@ def test_a_rank_that_hangs_is_named_when_its_time_is_over(site: Cluster) -> None
         code, _, _ = ended(process)
     assert code == 1
     gate = gates(site, "hung", "ddp")[-1]
-    assert gate.cause.startswith("not done after 14 s: rank 1 on nid000002 fell silent while ")
+    assert gate.cause.startswith("not done after 25 s: rank 1 on nid000002 fell silent while ")
     assert gate.rank == 1
 
 
