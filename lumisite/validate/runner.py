@@ -263,7 +263,7 @@ class Runner:
             told = f"{state.state} ({state.reason})" if state.state else f"Slurm does not answer: {state.reason}"
             if state.state != "RUNNING" and told != job.told:
                 job.told = told
-                self.say(f"{job.plan.run}: job {job.id} {told}")
+                self.say(f"{job.plan.run}: job {job.id} {told}{self._out_of_service(job)}")
             return
         if not job.lost_since:
             job.lost_since = now
@@ -303,12 +303,26 @@ class Runner:
         ]
         return f" during {open_steps[-1]}" if open_steps else ""
 
+    def _out_of_service(self, job: Job) -> str:
+        """Say what to do where a job waits for nodes that take no jobs any more."""
+        known = (*slurm.FREE, *slurm.BUSY, *slurm.RESERVED)
+        away = [node for node in self._nodes(job) if node.state not in known]
+        if not away:
+            return ""
+        shown = ", ".join(f"{node.name} is {node.state}" for node in away)
+        names = ",".join(node.name for node in away)
+        return f"; {shown}: return it to service, or stop this (Ctrl-C) and start again with --avoid {names}"
+
     def _lost_nodes(self, job: Job) -> list[str]:
+        return [node.name for node in self._nodes(job) if node.state.startswith(("down", "fail"))]
+
+    def _nodes(self, job: Job) -> list[slurm.Node]:
+        """Give the state of a job's nodes; none where Slurm does not say."""
         try:
             nodes = slurm.nodes_of(self.setting.options.partition)
         except ToolError:
             return []
-        return [node.name for node in nodes if node.name in job.plan.nodes and node.state.startswith(("down", "fail"))]
+        return [node for node in nodes if node.name in job.plan.nodes]
 
     def _end(self, job: Job, cause: str, advice: str) -> None:
         """A job is over before its time."""

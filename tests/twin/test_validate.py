@@ -253,6 +253,17 @@ def test_a_node_that_is_lost_is_named(site: Cluster) -> None:
     assert "ddp/samples_per_s/comm/1n" in metrics(site, "lost")  # what was measured before is kept
 
 
+def test_a_node_that_is_drained_while_the_job_waits_is_named(site: Cluster) -> None:
+    with at_work(site, "waiting", "--probe modules --sbatch=--hold", "PENDING (JobHeldUser)") as process:
+        with faults.node_drained(site, "nid000002"):
+            site.run("scontrol release $(squeue --noheader --format=%i)").check()
+            assert process.stderr is not None
+            told = next((line for line in process.stderr if "nid000002 is drained" in line), "")
+        code, _, _ = ended(process)
+    assert "start again with --avoid nid000002" in told
+    assert code == 0
+
+
 def test_a_drained_node_is_not_used(site: Cluster) -> None:
     with faults.node_drained(site, "nid000002"):
         done = validate(site, "drained", "--dry-run")

@@ -10,7 +10,7 @@ from lumisite.errors import ToolError
 from lumisite.validate import slurm
 from lumisite.validate.lines import Sample
 from lumisite.validate.runs import SAMPLES, Run, create_run, gather, lines_of
-from tests.unit.played_slurm import PlayedSlurm, job_gates, keys, play, runner, work
+from tests.unit.played_slurm import NODES, PlayedSlurm, job_gates, keys, play, runner, work
 
 
 @pytest.fixture
@@ -163,3 +163,17 @@ def test_what_slurm_says_is_told_once_while_a_step_waits(
     said: list[str] = []
     work(tmp_path / "run", said)
     assert sum("PENDING (BeginTime)" in line for line in said) == 2  # once for each job
+
+
+def test_nodes_that_are_drained_while_a_job_waits_are_named_with_what_to_do(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played.nodes = [slurm.Node(NODES[0], "allocated"), slurm.Node(NODES[1], "drained")]
+    waiting = slurm.JobState("PENDING", "ReqNodeNotAvail, UnavailableNodes:nid000002")
+    monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, waiting))
+    said: list[str] = []
+    work(tmp_path / "run", said)
+    (told, *_) = [line for line in said if "PENDING" in line]
+    assert told.endswith(
+        "; nid000002 is drained: return it to service, or stop this (Ctrl-C) and start again with --avoid nid000002"
+    )
