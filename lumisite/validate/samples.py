@@ -19,16 +19,14 @@ LINE_LIMIT = 1 << 21
 #: Texts of jobs whose meaning is remembered while a file is read.
 TEXTS_KEPT = 100_000
 
-#: A sample as `json.dumps` writes it. Such a line needs a JSON parser only where one of its texts is met first: this
-#: pattern only says where each begins and ends, so nothing in it may hold a quote, bracket or escape of its own.
+#: A sample as `json.dumps` writes it, or any other line. A sample needs a JSON parser only where one of its texts is
+#: met first: this pattern says where each begins and ends. What it takes for one and is none, the parser then refuses.
 _PLAIN = re.compile(
-    rb'^\{"metric": ?"([^"\\\n]+)", ?"value": ?((?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?), ?'
-    rb'("better": ?"[a-z]+", ?"run": ?"[^"\\\n]+"), ?"nodes": ?\[([\w.", -]+)\], ?'
-    rb'"time": ?("[^"\\\n]*"|(?:0|[1-9][0-9]{0,17})(?:\.[0-9]+)?)((?:, ?[^\\\n{}[\]]+)?)\}\r?$',
+    rb'^(?:\{"metric": ?"([^"]+)", ?"value": ?((?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?), ?'
+    rb'("better": ?"[^"]+", ?"run": ?"[^"]+"), ?"nodes": ?\[([^]]+)\], ?'
+    rb'"time": ?("[^"]*"|(?:0|[1-9][0-9]{0,17})(?:\.[0-9]+)?)((?:, ?.+)?)\}\r?|(.*))$',
     re.MULTILINE,
 )
-#: Gates, between which the other lines are read as fast as in files without them.
-_OTHER = re.compile(rb'(^\{"gate".*\n)', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -123,23 +121,28 @@ class _Reader:
         self._fault_count = 0
 
     def read(self, block: bytes) -> None:
-        """Take whole lines."""
-        if self._read_plain(block):
+        """Take whole lines; what was seen before is known by its bytes."""
+        rows = _PLAIN.findall(block, 0, len(block) - 1)
+        # Fewer where a text is open at a line's end and goes on in the next one.
+        if len(rows) == block.count(b"\n"):
+            self._read_plain(rows)
             return
-        for part in _OTHER.split(block):
-            if not self._read_plain(part):
-                for line in part.split(b"\n")[:-1]:
-                    self._read_line(line)
-                    self.line += 1
+        for line in block.split(b"\n")[:-1]:
+            self._read_line(line)
+            self.line += 1
 
-    def _read_plain(self, lines: bytes) -> bool:
-        """Take whole lines that need no JSON parser, or none of them; what was seen before is known by its bytes."""
-        rows = _PLAIN.findall(lines)
-        if len(rows) != lines.count(b"\n"):
-            return False
+    def _read_plain(self, rows: Sequence[tuple[bytes, ...]]) -> None:
+        """Take lines most of which need no JSON parser."""
         first, groups, node_lists = self.line, self._plain, self._nodes
-        for line, (metric, value, job, nodes, when, rest) in enumerate(rows, start=first):
-            group = groups.get((metric, job, rest))
+        group, of_metric, of_job, of_rest = None, b"", b"", b""
+        for line, (metric, value, job, nodes, when, rest, other) in enumerate(rows, start=first):
+            if not metric:
+                self.line = line
+                self._read_line(other)
+                continue
+            # Neighbours are mostly of one group, and to compare is quicker than to look up.
+            if group is None or rest != of_rest or metric != of_metric or job != of_job:
+                group, of_metric, of_job, of_rest = groups.get((metric, job, rest)), metric, job, rest
             names = node_lists.get(nodes)
             number = float(value)
             if group is None or names is None or not LEAST <= number <= LARGEST:
@@ -147,21 +150,23 @@ class _Reader:
                 self._read_first(metric, value, job, nodes, when, rest)
                 continue
             if when != group.when:
-                group.when = when
                 time = _time(when)
                 if time is None:
                     self.line = line
                     self._read_first(metric, value, job, nodes, when, rest)
                     continue
+                group.when = when
                 if time < group.time:
                     group.time = time
-            known = group.values.get(names)
-            if known is not None and not group.again:
-                group.again = f"{self.file}:{line}"
-            if known is None or (number < known) == group.higher:
-                group.values[names] = number
+            values = group.values
+            known = values.get(names)
+            if known is None:
+                values[names] = number
+            else:
+                group.again = group.again or f"{self.file}:{line}"
+                if (number < known) == group.higher:
+                    values[names] = number
         self.line = first + len(rows)
-        return True
 
     def _read_first(self, metric: bytes, value: bytes, job: bytes, nodes: bytes, when: bytes, rest: bytes) -> None:
         """Read a plain line as any other one, and remember its texts."""
