@@ -11,11 +11,23 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from lumisite.validate.lines import Gate, gate_json, sample_json
-from lumisite.validate.reframe_cases import FAILED, NOTHING_SAID, SOUND, Answers, Case, CaseError, case_lines
-from lumisite.validate.reframe_perflog import header_of, read_perflog
+from lumisite.validate.lines import Gate, gate_json, sample_json, shown
+from lumisite.validate.ranks import counted
+from lumisite.validate.reframe_cases import (
+    FAILED,
+    NOTHING_SAID,
+    SOUND,
+    Answers,
+    Case,
+    CaseError,
+    DirectionError,
+    case_lines,
+    is_speed,
+)
+from lumisite.validate.reframe_columns import header_of, old_row
+from lumisite.validate.reframe_perflog import read_perflog
 from lumisite.validate.reframe_report import KEYS, read_report
 from lumisite.validate.samples import FAULTS_SHOWN, SamplesError
 
@@ -38,7 +50,7 @@ def kind_of(head: bytes) -> Kind | None:
     if head.lstrip()[:1] == b"{":
         return None
     first = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
-    return "perflog" if header_of(first) is not None else None
+    return "perflog" if header_of(first) is not None or old_row(first) is not None else None
 
 
 def with_reframe(
@@ -59,9 +71,24 @@ def with_reframe(
         kind = kind_of(head)
         whole = itertools.chain([head], rest) if head else rest
         if kind is None:
+            if not _may_be_lines(head):
+                raise SamplesError([f"{name}: {_what_else(head)}"], 1)
             yield name, whole
         else:
             yield name, _lines(name, kind, whole, _Import(name, say, after, answers, seen))
+
+
+def _may_be_lines(head: bytes) -> bool:
+    """Tell whether a file may hold samples: an empty one may, and one of which a line is damaged."""
+    return not head.strip() or any(len(line) > 1 and line.startswith(b"{") for line in head.splitlines())
+
+
+def _what_else(head: bytes) -> str:
+    first = head.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+    return (
+        f"neither samples nor a report or perflog of ReFrame: it begins with {shown(first)} (JSON lines would be right,"
+        " a report of `reframe --report-file`, or a perflog with its header)"
+    )
 
 
 def _head(blocks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
@@ -89,6 +116,13 @@ def _lines(name: str, kind: Kind, blocks: Iterable[bytes], work: _Import) -> Ite
         yield from work.lines(cases)
 
 
+class Unknown(NamedTuple):
+    """A number of which it is not known whether more is better: what is told, and the tests that have it."""
+
+    text: str
+    cases: set[str]
+
+
 class _Import:
     """One file on its way."""
 
@@ -101,6 +135,7 @@ class _Import:
         self.faults: list[str] = []
         self.fault_count = 0
         self.told: set[str] = set()
+        self.unknown: dict[str, Unknown] = {}
         self.out: dict[str, list[str]] = {}
         self.count: Counter[str] = Counter()
 
@@ -121,6 +156,9 @@ class _Import:
         """Give the lines of all cases, and say what was left out."""
         for case in cases:
             yield from self._of_case(case)
+        for unknown in self.unknown.values():
+            others = len(unknown.cases) - 1
+            self.fault(unknown.text + (f"; so with {counted(others, 'other test')}" if others else ""))
         if self.faults:
             raise SamplesError(self.faults, self.fault_count)
         for why, names in self.out.items():
@@ -134,7 +172,11 @@ class _Import:
             self.leave_out(reason, _named(case))
             return
         try:
-            lines = case_lines(case, self.answers, after=self.after)
+            lines = case_lines(self._measured(case), self.answers, after=self.after)
+        except DirectionError as error:
+            known = self.unknown.setdefault(error.about, Unknown(f"{self.name}: {case.name}: {error}", set()))
+            known.cases.add(case.name)
+            return
         except CaseError as error:
             self._refuse(case, str(error))
             return
@@ -152,6 +194,15 @@ class _Import:
         if not case.nodes and not case.own and (case.result in SOUND or case.slow_only) and case.numbers:
             return "without nodes"
         return ""
+
+    def _measured(self, case: Case) -> Case:
+        """Leave out numbers that cannot be compared, and tell them."""
+        if case.own:
+            return case
+        wrong = [number for number in case.numbers if number.value is not None and not is_speed(number.value)]
+        for number in wrong:
+            self.leave_out("not above 0 and finite", f"{case.name}/{number.name} is {number.value:g}")
+        return replace(case, numbers=tuple(number for number in case.numbers if number not in wrong))
 
     def _refuse(self, case: Case, text: str) -> None:
         """Tell each fault of a test once, however often it ran."""

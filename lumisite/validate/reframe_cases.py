@@ -17,9 +17,10 @@ import shlex
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
+from glob import escape
 from typing import TYPE_CHECKING, Literal
 
-from lumisite.validate.lines import Better, Gate, LineError, Sample, parse_line, shown
+from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Sample, parse_line, shown
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -32,17 +33,34 @@ OWN_TEST = "Lumisite"
 SOUND = ("pass", "success", "xfail", "xpass")
 FAILED = ("fail", "failure")
 
-_TIME = r"(?:[num\u00b5\u03bc]?s|[num]?secs?|(?:milli|micro|nano)?seconds?|mins?|minutes?|h|hrs?|hours?)"
+_TIME = r"(?:[num\u00b5\u03bc]?s|[num]?secs?|(?:milli|micro|nano)?sec(?:ond)?s?|mins?|minutes?|h|hrs?|hours?|days?)"
 _PER_TIME = r"(?:s|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|d|days?)"
-_LOWER = re.compile(rf"{_TIME}(?:/(?!{_PER_TIME}$)[\w. -]+)?")
+#: What a rate or a time may be of, after it: a node, a GPU, a step.
+_OF = r"(?:/| per )"
+_LOWER = re.compile(rf"{_TIME}(?:{_OF}(?!{_PER_TIME}$)[\w. -]+)?")
+_RATE = rf".+?(?:/\s*{_PER_TIME}| per {_PER_TIME})(?![a-z])"
 _HIGHER = re.compile(
-    rf".+/\s*{_PER_TIME}(?:/[\w. -]+)?|.+ per {_PER_TIME}"
-    r"|[kmgtpe]?flops|[kmgtpe]?i?(?:b|bit|byte)ps|[kmgt]?(?:iops|teps)|fps|ips|tps"
+    rf"(?:{_RATE}|[kmgtpe]?flops|[kmgtpe]?i?(?:b|bit|byte)ps|[kmgt]?(?:iops|teps|[lcm]?ups)|fps|ips|tps|sypd)"
+    rf"(?:{_OF}[\w. -]+)?"
+)
+#: What nobody wants more of, or what is not clear: a rate of it tells nothing.
+_UNWANTED = re.compile(
+    r"(?:[kmgt]?(?:j|wh?)|joules?|watts?|usd|eur|\$|\u20ac|(?:\w+[ -])*"
+    r"(?:err(?:or)?s?|faults?|miss(?:es)?|drops?|retr(?:y|ies)|retransmits?|failures?|fails?|stalls?|interrupts?"
+    r"|collisions?|discards?|loss(?:es)?|restarts?|timeouts?|evictions?|switches))(?:/| per )"
 )
 
 
 class CaseError(ValueError):
     """What is wrong with one case: the key, what it has, and what would be right."""
+
+
+class DirectionError(CaseError):
+    """It is not known whether more of a number is better; `about` is the same for all cases of which that is so."""
+
+    def __init__(self, text: str, about: str) -> None:
+        super().__init__(text)
+        self.about = about
 
 
 @dataclass(frozen=True)
@@ -107,7 +125,7 @@ class Answers:
     nodes: tuple[str, ...] = ()
 
     def of(self, metric: str, number: Number) -> Choice:
-        """Tell whether more is better; raises `CaseError` where it cannot be told."""
+        """Tell whether more is better; raises `DirectionError` where it cannot be told."""
         for pattern, choice in self.better:
             if fnmatchcase(metric, pattern):
                 return choice
@@ -118,14 +136,21 @@ class Answers:
             return by_bounds or by_unit or "none"
         else:
             why = f"neither unit {shown(number.unit)} nor {_bounds(number)} tells whether more is better"
-        words = shlex.quote(f"*{number.name}=higher")
-        raise CaseError(
+        pattern = ("" if metric == number.name else "*/") + escape(number.name)
+        words = shlex.quote(f"{pattern}=higher")
+        text = (
             f"{number.key}: {why} (`lumisite reframe --import FILE --better {words} -o samples.jsonl` says so; =lower"
             " and =none, to leave it out, are the other choices)"
         )
+        raise DirectionError(text, f"{pattern}: {why}")
 
 
 NOTHING_SAID = Answers()
+
+
+def is_speed(value: float) -> bool:
+    """Tell whether a number can be compared: 0, less, and what is no number cannot."""
+    return LEAST <= value <= LARGEST
 
 
 def case_lines(case: Case, answers: Answers, *, after: bool) -> list[Sample | Gate]:
@@ -195,7 +220,7 @@ def _by_unit(unit: str) -> Better | None:
     text = unit.strip().lower()
     if _LOWER.fullmatch(text):
         return "lower"
-    return "higher" if _HIGHER.fullmatch(text) else None
+    return "higher" if _HIGHER.fullmatch(text) and not _UNWANTED.match(text) else None
 
 
 def _bounds(number: Number) -> str:

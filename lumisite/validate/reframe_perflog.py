@@ -1,75 +1,22 @@
-"""Read ReFrame's perflogs: a header that names the columns, and a line for each case.
+"""Read ReFrame's perflogs: lines of cases, below a header that names the columns, or as ReFrame 3 wrote them.
 
-The header is what ReFrame makes of `format` and `format_perfvars` of a `filelog` handler (reframe/core/logging.py of
-4.6 and 4.10): `check_` is left out of names, `check_perf_value` becomes `NAME_value`. So a format of a site's own is
-read as well, if it says what a sample needs. With `perflog_multiline` each number has a line of its own.
+A format of a site's own is read as well, if it says what a sample needs. With `perflog_multiline`, and in ReFrame 3,
+each number has a line of its own. A format without `%(check_result)s` tells it all the same if it has the references:
+ReFrame logs numbers only of tests that did what they should, and the rest is arithmetic.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from lumisite.validate.lines import shown
 from lumisite.validate.node_names import expand_nodes
 from lumisite.validate.reframe_cases import FAILED, SOUND, Case, CaseError, Number
+from lumisite.validate.reframe_columns import NEEDED, OLD, PARTS, Header, header_of, is_whole, old_row, row_of
 from lumisite.validate.reframe_report import NO_NODES
-
-DELIMITERS = "|,;\t "
-#: Columns that a sample needs, each with those that may stand for it, and how a format asks for it.
-NEEDED: Sequence[tuple[tuple[str, ...], str]] = (
-    (("name", "display_name", "short_name", "unique_name"), "%(check_name)s"),
-    (("jobid",), "%(check_jobid)s"),
-    (("job_nodelist",), "%(check_job_nodelist)s"),
-    (("job_completion_time_unix", "job_completion_time", "asctime"), "%(check_job_completion_time)s"),
-    (("result",), "%(check_result)s"),
-)
-#: What else is read, where it is there.
-_OTHER = ("system", "partition", "environ", "fail_phase", "fail_reason", "lumisite", "version")
-_ONE = ("perf_var", "perf_value")
-_PARTS = {"ref": "reference", "lower_thres": "lower", "upper_thres": "upper", "lower": "lower", "upper": "upper"}
-
-
-@dataclass(frozen=True)
-class Header:
-    """The columns of a perflog: names without what stands before them, which `before` has."""
-
-    columns: tuple[str, ...]
-    before: tuple[str, ...]
-    delimiter: str
-
-    @property
-    def numbers(self) -> tuple[str, ...]:
-        """The names of performance variables, each with columns of its own."""
-        if set(_ONE) <= set(self.columns):
-            return ()
-        return tuple(column[: -len("_value")] for column in self.columns if column.endswith("_value"))
-
-
-def header_of(line: str) -> Header | None:
-    """Read a header; none if the line is not one."""
-    known = {name for names, _ in NEEDED for name in names} | {*_OTHER, *_ONE}
-    best: Header | None = None
-    for delimiter in DELIMITERS:
-        read = [_column(text, known) for text in line.rstrip("\r\n").split(delimiter)]
-        found = Header(tuple(name for name, _ in read), tuple(before for _, before in read), delimiter)
-        met = known.intersection(found.columns)
-        if len(met) >= 3 and (best is None or len(met) > len(known.intersection(best.columns))):
-            best = found
-    return best
-
-
-def _column(text: str, known: set[str]) -> tuple[str, str]:
-    """Take a column's name apart where a format has words before it, as in `jobid=%(check_jobid)s`."""
-    if text in known:
-        return text, ""
-    for name in sorted(known, key=len, reverse=True):
-        before = text[: -len(name)]
-        if text.endswith(name) and before and not (before[-1].isalnum() or before[-1] == "_"):
-            return name, before
-    return text, ""
 
 
 def read_perflog(
@@ -84,28 +31,41 @@ def read_perflog(
     Several perflogs in one file are read too, each with its header. `nodes_known`: the log need not tell nodes.
     """
     header: Header | None = None
-    count = 0
-    for line in _lines(blocks):
-        count += 1
+    for count, line in enumerate(_lines(blocks), start=1):
         if not line.strip():
             continue
-        other = header_of(line)
-        if other is not None or header is None:
-            header = other
-            missing = _missing(other, nodes_known) if other is not None else "no header of a perflog"
-            if missing:
+        old = old_row(line) if header is None or header is OLD else None
+        found = OLD if old is not None else header_of(line)
+        if header is None or (found is not None and found is not header):
+            missing = _missing(found, nodes_known) if found is not None else "no header of a perflog"
+            if found is None or missing:
                 fault(f"{count}: {missing}")
                 return
-            continue
-        cells = line.split(header.delimiter)
-        row = _row(header, cells)
+            header = found
+            if old is None:
+                continue
+        row = old if old is not None else _row(header, line)
         if row is None:
-            torn(f"{count} has {len(cells)} columns, the header {len(header.columns)}")
+            torn(f"{count} {_why_torn(header, line)}")
             continue
         try:
             yield _case(header, row)
         except CaseError as error:
             fault(f"{count}: {error}")
+
+
+def _row(header: Header, line: str) -> dict[str, str] | None:
+    """Give a line's texts by name, if they are enough."""
+    row = None if header is OLD else row_of(header, line)
+    if row is None or is_whole(header, row):
+        return row
+    return row if row.get("lumisite", "").startswith("[") or row.get("result") in FAILED else None
+
+
+def _why_torn(header: Header, line: str) -> str:
+    if header is OLD:
+        return "is no line of ReFrame 3"
+    return f"has {len(line.split(header.delimiter))} columns, the header {len(header.cells)}"
 
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
@@ -120,8 +80,15 @@ def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
 
 def _missing(header: Header, nodes_known: bool) -> str:
     """Say which columns a format lacks that a sample needs."""
+    if header is OLD and not nodes_known:
+        return (
+            "ReFrame 3 does not write a job's nodes into perflogs (`lumisite reframe --import FILE --on NODES` gives"
+            " them; a report of `reframe --report-file` has them)"
+        )
     for names, words in NEEDED:
         if set(names).intersection(header.columns) or (nodes_known and "job_nodelist" in names):
+            continue
+        if "result" in names and _has_references(header):
             continue
         hint = ", or with `lumisite reframe --import FILE --on NODES`" if "job_nodelist" in names else ""
         return (
@@ -131,37 +98,21 @@ def _missing(header: Header, nodes_known: bool) -> str:
     return ""
 
 
-def _row(header: Header, cells: Sequence[str]) -> dict[str, str] | None:
-    """Give a line's cells by column; none for a line that is not whole, or whose numbers have no names.
-
-    ReFrame writes a header once, so a variant of a test that has other numbers has other columns, and one that failed
-    may have none. Its other columns stand where they should, counted from both ends, and are enough where the numbers
-    are not needed.
-    """
-    columns, before = header.columns, header.before
-    if len(cells) != len(columns):
-        numbers = [at for at, column in enumerate(columns) if not column or _of_number(column, header)]
-        first, last = (numbers[0], numbers[-1] + 1) if numbers else (len(columns), len(columns))
-        tail = len(columns) - last
-        if len(cells) < first + tail:
-            return None
-        columns = (*columns[:first], *columns[last:])
-        before = (*before[:first], *before[last:])
-        cells = [*cells[:first], *cells[len(cells) - tail :]]
-    row: dict[str, str] = {}
-    for column, words, cell in zip(columns, before, cells, strict=True):
-        row.setdefault(column, cell.removeprefix(words))
-    whole = len(row) >= len(set(header.columns))
-    return row if whole or row.get("lumisite", "").startswith("[") or row.get("result") in FAILED else None
-
-
-def _of_number(column: str, header: Header) -> bool:
-    return any(column.startswith(f"{name}_") for name in header.numbers)
+def _has_references(header: Header) -> bool:
+    """Tell whether each number has its reference and thresholds."""
+    numbers = ("perf",) if header.one_each else header.numbers
+    return bool(numbers) and all(
+        {f"{name}_ref", f"{name}_{side}_thres"} <= set(header.columns)
+        or {f"{name}_ref", f"{name}_{side}"} <= set(header.columns)
+        for name in numbers
+        for side in ("lower", "upper")
+    )
 
 
 def _case(header: Header, row: Mapping[str, str]) -> Case:
     system, partition, environ = (row.get(key, "") for key in ("system", "partition", "environ"))
     numbers = tuple(_numbers(header, row))
+    result = row["result"] if "result" in row else _result(numbers)
     case = Case(
         test=next(row[name] for name in NEEDED[0][0] if row.get(name)),
         system=system or "reframe",
@@ -169,13 +120,29 @@ def _case(header: Header, row: Mapping[str, str]) -> Case:
         job=row["jobid"],
         time=0.0,
         nodes=_nodes(row.get("job_nodelist", "")),
-        result=row["result"],
+        result=result,
         phase=row.get("fail_phase", "").replace("null", ""),
         reason=row.get("fail_reason", ""),
         numbers=numbers,
         own=row.get("lumisite", ""),
     )
     return replace(case, time=_time(row, needed=case.result in SOUND))
+
+
+def _result(numbers: tuple[Number, ...]) -> str:
+    """Tell whether a test passed by its numbers, as ReFrame does: one that failed before has none."""
+    measured = [number for number in numbers if number.value is not None]
+    return "pass" if measured and all(map(_as_expected, measured)) else "fail"
+
+
+def _as_expected(number: Number) -> bool:
+    """Compare as `assert_reference` of reframe/utility/sanity.py does: thresholds are parts of the reference."""
+    value, reference = number.value, number.reference
+    if value is None or not reference:
+        return True
+    part = (value - reference) / abs(reference)
+    low = -math.inf if number.lower is None else number.lower
+    return low - 1e-12 <= part <= (math.inf if number.upper is None else number.upper) + 1e-12
 
 
 def _nodes(text: str) -> tuple[str, ...]:
@@ -204,7 +171,7 @@ def _time(row: Mapping[str, str], *, needed: bool) -> float:
 
 
 def _numbers(header: Header, row: Mapping[str, str]) -> Iterator[Number]:
-    if set(_ONE) <= set(header.columns):
+    if header.one_each:
         if row["perf_var"] not in ("", "None", "null"):
             yield _number(row["perf_var"], "perf", row)
         return
@@ -216,7 +183,7 @@ def _numbers(header: Header, row: Mapping[str, str]) -> Iterator[Number]:
 def _number(name: str, prefix: str, row: Mapping[str, str]) -> Number:
     """Read the columns of one number."""
     bounds: dict[str, float | None] = {"reference": None, "lower": None, "upper": None}
-    for ending, part in _PARTS.items():
+    for ending, part in PARTS.items():
         if f"{prefix}_{ending}" in row:
             bounds[part] = _value(f"{prefix}_{ending}", row[f"{prefix}_{ending}"])
     unit = row.get(f"{prefix}_unit", "")
@@ -236,9 +203,6 @@ def _value(key: str, text: str) -> float | None:
     if text in ("", "None", "null"):
         return None
     try:
-        value = float(text)
+        return float(text)
     except ValueError:
         raise CaseError(f"{key}: {shown(text)} is not a number") from None
-    if math.isnan(value):
-        raise CaseError(f"{key}: {shown(text)} is not a number above 0")
-    return value

@@ -1,7 +1,7 @@
-"""Read a report that `reframe --report-file` wrote: data versions 3 (ReFrame 4.0 to 4.6) and 4 (4.7 and later).
+"""Read a report of `reframe --report-file`: data versions 1 and 2 (ReFrame 3), 3 (4.0 to 4.6) and 4 (from 4.7 on).
 
-The keys are those of reframe/schemas/runreport.json of 4.6 and 4.10, and of reports that both wrote. A report may be
-large: only one case of it is in memory at a time, unless its `session_info` comes last.
+The keys are those of reframe/schemas/runreport.json of 3.12, 4.6 and 4.10, and of reports that these and others wrote.
+A report may be large: only one case of it is in memory at a time, unless its `session_info` comes last.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lumisite.validate.node_names import expand_nodes
 from lumisite.validate.reframe_cases import SOUND, Case, CaseError, Number
 
 #: The data versions that are known, by the part before the point.
-KNOWN = ("3", "4")
+KNOWN = ("1", "2", "3", "4")
 #: Keys of a report, with which it may begin.
 KEYS = ("session_info", "runs", "restored_cases")
 #: What ReFrame writes for a job of which it does not know the nodes (seen with its squeue back-end, on short jobs).
@@ -66,7 +66,7 @@ def _session(raw: object) -> Mapping[str, object]:
         raise CaseError(f"session_info: {shown(raw)} is not an object")
     version = raw.get("data_version")
     if not isinstance(version, str) or version.partition(".")[0] not in KNOWN:
-        raise CaseError(f"session_info.data_version: {shown(version)} is not known (3.x and 4.x are: ReFrame 4)")
+        raise CaseError(f"session_info.data_version: {shown(version)} is not known (1.x to 4.x are: ReFrame 3.1 to 4)")
     return raw
 
 
@@ -110,7 +110,7 @@ def _case(raw: Mapping[str, object], session: Mapping[str, object]) -> Case:
     variables = raw.get("check_vars")
     own = raw.get("lumisite", variables.get("lumisite") if isinstance(variables, dict) else None)
     return Case(
-        test=_text(raw, "name" if "name" in raw else "display_name"),
+        test=_text(raw, "name" if "name" in raw and "display_name" not in raw else "display_name"),
         system=system,
         where=f"{system}:{partition}+{environ}",
         job=_job(raw),
@@ -195,7 +195,7 @@ def _new_numbers(raw: Mapping[str, object]) -> Iterator[Number]:
 
 
 def _old_numbers(raw: Mapping[str, object]) -> Iterator[Number]:
-    """Read `perfvars` of data version 3."""
+    """Read `perfvars` of data versions 1 to 3."""
     rows = raw.get("perfvars")
     if rows is None:
         return

@@ -234,7 +234,7 @@ def test_a_direction_is_never_guessed(unit: str, lower: float | None, upper: flo
     with pytest.raises(CaseError) as caught:
         Answers().of("m", Number("perfvalues[n]", "n", 1.0, 10.0, lower, upper, unit))
     assert why in str(caught.value)
-    assert "--better '*n=higher'" in str(caught.value)
+    assert "--better '*/n=higher'" in str(caught.value)
 
 
 def test_what_is_said_wins_and_none_leaves_a_metric_out(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_import_writes_samples_and_says_what_it_took(tmp_path: Path, capsys: Out
     assert "as a baseline that is 1 job, 1 day, 1 node set; it lacks 9 jobs more" in err
     assert len(read_lines([("samples", [into.read_bytes()])]).series) == 7
     assert main(["reframe", "--import", files[0], "-o", str(into)]) == 2
-    assert "--better '*x/odd/2n=higher'" in capsys.readouterr().err
+    assert "--better '*/x/odd/2n=higher'" in capsys.readouterr().err
 
 
 def test_a_direction_that_is_none_is_refused(capsys: Output) -> None:
