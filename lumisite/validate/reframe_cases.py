@@ -55,6 +55,19 @@ class CaseError(ValueError):
     """What is wrong with one case: the key, what it has, and what would be right."""
 
 
+#: What options such as `--repeat` and `--distribute` add to a test's name: it is the same test, on whichever nodes.
+_ADDED = re.compile(r" %[.$](?:repeat_no|part|nid)=.*?(?= [%~]|$)")
+
+
+def plain_name(text: str) -> str:
+    """Give a test's name without what ReFrame's options added to it.
+
+    >>> plain_name("Bw %size=1 %$repeat_no=0")
+    'Bw %size=1'
+    """
+    return _ADDED.sub("", text)
+
+
 class DirectionError(CaseError):
     """It is not known whether more of a number is better; `about` is the same for all cases of which that is so."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 DELIMITERS = "|,;\t "
 #: Columns that a sample needs, each with those that may stand for it, and how a format asks for it.
 NEEDED: Sequence[tuple[tuple[str, ...], str]] = (
-    (("name", "display_name", "short_name", "unique_name", "info"), "%(check_name)s"),
+    (("display_name", "name", "unique_name", "short_name", "info"), "%(check_name)s"),
     (("jobid",), "%(check_jobid)s"),
     (("job_nodelist",), "%(check_job_nodelist)s"),
     (("job_completion_time_unix", "job_completion_time", "asctime"), "%(check_job_completion_time)s"),

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 
 from lumisite.validate.lines import shown
 from lumisite.validate.node_names import expand_nodes
-from lumisite.validate.reframe_cases import FAILED, SOUND, Case, CaseError, Number
+from lumisite.validate.reframe_cases import FAILED, SOUND, Case, CaseError, Number, plain_name
 from lumisite.validate.reframe_columns import NEEDED, OLD, PARTS, Header, header_of, is_whole, old_row, row_of
 from lumisite.validate.reframe_report import NO_NODES
 
@@ -114,7 +114,7 @@ def _case(header: Header, row: Mapping[str, str]) -> Case:
     numbers = tuple(_numbers(header, row))
     result = row["result"] if "result" in row else _result(numbers)
     case = Case(
-        test=next(row[name] for name in NEEDED[0][0] if row.get(name)),
+        test=plain_name(_name(row)),
         system=system or "reframe",
         where=system + (f":{partition}" if partition else "") + (f"+{environ}" if environ else ""),
         job=row["jobid"],
@@ -127,6 +127,13 @@ def _case(header: Header, row: Mapping[str, str]) -> Case:
         own=row.get("lumisite", ""),
     )
     return replace(case, time=_time(row, needed=case.result in SOUND))
+
+
+def _name(row: Mapping[str, str]) -> str:
+    for name in NEEDED[0][0]:
+        if row.get(name, "").strip():
+            return row[name]
+    raise CaseError("name: empty (the name of a test would be right)")
 
 
 def _result(numbers: tuple[Number, ...]) -> str:

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from lumisite.validate.json_stream import JsonError, JsonStream
 from lumisite.validate.lines import shown
 from lumisite.validate.node_names import expand_nodes
-from lumisite.validate.reframe_cases import SOUND, Case, CaseError, Number
+from lumisite.validate.reframe_cases import SOUND, Case, CaseError, Number, plain_name
 
 #: The data versions that are known, by the part before the point.
 KNOWN = ("1", "2", "3", "4")
@@ -110,7 +110,7 @@ def _case(raw: Mapping[str, object], session: Mapping[str, object]) -> Case:
     variables = raw.get("check_vars")
     own = raw.get("lumisite", variables.get("lumisite") if isinstance(variables, dict) else None)
     return Case(
-        test=_text(raw, "name" if "name" in raw and "display_name" not in raw else "display_name"),
+        test=plain_name(_text(raw, "name" if "name" in raw and "display_name" not in raw else "display_name")),
         system=system,
         where=f"{system}:{partition}+{environ}",
         job=_job(raw),

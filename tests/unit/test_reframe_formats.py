@@ -96,6 +96,18 @@ def test_a_report_of_reframe_3_is_read_as_one_of_4_0(tmp_path: Path, version: st
     assert one.run == "lumi-5-20260120T071240Z"
 
 
+@pytest.mark.parametrize("sign", ["$", "."])
+def test_a_repeated_or_distributed_test_is_one_test(tmp_path: Path, sign: str) -> None:
+    raw = report()
+    name = f"Bw %{sign}part=lumi:standard-g %{sign}nid=n1 %size=1 %{sign}repeat_no="
+    raw["runs"][0]["testcases"] = [
+        case_of(raw) | {"jobid": str(number), "display_name": f"{name}{number} ~lumi"} for number in range(3)
+    ]
+    kept = samples(written(tmp_path, raw))
+    assert {metric for metric, _ in kept} == {f"Bw %size=1 ~lumi {WHERE}/bw"}
+    assert len(kept) == 3
+
+
 # ---- formats of a site's own
 
 
