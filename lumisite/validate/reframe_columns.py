@@ -32,6 +32,9 @@ _FIXED = frozenset(
 _ANY_FIXED = re.compile("|".join(sorted(_FIXED, key=len, reverse=True)))
 #: Columns that may hold several words with commas between them, besides the nodes.
 _LISTS = frozenset({"modules", "tags", "maintainers", "executable_opts", "prerun_cmds", "postrun_cmds", "env_vars"})
+#: A word before what a cell says, and columns whose texts may begin like that themselves.
+_LABEL = re.compile(r"^\w+=", re.ASCII)
+_FREE = frozenset({"fail_reason", "lumisite", "perf_var"})
 #: What a line of a case has, and no header.
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:")
 _NODE = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
@@ -61,7 +64,8 @@ class Column:
     def values(self, cell: str) -> tuple[str, ...] | None:
         """Take a cell apart; none where it is not of this form."""
         if self.pattern is None:
-            return (cell,) * len(self.names)
+            # Up to 4.2 the header lacks the words that a format has before names, and the lines have them.
+            return tuple(cell if name in _FREE else _LABEL.sub("", cell) for name in self.names)
         found = self.pattern.fullmatch(cell)
         if found is not None:
             return found.groups()
@@ -172,6 +176,8 @@ def row_of(header: Header, line: str) -> dict[str, str] | None:
     if len(texts) > len(columns):
         texts = _nodes_joined(header, texts)
     if len(texts) != len(columns):
+        if header.one_each:
+            return None
         numbers = [at for at, column in enumerate(columns) if _of_number(column, header)]
         first, last = (numbers[0], numbers[-1] + 1) if numbers else (len(columns), len(columns))
         tail = len(columns) - last

@@ -45,11 +45,16 @@ def read_perflog(
             if old is None:
                 continue
         row = old if old is not None else _row(header, line)
+        columns = header
+        if (
+            row is None
+        ):  # up to 4.2 ReFrame writes headers that do not fit its format of 3, whose lines speak for themselves
+            row, columns = old_row(line), OLD
         if row is None:
             torn(f"{count} {_why_torn(header, line)}")
             continue
         try:
-            yield _case(header, row)
+            yield _case(columns, row)
         except CaseError as error:
             fault(f"{count}: {error}")
 
@@ -113,6 +118,8 @@ def _case(header: Header, row: Mapping[str, str]) -> Case:
     system, partition, environ = (row.get(key, "") for key in ("system", "partition", "environ"))
     numbers = tuple(_numbers(header, row))
     result = row["result"] if "result" in row else _result(numbers)
+    if not row.get("jobid"):
+        raise CaseError("jobid: missing (jobid=%(check_jobid)s in `format` of ReFrame's filelog handler says it)")
     case = Case(
         test=plain_name(_name(row)),
         system=system or "reframe",

@@ -137,7 +137,7 @@ def _job(raw: Mapping[str, object]) -> str:
     value = raw.get("jobid")
     if isinstance(value, bool) or not isinstance(value, str | int | None):
         raise CaseError(f"jobid: {shown(value)} is not the number of a job")
-    return str(value) if value is not None else str(raw.get("uuid", "nojob"))
+    return str(raw.get("uuid", "nojob")) if value in (None, "None") else str(value)
 
 
 def _nodes(raw: Mapping[str, object]) -> tuple[str, ...]:

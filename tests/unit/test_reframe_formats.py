@@ -60,6 +60,17 @@ def test_a_number_of_reframe_3_that_missed_its_reference_is_left_out_before_and_
     assert sample.value == 9.8
 
 
+def test_a_line_of_reframe_3_without_the_number_of_its_job_is_refused(tmp_path: Path) -> None:
+    text = OLD.format("Bw @lumi:standard-g+builtin", "bw=1|ref=11 (l=-0.1, u=null)|GB/s").replace("jobid=7|", "")
+    assert faults(written(tmp_path, text, "p.log"), answers=N1).startswith("p.log:1: jobid: missing (")
+
+
+def test_the_job_of_a_test_that_was_not_built_has_no_number(tmp_path: Path) -> None:
+    raw = report(jobid="None", result="failure", fail_phase="compile_wait")
+    (gate,) = lines(written(tmp_path, raw), after=True)
+    assert gate.run.startswith("lumi-nojob-")
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -123,6 +134,18 @@ FORMATS = {
         "job_completion_time|version|info|jobid=jobid|job_nodelist|x=y_var=x=y_value|x=y_ref|x=y_lower|x=y_upper|x=y_unit|"
         "lat_var=lat_value|lat_ref|lat_lower|lat_upper|lat_unit|env_vars\n"
         f"{TIME}|4.1.0|Bw @lumi:standard-g+builtin|jobid=7|n1|x=y=10.0|10|-0.1|None|GB/s|lat=3.5|0|None|None|s|{{}}\n"
+    ),
+    "pairs as 4.0 to 4.2 write them": (
+        "job_completion_time|version|info|jobid|job_nodelist|x=y_var=x=y_value|x=y_ref|x=y_lower|x=y_upper|x=y_unit|"
+        "lat_var=lat_value|lat_ref|lat_lower|lat_upper|lat_unit|env_vars\n"
+        f"{TIME}|4.1.3|Bw @lumi:standard-g+builtin|jobid=7|nodes=n1|x=y=10.0|ref=10|lower=-0.1|upper=None|units=GB/s|"
+        "lat=3.5|ref=0|lower=None|upper=None|units=s|env={}\n"
+    ),
+    "as in ReFrame 3, as 4.0 to 4.2 write it": (
+        "job_completion_time|version|info|jobid|job_nodelist|perf_var=perf_value|"
+        "perf_ref perf_lower_thres,perf_upper_thres)perf_unit\n"
+        f"{TIME}|reframe 4.0.5|Bw /070c4387 @lumi:standard-g+builtin|jobid=7|nodelist=n1|x=y=10.0|ref=10 (l=-0.1, u=null)|GB/s\n"
+        f"{TIME}|reframe 4.0.5|Bw /070c4387 @lumi:standard-g+builtin|jobid=7|nodelist=n1|lat=3.5|ref=0 (l=null, u=null)|s\n"
     ),
     "words before numbers": (
         "result|job_completion_time|name|system:partition+environ|jobid|job_nodelist|value=x=y_value|unit=x=y_unit|"
