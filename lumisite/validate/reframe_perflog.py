@@ -31,40 +31,54 @@ def read_perflog(
     Several perflogs in one file are read too, each with its header. `nodes_known`: the log need not tell nodes.
     """
     header: Header | None = None
-    for count, line in enumerate(_lines(blocks), start=1):
+    units: set[str] = set()
+    for count, (line, ended) in enumerate(_lines(blocks), start=1):
         if not line.strip():
             continue
         old = old_row(line) if header is None or header is OLD else None
         found = OLD if old is not None else header_of(line)
-        if header is None or (found is not None and found is not header):
-            missing = _missing(found, nodes_known) if found is not None else "no header of a perflog"
+        if header is None or found is not None:
+            missing = _missing(found, nodes_known or "job_nodelist" in (old or {}))
             if found is None or missing:
                 fault(f"{count}: {missing}")
                 return
             header = found
             if old is None:
                 continue
-        row = old if old is not None else _row(header, line)
-        columns = header
-        if (
-            row is None
-        ):  # up to 4.2 ReFrame writes headers that do not fit its format of 3, whose lines speak for themselves
-            row, columns = old_row(line), OLD
+        row, columns = (old, OLD) if old is not None else _row(header, line)
         if row is None:
             torn(f"{count} {_why_torn(header, line)}")
             continue
         try:
-            yield _case(columns, row)
+            case = _case(columns, row)
         except CaseError as error:
-            fault(f"{count}: {error}")
+            (fault if ended else torn)(f"{count}: {error}")
+            continue
+        if ended or _is_certain(columns, case, units):
+            yield case
+        else:
+            torn(f"{count} has no end, and its last word may lack letters")
+        units |= {number.unit for number in case.numbers}
 
 
-def _row(header: Header, line: str) -> dict[str, str] | None:
-    """Give a line's texts by name, if they are enough."""
+def _row(header: Header, line: str) -> tuple[dict[str, str] | None, Header]:
+    """Give a line's texts by name, if they are enough, and the header that they fit.
+
+    Up to 4.2 ReFrame writes headers that do not fit lines in the format of 3; those lines speak for themselves.
+    """
     row = None if header is OLD else row_of(header, line)
-    if row is None or is_whole(header, row):
-        return row
-    return row if row.get("lumisite", "").startswith("[") or row.get("result") in FAILED else None
+    if row is None:
+        return old_row(line), OLD
+    whole = is_whole(header, row) or row.get("lumisite", "").startswith("[") or row.get("result") in FAILED
+    return row if whole else None, header
+
+
+def _is_certain(header: Header, case: Case, units: set[str]) -> bool:
+    """Tell whether a line that has no end is whole all the same: no number, and no unit that was not met before."""
+    last = header.cells[-1].names[-1:] if header is not OLD else ("perf_unit",)
+    if not any(name.endswith(("_value", "_unit")) for name in last):
+        return True
+    return last[0].endswith("_unit") and {number.unit for number in case.numbers} <= units
 
 
 def _why_torn(header: Header, line: str) -> str:
@@ -73,18 +87,21 @@ def _why_torn(header: Header, line: str) -> str:
     return f"has {len(line.split(header.delimiter))} columns, the header {len(header.cells)}"
 
 
-def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
+def _lines(blocks: Iterable[bytes]) -> Iterator[tuple[str, bool]]:
+    """Give lines, each with whether it has an end."""
     rest = b""
     for block in blocks:
         *whole, rest = (rest + block).split(b"\n")
         for line in whole:
-            yield line.decode("utf-8", "replace").rstrip("\r").removeprefix("\ufeff")
+            yield line.decode("utf-8", "replace").rstrip("\r").removeprefix("\ufeff"), True
     if rest:
-        yield rest.decode("utf-8", "replace")
+        yield rest.decode("utf-8", "replace"), False
 
 
-def _missing(header: Header, nodes_known: bool) -> str:
+def _missing(header: Header | None, nodes_known: bool) -> str:
     """Say which columns a format lacks that a sample needs."""
+    if header is None:
+        return "no header of a perflog"
     if header is OLD and not nodes_known:
         return (
             "ReFrame 3 does not write a job's nodes into perflogs (`lumisite reframe --import FILE --on NODES` gives"

@@ -40,6 +40,8 @@ def test_a_perflog_of_reframe_3_has_no_header_and_is_read(tmp_path: Path, info: 
     (run,) = {line.run for line in samples(path, answers=N1).values()}
     assert run == "lumi-7-20260120T071240Z"
     assert "Bw.log:1: ReFrame 3 does not write a job's nodes into perflogs" in faults(path)
+    with_nodes = written(tmp_path, text.replace("|jobid=7", "|jobid=7|nodelist=n1,n2"), "nodes.log")
+    assert {one.nodes for one in samples(with_nodes).values()} == {("n1", "n2")}
 
 
 def test_lines_of_reframe_3_that_name_all_they_say_are_read_too(tmp_path: Path) -> None:
@@ -200,6 +202,31 @@ def test_but_not_where_something_else_may_be_what_is_too_many(tmp_path: Path, mo
     told: list[str] = []
     assert lines(written(tmp_path, HEAD.format(more) + ROW.format(nodes), "p.log"), said=told) == []
     assert "torn, left out: line 2 has 12 columns" in told[0]
+
+
+@pytest.mark.parametrize("cut", range(1, 60))
+def test_a_last_line_that_is_cut_gives_no_wrong_number_and_refuses_nothing(tmp_path: Path, cut: int) -> None:
+    head = "result,job_completion_time,name,system,partition,environ,jobid,job_nodelist,t_unit,t_ref,t_value\n"
+    row = f"pass,{TIME},Bw,lumi,standard-g,builtin,{{}},n1,s,2.25,2.25\n"
+    for text in (
+        head + row.format(7) + row.format(8),
+        OLD.format("Bw @lumi:standard-g+builtin", "t=2.25|ref=2.25 (l=null, u=0.1)|us") * 2,
+    ):
+        told: list[str] = []
+        kept = lines(written(tmp_path, text[:-cut], "p.log"), answers=N1, said=told)
+        assert {line.value for line in kept if isinstance(line, Sample)} == {2.25}
+        assert {line.unit for line in kept if isinstance(line, Sample)} <= {"s", "us"}
+        assert len(kept) + len(told) <= 2
+
+
+def test_a_last_line_without_an_end_that_is_whole_counts(tmp_path: Path) -> None:
+    text = OLD.format("Bw @lumi:standard-g+builtin", "t=2.25|ref=2.25 (l=null, u=0.1)|us")
+    path = written(tmp_path, text + text.replace("2.25|", "2.5|")[:-1], "p.log")
+    told: list[str] = []
+    assert len(lines(path, answers=N1, said=told)) == 1  # two values of one job are for the reader of samples
+    assert told == [f"p.log: failed, left out: Bw {WHERE}"]
+    assert lines(written(tmp_path, text[:-1], "p.log"), answers=N1, said=told) == []
+    assert told[1:] == ["p.log: torn, left out: line 1 has no end, and its last word may lack letters"]
 
 
 # ---- what cannot be compared
