@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from lumisite.validate.lines import Gate, gate_json, sample_json, shown
+from lumisite.validate.lines import Gate, Sample, gate_json, sample_json, shown
 from lumisite.validate.ranks import counted
 from lumisite.validate.reframe_cases import (
     FAILED,
@@ -35,11 +35,15 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 Kind: TypeAlias = Literal["report", "perflog"]
+#: Which file gave what of a job, and when that ended: by system, number and what was given.
+Jobs: TypeAlias = dict[tuple[str | float, ...], tuple[str, float]]
 
 #: How much of a file is looked at to know what it is: a perflog's header must fit.
 HEAD_BYTES = 1 << 16
 #: Cases that are named before they are only counted.
 NAMED = 3
+#: A job's number is not used again within this time, in seconds.
+SAME_JOB = 86_400
 _REPORT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:' + "|".join(KEYS).encode() + rb')"\s*:')
 
 
@@ -66,6 +70,7 @@ def with_reframe(
     `SamplesError` with all faults of a file, while that file's blocks are taken.
     """
     seen: set[str] = set()
+    jobs: Jobs = {}
     for name, blocks in sources:
         head, rest = _head(blocks)
         kind = kind_of(head)
@@ -75,7 +80,7 @@ def with_reframe(
                 raise SamplesError([f"{name}: {_what_else(head)}"], 1)
             yield name, whole
         else:
-            yield name, _lines(name, kind, whole, _Import(name, say, after, answers, seen))
+            yield name, _lines(name, kind, whole, _Import(name, say, after, answers, seen, jobs))
 
 
 def _may_be_lines(head: bytes) -> bool:
@@ -126,12 +131,15 @@ class Unknown(NamedTuple):
 class _Import:
     """One file on its way."""
 
-    def __init__(self, name: str, say: Callable[[str], None], after: bool, answers: Answers, seen: set[str]) -> None:
+    def __init__(
+        self, name: str, say: Callable[[str], None], after: bool, answers: Answers, seen: set[str], jobs: Jobs
+    ) -> None:
         self.name = name
         self.say = say
         self.after = after
         self.answers = answers
         self.seen = seen
+        self.jobs = jobs
         self.faults: list[str] = []
         self.fault_count = 0
         self.told: set[str] = set()
@@ -181,10 +189,21 @@ class _Import:
             self._refuse(case, str(error))
             return
         for line in lines:
+            if not case.own and self._stood_elsewhere(case, line):
+                continue
             text = gate_json(line) if isinstance(line, Gate) else sample_json(line)
             if text not in self.seen:
                 self.seen.add(text)
                 yield text.encode() + b"\n"
+
+    def _stood_elsewhere(self, case: Case, line: Sample | Gate) -> bool:
+        """Tell whether another file gave this of the same job.
+
+        Their times may differ: reports up to 4.6 know only when the session ended, and perflogs may lack the zone.
+        """
+        what = (line.gate, line.verdict) if isinstance(line, Gate) else (line.metric, line.value)
+        name, when = self.jobs.setdefault((case.system, case.job, *what), (self.name, case.time))
+        return name != self.name and abs(when - case.time) < SAME_JOB
 
     def _not_usable(self, case: Case) -> str:
         if case.result not in (*SOUND, *FAILED):

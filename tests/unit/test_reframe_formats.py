@@ -121,6 +121,22 @@ def test_a_repeated_or_distributed_test_is_one_test(tmp_path: Path, sign: str) -
     assert len(kept) == 3
 
 
+def test_a_job_counts_once_though_report_and_perflog_tell_two_times(tmp_path: Path) -> None:
+    number = {"name": "bw", "reference": 0, "thres_lower": None, "thres_upper": None, "unit": "GB/s", "value": 10.0}
+    raw = report(perfvars=[number], jobid="7", result="success")
+    for key in ("perfvalues", "job_completion_time_unix"):
+        del case_of(raw)[key]
+    raw["session_info"] = {"data_version": "3.1", "time_end": "2026-01-20T09:32:40+0200"}
+    line = OLD.format("Bw %size=1 @lumi:standard-g+builtin", "bw={}|ref=0 (l=null, u=null)|GB/s").replace("+02:00", "")
+    log = written(tmp_path, line.format("10.0") + line.format("11.0").replace("jobid=7", "jobid=8"), "p.log")
+    for files in ((written(tmp_path, raw), log), (log, written(tmp_path, raw))):
+        kept = lines(*files, answers=N1, after=True)
+        assert sorted(one.value for one in kept if isinstance(one, Sample)) == [10.0, 11.0]
+        assert len([one for one in kept if isinstance(one, Gate)]) == 2
+    later = written(tmp_path, line.format("10.0").replace("2026-01-20", "2026-03-20"), "later.log")
+    assert len(lines(log, later, answers=N1)) == 3  # Slurm gave the number again
+
+
 # ---- formats of a site's own
 
 
