@@ -28,7 +28,7 @@ from lumisite.validate.reframe_cases import (
 )
 from lumisite.validate.reframe_columns import header_of, old_row
 from lumisite.validate.reframe_perflog import read_perflog
-from lumisite.validate.reframe_report import KEYS, read_report
+from lumisite.validate.reframe_report import CASE_KEYS, KEYS, read_report
 from lumisite.validate.samples import FAULTS_SHOWN, SamplesError
 
 if TYPE_CHECKING:
@@ -44,7 +44,14 @@ HEAD_BYTES = 1 << 16
 NAMED = 3
 #: A job's number is not used again within this time, in seconds.
 SAME_JOB = 86_400
-_REPORT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:' + "|".join(KEYS).encode() + rb')"\s*:')
+_KEYS = rb'\{\s*"(?:%b)"\s*:'
+_REPORT = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:(?:\[\s*)?"
+    + _KEYS % "|".join(KEYS).encode()
+    + rb"|\[\s*"
+    + _KEYS % "|".join(CASE_KEYS).encode()
+    + rb")"
+)
 
 
 def kind_of(head: bytes) -> Kind | None:

@@ -155,7 +155,7 @@ class Answers:
             f"{number.key}: {why} (`lumisite reframe --import FILE --better {words} -o samples.jsonl` says so; =lower"
             " and =none, to leave it out, are the other choices)"
         )
-        raise DirectionError(text, f"{pattern}: {why}")
+        raise DirectionError(text, pattern)
 
 
 NOTHING_SAID = Answers()

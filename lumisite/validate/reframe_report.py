@@ -18,6 +18,8 @@ from lumisite.validate.reframe_cases import SOUND, Case, CaseError, Number, plai
 KNOWN = ("1", "2", "3", "4")
 #: Keys of a report, with which it may begin.
 KEYS = ("session_info", "runs", "restored_cases")
+#: Keys with which a case may begin that stands in a list of cases.
+CASE_KEYS = ("build_jobid", "build_stderr")
 #: What ReFrame writes for a job of which it does not know the nodes (seen with its squeue back-end, on short jobs).
 NO_NODES = ("None", "")
 
@@ -29,36 +31,54 @@ _NEEDED = (
 
 
 def read_report(blocks: Iterable[bytes], fault: Callable[[str], None]) -> Iterator[Case]:
-    """Give the cases of all runs; `fault` takes what is wrong with one, each as `PLACE.KEY: what`."""
+    """Give the cases of all runs; `fault` takes what is wrong with one, each as `PLACE.KEY: what`.
+
+    `reframe --describe-stored-sessions` prints a list of reports, `--describe-stored-testcases` a list of cases.
+    """
     stream = JsonStream(blocks)
-    session: Mapping[str, object] | None = None
-    waiting: list[tuple[str, Mapping[str, object]]] = []
-    seen = False
     try:
-        for key in stream.members():
-            if key == "session_info":
-                session = _session(stream.value())
-                yield from _cases(waiting, session, fault)
-                waiting = []
-            elif key == "runs":
-                seen = True
-                for place, raw in _raw_cases(stream, fault):
-                    if session is None:
-                        waiting.append((place, raw))
-                    else:
-                        yield from _cases([(place, raw)], session, fault)
-            elif key == "restored_cases" and stream.is_next("["):
-                for _ in stream.elements():  # what an earlier session ran, which has a report of its own
-                    stream.value()
-            else:
-                stream.value()
+        if stream.is_next("["):
+            for number in stream.elements():
+                yield from _element(stream, fault, f"[{number}]")
+        else:
+            yield from _element(stream, fault, "")
         stream.end()
     except (JsonError, CaseError) as error:
         fault(str(error))
+
+
+def _element(stream: JsonStream, fault: Callable[[str], None], place: str) -> Iterator[Case]:
+    """Read a report; or, in a list, a case of its own, with the keys that are needed of it."""
+    session: Mapping[str, object] | None = None
+    waiting: list[tuple[str, Mapping[str, object]]] = []
+    own: dict[str, object] = {}
+    seen = False
+    dot = f"{place}." if place else ""
+    for key in stream.members():
+        if key == "session_info":
+            session = _session(stream.value())
+            yield from _cases(waiting, session, fault)
+            waiting = []
+        elif key == "runs":
+            seen = True
+            for where, raw in _raw_cases(stream, fault):
+                if session is None:
+                    waiting.append((dot + where, raw))
+                else:
+                    yield from _cases([(dot + where, raw)], session, fault)
+        elif key == "restored_cases" and stream.is_next("["):
+            for _ in stream.elements():  # what an earlier session ran, which has a report of its own
+                stream.value()
+        else:
+            value = stream.value()
+            if place and key in _NEEDED:
+                own[key] = value
+    if own and session is None and not seen:
+        yield from _cases([(place, own)], {}, fault)
         return
     missing = [key for key, there in (("session_info", session is not None), ("runs", seen)) if not there]
     if missing:
-        fault(f"{', '.join(missing)} missing: not a whole report of ReFrame")
+        fault(f"{dot}{', '.join(missing)} missing: not a whole report of ReFrame")
 
 
 def _session(raw: object) -> Mapping[str, object]:

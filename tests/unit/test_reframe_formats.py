@@ -137,6 +137,29 @@ def test_a_job_counts_once_though_report_and_perflog_tell_two_times(tmp_path: Pa
     assert len(lines(log, later, answers=N1)) == 3  # Slurm gave the number again
 
 
+# ---- what 4.7 and later print of what they stored
+
+
+def test_a_list_of_reports_or_of_cases_is_read(tmp_path: Path) -> None:
+    first, second = report(), report(jobid="124")
+    expected = samples(written(tmp_path, first, "1.json")) | samples(written(tmp_path, second, "2.json"))
+    sessions = written(tmp_path, [first, second], "sessions.json")
+    cases = written(tmp_path, [{"build_jobid": None} | case_of(raw) for raw in (first, second)], "cases.json")
+    assert samples(sessions) == samples(cases) == expected
+    assert len(expected) == 2
+
+
+def test_a_fault_in_a_list_is_named_by_its_place(tmp_path: Path) -> None:
+    bad = report(jobid=[1])
+    path = written(tmp_path, [report(), bad], "r.json")
+    assert faults(path) == "r.json: [1].runs[0].testcases[0].jobid: [1] is not the number of a job"
+    path = written(tmp_path, [{"build_stderr": None} | case_of(bad)], "c.json")
+    assert faults(path) == "c.json: [0].jobid: [1] is not the number of a job"
+    del bad["runs"]
+    path = written(tmp_path, [report(), bad], "r.json")
+    assert faults(path) == "r.json: [1].runs missing: not a whole report of ReFrame"
+
+
 # ---- formats of a site's own
 
 
