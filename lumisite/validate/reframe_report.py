@@ -211,7 +211,10 @@ def _new_numbers(raw: Mapping[str, object]) -> Iterator[Number]:
         value, reference, lower, upper = (
             _number(f"{key}: {part}", each) for part, each in zip(parts, row[:4], strict=True)
         )
-        yield Number(key, name.rpartition(":")[2], value, reference, lower, upper, _unit(key, row[4]))
+        plain = name.removeprefix(f"{raw.get('system')}:{raw.get('partition')}:")
+        yield Number(
+            key, plain if plain != name else name.rpartition(":")[2], value, reference, lower, upper, _unit(key, row[4])
+        )
 
 
 def _old_numbers(raw: Mapping[str, object]) -> Iterator[Number]:

@@ -149,6 +149,16 @@ def test_a_list_of_reports_or_of_cases_is_read(tmp_path: Path) -> None:
     assert len(expected) == 2
 
 
+def test_names_of_numbers_may_have_colons(tmp_path: Path) -> None:
+    row = [10.0, 0, None, None, "GB/s", "pass"]
+    raw = report(perfvalues={f"lumi:standard-g:{name}": row for name in ("L1:read", "L2:read", "Draw:")})
+    assert {metric.partition("/")[2] for metric, _ in samples(written(tmp_path, raw))} == {
+        "L1:read",
+        "L2:read",
+        "Draw:",
+    }
+
+
 def test_a_fault_in_a_list_is_named_by_its_place(tmp_path: Path) -> None:
     bad = report(jobid=[1])
     path = written(tmp_path, [report(), bad], "r.json")
