@@ -217,6 +217,21 @@ def test_a_format_may_have_words_and_signs_around_what_it_says(tmp_path: Path, t
     assert {(one.run, one.nodes) for one in samples(path).values()} == {("lumi-7-20260120T071240Z", ("n1",))}
 
 
+@pytest.mark.parametrize(
+    "when",
+    [
+        "2026-01-20T07:12:40Z",
+        "2026-01-20T09:12:40+0200",
+        "2026-01-20 07:12:40,000",
+        "2026-01-20T07:12:40.0",
+        "2026-01-20T07:12:40",
+    ],
+)
+def test_times_in_other_forms_are_the_same_time(tmp_path: Path, when: str) -> None:
+    path = written(tmp_path, FORMATS["value and unit"].replace(TIME, when), "p.log")
+    assert {one.time for one in samples(path).values()} == {1768893160.0}
+
+
 def test_without_a_result_a_test_without_numbers_failed(tmp_path: Path) -> None:
     text = FORMATS["pairs"].replace("=10.0", "=None").replace("=3.5", "=None")
     (gate,) = lines(written(tmp_path, text, "p.log"), after=True)
