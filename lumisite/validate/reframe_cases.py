@@ -33,6 +33,9 @@ OWN_TEST = "Lumisite"
 SOUND = ("pass", "success", "xfail", "xpass")
 FAILED = ("fail", "failure")
 
+#: The year 10000, in seconds since 1970.
+LAST_MOMENT = 253_402_300_800
+
 _TIME = r"(?:[num\u00b5\u03bc]?s|[num]?secs?|(?:milli|micro|nano)?sec(?:ond)?s?|mins?|minutes?|h|hrs?|hours?|days?)"
 _PER_TIME = r"(?:s|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|d|days?)"
 #: What a rate or a time may be of, after it: a node, a GPU, a step.
@@ -66,6 +69,17 @@ def plain_name(text: str) -> str:
     'Bw %size=1'
     """
     return _ADDED.sub("", text)
+
+
+def moment(key: str, value: float) -> float:
+    """Check seconds since 1970; raises `CaseError` for what is no date before the year 10000."""
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
+    if 0 <= seconds < LAST_MOMENT:
+        return seconds
+    raise CaseError(f"{key}: {shown(value)} is not a number of seconds since 1970")
 
 
 class DirectionError(CaseError):

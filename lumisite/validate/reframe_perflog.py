@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from lumisite.validate.lines import parse_time, shown
 from lumisite.validate.node_names import expand_nodes
-from lumisite.validate.reframe_cases import FAILED, SOUND, Case, CaseError, Number, plain_name
+from lumisite.validate.reframe_cases import FAILED, SOUND, Case, CaseError, Number, moment, plain_name
 from lumisite.validate.reframe_columns import NEEDED, OLD, PARTS, Header, header_of, is_whole, old_row, row_of
 from lumisite.validate.reframe_report import NO_NODES
 
@@ -194,8 +194,8 @@ def _time(row: Mapping[str, str], *, needed: bool) -> float:
             continue
         try:
             if key == "job_completion_time_unix":
-                return float(text)
-            return parse_time(_ZONE.sub(r"\1:\2", text))
+                return moment(key, float(text))
+            return moment(key, parse_time(_ZONE.sub(r"\1:\2", text)))
         except ValueError:
             raise CaseError(f"{key}: {shown(text)} is no time (2026-01-22T10:15:00+02:00 would be right)") from None
     if needed:

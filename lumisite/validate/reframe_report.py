@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from lumisite.validate.json_stream import JsonError, JsonStream
 from lumisite.validate.lines import shown
 from lumisite.validate.node_names import expand_nodes
-from lumisite.validate.reframe_cases import SOUND, Case, CaseError, Number, plain_name
+from lumisite.validate.reframe_cases import SOUND, Case, CaseError, Number, moment, plain_name
 
 #: The data versions that are known, by the part before the point.
 KNOWN = ("1", "2", "3", "4")
@@ -179,12 +179,12 @@ def _time(raw: Mapping[str, object], session: Mapping[str, object], *, needed: b
     key = "job_completion_time_unix"
     value = raw.get(key)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        return moment(key, value)
     if value is not None:
         raise CaseError(f"{key}: {shown(value)} is not a number of seconds since 1970")
     end = session.get("time_end_unix")
     if isinstance(end, int | float) and not isinstance(end, bool):
-        return float(end)
+        return moment("session_info.time_end_unix", end)
     text = session.get("time_end")
     for form in ("%Y-%m-%dT%H:%M:%S%z", "%Y%m%dT%H%M%S%z"):
         try:

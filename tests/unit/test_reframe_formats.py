@@ -293,6 +293,16 @@ def test_a_last_line_without_an_end_that_is_whole_counts(tmp_path: Path) -> None
     assert told[1:] == ["p.log: torn, left out: line 1 has no end, and its last word may lack letters"]
 
 
+@pytest.mark.parametrize("when", [float("nan"), float("inf"), 1e18, -5, 10**400])
+def test_a_time_that_is_none_is_refused(tmp_path: Path, when: float) -> None:
+    assert "job_completion_time_unix: " in faults(written(tmp_path, report(job_completion_time_unix=when)))
+    raw = report(job_completion_time_unix=None)
+    raw["session_info"]["time_end_unix"] = when
+    assert "session_info.time_end_unix: " in faults(written(tmp_path, raw))
+    text = FORMATS["value and unit"].replace("job_completion_time", "job_completion_time_unix").replace(TIME, f"{when}")
+    assert "p.log:2: job_completion_time_unix: " in faults(written(tmp_path, text, "p.log"))
+
+
 # ---- what cannot be compared
 
 
