@@ -92,7 +92,8 @@ def with_reframe(
 
 def _may_be_lines(head: bytes) -> bool:
     """Tell whether a file may hold samples: an empty one may, and one of which a line is damaged."""
-    return not head.strip() or any(len(line) > 1 and line.startswith(b"{") for line in head.splitlines())
+    lines = (line.strip() for line in head.removeprefix(b"\xef\xbb\xbf").splitlines())
+    return not head.strip() or any(len(line) > 1 and line.startswith(b"{") for line in lines)
 
 
 def _what_else(head: bytes) -> str:

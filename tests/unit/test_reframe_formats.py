@@ -9,9 +9,10 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.reframe import kind_of
+from lumisite.validate.reframe import kind_of, with_reframe
 from lumisite.validate.reframe_cases import Answers, DirectionError, Number
 from lumisite.validate.reframe_columns import header_of
+from lumisite.validate.samples import read_lines
 from tests.unit.reframe_files import WHERE, Output, case_of, faults, lines, report, samples, written
 
 N1 = Answers(nodes=("n1",))
@@ -374,3 +375,10 @@ def test_a_file_of_another_kind_is_refused_in_one_line(tmp_path: Path, capsys: O
         assert main(words) == 2
         (told,) = capsys.readouterr().err.splitlines()
         assert f"x.log: neither samples nor a report or perflog of ReFrame: it begins with {shown} (" in told
+
+
+@pytest.mark.parametrize("before", [b"\xef\xbb\xbf", b"  ", b"\n\n ", b"\xef\xbb\xbf \t"])
+def test_samples_are_known_behind_a_byte_order_mark_or_blanks(before: bytes) -> None:
+    line = b'{"metric": "m", "value": 1, "better": "higher", "run": "1", "nodes": ["n"], "time": 1}'
+    (found,) = with_reframe([("x.jsonl", [before + line])], print)
+    assert set(read_lines([(found[0], found[1])]).series) == {"m"}
