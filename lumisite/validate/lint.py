@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from lumisite.site.cpus import expand_cpu_list
 from lumisite.site.model import NodeKind, Site
 from lumisite.validate import InputError
+from lumisite.validate.lint_finders import Machine
 from lumisite.validate.lint_job import Job
-from lumisite.validate.lint_rules import RULES, Machine
+from lumisite.validate.lint_rules import RULES
 from lumisite.validate.lint_shell import parse_script
 
 #: A job script is no longer than this.
@@ -36,8 +37,8 @@ def lint_script(data: bytes, name: str, machine: Machine) -> tuple[Finding, ...]
     """Judge one script, by line. Raises `InputError` for what is no text."""
     if len(data) > SIZE_LIMIT_BYTES or b"\0" in data:
         raise InputError(f"{name}: is not a script (text of at most {SIZE_LIMIT_BYTES >> 20} MiB would be right)")
-    job = Job(parse_script(data.decode("utf-8", "replace")))
-    return tuple(sorted(set(_findings(job, name, machine))))
+    script = Job(parse_script(data.decode("utf-8", "replace")))
+    return tuple(sorted({finding for job in script.jobs for finding in _findings(job, name, machine)}))
 
 
 def _findings(job: Job, name: str, machine: Machine) -> Iterator[Finding]:
@@ -53,6 +54,7 @@ def machine_of(site: Site) -> Machine:
     cores = {name: _cores(kind) for name, kind in site.node_kinds.items() if kind.gpus}
     kinds = [site.node_kinds[name] for name in cores]
     return Machine(
+        partitions=frozenset(site.partitions),
         gpu_cores={name: cores[one.node_kind] for name, one in site.partitions.items() if one.node_kind in cores},
         shared=frozenset(name for name, one in site.partitions.items() if not one.whole_nodes),
         gpu_order=_gpu_order(kinds[0]) if kinds else "0",

@@ -3,58 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lumisite.validate.lint_shell import Command, Part, Script, Word
+from lumisite.validate.lint_options import Option, read_options
+from lumisite.validate.lint_shell import Command, Directive, Part, Script, Word, program_at
 
-#: Options of sbatch and srun that take a value, which may be the next word (srun(1), sbatch(1) of Slurm 24.05).
-VALUED = frozenset(
-    re.split(
-        r"\s+",
-        """account chdir comment constraint core-spec cores-per-socket cpu-bind cpu-freq cpus-per-gpu cpus-per-task
-        dependency distribution error exclude export gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task
-        gres gres-flags hint input job-name jobid kill-on-bad-exit mail-type mail-user mem mem-bind mem-per-cpu
-        mem-per-gpu mpi network nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node open-mode output
-        partition qos relative reservation signal sockets-per-node task-epilog task-prolog tasks-per-node
-        threads-per-core time wait wckey""",
-    )
-)
-SHORT = {
-    "A": "account",
-    "B": "extra-node-info",
-    "C": "constraint",
-    "D": "chdir",
-    "G": "gpus",
-    "J": "job-name",
-    "N": "nodes",
-    "S": "core-spec",
-    "c": "cpus-per-task",
-    "d": "dependency",
-    "e": "error",
-    "i": "input",
-    "m": "distribution",
-    "n": "ntasks",
-    "o": "output",
-    "p": "partition",
-    "q": "qos",
-    "r": "relative",
-    "t": "time",
-    "w": "nodelist",
-    "x": "exclude",
-}
 _CONTAINER_PREFIX = re.compile(r"^(?:SINGULARITYENV|APPTAINERENV)_")
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
-
-
-@dataclass(frozen=True)
-class Option:
-    """An option that Slurm gets; `value` is empty for a flag."""
-
-    name: str
-    value: str
-    line: int
 
 
 @dataclass(frozen=True)
@@ -99,30 +56,113 @@ class Step:
             return tasks if tasks <= 8 else None  # Slurm may spread them
         return -(-tasks // nodes)
 
+    @property
+    def gpus_per_node(self) -> int | None:
+        """How many GPUs a node gives; None where the script does not say it in numbers."""
+        for name, pattern in (("gpus-per-node", r"(?:[\w-]+:)?(\d+)"), ("gres", r"gpu:(?:[\w-]+:)?(\d+)")):
+            option = self.merged.get(name)
+            if option and (found := re.fullmatch(pattern, option.value)):
+                return int(found[1])
+        gpus, nodes = self.number("gpus"), self.number("nodes")
+        return -(-gpus // nodes) if gpus and nodes else gpus
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions that are named outright."""
+        option = self.merged.get("partition")
+        names = option.value.split(",") if option else []
+        return tuple(name for name in names if re.fullmatch(r"[\w.-]+", name) and name.lower() != "partition")
+
 
 @dataclass(frozen=True)
 class Job:
-    """A job script, read for rules."""
+    """A job script, read for rules; `outer` is the script that writes or submits it."""
 
     script: Script
+    outer: Job | None = None
+
+    @property
+    def jobs(self) -> Iterator[Job]:
+        """The job itself, and those that it writes or submits."""
+        yield self
+        for script in self.script.jobs:
+            yield from Job(script, self).jobs
 
     @cached_property
+    def components(self) -> tuple[dict[str, Option], ...]:
+        """The options of `#SBATCH` lines, for each component of a heterogeneous job; sbatch's own go before them."""
+        parts: list[list[Directive]] = [[]]
+        for directive in self.script.directives:
+            if directive.value in ("hetjob", "packjob"):
+                parts.append([])
+            else:
+                parts[-1].append(directive)
+        own = read_options(self._words(self.script.submitted), stop=True)
+        found = [read_options([(self.resolved(one.value), one.line) for one in part], stop=False) for part in parts]
+        return tuple({**one, **own} for one in found)
+
+    @property
+    def allocations(self) -> tuple[Step, ...]:
+        """What each component asks for, as a step that has all of it."""
+        return tuple(Step(0, {}, component) for component in self.components)
+
+    @property
     def directives(self) -> dict[str, Option]:
-        """The options of `#SBATCH` lines."""
-        words = [(directive.value, directive.line) for directive in self.script.directives]
-        return _options(words, stop=False)
+        """The options of the job, or of its first component."""
+        return self.components[0]
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """All sruns in order; a script without one runs as a step of one task."""
-        steps = []
+        return tuple(self._sruns()) or tuple(Step(1, {}, component) for component in self.components)
+
+    def _sruns(self) -> Iterator[Step]:
         for command in self.script.commands:
-            at = _index_of(command, "srun")
+            at = program_at(command, "srun")
             if at is not None:
-                words = [(self.resolved(word.value), word.line) for word in command.words[at + 1 :]]
-                own = _options(words, stop=True)
-                steps.append(Step(command.words[at].line, own, {**self.directives, **own}))
-        return tuple(steps) or (Step(1, {}, self.directives),)
+                yield self._step(command.words[at].line, self._words(command.words[at + 1 :]))
+            for _, word in command.assignments:
+                texts = list(_texts(word))
+                if texts and texts[0][0] == "srun":
+                    yield self._step(word.line, [(self.resolved(text), line) for text, line in texts[1:]])
+
+    def _step(self, line: int, words: list[tuple[str, int]]) -> Step:
+        own = read_options(words, stop=True)
+        group = own["het-group"].value if "het-group" in own else "0"
+        component = self.components[int(group)] if group.isdigit() and int(group) < len(self.components) else {}
+        return Step(line, own, {**component, **own})
+
+    def _words(self, words: tuple[Word, ...]) -> list[tuple[str, int]]:
+        """Give words as the program gets them: a variable without quotes may be several."""
+        found: list[tuple[str, int]] = []
+        for word in words:
+            value = self.resolved(word.value)
+            bare = len(word.parts) == 1 and not word.parts[0].quote and word.value.startswith("$")
+            found += [(one, word.line) for one in (value.split() if bare and value != word.value else [value])]
+        return found
+
+    @property
+    def partitions(self) -> frozenset[str]:
+        """All partitions that the job and its steps name outright."""
+        return frozenset(name for step in (*self.allocations, *self.steps) for name in step.partitions)
+
+    def elsewhere(self, partitions: frozenset[str]) -> bool:
+        """Whether the script is for another machine: it names partitions, and none of these.
+
+        Where it names none, a constraint, a quality of service or what belongs to CUDA or Pyxis says so.
+        """
+        if self.partitions:
+            return self.partitions.isdisjoint(partitions)
+        if any("constraint" in component or "qos" in component for component in self.components):
+            return True
+        return self.runs(r"^(?:--nv|nvidia-smi|cuda(?:toolkit)?(?:/.*)?|--container-(?:image|mounts)(?:=.*)?)$")
+
+    @cached_property
+    def arguments(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        """The words of each command, and of each text that is kept in a variable for a command."""
+        commands = [tuple((word.value, word.line) for word in command.words) for command in self.script.commands]
+        kept = [tuple(_texts(word)) for command in self.script.commands for _, word in command.assignments]
+        return (*commands, *(texts for texts in kept if len(texts) > 1))
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
@@ -141,46 +181,23 @@ class Job:
 
     @cached_property
     def _known(self) -> dict[str, str]:
-        return {setting.name: setting.value for setting in self.settings if "$" not in setting.value}
+        own = {setting.name: setting.value for setting in self.settings if "$" not in setting.value}
+        return {**(self.outer._known if self.outer else {}), **own}
 
     def resolved(self, value: str) -> str:
         """Put in what variables were set to, where the script says it in plain text."""
         return _VARIABLE.sub(lambda found: self._known.get(found[1] or found[2], found[0]), value)
 
     def runs(self, pattern: str) -> bool:
-        """Whether any word of a command matches."""
-        return any(re.search(pattern, value) for command in self.script.commands for value in command.values)
+        """Whether any word of a command matches, or of a text that is kept for one."""
+        return any(re.search(pattern, value) for words in self.arguments for value, _ in words)
 
 
-def _index_of(command: Command, program: str) -> int | None:
-    """Find a program among the first words of a command, after `time`, `exec` and the like."""
-    for at, value in enumerate(command.values[:4]):
-        if value.rpartition("/")[2] == program:
-            return at
-    return None
-
-
-def _options(words: Iterable[tuple[str, int]], *, stop: bool) -> dict[str, Option]:
-    """Read options up to the first other word (`stop`), where the program begins."""
-    found: dict[str, Option] = {}
-    rest = list(words)
-    while rest:
-        word, line = rest.pop(0)
-        if word.startswith("--") and len(word) > 2:
-            name, equals, value = word[2:].partition("=")
-            if not equals and name in VALUED and rest and not rest[0][0].startswith("-"):
-                value = rest.pop(0)[0]
-        elif re.match(r"-[A-Za-z]", word):
-            name, value = SHORT.get(word[1], word[1]), word[2:].removeprefix("=")
-            if not value and word[1] in SHORT and rest:
-                value = rest.pop(0)[0]
-        elif stop:
-            break
-        else:
-            continue
-        name = {"tasks-per-node": "ntasks-per-node"}.get(name, name)
-        found[name] = Option(name, value, line)
-    return found
+def _texts(word: Word) -> Iterator[tuple[str, int]]:
+    """Give the words of a text in quotes, with their lines."""
+    for part in word.parts:
+        for found in re.finditer(r"[^\s\\](?:\\.|[^\s\\])*", part.text):
+            yield found[0], part.line + part.text.count("\n", 0, found.start())
 
 
 def _settings(command: Command) -> Iterator[Setting]:
@@ -189,8 +206,9 @@ def _settings(command: Command) -> Iterator[Setting]:
     values = command.values
     for at, (value, word) in enumerate(zip(values, command.words, strict=True)):
         named = at and (values[at - 1] == "--env" or values[0] == "env")
-        given = value if named else value.removeprefix("--env=") if value.startswith("--env=") else ""
+        found = re.match(r"--(?:env|export)=(.*)", value, re.DOTALL)
+        given = value if named else found[1] if found else ""
         for pair in given.split(",") if given else ():
             name, equals, text = pair.partition("=")
             if equals and name.isidentifier():
-                yield Setting(name, Word((Part("", text, word.line),)), word.line, "task")
+                yield Setting(name, Word((Part("", text, word.line),)), word.line, command.spot)

@@ -20,6 +20,10 @@ _OPERATOR = re.compile(r"&&|\|\||;;|\|&|[;&|(){}]")
 #: Where a file or string follows; `<<` alone is a here-document.
 _REDIRECTION = re.compile(r"<<<|&>>?|>>|[<>][&|]|<>|>|<(?!<)")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
+_RESERVED = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!"})
+#: What only names a program that follows, and does not start it.
+_TALKERS = frozenset({"echo", "printf", "which", "type", "command", "man", "grep", "alias", "hash", "module", "ml"})
+_DIRECTIVE = re.compile(r"^#SBATCH\s", re.MULTILINE)
 _HEREDOC = re.compile(r"<<(-?)[ \t]*")
 
 
@@ -69,8 +73,8 @@ class HereDocument:
 class Command:
     """A simple command: assignments before it, words, and here-documents. `spot` is where it runs.
 
-    `batch` is the batch script itself, on the first node; `task` is what a launcher or a container starts, or what a
-    here-document writes to a file.
+    `batch` is the batch script itself, on the first node; `task` is what a launcher starts, or what a here-document
+    writes to a file; `container` is what a container runs.
     """
 
     assignments: tuple[tuple[str, Word], ...]
@@ -99,21 +103,43 @@ class Directive:
 
 @dataclass(frozen=True)
 class Script:
-    """A script: its `#SBATCH` words and all commands, those of scripts inside it among them."""
+    """A script: its `#SBATCH` words and all commands, those of scripts inside it among them.
+
+    `jobs` are the other jobs that it writes or submits: a here-document with `#SBATCH` lines, `sbatch` and `salloc`
+    with what stands behind them, which is `submitted`.
+    """
 
     directives: tuple[Directive, ...]
     commands: tuple[Command, ...]
+    jobs: tuple[Script, ...] = ()
+    submitted: tuple[Word, ...] = ()
 
 
 def parse_script(text: str) -> Script:
     """Read a script; never fails."""
-    text = text.replace("\r\n", "\n")
-    return Script(tuple(_directives(text)), tuple(_commands(text, 1, "batch", 0)))
+    return _script(text.replace("\r\n", "\n"), 1, 0)
 
 
-def _directives(text: str) -> Iterator[Directive]:
+def program_at(command: Command, program: str) -> int | None:
+    """Find a program among the first words of a command, after `time` and the like, but not where it is only named."""
+    for at, value in enumerate(command.values[:4]):
+        name = value.rpartition("/")[2]
+        if name == program:
+            return at
+        if name in _TALKERS:
+            break
+    return None
+
+
+def _script(text: str, line: int, depth: int, submitted: tuple[Word, ...] = ()) -> Script:
+    jobs: list[Script] = []
+    commands = tuple(_commands(text, line, "batch", depth, jobs))
+    return Script(tuple(_directives(text, line)), commands, tuple(jobs), submitted)
+
+
+def _directives(text: str, start: int) -> Iterator[Directive]:
     """Give the options that sbatch reads: up to the first line that is neither empty nor a comment."""
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=start):
         if line.strip() and not line.startswith("#"):
             return
         if line.startswith("#SBATCH"):
@@ -121,21 +147,58 @@ def _directives(text: str) -> Iterator[Directive]:
                 yield Directive(number, word.strip("\"'"))
 
 
-def _commands(text: str, line: int, spot: str, depth: int) -> Iterator[Command]:
+def _commands(text: str, line: int, spot: str, depth: int, jobs: list[Script]) -> Iterator[Command]:
     for command in _Lexer(text, line, spot).commands():
         yield command
+        submitted = _submitted(command)
         if depth < DEPTH_LIMIT:
-            inner = "task" if _launches(command) else command.spot
+            inner = _inner_spot(command)
             for script in _inner_scripts(command):
-                yield from _commands(script.text, script.line, inner, depth + 1)
+                yield from _commands(script.text, script.line, inner, depth + 1, jobs)
+            for text, line in _job_texts(command):
+                jobs.append(_script(text, line, depth + 1, submitted))
+                submitted = ()
             for document in command.documents:
-                body = document.text if document.quoted else _unescaped(document.text)
-                yield from _commands(body, document.line, "task", depth + 1)
+                if not _DIRECTIVE.search(document.text):
+                    yield from _commands(_body(document), document.line, "task", depth + 1, jobs)
+        if submitted:
+            jobs.append(Script((), (), (), submitted))
+
+
+def _submitted(command: Command) -> tuple[Word, ...]:
+    """Give what stands behind `sbatch` or `salloc`."""
+    starts = [at for at in (program_at(command, "sbatch"), program_at(command, "salloc")) if at is not None]
+    return command.words[starts[0] + 1 :] if starts else ()
+
+
+def _job_texts(command: Command) -> Iterator[tuple[str, int]]:
+    """Give the job scripts in a command: `sbatch --wrap=SCRIPT`, and here-documents with `#SBATCH` lines."""
+    for at, word in enumerate(command.words[:-1]):
+        following = command.words[at + 1]
+        if word.value == "--wrap":
+            yield "".join(map(_inner_text, following.parts)), following.line
+    for word in command.words:
+        if word.value.startswith("--wrap="):
+            yield "".join(map(_inner_text, word.parts)).removeprefix("--wrap="), word.line
+    for document in command.documents:
+        if _DIRECTIVE.search(document.text):
+            yield _body(document), document.line
+
+
+def _body(document: HereDocument) -> str:
+    return document.text if document.quoted else _unescaped(document.text)
+
+
+def _inner_spot(command: Command) -> str:
+    names = {value.rpartition("/")[2] for value in command.values}
+    if not names.isdisjoint({"singularity", "apptainer"}):
+        return "container"
+    return "task" if _launches(command) and command.spot == "batch" else command.spot
 
 
 def _launches(command: Command) -> bool:
     names = {value.rpartition("/")[2] for value in command.values}
-    return not names.isdisjoint({"srun", "mpirun", "mpiexec", "singularity", "apptainer"})
+    return not names.isdisjoint({"srun", "mpirun", "mpiexec"})
 
 
 def _inner_scripts(command: Command) -> Iterator[Part]:
@@ -218,6 +281,8 @@ class _Lexer:
     def _finish(self, words: list[Word]) -> None:
         assignments: list[tuple[str, Word]] = []
         rest = list(words)
+        while rest and len(rest[0].parts) == 1 and not rest[0].parts[0].quote and rest[0].value in _RESERVED:
+            rest.pop(0)
         while rest and (found := _assignment(rest[0])):
             assignments.append(found)
             rest.pop(0)

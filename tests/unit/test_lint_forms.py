@@ -1,0 +1,231 @@
+"""The forms that users give to a job: what is written to files, submitted in a line, or kept in variables."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumisite.site.load import load_site
+from lumisite.validate.lint import lint_script, machine_of
+
+LUMI = machine_of(load_site("lumi").site)
+#: A job on a part of a node, and one on whole nodes.
+PART = "#!/bin/bash\n#SBATCH -p small-g -N 1 --gpus-per-node=2 --ntasks-per-node=2 -c 7\n"
+WHOLE = "#!/bin/bash\n#SBATCH -p standard-g -N 2 --gpus-per-node=8 --ntasks-per-node=8 -c 7\n"
+
+
+def found(text: str) -> list[str]:
+    return [f"{finding.line} {finding.rule}" for finding in lint_script(text.encode(), "s", LUMI)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # a job in a job: sbatch reads the here-document, whose lines count from the top of the file
+        ("sbatch <<'EOF'\n#!/bin/bash\n#SBATCH -p dev-g\n#SBATCH -n 8 -N 1 -c 8\nsrun x\nEOF\n", ["4 too-many-cores"]),
+        ("cat > j.sh <<EOF\n#SBATCH -p dev-g\n#SBATCH -n 8 -N 1 --gpus-per-task=1\nEOF\n", ["3 gpu-binding"]),
+        ("P=small-g\nsbatch <<EOF\n#SBATCH -p $P\nexport MASTER_PORT=4000\nEOF\n", ["4 fixed-port"]),
+        ("sbatch -p small-g <<'EOF'\n#SBATCH -n 2\nexport MASTER_PORT=4000\nEOF\n", ["3 fixed-port"]),
+        (
+            "cat <<'EOF' > j\n#SBATCH -p dev-g\nD=$(mktemp -d)\nexport MIOPEN_USER_DB_PATH=$D\nEOF\n",
+            ["3 miopen-mktemp"],
+        ),
+        ("cat <<'EOF' > run.sh\nexport MIOPEN_USER_DB_PATH=$(mktemp -d)\nEOF\n", []),
+        # each job for itself: what one asks for is not in the other
+        (
+            WHOLE + "cat > j <<'EOF'\n#SBATCH -p small-g\nexport MASTER_PORT=4000\nEOF\nexport MASTER_PORT=5000\n",
+            ["5 fixed-port"],
+        ),
+        # options of sbatch and salloc
+        ("sbatch -p standard-g -N 1 -n 8 -c 8 job.sh\n", ["1 too-many-cores"]),
+        ("sbatch -p standard-g -N 1 job.sh -n 8 -c 8\n", []),
+        ("sbatch -p small-g --wrap='MASTER_PORT=4000 python x'\n", ["1 fixed-port"]),
+        ("sbatch -p small-g --wrap 'srun -n 2 --gpus-per-task=1 x'\n", ["1 gpu-binding"]),
+        ("salloc -p dev-g -N 1 --ntasks-per-node=8 \\\n  --gpus-per-task=1\n", ["2 gpu-binding"]),
+        ("echo sbatch -p standard-g -N 1 -n 8 -c 8 job.sh\n", []),
+    ],
+)
+def test_jobs_that_a_script_writes_or_submits(text: str, expected: list[str]) -> None:
+    assert found(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (WHOLE + 'S="srun -N 2 \\\n  --gpus-per-task=1"\n$S x\n', ["4 gpu-binding"]),
+        (WHOLE + 'O="--gpus-per-task=1 -n 16"\nsrun $O x\n', ["4 gpu-binding"]),
+        (WHOLE + "O='--mpi=pmi2 --gpus-per-task=1'\nsrun \"$O\" x\n", []),
+        (WHOLE + "if true; then srun --gpus-per-task=1 x; fi\n", ["3 gpu-binding"]),
+        (WHOLE + "echo srun --gpus-per-task=1 x\ncommand -v srun\n", []),
+        (PART + "if true; then export MASTER_PORT=4000; fi\n", ["3 fixed-port"]),
+        (PART + "for i in 1 2; do MIOPEN_USER_DB=/tmp/x srun y; done\n", ["3 miopen-name"]),
+        (PART + "srun --export=ALL,MIOPEN_USER_DB=/tmp/x y\n", ["3 miopen-name"]),
+    ],
+)
+def test_what_stands_in_variables_and_after_reserved_words(text: str, expected: list[str]) -> None:
+    assert found(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("#SBATCH -p small-g -N 1 -n 8 -c 7\n#SBATCH hetjob\n#SBATCH -p small -N 1 -n 8 -c 16\n", []),
+        ("#SBATCH -p small -N 1 -n 8 -c 16\n#SBATCH hetjob\n#SBATCH -p dev-g -N 1 -n 8 -c 8\n", ["3 too-many-cores"]),
+        (
+            "#SBATCH -p small -n 4\n#SBATCH hetjob\n#SBATCH -p dev-g -N 1 -n 8\nsrun --het-group=1 --gpus-per-task=1 b\n",
+            ["4 gpu-binding"],
+        ),
+        ("#SBATCH -p standard-g,small-g\nexport MASTER_PORT=4000\n", ["2 fixed-port"]),
+    ],
+)
+def test_several_components_and_partitions(text: str, expected: list[str]) -> None:
+    assert found(text) == expected
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "#SBATCH -p batch\n",
+        "#SBATCH --partition=booster --gres=gpu:4\n",
+        "#SBATCH -p gpu,gpu-dev\n",
+        "#SBATCH -C gpu\n",
+        "#SBATCH --gpus=8 --qos=debug\n",
+        "module load cuda/12.2\n",
+        "apptainer exec --nv x.sif true\n",
+    ],
+)
+def test_the_machine_of_another_site_is_not_this_one(head: str) -> None:
+    body = (
+        "#SBATCH --ntasks-per-node=8 -c 16 --gpus-per-task=1 --gpu-bind=closest\nexport MASTER_PORT=29500 CXI_FORK_SAFE=1\n"
+        "export LD_LIBRARY_PATH=/opt/cray/libfabric/2.3.1/lib64\nsrun -c 16 --cpu-bind=map_cpu:1,2 ./app\n"
+    )
+    assert found(head + body) == []
+    assert found("#SBATCH -p standard-g\n" + body) != []
+    assert found("#SBATCH -p <partition>\n" + body) != []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("export MASTER_PORT=${MASTER_PORT:-29400}", 1),
+        (': "${MASTER_PORT:=29400}"', 1),
+        ("P=29400; export MASTER_PORT=$P", 1),
+        ("P=29400; torchrun --master_port $P x", 1),
+        ("torchrun --rdzv_endpoint $HOST:29400 x", 1),
+        ('torchrun --rdzv-endpoint="$HOST:29400" x', 1),
+        ("accelerate launch --main_process_port 29400 x", 1),
+        ('A="--nnodes 2 --master_port 29400"; torchrun $A x', 1),
+        ("export MASTER_PORT=29400; torchrun --master_port $MASTER_PORT x", 1),
+        ("torchrun --master_port 0 --rdzv-endpoint=localhost:0 x", 0),
+        ("torchrun --rdzv-endpoint=$HOST:$PORT x", 0),
+        ("export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))", 0),
+        ("export MASTER_PORT=$(expr 10000 + $(echo -n $SLURM_JOBID | tail -c 4))", 0),
+        ("export MASTER_PORT=${MASTER_PORT:-$((20000 + RANDOM % 9999))}", 0),
+        ("MASTER_PORT=30000; while used; do MASTER_PORT=$((MASTER_PORT + 1)); done", 0),
+    ],
+)
+def test_ports(line: str, expected: int) -> None:
+    assert found(PART + line + "\n") == ["3 fixed-port"] * expected
+    assert found(WHOLE + line + "\n") == []
+
+
+def test_a_job_with_all_cores_of_its_nodes_shares_no_port() -> None:
+    text = "#SBATCH -p dev-g -N 2 --ntasks-per-node=1 -c {}\nexport MASTER_PORT=4000\n"
+    assert found(text.format(56)) == []
+    assert found(text.format(28)) == ["2 fixed-port"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$WITH_CONDA\nsrun singularity exec x.sif python y\n", ["3 with-conda"]),
+        ('C="$WITH_CONDA; python y"\nsrun singularity exec x.sif bash -c "$C"\n', ["3 with-conda"]),
+        ("C='$WITH_CONDA; python y'\nsrun singularity exec x.sif bash -c \"$C\"\n", []),
+        ("cat > r.sh <<EOF\n$WITH_CONDA\npython y\nEOF\n", ["4 with-conda"]),
+        ("cat > r.sh <<EOF\n\\$WITH_CONDA\npython y\nEOF\n", []),
+        ("cat > r.sh <<'EOF'\n$WITH_CONDA\npython y\nEOF\n", []),
+        ("srun bash -c 'singularity exec x.sif bash -c \"$WITH_CONDA; python y\"'\n", ["3 with-conda"]),
+        ("srun singularity exec x.sif bash -c 'bash -c \"$WITH_CONDA; python y\"'\n", []),
+        ('echo "activate with $WITH_CONDA"\n', []),
+    ],
+)
+def test_conda_is_activated_inside(text: str, expected: list[str]) -> None:
+    assert found(PART + text) == expected
+
+
+def test_a_script_that_the_container_runs_activates_conda() -> None:
+    assert found("#!/bin/bash -e\n$WITH_CONDA\npython x.py\n") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("D=$(mktemp -d); E=$D/x; export MIOPEN_USER_DB_PATH=$E/db", 1),
+        ("export MIOPEN_USER_DB_PATH=$(TMPDIR=/tmp mktemp -d)", 1),
+        ("export MIOPEN_CUSTOM_CACHE_DIR=`mktemp -d`", 1),
+        ("srun singularity exec --env MIOPEN_USER_DB_PATH=$(mktemp -d) x.sif python y", 1),
+        ('srun singularity exec x.sif bash -c "export MIOPEN_USER_DB_PATH=$(mktemp -d); python y"', 1),
+        ('srun singularity exec x.sif bash -c "export MIOPEN_USER_DB_PATH=\\$(mktemp -d); python y"', 0),
+        ("srun singularity exec x.sif bash -c 'export MIOPEN_USER_DB_PATH=$(mktemp -d); python y'", 0),
+        ("D=$(mktemp -d); export MIOPEN_USER_DB_PATH=/tmp/$USER; cp x $D", 0),
+    ],
+)
+def test_where_mktemp_runs(line: str, expected: int) -> None:
+    assert found(PART + line + "\n") == ["3 miopen-mktemp"] * expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--gpus-per-node=8 --cpus-per-gpu=8", 1),
+        ("--gres=gpu:mi250:8 --cpus-per-gpu=8", 1),
+        ("--gpus-per-node=8 --cpus-per-gpu=7", 0),
+        ("--hint=multithread --ntasks=1 -c 112", 0),
+        ("--hint=multithread --ntasks=1 -c 128", 1),
+    ],
+)
+def test_cores(options: str, expected: int) -> None:
+    assert found(f"#SBATCH -p standard-g -N 1\n#SBATCH {options}\n") == ["2 too-many-cores"] * expected
+
+
+@pytest.mark.parametrize(
+    ("image", "value", "expected"),
+    [
+        ("lumi-multitorch-latest.sif", "PHB", 1),
+        ("lumi-multitorch-full-u24r70f21m50t210-20260513_121430.sif", "3", 1),
+        ("lumi-multitorch-full-u24r70f21m50t210-20260513_121430.sif", "LOC", 0),
+        ("lumi-multitorch-full-u24r64f21m43t29-20260225_144743.sif", "PHB", 0),
+        ("lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif", "3", 0),
+    ],
+)
+def test_gdr_levels(image: str, value: str, expected: int) -> None:
+    text = f"{WHOLE}export NCCL_NET_GDR_LEVEL={value}\nsrun singularity run {image} python x\n"
+    assert found(text) == ["3 gdr-level"] * expected
+
+
+def test_the_list_of_one_node_is_its_name() -> None:
+    line = "export MASTER_ADDR=$(echo $SLURM_NODELIST | cut -d, -f1)\n"
+    assert found("#SBATCH -p standard-g -N 1\n" + line) == []
+    assert found("#SBATCH -p standard-g -N 4\n" + line) == ["2 nodelist"]
+    assert found("#SBATCH -p standard-g -N 4\nH=${SLURM_NODELIST%%,*}\nexport MASTER_ADDR=$H\n") == ["2 nodelist"]
+
+
+def test_a_launcher_in_a_variable_sets_the_world_size() -> None:
+    head = "#SBATCH -p standard-g -N 2 --ntasks-per-node=1 --gpus-per-node=mi250:8\nexport WORLD_SIZE=$SLURM_NTASKS\n"
+    assert found(head + "srun python x.py\n") == ["2 world-size"]
+    assert found(head + 'L="python -m torch.distributed.run --nproc_per_node=8"\nsrun bash -c "$L x.py"\n') == []
+    assert found(head + 'S="srun --ntasks-per-node=8"\n$S python x.py\n') == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("singularity build x.sif x.def", ["2 build-with-binds"]),
+        ("export SINGULARITY_BIND=$SINGULARITY_BIND,/x\nsingularity build x.sif x.def", ["3 build-with-binds"]),
+        ("unset SINGULARITY_BIND\nsingularity build x.sif x.def", []),
+        ("export SINGULARITY_BIND=\nsingularity build x.sif x.def", []),
+        ("SINGULARITY_BIND= singularity build x.sif x.def", []),
+        ("module --force purge\nsingularity build x.sif x.def", []),
+    ],
+)
+def test_builds_without_the_binds(lines: str, expected: list[str]) -> None:
+    assert found(f"module load lumi-aif-singularity-bindings\n{lines}\n") == expected
