@@ -77,7 +77,8 @@ def fixed_port(job: Job, machine: Machine) -> Iterator[Hit]:
     alone = machine.shared.isdisjoint(job.partitions) or any(_takes_nodes(one, machine) for one in job.allocations)
     for line, port in (*_set_ports(job), *_given_ports(job)):
         if port != "0" and (not alone or port == _DEFAULT_PORT):
-            yield line, {"port": port}
+            by = "what else starts with the default port" if alone else "another job on the node"
+            yield line, {"port": port, "by": by}
 
 
 def _takes_nodes(step: Step, machine: Machine) -> bool:

@@ -41,7 +41,7 @@ RULES = (
     ),
     Rule(
         "fixed-port",
-        "port {port} may be taken by another job on the node",
+        "port {port} may be taken by {by}",
         'export MASTER_PORT="1${{SLURM_JOB_ID:0-4}}"',
         "LUMI-AI-Guide 05-multi-gpu-and-node",
         find.fixed_port,

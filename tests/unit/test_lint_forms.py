@@ -134,6 +134,13 @@ def test_a_job_with_all_cores_of_its_nodes_shares_no_port() -> None:
     assert found(text.format(28)) == ["2 fixed-port"]
 
 
+def test_a_port_says_what_may_have_taken_it() -> None:
+    (shared,) = lint_script(f"{PART}export MASTER_PORT=29500\n".encode(), "s", LUMI)
+    (whole,) = lint_script(f"{WHOLE}export MASTER_PORT=29500\n".encode(), "s", LUMI)
+    assert shared.reason == "port 29500 may be taken by another job on the node"
+    assert whole.reason == "port 29500 may be taken by what else starts with the default port"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
