@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lumisite.validate.lint_job import Job, Step
+from lumisite.validate.lint_lexer import Command
 from lumisite.validate.lint_options import Option
-from lumisite.validate.lint_shell import Command
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from lumisite.validate.lint_lexer import Command, Part, Word
 from lumisite.validate.lint_options import Option, read_options
-from lumisite.validate.lint_shell import Command, Directive, Part, Script, Word, program_at
+from lumisite.validate.lint_shell import Directive, Script, program_at
 
 _CONTAINER_PREFIX = re.compile(r"^(?:SINGULARITYENV|APPTAINERENV)_")
+_COMMENT = re.compile(r"(?<!\S)#[^\n]*")
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -136,6 +138,9 @@ class Job:
         """Give words as the program gets them: a variable without quotes may be several."""
         found: list[tuple[str, int]] = []
         for word in words:
+            if array := re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", word.value):
+                found += [(self.resolved(text), line) for text, line in self._arrays.get(array[1], ())]
+                continue
             value = self.resolved(word.value)
             bare = len(word.parts) == 1 and not word.parts[0].quote and word.value.startswith("$")
             found += [(one, word.line) for one in (value.split() if bare and value != word.value else [value])]
@@ -162,7 +167,7 @@ class Job:
         """The words of each command, and of each text that is kept in a variable for a command."""
         commands = [tuple((word.value, word.line) for word in command.words) for command in self.script.commands]
         kept = [tuple(_texts(word)) for command in self.script.commands for _, word in command.assignments]
-        return (*commands, *(texts for texts in kept if len(texts) > 1))
+        return (*commands, *(texts for texts in kept if len(texts) > 1 or (texts and texts[0][0].startswith("-"))))
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
@@ -184,6 +189,14 @@ class Job:
         own = {setting.name: setting.value for setting in self.settings if "$" not in setting.value}
         return {**(self.outer._known if self.outer else {}), **own}
 
+    @cached_property
+    def _arrays(self) -> dict[str, list[tuple[str, int]]]:
+        found: dict[str, list[tuple[str, int]]] = {}
+        for setting in self.settings:
+            if setting.value.startswith("("):
+                found.setdefault(setting.name, []).extend(_texts(setting.word))
+        return found
+
     def resolved(self, value: str) -> str:
         """Put in what variables were set to, where the script says it in plain text."""
         return _VARIABLE.sub(lambda found: self._known.get(found[1] or found[2], found[0]), value)
@@ -194,10 +207,13 @@ class Job:
 
 
 def _texts(word: Word) -> Iterator[tuple[str, int]]:
-    """Give the words of a text in quotes, with their lines."""
+    """Give the words of a text in quotes or of an array, with their lines."""
     for part in word.parts:
-        for found in re.finditer(r"[^\s\\](?:\\.|[^\s\\])*", part.text):
-            yield found[0], part.line + part.text.count("\n", 0, found.start())
+        array = not part.quote and part.text.startswith("(")
+        inside = _COMMENT.sub("", part.text[1:-1]) if array else part.text
+        for found in re.finditer(r"[^\s\\](?:\\.|[^\s\\])*", inside):
+            text = found[0].strip("\"'") if array else found[0]
+            yield text, part.line + inside.count("\n", 0, found.start())
 
 
 def _settings(command: Command) -> Iterator[Setting]:
