@@ -39,6 +39,11 @@ _LAUNCHERS = r"(?:^|/)(?:torchrun|accelerate|deepspeed)$|torch\.distributed\.(?:
 #: Images of ROCm 7; what LAIF calls the latest one is.
 _ROCM7 = re.compile(r"rocm-?7(?:\.|\b)|u\d\dr7\d|lumi-multitorch-latest")
 _GDR_OFF = re.compile(r"[0-2]|LOC|PIX|PXB|", re.IGNORECASE)
+_CUTTING = re.compile(
+    r"\$\{SLURM_(?:JOB_|STEP_)?NODELIST[^}\w]|NODELIST.*\|\s*(?:cut|sed|awk|tr|grep|perl|python\w*)\b|"
+    r"^\$\{?SLURM_(?:JOB_|STEP_)?NODELIST\}?$",
+    re.DOTALL,
+)
 _DEFAULT_PORT = "29500"
 _PORT_OPTION = re.compile(r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)")
 _MKTEMP = re.compile(r"(?<!\\)(?:\$\(|`)[^)`]*\bmktemp\b")
@@ -235,17 +240,23 @@ def nodelist(job: Job, machine: Machine) -> Iterator[Hit]:
     """The first node by cutting the list, which holds for one node only."""
     if all(component["nodes"].value == "1" if "nodes" in component else False for component in job.components):
         return
-    cutting = re.compile(
-        r"\$\{SLURM_(?:JOB_)?NODELIST[^}\w]|NODELIST.*\|\s*(?:cut|sed|awk|tr|grep|perl|python\w*)\b|"
-        r"^\$\{?SLURM_(?:JOB_)?NODELIST\}?$",
-        re.DOTALL,
-    )
     kept = {setting.name: setting for setting in job.settings}
-    for setting in job.named("MASTER_ADDR"):
+    for setting in (*job.named("MASTER_ADDR"), *(kept[name] for name in _hosts(job) if name in kept)):
         via = re.fullmatch(r"\$\{?(\w+)\}?", setting.value)
         made = kept.get(via[1], setting) if via else setting
-        if "scontrol" not in made.value and cutting.search(made.value):
+        if "scontrol" not in made.value and _CUTTING.search(made.value):
             yield made.line, {}
+
+
+def _hosts(job: Job) -> Iterator[str]:
+    """The variables that options of launchers take for the first node."""
+    for words in job.arguments:
+        for at, (word, _) in enumerate(words):
+            option, equals, value = word.partition("=")
+            if re.fullmatch(r"--(?:rdzv[-_]endpoint|master[-_]addr)", option):
+                yield from re.findall(
+                    r"\$\{?(\w+)", value if equals else "".join(one for one, _ in words[at + 1 : at + 2])
+                )
 
 
 def old_library(job: Job, machine: Machine) -> Iterator[Hit]:

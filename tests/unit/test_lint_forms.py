@@ -219,6 +219,10 @@ def test_the_list_of_one_node_is_its_name() -> None:
     assert found("#SBATCH -p standard-g -N 1\n" + line) == []
     assert found("#SBATCH -p standard-g -N 4\n" + line) == ["2 nodelist"]
     assert found("#SBATCH -p standard-g -N 4\nH=${SLURM_NODELIST%%,*}\nexport MASTER_ADDR=$H\n") == ["2 nodelist"]
+    cut = '#SBATCH -p standard-g -N 4\nH="nid$(echo $SLURM_STEP_NODELIST | grep -Eo [0-9]+ | head -n 1)"\n'
+    assert found(cut + "torchrun --rdzv_endpoint=$H:$PORT x\n") == ["2 nodelist"]
+    assert found(cut + "torchrun --master_addr $H x\n") == ["2 nodelist"]
+    assert found(cut + "echo $H\n") == []
 
 
 def test_a_launcher_in_a_variable_sets_the_world_size() -> None:
