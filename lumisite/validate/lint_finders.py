@@ -46,7 +46,7 @@ _CUTTING = re.compile(
 )
 _DEFAULT_PORT = "29500"
 _PORT_OPTION = re.compile(r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)")
-_MKTEMP = re.compile(r"(?<!\\)(?:\$\(|`)[^)`]*\bmktemp\b")
+_MKTEMP = re.compile(r"(?<!\\)(?:\$\(|`)[^)`$]{0,200}\bmktemp\b")
 _BARE = re.compile(r"(?<!\\)\$\{?WITH_CONDA\b")
 
 

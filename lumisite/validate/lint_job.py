@@ -211,9 +211,9 @@ def _texts(word: Word) -> Iterator[tuple[str, int]]:
     for part in word.parts:
         array = not part.quote and part.text.startswith("(")
         inside = _COMMENT.sub("", part.text[1:-1]) if array else part.text
-        for found in re.finditer(r"[^\s\\](?:\\.|[^\s\\])*", inside):
-            text = found[0].strip("\"'") if array else found[0]
-            yield text, part.line + inside.count("\n", 0, found.start())
+        for number, line in enumerate(inside.split("\n"), start=part.line):
+            for found in re.finditer(r"[^\s\\](?:\\.|[^\s\\])*", line):
+                yield (found[0].strip("\"'") if array else found[0]), number
 
 
 def _settings(command: Command) -> Iterator[Setting]:

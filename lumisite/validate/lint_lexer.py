@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+#: Expansions in expansions are read to this depth.
+NESTING_LIMIT = 50
 _OPERATOR = re.compile(r"&&|\|\||;;|\|&|[;&|(){}]")
 #: Where a file or string follows; `<<` alone is a here-document.
 _REDIRECTION = re.compile(r"<<<|&>>?|>>|[<>][&|]|<>|>|<(?!<)")
@@ -99,6 +101,7 @@ class Lexer:
     line: int
     spot: str
     at: int = 0
+    depth: int = 0
     found: list[Command] = field(default_factory=list)
     pending: list[_Pending] = field(default_factory=list)
 
@@ -219,7 +222,7 @@ class Lexer:
         if escapes and self.text[self.at] == "\\":
             self.line += self.text[self.at + 1 : self.at + 2] == "\n"
             self.at += 2
-        elif expands and self.text.startswith(("$(", "${"), self.at):
+        elif expands and self.depth < NESTING_LIMIT and self.text.startswith(("$(", "${"), self.at):
             self._nested(")" if self.text[self.at + 1] == "(" else "}")
         elif expands and self.text[self.at] == "`":
             end = self.text.find("`", self.at + 1)
@@ -234,6 +237,7 @@ class Lexer:
         """Go over `$(...)`, `${...}` or `(...)` of an array with what is in it; `opened` characters begin it."""
         opening = {")": "(", "}": "{"}[close]
         self.at += opened
+        self.depth += 1
         depth = 1
         while self.at < len(self.text):
             char = self.text[self.at]
@@ -241,7 +245,7 @@ class Lexer:
                 depth -= 1
                 self.at += 1
                 if not depth:
-                    return
+                    break
             elif char == opening:
                 depth += 1
                 self.at += 1
@@ -252,6 +256,7 @@ class Lexer:
                 self.at = len(self.text) if end < 0 else end
             else:
                 self._step(escapes=True, expands=True)
+        self.depth -= 1
 
 
 def _assignment(word: Word, *, quoted: bool = False) -> tuple[str, Word] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import timeit
+
 import pytest
 
 from lumisite.site.load import load_site
@@ -245,3 +247,17 @@ def test_a_launcher_in_a_variable_sets_the_world_size() -> None:
 )
 def test_builds_without_the_binds(lines: str, expected: list[str]) -> None:
     assert found(f"module load lumi-aif-singularity-bindings\n{lines}\n") == expected
+
+
+@pytest.mark.parametrize("text", ["$(" * 20_000, '"$(' * 20_000, "X=(" * 20_000, "A=(" + "$(" * 20_000])
+def test_the_deepest_nesting_is_read_to_the_end(text: str) -> None:
+    assert found(text) == []
+
+
+def test_a_text_of_many_words_takes_no_longer_for_each() -> None:
+    """Eight times the words may take sixteen times as long, not sixty-four."""
+
+    def seconds(words: int) -> float:
+        return timeit.timeit(lambda: found('A="' + "--x 1 " * words + '"'), number=1)
+
+    assert seconds(40_000) < 16 * max(seconds(5_000), 0.01)
