@@ -121,8 +121,8 @@ def with_conda(job: Job, machine: Machine) -> Iterator[Hit]:
     kept = {
         name
         for command in job.script.commands
-        for word in command.words
         if _takes_script(command)
+        for word in command.words
         for name in re.findall(r"(?<!\\)\$\{?(\w+)", word.value)
     }
     for command in job.script.commands:
