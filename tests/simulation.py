@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lumisite.validate.samples import Job, Recorded, Series
-from lumisite.validate.verdict import Overall, Terms, judge_system
+from lumisite.validate.verdict.system import Overall, Terms, judge_system
 
 SETS = (("nid1", "nid2"), ("nid3", "nid4"))
 DAY_S = 86400

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from lumisite.site.load import LoadedSite
     from lumisite.site.model import Site
-    from lumisite.validate.asked import Asked
-    from lumisite.validate.report import Side
+    from lumisite.validate.jobs.asked import Asked
+    from lumisite.validate.report.gather import Side
 
 #: Jobs of a run, by its purpose: five decide (docs/explanation/verdict.md); ten baseline jobs come from three days.
 JOBS = {"validate": 5, "baseline": 4}
@@ -45,9 +45,9 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
 
     from lumisite import __version__
     from lumisite.site.load import load_site
-    from lumisite.validate.asked import Asked, Batch, site_digest, with_specs
-    from lumisite.validate.job import validation_of
-    from lumisite.validate.runs import image_mark
+    from lumisite.validate.jobs.asked import Asked, Batch, site_digest, with_specs
+    from lumisite.validate.jobs.folder import image_mark
+    from lumisite.validate.jobs.script import validation_of
 
     loaded = load_site(arguments.site)
     site, validation = loaded.site, validation_of(loaded.site)
@@ -98,7 +98,7 @@ def _before(asked: Asked) -> None:
     """Say what will be missed later, before jobs are spent on it. Raises what a file that cannot be used raises."""
     from pathlib import Path
 
-    from lumisite.validate.runs import lines_of, samples_of
+    from lumisite.validate.jobs.folder import lines_of, samples_of
 
     if not asked.image_digest:
         say(f"{asked.image} is not there on this node: jobs look for it on theirs")
@@ -137,9 +137,9 @@ def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
     """Choose the nodes of the last batch."""
     from dataclasses import replace
 
-    from lumisite.validate import slurm
-    from lumisite.validate.asked import more_node_sets
-    from lumisite.validate.plan import choose_node_sets
+    from lumisite.validate.jobs import slurm
+    from lumisite.validate.jobs.asked import more_node_sets
+    from lumisite.validate.jobs.plan import choose_node_sets
 
     *earlier, batch = asked.batches
     only = slurm.expand(arguments.nodelist) if arguments.nodelist else None
@@ -167,8 +167,8 @@ def more_jobs(arguments: argparse.Namespace) -> Asked:
     from dataclasses import replace
     from pathlib import Path
 
-    from lumisite.validate.asked import Batch, with_specs
-    from lumisite.validate.runs import open_run
+    from lumisite.validate.jobs.asked import Batch, with_specs
+    from lumisite.validate.jobs.folder import open_run
 
     _, about = open_run(Path(arguments.more).resolve())
     asked, loaded = recorded_run(about, arguments, "--more", KEPT)
@@ -188,8 +188,8 @@ def recorded_run(
     from lumisite import __version__
     from lumisite.errors import ResolveError
     from lumisite.site.load import load_site
-    from lumisite.validate.asked import parse_asked, require_unchanged
-    from lumisite.validate.runs import image_mark
+    from lumisite.validate.jobs.asked import parse_asked, require_unchanged
+    from lumisite.validate.jobs.folder import image_mark
 
     given = [name.replace("_", "-") for name in decided if getattr(arguments, name)]
     if given:

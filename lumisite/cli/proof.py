@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from lumisite.cli.parser import Commands
     from lumisite.site.model import Site
-    from lumisite.validate.lint import Finding
+    from lumisite.validate.lint.find import Finding
     from lumisite.validate.samples import Recorded
-    from lumisite.validate.transport import Result
+    from lumisite.validate.transport.judge import Result
 
 #: Exit codes of a verdict (design: 1 a failed verdict, 4 inconclusive).
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 4}
@@ -70,8 +70,8 @@ def run_transport(arguments: argparse.Namespace) -> int:
     """Judge one run's logs."""
     from dataclasses import asdict
 
-    from lumisite.validate.transport import Expectation, judge
-    from lumisite.validate.transport_log import scan
+    from lumisite.validate.transport.judge import Expectation, judge
+    from lumisite.validate.transport.log import scan
 
     site = _site(arguments.site)
     expected = arguments.expect or (site.network.provider if site else None)
@@ -145,10 +145,10 @@ def run_verdict(arguments: argparse.Namespace) -> int:
     from dataclasses import asdict, replace
 
     from lumisite.cli.apart import read_both
-    from lumisite.validate.reframe import with_reframe
-    from lumisite.validate.report_text import verdict_text
+    from lumisite.validate.reframe.read import with_reframe
+    from lumisite.validate.report.text import verdict_text
     from lumisite.validate.samples import read_lines
-    from lumisite.validate.verdict import Terms, judge_system
+    from lumisite.validate.verdict.system import Terms, judge_system
 
     site = _site(arguments.site)
     terms = Terms.of(site.validation if site else None, allow_image_change=arguments.allow_image_change)
@@ -189,7 +189,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from lumisite.site.load import load_site
-    from lumisite.validate.lint import SIZE_LIMIT_BYTES, lint_script, machine_of
+    from lumisite.validate.lint.find import SIZE_LIMIT_BYTES, lint_script, machine_of
 
     machine = machine_of(load_site(arguments.site).site)
     findings: list[Finding] = []
@@ -217,7 +217,7 @@ def _site(name: str | None) -> Site | None:
 
 
 def _transport_text(result: Result) -> Iterator[str]:
-    from lumisite.validate.report_text import aligned
+    from lumisite.validate.report.text import aligned
 
     yield f"{result.verdict.upper()}: {result.reasons[0] if result.reasons else 'no reason'}"
     yield from (f"  {reason}" for reason in result.reasons[1:])

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from lumisite.cli.parser import Commands
     from lumisite.site.load import LoadedSite
-    from lumisite.validate.asked import Asked
-    from lumisite.validate.job import JobPlan
-    from lumisite.validate.reframe_cases import Choice
-    from lumisite.validate.runner import Setting
+    from lumisite.validate.jobs.asked import Asked
+    from lumisite.validate.jobs.runner import Setting
+    from lumisite.validate.jobs.script import JobPlan
+    from lumisite.validate.reframe.cases import Choice
 
 #: Options that the module passes on to lumisite, besides the site.
 PASSED_ON = ("image", "nodes", "partition", "limit", "jax_image", "wrapper")
@@ -98,7 +98,7 @@ def _direction(text: str) -> tuple[str, Choice]:
 
 
 def _nodes(text: str) -> tuple[str, ...]:
-    from lumisite.validate.node_names import expand_nodes
+    from lumisite.validate.reframe.node_names import expand_nodes
 
     try:
         return expand_nodes(text)
@@ -122,8 +122,8 @@ def run_reframe(arguments: argparse.Namespace) -> int:
 
 def _module(arguments: argparse.Namespace) -> int:
     from lumisite.cli.report import write_text
-    from lumisite.validate.job import slurm_words, validation_of
-    from lumisite.validate.reframe_module import Module, module_text
+    from lumisite.validate.jobs.script import slurm_words, validation_of
+    from lumisite.validate.reframe.module import Module, module_text
 
     asked, loaded = _asked(arguments, "/stage", "module")
     setting, plan = _job(asked, loaded)
@@ -152,7 +152,7 @@ def _job(asked: Asked, loaded: LoadedSite) -> tuple[Setting, JobPlan]:
     """Give the one job. Slurm chooses its nodes, as for all of ReFrame's tests."""
     from dataclasses import replace
 
-    from lumisite.validate.asked import setting_of
+    from lumisite.validate.jobs.asked import setting_of
 
     setting, (plan,) = setting_of(asked, loaded)
     return setting, replace(plan, named=False)
@@ -186,8 +186,8 @@ def _stage(arguments: argparse.Namespace) -> int:
     import time
     from pathlib import Path
 
-    from lumisite.validate.job import job_script
-    from lumisite.validate.runs import create_run
+    from lumisite.validate.jobs.folder import create_run
+    from lumisite.validate.jobs.script import job_script
 
     folder = Path(arguments.stage).resolve()
     stamp = f"reframe-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}-{'-'.join(arguments.probe)}"
@@ -207,11 +207,11 @@ def _judge(arguments: argparse.Namespace) -> int:
 
     from lumisite import __version__
     from lumisite.site.load import load_site
-    from lumisite.validate.asked import parse_asked, require_unchanged
-    from lumisite.validate.job import NODES
-    from lumisite.validate.reframe_answer import answer
-    from lumisite.validate.runner import Runner
-    from lumisite.validate.runs import SAMPLES, image_mark, lines_of, open_run
+    from lumisite.validate.jobs.asked import parse_asked, require_unchanged
+    from lumisite.validate.jobs.folder import SAMPLES, image_mark, lines_of, open_run
+    from lumisite.validate.jobs.runner import Runner
+    from lumisite.validate.jobs.script import NODES
+    from lumisite.validate.reframe.answer import answer
 
     place = Path(arguments.judge).resolve()
     run, about = open_run(place)
@@ -240,9 +240,9 @@ def _import(arguments: argparse.Namespace) -> int:
     from lumisite.cli.proof import file_blocks
     from lumisite.cli.report import write_text
     from lumisite.validate.baseline import has_and_lacks
-    from lumisite.validate.ranks import counted
-    from lumisite.validate.reframe import with_reframe
-    from lumisite.validate.reframe_cases import Answers
+    from lumisite.validate.probes.ranks import counted
+    from lumisite.validate.reframe.cases import Answers
+    from lumisite.validate.reframe.read import with_reframe
     from lumisite.validate.samples import read_lines
 
     found: list[bytes] = []

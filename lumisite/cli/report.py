@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from lumisite.cli.parser import Commands
     from lumisite.node.facts import Facts
     from lumisite.site.load import LoadedSite
-    from lumisite.validate.report import Report, Side
-    from lumisite.validate.report_vectors import Vector
+    from lumisite.validate.report.gather import Report, Side
+    from lumisite.validate.report.vectors import Vector
 
 FORMATS = ("text", "markdown", "html", "junit", "json")
 #: How much of a file is read at a time.
@@ -70,8 +70,8 @@ def add_commands(commands: Commands) -> None:
 def run_report(arguments: argparse.Namespace) -> int:
     """Write the report of a run."""
     from lumisite.site.load import load_plans
-    from lumisite.validate.report import make_report
-    from lumisite.validate.verdict import Terms
+    from lumisite.validate.report.gather import make_report
+    from lumisite.validate.verdict.system import Terms
 
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
     before, after = _sides(arguments)
@@ -95,11 +95,11 @@ def _form(output: str | None) -> str:
 def written_report(report: Report, form: str) -> str:
     """Give a report in one of `FORMATS`."""
     if form == "html":
-        from lumisite.validate.report_html import report_html
+        from lumisite.validate.report.html import report_html
 
         return report_html(report)
     if form == "junit":
-        from lumisite.validate.report_junit import report_junit
+        from lumisite.validate.report.junit import report_junit
 
         return report_junit(report)
     if form == "json":
@@ -107,10 +107,10 @@ def written_report(report: Report, form: str) -> str:
 
         return json.dumps(asdict(report), indent=2) + "\n"
     if form == "markdown":
-        from lumisite.validate.report_markdown import report_markdown
+        from lumisite.validate.report.markdown import report_markdown
 
         return "\n".join(report_markdown(report)) + "\n"
-    from lumisite.validate.report_text import report_text
+    from lumisite.validate.report.text import report_text
 
     return "\n".join(report_text(report)) + "\n"
 
@@ -159,10 +159,10 @@ def read_side(names: Sequence[str], *, after: bool = False) -> Side:
     from pathlib import Path
 
     from lumisite.cli.facts import load_facts
-    from lumisite.validate.job import FACTS
-    from lumisite.validate.reframe import with_reframe
-    from lumisite.validate.report import Side
-    from lumisite.validate.runs import RUN, SAMPLES, SERIES
+    from lumisite.validate.jobs.folder import RUN, SAMPLES, SERIES
+    from lumisite.validate.jobs.script import FACTS
+    from lumisite.validate.reframe.read import with_reframe
+    from lumisite.validate.report.gather import Side
     from lumisite.validate.samples import read_lines
 
     paths = [Path(name) for name in names]
@@ -202,7 +202,7 @@ def _object(path: Path) -> dict[str, object] | None:
 
 
 def _vectors(path: Path) -> tuple[Vector, ...]:
-    from lumisite.validate.report_vectors import parse_vectors
+    from lumisite.validate.report.vectors import parse_vectors
 
     if not path.exists():
         return ()

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lumisite.cli.parser import Commands
-    from lumisite.validate.asked import Asked
+    from lumisite.validate.jobs.asked import Asked
+    from lumisite.validate.jobs.folder import Run
+    from lumisite.validate.jobs.runner import Runner
     from lumisite.validate.lines import Gate, Sample
-    from lumisite.validate.report import Side
-    from lumisite.validate.runner import Runner
-    from lumisite.validate.runs import Run
-    from lumisite.validate.verdict import SystemVerdict
+    from lumisite.validate.report.gather import Side
+    from lumisite.validate.verdict.system import SystemVerdict
 
 
 def add_commands(commands: Commands) -> None:
@@ -126,7 +126,7 @@ def _begun(asked: Asked) -> tuple[Run, list[dict[str, object]]]:
     """Make the run's folder, or note what was added to it, and take hold of it."""
     from pathlib import Path
 
-    from lumisite.validate.runs import create_run, open_run
+    from lumisite.validate.jobs.folder import create_run, open_run
 
     folder = Path(asked.folder)
     if len(asked.batches) == 1:
@@ -140,7 +140,7 @@ def _begun(asked: Asked) -> tuple[Run, list[dict[str, object]]]:
 
 def _resumed(folder: Path, arguments: argparse.Namespace) -> tuple[Run, Asked, list[dict[str, object]]]:
     from lumisite.cli.asking import JOBS_WANTED, KEPT, recorded_run
-    from lumisite.validate.runs import open_run
+    from lumisite.validate.jobs.folder import open_run
 
     run, about = open_run(folder)
     asked, _ = recorded_run(about, arguments, "--resume", (*KEPT, *JOBS_WANTED))
@@ -159,8 +159,8 @@ def _facts_command(asked: Asked) -> tuple[str, ...]:
 def _scripts(asked: Asked) -> Iterator[str]:
     """Give the scripts of the last batch's jobs."""
     from lumisite.site.load import load_site
-    from lumisite.validate.asked import setting_of
-    from lumisite.validate.job import job_script
+    from lumisite.validate.jobs.asked import setting_of
+    from lumisite.validate.jobs.script import job_script
 
     setting, plans = setting_of(asked, load_site(asked.site_file), _facts_command(asked))
     for plan in plans[-asked.batches[-1].jobs :]:
@@ -169,8 +169,8 @@ def _scripts(asked: Asked) -> Iterator[str]:
 
 def _runner(run: Run, asked: Asked) -> Runner:
     from lumisite.site.load import load_site
-    from lumisite.validate.asked import setting_of
-    from lumisite.validate.runner import Runner
+    from lumisite.validate.jobs.asked import setting_of
+    from lumisite.validate.jobs.runner import Runner
 
     setting, plans = setting_of(asked, load_site(asked.site_file), _facts_command(asked))
     return Runner(run, setting, plans, say)
@@ -182,7 +182,7 @@ def _drive(
     import signal
 
     from lumisite.errors import ToolError
-    from lumisite.validate.runs import RUN
+    from lumisite.validate.jobs.folder import RUN
 
     try:
         runner.restore(journal)
@@ -216,10 +216,10 @@ def _report(run: Run, asked: Asked, *, as_json: bool) -> int:
 
     from lumisite.cli.report import read_side
     from lumisite.site.load import load_site
+    from lumisite.validate.jobs.folder import SAMPLES, lines_of
     from lumisite.validate.lines import Gate, Sample
-    from lumisite.validate.runs import SAMPLES, lines_of
     from lumisite.validate.samples import Recorded
-    from lumisite.validate.verdict import Terms, judge_system
+    from lumisite.validate.verdict.system import Terms, judge_system
 
     lines = lines_of(run.folder / SAMPLES)
     terms = Terms.of(load_site(asked.site_file).site.validation)
@@ -244,8 +244,8 @@ def _gather(run: Run, asked: Asked) -> None:
 
     from lumisite.site.load import load_site
     from lumisite.validate.baseline import has_and_lacks
-    from lumisite.validate.job import validation_of
-    from lumisite.validate.runs import SAMPLES, gather, lines_of, samples_of
+    from lumisite.validate.jobs.folder import SAMPLES, gather, lines_of, samples_of
+    from lumisite.validate.jobs.script import validation_of
     from lumisite.validate.samples import read_lines
 
     into = Path(str(asked.into))
@@ -267,9 +267,9 @@ def _against(run: Run, asked: Asked, before: Side, *, as_json: bool) -> int:
 
     from lumisite.cli.report import read_side, written_report
     from lumisite.site.load import load_plans, load_site
-    from lumisite.validate.more import hunt_words, more_words
-    from lumisite.validate.report import make_report
-    from lumisite.validate.verdict import Terms
+    from lumisite.validate.jobs.more import hunt_words, more_words
+    from lumisite.validate.report.gather import make_report
+    from lumisite.validate.verdict.system import Terms
 
     loaded = load_site(asked.site_file)
     terms = Terms.of(loaded.site.validation)

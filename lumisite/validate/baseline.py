@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from lumisite.validate.ranks import counted
+from lumisite.validate.probes.ranks import counted
 from lumisite.validate.samples import Job, Recorded
-from lumisite.validate.verdict_alike import LEAST_DAYS
-from lumisite.validate.verdict_nodes import is_per_node
+from lumisite.validate.verdict.alike import LEAST_DAYS
+from lumisite.validate.verdict.nodes import is_per_node
 
 JOBS, NODE_SETS = 10, 2
 

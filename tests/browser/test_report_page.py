@@ -107,7 +107,7 @@ def rgb(text: str) -> tuple[int, ...]:
 
 
 def test_every_plot_is_seen_and_nothing_is_complained_about(tmp_path: Path) -> None:
-    from lumisite.validate.report_plots import AFTER, BAD, BEFORE
+    from lumisite.validate.report.plots import AFTER, BAD, BEFORE
 
     page = report(tmp_path, Maintenance(network=0.85, slow_node="nid005017", failed_gate="transport"))
     width, height, plots = measured(page)

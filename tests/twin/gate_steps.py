@@ -13,13 +13,13 @@ from pathlib import Path
 import lumisite
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
-from lumisite.validate.findings import Finding, Found, JobShape, Record
-from lumisite.validate.gates import GateProbe, GateStep, gate_probes, step_command
+from lumisite.validate.probes.findings import Finding, Found, JobShape, Record
+from lumisite.validate.probes.gates import GateProbe, GateStep, gate_probes, step_command
 from tests.twin.cluster import Cluster
 from tests.twin.helper_site import LOAD
 from tests.twin.process import Result
 
-JOBSIDE = Path(lumisite.__file__).parent / "validate/jobside"
+JOBSIDE = Path(lumisite.__file__).parent / "validate/probes/jobside"
 TORCH, JAX = "/appl/images/torch.sif", "/appl/images/jax.sif"
 
 

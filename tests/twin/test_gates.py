@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from lumisite.site.selection import resolve_selection
-from lumisite.validate.findings import Finding, JobShape, Measure
-from lumisite.validate.gates import gate_probes
+from lumisite.validate.probes.findings import Finding, JobShape, Measure
+from lumisite.validate.probes.gates import gate_probes
 from tests.twin import faults
 from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin

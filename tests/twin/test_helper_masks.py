@@ -17,8 +17,8 @@ from lumisite.node.topology import topology_of
 from lumisite.site.cpus import expand_cpu_list
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
-from lumisite.validate.findings import JobShape
-from lumisite.validate.gates import gate_probes
+from lumisite.validate.probes.findings import JobShape
+from lumisite.validate.probes.gates import gate_probes
 from tests.twin import slurm_conf
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin

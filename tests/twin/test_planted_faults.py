@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from lumisite.validate.jobs.folder import SAMPLES, lines_of
 from lumisite.validate.lines import Gate
-from lumisite.validate.runs import SAMPLES, lines_of
 from tests.twin import faults
 from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fence import SCRIPTS

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 import pytest
 
 from lumisite.node.facts import parse_facts
+from lumisite.validate.jobs.folder import SAMPLES, SERIES, lines_of
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.runs import SAMPLES, SERIES, lines_of
 from lumisite.validate.samples import read_lines
-from lumisite.validate.verdict_nodes import slow_nodes
+from lumisite.validate.verdict.nodes import slow_nodes
 from tests.twin import faults
 from tests.twin.cluster import Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin

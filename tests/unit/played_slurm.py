@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from lumisite.site.load import load_site
-from lumisite.validate import slurm
-from lumisite.validate.job import DONE, EXIT, RECORDS, JobPlan, Options
+from lumisite.validate.jobs import slurm
+from lumisite.validate.jobs.folder import SAMPLES, Run, create_run, lines_of
+from lumisite.validate.jobs.plan import plan_jobs
+from lumisite.validate.jobs.runner import Pace, Runner, Setting
+from lumisite.validate.jobs.script import DONE, EXIT, RECORDS, JobPlan, Options
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.plan import plan_jobs
-from lumisite.validate.probe import Ended, Expected, Group, Line, Step
-from lumisite.validate.runner import Pace, Runner, Setting
-from lumisite.validate.runs import SAMPLES, Run, create_run, lines_of
+from lumisite.validate.probes.probe import Ended, Expected, Group, Line, Step
 
 SITE = load_site("twin").site
 NODES = ("nid000001", "nid000002")
@@ -107,7 +107,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
     cluster = PlayedSlurm()
     for name in ("submit", "find", "poll", "cancel", "nodes_of"):
         monkeypatch.setattr(slurm, name, getattr(cluster, name))
-    monkeypatch.setattr("lumisite.validate.runner.time.sleep", lambda _: cluster.go_on())
+    monkeypatch.setattr("lumisite.validate.jobs.runner.time.sleep", lambda _: cluster.go_on())
     return cluster
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lumisite.validate.findings import Finding, Found, JobShape
+from lumisite.validate.probes.findings import Finding, Found, JobShape
 
 DATA = Path(__file__).parent.parent / "data/gates"
 TWO_NODES = JobShape(("nid000001", "nid000002"), 1)

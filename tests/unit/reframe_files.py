@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lumisite.validate.lines import Gate, Sample, parse_line
-from lumisite.validate.reframe import with_reframe
-from lumisite.validate.reframe_cases import Answers
+from lumisite.validate.reframe.cases import Answers
+from lumisite.validate.reframe.read import with_reframe
 from lumisite.validate.samples import SamplesError
 
 DATA = Path(__file__).parent.parent / "data/reframe"

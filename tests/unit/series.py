@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.validate.samples import Job, Recorded, Series
-from lumisite.validate.verdict import SystemVerdict, Terms, judge_system
-from lumisite.validate.verdict_metric import Method, MetricVerdict, judge_metric
+from lumisite.validate.verdict.metric import Method, MetricVerdict, judge_metric
+from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 Output = pytest.CaptureFixture[str]
 METHOD = Method()

@@ -9,7 +9,7 @@ import pytest
 
 from lumisite.errors import ResolveError, ToolError
 from lumisite.site.load import load_site
-from lumisite.validate.asked import (
+from lumisite.validate.jobs.asked import (
     Asked,
     Batch,
     more_node_sets,
@@ -19,12 +19,12 @@ from lumisite.validate.asked import (
     site_digest,
     with_specs,
 )
-from lumisite.validate.more import hunt_words, more_words
-from lumisite.validate.slurm import Node
-from lumisite.validate.verdict import SystemVerdict
-from lumisite.validate.verdict_gates import GateVerdict
-from lumisite.validate.verdict_metric import MetricVerdict
-from lumisite.validate.verdict_nodes import SlowNode
+from lumisite.validate.jobs.more import hunt_words, more_words
+from lumisite.validate.jobs.slurm import Node
+from lumisite.validate.verdict.gates import GateVerdict
+from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.nodes import SlowNode
+from lumisite.validate.verdict.system import SystemVerdict
 from tests.unit.sites import load_text, site_text
 
 LOADED = load_site("twin")

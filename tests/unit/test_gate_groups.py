@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
-from lumisite.validate.gate_groups import gate_group
-from lumisite.validate.gates import gate_probes
 from lumisite.validate.lines import Gate
-from lumisite.validate.probe import Ended, Expected
+from lumisite.validate.probes.gate_groups import gate_group
+from lumisite.validate.probes.gates import gate_probes
+from lumisite.validate.probes.probe import Ended, Expected
 
 TWIN = load_site("twin").site
 NODES = ("n1", "n2")

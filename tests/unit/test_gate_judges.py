@@ -9,11 +9,11 @@ import pytest
 from lumisite.node.cpuset import mask_of
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
-from lumisite.validate import gate_expectations as expect
-from lumisite.validate.findings import JobShape
-from lumisite.validate.gate_affinity import judge_affinity
-from lumisite.validate.gate_binds import ExpectedBinds, judge_binds
-from lumisite.validate.gate_modules import judge_modules
+from lumisite.validate.probes import gate_expectations as expect
+from lumisite.validate.probes.findings import JobShape
+from lumisite.validate.probes.gate_affinity import judge_affinity
+from lumisite.validate.probes.gate_binds import ExpectedBinds, judge_binds
+from lumisite.validate.probes.gate_modules import judge_modules
 from tests.unit.records import TWO_NODES, causes, changed, recorded
 
 BOTH = "nid000001, nid000002"

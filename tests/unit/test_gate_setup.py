@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lumisite.validate.findings import Finding, JobShape, Measure, Trace
-from lumisite.validate.gate_caches import ExpectedCaches, judge_caches
-from lumisite.validate.gate_python import ExpectedPython, ExpectedUserSite, judge_conda, judge_usersite
-from lumisite.validate.gate_training import ExpectedJax, ExpectedWrapper, judge_jax, judge_wrapper
+from lumisite.validate.probes.findings import Finding, JobShape, Measure, Trace
+from lumisite.validate.probes.gate_caches import ExpectedCaches, judge_caches
+from lumisite.validate.probes.gate_python import ExpectedPython, ExpectedUserSite, judge_conda, judge_usersite
+from lumisite.validate.probes.gate_training import ExpectedJax, ExpectedWrapper, judge_jax, judge_wrapper
 from tests.unit.records import TWO_NODES, causes, changed, recorded
 
 # ---- caches

@@ -13,9 +13,9 @@ from lumisite.errors import ResolveError
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from lumisite.site.selection import resolve_selection
-from lumisite.validate import gate_expectations as expect
-from lumisite.validate.findings import Fault, Finding, JobShape, findings, missing
-from lumisite.validate.gates import GateProbe, gate_probes, step_command
+from lumisite.validate.probes import gate_expectations as expect
+from lumisite.validate.probes.findings import Fault, Finding, JobShape, findings, missing
+from lumisite.validate.probes.gates import GateProbe, gate_probes, step_command
 from tests.unit.sites import load_text, site_text
 
 PACKAGE = Path(lumisite.__file__).parent
@@ -68,7 +68,7 @@ def test_the_same_step_serves_usersite_and_conda() -> None:
 def test_every_script_is_there() -> None:
     probes = probes_of(load_site("twin").site, jax_image="/j.sif", wrapper="/env")
     wanted = {file for probe in probes.values() for step in probe.steps for file in step.files}
-    assert {name for name in wanted if not (PACKAGE / "validate/jobside" / name).is_file()} == set()
+    assert {name for name in wanted if not (PACKAGE / "validate/probes/jobside" / name).is_file()} == set()
 
 
 def test_lumis_own_image_brings_its_network_and_is_started_by_its_runscript() -> None:
@@ -122,7 +122,11 @@ def test_every_version_of_every_module_is_probed() -> None:
 
 
 def test_no_code_of_a_gate_knows_lumi() -> None:
-    files = [*PACKAGE.glob("validate/gate*.py"), *PACKAGE.glob("validate/jobside/*"), PACKAGE / "validate/findings.py"]
+    files = [
+        *PACKAGE.glob("validate/probes/gate*.py"),
+        *PACKAGE.glob("validate/probes/jobside/*"),
+        PACKAGE / "validate/probes/findings.py",
+    ]
     for file in (file for file in files if file.is_file()):
         code = re.sub(r'""".*?"""|#.*', "", file.read_text(), flags=re.DOTALL)
         assert not re.search(r"\blumi\b|/appl|/pfs|\bhsn|cray|\bcxi\b", code, re.IGNORECASE), file

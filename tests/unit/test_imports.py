@@ -27,11 +27,11 @@ EDGES = {
     "node/live.py",
     "binds/host.py",
     "binds/image.py",
-    "validate/runs.py",
-    "validate/slurm.py",
+    "validate/jobs/folder.py",
+    "validate/jobs/slurm.py",
 }
 #: Scripts that run inside a job: nothing imports them.
-JOBSIDE = "validate/jobside/"
+JOBSIDE = "validate/probes/jobside/"
 WORLD = {"os", "subprocess", "shutil", "socket", "tempfile", "fcntl", "signal"}
 
 
@@ -77,6 +77,6 @@ def test_only_the_edges_touch_the_world(path: Path) -> None:
 
 
 def test_the_edges_exist_or_are_still_to_come() -> None:
-    to_come = {"node/live.py", "binds/host.py", "binds/image.py", "validate/slurm.py"}
+    to_come = {"node/live.py", "binds/host.py", "binds/image.py", "validate/jobs/slurm.py"}
     for edge in EDGES - {"cli"} - to_come:
         assert (PACKAGE / edge).is_file(), f"{edge} is gone: take it out of EDGES"

@@ -11,10 +11,10 @@ import pytest
 from lumisite.errors import ResolveError
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
-from lumisite.validate.gates import gate_probes
-from lumisite.validate.job import JobPlan, Options, job_script, validation_of
-from lumisite.validate.plan import plan_jobs
-from lumisite.validate.suite import Wanted, groups, require_known
+from lumisite.validate.jobs.plan import plan_jobs
+from lumisite.validate.jobs.script import JobPlan, Options, job_script, validation_of
+from lumisite.validate.probes.gates import gate_probes
+from lumisite.validate.probes.suite import Wanted, groups, require_known
 
 LUMI, TWIN = load_site("lumi").site, load_site("twin").site
 NODES = ("nid005124", "nid005125")

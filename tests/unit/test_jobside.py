@@ -14,7 +14,7 @@ import pytest
 
 import lumisite
 
-JOBSIDE = Path(lumisite.__file__).parent / "validate/jobside"
+JOBSIDE = Path(lumisite.__file__).parent / "validate/probes/jobside"
 PYTHON = (
     "affinity.py",
     "binds.py",

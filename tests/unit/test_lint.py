@@ -10,9 +10,9 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.site.load import load_site
-from lumisite.validate.lint import Finding, lint_script, machine_of
-from lumisite.validate.lint_rules import RULES
-from lumisite.validate.lint_shell import parse_script
+from lumisite.validate.lint.find import Finding, lint_script, machine_of
+from lumisite.validate.lint.rules import RULES
+from lumisite.validate.lint.shell import parse_script
 
 SCRIPTS = Path(__file__).parents[1] / "data" / "scripts"
 GOOD = sorted((SCRIPTS / "good").glob("*.sh"))

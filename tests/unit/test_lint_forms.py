@@ -7,7 +7,7 @@ import timeit
 import pytest
 
 from lumisite.site.load import load_site
-from lumisite.validate.lint import lint_script, machine_of
+from lumisite.validate.lint.find import lint_script, machine_of
 
 LUMI = machine_of(load_site("lumi").site)
 #: A job on a part of a node, and one on whole nodes.

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from lumisite.site.load import load_site
-from lumisite.validate import judge_collectives, judge_ddp, judge_pairs, judge_transport
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.probe import Backend, Ended, Expected, Line, Record, Shape, Step
+from lumisite.validate.probes import judge_collectives, judge_ddp, judge_pairs, judge_transport
+from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Record, Shape, Step
 
 LUMI, TWIN = load_site("lumi").site.network, load_site("twin").site.network
 NODES = ("nid000001", "nid000002")

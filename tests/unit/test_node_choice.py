@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lumisite.errors import ToolError
-from lumisite.validate import slurm
-from lumisite.validate.plan import choose_node_sets
+from lumisite.validate.jobs import slurm
+from lumisite.validate.jobs.plan import choose_node_sets
 
 
 def nodes(text: str) -> list[slurm.Node]:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from lumisite.validate.reframe import with_reframe
-from lumisite.validate.reframe_cases import Answers
+from lumisite.validate.reframe.cases import Answers
+from lumisite.validate.reframe.read import with_reframe
 from tests.unit.reframe_files import DATA, WHERE, Output, case_of, damaged, faults, lines, report, written
 
 # ---- what is wrong with a file

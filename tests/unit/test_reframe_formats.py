@@ -9,9 +9,9 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.reframe import kind_of, with_reframe
-from lumisite.validate.reframe_cases import Answers, DirectionError, Number
-from lumisite.validate.reframe_columns import header_of
+from lumisite.validate.reframe.cases import Answers, DirectionError, Number
+from lumisite.validate.reframe.columns import header_of
+from lumisite.validate.reframe.read import kind_of, with_reframe
 from lumisite.validate.samples import read_lines
 from tests.unit.reframe_files import WHERE, Output, case_of, faults, lines, report, samples, written
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.validate.json_stream import JsonStream
 from lumisite.validate.lines import Gate, Sample, parse_line
-from lumisite.validate.reframe import kind_of, with_reframe
-from lumisite.validate.reframe_cases import Answers, CaseError, Number
+from lumisite.validate.reframe.cases import Answers, CaseError, Number
+from lumisite.validate.reframe.json_stream import JsonStream
+from lumisite.validate.reframe.read import kind_of, with_reframe
 from lumisite.validate.samples import read_lines
 from tests.unit.reframe_files import DATA, ODD, WHERE, Output, case_of, lines, report, samples, written
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from lumisite.validate import slurm
+from lumisite.validate.jobs import slurm
+from lumisite.validate.jobs.folder import SAMPLES
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.reframe_answer import answer
-from lumisite.validate.reframe_module import SENTENCES
-from lumisite.validate.runs import SAMPLES
+from lumisite.validate.reframe.answer import answer
+from lumisite.validate.reframe.module import SENTENCES
 from tests.unit.sites import site_text
 
 Output = pytest.CaptureFixture[str]
@@ -207,7 +207,7 @@ def test_a_job_that_was_taken_away_says_so(
     monkeypatch.setattr(slurm, "poll", poll)
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: now.append(now.pop() + s), time=lambda: 1.8e9)
-    monkeypatch.setattr("lumisite.validate.runner.time", clock)
+    monkeypatch.setattr("lumisite.validate.jobs.runner.time", clock)
     stage, script = staged(site, tmp_path, capsys, "modules")
     if began:
         (script.parent / "nodes").write_text("nid000003\nnid000004\n")

@@ -14,9 +14,9 @@ from lumisite.cli import main
 from lumisite.node.facts import Facts, Releases, format_facts
 from lumisite.site.load import load_site
 from lumisite.validate.metric_names import metric_order, parse_name, shape_order, size_text
-from lumisite.validate.report_changes import Changes, changes
-from lumisite.validate.report_markdown import escaped
-from lumisite.validate.report_vectors import QUANTILES, parse_vectors, quantiles
+from lumisite.validate.report.changes import Changes, changes
+from lumisite.validate.report.markdown import escaped
+from lumisite.validate.report.vectors import QUANTILES, parse_vectors, quantiles
 from tests.unit.example_runs import Maintenance, capture_of, write_runs
 
 Output = pytest.CaptureFixture[str]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lumisite.errors import ToolError
-from lumisite.validate import slurm
+from lumisite.validate.jobs import slurm
+from lumisite.validate.jobs.folder import SAMPLES, Run, create_run, gather, lines_of
 from lumisite.validate.lines import Sample
-from lumisite.validate.runs import SAMPLES, Run, create_run, gather, lines_of
 from tests.unit.played_slurm import NODES, PlayedSlurm, job_gates, keys, play, runner, work
 
 
@@ -100,7 +100,7 @@ def test_cancelling_takes_only_jobs_of_this_run_and_resume_measures_the_rest(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("lumisite.validate.runner.time.sleep", interrupt)
+        patch.setattr("lumisite.validate.jobs.runner.time.sleep", interrupt)
         with pytest.raises(KeyboardInterrupt):
             one.work()
     one.cancel()

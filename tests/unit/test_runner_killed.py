@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.errors import ToolError
-from lumisite.validate import slurm
-from lumisite.validate.runs import JOURNAL, SAMPLES, create_run
+from lumisite.validate.jobs import slurm
+from lumisite.validate.jobs.folder import JOURNAL, SAMPLES, create_run
 from tests.unit.played_slurm import KilledError, PlayedSlurm, job_gates, keys, play, runner, work
 
 
@@ -40,7 +40,7 @@ class Deadly:
                 raise self.end
             return write(handle, data)
 
-        monkeypatch.setattr("lumisite.validate.runs.os.write", deadly)
+        monkeypatch.setattr("lumisite.validate.jobs.folder.os.write", deadly)
 
 
 @pytest.mark.parametrize("how", ["before", "after", "torn"])
@@ -131,7 +131,7 @@ def test_ended_at_any_question_to_slurm_nothing_is_lost_or_doubled(
         with monkeypatch.context() as patch:
             for name in CALLS:
                 patch.setattr(slurm, name, deadly(getattr(played, name)))
-            patch.setattr("lumisite.validate.runner.time.sleep", deadly(lambda _: played.go_on()))
+            patch.setattr("lumisite.validate.jobs.runner.time.sleep", deadly(lambda _: played.go_on()))
             try:
                 one.restore(run.hold())
                 one.work()
@@ -180,7 +180,7 @@ def test_a_full_disk_leaves_no_half_of_a_line(
 
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("lumisite.validate.runs.os.write", short)
+        patch.setattr("lumisite.validate.jobs.folder.os.write", short)
         with pytest.raises(OSError, match=r"No space left on device: '.*samples\.jsonl'"):
             work(folder)
     assert all(path.read_bytes().endswith(b"\n") for path in folder.glob("*.jsonl"))

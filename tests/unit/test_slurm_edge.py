@@ -8,8 +8,8 @@ import pytest
 from pytest_subprocess import FakeProcess
 
 from lumisite.errors import ToolError
-from lumisite.validate import slurm
-from lumisite.validate.slurm import JobState, Node
+from lumisite.validate.jobs import slurm
+from lumisite.validate.jobs.slurm import JobState, Node
 
 #: squeue and scontrol say this of a job that is older than MinJobAge (Slurm 22.05 to 26.05).
 FORGOTTEN = "slurm_load_jobs error: Invalid job id specified\n"

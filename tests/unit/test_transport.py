@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.validate.transport import Expectation, Result, judge
-from lumisite.validate.transport_log import LINE_LIMIT, scan
+from lumisite.validate.transport.judge import Expectation, Result, judge
+from lumisite.validate.transport.log import LINE_LIMIT, scan
 from tests.unit.logs import Run
 
 LOGS = sorted((Path(__file__).parents[1] / "data" / "transport").glob("*.log"))
@@ -242,7 +242,7 @@ def test_memory_does_not_grow_with_the_log() -> None:
     """Ten times the log in the same memory; the peak is the process's own, from the system."""
     probe = (
         "import resource, sys\n"
-        "from lumisite.validate.transport_log import scan\n"
+        "from lumisite.validate.transport.log import scan\n"
         "text = open(sys.argv[1], 'rb').read()\n"
         "scan([('log', (text for _ in range(int(sys.argv[2]))))])\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"

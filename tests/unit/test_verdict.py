@@ -11,8 +11,8 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.validate.lines import Gate, gate_json
-from lumisite.validate.verdict_metric import Method, judge_metric
-from lumisite.validate.verdict_stats import least_chance, lower_tail, needed, spread
+from lumisite.validate.verdict.metric import Method, judge_metric
+from lumisite.validate.verdict.stats import least_chance, lower_tail, needed, spread
 from tests.unit.series import METHOD, SETS, STEADY, after, judged, per_node, scaled, series, system, write
 
 Output = pytest.CaptureFixture[str]

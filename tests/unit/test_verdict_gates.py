@@ -9,7 +9,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.validate.lines import Gate, GateState, Sample, gate_json, sample_json
-from lumisite.validate.verdict_gates import GateVerdict, judge_gates
+from lumisite.validate.verdict.gates import GateVerdict, judge_gates
 
 Output = pytest.CaptureFixture[str]
 

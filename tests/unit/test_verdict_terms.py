@@ -11,8 +11,8 @@ import pytest
 from lumisite.cli import main
 from lumisite.site.model import MetricRule
 from lumisite.validate.samples import Job, Recorded, Series
-from lumisite.validate.verdict import SystemVerdict, Terms, judge_system
-from lumisite.validate.verdict_metric import MetricVerdict
+from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 from tests.unit.series import SETS, STEADY, after, scaled, series, write
 from tests.unit.sites import site_text
 

@@ -1,6 +1,6 @@
 """Write the records beside this file anew, as root: `python -m tests.data.gates.make`.
 
-Each was left by the scripts of lumisite/validate/jobside in real steps: on an untouched twin of two nodes (Slurm 24.11,
+Each was left by the scripts of lumisite/validate/probes/jobside in real steps: on an untouched twin of two nodes (Slurm 24.11,
 Apptainer 1.4, PyTorch 2.6, JAX 0.10), and `affinity-lumi-g.json` on the virtual LUMI-G node.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lumisite.site.load import load_site
-from lumisite.validate.findings import Record
+from lumisite.validate.probes.findings import Record
 from tests.twin.cluster import ClusterPlan, running
 from tests.twin.gate_steps import JOBSIDE, TORCH, run_gate, twin_probe
 from tests.twin.helper_site import deploy_site

@@ -1,0 +1,191 @@
+"""What a run was asked: decided once, kept in its run.json, and all that going on with it needs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+
+from lumisite.errors import ResolveError, ToolError
+from lumisite.site.load import LoadedSite
+from lumisite.site.selection import resolve_selection
+from lumisite.validate.jobs.folder import script_bytes
+from lumisite.validate.jobs.plan import choose_node_sets, plan_jobs, usable_nodes
+from lumisite.validate.jobs.runner import Setting
+from lumisite.validate.jobs.script import JobPlan, Options, validation_of
+from lumisite.validate.jobs.slurm import Node
+from lumisite.validate.probes.gates import gate_probes
+from lumisite.validate.probes.probe import Group, spec_hash
+from lumisite.validate.probes.suite import Wanted, groups, require_known
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Jobs that were asked for together: `jobs` on `node_sets` in turn; without `probes` they run all."""
+
+    stamp: str
+    jobs: int
+    node_sets: tuple[tuple[str, ...], ...]
+    probes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run was asked. The first batch is what it began with, later ones are what `--more` added."""
+
+    lumisite: str
+    site: str
+    platform: str
+    purpose: str
+    image: str
+    image_digest: str
+    started: str
+    backend: str
+    partition: str
+    folder: str
+    site_file: str
+    site_digest: str
+    batches: tuple[Batch, ...]
+    specs: Mapping[str, str]
+    """The short hash of what is measured, by the folder of its steps."""
+    account: str | None = None
+    reservation: str | None = None
+    sbatch: tuple[str, ...] = ()
+    limit: int | None = None
+    jax_image: str | None = None
+    wrapper: str | None = None
+    baseline: tuple[str, ...] = ()
+    into: str | None = None
+
+    @property
+    def node_sets(self) -> list[tuple[str, ...]]:
+        """All sets of nodes, in the order in which they were chosen."""
+        return list(dict.fromkeys(nodes for batch in self.batches for nodes in batch.node_sets))
+
+    def about(self) -> dict[str, object]:
+        """Give run.json."""
+        spec = hashlib.sha256(json.dumps(sorted(self.specs.items())).encode()).hexdigest()[:12]
+        return asdict(self) | {"node_sets": self.node_sets, "spec": spec}
+
+
+def parse_asked(about: Mapping[str, object], place: str) -> Asked:
+    """Read run.json back; `place` names it in messages. Raises `ResolveError`."""
+    optional = {"account", "reservation", "sbatch", "limit", "jax_image", "wrapper", "baseline", "into"}
+    names = [one.name for one in fields(Asked)]
+    missing = [name for name in names if name not in about and name not in optional]
+    if missing:
+        raise ResolveError(f"{place} lacks {', '.join(missing)}: it was not written by this lumisite")
+    raw = {name: about[name] for name in names if name in about}
+    try:
+        for name in ("sbatch", "baseline"):
+            raw[name] = tuple(str(each) for each in _list(raw.get(name, [])))
+        raw["batches"] = tuple(_batch(each) for each in _list(raw["batches"]))
+        specs = raw["specs"]
+        raw["specs"] = {str(name): str(spec) for name, spec in specs.items()} if isinstance(specs, dict) else {}
+        if not raw["batches"]:
+            raise ValueError("no batches")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ResolveError(f"{place} is damaged: {error}") from None
+    return Asked(**raw)  # type: ignore[arg-type]
+
+
+def _list(raw: object) -> list[object]:
+    if not isinstance(raw, list):
+        raise TypeError(f"{raw!r} is not a list")
+    return raw
+
+
+def _batch(raw: object) -> Batch:
+    if not isinstance(raw, dict):
+        raise TypeError(f"{raw!r} is not an object")
+    sets = tuple(tuple(str(node) for node in _list(nodes)) for nodes in _list(raw["node_sets"]))
+    return Batch(str(raw["stamp"]), int(raw["jobs"]), sets, tuple(str(name) for name in _list(raw["probes"])))
+
+
+def site_digest(loaded: LoadedSite) -> str:
+    """Tell a site description from another one, by its text."""
+    return hashlib.sha256(loaded.data).hexdigest()[:16]
+
+
+def require_unchanged(asked: Asked, loaded: LoadedSite, version: str, image_digest: str, place: str) -> None:
+    """Raise `ResolveError` where going on would measure something else than the run began with."""
+    why = ""
+    if asked.lumisite != version:
+        why = f"it was begun with lumisite {asked.lumisite}, and this is {version}"
+    elif asked.site_digest != site_digest(loaded):
+        why = f"the site description {asked.site_file} has changed since it began"
+    elif asked.image_digest != image_digest:
+        why = f"{asked.image} is another image than when it began"
+    elif any(asked.specs.get(name, spec) != spec for name, spec in setting_of(asked, loaded)[0].specs.items()):
+        why = "the scripts of the probes have changed since it began"
+    if why:
+        raise ResolveError(f"{place}: {why}: what it measures now is not to be mixed with that (start a new run)")
+
+
+def setting_of(asked: Asked, loaded: LoadedSite, facts: tuple[str, ...] = ()) -> tuple[Setting, list[JobPlan]]:
+    """Give what does not change during a run, and its jobs; `facts` is the command that captures a node.
+
+    Raises `ResolveError` for an unknown probe.
+    """
+    site = loaded.site
+    validation = validation_of(site)
+    gates = gate_probes(
+        site, resolve_selection(site), image=asked.image, jax_image=asked.jax_image, wrapper=asked.wrapper
+    )
+    plans: list[JobPlan] = []
+    for batch in asked.batches:
+        wanted = Wanted(batch.probes, validation, site.network, site.runtime.name, asked.image, gates, asked.limit)
+        require_known(wanted)
+
+        def contents(nodes: tuple[str, ...], wanted: Wanted = wanted) -> list[Group]:
+            return groups(wanted, nodes)
+
+        plans += plan_jobs(batch.stamp, asked.folder, batch.node_sets, batch.jobs, contents)
+    setting = Setting(
+        site=site,
+        backend=validation.backend,
+        options=Options(asked.partition, asked.account, asked.reservation, asked.sbatch, facts),
+        image_mark=asked.image_digest,
+        specs={
+            group.folder: spec_hash([script_bytes(name) for step in group.steps for name in step.files], group)
+            for plan in plans
+            for group in plan.groups
+        },
+    )
+    return setting, plans
+
+
+def with_specs(asked: Asked, loaded: LoadedSite) -> Asked:
+    """Note what is measured."""
+    return replace(asked, specs={**asked.specs, **setting_of(asked, loaded)[0].specs})
+
+
+def more_node_sets(
+    nodes: Sequence[Node],
+    taken: Sequence[tuple[str, ...]],
+    wanted: int,
+    *,
+    reserved: bool = False,
+    only: Collection[str] | None = None,
+    avoid: Collection[str] = (),
+) -> list[tuple[str, ...]]:
+    """Choose sets of nodes for more jobs of a run that has `taken` some: other nodes if there are any.
+
+    If there are none, its own sets are taken again: of two that share no node, each confirms what was seen on the
+    other. Raises `ToolError` if there are none of these either.
+    """
+    size = len(taken[0])
+    used = {node for names in taken for node in names}
+    try:
+        return choose_node_sets(nodes, size, wanted, reserved=reserved, only=only, avoid={*avoid, *used})
+    except ToolError:
+        usable = {node.name for node in usable_nodes(nodes, reserved=reserved, only=only, avoid=avoid)}
+        again = [names for names in dict.fromkeys(taken) if usable.issuperset(names)]
+        if again:
+            return again[:wanted]
+        left = ", ".join(sorted(usable)) or "none"
+        raise ToolError(
+            f"{size} nodes are needed on which this run has not measured yet, or one of its own sets "
+            f"(can be had: {left})"
+        ) from None

@@ -1,0 +1,170 @@
+"""Write a job's script: all steps of one node set, each an `srun` through the deployed module, as a user types it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lumisite.errors import ResolveError
+from lumisite.site.cpus import expand_cpu_list
+from lumisite.site.model import Site, Validation
+from lumisite.validate.probes.probe import OUT, PROBES, Group, Step
+
+#: Names of what a job writes below its folder, and below each step's.
+DONE, EXIT, CLAIM, STEP_OUT, STEP_ERR, RECORDS = "done", "exit", "claim", "stdout", "stderr", "records"
+FACTS = "facts.json"
+NODES = "nodes"
+
+_HEAD = """\
+# Written by lumisite for one run; every step leaves its exit code and the time in FOLDER/exit.
+job={job}
+mark() { printf '%s\\n' "$2" >"$1.partial" && mv "$1.partial" "$1"; }
+finish() { mark "$job/{done}" "$SLURM_JOB_ID $1 $(date +%s.%N)"; exit 0; }
+# Should the same run be submitted twice, one of the two does the work; a job that Slurm starts again goes on.
+if mkdir "$job/{claim}.{attempt}" 2>/dev/null; then
+  mark "$job/started.{attempt}" "$SLURM_JOB_ID $(date +%s.%N)"
+elif ! grep -q "^$SLURM_JOB_ID " "$job/started.{attempt}" 2>/dev/null; then
+  exit 0
+fi
+# step FOLDER LIMIT_S COMMAND...
+step() {
+  folder=$job/$1 limit=$2
+  shift 2
+  [ ! -e "$folder/{exit}" ] || return 0
+  rm -rf "$folder/{records}"
+  mkdir -p "$folder/{records}"
+  date +%s.%N >"$folder/began"
+  timeout --kill-after=10 "$limit" "$@" >"$folder/{out}" 2>"$folder/{err}" </dev/null
+  mark "$folder/{exit}" "$? $(date +%s.%N)"
+}
+"""
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """One job: its run name, its nodes, what it runs, and where its folder is (seen by all nodes)."""
+
+    run: str
+    nodes: tuple[str, ...]
+    groups: tuple[Group, ...]
+    folder: str
+    named: bool = True
+    """Whether Slurm is asked for these very nodes. If not, it chooses as many, and the job notes which (`nodes`)."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All steps, in their order."""
+        return tuple(step for group in self.groups for step in group.steps)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked of Slurm beside the site's own; `extra` are more options for sbatch.
+
+    `facts` is the command that captures the job's first node, if lumisite is to try that.
+    """
+
+    partition: str
+    account: str | None = None
+    reservation: str | None = None
+    extra: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+
+
+def job_script(site: Site, plan: JobPlan, options: Options, probes: str, attempt: int) -> str:
+    """Give the text of the script; `probes` is the folder that holds the probes' scripts."""
+    validation = validation_of(site)
+    lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in slurm_words(site, plan, options))]
+    names = {"job": shlex.quote(plan.folder), "done": DONE, "exit": EXIT, "claim": CLAIM, "attempt": str(attempt)}
+    head = _HEAD
+    for name, value in (names | {"out": STEP_OUT, "err": STEP_ERR, "records": RECORDS}).items():
+        head = head.replace(f"{{{name}}}", value)
+    module = _module(site)
+    lines += ["", head.rstrip("\n")]
+    lines += [_facts_line(options.facts)] if options.facts else []
+    if not plan.named:
+        lines.append(f'scontrol show hostnames "$SLURM_JOB_NODELIST" >"$job/{NODES}"')
+    lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
+    lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', ""]
+    lines += [_warm_up_line(plan)] if validation.backend == "nccl" else []
+    lines += [_step_line(site, validation, plan, step, probes) for step in plan.steps]
+    lines += ["", "finish 0"]
+    return "\n".join(lines) + "\n"
+
+
+def validation_of(site: Site) -> Validation:
+    """Give what the site wants validated; raises `ResolveError` where it says nothing of it."""
+    if site.validation is None:
+        raise ResolveError(f"site {site.name} has no `validation` (docs/reference/site.md says what belongs there)")
+    return site.validation
+
+
+def slurm_words(site: Site, plan: JobPlan, options: Options) -> Sequence[str]:
+    """Give what is asked of sbatch."""
+    validation = validation_of(site)
+    partition = site.partitions.get(options.partition)
+    words = [
+        f"--job-name=lumisite-{plan.run}",
+        f"--partition={options.partition}",
+        f"--nodes={len(plan.nodes)}",
+        *([f"--nodelist={','.join(plan.nodes)}"] if plan.named else []),
+        f"--ntasks-per-node={validation.tasks_per_node}",
+        f"--time={validation.time_limit}",
+        f"--output={plan.folder}/slurm-%j.out",
+        "--no-requeue",
+    ]
+    if partition is None or not partition.whole_nodes:
+        # Another job on the node would be measured with it.
+        words.append("--exclusive")
+    if validation.backend == "nccl":
+        words.append(f"--gpus-per-node={validation.tasks_per_node}")
+        words.append("--mem=0")
+    for name, value in (("account", options.account), ("reservation", options.reservation)):
+        if value is not None:
+            words.append(f"--{name}={value}")
+    return [*words, *options.extra]
+
+
+def _facts_line(command: Sequence[str]) -> str:
+    """Capture the node as it is, without the module; where lumisite cannot run there is no capture, and that is all."""
+    capture = f'timeout 60 {shlex.join(command)} >"$job/{FACTS}.partial" 2>/dev/null </dev/null'
+    return f'[ -e "$job/{FACTS}" ] || {{ {capture} && mv "$job/{FACTS}.partial" "$job/{FACTS}"; }}'
+
+
+def _warm_up_line(plan: JobPlan) -> str:
+    """Ask the GPUs of each node for their state once, as LUMI's own conda-python-distributed does, before measuring."""
+    tools = 'for tool in rocm-smi nvidia-smi; do command -v "$tool" >/dev/null && exec "$tool"; done'
+    srun = f"srun --nodes={len(plan.nodes)} --ntasks={len(plan.nodes)} --ntasks-per-node=1 --kill-on-bad-exit=0"
+    return f'timeout 60 {srun} sh -c {shlex.quote(tools)} >"$job/gpus" 2>&1 </dev/null || :'
+
+
+def _module(site: Site) -> str:
+    names = [name for name, module in site.modules.items() if module.helper and module.deprecated is None]
+    if not names:
+        raise ResolveError(f"site {site.name} has no module with `helper: yes`, which jobs would load")
+    return shlex.quote(names[0])
+
+
+def _step_line(site: Site, validation: Validation, plan: JobPlan, step: Step, probes: str) -> str:
+    """Give the line of one step."""
+    words = ["env", *(f"{name}={value}" for name, value in step.environment)] if step.environment else []
+    words += ["srun", f"--nodes={len(step.nodes)}", f"--ntasks={step.ranks}", f"--ntasks-per-node={step.tasks}"]
+    words += [f"--kill-on-bad-exit={1 if step.together else 0}"]
+    if len(step.nodes) < len(plan.nodes):
+        # A smaller step has the first nodes.
+        words.append(f"--nodelist={','.join(step.nodes)}" if plan.named else "--relative=0")
+    if validation.backend == "nccl":
+        words.append(f"--gpus-per-node={1 if step.shape == 'one-gpu' else validation.tasks_per_node}")
+        words.append(f"--cpus-per-task={_cpus_per_task(site, validation)}")
+    out = f"{plan.folder}/{step.folder}/{RECORDS}"
+    words += [word.replace(PROBES, probes).replace(OUT, out) for word in step.words]
+    return f"step {step.folder} {step.limit_s} {' '.join(shlex.quote(word) for word in words)}"
+
+
+def _cpus_per_task(site: Site, validation: Validation) -> int:
+    """Give each rank its part of the cores that jobs get; a step has no more CPUs than it asks for."""
+    kind = site.node_kinds[site.partitions[validation.partition].node_kind]
+    cores = {core for group in kind.l3 for core in expand_cpu_list(group.cores)}
+    reserved = set(expand_cpu_list(kind.reserved)) if kind.reserved else set()
+    return max(1, len(cores - reserved) // validation.tasks_per_node)

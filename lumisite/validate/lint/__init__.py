@@ -1,0 +1,1 @@
+"""Known-bad lines in users' job scripts."""

@@ -1,0 +1,127 @@
+"""The known-bad lines of job scripts, as a table: what is wrong, what would be right, and where this is known from.
+
+What depends on the machine (partitions, usable cores, the order of GPUs, libraries) is taken from the site description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from lumisite.validate.lint import finders as find
+from lumisite.validate.lint.finders import Hit, Machine
+from lumisite.validate.lint.job import Job
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One known fault."""
+
+    id: str
+    reason: str
+    right: str
+    source: str
+    find: Callable[[Job, Machine], Iterator[Hit]]
+
+
+RULES = (
+    Rule(
+        "miopen-name",
+        "MIOpen has no variable MIOPEN_USER_DB, so that its database stays in the home directory",
+        "export MIOPEN_USER_DB_PATH=/tmp/miopen-config-${{USER}}",
+        "LUMI-AI-Guide 81 and 108; MIOpen documentation",
+        find.miopen_name,
+    ),
+    Rule(
+        "miopen-mktemp",
+        "mktemp in the batch script makes a folder on the first node only",
+        "export MIOPEN_USER_DB_PATH=/tmp/miopen-config-${{USER}}-${{SLURM_JOB_ID}}, and mkdir -p it in the task",
+        "LUMI-AI-Guide 108; ROCm/MIOpen 2214",
+        find.miopen_mktemp,
+    ),
+    Rule(
+        "fixed-port",
+        "port {port} may be taken by {by}",
+        'export MASTER_PORT="1${{SLURM_JOB_ID:0-4}}"',
+        "LUMI-AI-Guide 05-multi-gpu-and-node",
+        find.fixed_port,
+    ),
+    Rule(
+        "with-conda",
+        "$WITH_CONDA is expanded outside of the container, where it is empty",
+        "bash -c '$WITH_CONDA; python …' in single quotes, or \\$WITH_CONDA in double ones",
+        "LUMI-EasyBuild-containers, PyTorch recipes; LUMI training 2day-20260422",
+        find.with_conda,
+    ),
+    Rule(
+        "gpu-binding",
+        "{option} with several tasks on a node hides the other GPUs from each task: RCCL and MPI fail or slow down",
+        "srun --gpu-bind=map:{gpu_order} --gres-flags=allow-task-sharing …, or no GPU binding and "
+        "ROCR_VISIBLE_DEVICES=$SLURM_LOCALID in the task",
+        "LUMI training 2day-20260422 202-Binding; SchedMD bug 17875",
+        find.gpu_binding,
+    ),
+    Rule(
+        "too-many-cores",
+        "{asked} cores of a node of which jobs get {cores}: the job never starts",
+        "#SBATCH --cpus-per-task={cores_per_task} with one task for each GPU",
+        "lumi-userguide runjobs/scheduled-jobs/lumig-job.md",
+        find.too_many_cores,
+    ),
+    Rule(
+        "cpu-bind-and-count",
+        "--cpu-bind with a list of masks or CPUs does not go together with --cpus-per-task on one srun",
+        "srun --cpu-bind=mask_cpu:… without -c; the number of cores stands in #SBATCH",
+        "LUMI training 2day-20260422 202-Binding; srun(1)",
+        find.bind_and_count,
+    ),
+    Rule(
+        "gdr-level",
+        "NCCL_NET_GDR_LEVEL makes RCCL of ROCm 7 images hang ({image})",
+        "unset NCCL_NET_GDR_LEVEL",
+        "laifs-container-recipes 28 and 30; LUMI-AI-Guide 97",
+        find.gdr_level,
+    ),
+    Rule(
+        "world-size",
+        "one task on each node makes WORLD_SIZE the number of nodes, and {gpus} GPUs of a node train as one",
+        "#SBATCH --ntasks-per-node={gpus}, or torchrun --nproc-per-node={gpus}, which sets WORLD_SIZE itself",
+        "laifs-container-tests pytorch-ddp-singlenode-srun",
+        find.world_size,
+    ),
+    Rule(
+        "rdzv-literal",
+        "{variable} after a backslash stays as it is, so that every job has the same rendezvous",
+        "--rdzv_id={variable} without the backslash, as nothing else in the single quotes has one",
+        "LUMI-AI-Guide run_ddp_torchrun_4.sh",
+        find.rdzv_literal,
+    ),
+    Rule(
+        "nodelist",
+        "the list of nodes may read nid[005001-005004,005010], which no cutting takes apart",
+        'export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        "laifs-container-tests; sbatch(1)",
+        find.nodelist,
+    ),
+    Rule(
+        "old-library",
+        "{pinned} is not what this system has ({library}), so that the network plugin falls back to TCP",
+        "module load singularity-AI-bindings, which binds what fits",
+        "LUMI-EasyBuild-contrib 422; LUMI training Update-202601",
+        find.old_library,
+    ),
+    Rule(
+        "build-with-binds",
+        "{module} binds paths that a new image does not have, and the build fails",
+        "module unload {module} before the build",
+        "LUMI training 2day-20260422 205-Containers",
+        find.build_with_binds,
+    ),
+    Rule(
+        "fork-safe",
+        "{name} is not needed from SLES 15 SP4 on, and may crash workers of a DataLoader",
+        "unset {name}",
+        "HewlettPackard/shs-ccl-docs; libfabric fi_cxi(7)",
+        find.fork_safe,
+    ),
+)

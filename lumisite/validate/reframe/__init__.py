@@ -1,0 +1,1 @@
+"""ReFrame: its results as samples, and the probes as its tests."""

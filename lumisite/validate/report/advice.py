@@ -1,0 +1,79 @@
+"""Say in plain words where the fault is likely to be, and what to do, in the order in which an admin would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from lumisite.release.changes_compare import Kind
+from lumisite.validate.metric_names import Name, parse_name, shape_order
+from lumisite.validate.report.changes import Changed
+from lumisite.validate.report.words import some
+from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.system import SystemVerdict
+
+#: Which kinds of change are first suspected where a part of the machine is slower.
+SUSPECTS: Mapping[str, tuple[Kind, ...]] = {
+    "network": (
+        "product", "default", "soname", "library-gone", "library", "missing", "dangling", "interface", "nic", "kernel",
+        "kernel-config",
+    ),
+    "node": ("driver", "rocm", "gpu-count", "gpu-bus", "gpu-place", "cpus", "kernel", "runtime"),
+}  # fmt: skip
+#: Changes that are named before they are only counted.
+FACTS_SHOWN = 6
+
+
+def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
+    """Give what to do: gates first, for a broken gate explains slow numbers; then numbers, nodes, and missing jobs."""
+    for gate in verdict.gates:
+        for cause in gate.causes[:1]:
+            yield f"{gate.gate}: {cause.cause}" + (f": {cause.advice}" if cause.advice else "")
+    slower = [one for one in verdict.metrics if one.decides and one.verdict in ("fail", "unconfirmed")]
+    if slower:
+        broken = [gate.gate for gate in verdict.gates if gate.verdict == "fail"]
+        if broken:
+            yield f"the numbers are lower too: put {', '.join(broken)} right first, then measure again"
+        else:
+            yield from _where(slower, verdict.metrics, changed)
+    if verdict.drain:
+        bad = sorted({one.node for one in verdict.slow_nodes} | {node for gate in verdict.gates for node in gate.nodes})
+        yield f"measure {some(bad)} once more; if the same comes out, drain, with the line given here"
+    yield from verdict.next_runs
+    if any(one.improved for one in verdict.metrics):
+        names_up = ", ".join(one.metric for one in verdict.metrics if one.improved)
+        yield f"faster than before: {names_up}; make sure that the benchmark still does its work"
+
+
+def _where(
+    slower: Sequence[MetricVerdict], metrics: Sequence[MetricVerdict], changed: Sequence[Changed]
+) -> Iterator[str]:
+    names = [parse_name(one.metric) for one in slower]
+    fine = [parse_name(one.metric) for one in metrics if one.verdict == "pass"]
+    if all(_between(name) for name in names) and any(name.shape and not _between(name) for name in fine):
+        yield (
+            "only metrics between nodes are slower, a node alone is as fast as before: look at the network "
+            "(libfabric, the plugin, interfaces, routing)" + _facts("network", changed)
+        )
+    elif any(_alone(name) for name in names):
+        smallest = min((name.shape for name in names if _alone(name)), key=shape_order)
+        what = "one GPU alone is slower" if smallest.endswith("g") else "one node alone is slower"
+        yield f"{what}: look at the GPU driver, clocks and power limits, CPU masks and the image" + _facts(
+            "node", changed
+        )
+    families = {(name.quantity, name.shape) for name in fine if name.size is not None}
+    if any(name.size is not None and (name.quantity, name.shape) in families for name in names):
+        yield "only some message sizes are slower: an algorithm or protocol may be chosen that was not before"
+
+
+def _between(name: Name) -> bool:
+    return bool(name.shape) and name.shape not in ("1g", "1n")
+
+
+def _alone(name: Name) -> bool:
+    return name.shape in ("1g", "1n")
+
+
+def _facts(part: str, changed: Sequence[Changed]) -> str:
+    found = [one.what for one in changed if one.kind in SUSPECTS[part]]
+    more = f"; and {len(found) - FACTS_SHOWN} more" if len(found) > FACTS_SHOWN else ""
+    return f"; changed there: {'; '.join(found[:FACTS_SHOWN])}{more}" if found else ""

@@ -1,0 +1,1 @@
+"""Logs of NCCL and RCCL: which network carried the traffic."""

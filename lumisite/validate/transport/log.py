@@ -1,0 +1,350 @@
+"""Read what NCCL and RCCL log (`NCCL_DEBUG=INFO`) into facts about each process, in one pass and in little memory.
+
+Forms of the lines: NCCL 2.10 to 2.30, RCCL 2.16 to 2.30, aws-ofi-rccl 1.4 and aws-ofi-nccl 1.3 to 1.21, checked against
+the messages in their sources. Launchers put things before a line (`srun -l`, mpirun, PALS, Ray, time stamps), and
+several processes that write to one pipe tear each other's lines; so a record is found by the `NCCL INFO` or `NCCL WARN`
+in it, and belongs to the `host:pid:tid [gpu]` directly before that, wherever on the line this is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from lumisite.validate.transport.lines import (
+    BARE,
+    CHANNEL_LINE,
+    COLOUR,
+    HEADS,
+    NETWORKS,
+    NEXT,
+    PREFIX,
+    TAG,
+    TIME,
+    Channel,
+    Seen,
+    note,
+    tells_trouble,
+    text_of,
+)
+
+#: A line may be as long as this before its beginning is given up (a log that lost its line ends has one; a core dump).
+LINE_LIMIT = 1 << 18
+#: Prefixes of lines whose process is remembered, and channel lines that were seen: what is over this is found anew.
+PREFIXES_KEPT = 100_000
+CHANNELS_KEPT = 200_000
+#: No more records than this are on one line because processes tear one another's.
+TORN_TOGETHER = 4
+#: Ways of a channel that stays in its node; the last one is that of NCCL up to 2.11.
+WITHIN_NODES = (b" via P2P/", b" via SHM/", b" via direct shared memory")
+#: Threads of a process that are remembered, to know its torn lines by.
+THREADS_KEPT = 64
+
+
+@dataclass(frozen=True)
+class Process:
+    """What the log says about one process.
+
+    `rank` counts within its largest communicator, which has `world` ranks (0: not said). `gdr_off` is a line that says
+    that GPU Direct RDMA is off. `fell_back`, `failed` and `broken` are the lines that say so, empty if none does;
+    `warned` is the first warning that may be why a communicator did not come up.
+    """
+
+    name: str
+    host: str
+    rank: int | None = None
+    ranks: frozenset[int] = frozenset()
+    world: int = 0
+    networks: tuple[str, ...] = ()
+    channels: tuple[Channel, ...] = ()
+    providers: tuple[str, ...] = ()
+    nics: int | None = None
+    devices: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
+    loaded: bool = False
+    fell_back: str = ""
+    failed: str = ""
+    broken: str = ""
+    warned: str = ""
+    gdr_off: str = ""
+    gdr_far: bool = False
+    pxn_gdr: bool = False
+    begun: int = 0
+    completed: int = 0
+    pending: int = 0
+    rings: int = 0
+    trees: int = 0
+    graph: bool = False
+
+
+@dataclass(frozen=True)
+class Log:
+    """All processes of a run.
+
+    `within_nodes`: channels within a node were seen; `dropped`: Ray left lines out; `lines`: there are lines of NCCL;
+    `bare`: there are its messages without anything before them.
+    """
+
+    processes: tuple[Process, ...]
+    within_nodes: bool
+    dropped: bool
+    lines: bool
+    bare: bool = False
+
+
+def scan(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Log:
+    """Read every source, a name and its blocks of bytes of any size, in order."""
+    scanner = _Scanner()
+    for name, blocks in sources:
+        scanner.source(name)
+        for block in _whole_lines(blocks):
+            scanner.read(block)
+    return scanner.log()
+
+
+def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Cut blocks after a newline; the last one gets a newline if it has none."""
+    rest = b""
+    for block in blocks:
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + block[:end]
+            rest = block[end:]
+        else:
+            rest = (rest + block)[-LINE_LIMIT:]
+    if rest:
+        yield rest + b"\n"
+
+
+def _records(line: bytes) -> Sequence[bytes]:
+    """Cut a line with more records than processes tear into one another."""
+    return NEXT.split(line) if line.count(b"NCCL ") > TORN_TOGETHER else (line,)
+
+
+def _channel(found: re.Match[bytes]) -> Channel:
+    gdr = None if found[5] is None else found[4] is not None
+    return Channel(text_of(found[2]), int(found[3]), found[1] == b"send", gdr)
+
+
+class _Scanner:
+    """The state of one pass."""
+
+    def __init__(self) -> None:
+        self._processes: dict[tuple[str, str], Seen] = {}
+        self._by_prefix: dict[bytes, Seen] = {}
+        self._told: set[tuple[bytes, bytes]] = set()
+        self._source = ""
+        self._named: set[str] = set()
+        self._within_nodes = False
+        self._dropped = False
+        self._lines = False
+        self._bare = False
+
+    def source(self, name: str) -> None:
+        """Go on to another file: lines without a process of their own belong to it."""
+        self._source = name
+        self._by_prefix.clear()
+        self._told.clear()
+
+    def read(self, block: bytes) -> None:
+        """Take whole lines."""
+        if b"\x1b" in block:
+            block = COLOUR.sub(b"", block)
+        if not self._within_nodes:
+            self._within_nodes = any(way in block for way in WITHIN_NODES)
+        if not self._dropped:
+            self._dropped = b"x across cluster]" in block
+        records = [line for line in block.split(b"\n") if b"NCCL " in line]
+        if not records:
+            self._read_bare(block)
+            return
+        self._lines = True
+        glued = block.count(b"NCCL ") > len(records)
+        if glued:
+            records = [part for line in records for part in _records(line)]
+        if b"] via NET/" in block:
+            self._read_channels(records)
+        for line in [line for line in records if b" via " not in line or (glued and line.count(b"NCCL INFO ") > 1)]:
+            # A record that stands before another one on a line is torn: its last word may be half a word.
+            at = line.rfind(b"NCCL INFO ") if glued else line.find(b"NCCL INFO ")
+            if at < 0:
+                self._read_warning(line)
+            elif line[at + 10 : at + 14] in HEADS:
+                note(self._process(line[:at]), line[at + 10 :])
+
+    def _read_bare(self, block: bytes) -> None:
+        """Take messages without anything before them, of which only the file tells whose they are."""
+        if b"NET/" in block or b"Using network" in block:
+            for found in BARE.finditer(block):
+                self._bare = True
+                text = found[1]
+                channel = CHANNEL_LINE.search(text)
+                if channel:
+                    self._process(b"").channels.add(_channel(channel))
+                else:
+                    note(self._process(b""), text)
+
+    def _read_warning(self, line: bytes) -> None:
+        at = line.rfind(b"NCCL WARN ")
+        text = line[at + 10 :]
+        trouble = tells_trouble(text)
+        if at < 0 or not (trouble or text[:4] in HEADS):
+            return
+        seen = self._process(line[:at])
+        if text[:4] in HEADS:
+            note(seen, text)
+        if trouble:
+            seen.warned = seen.warned or text_of(text)
+
+    def _read_channels(self, records: Iterable[bytes]) -> None:
+        """Take channels between nodes, which are most of a log and say few different things.
+
+        Only the end of the prefix and what follows the direction are kept, without the numbers of channel and peers, so
+        that nearly all lines of a process are equal and never looked at twice.
+        """
+        told = {
+            (line[line.rfind(b" ", 0, max(0, (at := line.rfind(b"NCCL ", 0, via)) - 6)) + 1 : at], line[via - 4 :])
+            for line in records
+            if (via := line.find(b"] via NET/")) >= 0
+        }
+        for prefix, text in told - self._told:
+            found = CHANNEL_LINE.match(text)
+            if found:
+                self._process(prefix).channels.add(_channel(found))
+        if len(self._told) > CHANNELS_KEPT:
+            self._told.clear()
+        self._told |= told
+
+    def _process(self, before: bytes) -> Seen:
+        """Find whose record comes after `before`."""
+        prefix = before[before.rfind(b" ", 0, max(0, len(before) - 6)) + 1 :]
+        seen = self._by_prefix.get(prefix)
+        if seen is None:
+            seen = self._identify(before, prefix)
+        seen.records += 1
+        return seen
+
+    def _identify(self, line: bytes, prefix: bytes) -> Seen:
+        found = PREFIX.search(line[-400:])
+        if found and (TIME.match(found[0]) or (found[1].isdigit() and found[3] is None)):
+            found = None  # a time of day, or a torn line that has lost its host
+        if found:
+            name = (text_of(found[1]), text_of(found[2]))
+        else:
+            tag = TAG.search(line)
+            name = (self._source, f"[{text_of(next(filter(None, tag.groups())))}]" if tag else "")
+        seen = self._processes.get(name)
+        if seen is None:
+            seen = self._processes[name] = Seen(*name)
+        if found:
+            if found[3] and len(seen.tids) < THREADS_KEPT:
+                seen.tids.add(found[3])
+            self._named.add(self._source)
+        if len(self._by_prefix) > PREFIXES_KEPT:
+            self._by_prefix.clear()
+        if found and PREFIX.fullmatch(prefix.rpartition(b">:")[2]):
+            self._by_prefix[prefix] = seen
+        return seen
+
+    def log(self) -> Log:
+        """Give what was seen."""
+        for seen in [seen for seen in self._processes.values() if not seen.pid.isdigit() and seen.host in self._named]:
+            del self._processes[seen.host, seen.pid]  # torn lines that have lost their process
+        _join_torn(self._processes)
+        processes = sorted((_finish(seen) for seen in self._processes.values()), key=_order)
+        return Log(tuple(processes), self._within_nodes, self._dropped, self._lines, self._bare)
+
+
+def _join_torn(processes: dict[tuple[str, str], Seen]) -> None:
+    """Give back what was read under half a host name (`d001:77:78`), or one glued to another line (`0nid001:77:78`).
+
+    Such a part has process and thread number of the whole, and little to say, or less and a name with the same end.
+    """
+    by_pid: dict[str, list[Seen]] = {}
+    for seen in processes.values():
+        by_pid.setdefault(seen.pid, []).append(seen)
+    for group in by_pid.values():
+        if len(group) < 2 or not group[0].pid.isdigit():
+            continue
+        group.sort(key=lambda seen: (-seen.records, seen.host))
+        for at, part in enumerate(group):
+            for whole in group[:at]:
+                if (whole.host, whole.pid) in processes and _is_part(part, whole):
+                    _add(whole, part)
+                    del processes[part.host, part.pid]
+                    break
+
+
+def _is_part(part: Seen, whole: Seen) -> bool:
+    if not part.tids or not part.tids <= whole.tids:
+        return False
+    same_end = part.host.endswith(whole.host) or whole.host.endswith(part.host)
+    return part.records * 4 <= whole.records or (same_end and part.records < whole.records)
+
+
+def _add(whole: Seen, part: Seen) -> None:
+    if part.largest > whole.largest:
+        whole.largest, whole.ranks = part.largest, part.ranks
+    elif part.largest == whole.largest:
+        whole.ranks |= part.ranks
+    for name in ("used", "channels", "providers", "nics", "devices", "adapters"):
+        getattr(whole, name).update(getattr(part, name))
+    for name in ("loaded", "near", "far", "pxn_gdr", "graph"):
+        setattr(whole, name, getattr(whole, name) or getattr(part, name))
+    for name in ("fell_back", "failed", "broken", "warned", "off"):
+        setattr(whole, name, getattr(whole, name) or getattr(part, name))
+    for name in ("begun", "completed", "rings", "trees"):
+        setattr(whole, name, getattr(whole, name) + getattr(part, name))
+    # A communicator that began under one name may have completed under the other.
+    if part.completed:
+        whole.pending.clear()
+    whole.pending |= part.pending if not whole.completed else set()
+
+
+def _finish(seen: Seen) -> Process:
+    channels = tuple(sorted(seen.channels, key=lambda one: (one.network, one.device, one.sends, str(one.gdr))))
+    networks = seen.used | {channel.network for channel in channels}
+    return Process(
+        name=f"{seen.host}:{seen.pid}" if seen.pid.isdigit() else f"{seen.host}{seen.pid}",
+        host=seen.host,
+        rank=min(seen.ranks, default=None),
+        ranks=frozenset(seen.ranks),
+        world=seen.largest,
+        networks=tuple(sorted(name for name in networks if not _half(name, networks))),
+        channels=channels,
+        providers=tuple(sorted(seen.providers)),
+        nics=max(seen.nics, default=None),
+        devices=tuple(sorted(seen.devices, key=_natural)),
+        sockets=tuple(seen.sockets),
+        adapters=tuple(sorted(seen.adapters, key=_natural)),
+        loaded=seen.loaded,
+        fell_back=seen.fell_back,
+        failed=seen.failed,
+        broken=seen.broken,
+        warned=seen.warned,
+        gdr_off=seen.off,
+        gdr_far=seen.far and not seen.near,
+        pxn_gdr=seen.pxn_gdr,
+        begun=seen.begun,
+        completed=seen.completed,
+        pending=len(seen.pending),
+        rings=seen.rings,
+        trees=seen.trees,
+        graph=seen.graph,
+    )
+
+
+def _half(name: str, names: set[str]) -> bool:
+    """Whether a name is the torn beginning of another one; `Soc` must not pass for a plugin."""
+    return name not in NETWORKS and any(other != name and other.startswith(name) for other in names | NETWORKS)
+
+
+def _order(process: Process) -> tuple[int, list[int | str]]:
+    return (process.rank if process.rank is not None else 1 << 30, _natural(process.name))
+
+
+def _natural(name: str) -> list[int | str]:
+    """Sort cxi10 after cxi9: text and numbers by turns."""
+    return [int(part) if at % 2 else part for at, part in enumerate(re.split(r"(\d{1,9})", name))]

@@ -1,0 +1,90 @@
+"""Say what of the jobs before a change may be compared with those after it, and how well they stand for the system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Literal
+
+from lumisite.validate.samples import Job, Series
+from lumisite.validate.verdict.nodes import is_per_node
+
+DAY_S = 86400
+#: A baseline of older jobs, of fewer days, or without so many disjoint sets of nodes stands on little.
+OLDEST_DAYS = 30
+LEAST_DAYS = 3
+LEAST_SETS = 2
+#: Jobs whose sets of nodes are compared; those of a baseline are few.
+SETS_COMPARED = 200
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The jobs before that may be compared, or why there are none (`refusal`), and what an admin should know."""
+
+    series: Series
+    refusal: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def comparable(
+    before: Series, after: Series, *, allow_image_change: bool = False, least_days: int = LEAST_DAYS
+) -> Baseline:
+    """Leave out the jobs before that measured something else than those after, and say what is odd about the rest."""
+    if before.better != after.better:
+        return Baseline(before, f"{before.better} is better before and {after.better} after")
+    if before.unit and after.unit and before.unit != after.unit:
+        return Baseline(before, f"in {before.unit} before and in {after.unit} after")
+    twice = {_identity(job) for job in before.jobs} & {_identity(job) for job in after.jobs}
+    if twice:
+        return Baseline(before, f"run {min(twice)[0]} stands before and after the change: one of the files is wrong")
+    spec = _of_one_kind(before, after, "spec")
+    if spec.refusal or allow_image_change:
+        return spec if spec.refusal else replace(spec, notes=(*spec.notes, *_standing(spec.series, after, least_days)))
+    image = _of_one_kind(spec.series, after, "image")
+    if image.refusal:
+        return image
+    return replace(image, notes=(*spec.notes, *image.notes, *_standing(image.series, after, least_days)))
+
+
+def _identity(job: Job) -> tuple[str, float, str]:
+    return job.run, job.time, repr(sorted(job.values.items()))
+
+
+def _of_one_kind(before: Series, after: Series, what: Literal["image", "spec"]) -> Baseline:
+    """Keep the jobs before that say the same as those after; one that says nothing may be of any kind."""
+    old, new = ({_kind(job, what) for job in series.jobs} - {""} for series in (before, after))
+    thing = "image" if what == "image" else "spec of what is measured"
+    if len(new) > 1:
+        return Baseline(before, f"the jobs after differ in the {thing} ({', '.join(sorted(new))})")
+    kept = tuple(job for job in before.jobs if not new or _kind(job, what) in ("", *new))
+    if not kept:
+        return Baseline(before, f"another {thing}: {', '.join(sorted(old))} before, {', '.join(new)} after")
+    left_out = len(before.jobs) - len(kept)
+    notes = (f"{left_out} of {len(before.jobs)} jobs before had another {thing} and are left out",) if left_out else ()
+    return Baseline(replace(before, jobs=kept), notes=notes)
+
+
+def _kind(job: Job, what: Literal["image", "spec"]) -> str:
+    return job.image if what == "image" else job.spec
+
+
+def _standing(before: Series, after: Series, least_days: int) -> Iterator[str]:
+    change = min(job.time for job in after.jobs)
+    old = sum(job.time < change - OLDEST_DAYS * DAY_S for job in before.jobs)
+    late = sum(job.time > change for job in before.jobs)
+    days = len({job.time // DAY_S for job in before.jobs})
+    if old:
+        yield f"{old} of {len(before.jobs)} jobs before are more than {OLDEST_DAYS} days older than the first after"
+    if late:
+        yield f"{late} of {len(before.jobs)} jobs before are later than the first after"
+    if days < least_days:
+        yield f"the jobs before are of {days} day{'s' if days > 1 else ''}, {least_days} are right"
+    if not is_per_node(before) and not _disjoint(before):
+        yield f"no two jobs before ran on wholly different nodes, {LEAST_SETS} disjoint sets are right"
+
+
+def _disjoint(series: Series) -> bool:
+    sets = sorted({job.nodes for job in series.jobs}, key=sorted)[:SETS_COMPARED]
+    return any(one.isdisjoint(other) for one, other in combinations(sets, 2))

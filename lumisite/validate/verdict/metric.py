@@ -1,0 +1,393 @@
+"""Judge one metric: its jobs after a change against its jobs before it.
+
+The unit is one job: jobs repeat what a user meets, steps of one job do not. The size of a change is the logarithm of
+the ratio of medians, signed so that negative is worse. A metric has regressed where the drop is larger than
+`max(threshold, k x noise)`, with the noise measured before, and the exact one-sided Mann-Whitney test gives p < 0.01,
+or where the median dropped by more than 20 % or below a part of what the site expects, whatever p says. The first five
+jobs after the change decide; five later ones on other nodes must confirm, pooled with the first.
+docs/explanation/verdict.md says why, and how much this finds.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from lumisite.validate.samples import Series
+from lumisite.validate.verdict.nodes import is_per_node, job_value
+from lumisite.validate.verdict.stats import least_chance, lower_tail, needed, spread
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+State: TypeAlias = Literal["pass", "warn", "fail", "unconfirmed", "inconclusive"]
+
+#: Chance of error of the rank test.
+ALPHA = 0.01
+#: A larger drop of the median than this is a failure whatever the test says.
+FLOOR_DROP = 0.20
+#: Noise is taken to be at least this large, and a metric with more than NOISE_LIMIT decides nothing but large drops.
+NOISE_FLOOR = 0.005
+NOISE_LIMIT = 0.05
+#: Jobs after the change that decide, and as many later ones that confirm.
+DECIDING = 5
+#: Fewer jobs than these decide nothing, even where the test could.
+LEAST_AFTER = 3
+LEAST_BEFORE = 4
+#: Nodes that a reason names.
+NODES_NAMED = 8
+#: Jobs before the change below which a verdict says that it stands on little.
+GOOD_BEFORE = 10
+
+
+@dataclass(frozen=True)
+class Method:
+    """What may be set: `k` times the noise, or `threshold`, must be exceeded; both in logarithms (0.05: 5 %).
+
+    `spec` is the value that the system is known to reach, `floor` the part of it that is a failure to miss.
+    """
+
+    k: float = 3.0
+    threshold: float = 0.05
+    spec: float | None = None
+    floor: float = 0.6
+    decides: bool = True
+
+
+@dataclass(frozen=True)
+class MetricVerdict:
+    """One metric, judged.
+
+    `before` and `after` are medians over jobs; `change` is negative for worse, whatever `better` is (-0.1: a tenth less
+    speed); `limit` is the drop that counts, `noise` that of one job, both as parts; `p` of the jobs that decided.
+    `more_jobs` on other nodes than `avoid` are missing for a decision.
+    """
+
+    metric: str
+    better: str
+    verdict: State
+    reason: str
+    before: float | None = None
+    after: float | None = None
+    jobs_before: int = 0
+    jobs_after: int = 0
+    change: float | None = None
+    noise: float | None = None
+    limit: float | None = None
+    p: float | None = None
+    improved: bool = False
+    confirmed: bool = False
+    on_slow_nodes: bool = False
+    decides: bool = True
+    spec: float | None = None
+    below_spec: bool = False
+    unit: str = ""
+    more_jobs: int = 0
+    avoid: tuple[str, ...] = ()
+    hunt: tuple[str, ...] = ()
+    """Nodes among which a slow one is, where jobs on some of their sets are far slower than on the others."""
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """One job's number; `sign` is -1 where lower is better."""
+
+    value: float
+    sign: int
+    nodes: frozenset[str]
+
+    @property
+    def score(self) -> float:
+        """Its logarithm, higher for better."""
+        return self.sign * math.log(self.value)
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Jobs after against jobs before; `change` and `limit` are logarithms, `below_spec` says by what it is too low."""
+
+    change: float
+    limit: float
+    p: float
+    below_spec: str
+
+    @property
+    def large(self) -> bool:
+        """Whether the drop is larger than noise and threshold."""
+        return self.change < -self.limit
+
+    @property
+    def unlikely(self) -> bool:
+        """Whether the order of values is no chance."""
+        return self.p < ALPHA
+
+    @property
+    def floor(self) -> bool:
+        """Whether the drop is so large that no test is asked."""
+        return bool(self.below_spec) or self.change < math.log(1 - FLOOR_DROP)
+
+    @property
+    def regressed(self) -> bool:
+        """Whether this is a regression, to be confirmed."""
+        return self.floor or (self.large and self.unlikely)
+
+
+def judge_metric(
+    before: Series,
+    after: Series,
+    method: Method,
+    slow_before: frozenset[str] = frozenset(),
+    slow_after: frozenset[str] = frozenset(),
+) -> MetricVerdict:
+    """Judge one metric; jobs on slow nodes are left out where enough others are there."""
+    if is_per_node(before) or is_per_node(after):
+        return _judge_units(after, _units(before), _units(after), method, per_node=True)
+    units = _without(_units(after), slow_after)
+    verdict = _judge_units(after, _without(_units(before), slow_before), units, method)
+    on_slow = sum(not unit.nodes.isdisjoint(slow_after) for unit in units[:DECIDING])
+    if on_slow and verdict.verdict in ("fail", "unconfirmed", "warn"):
+        return replace(
+            verdict,
+            verdict="inconclusive",
+            reason=f"{verdict.reason}; but {on_slow} of the deciding jobs ran on bad nodes",
+            confirmed=False,
+            on_slow_nodes=True,
+            more_jobs=DECIDING,
+            avoid=tuple(sorted(slow_after)),
+        )
+    noisy = verdict.noise is not None and verdict.noise > NOISE_LIMIT
+    if (verdict.verdict != "inconclusive" or noisy) and verdict.limit is not None:
+        counted = units[:DECIDING]
+        if verdict.confirmed:
+            counted = [*counted, *_confirming(counted, units[DECIDING:])]
+        slow, fine = _sides(_units(before), counted, math.log1p(-verdict.limit))
+        if slow and fine:
+            return replace(
+                verdict,
+                verdict="inconclusive",
+                reason=f"{verdict.reason}; but only on {_named(slow)}, not on {_named(fine)}: a node, not the system",
+                confirmed=False,
+                more_jobs=0,
+                avoid=(),
+                hunt=tuple(sorted({*slow, *fine})),
+            )
+    return replace(verdict, avoid=tuple(sorted({*verdict.avoid, *slow_after}))) if verdict.more_jobs else verdict
+
+
+def _sides(before: Sequence[_Unit], after: Sequence[_Unit], least: float) -> tuple[frozenset[str], frozenset[str]]:
+    """Give the nodes of sets that are slower by the floor, and those that have not lost half of what counts.
+
+    What changed for the system changed for all of it. Both are empty where a set is neither. In a slow set all jobs
+    are slow, and there is more than one: some run is always a stray.
+    """
+    groups: list[tuple[frozenset[str], list[_Unit]]] = []
+    for unit in after:
+        joined = [group for group in groups if not group[0].isdisjoint(unit.nodes)]
+        nodes = unit.nodes.union(*(group[0] for group in joined))
+        groups = [group for group in groups if group not in joined]
+        groups.append((nodes, [unit, *(one for group in joined for one in group[1])]))
+    middle = statistics.median(unit.score for unit in before)
+    slow, fine = set[str](), set[str]()
+    for nodes, units in groups:
+        changes = [unit.score - middle for unit in units]
+        if max(changes) < min(math.log(1 - FLOOR_DROP), least) and len(units) > 1:
+            slow |= nodes
+        elif statistics.median(changes) > least / 2:
+            fine |= nodes
+        else:
+            return frozenset(), frozenset()
+    return frozenset(slow), frozenset(fine)
+
+
+def _named(nodes: Collection[str]) -> str:
+    shown = sorted(nodes)
+    return ",".join(shown[:NODES_NAMED]) + (f" and {len(shown) - NODES_NAMED} more" if len(shown) > NODES_NAMED else "")
+
+
+def judge_alone(after: Series, method: Method, why: str) -> MetricVerdict:
+    """Judge a metric that has nothing to be compared with: only the site's own expectation can fail it."""
+    units = _units(after)
+    deciding, later = units[:DECIDING], units[DECIDING:]
+    low = _below_spec(deciding, method)
+    state: State = "inconclusive"
+    reason = why
+    if low:
+        state, reason = _confirm_spec(deciding, later, low, method)
+    return replace(
+        _short_of(MetricVerdict(after.metric, after.better, state, reason), deciding, later),
+        after=statistics.median(unit.value for unit in deciding),
+        jobs_after=len(units),
+        confirmed=state == "fail",
+        decides=method.decides,
+        spec=method.spec,
+        below_spec=bool(low),
+        unit=after.unit,
+    )
+
+
+def _units(series: Series) -> list[_Unit]:
+    sign = 1 if series.better == "higher" else -1
+    return [_Unit(job_value(job, series.better), sign, job.nodes) for job in series.jobs]
+
+
+def _without(units: list[_Unit], slow: frozenset[str]) -> list[_Unit]:
+    kept = [unit for unit in units if unit.nodes.isdisjoint(slow)]
+    return kept if len(kept) >= min(DECIDING, len(units)) else units
+
+
+def _judge_units(
+    series: Series, before: Sequence[_Unit], after: Sequence[_Unit], method: Method, *, per_node: bool = False
+) -> MetricVerdict:
+    deciding, later = after[:DECIDING], after[DECIDING:]
+    noise = spread([unit.score for unit in before], NOISE_FLOOR)
+    limit = max(method.threshold, method.k * noise)
+    first = _compare(before, deciding, limit, method)
+    if per_node and not _enough(before, deciding) and not first.below_spec:
+        state, reason = _judge_few_node_runs(first)
+    elif first.regressed and (first.floor or _enough(before, deciding)):
+        state, reason = _confirm(before, deciding, later, first, method)
+    elif not _enough(before, deciding):
+        state, reason = "inconclusive", _too_few(len(before), len(deciding))
+    else:
+        state, reason = _judge_quiet(first, noise, len(before))
+    verdict = MetricVerdict(
+        metric=series.metric,
+        better=series.better,
+        verdict=state,
+        reason=reason,
+        before=statistics.median(unit.value for unit in before),
+        after=statistics.median(unit.value for unit in deciding),
+        jobs_before=len(before),
+        jobs_after=len(after),
+        change=_rounded(math.expm1(first.change)),
+        noise=_rounded(noise),
+        limit=_rounded(-math.expm1(-limit)),
+        p=_rounded(first.p),
+        improved=first.change > limit,
+        confirmed=state == "fail",
+        decides=method.decides,
+        spec=method.spec,
+        below_spec=bool(first.below_spec),
+        unit=series.unit,
+    )
+    return _short_of(verdict, deciding, later)
+
+
+def _short_of(verdict: MetricVerdict, deciding: Sequence[_Unit], later: Sequence[_Unit]) -> MetricVerdict:
+    """Add how many jobs are missing, and which nodes they should not run on."""
+    if verdict.verdict == "unconfirmed":
+        avoid = {node for unit in deciding for node in unit.nodes}
+        return replace(verdict, more_jobs=DECIDING - len(_confirming(deciding, later)), avoid=tuple(sorted(avoid)))
+    if verdict.verdict == "inconclusive" and verdict.jobs_before >= LEAST_BEFORE and len(deciding) < DECIDING:
+        return replace(verdict, more_jobs=DECIDING - len(deciding))
+    return verdict
+
+
+def _compare(before: Sequence[_Unit], after: Sequence[_Unit], limit: float, method: Method) -> _Comparison:
+    """Compare medians of values, as they are reported; those of logarithms differ a little for an even number."""
+    old, new = (statistics.median(unit.value for unit in units) for units in (before, after))
+    p = lower_tail([unit.score for unit in after], [unit.score for unit in before])
+    change = before[0].sign * (math.log(new) - math.log(old))
+    return _Comparison(change, limit, float(p), _below_spec(after, method))
+
+
+def _below_spec(units: Sequence[_Unit], method: Method) -> str:
+    """Say by what the median misses the site's expectation; empty where it does not."""
+    if method.spec is None:
+        return ""
+    value, higher = statistics.median(unit.value for unit in units), units[0].sign > 0
+    least = method.spec * method.floor if higher else method.spec / method.floor
+    if (value >= least) if higher else (value <= least):
+        return ""
+    if higher:
+        part = f"{method.floor:.0%}".replace("%", " %")
+        return f"{value:.5g} is below {part} of the {method.spec:.5g} that the site expects"
+    return f"{value:.5g} is above {least:.5g}, the limit for the {method.spec:.5g} that the site expects"
+
+
+def _enough(before: Sequence[_Unit], after: Sequence[_Unit]) -> bool:
+    few = len(after) < LEAST_AFTER or len(before) < LEAST_BEFORE
+    return not few and least_chance(len(after), len(before)) < ALPHA
+
+
+def _too_few(before: int, after: int) -> str:
+    ways = []
+    if before >= LEAST_BEFORE:
+        ways.append(f"{max(LEAST_AFTER, needed(before, ALPHA))} jobs after")
+    if after >= LEAST_AFTER:
+        ways.append(f"{max(LEAST_BEFORE, needed(after, ALPHA))} jobs before")
+    ways.append(f"best {DECIDING} after and {GOOD_BEFORE} before")
+    return f"too few jobs, {after} after and {before} before, to reach p < {ALPHA:g}: needs {' or '.join(ways)}"
+
+
+def _judge_quiet(first: _Comparison, noise: float, before: int) -> tuple[State, str]:
+    """Judge what is no regression."""
+    detectable = _percent(math.expm1(-first.limit))
+    if noise > NOISE_LIMIT:
+        return "inconclusive", f"too noisy, {_percent(noise)} from job to job, to see a drop below {detectable}"
+    drop = _percent(math.expm1(first.change))
+    if first.large:
+        return "warn", f"slower by {drop}, but p = {first.p:.2g} may be chance"
+    if first.unlikely and first.change < 0:
+        return "warn", f"slower by {drop} with p = {first.p:.2g}, but a drop counts from {detectable}"
+    if first.change > first.limit:
+        return "pass", f"faster by {drop}: a better system, or a broken benchmark"
+    few = f"; {before} jobs before are few, {GOOD_BEFORE} are right" if before < GOOD_BEFORE else ""
+    return "pass", f"no drop of {detectable} or more{few}"
+
+
+def _judge_few_node_runs(first: _Comparison) -> tuple[State, str]:
+    """Judge a metric of nodes that was run too seldom for the test: what all nodes lose is no fault of one node."""
+    if first.large:
+        drop = _percent(math.expm1(first.change))
+        return "inconclusive", f"all nodes together are slower by {drop}: the system, not a node; needs more runs"
+    return "pass", f"the median of all nodes has not dropped by {_percent(math.expm1(-first.limit))}"
+
+
+def _confirm(
+    before: Sequence[_Unit], deciding: Sequence[_Unit], later: Sequence[_Unit], first: _Comparison, method: Method
+) -> tuple[State, str]:
+    what = f"slower by {_percent(math.expm1(first.change))}, p = {first.p:.2g}"
+    if first.below_spec:
+        was = "; it was before too" if _below_spec(before, method) else f"; {what}" if first.large else ""
+        what = first.below_spec + was
+    confirming = _confirming(deciding, later)
+    if len(confirming) < DECIDING:
+        return "unconfirmed", _waiting(what, len(confirming))
+    pooled = _compare(before, [*deciding, *confirming], first.limit, method)
+    again = f"{_percent(math.expm1(pooled.change))}, p = {pooled.p:.2g}"
+    again = f"{pooled.below_spec or again} with {DECIDING} more jobs"
+    if pooled.regressed:
+        return "fail", f"{what}; confirmed: {again}"
+    return "warn", f"{what}; not confirmed: {again}"
+
+
+def _confirm_spec(deciding: Sequence[_Unit], later: Sequence[_Unit], low: str, method: Method) -> tuple[State, str]:
+    confirming = _confirming(deciding, later)
+    if len(confirming) < DECIDING:
+        return "unconfirmed", _waiting(low, len(confirming))
+    again = _below_spec([*deciding, *confirming], method)
+    if again:
+        return "fail", f"{low}; confirmed: {again} with {DECIDING} more jobs"
+    return "warn", f"{low}; not confirmed with {DECIDING} more jobs"
+
+
+def _waiting(what: str, have: int) -> str:
+    return f"{what}; {have} of {DECIDING} jobs on other nodes are there to confirm it"
+
+
+def _confirming(deciding: Sequence[_Unit], later: Sequence[_Unit]) -> list[_Unit]:
+    """Pick the later jobs that share no node with some job that decided, so that no one node can have slowed both."""
+    return [job for job in later if any(job.nodes.isdisjoint(first.nodes) for first in deciding)][:DECIDING]
+
+
+def _percent(part: float) -> str:
+    return f"{abs(part):.1%}".replace("%", " %")
+
+
+def _rounded(number: float) -> float:
+    """Round to six digits, so that a comparison of outputs compares results."""
+    return float(f"{number:.6g}")

@@ -1,0 +1,84 @@
+"""Find slow nodes among the others, from metrics that were measured on each node or on each pair of nodes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lumisite.validate.lines import Better
+from lumisite.validate.samples import Job, Series
+from lumisite.validate.verdict.stats import NORMAL
+
+#: Flag a node below this robust z and this much below the median (SuperBench, ATC'24, and simulation; see the docs).
+Z_LIMIT = -3.5
+BELOW_LIMIT = 0.05
+#: Noise is taken to be at least this large.
+NOISE_FLOOR = 0.005
+#: Nodes that are needed to call one of them slow.
+LEAST_NODES = 3
+
+
+@dataclass(frozen=True)
+class SlowNode:
+    """A node that is slow by one metric: `below` is the part that it is below the median of all nodes."""
+
+    node: str
+    metric: str
+    below: float
+    z: float
+
+
+def is_per_node(series: Series) -> bool:
+    """Tell a metric that one run measures on each node, or each pair, from one with a single value for each job."""
+    return any(len(job.values) > 1 for job in series.jobs)
+
+
+def slow_nodes(every: Iterable[Series]) -> tuple[SlowNode, ...]:
+    """Find the slow nodes, by node and metric. Nothing here depends on the order of samples."""
+    found = [slow for series in every if is_per_node(series) for slow in _slow(series)]
+    return tuple(sorted(found, key=lambda slow: (slow.node, slow.metric)))
+
+
+def job_value(job: Job, better: Better) -> float:
+    """Give the one number of a job: its value, or the median over its nodes, each as good as the best of its pairs.
+
+    A slow node spoils two pairs of a ring: among four nodes the median over pairs would fall with it, as if the system
+    were slow.
+    """
+    if len(job.values) == 1:
+        return next(iter(job.values.values()))
+    return statistics.median(_best_of_pairs(job.values, better).values())
+
+
+def node_scores(series: Series) -> dict[str, float]:
+    """Give each node's score over all runs: a logarithm, higher is better."""
+    sign = 1.0 if series.better == "higher" else -1.0
+    scores: dict[str, list[float]] = {}
+    for job in series.jobs:
+        for node, value in _best_of_pairs(job.values, series.better).items():
+            scores.setdefault(node, []).append(sign * math.log(value))
+    return {node: statistics.median(own) for node, own in scores.items()}
+
+
+def _slow(series: Series) -> Iterable[SlowNode]:
+    middles = node_scores(series)
+    if len(middles) < LEAST_NODES:
+        return
+    middle = statistics.median(middles.values())
+    noise = max(NOISE_FLOOR, NORMAL * statistics.median(abs(score - middle) for score in middles.values()))
+    for node, score in middles.items():
+        z, below = (score - middle) / noise, 1 - math.exp(score - middle)
+        if z < Z_LIMIT and below > BELOW_LIMIT:
+            yield SlowNode(node, series.metric, below, z)
+
+
+def _best_of_pairs(values: Mapping[tuple[str, ...], float], better: Better) -> dict[str, float]:
+    """Give each node of one run the best value of the pairs that it was part of."""
+    best = max if better == "higher" else min
+    own: dict[str, float] = {}
+    for nodes, value in values.items():
+        for node in nodes:
+            own[node] = best(value, own.get(node, value))
+    return own

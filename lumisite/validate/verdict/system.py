@@ -1,0 +1,175 @@
+"""Decide from samples and gates before and after a change whether the system still works as well as before.
+
+A pure function: the same lines give the same verdict, in whatever order they come. Hard gates come first, then the
+metrics by the method in `verdict_metric`, then single nodes among the others. docs/explanation/verdict.md says why.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal
+
+from lumisite.validate.metric_names import metric_order
+from lumisite.validate.samples import Recorded, Series
+from lumisite.validate.verdict.alike import LEAST_DAYS, comparable
+from lumisite.validate.verdict.gates import GateVerdict, judge_gates
+from lumisite.validate.verdict.metric import Method, MetricVerdict, judge_alone, judge_metric
+from lumisite.validate.verdict.nodes import SlowNode, slow_nodes
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from lumisite.site.model import MetricRule, Validation
+
+Overall: TypeAlias = Literal["pass", "warn", "fail", "inconclusive", "bad-nodes"]
+
+#: Names that are listed before they are only counted.
+NAMES_SHOWN = 16
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is asked of metrics: the site's rules, of which the first that fits counts, and what overrides them."""
+
+    rules: tuple[MetricRule, ...] = ()
+    k: float | None = None
+    threshold: float | None = None
+    allow_image_change: bool = False
+    baseline_days: int = LEAST_DAYS
+
+    @staticmethod
+    def of(validation: Validation | None, *, allow_image_change: bool = False) -> Terms:
+        """Give what a site asks, or what is asked where none is named."""
+        if validation is None:
+            return Terms(allow_image_change=allow_image_change)
+        return Terms(validation.metrics, allow_image_change=allow_image_change, baseline_days=validation.baseline_days)
+
+    def method(self, metric: str) -> Method:
+        """Give the method for a metric."""
+        rule = next((rule for rule in self.rules if fnmatchcase(metric, rule.metric)), None)
+        method = Method(rule.k, rule.threshold, rule.spec, rule.floor, rule.decides) if rule else Method()
+        if self.k is not None:
+            method = replace(method, k=self.k)
+        return method if self.threshold is None else replace(method, threshold=self.threshold)
+
+
+@dataclass(frozen=True)
+class SystemVerdict:
+    """All gates and metrics, the nodes that are not as the others, what stands on little, and what to run next.
+
+    `drain` is a command to read, never to run by itself.
+    """
+
+    verdict: Overall
+    exit_code: int
+    gates: tuple[GateVerdict, ...]
+    metrics: tuple[MetricVerdict, ...]
+    slow_nodes: tuple[SlowNode, ...]
+    drain: str | None
+    next_runs: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdict:
+    """Judge every gate and every metric that either side has. The order of lines does not matter."""
+    gates = judge_gates(before.gates, after.gates)
+    slow_before = frozenset(slow.node for slow in slow_nodes(_deciding(before, terms)))
+    slow = slow_nodes(_deciding(after, terms))
+    bad = frozenset([one.node for one in slow] + [node for gate in gates for node in gate.nodes])
+    metrics = []
+    notes: dict[str, list[str]] = {}
+    for name in sorted({*before.series, *after.series}, key=metric_order):
+        verdict, said = _judge(before.series.get(name), after.series.get(name), terms, slow_before, bad)
+        metrics.append(verdict)
+        for note in said:
+            notes.setdefault(note, []).append(name)
+    overall, code = _overall(gates, metrics, slow)
+    return SystemVerdict(
+        overall,
+        code,
+        gates,
+        tuple(metrics),
+        slow,
+        _drain(gates, slow),
+        tuple(_next_runs(gates, metrics)),
+        tuple(_notes(notes, metrics)),
+    )
+
+
+def _deciding(recorded: Recorded, terms: Terms) -> Iterator[Series]:
+    """Give what may blame a node: a metric that is shown only decides nothing of nodes either."""
+    return (series for name, series in recorded.series.items() if terms.method(name).decides)
+
+
+def _judge(
+    old: Series | None, new: Series | None, terms: Terms, slow_before: frozenset[str], slow_after: frozenset[str]
+) -> tuple[MetricVerdict, tuple[str, ...]]:
+    if new is None:
+        assert old is not None
+        decides = terms.method(old.metric).decides
+        return MetricVerdict(old.metric, old.better, "inconclusive", "not measured after", decides=decides), ()
+    method = terms.method(new.metric)
+    if old is None:
+        return judge_alone(new, method, "not measured before"), ()
+    baseline = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
+    if baseline.refusal:
+        return judge_alone(new, method, baseline.refusal), ()
+    return judge_metric(baseline.series, new, method, slow_before, slow_after), baseline.notes
+
+
+def _overall(
+    gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict], slow: Sequence[SlowNode]
+) -> tuple[Overall, int]:
+    deciding = [metric.verdict for metric in metrics if metric.decides]
+    states = {*deciding, *(gate.verdict for gate in gates)}
+    if "fail" in states:
+        return "fail", 1
+    if not deciding or states & {"unconfirmed", "inconclusive"}:
+        return "inconclusive", 4
+    if slow or "bad-nodes" in states:
+        return "bad-nodes", 5
+    return ("warn" if "warn" in states else "pass"), 0
+
+
+def _drain(gates: Sequence[GateVerdict], slow: Sequence[SlowNode]) -> str | None:
+    nodes = sorted({one.node for one in slow} | {node for gate in gates for node in gate.nodes})
+    if not nodes:
+        return None
+    reasons = []
+    if slow:
+        reasons.append(f"slow by {', '.join(sorted({one.metric for one in slow}))}")
+    if any(gate.nodes for gate in gates):
+        reasons.append(f"failed {', '.join(gate.gate for gate in gates if gate.nodes)}")
+    reason = shlex.quote(f"lumisite: {'; '.join(reasons)}")
+    return f"scontrol update nodename={','.join(nodes)} state=drain reason={reason}"
+
+
+def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -> Iterator[str]:
+    """Say which jobs are missing, metrics with the same need together."""
+    unasked = [gate.gate for gate in gates if not gate.runs]
+    if unasked:
+        yield f"run {', '.join(unasked)}, which passed before the change"
+    wanted: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+    for metric in metrics:
+        if metric.more_jobs and metric.decides:
+            wanted.setdefault((metric.more_jobs, metric.avoid), []).append(metric.metric)
+    for (count, avoid), names in sorted(wanted.items()):
+        others = f" on nodes other than {_some(avoid)}" if avoid else ""
+        yield f"run {count} more job{'s' if count > 1 else ''} of {', '.join(names)}{others}"
+    hunt = sorted({node for metric in metrics if metric.decides for node in metric.hunt})
+    if hunt:
+        yield f"run one job of pairs on {_some(hunt)} together: it tells which node is slow"
+
+
+def _notes(notes: Mapping[str, Sequence[str]], metrics: Sequence[MetricVerdict]) -> Iterator[str]:
+    """Say each note once, with the metrics that it holds for where these are not all."""
+    for note, names in notes.items():
+        yield note if len(names) == len(metrics) else f"{_some(names)}: {note}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ",".join(names) if more <= 0 else f"{','.join(names[:NAMES_SHOWN])} and {more} more"
