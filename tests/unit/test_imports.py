@@ -30,6 +30,11 @@ EDGES = {
     "validate/jobs/folder.py",
     "validate/jobs/slurm.py",
 }
+#: The rooms of `validate`, from the top.
+PROOF = (
+    *("__init__", "host", "lint", "report", "reframe", "jobs", "baseline", "probes"),
+    *("verdict", "transport", "samples", "lines", "metric_names"),
+)
 #: Scripts that run inside a job: nothing imports them.
 JOBSIDE = "validate/probes/jobside/"
 WORLD = {"os", "subprocess", "shutil", "socket", "tempfile", "fcntl", "signal"}
@@ -76,7 +81,15 @@ def test_only_the_edges_touch_the_world(path: Path) -> None:
             )
 
 
-def test_the_edges_exist_or_are_still_to_come() -> None:
-    to_come = {"node/live.py", "binds/host.py", "binds/image.py", "validate/jobs/slurm.py"}
-    for edge in EDGES - {"cli"} - to_come:
+@pytest.mark.parametrize("path", sorted((PACKAGE / "validate").rglob("*.py")), ids=lambda path: path.stem)
+def test_imports_in_validate_go_down_only(path: Path) -> None:
+    here = path.relative_to(PACKAGE / "validate").parts[0].removesuffix(".py")
+    for line, name in imported(path):
+        parts = name.split(".")
+        if parts[:2] == ["lumisite", "validate"] and len(parts) > 2:
+            assert PROOF.index(parts[2]) >= PROOF.index(here), f"{path}:{line}: {here} imports {name}, above it"
+
+
+def test_the_edges_exist() -> None:
+    for edge in EDGES - {"cli"}:
         assert (PACKAGE / edge).is_file(), f"{edge} is gone: take it out of EDGES"
