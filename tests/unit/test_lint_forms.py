@@ -204,7 +204,7 @@ def test_cores(options: str, expected: int) -> None:
 @pytest.mark.parametrize(
     ("image", "value", "expected"),
     [
-        ("lumi-multitorch-latest.sif", "PHB", 1),
+        ("lumi-multitorch-latest.sif", "PHB", 0),
         ("lumi-multitorch-full-u24r70f21m50t210-20260513_121430.sif", "3", 1),
         ("lumi-multitorch-full-u24r70f21m50t210-20260513_121430.sif", "LOC", 0),
         ("lumi-multitorch-full-u24r64f21m43t29-20260225_144743.sif", "PHB", 0),

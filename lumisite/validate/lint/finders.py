@@ -36,8 +36,8 @@ _BINDINGS = re.compile(
     r"(?:singularity-(?:AI-|slurm-)?bindings|lumi-aif-singularity-bindings|singularity-CPEbits)(?:/.*)?"
 )
 _LAUNCHERS = r"(?:^|/)(?:torchrun|accelerate|deepspeed)$|torch\.distributed\.(?:run|launch)"
-#: Images of ROCm 7; what LAIF calls the latest one is.
-_ROCM7 = re.compile(r"rocm-?7(?:\.|\b)|u\d\dr7\d|lumi-multitorch-latest")
+#: Images of ROCm 7, where the name says it; a name that moves says nothing.
+_ROCM7 = re.compile(r"rocm-?7(?:\.|\b)|u\d\dr7\d")
 _GDR_OFF = re.compile(r"[0-2]|LOC|PIX|PXB|", re.IGNORECASE)
 _CUTTING = re.compile(
     r"\$\{SLURM_(?:JOB_|STEP_)?NODELIST[^}\w]|NODELIST.*\|\s*(?:cut|sed|awk|tr|grep|perl|python\w*)\b|"
