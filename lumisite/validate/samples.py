@@ -6,10 +6,11 @@ All faults of the files are told together, each as `file:line: what is wrong (wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lumisite.validate import InputError
+from lumisite.validate.blocks import whole_lines
 from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line, parse_time
 
 #: Faults that are told before they are only counted.
@@ -85,7 +86,7 @@ def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
     for name, blocks in sources:
         reader.file = name
         reader.line = 1
-        for block in _whole_lines(blocks):
+        for block in whole_lines(blocks, _short_enough):
             reader.read(block)
     return reader.recorded()
 
@@ -257,17 +258,7 @@ def _gate_order(gate: Gate) -> tuple[object, ...]:
     return (gate.gate, gate.time, gate.run, gate.nodes, rank, gate.verdict, gate.cause, gate.advice)
 
 
-def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut blocks after a newline; the last one gets a newline if it has none."""
-    rest = b""
-    for block in blocks:
-        end = block.rfind(b"\n") + 1
-        if end:
-            yield rest + block[:end]
-            rest = block[end:]
-        elif len(rest) <= LINE_LIMIT:
-            rest += block
-        else:
-            raise SamplesError([f"a line is longer than {LINE_LIMIT} bytes: these are no samples"], 1)
-    if rest:
-        yield rest + b"\n"
+def _short_enough(line: bytes) -> bytes:
+    if len(line) > LINE_LIMIT:
+        raise SamplesError([f"a line is longer than {LINE_LIMIT} bytes: these are no samples"], 1)
+    return line

@@ -33,7 +33,7 @@ EDGES = {
 #: The rooms of `validate`, from the top.
 PROOF = (
     *("__init__", "host", "lint", "report", "reframe", "jobs", "baseline", "probes"),
-    *("verdict", "transport", "samples", "lines", "metric_names"),
+    *("verdict", "transport", "samples", "lines", "metric_names", "blocks"),
 )
 #: Scripts that run inside a job: nothing imports them.
 JOBSIDE = "validate/probes/jobside/"

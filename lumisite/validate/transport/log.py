@@ -9,9 +9,10 @@ in it, and belongs to the `host:pid:tid [gpu]` directly before that, wherever on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lumisite.validate.blocks import whole_lines
 from lumisite.validate.transport.lines import (
     BARE,
     CHANNEL_LINE,
@@ -99,23 +100,13 @@ def scan(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Log:
     scanner = _Scanner()
     for name, blocks in sources:
         scanner.source(name)
-        for block in _whole_lines(blocks):
+        for block in whole_lines(blocks, _end_of):
             scanner.read(block)
     return scanner.log()
 
 
-def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut blocks after a newline; the last one gets a newline if it has none."""
-    rest = b""
-    for block in blocks:
-        end = block.rfind(b"\n") + 1
-        if end:
-            yield rest + block[:end]
-            rest = block[end:]
-        else:
-            rest = (rest + block)[-LINE_LIMIT:]
-    if rest:
-        yield rest + b"\n"
+def _end_of(line: bytes) -> bytes:
+    return line[-LINE_LIMIT:]
 
 
 def _records(line: bytes) -> Sequence[bytes]:
