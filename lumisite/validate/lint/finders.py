@@ -139,13 +139,11 @@ def with_conda(job: Job, machine: Machine) -> Iterator[Hit]:
 
 
 def _takes_script(command: Command) -> bool:
-    names = {value.rpartition("/")[2] for value in command.values}
-    return not names.isdisjoint({"srun", "bash", "sh"}) or _in_container(command)
+    return command.names_any("srun", "bash", "sh") or _in_container(command)
 
 
 def _in_container(command: Command) -> bool:
-    names = {value.rpartition("/")[2] for value in command.values}
-    return not names.isdisjoint({"singularity", "apptainer"})
+    return command.names_any("singularity", "apptainer")
 
 
 def gpu_binding(job: Job, machine: Machine) -> Iterator[Hit]:
@@ -305,7 +303,7 @@ def _track(values: tuple[str, ...], loaded: set[str]) -> None:
 
 
 def _builds(command: Command) -> bool:
-    names = [value.rpartition("/")[2] for value in command.values]
+    names = command.programs
     return any(
         name in ("singularity", "apptainer", "cotainr") and "build" in names[at + 1 : at + 3]
         for at, name in enumerate(names)

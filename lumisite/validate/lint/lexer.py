@@ -82,6 +82,15 @@ class Command:
         """The values of its words."""
         return tuple(word.value for word in self.words)
 
+    @cached_property
+    def programs(self) -> tuple[str, ...]:
+        """What each word is called as a program, without the directories before it."""
+        return tuple(value.rpartition("/")[2] for value in self.values)
+
+    def names_any(self, *programs: str) -> bool:
+        """Whether one of these stands anywhere in it, as `srun` does in `exec /usr/bin/srun`."""
+        return not set(programs).isdisjoint(self.programs)
+
 
 @dataclass
 class _Pending:

@@ -51,8 +51,7 @@ def parse_script(text: str) -> Script:
 
 def program_at(command: Command, program: str) -> int | None:
     """Find a program among the first words of a command, after `time` and the like, but not where it is only named."""
-    for at, value in enumerate(command.values[:4]):
-        name = value.rpartition("/")[2]
+    for at, name in enumerate(command.programs[:4]):
         if name == program:
             return at
         if name in _TALKERS:
@@ -119,22 +118,19 @@ def _body(document: HereDocument) -> str:
 
 
 def _inner_spot(command: Command) -> str:
-    names = {value.rpartition("/")[2] for value in command.values}
-    if not names.isdisjoint({"singularity", "apptainer"}):
+    if command.names_any("singularity", "apptainer"):
         return "container"
     return "task" if _launches(command) and command.spot == "batch" else command.spot
 
 
 def _launches(command: Command) -> bool:
-    names = {value.rpartition("/")[2] for value in command.values}
-    return not names.isdisjoint({"srun", "mpirun", "mpiexec"})
+    return command.names_any("srun", "mpirun", "mpiexec")
 
 
 def _inner_scripts(command: Command) -> Iterator[Part]:
     """Give the scripts of `bash -c SCRIPT`, as the inner shell gets them."""
-    values = command.values
-    for at, value in enumerate(values[:-2]):
-        if value.rpartition("/")[2] in ("bash", "sh") and re.fullmatch(r"-[a-z]*c", values[at + 1]):
+    for at, program in enumerate(command.programs[:-2]):
+        if program in ("bash", "sh") and re.fullmatch(r"-[a-z]*c", command.values[at + 1]):
             word = command.words[at + 2]
             yield Part("", "".join(map(_inner_text, word.parts)), word.line)
 
