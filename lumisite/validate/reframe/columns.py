@@ -103,7 +103,7 @@ OLD = Header(
             "job_completion_time",
             "info",
             "jobid",
-            *(f"perf_{ending}" for ending in _ENDINGS[:3] + _ENDINGS[4:]),
+            *(f"perf_{ending}" for ending in _ENDINGS if ending != "result"),
         )
     ),
     "|",
