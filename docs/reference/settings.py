@@ -2,65 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from docs.markdown import notice, plain, table
-from lumisite.site.load import EMBEDDED, load_site
-from lumisite.site.model import Bind, FileSystem, Setting
-from lumisite.site.rules import TASK
-from lumisite.site.settings import describe_action, describe_conditions
+from lumisite.site.entries import Bind, FileSystem, Setting
+from lumisite.site.evidence import HERE, checked, evidence_of, evidence_text, remark, source_ids
+from lumisite.site.load import load_site
+from lumisite.site.model import Site
+from lumisite.site.scalars import TASK
+from lumisite.site.settings import depends_on_image, describe_action, describe_conditions
 
 INTRODUCTION = """\
 Of several entries for one variable, the first whose condition holds wins. The user's own value wins over all of them.
-[The settings ledger](../explanation/settings-ledger.md) says how to read the table; [`lumisite why`](cli.md#why)
-explains one variable or path."""
+[The settings ledger](../explanation/settings-ledger.md) says how to read the entries, [evidence and what follows from
+it](../explanation/evidence.md) what may be set; [`lumisite why`](cli.md#why) explains one variable or path, and
+[`lumisite env`](cli.md#env) shows what a rank finds."""
 
 
 def settings_page() -> str:
-    """Write LUMI's settings ledger and binds as tables."""
+    """Write LUMI's settings ledger, binds and sources."""
     loaded = load_site("lumi")
-    names = [setting.name for setting in loaded.site.settings]
-    settings = [
-        _setting_row(setting, first=setting.name not in names[:index])
-        for index, setting in enumerate(loaded.site.settings)
+    site = loaded.site
+    binds = [_bind_row(site, one) for one in (*site.file_systems, *site.binds)]
+    sources = [
+        [f'<a id="{name}"></a>{name}', f"[{plain(one.title)}]({one.address})", plain(one.path or ""), one.date or ""]
+        for name, one in site.sources.items()
     ]
-    binds = [*map(_bind_row, loaded.site.file_systems), *map(_bind_row, loaded.site.binds)]
-    head = (EMBEDDED / loaded.file).read_text(encoding="utf-8").split("\n\n")[0]
     lines = [
         "# LUMI's settings and binds",
         notice("lumisite/sites/lumi.yaml"),
         INTRODUCTION,
         "## Settings",
-        table(["variable", "what", "when", "where", "why", "source", "confirmed", "checked"], settings),
+        *_settings(site),
         "## Binds",
         table(["path", "when", "where", "why", "source", "confirmed"], binds),
         "## Sources",
-        "\n".join(["```text", *(line.removeprefix("#").removeprefix(" ") for line in head.splitlines()), "```"]),
+        table(["name", "what", "where in it", "date"], sources),
     ]
     return "\n\n".join(lines) + "\n"
 
 
-def _setting_row(setting: Setting, *, first: bool) -> list[str]:
-    anchor = f'<a id="{setting.name}"></a>' if first else ""
-    return [
-        f"{anchor}`{setting.name}`",
-        plain(describe_action(setting)),
-        plain(describe_conditions(setting.when)),
-        _place(setting.where),
-        plain(setting.why),
-        plain(setting.source),
-        _confirmed(setting.confirmed),
-        plain(f"{setting.checked.date} on {setting.checked.platform}") if setting.checked else "never",
-    ]
+def _settings(site: Site) -> Iterator[str]:
+    seen = set()
+    for setting in site.settings:
+        if setting.name not in seen:
+            yield f'### <a id="{setting.name}"></a>{setting.name}'
+            seen.add(setting.name)
+        yield "\n".join(_entry(site, setting))
 
 
-def _bind_row(bind: Bind | FileSystem) -> list[str]:
+def _entry(site: Site, setting: Setting) -> Iterator[str]:
+    said = [f"**{plain(describe_action(setting))}**, {plain(describe_conditions(setting.when))}", _setter(setting)]
+    said += [] if setting.confirmed else ["**not confirmed for LUMI**"]
+    yield f"{'; '.join(part for part in said if part)}. {_capital(plain(setting.why))}."
+    note = remark(setting)
+    if note:
+        yield f"It {note}."
+    yield ""
+    for one in evidence_of(setting):
+        yield f"- {plain(evidence_text(one))}. {_sources(site, one.source)}"
+    if checked(setting) != "never":
+        yield f"- last measured: {checked(setting)}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _setter(setting: Setting) -> str:
+    if setting.leave:
+        return ""
+    if setting.where != TASK:
+        return f"set by `{setting.where}`"
+    return "set by the wrapper, which sees the image" if depends_on_image(setting.when) else "set by the task prolog"
+
+
+def _sources(site: Site, text: str) -> str:
+    """Write a source with links to the table of sources."""
+    parts = []
+    for name, part in zip(source_ids(text), text.split(";"), strict=True):
+        rest = part.strip()[len(name) :]
+        known = name != HERE and name in site.sources
+        parts.append(f"[{name}](#{name}){plain(rest)}" if known else plain(part.strip()))
+    return "; ".join(parts)
+
+
+def _bind_row(site: Site, bind: Bind | FileSystem) -> list[str]:
     spec, when = (bind.spec, describe_conditions(bind.when)) if isinstance(bind, Bind) else (bind.path, "always")
-    row = [f"`{spec}`", plain(when), _place(bind.where), plain(bind.why), plain(bind.source)]
-    return [*row, _confirmed(bind.confirmed)]
+    row = [f"`{spec}`", plain(when), _place(bind.where), plain(bind.why), _sources(site, bind.source)]
+    return [*row, "yes" if bind.confirmed else "**no**"]
 
 
 def _place(place: str | None) -> str:
     return "not bound" if place is None else "task prolog" if place == TASK else f"`{place}`"
-
-
-def _confirmed(confirmed: bool) -> str:
-    return "yes" if confirmed else "**no**"

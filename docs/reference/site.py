@@ -12,9 +12,20 @@ from typing import Any, Literal
 from docs.markdown import notice, plain, table
 from lumisite.site.decode import Rule
 from lumisite.site.load import load_site
-from lumisite.site.model import AbsolutePath, CpuList, Line, PciBus, Place, RelativePath, Site, Value, VariableName
+from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, plan_stages
 from lumisite.site.rules import STAGES
+from lumisite.site.scalars import (
+    AbsolutePath,
+    CpuList,
+    Line,
+    NodeCount,
+    PciBus,
+    Place,
+    RelativePath,
+    Value,
+    VariableName,
+)
 from lumisite.site.versions import Version, VersionRange
 
 INTRODUCTION = """\
@@ -37,6 +48,7 @@ SCALAR_NAMES: Mapping[Any, str] = {
     RelativePath: "relative path",
     VariableName: "variable name",
     CpuList: "CPU list",
+    NodeCount: "number of nodes",
     PciBus: "PCI bus",
     int: "whole number",
     bool: "yes or no",

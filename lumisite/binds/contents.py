@@ -95,6 +95,12 @@ def read_contents(tree: Tree) -> Contents:
     return Contents(labels, {name: one for name, one in versions.items() if one is not None})
 
 
+def read_holds(tree: Tree) -> tuple[str | None, bool]:
+    """Read what settings depend on: the ROCm release, and whether the OFI plugin is there."""
+    rocm = _rocm(tree) or _label(read_labels(tree), "rocm")
+    return None if rocm is None else rocm.value, _find(tree, _library_folders(tree), _PLUGINS) is not None
+
+
 def read_labels(tree: Tree) -> dict[str, str]:
     """Give the labels that a build wrote into the image; labels that are no JSON are none."""
     try:
@@ -125,6 +131,25 @@ def _rocm(tree: Tree) -> Version | None:
         match = _ROCM.match((text_of(tree, path, 200) or "").strip())
         if match is not None:
             return Version(match[0], path)
+    return _rocm_of_folder(tree) or _rocm_of_rccl(tree)
+
+
+def _rocm_of_folder(tree: Tree) -> Version | None:
+    """Take the release from the name of its folder, `/opt/rocm-6.2.4`, where AMD's own record is not there."""
+    for folder in reversed(glob(tree, "/opt/rocm-[0-9]*")):
+        match = _ROCM.fullmatch(folder.rpartition("-")[2])
+        if match is not None:
+            return Version(match[0], folder)
+    return None
+
+
+def _rocm_of_rccl(tree: Tree) -> Version | None:
+    """Take the release from the name of RCCL's file: librccl.so.1.0.70002 is of ROCm 7.0.2."""
+    for folder in _library_folders(tree):
+        for path in glob(tree, f"{folder}/librccl.so.1.0.*"):
+            match = re.fullmatch(r"(\d{1,2})(\d\d)(\d\d)", path.rpartition(".")[2])
+            if match is not None:
+                return Version(".".join(str(int(part)) for part in match.groups()), path)
     return None
 
 

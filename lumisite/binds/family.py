@@ -8,6 +8,7 @@ from lumisite.binds.contents import read_labels
 from lumisite.binds.tree import Tree, resolve
 from lumisite.errors import ResolveError
 from lumisite.site.decode import suggestion
+from lumisite.site.images import family_by_path
 from lumisite.site.model import Site
 from lumisite.site.settings import default_family
 from lumisite.site.versions import Version
@@ -18,8 +19,9 @@ def recognise_family(
 ) -> tuple[str, str]:
     """Give the name of an image's family and what it was recognised by; raises `ResolveError` for an unknown `asked`.
 
-    `paths` are the names under which the image is known: as the user typed it, and where that leads. A path that
-    matches counts more than labels, and those more than contents; within each, the first family of the site wins.
+    `paths` are the names under which the image is known: as the user typed it, and where that leads, which counts
+    more. A path that matches counts more than labels, and those more than contents; within each, the first family of
+    the site wins.
     """
     if asked is not None:
         if asked not in site.families:
@@ -27,10 +29,17 @@ def recognise_family(
                 f"--family: {site.name} has no image family {asked!r} ({suggestion(asked, site.families)})"
             )
         return asked, "as asked for"
-    for name, family in site.families.items():
-        for pattern in family.paths:
-            if any(fnmatch.fnmatchcase(path, pattern) for path in paths):
-                return name, f"by its path, {pattern}"
+    found = recognised(site, paths, image)
+    return found or (default_family(site, rocm), f"as the site's default for ROCm {rocm}; no family recognises it")
+
+
+def recognised(site: Site, paths: tuple[str, ...], image: Tree) -> tuple[str, str] | None:
+    """Give the family that recognises an image, and by what; `None` where no family does."""
+    for path in reversed(paths):
+        name = family_by_path(site, path)
+        if name is not None:
+            pattern = next(one for one in site.families[name].paths if fnmatch.fnmatchcase(path, one))
+            return name, f"by its path, {pattern}"
     labels = read_labels(image)
     for name, family in site.families.items():
         if family.labels and all(fnmatch.fnmatchcase(labels.get(key, ""), one) for key, one in family.labels.items()):
@@ -39,4 +48,4 @@ def recognise_family(
         for path in family.contains:
             if resolve(image, path).entry is not None:
                 return name, f"by {path} in it"
-    return default_family(site, rocm), f"as the site's default for ROCm {rocm}; no family recognises it"
+    return None

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.container import container_of, library_path
 from lumisite.binds.cpu import Cpu, cpu_of
 from lumisite.binds.family import recognise_family
+from lumisite.binds.holds import holds_of_tree
 from lumisite.binds.image import Image
 from lumisite.binds.ldcache import glob
 from lumisite.binds.loader import MACHINES, Loader, read_rules
 from lumisite.binds.tree import Tree, resolve
 from lumisite.binds.versions import in_order, numbers_in
 from lumisite.errors import ResolveError
+from lumisite.site.images import Holds
 from lumisite.site.model import Site
 from lumisite.site.settings import Situation, judge_conditions
 from lumisite.site.versions import Version
@@ -41,6 +43,7 @@ class Plan:
     family: str
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
+    holds: Holds = field(default_factory=Holds)
 
     @property
     def sound(self) -> bool:
@@ -67,9 +70,10 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     name, why = recognise_family(site, request.image_paths, image.tree, request.rocm, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
+    holds = holds_of_tree(site, request.image_paths, image.tree)
     notes = [f"image family {name} ({why})", *image.notes]
     if not roots:
-        return Plan(name, (), (*notes, f"{name} needs no library of the host: {family.why}"))
+        return Plan(name, (), (*notes, f"{name} needs no library of the host: {family.why}"), holds)
     folders, lacking = library_folders(request, host)
     sides, unknown = _sides(request, name, image.tree, host, folders)
     notes += [f"the site says that {what} is in {path}, which the host lacks{near}" for what, path, near in lacking]
@@ -77,7 +81,7 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
         notes.append(f"LD_LIBRARY_PATH of the image is known only in part; left out: {', '.join(unknown)}")
     if sides.image.rules.interpreter is None:
         notes.append("the image has no dynamic loader for this machine; the usual directories are taken for it")
-    return Plan(name, closure(roots, sides), tuple(notes))
+    return Plan(name, closure(roots, sides), tuple(notes), holds)
 
 
 def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]:
@@ -152,7 +156,7 @@ def _beyond(request: Request, host: Tree) -> Iterator[str]:
 
 def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:
     """Give the binds of the modules that images of this family are run with: source, target, module."""
-    situation = Situation(request.platform, request.cpe, request.rocm, family)
+    situation = Situation(request.platform, request.cpe, family)
     modules = _with_loaded(request.site, request.site.families[family].modules)
     for bind in request.site.binds:
         if bind.where in modules and judge_conditions(bind.when, situation)[0] is not False:

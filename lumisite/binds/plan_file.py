@@ -44,6 +44,9 @@ def format_plan(
         "family": plan.family,
         "paths": list(paths),
         "image": None if image is None else _image(image, names),
+        "holds": _without_empty(
+            {"rocm": str(plan.holds.rocm) if plan.holds.rocm else None, "plugin": plan.holds.plugin}
+        ),
         "library_path": list(extra_library_path(request, plan.family)),
         "notes": list(plan.notes),
         "lines": [_line(line, accepted.get((line.name, line.decision, line.reason))) for line in plan.lines],
@@ -77,4 +80,4 @@ def _line(line: Line, accepted: str | None) -> dict[str, Any]:
 
 
 def _without_empty(table: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in table.items() if value not in (None, "", [])}
+    return {name: value for name, value in table.items() if value not in (None, "", [], {})}

@@ -7,13 +7,15 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_host_option, add_json_option, add_selection_options, add_site_option
+from lumisite.cli.parser import add_host_option, add_json_option, add_selection_options, add_site_option, say
 
 if TYPE_CHECKING:
     from collections.abc import Sized
 
     from lumisite.binds.explain import LibraryExplanation
     from lumisite.cli.parser import Commands
+    from lumisite.site.images import Holds
+    from lumisite.site.model import Site
 
 
 def add_commands(commands: Commands) -> None:
@@ -50,8 +52,9 @@ def add_commands(commands: Commands) -> None:
         "why",
         help="explain a setting, bind, module or library",
         description="Explain a variable, a bound path or a module: the value, the rule that won, the reason and its "
-        "source, and the entries that lost. What is not given of family, nodes and partition stays open, and each "
-        "entry that could win is shown with its condition. With --image, explain what `binds` decides for a library.",
+        "evidence with its sources, and the entries that lost. What is not given of image, nodes and partition stays "
+        "open, and each entry that could win is shown with its condition. What is inside the image is judged by "
+        "--image; --rocm, --cpe and --platform choose versions of modules. A library is explained for one image.",
     )
     why.add_argument("names", nargs="+", metavar="NAME", help="a variable, an absolute path, a module, or a SONAME")
     add_site_option(why)
@@ -59,7 +62,9 @@ def add_commands(commands: Commands) -> None:
     why.add_argument("--family", metavar="F", help="image family (default: any)")
     why.add_argument("--nodes", choices=("one", "several"), help="nodes of the job step (default: any)")
     why.add_argument("--partition", metavar="NAME", help="partition (default: any)")
-    why.add_argument("--image", metavar="IMAGE", help="the image that a library is explained for")
+    why.add_argument(
+        "--image", metavar="IMAGE", help="the image that runs: read where it is there, else told by its name"
+    )
     add_host_option(why)
     add_json_option(why)
     why.set_defaults(call=run_why)
@@ -133,6 +138,7 @@ def run_why(arguments: argparse.Namespace) -> int:
     loaded = load_site(arguments.site)
     selection = resolve_selection(loaded.site, rocm=arguments.rocm, platform=arguments.platform, cpe=arguments.cpe)
     libraries = _explain_libraries(arguments)
+    holds = _holds(arguments, loaded.site)
     explanations = [
         libraries[name]
         if name in libraries
@@ -140,7 +146,7 @@ def run_why(arguments: argparse.Namespace) -> int:
             loaded,
             selection,
             name,
-            family=arguments.family,
+            holds=holds,
             nodes=arguments.nodes,
             partition=arguments.partition,
         )
@@ -158,17 +164,30 @@ def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplan
     from lumisite.errors import ResolveError
 
     names = [name for name in arguments.names if ".so" in name and "/" not in name]
-    if arguments.image is None:
-        if names:
-            raise ResolveError(f"{names[0]}: is a library, which is explained for one image (--image IMAGE)")
-        return {}
     if not names:
-        raise ResolveError(f"--image: {arguments.names[0]} is no library (libcxi.so.1 would be right)")
+        return {}
+    if arguments.image is None:
+        raise ResolveError(f"{names[0]}: is a library, which is explained for one image (--image IMAGE)")
     from lumisite.binds.explain import explain_library
     from lumisite.cli.containers import plan_image
 
     request, plan = plan_image(arguments, arguments.image, cpe=arguments.cpe, rocm=arguments.rocm)
     return {name: explain_library(request, plan, arguments.image, name) for name in names}
+
+
+def _holds(arguments: argparse.Namespace, site: Site) -> Holds:
+    """Give what the image holds that runs, as far as it is asked for."""
+    from dataclasses import replace
+
+    from lumisite.binds.holds import holds_of_image
+    from lumisite.site.images import Holds
+
+    holds = Holds()
+    if arguments.image is not None and any(not name.endswith(".so") and ".so." not in name for name in arguments.names):
+        holds, note = holds_of_image(site, arguments.image)
+        if note:
+            say(note)
+    return holds if arguments.family is None else replace(holds, family=arguments.family)
 
 
 def _count(things: Sized, name: str) -> str:

@@ -198,22 +198,9 @@ def _read_lock(file: str, site: Site, *, to_replace: bool = False) -> Lock | Non
 
 
 def _content(file: str) -> bytes | None:
-    from lumisite.errors import ToolError, refused
-    from lumisite.release.lock import LARGEST_LOCK_BYTES
+    from lumisite.release.load_lock import read_lock_file
 
-    path = Path(file)
-    try:
-        if path.exists() and not path.is_file():
-            raise ToolError(f"cannot read {file}: it is not a file")
-        if path.stat().st_size > LARGEST_LOCK_BYTES:
-            raise ToolError(f"cannot read {file}: it has {path.stat().st_size} bytes (at most {LARGEST_LOCK_BYTES})")
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise refused("read", error) from None
-    except ValueError as error:  # a NUL in the name
-        raise ToolError(f"cannot read {file!r}: {error}") from None
+    return read_lock_file(Path(file))
 
 
 def _write(file: str, text: str) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 #: Which module of this package has which commands, in the order in which an admin meets them.
 MODULES = {
     "describe": ("check", "resolve", "why"),
+    "environment": ("env",),
     "render": ("render",),
     "release": ("diff", "deploy", "rollback", "releases"),
     "node": ("masks",),

@@ -34,6 +34,13 @@ def add_commands(commands: Commands) -> None:
         metavar="FILE",
         help="a reviewed plan of an image, beside those that the site names; may be given several times",
     )
+    render.add_argument(
+        "--lock",
+        type=Path,
+        metavar="FILE",
+        help="a lock of the site's images (`lumisite images --lock`): what it knows of an image counts more than the "
+        "image's name (default: the one that the site names)",
+    )
     render.set_defaults(call=run_render)
 
 
@@ -42,6 +49,7 @@ def run_render(arguments: argparse.Namespace) -> int:
     from lumisite.binds.host import DiskTree
     from lumisite.errors import LumisiteError, shown
     from lumisite.release.image_plans import left_out
+    from lumisite.release.load_lock import load_lock, site_lock
     from lumisite.release.plan_images import other_images, planned_files
     from lumisite.release.render import render_tree
     from lumisite.release.templates import load_templates, open_template_cache
@@ -55,7 +63,8 @@ def run_render(arguments: argparse.Namespace) -> int:
     loaded = load_site(arguments.site)
     selection = resolve_selection(loaded.site, rocm=arguments.rocm, platform=arguments.platform, cpe=arguments.cpe)
     plans = load_plans(loaded, arguments.plan)
-    files = render_tree(loaded, selection, load_templates(), open_template_cache(), plans)
+    lock = load_lock(arguments.lock or site_lock(loaded), loaded.site)
+    files = render_tree(loaded, selection, load_templates(), open_template_cache(), plans, lock)
     write_tree(files, arguments.out)
     for note in left_out(selection.platform, plans):
         say(note)

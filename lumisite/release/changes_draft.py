@@ -88,7 +88,8 @@ def _known(key: str, value: str | None, old: str) -> Iterator[str]:
 
 
 def _source(context: Context) -> str:
-    return f"`lumisite facts` on {context.after.host or 'a node without a name'}"
+    host = context.after.host if re.fullmatch(r"[\w.-]+", context.after.host or "", re.ASCII) else ""
+    return f"here: lumisite facts on {host or 'a node without a name'}"
 
 
 def _rocm(context: Context) -> tuple[str, str, tuple[str, ...]]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from lumisite.node.facts import Facts
 from lumisite.node.topology import full_pci_bus
 from lumisite.site.decode import UnfitError
-from lumisite.site.model import Bind, FileSystem, Platform, Site
+from lumisite.site.entries import Bind, FileSystem
+from lumisite.site.model import Platform, Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.versions import Version, parse_version
 

@@ -2,25 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from lumisite.errors import ResolveError
 from lumisite.release.modules import module_binds, module_version
 from lumisite.site.decode import suggestion
+from lumisite.site.entries import Bind, Evidence, FileSystem, Setting
+from lumisite.site.evidence import checked, evidence_of, evidence_text
+from lumisite.site.images import Holds
 from lumisite.site.load import LoadedSite
-from lumisite.site.model import Bind, FileSystem, Site
-from lumisite.site.rules import TASK
-from lumisite.site.selection import Selection
+from lumisite.site.model import Site
+from lumisite.site.scalars import TASK
+from lumisite.site.selection import Selection, Stack
 from lumisite.site.settings import (
     Situation,
-    default_family,
+    depends_on_image,
     describe_action,
     describe_conditions,
     judge_conditions,
     judge_settings,
 )
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A source that an entry names, so that a reader can open it; `place` is what the entry says behind its name."""
+
+    id: str
+    place: str
+    title: str
+    address: str
+    path: str
+    date: str
+
+    def __str__(self) -> str:
+        place = "/".join(part for part in (self.path, self.place) if part)
+        return f"{self.id}: {self.title}{f', {place}' if place else ''} <{self.address}>"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One piece of evidence; what is not known is empty."""
+
+    effect: str
+    by: str
+    of: str
+    what: str
+    platform: str
+    image: str
+    nodes: str
+    runs: int | None
+    date: str
+    source: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -35,12 +71,23 @@ class Entry:
     why: str
     source: str
     checked: str
+    evidence: tuple[Finding, ...] = ()
+    sources: tuple[Reference, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"  {self.outcome}: {self.value}", f"    entry   {self.key}, {self.rule}"]
         lines += [f"    set by  {self.where}"] if self.where else []
-        lines += [f"    why     {self.why}", f"    source  {self.source}"]
+        lines += [f"    why     {self.why}"]
+        lines += [
+            f"    {'known   ' if number == 0 else '        '}{one.text}" for number, one in enumerate(self.evidence)
+        ]
+        listed = [str(one) for one in self.sources] or [self.source]
+        lines += [f"    {'source  ' if number == 0 else '        '}{one}" for number, one in enumerate(listed)]
         return "\n".join([*lines, f"    checked {self.checked}"] if self.checked else lines)
+
+
+def _column(title: str, texts: list[str]) -> list[str]:
+    return [f"    {title if number == 0 else '':8}{text}" for number, text in enumerate(texts)]
 
 
 @dataclass(frozen=True)
@@ -61,18 +108,30 @@ def explain(
     selection: Selection,
     name: str,
     *,
-    family: str | None = None,
+    holds: Holds | None = None,
     nodes: Literal["one", "several"] | None = None,
     partition: str | None = None,
 ) -> Explanation:
     """Explain `name`: a variable of the ledger, a bound path, or a module with or without its version.
 
+    `holds` is what is known of the image that runs.
+
     Raises `ResolveError` for a name that the site does not know.
     """
     site = loaded.site
-    _known("--family", family, site.families)
+    inside = holds or Holds()
+    _known("--family", inside.family, site.families)
     _known("--partition", partition, site.partitions)
-    situation = Situation(selection.platform, selection.cpe[0], selection.rocm[0], family, nodes, partition)
+    situation = Situation(
+        selection.platform,
+        selection.cpe[0],
+        inside.family,
+        inside.rocm,
+        inside.plugin,
+        nodes,
+        None if partition is None else bool(site.node_kinds[site.partitions[partition].node_kind].gpus),
+        partition,
+    )
     if any(setting.name == name for setting in site.settings):
         return _explain_setting(site, situation, name)
     binds: list[Bind | FileSystem] = [*site.file_systems, *site.binds]
@@ -80,7 +139,7 @@ def explain(
         return _explain_bind(site, situation, name)
     module = name.partition("/")[0]
     if module in site.modules:
-        return _explain_module(site, situation, name)
+        return _explain_module(site, selection.stacks[0], name)
     known = [*site.modules, *dict.fromkeys(setting.name for setting in site.settings)]
     raise ResolveError(f"{name}: {site.name} has no setting, bind or module of this name ({suggestion(name, known)})")
 
@@ -94,17 +153,19 @@ def _explain_setting(site: Site, situation: Situation, name: str) -> Explanation
     entries = []
     for verdict in judge_settings(site, situation, [name]):
         setting = verdict.setting
-        checked = f"{setting.checked.date} on platform {setting.checked.platform}" if setting.checked else "never"
+        known = evidence_of(setting)
         entries.append(
             Entry(
                 key=f"settings[{verdict.index}]",
                 outcome=verdict.outcome,
                 value=f"{name} {describe_action(setting)}",
                 rule=_rule(describe_conditions(setting.when), verdict.reason),
-                where="the task prolog" if setting.where == TASK else f"the module {setting.where}",
+                where=_setter(setting),
                 why=setting.why,
-                source=_source(setting.source, setting.confirmed),
-                checked=checked,
+                source=_source("; ".join(dict.fromkeys(str(one.source) for one in known)), setting.confirmed),
+                checked=checked(setting),
+                evidence=tuple(map(_finding, known)),
+                sources=tuple(references(site, *(one.source for one in known))),
             )
         )
     return Explanation(name, "setting", _said(situation), _winners_first(entries))
@@ -115,29 +176,73 @@ def _explain_bind(site: Site, situation: Situation, path: str) -> Explanation:
     for index, system in enumerate(site.file_systems):
         if path == system.path or path.startswith(f"{system.path}/"):
             outcome = "not bound" if system.where is None else "wins"
-            entries.append(_bind_entry(f"file_systems[{index}]", outcome, system.path, "always", system))
+            entries.append(_bind_entry(site, f"file_systems[{index}]", outcome, system.path, "always", system))
     for index, bind in enumerate(site.binds):
         if path in (bind.path, bind.target) or path.startswith(f"{bind.path.rstrip('/')}/"):
             holds, reason = judge_conditions(bind.when, situation)
             outcome = {True: "wins", False: "does not apply", None: "may win"}[holds]
             rule = _rule(describe_conditions(bind.when), reason)
-            entries.append(_bind_entry(f"binds[{index}]", outcome, bind.spec, rule, bind))
+            entries.append(_bind_entry(site, f"binds[{index}]", outcome, bind.spec, rule, bind))
     if not entries:
         known = [*(system.path for system in site.file_systems), *(bind.path for bind in site.binds)]
         raise ResolveError(f"{path}: {site.name} binds no such path ({suggestion(path, known)})")
     return Explanation(path, "bind", _said(situation), _winners_first(entries))
 
 
-def _bind_entry(key: str, outcome: str, spec: str, rule: str, item: Bind | FileSystem) -> Entry:
+def _bind_entry(site: Site, key: str, outcome: str, spec: str, rule: str, item: Bind | FileSystem) -> Entry:
     place = "" if item.where is None else "the task prolog" if item.where == TASK else f"the module {item.where}"
-    return Entry(key, outcome, spec, rule, place, item.why, _source(item.source, item.confirmed), "")
+    return Entry(
+        key=key,
+        outcome=outcome,
+        value=spec,
+        rule=rule,
+        where=place,
+        why=item.why,
+        source=_source(item.source, item.confirmed),
+        checked="",
+        sources=tuple(references(site, item.source)),
+    )
 
 
-def _explain_module(site: Site, situation: Situation, name: str) -> Explanation:
+def _setter(setting: Setting) -> str:
+    if setting.where != TASK:
+        return f"the module {setting.where}"
+    return "the wrapper, which sees the image" if depends_on_image(setting.when) else "the task prolog"
+
+
+def _finding(one: Evidence) -> Finding:
+    return Finding(
+        effect=one.effect,
+        by=one.by,
+        of=one.of or "",
+        what=one.what or "",
+        platform=one.platform or "",
+        image=one.image or "",
+        nodes="" if one.nodes is None else str(one.nodes),
+        runs=one.runs,
+        date=one.date or "",
+        source=one.source,
+        text=evidence_text(one),
+    )
+
+
+def references(site: Site, *texts: str) -> Iterator[Reference]:
+    """Give the sources that texts name, each place once; none where the site has no table of them."""
+    seen = set()
+    for text in texts:
+        for part in text.split(";"):
+            name, _, place = part.strip().partition(" ")
+            if name in site.sources and (name, place) not in seen:
+                seen.add((name, place))
+                source = site.sources[name]
+                yield Reference(name, place, source.title, source.address, source.path or "", source.date or "")
+
+
+def _explain_module(site: Site, stack: Stack, name: str) -> Explanation:
     base, _, version = name.partition("/")
     module = site.modules[base]
-    situation = replace(situation, family=situation.family or default_family(site, situation.rocm))
-    chosen = module_version(module, situation)
+    situation = Situation(stack.platform, stack.cpe)
+    chosen = module_version(module, stack)
     if version and version != chosen and version not in module.old_versions:
         raise ResolveError(
             f"{name}: these releases give {base}/{chosen} (choose others with --platform, --cpe, --rocm)"
@@ -154,7 +259,7 @@ def _explain_module(site: Site, situation: Situation, name: str) -> Explanation:
         source=f"template modulefiles_src/{module.template}.lua.j2",
         checked="",
     )
-    return Explanation(name, "module", _said(situation), (entry,))
+    return Explanation(name, "module", f"platform {stack.platform}, cpe {stack.cpe}, rocm {stack.rocm}", (entry,))
 
 
 def _winners_first(entries: list[Entry]) -> tuple[Entry, ...]:
@@ -174,6 +279,6 @@ def _source(source: str, confirmed: bool) -> str:
 
 
 def _said(situation: Situation) -> str:
-    return ", ".join(
-        f"{item.name} {value}" for item in fields(situation) if (value := getattr(situation, item.name)) is not None
-    )
+    shown = {item.name: getattr(situation, item.name) for item in fields(situation)}
+    words = {True: "yes", False: "no"}
+    return ", ".join(f"{name} {words.get(value, value)}" for name, value in shown.items() if value is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lumisite.release.helper_settings import plugin_word, rocm_word
 from lumisite.release.manifest import PlannedLibrary, PlanSummary
 from lumisite.release.modules import bind_marker
 from lumisite.site.model import Site
@@ -42,6 +43,8 @@ class PlanCase:
     names: tuple[str, ...]
     patterns: tuple[str, ...]
     family: str
+    rocm: str
+    plugin: str
     binds: tuple[AddedBind, ...]
     without: tuple[TakenBind, ...]
     library_path: str
@@ -100,6 +103,8 @@ def _case(site: Site, loaded: LoadedPlan) -> PlanCase:
         names=tuple(case_pattern(path) for path in plan.paths if path not in links and literal_path(path)),
         patterns=tuple(case_pattern(path) for path in plan.paths if not literal_path(path)),
         family=plan.family,
+        rocm=rocm_word(plan.holds.rocm),
+        plugin=plugin_word(plan.holds.plugin),
         binds=tuple(
             AddedBind(line.source, line.target, _spec(line.source, line.target))
             for line in plan.lines

@@ -46,6 +46,15 @@ class Lock:
     images: Mapping[str, LockedImage]
 
 
+@dataclass(frozen=True)
+class LoadedLock:
+    """A lock with the text that it was read from; `file` is the name that output may show."""
+
+    lock: Lock
+    file: str
+    data: bytes
+
+
 def lock_of(site: str, digest: Kind, given: Iterable[str], images: Iterable[Image]) -> Lock:
     """Lock what was found."""
     return Lock(site, digest, tuple(sorted(given)), {one.path: locked(one) for one in images})

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lumisite.errors import ResolveError
 from lumisite.release.manifest import ModuleSummary
 from lumisite.site.decode import suggestion
-from lumisite.site.model import Module, Setting, Site
-from lumisite.site.selection import Selection
+from lumisite.site.entries import Setting
+from lumisite.site.evidence import rank, remark
+from lumisite.site.model import Module, Site
+from lumisite.site.scalars import TASK
+from lumisite.site.selection import Selection, Stack
 from lumisite.site.settings import (
     Situation,
-    default_family,
+    Verdict,
     describe_action,
     judge_conditions,
     judge_settings,
     module_settings,
 )
-from lumisite.site.versions import Version
 
 
 @dataclass(frozen=True)
@@ -123,8 +125,7 @@ def plan_modules(
                 f"({suggestion(module.template, known)})"
             )
         plans += [
-            _plan(site, selection, name, module, situation, site_file, release)
-            for situation in _situations(site, selection, module)
+            _plan(site, selection, name, module, stack, site_file, release) for stack in _stacks(selection, module)
         ]
     return plans
 
@@ -153,48 +154,42 @@ def module_binds(site: Site, name: str, situation: Situation) -> tuple[BoundPath
     return (*systems, *binds)
 
 
-def module_version(module: Module, situation: Situation) -> str:
-    """The version that a module has in a situation."""
+def module_version(module: Module, stack: Stack) -> str:
+    """The version that a module has in a stack."""
     if module.version == "platform":
-        return situation.platform
-    return f"{situation.cpe}" if module.version == "cpe" else stack_name(situation.cpe, situation.rocm)
+        return stack.platform
+    return str(stack.cpe) if module.version == "cpe" else stack.name
 
 
-def stack_name(cpe: Version, rocm: Version) -> str:
-    """A CPE and a ROCm release together, as AI-bindings' versions name them: `25.03-rocm6.2`."""
-    return f"{cpe}-rocm{rocm.minor}"
-
-
-def _situations(site: Site, selection: Selection, module: Module) -> list[Situation]:
-    """One situation for each version that the module has; what a version does not tell is the default's."""
+def _stacks(selection: Selection, module: Module) -> list[Stack]:
+    """One stack for each version that the module has; what a version does not tell is the default's."""
     cpes = selection.cpe[:1] if module.version == "platform" else selection.cpe
     rocms = selection.rocm if module.version == "cpe-rocm" else selection.rocm[:1]
-    return [
-        Situation(selection.platform, cpe, rocm, family=default_family(site, rocm)) for cpe in cpes for rocm in rocms
-    ]
+    return [Stack(selection.platform, cpe, rocm) for cpe in cpes for rocm in rocms]
 
 
 def _plan(
-    site: Site, selection: Selection, name: str, module: Module, situation: Situation, site_file: str, release: str
+    site: Site, selection: Selection, name: str, module: Module, stack: Stack, site_file: str, release: str
 ) -> ModulePlan:
-    version = module_version(module, situation)
-    taken = {module_version(module, other) for other in _situations(site, selection, module)}
-    is_default = version == module_version(module, _situations(site, selection, module)[0])
+    situation = Situation(stack.platform, stack.cpe)
+    version = module_version(module, stack)
+    taken = {module_version(module, other) for other in _stacks(selection, module)}
+    is_default = version == module_version(module, _stacks(selection, module)[0])
     old_names = [old for old in module.old_versions if is_default and old not in taken]
     binds = module_binds(site, name, situation)
     settings = module_settings(site, situation, name)
     provides = _provides(site, situation, binds)
-    loads = tuple(f"{other}/{module_version(site.modules[other], situation)}" for other in module.loads)
+    loads = tuple(f"{other}/{module_version(site.modules[other], stack)}" for other in module.loads)
     return ModulePlan(
         name=name,
         version=version,
         origin=f"modulefiles_src/{module.template}.lua.j2 and {site_file}",
         template=module.template,
-        help=_help(site, name, module, situation, binds, provides, loads, settings),
+        help=_help(site, name, module, stack, binds, provides, loads, settings),
         whatis=_whatis(site, name, version, module),
         conflicts=module.conflicts,
         loads=loads,
-        notices=_notices(site, name, module, situation),
+        notices=_notices(site, name, module, stack),
         old_names=tuple(_old_name(site, name, old, version, site_file) for old in old_names),
         binds=tuple(bind.spec for bind in binds),
         bind_variable=f"{site.runtime.prefix}_BINDPATH",
@@ -202,7 +197,7 @@ def _plan(
         memory=f"LUMISITE_SETS_{_variable_part(name)}",
         settings=settings,
         helper=module.helper,
-        stack=stack_name(situation.cpe, situation.rocm),
+        stack=stack.name,
         root=site.root,
         release=release,
         provides=tuple(path for _, path in provides),
@@ -247,16 +242,16 @@ def _whatis(site: Site, name: str, version: str, module: Module) -> tuple[str, .
     return (*lines, f"Support: {site.support.name}, {site.support.contact}")
 
 
-def _notices(site: Site, name: str, module: Module, situation: Situation) -> tuple[str, ...]:
+def _notices(site: Site, name: str, module: Module, stack: Stack) -> tuple[str, ...]:
     """What users read on load: that the module, or the CPE release behind it, is on its way out."""
     notices = []
     if module.deprecated is not None:
         notices.append(f"{name} is deprecated: {module.deprecated.reason} Use {module.deprecated.successor} instead.")
-    platform = site.platforms[situation.platform]
-    if module.version != "platform" and situation.cpe in platform.cpe_leftover:
-        successor = module_version(module, Situation(situation.platform, platform.cpe, situation.rocm))
+    platform = site.platforms[stack.platform]
+    if module.version != "platform" and stack.cpe in platform.cpe_leftover:
+        successor = module_version(module, replace(stack, cpe=platform.cpe))
         notices.append(
-            f"{name}/{module_version(module, situation)} is deprecated: CPE {situation.cpe} is no longer supported "
+            f"{name}/{module_version(module, stack)} is deprecated: CPE {stack.cpe} is no longer supported "
             f"since {platform.since}. Use {name}/{successor} instead."
         )
     return tuple(notices)
@@ -266,7 +261,7 @@ def _help(
     site: Site,
     name: str,
     module: Module,
-    situation: Situation,
+    stack: Stack,
     binds: Iterable[BoundPath],
     provides: Iterable[tuple[str, str]],
     loads: Iterable[str],
@@ -274,16 +269,16 @@ def _help(
 ) -> str:
     """What `module help` prints: each bind and setting with its reason, and whom to ask."""
     sections = [
-        f"{name}/{module_version(module, situation)} for {site.title}, platform {situation.platform}",
+        f"{name}/{module_version(module, stack)} for {site.title}, platform {stack.platform}",
         _paragraph(f"{module.summary}."),
-        *map(_paragraph, _notices(site, name, module, situation)),
+        *map(_paragraph, _notices(site, name, module, stack)),
         _listing(f"Appends to {site.runtime.prefix}_BINDPATH:", ((bind.spec, bind.why) for bind in binds)),
         _listing("Host libraries behind these binds:", ((path, what) for what, path in provides)),
         _listing("Loads:", ((full_name, site.modules[full_name.split("/")[0]].summary) for full_name in loads)),
         _listing("Sets, unless you have set it:", ((f"{s.name} {describe_action(s)}", s.why) for s in settings)),
     ]
     if module.helper:
-        sections += _helper_help(site, situation)
+        sections += _helper_help(site, Situation(stack.platform, stack.cpe))
     else:
         sections.append(_paragraph(f"Unload it before `{site.runtime.name} build`, which fails on binds."))
     sections.append(_support(site))
@@ -295,25 +290,33 @@ def _support(site: Site) -> str:
 
 
 def _helper_help(site: Site, situation: Situation) -> list[str]:
-    verdicts = judge_settings(site, situation)
-    entries = [
-        (f"{v.setting.name} {describe_action(v.setting)}", f"{v.setting.why}{_condition(v.reason, v.outcome)}")
-        for v in verdicts
-        if v.outcome in ("wins", "may win") and v.setting.where == "task" and not v.setting.leave
+    """Say what a task gets, what jobs need first."""
+    given = [
+        verdict
+        for verdict in judge_settings(site, situation)
+        if verdict.outcome in ("wins", "may win") and verdict.setting.where == TASK and not verdict.setting.leave
     ]
-    binds = module_binds(site, "task", situation)
+    entries = [
+        (f"{one.setting.name} {describe_action(one.setting)}", _reason(one))
+        for one in sorted(given, key=lambda one: rank(one.setting))
+    ]
+    binds = module_binds(site, TASK, situation)
     return [
         _paragraph(
-            "Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it does the following."
+            "Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it does the following. What "
+            "depends on the image (its ROCm release, its family, its plugin) is decided by the image that runs, "
+            "whatever the version of this module."
         ),
         _listing("Binds, where the node has it:", ((bind.spec, bind.why) for bind in binds)),
-        _listing("Sets, unless you have set it:", entries),
+        _listing("Sets, unless you have set it, what jobs need first:", entries),
         _paragraph("LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it does."),
     ]
 
 
-def _condition(reason: str, outcome: str) -> str:
-    return f" ({reason})" if outcome == "may win" else ""
+def _reason(verdict: Verdict) -> str:
+    notes = [verdict.reason if verdict.outcome == "may win" else "", remark(verdict.setting)]
+    said = "; ".join(note for note in notes if note)
+    return f"{verdict.setting.why} ({said})" if said else str(verdict.setting.why)
 
 
 def _paragraph(text: str) -> str:

@@ -12,6 +12,7 @@ from lumisite import __version__
 from lumisite.release import runtimes
 from lumisite.release.helper import plan_helper
 from lumisite.release.image_plans import plan_summaries
+from lumisite.release.lock import LoadedLock
 from lumisite.release.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.release.modules import ModulePlan, plan_modules, plan_versions
 from lumisite.release.templates import make_environment
@@ -31,17 +32,19 @@ def render_tree(
     templates: Mapping[str, str],
     cache: jinja2.BytecodeCache | None = None,
     plans: Sequence[LoadedPlan] = (),
+    lock: LoadedLock | None = None,
 ) -> dict[str, RenderedFile]:
     """Render a selection of releases to files; the release id is the hash of the tree with the id itself left out.
 
-    `plans` are the reviewed plans of images; those for other platforms only count as inputs.
+    `plans` are the reviewed plans of images; those for other platforms only count as inputs. `lock` says what images
+    hold that have no plan.
     Raises `ResolveError` when the site names a template that is not there.
     """
     environment = make_environment(templates, cache)
     modules = plan_modules(loaded.site, selection, loaded.file, templates, RELEASE_TOKEN)
     files = {
         **_module_files(environment, loaded, modules),
-        **_helper_files(environment, loaded, selection, plans),
+        **_helper_files(environment, loaded, selection, plans, lock),
     }
     draft = Manifest(
         release=RELEASE_TOKEN,
@@ -50,7 +53,7 @@ def render_tree(
         platform=selection.platform,
         cpe=tuple(map(str, selection.cpe)),
         rocm=tuple(map(str, selection.rocm)),
-        inputs=_inputs(loaded, templates, plans),
+        inputs=_inputs(loaded, templates, plans, lock),
         modules={plan.full_name: plan.summary for plan in modules},
         settings=_settings(loaded.site, selection),
         plans=plan_summaries(selection.platform, plans),
@@ -81,9 +84,13 @@ def _module_files(
 
 
 def _helper_files(
-    environment: jinja2.Environment, loaded: LoadedSite, selection: Selection, plans: Sequence[LoadedPlan]
+    environment: jinja2.Environment,
+    loaded: LoadedSite,
+    selection: Selection,
+    plans: Sequence[LoadedPlan],
+    lock: LoadedLock | None,
 ) -> dict[str, RenderedFile]:
-    plan = plan_helper(loaded.site, selection, RELEASE_TOKEN, plans)
+    plan = plan_helper(loaded.site, selection, RELEASE_TOKEN, plans, None if lock is None else lock.lock)
 
     def rendered(template: str, **values: object) -> str:
         origin = f"spank_helpers/{template} and {loaded.file}"
@@ -99,8 +106,11 @@ def _helper_files(
     }
 
 
-def _inputs(loaded: LoadedSite, templates: Mapping[str, str], plans: Sequence[LoadedPlan]) -> dict[str, str]:
+def _inputs(
+    loaded: LoadedSite, templates: Mapping[str, str], plans: Sequence[LoadedPlan], lock: LoadedLock | None
+) -> dict[str, str]:
     return {
+        **({} if lock is None else {lock.file: sha256_of(lock.data)}),
         loaded.file: hashlib.sha256(loaded.data).hexdigest(),
         **{one.file: sha256_of(one.data) for one in plans},
         **{name: sha256_of(text.encode()) for name, text in templates.items()},
@@ -109,7 +119,7 @@ def _inputs(loaded: LoadedSite, templates: Mapping[str, str], plans: Sequence[Lo
 
 def _settings(site: Site, selection: Selection) -> dict[str, tuple[str, ...]]:
     """The task's part of the ledger for the default stack, one readable line for each entry that can win."""
-    situation = Situation(selection.platform, selection.cpe[0], selection.rocm[0])
+    situation = Situation(selection.platform, selection.cpe[0])
     lines: dict[str, tuple[str, ...]] = {}
     for verdict in judge_settings(site, situation):
         if verdict.setting.where == "task" and verdict.outcome in ("wins", "may win"):

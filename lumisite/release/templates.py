@@ -88,7 +88,9 @@ def make_environment(templates: Mapping[str, str], cache: jinja2.BytecodeCache |
         bytecode_cache=cache,
         autoescape=False,  # noqa: S701  # not HTML: every value goes through `lua` or `sh`
     )
-    environment.filters.update(lua=quote_lua, lua_text=quote_lua_text, sh=shlex.quote, comment=comment)
+    environment.filters.update(
+        lua=quote_lua, lua_text=quote_lua_text, lua_pattern=lua_pattern, sh=shlex.quote, comment=comment
+    )
     return environment
 
 
@@ -111,6 +113,27 @@ def quote_lua_text(text: str) -> str:
     while f"]{'=' * level}]" in text:
         level += 1
     return f"[{'=' * level}[\n{text}]{'=' * level}]"
+
+
+def lua_pattern(pattern: str) -> str:
+    r"""Write a pattern of `case` as one of Lua's string.match (Lua 5.1 manual, 5.4.1) that fits the same whole texts.
+
+    >>> print(lua_pattern("*/lumi-[a-z]*-v2.[!6]?"))
+    ^.*/lumi%-[a-z].*%-v2%.[^6].$
+    """
+    found: list[str] = []
+    inside = escaped = False
+    for sign in pattern:
+        if escaped or inside or (sign not in "*?[\\"):
+            literal = sign if sign.isalnum() or sign in "/_" or (inside and sign in "-]!^") else f"%{sign}"
+            found.append("^" if inside and sign == "!" and found[-1] == "[" else literal)
+            inside, escaped = inside and sign != "]", False
+        elif sign == "\\":
+            escaped = True
+        else:
+            found.append({"*": ".*", "?": ".", "[": "["}[sign])
+            inside = sign == "["
+    return f"^{''.join(found)}$"
 
 
 def comment(text: str) -> str:

@@ -6,28 +6,22 @@ The classes go without `__eq__` and `__repr__`, which nothing asks for: to gener
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NewType
+from typing import Literal
 
 from lumisite.site.decode import key
+from lumisite.site.entries import Bind, FileSystem, Setting
+from lumisite.site.scalars import AbsolutePath, CpuList, Line, PciBus, RelativePath
 from lumisite.site.versions import Version, VersionRange
 
-#: Text without line breaks or control characters.
-Line = NewType("Line", str)
-#: The value of a variable, kept byte for byte.
-Value = NewType("Value", str)
-#: An absolute path without `,` and `:`, which separate binds and their parts.
-AbsolutePath = NewType("AbsolutePath", str)
-#: A path below the directory of the file that names it.
-RelativePath = NewType("RelativePath", str)
-#: The name of an environment variable.
-VariableName = NewType("VariableName", str)
-#: A PCI bus, `c1`, or the whole address of a device on it, `0000:c1:00.0`.
-PciBus = NewType("PciBus", str)
-#: Kernel CPU numbers as a list: `0-15,64-79`.
-CpuList = NewType("CpuList", str)
 
-#: Where a bind or a setting takes effect: `task` (the srun helper), or the name of a module.
-Place = NewType("Place", str)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Source:
+    """Something that a reader can open: a repository, a document, an issue."""
+
+    title: Line = key("What it is: `HPE's settings for RCCL and NCCL on Slingshot`.")
+    address: Line = key("Where it is: `https://github.com/HewlettPackard/shs-ccl-docs`.")
+    path: Line | None = key("The file, page or issue there, if it is always the same one.", default=None)
+    date: Line | None = key("When it was written or read: `2026-04-30`.", default=None)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -70,18 +64,6 @@ class Network:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class FileSystem:
-    """A file system that users work on."""
-
-    path: AbsolutePath = key("Mount point, or the link that users type.")
-    kind: Literal["shared", "node-local"] = key("Seen by all nodes, or by one node only.")
-    why: Line = key("What it is for.")
-    source: Line = key("Where this is known from.")
-    where: Place | None = key("The module that binds it (not bound when left out).", default=None)
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class CpeRelease:
     """A release of the Cray programming environment, or what stands for it."""
 
@@ -112,7 +94,10 @@ class Platform:
     slurm: Version | None = key("Slurm release.", default=None)
     kernel: Line | None = key("Kernel release string, if known.", default=None)
     driver: Line = key("GPU driver.")
-    driver_rocm: VersionRange = key("The ROCm releases that the driver supports: `'>=6.1,<7.1'`.")
+    driver_rocm: VersionRange = key("The ROCm releases that the vendor supports with the driver: `'>=6.1,<7.1'`.")
+    rocm_in_use: tuple[Version, ...] = key(
+        "Releases outside that range that run here all the same: said, and not refused.", default=()
+    )
     rocm: Version = key("The ROCm release that is the default.")
     cpe: Version = key("The CPE release that is the default.")
     cpe_supported: tuple[Version, ...] = key("CPE releases that are supported, the default among them.")
@@ -206,6 +191,11 @@ class Family:
         "Directories in the image that go first on PATH inside, where that is what activates its Python.", default=()
     )
     plugin: Literal["in-image", "from-host", "none"] = key("Where its OFI plugin for RCCL comes from.")
+    rocm_after: Line | None = key(
+        "A shell pattern of what stands before the ROCm release in names of its images: `*-rocm-` for `-rocm-6.2.4-`; "
+        "two digits without a dot are 7.0 for `70`.",
+        default=None,
+    )
     library_path: tuple[Line, ...] = key(
         "Host libraries, by their names in `libraries` of a platform, whose `lib64` its loader must search first.",
         default=(),
@@ -215,70 +205,6 @@ class Family:
     why: Line = key("What sets it apart.")
     source: Line = key("Where this is known from.")
     confirmed: bool = key("`no` when no source confirms all of it.", default=True)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class When:
-    """Conditions; all that are given must hold."""
-
-    rocm: VersionRange | None = key("ROCm releases: `'>=6.2,<7'`.", default=None)
-    cpe: VersionRange | None = key("CPE releases.", default=None)
-    platform: tuple[str, ...] | None = key("Platforms by name.", default=None)
-    family: tuple[str, ...] | None = key("Image families by name.", default=None)
-    nodes: Literal["one", "several"] | None = key("Whether the job step has one node or several.", default=None)
-    partition: tuple[str, ...] | None = key("Partitions by name.", default=None)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Checked:
-    """When and where something was last proved to work."""
-
-    date: Line = key("The day: `2026-02-03`.")
-    platform: str = key("The platform that it was proved on.")
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Bind:
-    """A host path that containers need, beside the file systems."""
-
-    path: AbsolutePath = key("Path on the host.")
-    target: AbsolutePath | None = key("Path in the container, if another.", default=None)
-    options: Line | None = key("Options of the bind: `ro`.", default=None)
-    where: Place = key("The module that binds it, or `task` when only the srun helper may.")
-    when: When = key("Conditions; none means always.", default=When())
-    required: bool = key("Whether a node that lacks it cannot run at full speed.", default=True)
-    why: Line = key("The reason, as users read it.")
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
-
-    @property
-    def spec(self) -> str:
-        """The bind as `--bind` takes it: `source[:target[:options]]`."""
-        if self.options:
-            return f"{self.path}:{self.target or self.path}:{self.options}"
-        return f"{self.path}:{self.target}" if self.target else self.path
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Setting:
-    """One entry of the settings ledger; of several entries for one name, the first whose `when` holds wins."""
-
-    name: VariableName = key("The environment variable.")
-    value: Value | None = key("The value to set where the user has none.", default=None)
-    directory: Line | None = key(
-        "Set it to this directory, made private below the user's node-local one: `miopen`.", default=None
-    )
-    computed: Literal["master-address", "master-port", "one-gpu"] | None = key(
-        "Set it to something that the helper works out on the compute node.", default=None
-    )
-    unset: bool = key("Take the variable away.", default=False)
-    leave: bool = key("Known, and not touched: `why` says the reason.", default=False)
-    where: Place = key("`task`, or the name of the module that sets it.", default=Place("task"))
-    when: When = key("Conditions; none means always.", default=When())
-    why: Line = key("The reason.")
-    source: Line = key("Where this is known from.")
-    checked: Checked | None = key("Where it was last proved; leave out when it never was.", default=None)
-    confirmed: bool = key("`no` when no source confirms it for this site.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -316,7 +242,8 @@ class MetricRule:
     threshold: float = key("A drop counts only above this part (0.05: 5 %).", default=0.05)
     k: float = key("A drop counts only above so many times the noise of the jobs before.", default=3.0)
     decides: bool = key("`no`: the metric is shown and never decides.", default=True)
-    source: Line = key("Where this is known from.")
+    why: Line | None = key("The reason.", default=None)
+    source: Line | None = key("Where `spec` or a threshold is known from.", default=None)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -366,6 +293,10 @@ class Images:
 
     folders: tuple[ImageFolder, ...] = key("Where they are.")
     cotainr: Mapping[str, BaseImage] = key("The systems of cotainr, by name.", default_factory=dict)
+    lock: RelativePath | None = key(
+        "A lock that `lumisite images --lock` wrote: what it knows of an image counts more than the image's name.",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -377,6 +308,12 @@ class Site:
     title: Line = key("Name of the site, for people.")
     root: AbsolutePath = key("Where releases are deployed.")
     support: Support = key("Whom users ask.")
+    sources: Mapping[str, Source] = key(
+        "What `source` keys refer to, by a short name. Where there are any, each `source` is one or more of these "
+        "names, each with the place in it, parted by `;`: `HPE README; TM 205-Containers`. `here` is the machine "
+        "itself.",
+        default_factory=dict,
+    )
     runtime: Runtime = key("The container runtime.")
     network: Network = key("The high-speed network.")
     file_systems: tuple[FileSystem, ...] = key("File systems that users work on.")

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Literal
 
 from lumisite.site.decode import Rule, key, suggestion
-from lumisite.site.model import AbsolutePath, Line, Site
+from lumisite.site.model import Site
+from lumisite.site.scalars import AbsolutePath, Line
 from lumisite.site.versions import Version, parse_version
 
 Faults = Iterator[tuple[str, str]]
@@ -55,6 +56,14 @@ class PlannedImage:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class PlannedContents:
+    """What was read in the image that settings depend on."""
+
+    rocm: Version | None = key("Its ROCm release.", default=None)
+    plugin: bool | None = key("Whether the OFI plugin for RCCL is in it.", default=None)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ImagePlan:
     """The plan of one image on one platform."""
 
@@ -68,6 +77,7 @@ class ImagePlan:
         "Shell patterns that recognise the image by the path that users type; `*` also matches `/`."
     )
     image: PlannedImage | None = key("The file that was read; none for an unpacked image.", default=None)
+    holds: PlannedContents = key("What was read in the image.", default=PlannedContents())
     library_path: tuple[AbsolutePath, ...] = key("Directories behind the user's on LD_LIBRARY_PATH inside.", default=())
     notes: tuple[Line, ...] = key("What a reviewer should know of the whole.", default=())
     lines: tuple[PlanLine, ...] = key("One entry for each library.", default=())

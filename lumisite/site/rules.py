@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from lumisite.site.cpus import expand_cpu_list
 from lumisite.site.decode import Rule, UnfitError, suggestion
-from lumisite.site.model import Module, NodeKind, Place, Setting, Site, When
-from lumisite.site.settings import given_conditions
+from lumisite.site.faults import Faults, is_file_name, unknown
+from lumisite.site.model import Module, NodeKind, Site
+from lumisite.site.rules_ledger import (
+    binds_have_one_owner,
+    lmod_keeps_binds,
+    places_and_conditions_exist,
+    settings_say_one_thing,
+    sources_are_described,
+)
 from lumisite.site.versions import Version, parse_version
-
-Faults = Iterator[tuple[str, str]]
-
-TASK = Place("task")
-
-#: Variables that lumisite itself manages; a ledger entry for one would fight with it.
-OWN_VARIABLES = ("PATH", "SLURM_TASK_PROLOG", "BASH_ENV", "ENV", "IFS", "LD_PRELOAD", "MODULEPATH")
 
 
 def versions_are_versions(site: Site) -> Faults:
@@ -35,7 +35,7 @@ def versions_are_versions(site: Site) -> Faults:
 
 def platforms_name_what_exists(site: Site) -> Faults:
     """A platform's CPE and ROCm releases, and its node kinds, are described."""
-    yield from _unknown("platform", [site.platform], site.platforms)
+    yield from unknown("platform", [site.platform], site.platforms)
     for name, platform in site.platforms.items():
         here = f"platforms.{name}"
         yield from _unknown_versions(f"{here}.cpe", [platform.cpe], site.cpe)
@@ -47,9 +47,10 @@ def platforms_name_what_exists(site: Site) -> Faults:
         for version in platform.cpe_leftover:
             if version in platform.cpe_supported:
                 yield f"{here}.cpe_leftover", f"{version} is also among cpe_supported"
-        if platform.rocm not in platform.driver_rocm:
+        yield from _unknown_versions(f"{here}.rocm_in_use", platform.rocm_in_use, site.rocm)
+        if platform.rocm not in platform.driver_rocm and platform.rocm not in platform.rocm_in_use:
             yield f"{here}.rocm", f"{platform.rocm} is outside what the driver supports ({platform.driver_rocm})"
-        yield from _unknown(f"{here}.gpu_bus_ids", platform.gpu_bus_ids, site.node_kinds)
+        yield from unknown(f"{here}.gpu_bus_ids", platform.gpu_bus_ids, site.node_kinds)
         for kind, bus_ids in platform.gpu_bus_ids.items():
             gpus = len(site.node_kinds[kind].gpus) if kind in site.node_kinds else len(bus_ids)
             if len(bus_ids) != gpus:
@@ -61,7 +62,7 @@ def node_kinds_add_up(site: Site) -> Faults:
     for name, kind in site.node_kinds.items():
         yield from _node_kind_faults(f"node_kinds.{name}", kind)
     for name, partition in site.partitions.items():
-        yield from _unknown(f"partitions.{name}.node_kind", [partition.node_kind], site.node_kinds)
+        yield from unknown(f"partitions.{name}.node_kind", [partition.node_kind], site.node_kinds)
 
 
 def _node_kind_faults(here: str, kind: NodeKind) -> Faults:
@@ -94,9 +95,9 @@ def _node_kind_faults(here: str, kind: NodeKind) -> Faults:
 def families_cover_every_rocm(site: Site) -> Faults:
     """Each ROCm release has exactly one default family; families name modules that exist."""
     for name, family in site.families.items():
-        yield from _unknown(f"families.{name}.modules", family.modules, site.modules)
+        yield from unknown(f"families.{name}.modules", family.modules, site.modules)
         for platform in site.platforms.values():
-            yield from _unknown(f"families.{name}.library_path", family.library_path, platform.libraries)
+            yield from unknown(f"families.{name}.library_path", family.library_path, platform.libraries)
     for text in site.rocm:
         version = parse_version(text)
         names = [n for n, f in site.families.items() if f.default_for is not None and version in f.default_for]
@@ -113,7 +114,7 @@ def modules_fit_together(site: Site) -> Faults:
         here = f"modules.{name}"
         if name.startswith((".", "-")):
             yield here, "a module's name cannot start with . or -"
-        yield from _unknown(f"{here}.loads", module.loads, site.modules)
+        yield from unknown(f"{here}.loads", module.loads, site.modules)
         for other in module.loads:
             if other in site.modules and width[site.modules[other].version] > width[module.version]:
                 yield f"{here}.loads", f"{other} has a version by {site.modules[other].version}, which {name} lacks"
@@ -121,7 +122,7 @@ def modules_fit_together(site: Site) -> Faults:
             if foreign in site.modules:
                 yield f"{here}.conflicts", f"{foreign} is a module of this site (its versions replace each other)"
         for old in module.old_versions:
-            if not _is_file_name(old):
+            if not is_file_name(old):
                 yield f"{here}.old_versions", f"{old!r} is not a version name"
         if _reaches(name, name, site.modules, set()):
             yield f"{here}.loads", "the module loads itself in the end"
@@ -138,108 +139,6 @@ def _reaches(start: str, goal: str, modules: Mapping[str, Module], seen: set[str
     return False
 
 
-def places_and_conditions_exist(site: Site) -> Faults:
-    """Whatever names a module, family, partition or platform names one that is described."""
-    for index, system in enumerate(site.file_systems):
-        if system.where is not None:
-            yield from _unknown(f"file_systems[{index}].where", [system.where], site.modules)
-    for index, bind in enumerate(site.binds):
-        yield from _condition_faults(site, f"binds[{index}]", bind.where, bind.when)
-    for index, setting in enumerate(site.settings):
-        yield from _condition_faults(site, f"settings[{index}]", setting.where, setting.when)
-        if setting.checked is not None:
-            yield from _unknown(f"settings[{index}].checked.platform", [setting.checked.platform], site.platforms)
-
-
-def binds_have_one_owner(site: Site) -> Faults:
-    """A path is bound in one place: a module that leaves could otherwise take away another's bind."""
-    owners: dict[str, str] = {}
-    listed = [(f"file_systems[{i}].path", system.path, system.where) for i, system in enumerate(site.file_systems)]
-    listed += [(f"binds[{i}].path", bind.path, bind.where) for i, bind in enumerate(site.binds)]
-    for here, path, where in listed:
-        if where is not None and owners.setdefault(path, where) != where:
-            yield here, f"{path} is bound by {owners[path]} already (one place for each path)"
-
-
-def lmod_keeps_binds(site: Site) -> Faults:
-    """Lmod (8.6 and 8.7, `path_regularize`) writes some binds in another way into a list of paths."""
-    listed = [(f"file_systems[{i}]", str(s.path), s.where) for i, s in enumerate(site.file_systems)]
-    listed += [(f"binds[{i}]", bind.spec, bind.where) for i, bind in enumerate(site.binds)]
-    for here, spec, where in listed:
-        untidy = next((part for part in spec.split(",") if not _is_tidy(part)), None)
-        if where in site.modules and untidy is not None:
-            right = "no space and no / at the end, and no empty option, would be right; where: task keeps it"
-            yield here, f"Lmod does not keep {untidy!r} as it is in {site.runtime.prefix}_BINDPATH ({right})"
-
-
-def _is_tidy(entry: str) -> bool:
-    return bool(entry) and entry == entry.strip() and not entry.endswith("/") and "//" not in entry
-
-
-def _condition_faults(site: Site, here: str, where: Place, when: When) -> Faults:
-    yield from _unknown(f"{here}.where", [where], [TASK, *site.modules])
-    yield from _unknown(f"{here}.when.platform", when.platform or (), site.platforms)
-    yield from _unknown(f"{here}.when.family", when.family or (), site.families)
-    yield from _unknown(f"{here}.when.partition", when.partition or (), site.partitions)
-    if where == TASK:
-        return
-    for condition in ("nodes", "partition"):
-        if getattr(when, condition) is not None:
-            yield (
-                f"{here}.when.{condition}",
-                f"the module {where} cannot know this before the step exists (where: task)",
-            )
-    module = site.modules.get(where)
-    for condition, widths in (("rocm", ("cpe-rocm",)), ("family", ("cpe-rocm",)), ("cpe", ("cpe", "cpe-rocm"))):
-        if module is not None and getattr(when, condition) is not None and module.version not in widths:
-            yield f"{here}.when.{condition}", f"versions of {where} do not tell (they are made of: {module.version})"
-
-
-def settings_say_one_thing(site: Site) -> Faults:
-    """Each entry sets, unsets or leaves its variable, and can win somewhere."""
-    always: dict[str, int] = {}
-    for index, setting in enumerate(site.settings):
-        here = f"settings[{index}]"
-        forms = _forms(setting)
-        if len(forms) != 1:
-            said = " and ".join(forms) if forms else "nothing"
-            yield here, f"{setting.name} says {said} (one of value, directory, computed, unset, leave would be right)"
-        if setting.directory is not None and not all(map(_is_file_name, setting.directory.split("/"))):
-            yield f"{here}.directory", f"{setting.directory!r} is not a relative path of plain names"
-        if setting.where == TASK and ";" in (setting.value or ""):
-            yield f"{here}.value", "contains ';', which separates what the helper remembers of its own settings"
-        if setting.where != TASK and (setting.directory or setting.computed or setting.unset):
-            yield here, "a module can only set a value or leave it (where: task)"
-        if setting.name in OWN_VARIABLES or setting.name.startswith("LUMISITE") or "_BIND" in setting.name:
-            yield f"{here}.name", f"{setting.name} is not for the ledger: lumisite manages it itself, or it is unsafe"
-        if setting.name in always:
-            yield here, f"never wins: settings[{always[setting.name]}] sets {setting.name} without conditions before it"
-        elif not given_conditions(setting.when):
-            always[setting.name] = index
-
-
-def _forms(setting: Setting) -> list[str]:
-    given = {
-        "value": setting.value is not None,
-        "directory": setting.directory is not None,
-        "computed": setting.computed is not None,
-        "unset": setting.unset,
-        "leave": setting.leave,
-    }
-    return [form for form, present in given.items() if present]
-
-
-def _is_file_name(text: str) -> bool:
-    return text not in ("", ".", "..") and not text.startswith((".", "-")) and not set(text) & set("/\\ \t'\"")
-
-
-def _unknown(path: str, names: Iterable[str], known: Iterable[str]) -> Faults:
-    known = list(known)
-    for name in names:
-        if name not in known:
-            yield path, f"{name} is not described ({suggestion(name, known)})"
-
-
 def _unknown_versions(path: str, versions: Iterable[Version], table: Iterable[str]) -> Faults:
     table = list(table)
     for version in versions:
@@ -252,7 +151,7 @@ def validation_fits(site: Site) -> Faults:
     plan = site.validation
     if plan is None:
         return
-    yield from _unknown("validation.partition", [plan.partition], site.partitions)
+    yield from unknown("validation.partition", [plan.partition], site.partitions)
     partition = site.partitions.get(plan.partition)
     if partition is not None and partition.max_nodes is not None and plan.nodes > partition.max_nodes:
         yield "validation.nodes", f"{plan.nodes} nodes, but {plan.partition} gives a job at most {partition.max_nodes}"
@@ -288,6 +187,7 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         binds_have_one_owner,
         lmod_keeps_binds,
         settings_say_one_thing,
+        sources_are_described,
         validation_fits,
     ),
 )

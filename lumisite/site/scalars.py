@@ -1,4 +1,4 @@
-"""How each leaf type of the site description reads its text, and what it refuses."""
+"""The leaf types of the site description: how each reads its text, and what it refuses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,44 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NewType
 
 from lumisite.site.decode import UnfitError
-from lumisite.site.model import AbsolutePath, CpuList, Line, PciBus, Place, RelativePath, Value, VariableName
 from lumisite.site.versions import Version, VersionRange, parse_version, parse_version_range
+
+#: Text without line breaks or control characters.
+Line = NewType("Line", str)
+#: The value of a variable, kept byte for byte.
+Value = NewType("Value", str)
+#: An absolute path without `,` and `:`, which separate binds and their parts.
+AbsolutePath = NewType("AbsolutePath", str)
+#: A path below the directory of the file that names it.
+RelativePath = NewType("RelativePath", str)
+#: The name of an environment variable.
+VariableName = NewType("VariableName", str)
+#: A PCI bus, `c1`, or the whole address of a device on it, `0000:c1:00.0`.
+PciBus = NewType("PciBus", str)
+#: Kernel CPU numbers as a list: `0-15,64-79`.
+CpuList = NewType("CpuList", str)
+#: Where a bind or a setting takes effect: `task` (the srun helper), or the name of a module.
+Place = NewType("Place", str)
+TASK = Place("task")
+
+
+@dataclass(frozen=True)
+class NodeCount:
+    """How many nodes, from `least` to `most`; `most` is `None` for any number above."""
+
+    least: int
+    most: int | None
+
+    def __str__(self) -> str:
+        if self.most is None:
+            return f"{self.least} or more"
+        return str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
+
 
 #: Slurm drops a variable of a task prolog whose name and value reach 131072 bytes (measured on 22.05.8).
 MAX_VALUE_BYTES = 100_000
@@ -111,6 +143,14 @@ def read_cpu_list(text: str) -> CpuList:
     return CpuList(text)
 
 
+def read_node_count(text: str) -> NodeCount:
+    """A number of nodes: `4`, `2-8`, or `9+` for 9 and more."""
+    match = re.fullmatch(r"([1-9][0-9]{0,5})(?:-([1-9][0-9]{0,5})|(\+))?", text, re.ASCII)
+    if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
+        raise UnfitError(f"{text!r} is no number of nodes (4, 2-8 or 9+ would be right)")
+    return NodeCount(int(match[1]), None if match[3] else int(match[2] or match[1]))
+
+
 def _refuse_control(text: str) -> None:
     for character in text:
         if unicodedata.category(character) == "Cc" and character != "\t":
@@ -128,6 +168,7 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         RelativePath: read_relative_path,
         VariableName: read_variable_name,
         CpuList: read_cpu_list,
+        NodeCount: read_node_count,
         PciBus: read_pci_bus,
         int: read_int,
         float: read_float,

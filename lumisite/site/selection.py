@@ -16,6 +16,23 @@ ALL = "all"
 
 
 @dataclass(frozen=True)
+class Stack:
+    """What the version of a module stands for: a platform, a CPE release, and a ROCm release.
+
+    It says nothing about the ROCm that is in an image: the image that runs decides that.
+    """
+
+    platform: str
+    cpe: Version
+    rocm: Version
+
+    @property
+    def name(self) -> str:
+        """The CPE and the ROCm release, as AI-bindings' versions name them: `25.03-rocm6.2`."""
+        return f"{self.cpe}-rocm{self.rocm.minor}"
+
+
+@dataclass(frozen=True)
 class Candidate:
     """One release that could have been chosen: `reason` says why it was, or why it lost."""
 
@@ -33,6 +50,11 @@ class Selection:
     cpe: tuple[Version, ...]
     rocm: tuple[Version, ...]
     candidates: tuple[Candidate, ...]
+
+    @property
+    def stacks(self) -> tuple[Stack, ...]:
+        """Every CPE release with every ROCm release, the default first."""
+        return tuple(Stack(self.platform, cpe, rocm) for cpe in self.cpe for rocm in self.rocm)
 
 
 def resolve_selection(
@@ -67,8 +89,13 @@ def resolve_selection(
 
 
 def supported_rocm(site: Site, platform: Platform) -> list[Version]:
-    """The ROCm releases of the site that the platform's driver supports, oldest first."""
-    return sorted(version for version in map(parse_version, site.rocm) if version in platform.driver_rocm)
+    """The ROCm releases of the site that the platform's driver supports, or that are in use on it; oldest first."""
+    return sorted(version for version in map(parse_version, site.rocm) if runs_on(platform, version))
+
+
+def runs_on(platform: Platform, rocm: Version) -> bool:
+    """Tell whether images of a ROCm release run on a platform: its driver supports it, or it is in use all the same."""
+    return rocm in platform.driver_rocm or rocm in platform.rocm_in_use
 
 
 def _default_first(chosen: Iterable[Version], default: Version) -> tuple[Version, ...]:
@@ -106,7 +133,7 @@ def _resolve_rocm(site: Site, name: str, platform: Platform, text: str) -> Versi
     asked = _asked_version("--rocm", text)
     known = sorted(map(parse_version, site.rocm))
     series = [version for version in known if version.within(asked)]
-    allowed = [version for version in series if version in platform.driver_rocm]
+    allowed = [version for version in series if runs_on(platform, version)]
     if allowed:
         return allowed[-1]
     near = nearest(asked, supported_rocm(site, platform))
@@ -122,7 +149,7 @@ def _resolve_rocm(site: Site, name: str, platform: Platform, text: str) -> Versi
 
 
 def _other_platforms(site: Site, series: Sequence[Version]) -> str:
-    names = [name for name, other in site.platforms.items() if any(version in other.driver_rocm for version in series)]
+    names = [name for name, other in site.platforms.items() if any(runs_on(other, version) for version in series)]
     return f" (platform {' or '.join(names)} supports it)" if names else ""
 
 
@@ -154,14 +181,17 @@ def _rocm_candidates(site: Site, name: str, platform: Platform, chosen: Sequence
     for version in sorted(map(parse_version, site.rocm)):
         found = site.rocm[str(version)].found
         newer = next((other for other in chosen if other.minor == version.minor), None)
-        if version in chosen:
+        beyond = f"outside the range {platform.driver_rocm} that is supported with the driver, and in use here"
+        if version in chosen and version not in platform.driver_rocm:
+            reason = f"{beyond}, found in: {found}"
+        elif version in chosen:
             reason = f"in range {platform.driver_rocm} of the driver, found in: {found}"
-        elif version not in platform.driver_rocm:
+        elif not runs_on(platform, version):
             reason = f"outside the range {platform.driver_rocm} that the driver of platform {name} supports"
         elif newer is not None:
             reason = f"{newer} is {'newer' if newer > version else 'asked for'} in the same series {version.minor}"
         else:
-            reason = f"would do; {_list(chosen)} chosen"
+            reason = f"{'would do' if version in platform.driver_rocm else beyond}; {_list(chosen)} chosen"
         yield Candidate("rocm", str(version), version in chosen, reason)
 
 

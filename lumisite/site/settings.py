@@ -9,19 +9,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from lumisite.site.model import Place, Setting, Site, When
+from lumisite.site.entries import Setting, When
+from lumisite.site.model import Site
+from lumisite.site.scalars import Place
 from lumisite.site.versions import Version, VersionRange
+
+#: Conditions about what is inside an image. No module and no prolog can judge them, which come before it.
+IMAGE_CONDITIONS = ("rocm", "family", "plugin")
 
 
 @dataclass(frozen=True)
 class Situation:
-    """What is known where a setting is decided; `None` means that only the compute node will tell."""
+    """What is known where a setting is decided; `None` means that only the compute node will tell.
+
+    `family`, `rocm` and `plugin` are those of the image that runs.
+    """
 
     platform: str
     cpe: Version
-    rocm: Version
     family: str | None = None
+    rocm: Version | None = None
+    plugin: bool | None = None
     nodes: Literal["one", "several"] | None = None
+    gpus: bool | None = None
     partition: str | None = None
 
 
@@ -83,17 +93,22 @@ def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, str
         if actual is None:
             left_open.append(f"{name} is {_said(wanted)}")
         elif not _fits(wanted, actual):
-            return False, f"needs {name} {_said(wanted)}, here it is {actual}"
+            return False, f"needs {name} {_said(wanted)}, here it is {_said(actual)}"
     if left_open:
         return None, f"where {' and '.join(left_open)}"
     return True, describe_conditions(when)
 
 
+def depends_on_image(when: When) -> bool:
+    """Tell whether conditions are about what is inside the image."""
+    return any(getattr(when, name) is not None for name in IMAGE_CONDITIONS)
+
+
 def describe_conditions(when: When) -> str:
     """Write conditions as a person would say them.
 
-    >>> describe_conditions(When(nodes="several"))
-    'nodes several'
+    >>> describe_conditions(When(nodes="several", gpus=True))
+    'nodes several, gpus yes'
     """
     return ", ".join(f"{name} {_said(wanted)}" for name, wanted in given_conditions(when).items()) or "always"
 
@@ -109,16 +124,18 @@ def describe_action(setting: Setting) -> str:
     return "is taken away" if setting.unset else "is left alone"
 
 
-def given_conditions(when: When) -> dict[str, VersionRange | tuple[str, ...] | str]:
+def given_conditions(when: When) -> dict[str, VersionRange | tuple[str, ...] | str | bool]:
     """The conditions that are given, by name."""
     return {item.name: value for item in fields(when) if (value := getattr(when, item.name)) is not None}
 
 
-def _fits(wanted: VersionRange | tuple[str, ...] | str, actual: Version | str) -> bool:
+def _fits(wanted: VersionRange | tuple[str, ...] | str | bool, actual: Version | str | bool) -> bool:
     if isinstance(wanted, VersionRange):
         return isinstance(actual, Version) and actual in wanted
     return actual in wanted if isinstance(wanted, tuple) else actual == wanted
 
 
-def _said(wanted: VersionRange | tuple[str, ...] | str) -> str:
-    return " or ".join(wanted) if isinstance(wanted, tuple) else str(wanted)
+def _said(value: VersionRange | Version | tuple[str, ...] | str | bool) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " or ".join(value) if isinstance(value, tuple) else str(value)

@@ -191,9 +191,9 @@ OWN_LIBRARIES = {
     plugin: in-image
     prepend_path: [/usr/games]
     why: to see the wrapper correct what the prolog could not know
-    source: tests/twin
+    source: here
 """,
-    "  - name: PYTHONNOUSERSITE\n": """  - {name: TWIN_FAMILY, value: plain, when: {family: [plain]}, why: for the test, source: tests/twin}
+    "  - name: PYTHONNOUSERSITE\n": """  - {name: TWIN_FAMILY, value: plain, when: {family: [plain]}, why: for the test, source: here}
   - name: PYTHONNOUSERSITE
 """,
 }

@@ -200,9 +200,9 @@ BREAKS: Mapping[str, tuple[Mapping[str, bytes | Link | None], str, list[tuple[st
         [("site", "rocm.6.3.4", "the host has it no more"), ("site", "rocm", "7.2.0 is not described")],
     ),
     "CPE": (
-        {"/opt/cray/pe/cpe/26.03/set": b"", "/opt/cray/pe/cpe/25.09/set": None},
-        "CPE on the host: 25.03, 25.09 -> 25.03, 26.03",
-        [("site", "cpe", "26.03 is not described"), ("module", "singularity-CPEbits/25.09*", "is gone")],
+        {"/opt/cray/pe/cpe/27.03/set": b"", "/opt/cray/pe/cpe/25.09/set": None},
+        "CPE on the host: 25.03, 25.09 -> 25.03, 27.03",
+        [("site", "cpe", "27.03 is not described"), ("module", "singularity-CPEbits/25.09*", "is gone")],
     ),
     "default CPE": (
         {"/opt/cray/pe/cpe/default": Link("25.09")},

@@ -64,11 +64,11 @@ def test_the_draft_of_new_releases_describes_them() -> None:
 
 def test_a_rocm_release_that_no_family_stands_for_is_not_drafted() -> None:
     text = (EMBEDDED / "lumi.yaml").read_text()
-    site = load_text(text.replace("default_for: '>=6.3'", "default_for: '>=6.3,<7.1'")).site
-    planted: dict[str, bytes | Link | None] = {"/opt/rocm-7.2.1/lib/x": b"", "/opt/rocm": Link("rocm-7.2.1")}
+    site = load_text(text.replace("default_for: '>=6.3'", "default_for: '>=6.3,<7.3'")).site
+    planted: dict[str, bytes | Link | None] = {"/opt/rocm-7.4.1/lib/x": b"", "/opt/rocm": Link("rocm-7.4.1")}
     report = make_report(facts_of(lumi_node()), facts_of(lumi_node(AFTER, planted)), site)
     assert "    rocm: 6.3.4" in report.draft
-    assert any("the host has 7.2.1, for which no family is the default" in line for line in report.draft)
+    assert any("the host has 7.4.1, for which no family is the default" in line for line in report.draft)
     narrow = load_text(
         text.replace("default_for: '>=6.3'", "default_for: '>=6.3,!=6.3.4'")
         .replace("rocm: 6.3.4\n", "rocm: 6.4.4\n")

@@ -98,6 +98,6 @@ def test_the_command_reads_the_plans_of_the_site(
     assert main([*words, "--json"]) == 1
     touches = [touch for one in json.loads(capsys.readouterr().out)["changes"] for touch in one["touches"]]
     assert {"what": "plan", "name": "plans/a.yaml", "why": f"is for {LATEST}, and decides about libcxi.so.1"} in touches
-    Path("plans/a.yaml").write_text(PLAN.replace("25.03", "26.03"))
+    Path("plans/a.yaml").write_text(PLAN.replace("25.03", "27.03"))
     assert main(words) == 2
-    assert "plans/a.yaml:4:6: cpe: 26.03 is not described" in capsys.readouterr().err
+    assert "plans/a.yaml:4:6: cpe: 27.03 is not described" in capsys.readouterr().err

@@ -292,7 +292,7 @@ def test_why_says_what_it_cannot_explain(hosts: Path, capsys: Output) -> None:
     assert "libcxy.so.1: is in no chain from a root of the family lumi-pytorch" in said
     assert "(did you mean libcxi.so.1?)" in said
     assert "is a library, which is explained for one image (--image IMAGE)" in explained(capsys, "libcxi.so.1", code=2)
-    assert "--image: NCCL_NET is no library" in explained(capsys, "NCCL_NET", *options, code=2)
+    assert "settings[" in explained(capsys, "NCCL_NET", *options)
     gone = explained(capsys, "libcxi.so.1", "--image", "gone.sif", code=3)
     assert gone == "lumisite: cannot read gone.sif: No such file or directory\n"
 

@@ -39,7 +39,7 @@ def test_a_sites_only_kind_is_the_default_without_gpus_too(capsys: Output) -> No
 
 def test_a_site_with_two_kinds_of_gpu_nodes_must_be_told_which(tmp_path: Path, capsys: Output) -> None:
     text = load_site("lumi").data.decode()
-    kind = text.partition("\n  lumi-g:\n")[2].partition("\npartitions:")[0]
+    kind = text.partition("\n  lumi-g:\n")[2].partition("\n  lumi-c:")[0]
     (tmp_path / "two.yaml").write_text(text.replace("\npartitions:", f"\n  lumi-h:\n{kind}\npartitions:", 1))
     assert main(["masks", "--site", "two.yaml"]) == 2
     assert "has not one node kind with GPUs, so name one (have lumi-g, lumi-h)" in capsys.readouterr().err

@@ -8,8 +8,7 @@ import pytest
 
 from lumisite.errors import SiteError
 from lumisite.site.decode import decode, key, suggestion
-from lumisite.site.model import AbsolutePath, Line, VariableName
-from lumisite.site.scalars import SCALARS
+from lumisite.site.scalars import SCALARS, AbsolutePath, Line, VariableName
 from lumisite.site.versions import Version, VersionRange
 
 

@@ -6,29 +6,47 @@ import pytest
 
 from lumisite.errors import ResolveError
 from lumisite.release.explain import Explanation, explain
+from lumisite.site.images import Holds
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
+from lumisite.site.versions import parse_version
 
 LUMI = load_site("lumi")
 
 
-def why(name: str, rocm: str = "6.2", **options: str) -> Explanation:
+def why(name: str, rocm: str = "6.2", **options: object) -> Explanation:
     return explain(LUMI, resolve_selection(LUMI.site, rocm=[rocm]), name, **options)  # type: ignore[arg-type]
 
 
+OLD, NEW = (Holds("lumi-pytorch", parse_version(rocm), True) for rocm in ("6.1.3", "7.0.2"))
+
+
 def test_a_setting_names_value_rule_reason_and_source_and_what_lost() -> None:
-    explanation = why("NCCL_NET_GDR_LEVEL", nodes="several")
-    assert [entry.outcome for entry in explanation.entries] == ["wins", "lost", "does not apply"]
+    explanation = why("NCCL_NET_GDR_LEVEL", nodes="several", partition="standard-g", holds=OLD)
+    assert [entry.outcome for entry in explanation.entries] == ["wins", "lost"]
     winner = explanation.entries[0]
     assert winner.value == "NCCL_NET_GDR_LEVEL = PHB"
-    assert winner.rule == "when: nodes several"
-    assert winner.where == "the task prolog"
+    assert winner.rule == "when: rocm <6.2, nodes several, gpus yes"
+    assert winner.where == "the wrapper, which sees the image"
     assert "HPE" in winner.source
-    assert explanation.entries[2].rule == "when: rocm >=7; needs rocm >=7, here it is 6.2.4"
+    newer = why("NCCL_NET_GDR_LEVEL", nodes="several", partition="standard-g", holds=NEW)
+    assert newer.entries[0].value == "NCCL_NET_GDR_LEVEL is left alone"
+    assert newer.entries[1].rule.endswith("; needs rocm <6.2, here it is 7.0.2")
+
+
+def test_evidence_and_sources_can_be_followed() -> None:
+    entry = why("FI_MR_CACHE_MONITOR", nodes="several", partition="standard-g").entries[0]
+    needed = entry.evidence[0]
+    assert (needed.effect, needed.by, needed.platform, needed.nodes) == ("needed", "measured", "2026-01", "4")
+    assert needed.runs == 41
+    assert entry.checked == "2026-09 on platform 2026-01"
+    study = next(source for source in entry.sources if source.id == "STUDY")
+    assert study.address.startswith("https://github.com/")
+    assert any(source.place == "issue 44" for source in entry.sources if source.id == "LCR")
 
 
 def test_what_is_left_open_is_shown_with_what_wins_otherwise() -> None:
-    assert [e.outcome for e in why("NCCL_NET_GDR_LEVEL").entries] == ["may win", "wins otherwise", "does not apply"]
+    assert [e.outcome for e in why("NCCL_NET_GDR_LEVEL").entries] == ["may win", "wins otherwise"]
 
 
 def test_a_path_below_a_bind_is_explained_by_it() -> None:
@@ -77,19 +95,20 @@ def test_an_unknown_name_is_one_error_that_comes_close(name: str, message: str) 
 
 def test_an_unknown_family_or_partition_is_refused() -> None:
     with pytest.raises(ResolveError, match="--family: laif is not described"):
-        why("NCCL_NET", family="laif")
+        why("NCCL_NET", holds=Holds("laif"))
     with pytest.raises(ResolveError, match="--partition: dev is not described"):
         why("NCCL_NET", partition="dev")
 
 
 def test_text_shows_every_part() -> None:
-    text = str(why("NCCL_CROSS_NIC", nodes="several"))
+    text = str(why("NCCL_CROSS_NIC", nodes="several", partition="standard-g"))
     for part in (
         "NCCL_CROSS_NIC = 1",
-        "when: nodes several",
+        "when: nodes several, gpus yes",
         "set by  the task prolog",
         "why ",
         "source ",
-        "checked never",
+        "known   helps, documented: found to improve performance on large systems",
+        "checked 2026-09 on platform 2026-01",
     ):
         assert part in text

@@ -31,8 +31,8 @@ def cotainr_site(folder: Path) -> str:
     text = lumi_text()
     start = text.index("  cotainr:\n", text.index("\nimages:\n"))
     end = text.index("# ---", start)
-    systems = "  cotainr:\n    lumi-c: {base_image: 'docker://ubuntu:24.04', source: s}\n"
-    systems += f"    lumi-g: {{base_image: {folder / LATEST}, source: s}}\n\n"
+    systems = "  cotainr:\n    lumi-c: {base_image: 'docker://ubuntu:24.04', source: here}\n"
+    systems += f"    lumi-g: {{base_image: {folder / LATEST}, source: here}}\n\n"
     Path("site.yaml").write_text(text[:start] + systems + text[end:])
     return "site.yaml"
 

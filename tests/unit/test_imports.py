@@ -27,6 +27,9 @@ EDGES = {
     "node/live.py",
     "binds/host.py",
     "binds/image.py",
+    "binds/holds.py",
+    "release/load_lock.py",
+    "release/made_up_step.py",
     "validate/jobs/folder.py",
     "validate/jobs/slurm.py",
 }

@@ -64,7 +64,7 @@ def test_lines_of_windows_and_without_an_end_are_the_same() -> None:
 def test_the_machine_is_the_sites() -> None:
     assert (LUMI.gpu_cores["small-g"], LUMI.gpu_order, LUMI.cores_per_task) == (56, "4,5,2,3,6,7,0,1", 7)
     assert LUMI.libraries == ("/opt/cray/libfabric/1.22.0",)
-    assert LUMI.shared == {"small-g", "dev-g"}
+    assert LUMI.shared == {"small-g", "dev-g", "small", "debug"}
     script = (SCRIPTS / "bad" / "sixty-four-cores.sh").read_bytes()
     assert lint_script(script, "s", machine_of(load_site("twin").site)) == ()
 

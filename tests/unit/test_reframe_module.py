@@ -120,7 +120,7 @@ def test_references_are_what_the_site_expects(capsys: Output) -> None:
 
 def test_a_time_has_its_reference_above(capsys: Output, tmp_path: Path) -> None:
     site = tmp_path / "site.yaml"
-    rule = "    - {metric: 'ddp/step_time_p50_s/*', spec: 0.2, floor: 0.5, source: x}\n"
+    rule = "    - {metric: 'ddp/step_time_p50_s/*', spec: 0.2, floor: 0.5, source: here}\n"
     site.write_text(site_text(("  metrics:\n", f"  metrics:\n{rule}")))
     found = constants(module(capsys, "--site", str(site)))
     assert found["reference"]("ddp/step_time_p50_s/comm/2n", "lower", "s") == (0.2, None, 1.0, "s")

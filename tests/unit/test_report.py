@@ -171,7 +171,7 @@ def test_what_is_not_decided_is_an_error_in_junit_and_what_cannot_decide_is_skip
     write_runs(Path("runs"), Maintenance(network=0.6))
     site = Path("site.yaml")
     lumi = Path(sys.modules["lumisite.site.load"].__file__ or "").parent.parent / "sites/lumi.yaml"
-    rule = '    - {metric: "*/2n", decides: no, source: test}\n'
+    rule = '    - {metric: "*/2n", decides: no, source: here}\n'
     site.write_text(lumi.read_text().replace("  metrics:\n", f"  metrics:\n{rule}", 1))
     assert main(["report", "runs/after", "--baseline", "runs/before", "--site", "site.yaml", "--format", "junit"]) == 0
     root = ElementTree.fromstring(capsys.readouterr().out)

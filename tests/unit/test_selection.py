@@ -30,11 +30,11 @@ def refusal(**options: object) -> str:
         ({"rocm": ["6.2"]}, ("2026-01", ["25.03"], ["6.2.4"])),
         ({"rocm": ["6.2.1"]}, ("2026-01", ["25.03"], ["6.2.1"])),
         ({"rocm": ["6"]}, ("2026-01", ["25.03"], ["6.4.4"])),
-        ({"rocm": ["7"]}, ("2026-01", ["25.03"], ["7.0"])),
+        ({"rocm": ["7"]}, ("2026-01", ["25.03"], ["7.2"])),
         ({"rocm": ["6.2"], "platform": "2024-08"}, ("2024-08", ["24.03"], ["6.2.4"])),
         ({"rocm": ["6.2"], "cpe": ["24.03"]}, ("2026-01", ["24.03"], ["6.2.4"])),
         ({"rocm": ["6.2", "6.3", "6.2.4"]}, ("2026-01", ["25.03"], ["6.3.4", "6.2.4"])),
-        ({"rocm": ["all"]}, ("2026-01", ["25.03"], ["6.3.4", "6.1.3", "6.2.4", "6.4.4", "7.0"])),
+        ({"rocm": ["all"]}, ("2026-01", ["25.03"], ["6.3.4", "6.1.3", "6.2.4", "6.4.4", "7.0.3", "7.2"])),
         ({"rocm": ["6.2"], "cpe": ["all"]}, ("2026-01", ["25.03", "25.09"], ["6.2.4"])),
         ({"rocm": ["6.2"], "cpe": ["25.09", "25.3"]}, ("2026-01", ["25.03", "25.09"], ["6.2.4"])),
     ],
@@ -89,10 +89,14 @@ def test_every_release_of_the_site_says_why_it_was_chosen_or_lost() -> None:
     selection = resolve_selection(LUMI, rocm=["6.2"])
     reasons = {(c.kind, c.name): (c.chosen, c.reason) for c in selection.candidates}
     assert len(reasons) == len(LUMI.platforms) + len(LUMI.cpe) + len(LUMI.rocm)
-    assert reasons["rocm", "6.2.4"] == (True, "in range >=6.1,<7.1 of the driver, found in: image")
+    assert reasons["rocm", "6.2.4"] == (True, "in range >=6.1,<7.1 of the driver, found in: both")
+    beyond = "outside the range >=6.1,<7.1 that is supported with the driver, and in use here"
+    assert reasons["rocm", "7.2"] == (False, f"{beyond}; 6.2.4 is chosen")
+    newest = {c.name: c.reason for c in resolve_selection(LUMI, rocm=["7.2"]).candidates}
+    assert newest["7.2"] == f"{beyond}, found in: image"
     assert reasons["rocm", "6.2.1"] == (False, "6.2.4 is newer in the same series 6.2")
     assert reasons["rocm", "6.0.3"][1].startswith("outside the range >=6.1,<7.1")
-    assert reasons["rocm", "7.0"] == (False, "would do; 6.2.4 is chosen")
+    assert reasons["rocm", "7.0.2"] == (False, "would do; 6.2.4 is chosen")
     assert "no longer supported" in reasons["cpe", "24.03"][1]
     assert reasons["cpe", "25.09"] == (False, "supported on platform 2026-01; 25.03 is chosen")
     assert reasons["platform", "2024-08"] == (False, "was in force from 2024-08")

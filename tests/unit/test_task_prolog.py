@@ -18,10 +18,13 @@ from tests.unit.prologs import (
     Script,
     is_root,
     lay_out,
+    lumi_like,
     lumi_like_files,
     shell_command,
 )
 
+#: The variables that name private directories.
+CACHES = {setting.name for setting in lumi_like().site.settings if setting.directory}
 PROTOCOL = re.compile(r"(export [A-Za-z_][A-Za-z0-9_]*=|unset [A-Za-z_][A-Za-z0-9_]*$|print lumisite: ).*", re.DOTALL)
 
 
@@ -77,53 +80,53 @@ def test_a_site_prolog_and_a_users_prolog_do_everything_once(prolog: Script) -> 
 
 def test_the_ledger_reaches_a_step_of_several_nodes(prolog: Script) -> None:
     exports = sound(prolog.step()).exports
-    assert exports["NCCL_NET"] == "AWS Libfabric"
-    assert exports["NCCL_NET_GDR_LEVEL"] == "PHB"
+    assert exports["NCCL_CROSS_NIC"] == "1"
+    assert exports["FI_MR_CACHE_MONITOR"] == "userfaultfd"
     assert exports["GLOO_SOCKET_IFNAME"] == "hsn0"
     assert exports["PYTHONNOUSERSITE"] == "1"
 
 
 def test_a_step_of_one_node_gets_no_network_transport(prolog: Script) -> None:
     exports = sound(prolog.step(SLURM_STEP_NUM_NODES="1")).exports
-    assert "NCCL_NET" not in exports
-    assert "NCCL_NET_GDR_LEVEL" not in exports
+    assert "NCCL_CROSS_NIC" not in exports
+    assert "FI_MR_CACHE_MONITOR" not in exports
     assert exports["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
 
 
 def test_the_step_counts_not_the_job(prolog: Script) -> None:
-    assert "NCCL_NET" not in sound(prolog.step(SLURM_STEP_NUM_NODES="1", SLURM_NNODES="8")).exports
+    assert "NCCL_CROSS_NIC" not in sound(prolog.step(SLURM_STEP_NUM_NODES="1", SLURM_NNODES="8")).exports
 
 
-@pytest.mark.parametrize("value", ["Socket", "", " ", "a;b", "$(touch x)", "AWS Libfabric", "*"])
+@pytest.mark.parametrize("value", ["0", "", " ", "a;b", "$(touch x)", "1", "*"])
 def test_the_users_value_wins(prolog: Script, value: str) -> None:
-    ran = sound(prolog.step(NCCL_NET=value))
-    assert "NCCL_NET" not in ran.exports
-    assert "NCCL_NET" not in ran.unsets
-    assert ";NCCL_NET=" not in ran.exports["LUMISITE_EXPORTS"]
+    ran = sound(prolog.step(NCCL_CROSS_NIC=value))
+    assert "NCCL_CROSS_NIC" not in ran.exports
+    assert "NCCL_CROSS_NIC" not in ran.unsets
+    assert ";NCCL_CROSS_NIC=" not in ran.exports["LUMISITE_EXPORTS"]
 
 
 def test_its_own_earlier_exports_are_not_taken_for_the_users(prolog: Script) -> None:
     """A nested srun, or an salloc inside a step: one node inside a step of two."""
     outer = sound(prolog.step()).task_environment(STEP)
     inner = sound(prolog.run({**outer, "SLURM_STEP_ID": "1", "SLURM_STEP_NUM_NODES": "1"}))
-    assert {"NCCL_NET", "NCCL_NET_GDR_LEVEL"} <= set(inner.unsets)
+    assert {"NCCL_CROSS_NIC", "FI_MR_CACHE_MONITOR"} <= set(inner.unsets)
     assert inner.exports["MASTER_PORT"] != outer["MASTER_PORT"]
-    assert ";NCCL_NET=" not in inner.exports["LUMISITE_EXPORTS"]
+    assert ";NCCL_CROSS_NIC=" not in inner.exports["LUMISITE_EXPORTS"]
     again = inner.task_environment({**outer, "SLURM_STEP_ID": "2"})
-    assert sound(prolog.run({**again, "SLURM_STEP_ID": "2"})).exports["NCCL_NET"] == "AWS Libfabric"
+    assert sound(prolog.run({**again, "SLURM_STEP_ID": "2"})).exports["NCCL_CROSS_NIC"] == "1"
 
 
 def test_a_value_that_the_user_changed_after_it_is_the_users(prolog: Script) -> None:
     outer = sound(prolog.step()).task_environment(STEP)
-    inner = sound(prolog.run({**outer, "SLURM_STEP_ID": "1", "SLURM_STEP_NUM_NODES": "1", "NCCL_NET": "Socket"}))
-    assert "NCCL_NET" not in inner.unsets
-    assert "NCCL_NET" not in inner.exports
+    inner = sound(prolog.run({**outer, "SLURM_STEP_ID": "1", "SLURM_STEP_NUM_NODES": "1", "NCCL_CROSS_NIC": "Socket"}))
+    assert "NCCL_CROSS_NIC" not in inner.unsets
+    assert "NCCL_CROSS_NIC" not in inner.exports
 
 
 def test_a_record_that_says_so_does_not_make_another_value_ours(prolog: Script) -> None:
-    forged = ";NCCL_NET=Socket;FI=y;"
-    ran = sound(prolog.step(LUMISITE_EXPORTS=forged, NCCL_NET="Socket;FI=y", SLURM_STEP_NUM_NODES="1"))
-    assert "NCCL_NET" not in ran.unsets
+    forged = ";NCCL_CROSS_NIC=Socket;FI=y;"
+    ran = sound(prolog.step(LUMISITE_EXPORTS=forged, NCCL_CROSS_NIC="Socket;FI=y", SLURM_STEP_NUM_NODES="1"))
+    assert "NCCL_CROSS_NIC" not in ran.unsets
 
 
 def test_a_step_inside_a_step_changes_nothing_that_still_fits(prolog: Script) -> None:
@@ -133,14 +136,32 @@ def test_a_step_inside_a_step_changes_nothing_that_still_fits(prolog: Script) ->
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_stack_of_the_module_chooses_what_depends_on_rocm(shell: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "stack", ["25.03-rocm7.0", "25.03-rocm6.2", "99.99-rocm1.0", "", "*", "25.03-rocm7.0\nexport EVIL=1"]
+)
+def test_what_depends_on_the_image_is_left_to_the_wrapper_whatever_the_module(
+    shell: str, stack: str, tmp_path: Path
+) -> None:
     spank = lay_out(tmp_path, lumi_like_files("6.2", "7.0"))
     prolog = Script(tuple(shell_command(shell, tmp_path)), spank / "task_prolog")
-    new = sound(prolog.step(LUMISITE_STACK="25.03-rocm7.0", LUMISITE_BINDS_SINGULARITY_USERFILESYSTEMS=""))
-    assert "NCCL_NET_GDR_LEVEL" not in new.exports
-    assert "NCCL_NET_GDR_LEVEL" in sound(prolog.step(LUMISITE_STACK="25.03-rocm6.2")).exports
-    for other in ("99.99-rocm1.0", "", "*", "25.03-rocm7.0\nexport EVIL=1"):
-        assert sound(prolog.step(LUMISITE_STACK=other)).exports["NCCL_NET_GDR_LEVEL"] == "PHB"
+    for nodes in ("1", "2"):
+        ran = sound(prolog.step(LUMISITE_STACK=stack, SLURM_STEP_NUM_NODES=nodes, LUMISITE_VERBOSE="1"))
+        assert not {"NCCL_NET_GDR_LEVEL", "NCCL_NET"} & set(ran.exports)
+    assert any(
+        "NCCL_NET is left alone (the image decides: " in line
+        for line in ran.prints + sound(prolog.step(LUMISITE_VERBOSE="1")).prints
+    )
+
+
+def test_cpu_partitions_get_nothing_that_is_meant_for_gpus(prolog: Script, tmp_path: Path) -> None:
+    meant = {setting.name for setting in lumi_like().site.settings if setting.when.gpus}
+    for partition in ("standard", "small", "debug", "largemem", "no-such"):
+        ran = sound(prolog.step(SLURM_JOB_PARTITION=partition))
+        assert not meant & set(ran.exports), partition
+        assert ran.exports["PYTHONNOUSERSITE"] == "1"
+    assert list((tmp_path / "tmp").iterdir()) == []
+    unknown = sound(prolog.step(SLURM_JOB_PARTITION="no-such", SLURM_STEP_GPUS="0,1"))
+    assert unknown.exports["NCCL_CROSS_NIC"] == "1"
 
 
 # ---- binds
@@ -377,8 +398,8 @@ def test_no_directory_where_others_could_rename_it(prolog: Script, tmp_path: Pat
 
 
 def test_a_users_own_cache_directory_makes_no_other(prolog: Script, tmp_path: Path) -> None:
-    ran = sound(prolog.step(MIOPEN_USER_DB_PATH="/mine", MIOPEN_CUSTOM_CACHE_DIR="/mine", AITER_JIT_DIR="/mine"))
-    assert not {"MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"} & set(ran.exports)
+    ran = sound(prolog.step(**dict.fromkeys(CACHES, "/mine")))
+    assert not CACHES & set(ran.exports)
     assert list((tmp_path / "tmp").iterdir()) == []
 
 

@@ -152,7 +152,7 @@ def test_a_hostile_environment(prolog: Script, fault: str, verbose: str) -> None
     assert set(Path.cwd().iterdir()) == before
     # It has not only survived: what the fault does not concern is there.
     if "SLURM_STEP_ID" not in ENVIRONMENTS[fault] and "LUMISITE_EXPORTS" not in ENVIRONMENTS[fault]:
-        assert ran.exports["GLOO_SOCKET_IFNAME"] == "hsn0"
+        assert ran.exports["PYTHONNOUSERSITE"] == "1"
         assert ran.exports["LUMISITE_EXPORTS"].endswith(";")
 
 
@@ -172,7 +172,7 @@ def test_a_verbose_shell_writes_nothing_that_slurm_obeys(tmp_path: Path) -> None
     prolog = Script(tuple(shell_command("bash", tmp_path)), lay_out(tmp_path, lumi_like_files()) / "task_prolog")
     ran = prolog.step(SHELLOPTS="verbose")
     assert ran.status == 0
-    assert ran.exports["GLOO_SOCKET_IFNAME"] == "hsn0"
+    assert ran.exports["PYTHONNOUSERSITE"] == "1"
     assert not re.search(r"^(export|unset|print) ", ran.stderr, re.MULTILINE)
 
 
@@ -201,7 +201,7 @@ def test_a_working_directory_that_is_gone(prolog: Script, tmp_path: Path) -> Non
 
     done = start(prolog, preexec_fn=leave_it, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert done.returncode == 0
-    assert b"export GLOO_SOCKET_IFNAME=hsn0\n" in done.stdout
+    assert b"export PYTHONNOUSERSITE=1\n" in done.stdout
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -263,7 +263,7 @@ def test_a_signal_while_it_runs(prolog: Script, tmp_path: Path, number: signal.S
             fifo.write("Name: x\n")
         stdout, stderr = process.communicate(timeout=20)
     ran = harmless(Ran(process.returncode, stdout, stderr))
-    assert ran.exports["GLOO_SOCKET_IFNAME"] == "hsn0"
+    assert ran.exports["PYTHONNOUSERSITE"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_a_node_that_lacks_something(prolog: Script, changes: list[tuple[str, st
     ran = prolog.step()
     assert ran.status == 0
     if changes[0][0] != "/dev/null":
-        assert harmless(ran).exports["GLOO_SOCKET_IFNAME"] == "hsn0"
+        assert harmless(ran).exports["PYTHONNOUSERSITE"] == "1"
 
 
 @pytest.mark.parametrize("kind", ["absent", "file", "dangling", "loop"])
@@ -323,7 +323,7 @@ def test_no_process_may_be_started(shell: str) -> None:
             preexec_fn=be_nobody,
         )
     assert (done.returncode, done.stderr) == (0, b"")
-    assert b"export GLOO_SOCKET_IFNAME=hsn0\n" in done.stdout
+    assert b"export PYTHONNOUSERSITE=1\n" in done.stdout
 
 
 # ---- any value at all

@@ -18,8 +18,9 @@ from lumisite.node.topology import (
     topology_of,
 )
 from lumisite.site.load import load_site
-from lumisite.site.model import CacheGroup, CpuList, Line, NodeKind
+from lumisite.site.model import CacheGroup, NodeKind
 from lumisite.site.model import Gpu as KindGpu
+from lumisite.site.scalars import CpuList, Line
 
 SITE = load_site("lumi").site
 BUS_IDS = SITE.platforms["2026-01"].gpu_bus_ids["lumi-g"]

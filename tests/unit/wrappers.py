@@ -30,15 +30,15 @@ open(here + "/environment", "wb").write(open("/proc/self/environ", "rb").read())
 CPE = "LUMISITE_BINDS_SINGULARITY_CPEBITS"
 USERS = "LUMISITE_BINDS_SINGULARITY_USERFILESYSTEMS"
 
-#: What a task of the default family has after the module and the prolog.
+#: What a task has after the module and the prolog, which leaves to the wrapper what the image decides.
 TASK = {
     **STEP,
     "LUMISITE_STACK": "25.03-rocm6.2",
     "LUMISITE_DONE": "1234567.0.3",
-    "LUMISITE_EXPORTS": ";NCCL_NET=AWS Libfabric;AITER_JIT_DIR=/private/aiter;",
+    "LUMISITE_EXPORTS": ";NCCL_CROSS_NIC=1;AITER_JIT_DIR=/private/aiter/3;",
     "LUMISITE_PRIVATE": "/private",
-    "NCCL_NET": "AWS Libfabric",
-    "AITER_JIT_DIR": "/private/aiter",
+    "NCCL_CROSS_NIC": "1",
+    "AITER_JIT_DIR": "/private/aiter/3",
     "SINGULARITY_BINDPATH": f"/mine,/usr,{ROOT}/opt/cray,{ROOT}/libcxi.so.1,/spool,/other",
     CPE: f"{ROOT}/opt/cray,{ROOT}/libcxi.so.1",
     USERS: "/usr",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -10,8 +9,9 @@ from typing import Literal
 from lumisite.errors import ResolveError
 from lumisite.node.topology import topology_of
 from lumisite.release.modules import module_binds, module_version
+from lumisite.site.images import family_by_path, has_plugin, holds_by_name
 from lumisite.site.model import Family, Site, Validation
-from lumisite.site.rules import TASK
+from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
 from lumisite.site.settings import Situation, default_family, judge_settings
 from lumisite.validate.probes.gate_affinity import ExpectedAffinity
@@ -44,8 +44,17 @@ class Question:
     @property
     def situation(self) -> Situation:
         """The situation in which settings and binds are decided; the step's nodes are left open."""
-        chosen = self.selection
-        return Situation(chosen.platform, chosen.cpe[0], chosen.rocm[0], self.family_name, None, self.plan.partition)
+        chosen, inside = self.selection, holds_by_name(self.site, self.image)
+        kind = self.site.node_kinds[self.site.partitions[self.plan.partition].node_kind]
+        return Situation(
+            chosen.platform,
+            chosen.cpe[0],
+            self.family_name,
+            inside.rocm,
+            has_plugin(self.site, self.family_name),
+            gpus=bool(kind.gpus),
+            partition=self.plan.partition,
+        )
 
 
 def question(site: Site, selection: Selection, image: str | None) -> Question:
@@ -57,29 +66,15 @@ def question(site: Site, selection: Selection, image: str | None) -> Question:
     return Question(site, selection, site.validation, chosen, family)
 
 
-def family_by_path(site: Site, image: str) -> str | None:
-    """Give the family that the wrapper takes an image for, which knows its path only."""
-    return next(
-        (
-            name
-            for name, family in site.families.items()
-            if any(fnmatch.fnmatchcase(image, pattern) for pattern in family.paths)
-        ),
-        None,
-    )
-
-
 def expected_modules(asked: Question) -> ExpectedModules:
     """Every module in every version of the selection, with the binds that it brings by itself."""
     site, chosen = asked.site, asked.selection
     found: dict[str, ExpectedModule] = {}
     for name, module in site.modules.items():
-        for cpe in chosen.cpe:
-            for rocm in chosen.rocm:
-                situation = Situation(chosen.platform, cpe, rocm, default_family(site, rocm))
-                full_name = f"{name}/{module_version(module, situation)}"
-                binds = tuple(bind.spec for bind in module_binds(site, name, situation))
-                found.setdefault(full_name, ExpectedModule(full_name, binds))
+        for stack in chosen.stacks:
+            full_name = f"{name}/{module_version(module, stack)}"
+            binds = tuple(bind.spec for bind in module_binds(site, name, Situation(stack.platform, stack.cpe)))
+            found.setdefault(full_name, ExpectedModule(full_name, binds))
     return ExpectedModules(tuple(found.values()), f"{site.runtime.prefix}_BINDPATH")
 
 

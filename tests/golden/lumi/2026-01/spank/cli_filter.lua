@@ -60,6 +60,178 @@ local function attach_prolog(options)
   end
 end
 
+-- The words of the runtime: those that start a container, options that take the next word, and those that do not.
+local ACTIONS = { ["exec"] = true, ["run"] = true, ["shell"] = true, ["test"] = true, }
+local VALUED = {
+  ["--add-caps"] = true,
+  ["--app"] = true,
+  ["--apply-cgroups"] = true,
+  ["--arch"] = true,
+  ["--authfile"] = true,
+  ["--bind"] = true,
+  ["--blkio-weight"] = true,
+  ["--blkio-weight-device"] = true,
+  ["--cdi-dirs"] = true,
+  ["--containlibs"] = true,
+  ["--cpu-shares"] = true,
+  ["--cpus"] = true,
+  ["--cpuset-cpus"] = true,
+  ["--cpuset-mems"] = true,
+  ["--cwd"] = true,
+  ["--data"] = true,
+  ["--device"] = true,
+  ["--dns"] = true,
+  ["--docker-host"] = true,
+  ["--docker-password"] = true,
+  ["--docker-username"] = true,
+  ["--drop-caps"] = true,
+  ["--env"] = true,
+  ["--env-file"] = true,
+  ["--fusemount"] = true,
+  ["--home"] = true,
+  ["--hostname"] = true,
+  ["--memory"] = true,
+  ["--memory-reservation"] = true,
+  ["--memory-swap"] = true,
+  ["--mount"] = true,
+  ["--netns-path"] = true,
+  ["--network"] = true,
+  ["--network-args"] = true,
+  ["--no-env"] = true,
+  ["--no-mount"] = true,
+  ["--overlay"] = true,
+  ["--pem-path"] = true,
+  ["--pid-file"] = true,
+  ["--pids-limit"] = true,
+  ["--proot"] = true,
+  ["--pwd"] = true,
+  ["--runscript-timeout"] = true,
+  ["--scratch"] = true,
+  ["--security"] = true,
+  ["--shell"] = true,
+  ["--tmpdir"] = true,
+  ["--workdir"] = true,
+  ["--config"] = true,
+  ["-c"] = true,
+}
+local FLAGS = {
+  ["--allow-setuid"] = true,
+  ["--boot"] = true,
+  ["--cleanenv"] = true,
+  ["--compat"] = true,
+  ["--compat32"] = true,
+  ["--contain"] = true,
+  ["--containall"] = true,
+  ["--debug"] = true,
+  ["--disable-cache"] = true,
+  ["--docker-login"] = true,
+  ["--fakeroot"] = true,
+  ["--help"] = true,
+  ["--ignore-fakeroot-command"] = true,
+  ["--ignore-subuid"] = true,
+  ["--ignore-userns"] = true,
+  ["--intel-hpu"] = true,
+  ["--ipc"] = true,
+  ["--keep-layers"] = true,
+  ["--keep-privs"] = true,
+  ["--net"] = true,
+  ["--no-compat"] = true,
+  ["--no-eval"] = true,
+  ["--no-home"] = true,
+  ["--no-https"] = true,
+  ["--no-init"] = true,
+  ["--no-nv"] = true,
+  ["--no-oci"] = true,
+  ["--no-pid"] = true,
+  ["--no-privs"] = true,
+  ["--no-rocm"] = true,
+  ["--no-setgroups"] = true,
+  ["--no-tmp-sandbox"] = true,
+  ["--no-umask"] = true,
+  ["--nocolor"] = true,
+  ["--nohttps"] = true,
+  ["--nv"] = true,
+  ["--nvccli"] = true,
+  ["--oci"] = true,
+  ["--oom-kill-disable"] = true,
+  ["--passphrase"] = true,
+  ["--pid"] = true,
+  ["--quiet"] = true,
+  ["--rocm"] = true,
+  ["--sharens"] = true,
+  ["--sif-fuse"] = true,
+  ["--silent"] = true,
+  ["--tmp-sandbox"] = true,
+  ["--underlay"] = true,
+  ["--unsquash"] = true,
+  ["--userns"] = true,
+  ["--uts"] = true,
+  ["--verbose"] = true,
+  ["--writable"] = true,
+  ["--writable-tmpfs"] = true,
+  ["--build-config"] = true,
+  ["--debug"] = true,
+  ["--help"] = true,
+  ["--nocolor"] = true,
+  ["--quiet"] = true,
+  ["--silent"] = true,
+  ["--verbose"] = true,
+  ["--version"] = true,
+  ["-d"] = true,
+  ["-h"] = true,
+  ["-q"] = true,
+  ["-s"] = true,
+  ["-v"] = true,
+}
+local FLAG_LETTERS, VALUED_LETTERS = "^%-[Ccefhinpuw]+$", "^%-[Ccefhinpuw]*[BHSWo]$"
+-- The families in the order in which the first that fits counts, as patterns of Lua, with what their MPI needs.
+local FAMILIES = {
+  { "^/appl/local/laifs/containers/.*$", "^.*/lumi%-multitorch%-.*%.sif$", "^.*/lumi%-multitorch%-.*$", mpi = "pmi2" },
+  { "^/appl/local/containers/easybuild%-sif%-images/.*$", mpi = "" },
+  { "^.*/lumi%-pytorch%-rocm%-.*%-pytorch%-v2%.[6-9].*$", "^.*/lumi%-pytorch%-rocm%-.*%-pytorch%-v2%.[1-9][0-9].*$", mpi = "" },
+  { "^.*/lumi%-pytorch%-rocm%-.*$", mpi = "" },
+  { "^.*/lumi%-jax%-rocm%-.*$", mpi = "" },
+  { "^.*/lumi%-tensorflow%-rocm%-.*$", mpi = "" },
+  { "^.*/lumi%-mpi4py%-rocm%-.*$", mpi = "" },
+  { "^.*/lumi%-rocm%-rocm%-.*$", mpi = "" },
+  { "^.*/container%.sif$", mpi = "" },
+}
+
+-- Nothing at the first word that is not known for sure.
+local function image_of(argv)
+  local action, skip = false, false
+  for index = 2, #argv do
+    local word = argv[index]
+    if skip then
+      skip = false
+    elseif VALUED[word] or (action and word:match(VALUED_LETTERS)) then
+      skip = true
+    elseif word:sub(1, 1) ~= "-" then
+      if action then return word end
+      if not ACTIONS[word] then return nil end
+      action = true
+    elseif not (FLAGS[word] or word:match("^%-%-[%w-]+=") or (action and word:match(FLAG_LETTERS))) then
+      return nil
+    end
+  end
+end
+
+-- MPI in an image may need another interface than the host's. For a whole session it would break native steps, so each
+-- step of such an image gets it here; what the user or SLURM_MPI_TYPE says stays.
+local function choose_mpi(options)
+  if not is_container(options) or get(options, "mpi") then return end
+  local image = image_of(options.argv)
+  if not image then return end
+  for _, family in ipairs(FAMILIES) do
+    for _, pattern in ipairs(family) do
+      if image:match(pattern) or ("/" .. image):match(pattern) then
+        if family.mpi ~= "" then set(options, "mpi", family.mpi) end
+        return
+      end
+    end
+  end
+end
+
 -- In the task, --cpu-bind=cores looks like Slurm's automatic binding. A step inside a step inherits SLURM_CPU_BIND from
 -- the outer one, which is nobody's wish.
 local function mark_binding(options)
@@ -96,7 +268,7 @@ end
 
 function lumisite.pre_submit(options, pack_offset)
   if os.getenv("LUMISITE") == "off" then return end
-  for _, step in ipairs({ attach_prolog, mark_binding, warn }) do
+  for _, step in ipairs({ attach_prolog, choose_mpi, mark_binding, warn }) do
     local fine, message = pcall(step, options)
     if not fine then say("debug", tostring(message)) end
   end

@@ -4,7 +4,7 @@ help([=[
 singularity-AI-bindings/25.09-rocm6.2 for LUMI, platform 2026-01
 
 Everything that AI containers need on LUMI: binds, network, CPU masks and
-caches, at full Slingshot speed.
+caches.
 
 Loads:
   singularity-userfilesystems/2026-01
@@ -14,62 +14,86 @@ Loads:
       carry: libfabric, libcxi, Cray MPICH
 
 Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it
-does the following.
+does the following. What depends on the image (its ROCm release, its family,
+its plugin) is decided by the image that runs, whatever the version of this
+module.
 
 Binds, where the node has it:
   /var/spool/slurmd
       Slurm's process manager interface keeps its sockets there, on compute
       nodes only
 
-Sets, unless you have set it:
-  NCCL_SOCKET_IFNAME = hsn0,hsn1,hsn2,hsn3
-      RCCL meets its peers over the first interface that it finds, which may
-      be the slow management network
-  NCCL_NET_GDR_LEVEL = PHB
-      the network adapter reads and writes GPU memory directly; 3 is the old
-      spelling of PHB (where nodes is several)
-  NCCL_NET = AWS Libfabric
-      a missing plugin becomes an error instead of a job that is silently
-      eight times slower (where nodes is several)
-  NCCL_CROSS_NIC = 1
-      rings may change the adapter between nodes, which Slingshot allows at no
-      cost (where nodes is several)
-  HSA_FORCE_FINE_GRAIN_PCIE = 1
-      GPU memory must be fine-grained for direct access by the adapter (where
-      nodes is several)
-  GLOO_SOCKET_IFNAME = hsn0
-      gloo otherwise binds to the address of the host name, on the management
-      network
+Sets, unless you have set it, what jobs need first:
   FI_MR_CACHE_MONITOR = userfaultfd
-      the default monitor can deadlock with RCCL; kdreg2 would do too
+      with the default monitor, memhooks, the second communicator of a job
+      hangs; kdreg2 is not in the images of ROCm 7.0 (where nodes is several
+      and gpus is yes)
   FI_CXI_DISABLE_HOST_REGISTER = 1
       registering host memory with the GPU driver can hang (where nodes is
-      several)
+      several and gpus is yes)
   FI_CXI_DEFAULT_CQ_SIZE = 131072
-      the default completion queue is too small for many ranks (where nodes is
-      several)
+      the default completion queue is too small for large jobs (where nodes is
+      several and gpus is yes; changes nothing on 2 to 8 nodes; documented for
+      larger jobs)
   FI_CXI_DEFAULT_TX_SIZE = 2048
-      the default transmit queue is too small for many ranks (where nodes is
-      several)
+      the default transmit queue is too small for large jobs (where nodes is
+      several and gpus is yes; changes nothing on 2 to 8 nodes; documented for
+      larger jobs)
   FI_CXI_RX_MATCH_MODE = hybrid
       matching goes on in software when the adapter's table is full, instead
-      of failing (where nodes is several)
+      of failing (where nodes is several and gpus is yes; changes nothing on 2
+      to 8 nodes; documented for larger jobs)
+  AITER_JIT_DIR = a private node-local directory, aiter/{rank}
+      its lock files fail on Lustre, and ranks must not share one; programs
+      expect build/ in it (where gpus is yes)
+  MASTER_ADDR = master address, worked out on the node
+      the name of the step's first node; which network that name leads to is
+      for NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME
+  NCCL_SOCKET_IFNAME = hsn0,hsn1,hsn2,hsn3
+      RCCL meets its peers over the first interface that it finds, which may
+      be the slow management network (where gpus is yes; changes nothing on 2
+      to 8 nodes; documented for larger jobs)
+  NCCL_NET_GDR_LEVEL = PHB
+      the network adapter reads and writes GPU memory directly; from ROCm 6.2
+      on RCCL does so by itself (where rocm is <6.2 and nodes is several and
+      gpus is yes)
+  NCCL_NET = AWS Libfabric
+      a plugin that does not load becomes an error instead of a job that goes
+      over TCP in silence; all releases of the plugin take this name (where
+      family is laif-multitorch or lumi-pytorch or lumi-pytorch-conda or
+      lumi-jax or lumi-tensorflow or lumi-rocm or lumi-mpi4py and plugin is
+      yes and nodes is several and gpus is yes)
+  NCCL_CROSS_NIC = 1
+      rings may change the adapter between nodes, which Slingshot allows at no
+      cost (where nodes is several and gpus is yes; changes nothing on 4
+      nodes; documented for larger jobs)
+  HSA_FORCE_FINE_GRAIN_PCIE = 1
+      GPU memory must be fine-grained for direct access by the adapter (where
+      nodes is several and gpus is yes; changes nothing on 2 to 8 nodes;
+      documented for larger jobs)
+  GLOO_SOCKET_IFNAME = hsn0
+      gloo otherwise binds to the address of the host name, which may be on
+      the management network (where gpus is yes)
   MIOPEN_USER_DB_PATH = a private node-local directory, miopen/db
       databases on Lustre are slow and lock each other; /tmp is shared by all
-      users of a node, so the directory is private
+      users of a node, so the directory is private; it outlives the job, for
+      the next one (where gpus is yes)
   MIOPEN_CUSTOM_CACHE_DIR = a private node-local directory, miopen/cache
-      as MIOPEN_USER_DB_PATH, for compiled kernels
-  AITER_JIT_DIR = a private node-local directory, aiter
-      its lock files fail on Lustre
+      as MIOPEN_USER_DB_PATH, for compiled kernels (where gpus is yes)
+  TORCHINDUCTOR_CACHE_DIR = a private node-local directory, inductor
+      what Inductor compiles is written by all ranks at once, which a shared
+      file system does not take well (where gpus is yes)
+  TRITON_CACHE_DIR = a private node-local directory, triton
+      as TORCHINDUCTOR_CACHE_DIR, for kernels of Triton (where gpus is yes)
+  TORCH_EXTENSIONS_DIR = a private node-local directory, extensions
+      as TORCHINDUCTOR_CACHE_DIR, for extensions in C++ (where gpus is yes)
   PYTHONNOUSERSITE = 1
       packages in ~/.local would hide those of the image
-  MASTER_ADDR = master address, worked out on the node
-      the first node of the step, by its name on the high-speed network
   MASTER_PORT = master port, worked out on the node
       a fixed port such as 29500 collides where jobs share a node
   ROCR_VISIBLE_DEVICES = one gpu, worked out on the node
       only on request (LUMISITE_GPUS=one); by default a task sees all GPUs,
-      and torch picks one by its local rank
+      and torch picks one by its local rank (where gpus is yes)
 
 LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it
 does.
@@ -79,7 +103,7 @@ Support: LUMI User Support Team
 ]=])
 whatis("Name: singularity-AI-bindings")
 whatis("Version: 25.09-rocm6.2")
-whatis("Description: Everything that AI containers need on LUMI: binds, network, CPU masks and caches, at full Slingshot speed")
+whatis("Description: Everything that AI containers need on LUMI: binds, network, CPU masks and caches")
 whatis("Keywords: singularity, container, bind, AI, PyTorch, JAX, RCCL, ROCm, slingshot")
 whatis("Support: LUMI User Support Team, https://lumi-supercomputer.eu/user-support/need-help/")
 

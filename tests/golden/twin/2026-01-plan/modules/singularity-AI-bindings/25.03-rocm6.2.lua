@@ -12,14 +12,16 @@ Loads:
       Binds the stand-ins for the Cray programming environment into containers
 
 Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it
-does the following.
+does the following. What depends on the image (its ROCm release, its family,
+its plugin) is decided by the image that runs, whatever the version of this
+module.
 
 Binds, where the node has it:
   /var/spool/slurmd
       Slurm's process manager interface keeps its sockets there, on compute
       nodes only
 
-Sets, unless you have set it:
+Sets, unless you have set it, what jobs need first:
   NCCL_SOCKET_IFNAME = hsn0,hsn1,hsn2,hsn3
       as on LUMI
   GLOO_SOCKET_IFNAME = hsn0

@@ -1,0 +1,196 @@
+"""The command that says what a rank will find: `env`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lumisite.cli.parser import add_json_option, add_site_option, say
+from lumisite.errors import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lumisite.cli.parser import Commands
+    from lumisite.release.made_up_step import Environment, Step
+    from lumisite.release.modules import ModulePlan
+    from lumisite.site.model import Site
+
+#: Asked for, it loads no module.
+_NONE = "none"
+
+
+def add_commands(commands: Commands) -> None:
+    """Add `env`."""
+    env = commands.add_parser(
+        "env",
+        help="what a rank will find: each variable, bind and CPU mask, who sets it, and why",
+        description="Run the rendered task prolog and wrapper in a made-up step, on a made-up node that has all that "
+        "the site describes and grants all of its CPUs, and print what the first rank finds: each variable, bind and "
+        "mask, with who sets it (module, prolog, wrapper), by which entry of the site description, and why. Without "
+        "IMAGE it is what every container gets that no wrapper sees. Slurm is not asked, and no container is started.",
+    )
+    env.add_argument("image", nargs="?", metavar="IMAGE", help="the image, as a job names it; it need not be here")
+    env.add_argument("--nodes", type=_count, default=1, metavar="N", help="nodes of the step (default: 1)")
+    env.add_argument(
+        "--tasks-per-node", type=_count, metavar="T", help="tasks on each node (default: one for each GPU, else 1)"
+    )
+    env.add_argument("--partition", metavar="P", help="partition (default: the one that the site validates)")
+    env.add_argument(
+        "--module",
+        metavar="M",
+        help="the module that is loaded, with or without its version, or `none`, where the site's cli_filter attaches "
+        "the helper (default: the module with the helper)",
+    )
+    env.add_argument("--platform", metavar="P", help="what the machine is (default: the site's current platform)")
+    env.add_argument("--plan", action="append", type=Path, default=[], metavar="FILE", help="a plan, as for render")
+    env.add_argument("--lock", type=Path, metavar="FILE", help="a lock of images, as for render")
+    add_site_option(env)
+    add_json_option(env)
+    env.set_defaults(call=run_env)
+
+
+def run_env(arguments: argparse.Namespace) -> int:
+    """Print the environment of the first rank."""
+    from lumisite.release.load_lock import load_lock, site_lock
+    from lumisite.release.made_up_step import Question, environment_of
+    from lumisite.release.modules import plan_modules
+    from lumisite.release.render import render_tree
+    from lumisite.release.templates import load_templates, open_template_cache
+    from lumisite.site.load import load_plans, load_site
+    from lumisite.site.selection import ALL, resolve_selection
+
+    loaded = load_site(arguments.site)
+    site = loaded.site
+    step = _step(site, arguments)
+    versioned = "/" in (arguments.module or "")
+    asked = {"rocm": [ALL], "cpe": [ALL]} if versioned else {}
+    selection = resolve_selection(site, platform=arguments.platform, **asked)
+    templates = load_templates()
+    lock = load_lock(arguments.lock or site_lock(loaded), site)
+    files = render_tree(loaded, selection, templates, open_template_cache(), load_plans(loaded, arguments.plan), lock)
+    release = Question(site, files, (), step, None).release
+    modules = _loaded(site, plan_modules(site, selection, loaded.file, templates, release), arguments.module)
+    found = environment_of(Question(site, files, modules, step, arguments.image))
+    if arguments.image is not None:
+        _compare_with_image(site, arguments.image, found)
+    if arguments.json:
+        _print_json(found)
+    else:
+        print("\n".join(_lines(found, step, modules, arguments.image)))
+    return 0
+
+
+def _count(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 999999")
+    return number
+
+
+def _step(site: Site, arguments: argparse.Namespace) -> Step:
+    from lumisite.errors import ResolveError
+    from lumisite.release.made_up_step import Step
+    from lumisite.site.decode import suggestion
+
+    default = site.validation.partition if site.validation is not None else next(iter(site.partitions), "")
+    name = arguments.partition or default
+    if name not in site.partitions:
+        raise ResolveError(f"--partition: {name} is not described ({suggestion(name, site.partitions)})")
+    gpus = len(site.node_kinds[site.partitions[name].node_kind].gpus)
+    return Step(name, arguments.nodes, arguments.tasks_per_node or gpus or 1)
+
+
+def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple[ModulePlan, ...]:
+    """Give the plans of the modules that a load brings, what is loaded first before the rest."""
+    from lumisite.errors import ResolveError
+    from lumisite.site.decode import suggestion
+
+    if asked == _NONE:
+        return ()
+    name = asked or next((name for name, module in site.modules.items() if module.helper), next(iter(site.modules)))
+    known = {plan.full_name: plan for plan in plans}
+    first = known.get(name) or next((plan for plan in plans if plan.name == name), None)
+    if first is None:
+        names = [*site.modules, *known] if "/" in name else site.modules
+        raise ResolveError(f"--module: {site.name} has no module {name} ({suggestion(name, names)})")
+    found: dict[str, ModulePlan] = {}
+
+    def load(plan: ModulePlan) -> None:
+        for other in plan.loads:
+            load(known[other])
+        found.setdefault(plan.full_name, plan)
+
+    load(first)
+    return tuple(found.values())
+
+
+def _compare_with_image(site: Site, image: str, found: Environment) -> None:
+    """Say where the image holds something else than the wrapper takes it for."""
+    from lumisite.binds.holds import holds_of_image
+    from lumisite.site.images import Holds, holds_by_name
+
+    if not Path(image).exists():
+        say(f"{shown(image)} is not here: the wrapper is asked by its name alone")
+        return
+    holds, note = holds_of_image(site, image)
+    if note:
+        say(shown(note))
+        return
+    taken = holds_by_name(site, str(Path(image).resolve()), image)
+    known = any("ROCm release is not known" in line for line in found.said)
+    differing = [
+        f"{what} {_said(mine)}, taken for {_said(theirs)}"
+        for what, mine, theirs in (("ROCm", holds.rocm, taken.rocm), ("plugin", holds.plugin, taken.plugin))
+        if mine is not None and mine != theirs and not _same_series(mine, theirs)
+    ]
+    if differing or (known and holds != Holds()):
+        right = "`lumisite images --lock FILE` and `lumisite render --lock FILE` make the wrapper know"
+        say(f"{shown(image)} holds {'; '.join(differing) or _said(holds.rocm)} ({right})")
+
+
+def _same_series(mine: object, theirs: object) -> bool:
+    return str(mine).startswith(f"{theirs}.")
+
+
+def _said(value: object) -> str:
+    return "unknown" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _print_json(found: Environment) -> None:
+    import json
+    from dataclasses import asdict
+
+    whole = asdict(found)
+    print(json.dumps({name: whole[name] for name in ("variables", "binds", "cpus")}, indent=2))
+
+
+def _lines(found: Environment, step: Step, modules: Sequence[ModulePlan], image: str | None) -> Iterator[str]:
+    names = " ".join(plan.full_name for plan in modules) or "no module"
+    yield (
+        f"{shown(image) if image is not None else 'any image that no wrapper sees'} on {step.nodes} "
+        f"node{'' if step.nodes == 1 else 's'} of {step.partition}, {step.tasks_per_node} on each, with {names}"
+    )
+    given = {name: one for name, one in found.variables.items() if not name.startswith("LUMISITE_")}
+    yield "\nVariables"
+    for name, one in given.items():
+        if one.value is not None:
+            yield f"  {name}={shown(one.value)}"
+            yield f"      {_origin(one.by, one.entry, one.why)}"
+    yield "\nLeft alone"
+    for name, one in given.items():
+        if one.value is None:
+            yield f"  {name}"
+            yield f"      {_origin(one.by, one.entry, one.why)}"
+    yield "\nBinds"
+    for bind in found.binds:
+        yield f"  {bind.source}" + (f":{bind.target}" if bind.target != bind.source else "")
+        yield f"      {_origin(bind.by, bind.entry, bind.why)}"
+    yield "\nCPUs, by task of a node"
+    for cpus in found.cpus:
+        yield f"  {cpus.task}  {cpus.mask or cpus.cpus or 'as Slurm binds'}  ({cpus.why})"
+
+
+def _origin(by: str, entry: str, why: str) -> str:
+    return f"{by}{f', {entry}' if entry else ''}{f': {why}' if why else ''}"

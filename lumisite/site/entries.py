@@ -1,0 +1,110 @@
+"""The entries of a site description that say what jobs get: file systems, binds, and the settings ledger.
+
+As in `model`, annotations are real types, and the classes go without `__eq__` and `__repr__`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lumisite.site.decode import key
+from lumisite.site.scalars import AbsolutePath, Line, NodeCount, Place, Value, VariableName
+from lumisite.site.versions import VersionRange
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class FileSystem:
+    """A file system that users work on."""
+
+    path: AbsolutePath = key("Mount point, or the link that users type.")
+    kind: Literal["shared", "node-local"] = key("Seen by all nodes, or by one node only.")
+    why: Line = key("What it is for.")
+    source: Line = key("Where this is known from.")
+    where: Place | None = key("The module that binds it (not bound when left out).", default=None)
+    confirmed: bool = key("`no` when no source confirms it.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class When:
+    """Conditions; all that are given must hold. `rocm`, `family` and `plugin` are about the image that runs."""
+
+    rocm: VersionRange | None = key("ROCm releases in the image: `'>=6.2,<7'`.", default=None)
+    family: tuple[str, ...] | None = key("Image families by name.", default=None)
+    plugin: bool | None = key("Whether the image holds the OFI plugin for RCCL.", default=None)
+    cpe: VersionRange | None = key("CPE releases.", default=None)
+    platform: tuple[str, ...] | None = key("Platforms by name.", default=None)
+    nodes: Literal["one", "several"] | None = key("Whether the job step has one node or several.", default=None)
+    gpus: bool | None = key("Whether the step's nodes have GPUs.", default=None)
+    partition: tuple[str, ...] | None = key("Partitions by name.", default=None)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Evidence:
+    """What is known of an entry's effect, and from whom."""
+
+    effect: Literal["needed", "helps", "inert", "harmful", "unknown"] = key(
+        "What it does: jobs fail without it, it is faster or safer with it, it changes nothing, it does harm."
+    )
+    by: Literal["measured", "documented", "inferred"] = key(
+        "How this is known: somebody measured it, somebody who should know wrote it, or it follows from something else."
+    )
+    of: Line | None = key(
+        "The values that it speaks of, as shell patterns parted by `|` (default: the entry's own value; of an entry "
+        "that leaves the variable alone, any).",
+        default=None,
+    )
+    what: Line | None = key("What was seen, in numbers: `0 stalls in 18 attempts, 21 of 23 without`.", default=None)
+    platform: str | None = key("The platform on which it was seen.", default=None)
+    image: Line | None = key("The image in which it was seen.", default=None)
+    nodes: NodeCount | None = key("On how many nodes: `4`, `2-8`, or `9+` for 9 and more.", default=None)
+    runs: int | None = key("How many runs it was.", default=None)
+    date: Line | None = key("When: `2026-09` or `2026-09-15`.", default=None)
+    source: Line = key("Where this is known from.")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Bind:
+    """A host path that containers need, beside the file systems."""
+
+    path: AbsolutePath = key("Path on the host.")
+    target: AbsolutePath | None = key("Path in the container, if another.", default=None)
+    options: Line | None = key("Options of the bind: `ro`.", default=None)
+    where: Place = key("The module that binds it, or `task` when only the srun helper may.")
+    when: When = key("Conditions; none means always.", default=When())
+    required: bool = key("Whether a node that lacks it cannot run at full speed.", default=True)
+    why: Line = key("The reason, as users read it.")
+    source: Line = key("Where this is known from.")
+    confirmed: bool = key("`no` when no source confirms it.", default=True)
+
+    @property
+    def spec(self) -> str:
+        """The bind as `--bind` takes it: `source[:target[:options]]`."""
+        if self.options:
+            return f"{self.path}:{self.target or self.path}:{self.options}"
+        return f"{self.path}:{self.target}" if self.target else self.path
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Setting:
+    """One entry of the settings ledger; of several entries for one name, the first whose `when` holds wins."""
+
+    name: VariableName = key("The environment variable.")
+    value: Value | None = key("The value to set where the user has none.", default=None)
+    directory: Line | None = key(
+        "Set it to this directory, made private below the user's node-local one: `miopen`. `{rank}` in it is the "
+        "task's number on its node.",
+        default=None,
+    )
+    with_directories: tuple[Line, ...] = key("Directories to make in it, which programs do not make.", default=())
+    computed: Literal["master-address", "master-port", "one-gpu"] | None = key(
+        "Set it to something that the helper works out on the compute node.", default=None
+    )
+    unset: bool = key("Take the variable away.", default=False)
+    leave: bool = key("Known, and not touched: `why` says the reason.", default=False)
+    where: Place = key("`task`, or the name of the module that sets it.", default=Place("task"))
+    when: When = key("Conditions; none means always.", default=When())
+    why: Line = key("The reason.")
+    evidence: tuple[Evidence, ...] = key("What is known of its effect, the strongest first.", default=())
+    source: Line | None = key(
+        "Where this is known from, for an entry without `evidence`: its effect counts as unknown.", default=None
+    )
+    confirmed: bool = key("`no` when no source confirms it for this site.", default=True)

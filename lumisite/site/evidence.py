@@ -1,0 +1,144 @@
+"""What is known of the ledger's entries: how strong it is, what follows from it, and where a reader can look."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lumisite.site.entries import Evidence, Setting
+from lumisite.site.model import Site
+
+#: The name of a source that every site has: what was read or measured on the machine itself.
+HERE = "here"
+#: From what matters most to what matters least, as `module help` lists settings.
+EFFECTS = ("needed", "helps", "unknown", "inert", "harmful")
+
+
+@dataclass(frozen=True)
+class Harm:
+    """Values of a variable that do harm, `patterns` of the shell, where the conditions of `setting` hold."""
+
+    index: int
+    setting: Setting
+    patterns: tuple[str, ...]
+    evidence: Evidence
+
+
+def evidence_of(setting: Setting) -> tuple[Evidence, ...]:
+    """Give an entry's evidence; a `source` alone says that somebody wrote of it, and nothing of the effect."""
+    if setting.evidence or setting.source is None:
+        return setting.evidence
+    return (Evidence(effect="unknown", by="documented" if setting.confirmed else "inferred", source=setting.source),)
+
+
+def speaks_of(setting: Setting, evidence: Evidence, value: str) -> bool:
+    """Tell whether evidence on an entry is about a value."""
+    return any(fnmatch.fnmatchcase(value, pattern) for pattern in _patterns(setting, evidence))
+
+
+def _patterns(setting: Setting, evidence: Evidence) -> tuple[str, ...]:
+    if evidence.of is not None:
+        return tuple(evidence.of.split("|"))
+    return ("*",) if setting.value is None else (_literal(setting.value),)
+
+
+def _literal(value: str) -> str:
+    return "".join(f"[{sign}]" if sign in "*?[" else sign for sign in value)
+
+
+def harms(site: Site) -> Iterator[Harm]:
+    """Give all that is known to do harm, in ledger order."""
+    for index, setting in enumerate(site.settings):
+        for evidence in setting.evidence:
+            if evidence.effect == "harmful":
+                yield Harm(index, setting, _patterns(setting, evidence), evidence)
+
+
+def rank(setting: Setting) -> int:
+    """Give the place of an entry among others: the best effect that its own value is known for."""
+    own = [one.effect for one in evidence_of(setting) if one.of is None or _about_own(setting, one)]
+    return min((EFFECTS.index(effect) for effect in own), default=len(EFFECTS))
+
+
+def checked(setting: Setting) -> str:
+    """Say when an entry's value was last measured, and on which platform; `never` if it was not."""
+    own = [one for one in setting.evidence if one.by == "measured" and one.effect != "unknown" and one.date]
+    latest = max(own, key=lambda one: str(one.date), default=None)
+    if latest is None:
+        return "never"
+    return f"{latest.date} on platform {latest.platform}" if latest.platform else str(latest.date)
+
+
+def policy_faults(setting: Setting) -> Iterator[tuple[str, str]]:
+    """Give what an entry's evidence forbids: (key below the entry, message).
+
+    Harmful is never set. Measured inert is set only where it is documented for larger jobs than were measured.
+    """
+    for index, one in enumerate(setting.evidence):
+        here = f"evidence[{index}]"
+        if one.by == "measured" and (one.nodes is None or one.date is None):
+            lacks = " and ".join(name for name in ("nodes", "date") if getattr(one, name) is None)
+            yield here, f"is measured and does not say {lacks} (`nodes: 2-8` and `date: 2026-09` would be right)"
+        if not _sets(setting) or not _about_own(setting, one):
+            continue
+        if one.effect == "harmful":
+            yield here, f"{setting.name} {_own(setting)} is harmful, so it cannot be set (`leave: yes` would be right)"
+        if one.effect == "inert" and one.by == "measured" and not _documented_beyond(setting, one):
+            right = "`leave: yes`, or `documented` evidence of needed or helps for larger jobs"
+            yield here, f"{setting.name} {_own(setting)} was measured to change nothing ({right} would be right)"
+
+
+def _sets(setting: Setting) -> bool:
+    return not setting.leave and not setting.unset
+
+
+def _own(setting: Setting) -> str:
+    return f"= {setting.value}" if setting.value is not None else "as it is set here"
+
+
+def _about_own(setting: Setting, one: Evidence) -> bool:
+    return one.of is None or (setting.value is not None and speaks_of(setting, one, setting.value)) or one.of == "*"
+
+
+def _documented_beyond(setting: Setting, measured: Evidence) -> bool:
+    """Tell whether somebody documents an effect for more nodes than were measured; no number means any."""
+    most = measured.nodes.most if measured.nodes is not None else None
+    return any(
+        one.by != "measured"
+        and one.effect in ("needed", "helps")
+        and (one.nodes is None or one.nodes.most is None or (most is not None and one.nodes.most > most))
+        for one in setting.evidence
+    )
+
+
+def remark(setting: Setting) -> str:
+    """Say of an entry that is set although it was measured inert that it is for larger jobs; empty for all others."""
+    inert = [one for one in setting.evidence if one.effect == "inert" and one.by == "measured" and one.nodes]
+    if not _sets(setting) or not any(_about_own(setting, one) for one in inert):
+        return ""
+    return f"changes nothing on {inert[0].nodes} nodes; documented for larger jobs"
+
+
+def evidence_text(one: Evidence) -> str:
+    """Write evidence as one line, without its source."""
+    where = [
+        f"platform {one.platform}" if one.platform else "",
+        str(one.image or ""),
+        f"{one.nodes} node{'' if str(one.nodes) == '1' else 's'}" if one.nodes else "",
+        f"{one.runs} run{'' if one.runs == 1 else 's'}" if one.runs else "",
+        str(one.date or ""),
+    ]
+    said = f"{one.of}: " if one.of else ""
+    what = f": {one.what}" if one.what else ""
+    place = ", ".join(part for part in where if part)
+    return f"{said}{one.effect}, {one.by}{what}{f' ({place})' if place else ''}"
+
+
+def source_ids(text: str) -> tuple[str, ...]:
+    """Give the names of `sources` that a `source` refers to.
+
+    >>> source_ids("HPE README; TM 205-Containers")
+    ('HPE', 'TM')
+    """
+    return tuple((part.split() or [""])[0].rstrip(",:") for part in text.split(";"))

@@ -1,0 +1,66 @@
+"""What the name of an image tells of it, where nobody has read the image itself."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+from dataclasses import dataclass
+
+from lumisite.site.model import Site
+from lumisite.site.versions import Version, parse_version
+
+
+@dataclass(frozen=True)
+class Holds:
+    """What is known of the inside of an image; `None` means that it is not known."""
+
+    family: str | None = None
+    rocm: Version | None = None
+    plugin: bool | None = None
+
+
+def family_by_path(site: Site, *paths: str) -> str | None:
+    """Give the family whose patterns fit a path, the first path first: where a name leads counts more than the name."""
+    return next(
+        (
+            name
+            for path in paths
+            for name, family in site.families.items()
+            if any(fnmatch.fnmatchcase(path, pattern) for pattern in family.paths)
+        ),
+        None,
+    )
+
+
+def holds_by_name(site: Site, *paths: str) -> Holds:
+    """Give what the wrapper takes an image for, of which it knows only names: first where they lead, then as typed."""
+    family = family_by_path(site, *paths)
+    if family is None:
+        return Holds()
+    return Holds(family, rocm_by_name(site.families[family].rocm_after, paths[0]), has_plugin(site, family))
+
+
+def has_plugin(site: Site, family: str) -> bool:
+    """Tell whether images of a family hold the OFI plugin themselves."""
+    return site.families[family].plugin == "in-image"
+
+
+def rocm_by_name(after: str | None, path: str) -> Version | None:
+    """Read the ROCm release from a name, behind the longest part that fits the pattern `after`.
+
+    >>> str(rocm_by_name("*-rocm-", "/images/base-rocm-rocm-6.2.4.sif")), str(rocm_by_name("*r", "torch-r70f21.sif"))
+    ('6.2.4', '7.0')
+    """
+    name = posixpath.basename(path)
+    if after is None:
+        return None
+    begin = next((at for at in range(len(name), -1, -1) if fnmatch.fnmatchcase(name[:at], after)), None)
+    if begin is None:
+        return None
+    digits = re.match(r"[0-9.]*", name[begin:])
+    text = digits[0].rstrip(".") if digits else ""
+    if re.fullmatch(r"[0-9]{2}", text, re.ASCII):
+        text = f"{text[0]}.{text[1]}"
+    number = r"(?:0|[1-9][0-9]{0,2})"
+    return parse_version(text) if re.fullmatch(rf"{number}\.{number}(?:\.{number})?", text, re.ASCII) else None

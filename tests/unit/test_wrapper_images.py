@@ -1,0 +1,184 @@
+"""The image decides: what the wrapper sets by what is known of the image that runs, and what it never guesses."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from lumisite.release.lock import LoadedLock, Lock, LockedImage
+from lumisite.release.render import render_tree
+from lumisite.release.templates import load_templates
+from lumisite.site.load import load_plans
+from lumisite.site.selection import resolve_selection
+from tests.unit.prologs import ROOT, SHELLS, lay_out, lumi_like, shell_command, write_script
+from tests.unit.wrappers import RUNTIME, Wrapper, make
+
+#: Names of images, and what of the two settings that can hang or abort a wrong one each gets on several nodes.
+LEVEL, NET = "NCCL_NET_GDR_LEVEL", "NCCL_NET"
+OLD = "/x/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.6.1.sif"
+R70 = "/x/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
+
+
+@pytest.fixture(params=SHELLS)
+def wrapper(request: pytest.FixtureRequest, tmp_path: Path) -> Wrapper:
+    return make(tmp_path, request.param)
+
+
+def given(wrapper: Wrapper, image: str, **changes: str | None) -> tuple[str | None, str | None]:
+    environment = wrapper.call("exec", image, "x", **changes).environment
+    return environment.get(LEVEL), environment.get(NET)
+
+
+@pytest.mark.parametrize(
+    ("image", "settings"),
+    [
+        (OLD, ("PHB", "AWS Libfabric")),
+        ("/x/lumi-pytorch-rocm-6.2.0-python-3.12-pytorch-v2.6.1.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-6.1.3.sif", ("PHB", "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-5.6.1-dockerhash-f72ddd8ef883.sif", ("PHB", "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-6.10.1.sif", (None, "AWS Libfabric")),
+        (R70, (None, "AWS Libfabric")),
+        ("/appl/local/laifs/containers/lumi-multitorch-latest.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-6.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-06.1.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-6.1.2.3.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-6.1000.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-6..1.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-multitorch-u24r5f1.sif", (None, "AWS Libfabric")),
+        ("/x/env/container.sif", (None, None)),
+        ("/x/mine-rocm-6.1.3.sif", (None, None)),
+        ("docker://rocm/pytorch:rocm6.1.3", (None, None)),
+        ("/x/a b\n$(reboot)-rocm-6.1.3.sif", (None, None)),
+    ],
+)
+def test_the_image_decides_by_its_name(wrapper: Wrapper, image: str, settings: tuple[str | None, str | None]) -> None:
+    assert given(wrapper, image) == settings
+
+
+def test_nothing_of_it_on_one_node_or_without_gpus(wrapper: Wrapper) -> None:
+    assert given(wrapper, OLD, SLURM_STEP_NUM_NODES="1") == (None, None)
+    assert given(wrapper, OLD, SLURM_JOB_PARTITION="standard") == (None, None)
+    assert given(wrapper, OLD, SLURM_JOB_PARTITION="no-such") == (None, None)
+
+
+def test_the_stack_of_the_module_decides_nothing(wrapper: Wrapper) -> None:
+    for stack in ("25.03-rocm6.2", "25.03-rocm7.0", "99"):
+        assert given(wrapper, R70, LUMISITE_STACK=stack) == (None, "AWS Libfabric")
+        assert given(wrapper, OLD, LUMISITE_STACK=stack) == ("PHB", "AWS Libfabric")
+
+
+def test_what_is_not_known_is_said(wrapper: Wrapper) -> None:
+    said = wrapper.call("exec", "mine.sif", "x", LUMISITE_VERBOSE="1").stderr
+    assert f"lumisite: {LEVEL} is left alone (its ROCm release is not known: " in said
+    assert f"lumisite: {NET} is left alone (its plugin is not known: " in said
+    known = wrapper.call("exec", R70, "x", LUMISITE_VERBOSE="1").stderr
+    assert f"{R70} is of the family laif-multitorch, with ROCm 7.0.0\n" in known
+
+
+def test_a_value_of_the_users_stays(wrapper: Wrapper) -> None:
+    assert given(wrapper, R70, NCCL_NET_GDR_LEVEL="SYS", NCCL_NET="Socket") == ("SYS", "Socket")
+
+
+# ---- links
+
+
+def link(wrapper: Wrapper, name: str, target: str) -> str:
+    """Make a link to a file of some name, which stands there."""
+    file = wrapper.folder / "images" / Path(target).name
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    os.utime(file, (time.time() - 1000,) * 2)
+    (wrapper.folder / name).symlink_to(os.path.relpath(file, wrapper.folder))
+    return str(wrapper.folder / name)
+
+
+def test_a_link_is_what_it_leads_to(wrapper: Wrapper) -> None:
+    assert given(wrapper, link(wrapper, "lumi-multitorch-latest.sif", R70)) == (None, "AWS Libfabric")
+    assert given(wrapper, link(wrapper, "mine.sif", OLD)) == ("PHB", "AWS Libfabric")
+    assert given(wrapper, link(wrapper, Path(OLD).name, R70)) == (None, "AWS Libfabric")
+    said = wrapper.call("exec", link(wrapper, "lumi-rocm-rocm-6.1.3.sif", R70), "x", LUMISITE_VERBOSE="1").stderr
+    assert "is of the family laif-multitorch, with ROCm 7.0.0\n" in said
+    assert given(wrapper, link(wrapper, "lumi-pytorch-rocm-6.1.3-pytorch-v2.9.sif", "/x/mine.sif")) == (
+        None,
+        "AWS Libfabric",
+    )
+
+
+def test_a_link_that_leads_nowhere_or_round_stops_nothing(wrapper: Wrapper) -> None:
+    (wrapper.folder / "lumi-rocm-rocm-6.1.3.sif").symlink_to("nowhere/at/all")
+    (wrapper.folder / "lumi-rocm-rocm-6.0.3.sif").symlink_to("lumi-rocm-rocm-6.0.3.sif")
+    for name in ("lumi-rocm-rocm-6.1.3.sif", "lumi-rocm-rocm-6.0.3.sif"):
+        call = wrapper.call("exec", str(wrapper.folder / name), "x")
+        assert call.arguments[0] == "exec"
+        assert call.stderr == ""
+
+
+# ---- what somebody has read in the image
+
+
+def with_lock(folder: Path, shell: str, images: dict[str, LockedImage]) -> Wrapper:
+    loaded = lumi_like(("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity"))
+    lock = Lock("lumi", "header", (), {path.replace(str(folder), ROOT): one for path, one in images.items()})
+    known = LoadedLock(lock, "images.lock.json", json.dumps(sorted(images)).encode())
+    files = render_tree(loaded, resolve_selection(loaded.site, rocm=["6.2"]), load_templates(), lock=known)
+    lay_out(folder, {path: file.text for path, file in files.items()})
+    write_script(folder / "runtime/singularity", RUNTIME)
+    return Wrapper(tuple(shell_command(shell, folder)), folder)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_the_lock_knows_counts_more_than_the_name(shell: str, tmp_path: Path) -> None:
+    old, new, bare, cotainr = (
+        str(tmp_path / f"{name}.sif") for name in ("lumi-rocm-rocm-7.0.2", "a[1] b", "bare", "mine")
+    )
+    for path in (old, new, bare, cotainr):
+        Path(path).touch()
+        os.utime(path, (time.time() - 1000,) * 2)
+    versions = {"rocm": "6.1.3", "ofi_plugin": "1.4.0"}
+    wrapper = with_lock(
+        tmp_path,
+        shell,
+        {
+            old: LockedImage(old.replace(str(tmp_path), ROOT), family="lumi-rocm", versions=versions),
+            new: LockedImage(family="lumi-pytorch", versions={"rocm": "7.0.2", "ofi_plugin": "1.4.0"}),
+            bare: LockedImage(family="lumi-pytorch", versions={"rocm": "6.1.3"}),
+            cotainr: LockedImage(family="cotainr", versions=versions),
+        },
+    )
+    assert given(wrapper, old) == ("PHB", "AWS Libfabric")
+    assert given(wrapper, new) == (None, "AWS Libfabric")
+    assert given(wrapper, bare) == ("PHB", None)  # it was read, and has no plugin
+    assert given(wrapper, cotainr) == ("PHB", None)  # never for this family
+    alias = tmp_path / "alias.sif"
+    alias.symlink_to(bare)
+    assert given(wrapper, str(alias)) == ("PHB", None)
+    os.utime(old, (time.time() + 1000,) * 2)  # written anew since the release
+    assert given(wrapper, old) == (None, "AWS Libfabric")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_a_plan_knows_counts_more_than_the_name(shell: str, tmp_path: Path) -> None:
+    image = str(tmp_path / "lumi-rocm-rocm-7.0.2.sif")
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"plan: '1'\nsite: lumi\nplatform: 2026-01\ncpe: 25.03\nrocm: 6.2.4\nfamily: lumi-rocm\npaths: [{image}]\n"
+        "holds: {rocm: 6.1.3, plugin: no}\n"
+    )
+    loaded = lumi_like(("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity"))
+    selection = resolve_selection(loaded.site, rocm=["6.2"])
+    files = render_tree(loaded, selection, load_templates(), plans=load_plans(loaded, [plan]))
+    lay_out(tmp_path, {path: file.text for path, file in files.items()})
+    write_script(tmp_path / "runtime/singularity", RUNTIME)
+    wrapper = Wrapper(tuple(shell_command(shell, tmp_path)), tmp_path)
+    assert given(wrapper, image) == ("PHB", None)
+
+
+@pytest.mark.parametrize("mpi", [None, "3"])
+def test_mpi_that_cannot_meet_is_said_to_who_asks(wrapper: Wrapper, mpi: str | None) -> None:
+    call = wrapper.call("exec", R70, "x", LUMISITE_VERBOSE="1", SLURM_STEP_NUM_TASKS="16", PMI_FD=mpi)
+    assert ("MPI in it needs srun --mpi=pmi2" in call.stderr) == (mpi is None)
