@@ -44,6 +44,9 @@ def found(text: str) -> list[str]:
         ("sbatch -p small-g --wrap 'srun -n 2 --gpus-per-task=1 x'\n", ["1 gpu-binding"]),
         ("salloc -p dev-g -N 1 --ntasks-per-node=8 \\\n  --gpus-per-task=1\n", ["2 gpu-binding"]),
         ("echo sbatch -p standard-g -N 1 -n 8 -c 8 job.sh\n", []),
+        # as a terminal showed it
+        ("cat j.sh\n#!/bin/bash\n#SBATCH -p dev-g -n 8 -N 1 -c 8\n", ["3 too-many-cores"]),
+        ("cat j.sh\n#SBATCH -p dev-g -n 8 -N 1 -c 8\n", []),
     ],
 )
 def test_jobs_that_a_script_writes_or_submits(text: str, expected: list[str]) -> None:
@@ -247,6 +250,19 @@ def test_a_launcher_in_a_variable_sets_the_world_size() -> None:
 )
 def test_builds_without_the_binds(lines: str, expected: list[str]) -> None:
     assert found(f"module load lumi-aif-singularity-bindings\n{lines}\n") == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("P=4000\nQ=$P\nexport MASTER_PORT=${Q}\n", ["5 fixed-port"]),
+        ("P=4000\nP=$((P + 1))\nexport MASTER_PORT=$P\n", []),
+        ("P=$P\nexport MASTER_PORT=$P\n", []),
+        ("A0=xxxx\n" + "".join(f"A{n + 1}=$A{n}$A{n}\n" for n in range(60)) + "true $A60\n", []),
+    ],
+)
+def test_variables_that_are_made_of_others(lines: str, expected: list[str]) -> None:
+    assert found(PART + lines) == expected
 
 
 @pytest.mark.parametrize("text", ["$(" * 20_000, '"$(' * 20_000, "X=(" * 20_000, "A=(" + "$(" * 20_000])

@@ -191,8 +191,7 @@ def _cores_of_nodes(step: Step, machine: Machine) -> int | None:
     known = [machine.gpu_cores.get(name) for name in step.partitions if name in machine.partitions]
     if known:
         return known[0]
-    gpus = any(name.startswith("gpu") for name in step.merged) or "gpu" in getattr(step.merged.get("gres"), "value", "")
-    return min(machine.gpu_cores.values(), default=None) if gpus else None
+    return min(machine.gpu_cores.values(), default=None) if step.asks_for_gpus else None
 
 
 def bind_and_count(job: Job, machine: Machine) -> Iterator[Hit]:
