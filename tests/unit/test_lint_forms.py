@@ -204,21 +204,6 @@ def test_cores(options: str, expected: int) -> None:
     assert found(f"#SBATCH -p standard-g -N 1\n#SBATCH {options}\n") == ["2 too-many-cores"] * expected
 
 
-@pytest.mark.parametrize(
-    ("image", "value", "expected"),
-    [
-        ("lumi-multitorch-latest.sif", "PHB", 0),
-        ("lumi-multitorch-full-u24r70f21m50t210-20260513_121430.sif", "3", 1),
-        ("lumi-multitorch-full-u24r70f21m50t210-20260513_121430.sif", "LOC", 0),
-        ("lumi-multitorch-full-u24r64f21m43t29-20260225_144743.sif", "PHB", 0),
-        ("lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif", "3", 0),
-    ],
-)
-def test_gdr_levels(image: str, value: str, expected: int) -> None:
-    text = f"{WHOLE}export NCCL_NET_GDR_LEVEL={value}\nsrun singularity run {image} python x\n"
-    assert found(text) == ["3 gdr-level"] * expected
-
-
 def test_the_list_of_one_node_is_its_name() -> None:
     line = "export MASTER_ADDR=$(echo $SLURM_NODELIST | cut -d, -f1)\n"
     assert found("#SBATCH -p standard-g -N 1\n" + line) == []

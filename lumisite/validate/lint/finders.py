@@ -1,44 +1,22 @@
-"""Find the known-bad lines of job scripts, one function for each; what is wrong with them is in `lint_rules`."""
+"""Find known-bad lines of job scripts, one function for each; what is wrong with them is in `rules`.
+
+Here is what a script asks of Slurm and says to launchers; images, modules, memory and settings have files of their own.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from lumisite.validate.lint.job import Job, Step
 from lumisite.validate.lint.lexer import Command
+from lumisite.validate.lint.machine import Hit, Machine
 from lumisite.validate.lint.options import Option
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What rules must know of a site.
-
-    `partitions`: all of them; `gpu_cores`: usable cores of a node, for each partition with GPUs; `shared`: partitions
-    where several jobs may be on a node; `gpu_order`: GPUs in the order of their cores; `libraries`: directories that
-    end in a version.
-    """
-
-    partitions: frozenset[str]
-    gpu_cores: Mapping[str, int]
-    shared: frozenset[str]
-    gpu_order: str
-    cores_per_task: int
-    libraries: tuple[str, ...]
-
-
-#: A hit: the line, and what fills `{...}` in reason and right line.
-Hit = tuple[int, dict[str, str]]
-
 
 _BINDINGS = re.compile(
     r"(?:singularity-(?:AI-|slurm-)?bindings|lumi-aif-singularity-bindings|singularity-CPEbits)(?:/.*)?"
 )
 _LAUNCHERS = r"(?:^|/)(?:torchrun|accelerate|deepspeed)$|torch\.distributed\.(?:run|launch)"
-#: Images of ROCm 7, where the name says it; a name that moves says nothing.
-_ROCM7 = re.compile(r"rocm-?7(?:\.|\b)|u\d\dr7\d")
-_GDR_OFF = re.compile(r"[0-2]|LOC|PIX|PXB|", re.IGNORECASE)
 _CUTTING = re.compile(
     r"\$\{SLURM_(?:JOB_|STEP_)?NODELIST[^}\w]|NODELIST.*\|\s*(?:cut|sed|awk|tr|grep|perl|python\w*)\b|"
     r"^\$\{?SLURM_(?:JOB_|STEP_)?NODELIST\}?$",
@@ -200,16 +178,6 @@ def bind_and_count(job: Job, machine: Machine) -> Iterator[Hit]:
         bind = step.own.get("cpu-bind")
         if bind and "cpus-per-task" in step.own and re.search(r"\b(?:mask|map)_cpu", bind.value):
             yield bind.line, {}
-
-
-def gdr_level(job: Job, machine: Machine) -> Iterator[Hit]:
-    """PHB or SYS (3 and more, in numbers) for an image of ROCm 7."""
-    image = next((found[0] for word in job.words if (found := _ROCM7.search(word.value))), None)
-    if image:
-        for setting in job.named("NCCL_NET_GDR_LEVEL"):
-            if _GDR_OFF.fullmatch(setting.value):
-                continue
-            yield setting.line, {"image": image}
 
 
 def world_size(job: Job, machine: Machine) -> Iterator[Hit]:

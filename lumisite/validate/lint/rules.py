@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from lumisite.validate.lint import finders as find
-from lumisite.validate.lint.finders import Hit, Machine
+from lumisite.validate.lint import settings
 from lumisite.validate.lint.job import Job
+from lumisite.validate.lint.machine import Hit, Machine
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,6 @@ RULES = (
         find.bind_and_count,
     ),
     Rule(
-        "gdr-level",
-        "NCCL_NET_GDR_LEVEL makes RCCL of ROCm 7 images hang ({image})",
-        "unset NCCL_NET_GDR_LEVEL",
-        "laifs-container-recipes 28 and 30; LUMI-AI-Guide 97",
-        find.gdr_level,
-    ),
-    Rule(
         "world-size",
         "one task on each node makes WORLD_SIZE the number of nodes, and {gpus} GPUs of a node train as one",
         "#SBATCH --ntasks-per-node={gpus}, or torchrun --nproc-per-node={gpus}, which sets WORLD_SIZE itself",
@@ -123,5 +117,12 @@ RULES = (
         "unset {name}",
         "HewlettPackard/shs-ccl-docs; libfabric fi_cxi(7)",
         find.fork_safe,
+    ),
+    Rule(
+        "harmful-value",
+        "{name}={value}: {reason}",
+        "{right}",
+        "{source}",
+        settings.harmful_value,
     ),
 )
