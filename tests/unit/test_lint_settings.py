@@ -151,3 +151,68 @@ def test_an_entry_is_data() -> None:
 def test_a_script_as_a_terminal_showed_it() -> None:
     text = "cat start.sh\n#!/bin/bash\n#SBATCH -p standard-g\n#SBATCH -N 2\nexport NCCL_NET_GDR_LEVEL=PHB\nsrun torchrun x\n"
     assert found(text) == ["5 harmful-value"]
+
+
+# ---------------------------------------------------------------- interfaces
+
+
+@pytest.mark.parametrize(
+    ("setting", "fault"),
+    [
+        ("NCCL_SOCKET_IFNAME=ib0", "not the beginning of the name of a high-speed interface"),
+        ("NCCL_SOCKET_IFNAME=eth", "not the beginning"),
+        ("NCCL_SOCKET_IFNAME=hsn4", "not the beginning"),
+        ("NCCL_SOCKET_IFNAME==hsn", "not the name of a high-speed interface"),
+        ("NCCL_SOCKET_IFNAME=^hsn,lo", "leaves out the high-speed network"),
+        ("NCCL_SOCKET_IFNAME=nmn0", "is the management network"),
+        ("NCCL_SOCKET_IFNAME=hsn,nmn", "is the management network"),
+        ("NCCL_SOCKET_IFNAME=lo", "not the beginning"),
+        ("GLOO_SOCKET_IFNAME=hsn", "not the name"),
+        ("GLOO_SOCKET_IFNAME=hsn0,eth0", "not the name"),
+        ("GLOO_SOCKET_IFNAME=nmn0", "is the management network"),
+        ("TP_SOCKET_IFNAME=ib0", "not the name"),
+    ],
+)
+def test_interfaces_that_the_site_does_not_have_for_traffic(setting: str, fault: str) -> None:
+    (finding,) = lint_script(f"{SEVERAL}export {setting}\nsrun ./x\n".encode(), "s", LUMI)
+    assert (finding.line, finding.rule) == (3, "wrong-interface")
+    assert fault in finding.reason
+    assert finding.right.endswith("hsn0,hsn1,hsn2,hsn3" if setting.startswith("NCCL") else "=hsn0")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "NCCL_SOCKET_IFNAME=hsn",
+        "NCCL_SOCKET_IFNAME=hsn0",
+        "NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3",
+        "NCCL_SOCKET_IFNAME==hsn0,hsn1",
+        "NCCL_SOCKET_IFNAME=hsn,eth",
+        "NCCL_SOCKET_IFNAME=^lo,nmn",
+        "NCCL_SOCKET_IFNAME=^=nmn0",
+        "NCCL_SOCKET_IFNAME=",
+        "NCCL_SOCKET_IFNAME==",
+        "NCCL_SOCKET_IFNAME=$FAST",
+        "NCCL_SOCKET_IFNAME=$(ls /sys/class/net | grep hsn)",
+        "GLOO_SOCKET_IFNAME=hsn0",
+        "GLOO_SOCKET_IFNAME=hsn0,hsn1",
+        "OTHER_IFNAME=eth0",
+    ],
+)
+def test_interfaces_of_the_site(setting: str) -> None:
+    assert found(f"{SEVERAL}export {setting}\nsrun ./x\n") == []
+
+
+def test_on_one_node_there_is_no_traffic_between_nodes() -> None:
+    for value in ("lo", "nmn0"):
+        assert found(f"{ONE}export NCCL_SOCKET_IFNAME={value} GLOO_SOCKET_IFNAME={value}\nsrun ./x\n") == []
+        assert found(f"{SEVERAL}NCCL_SOCKET_IFNAME={value} srun -N 1 -n 1 ./x\n") == []
+    assert found(f"{ONE}export NCCL_SOCKET_IFNAME=ib0\nsrun ./x\n") == ["3 wrong-interface"]
+    assert found("#SBATCH -p dev-g\nexport NCCL_SOCKET_IFNAME=lo\nsrun ./x\n") == []
+
+
+def test_another_site_has_other_interfaces() -> None:
+    text = "#SBATCH -p standard-g -N 2\nexport NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=hsn1\n"
+    (finding,) = lint_script(text.encode(), "s", machine_of(load_site("twin").site))
+    assert finding.reason.startswith("NCCL_SOCKET_IFNAME=eth0 is the management network")
+    assert found("#SBATCH -p batch -N 2\nexport NCCL_SOCKET_IFNAME=ib0\n") == []

@@ -125,4 +125,13 @@ RULES = (
         "{source}",
         settings.harmful_value,
     ),
+    Rule(
+        "wrong-interface",
+        "{name}={value} {fault}",
+        "export {name}={interfaces}",
+        "HewlettPackard/shs-ccl-docs ccl_env.sh; NVIDIA/nccl src/misc/socket.cc; "
+        "Lumi-supercomputer/LUMI-training-materials 2day-20260422/202-Binding.md; "
+        "torch.distributed documentation, Common environment variables",
+        settings.wrong_interface,
+    ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -14,6 +14,9 @@ from lumisite.validate.lint.job import Job, Setting
 from lumisite.validate.lint.machine import Harmful, Hit, Machine
 from lumisite.validate.lint.shell import program_at
 
+#: Variables that name interfaces. NCCL takes the beginnings of names (src/misc/socket.cc), the others whole names.
+_BY_PREFIX = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
+_BY_NAME = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _WITH_DEFAULT = re.compile(r"\$\{\w+:?[-=]([^{}]*)\}")
 _STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", "torchrun", "accelerate", "deepspeed")
 
@@ -117,3 +120,44 @@ def _nodes(setting: Setting, reach: _Reach) -> Literal["one", "several"] | None:
     if any(count is not None and count > 1 for count in counts):
         return "several"
     return "one" if counts == {1} else None
+
+
+def wrong_interface(job: Job, machine: Machine) -> Iterator[Hit]:
+    """An interface that the site does not have for traffic."""
+    network = machine.site.network
+    for setting, value, reach in _set_here(job, machine, (*_BY_PREFIX, *_BY_NAME)):
+        exact = setting.name in _BY_NAME
+        fault = _fault(value, exact, _nodes(setting, reach), machine.site) if "$" not in value else None
+        if fault:
+            right = network.interfaces[0] if exact else ",".join(network.interfaces)
+            yield setting.line, {"name": setting.name, "value": value, "fault": fault, "interfaces": right}
+
+
+def _fault(value: str, exact: bool, nodes: Literal["one", "several"] | None, site: Site) -> str | None:
+    """Say what is wrong with a list of interfaces.
+
+    With `^` in front NCCL takes all but these, with `=` it takes whole names. It passes over names that nothing has,
+    as long as one is left; gloo fails on the first.
+    """
+    fast, slow = site.network.interfaces, site.network.management
+    sign = re.match(r"\^?=?", "" if exact else value)
+    assert sign is not None
+    names = [name.partition(":")[0].strip() for name in value[sign.end() :].split(",") if name.strip()]
+    whole = exact or "=" in sign[0]
+    if not names:
+        return None
+    if "^" in sign[0]:
+        left_out = all(_named(interface, names, whole) for interface in fast)
+        return "leaves out the high-speed network" if left_out else None
+    if any(_named(interface, names, whole) for interface in slow):
+        return "is the management network, which must not carry traffic" if nodes != "one" else None
+    fits = [any(_named(interface, [name], whole) for interface in fast) for name in names]
+    if "lo" in names and nodes != "several":
+        return None
+    if all(fits) if exact else any(fits):
+        return None
+    return f"is not {'the name' if whole else 'the beginning of the name'} of a high-speed interface of this system"
+
+
+def _named(interface: str, names: Iterable[str], whole: bool) -> bool:
+    return any(interface == name if whole else interface.startswith(name) for name in names)
