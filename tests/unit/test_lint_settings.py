@@ -216,3 +216,57 @@ def test_another_site_has_other_interfaces() -> None:
     (finding,) = lint_script(text.encode(), "s", machine_of(load_site("twin").site))
     assert finding.reason.startswith("NCCL_SOCKET_IFNAME=eth0 is the management network")
     assert found("#SBATCH -p batch -N 2\nexport NCCL_SOCKET_IFNAME=ib0\n") == []
+
+
+# ---------------------------------------------------------------- caches
+
+
+@pytest.mark.parametrize("name", ["MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR",
+                                  "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "AITER_JIT_DIR"])  # fmt: skip
+def test_caches_that_all_nodes_share(name: str) -> None:
+    for path in (
+        "/scratch/project_1/c",
+        "$HOME/c",
+        "${HOME}/c",
+        "~/c",
+        "/users/me/c",
+        '"/flash/$USER/$X"',
+        "$HOME",
+        "/pfs",
+    ):
+        assert found(f"{ONE}export {name}={path}\nsrun ./x\n") == ["3 shared-cache"]
+    for path in (
+        "/tmp/c",
+        "/tmp/$USER/c",
+        "/dev/shm/c",
+        "$TMPDIR/c",
+        "/scratches/c",
+        "$MIOPEN_DIR",
+        "cache",
+        "",
+        "/tmp",
+    ):
+        assert found(f"{ONE}export {name}={path}\nsrun ./x\n") == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("B=/scratch/p\nC=$B/$USER/c\nexport TRITON_CACHE_DIR=${C}/t\n", ["5 shared-cache"]),
+        ("B=/scratch/p; B=/tmp/p\nexport TRITON_CACHE_DIR=$B/t\n", []),
+        ("export TRITON_CACHE_DIR=${TRITON_CACHE_DIR:-$HOME/t}\n", ["3 shared-cache"]),
+        ("export TRITON_CACHE_DIR=$HOME/t\nexport TRITON_CACHE_DIR=/tmp/t\nsrun x\n", []),
+        ("srun singularity run --env TRITON_CACHE_DIR=/users/me/t,A=b x.sif y\n", ["3 shared-cache"]),
+        ("srun singularity run x.sif bash -c 'export TRITON_CACHE_DIR=$HOME/t; y'\n", ["3 shared-cache"]),
+        ("export HF_HOME=/scratch/p/hf TORCH_HOME=$HOME/t\n", []),
+        ("cp -r $HOME/t /tmp/t; export TRITON_CACHE_DIR=/tmp/t\n", []),
+    ],
+)
+def test_where_a_cache_is(lines: str, expected: list[str]) -> None:
+    assert found(ONE + lines) == expected
+
+
+def test_a_cache_is_shared_where_the_site_says_so() -> None:
+    text = "#SBATCH -p standard-g\nexport TRITON_CACHE_DIR=/pfs/t\nexport MIOPEN_USER_DB_PATH=/scratch/t\n"
+    assert found(text, machine_of(load_site("twin").site)) == ["3 shared-cache"]
+    assert found("#SBATCH -p small\nexport TRITON_CACHE_DIR=/scratch/t\n") == []

@@ -134,4 +134,12 @@ RULES = (
         "torch.distributed documentation, Common environment variables",
         settings.wrong_interface,
     ),
+    Rule(
+        "shared-cache",
+        "{name} is {where}, which all nodes share: many tasks write there at once, which is slow and fails at times",
+        "export {name}={right}, and mkdir -p it in the task",
+        "Lumi-supercomputer/LUMI-AI-Guide pull requests 108 and 112; ROCm/MIOpen issue 2214; "
+        "Lumi-supercomputer/LUMI-EasyBuild-containers recipe PyTorch-2.7.1; aniskhan25/lumi-apptainer-bench E3",
+        settings.shared_cache,
+    ),
 )

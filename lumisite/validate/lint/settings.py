@@ -17,7 +17,13 @@ from lumisite.validate.lint.shell import program_at
 #: Variables that name interfaces. NCCL takes the beginnings of names (src/misc/socket.cc), the others whole names.
 _BY_PREFIX = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
 _BY_NAME = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+#: Variables that name directories of small files, written and locked by many tasks at once.
+_CACHES = (
+    *("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR", "AITER_JIT_DIR"),
+    *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR"),
+)
 _WITH_DEFAULT = re.compile(r"\$\{\w+:?[-=]([^{}]*)\}")
+_HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?:/|$)")
 _STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", "torchrun", "accelerate", "deepspeed")
 
 
@@ -161,3 +167,25 @@ def _fault(value: str, exact: bool, nodes: Literal["one", "several"] | None, sit
 
 def _named(interface: str, names: Iterable[str], whole: bool) -> bool:
     return any(interface == name if whole else interface.startswith(name) for name in names)
+
+
+def shared_cache(job: Job, machine: Machine) -> Iterator[Hit]:
+    """A cache of MIOpen or of a compiler on a file system that all nodes share."""
+    for setting, value, _ in _set_here(job, machine, _CACHES):
+        if where := _shared(value, machine.site):
+            folder = re.sub(r"_(?:PATH|DIR)$", "", setting.name).lower().replace("_", "-")
+            yield setting.line, {"name": setting.name, "where": where, "right": _local(machine.site, folder)}
+
+
+def _shared(path: str, site: Site) -> str | None:
+    """Say where on a shared file system a path is; a home directory is always on one."""
+    if _HOME.match(path):
+        return "in the home directory"
+    holding = [one for one in site.file_systems if f"{path}/".startswith(f"{one.path.rstrip('/')}/")]
+    nearest = max(holding, key=lambda one: len(one.path), default=None)
+    return f"on {nearest.path}" if nearest and nearest.kind == "shared" else None
+
+
+def _local(site: Site, folder: str) -> str:
+    local = next((one.path for one in site.file_systems if one.kind == "node-local"), None)
+    return f"{local}/${{USER}}/{folder}" if local else "a directory of the node's own"
