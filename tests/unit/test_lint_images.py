@@ -84,3 +84,55 @@ def test_the_family_that_a_path_tells(path: str, family: str | None) -> None:
 )
 def test_the_containers_that_a_script_starts(text: str, expected: list[tuple[str, str]]) -> None:
     assert [(start.action, start.image) for start in starts_of(Job(parse_script(text)))] == expected
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("lumi-rocm-rocm-5.6.1.sif", 1),
+        ("/x/lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.3.1.sif", 1),
+        ("lumi-rocm-rocm-6.1.3.sif", 0),
+        ("docker://rocm/dev-ubuntu-24.04:rocm7.1", 1),
+        ("/x/lumi-multitorch-u24r70f21m50t210-20260415_130625.sif", 0),
+        ("/x/lumi-multitorch-u24r72f21m50t211-20260929_104918.sif", 0),
+        ("my.sif", 0),
+        ("$SIF", 0),
+    ],
+)
+def test_images_outside_the_range_of_the_driver(image: str, expected: int) -> None:
+    for head in ("", "#SBATCH -p small-g\n"):
+        line = head.count("\n") + 2
+        assert found(f"{head}I={image}\nsingularity run $I x\n") == [f"{line} image-outside-range"] * expected
+    assert found(f"#SBATCH -p small\nsingularity run {image} x\n") == []
+    assert lint_script(f"#SBATCH -p small-g\nsingularity run {image} x\n".encode(), "s", TWIN) == ()
+
+
+def test_a_platform_may_say_what_runs_above_its_range() -> None:
+    """What the platform says itself goes before what is known for now."""
+    from lumisite.site.versions import parse_version
+    from lumisite.validate.lint.images import _in_use
+
+    class Told:
+        rocm_in_use = (parse_version("7.1.1"),)
+
+    assert [_in_use(Told(), parse_version(text)) for text in ("7.1", "7.1.1", "7.2")] == [True, True, False]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("singularity exec lumi-multitorch-latest.sif x", 1),
+        (f"srun singularity exec -B /x {LAIF}/lumi-multitorch-latest.sif x", 1),
+        (f"I={LAIF}/lumi-multitorch-latest.sif; srun singularity exec $I x; srun singularity exec $I y", 1),
+        ("singularity run lumi-multitorch-latest.sif x", 0),
+        ("singularity shell lumi-multitorch-latest.sif", 0),
+        ("singularity exec lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28.sif x", 0),
+        ("singularity exec my.sif x", 0),
+        ("singularity exec $SIF x", 0),
+        ("echo singularity exec lumi-multitorch-latest.sif x", 0),
+    ],
+)
+def test_exec_of_an_image_that_its_runscript_prepares(command: str, expected: int) -> None:
+    assert found(f"#SBATCH -p dev-g --gpus=2\n{command}\n") == ["2 skipped-runscript"] * expected
+    assert found(f"#SBATCH -p dev-g\n{command}\n") == []
+    assert found(f"#SBATCH -p gpu --gpus=2\n{command}\n") == []

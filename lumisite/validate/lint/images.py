@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lumisite.release.runtimes import ACTION_FLAGS, ACTION_VALUED, ACTION_VALUED_LETTERS, ACTIONS, GLOBAL_VALUED
-from lumisite.site.model import Site
+from lumisite.site.model import Platform, Site
 from lumisite.site.versions import Version, parse_version
 from lumisite.validate.lint.job import Job, texts_of
 from lumisite.validate.lint.lexer import Command
+from lumisite.validate.lint.machine import Hit, Machine
 from lumisite.validate.lint.shell import TALKERS
 from lumisite.validate.probes.gate_expectations import family_by_path
 
@@ -18,6 +19,9 @@ RUNTIMES = ("singularity", "apptainer")
 #: How names of images tell their ROCm: `-rocm-6.2.4-`, and `u24r70f21`, where r70 is 7.0.
 _ROCM_IN_WORDS = re.compile(r"rocm[-_]?(\d+\.\d+(?:\.\d+)?)")
 _ROCM_IN_DIGEST = re.compile(r"(?<![a-z0-9])u\d\dr(\d)(\d)f\d")
+#: ROCm releases that run although the driver's range ends below them, for a platform that does not say it itself.
+#: Source: six public scripts for lumi-multitorch-u24r72f21m50t211.
+_ROCM_IN_USE = ("7.2",)
 
 
 @dataclass(frozen=True)
@@ -92,3 +96,37 @@ def _image(word: str, rest: Iterable[tuple[str, int]]) -> str:
     if word.startswith("$") and not word.endswith(".sif"):
         return next((text for text, _ in rest if text.endswith(".sif")), word)
     return word
+
+
+def outside_range(job: Job, machine: Machine) -> Iterator[Hit]:
+    """An image with a ROCm release that the GPU driver does not support."""
+    without_gpus = job.partitions and job.partitions.isdisjoint(machine.gpu_cores)
+    platform = machine.site.platforms[machine.site.platform]
+    for start in () if without_gpus or job.elsewhere(machine.partitions) else starts_of(job):
+        rocm = image_rocm(machine.site, start.image)
+        if rocm is None or rocm in platform.driver_rocm or _in_use(platform, rocm):
+            continue
+        validated = machine.site.validation
+        yield (
+            start.line,
+            {
+                "image": start.image.rpartition("/")[2],
+                "rocm": str(rocm),
+                "supported": str(platform.driver_rocm),
+                "example": f", such as {validated.image}" if validated else "",
+            },
+        )
+
+
+def _in_use(platform: Platform, rocm: Version) -> bool:
+    in_use = getattr(platform, "rocm_in_use", tuple(map(parse_version, _ROCM_IN_USE)))
+    return any(rocm.within(one) or one.within(rocm) for one in in_use)
+
+
+def skipped_runscript(job: Job, machine: Machine) -> Iterator[Hit]:
+    """`exec` of an image that is prepared by its runscript, in a job with GPUs: to install packages it does as well."""
+    gpus = any(step.asks_for_gpus for step in (*job.allocations, *job.steps))
+    for start in starts_of(job) if gpus and not job.elsewhere(machine.partitions) else ():
+        family = image_family(machine.site, start.image)
+        if start.action == "exec" and family and machine.site.families[family].activation == "runscript":
+            yield start.line, {"image": start.image.rpartition("/")[2]}

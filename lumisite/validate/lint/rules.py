@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from lumisite.validate.lint import finders as find
-from lumisite.validate.lint import settings
+from lumisite.validate.lint import images, settings
 from lumisite.validate.lint.job import Job
 from lumisite.validate.lint.machine import Hit, Machine
 
@@ -141,5 +141,20 @@ RULES = (
         "Lumi-supercomputer/LUMI-AI-Guide pull requests 108 and 112; ROCm/MIOpen issue 2214; "
         "Lumi-supercomputer/LUMI-EasyBuild-containers recipe PyTorch-2.7.1; aniskhan25/lumi-apptainer-bench E3",
         settings.shared_cache,
+    ),
+    Rule(
+        "image-outside-range",
+        "{image} has ROCm {rocm}, but the GPU driver of this system supports {supported}",
+        "an image with ROCm {supported}{example}",
+        "Lumi-supercomputer/LUMI-training-materials User-Updates/Update-202601",
+        images.outside_range,
+    ),
+    Rule(
+        "skipped-runscript",
+        "exec skips the runscript of {image}, and what that does about ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES",
+        "singularity run … {image} …",
+        "Lumi-supercomputer/lumi-userguide (containers are started by singularity run); "
+        "lumi-ai-factory/laifs-container-recipes runscript",
+        images.skipped_runscript,
     ),
 )
