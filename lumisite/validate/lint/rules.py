@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from lumisite.validate.lint import finders as find
-from lumisite.validate.lint import images, settings
+from lumisite.validate.lint import images, memory, settings
 from lumisite.validate.lint.job import Job
 from lumisite.validate.lint.machine import Hit, Machine
 
@@ -141,6 +141,21 @@ RULES = (
         "Lumi-supercomputer/LUMI-AI-Guide pull requests 108 and 112; ROCm/MIOpen issue 2214; "
         "Lumi-supercomputer/LUMI-EasyBuild-containers recipe PyTorch-2.7.1; aniskhan25/lumi-apptainer-bench E3",
         settings.shared_cache,
+    ),
+    Rule(
+        "memory-of-node",
+        "{asked} of memory on a node of which jobs get {most}: the job never starts",
+        "#SBATCH --mem={right}, or --mem=0 for all of a whole node",
+        "Lumi-supercomputer/LUMI-training-materials 2day-20260422/201-Slurm.md",
+        memory.more_than_node,
+    ),
+    Rule(
+        "memory-of-others",
+        "{asked} of memory for {gpus}, with which {share} go: the rest is that of other GPUs, whose jobs must wait",
+        "#SBATCH --mem-per-gpu={right}",
+        "Lumi-supercomputer/lumi-userguide docs/runjobs/lumi_env/billing.md; "
+        "Lumi-supercomputer/LUMI-training-materials 2day-20260422/201-Slurm.md",
+        memory.more_than_share,
     ),
     Rule(
         "image-outside-range",
