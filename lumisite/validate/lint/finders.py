@@ -13,9 +13,6 @@ from lumisite.validate.lint.lexer import Command
 from lumisite.validate.lint.machine import Hit, Machine
 from lumisite.validate.lint.options import Option
 
-_BINDINGS = re.compile(
-    r"(?:singularity-(?:AI-|slurm-)?bindings|lumi-aif-singularity-bindings|singularity-CPEbits)(?:/.*)?"
-)
 _LAUNCHERS = r"(?:^|/)(?:torchrun|accelerate|deepspeed)$|torch\.distributed\.(?:run|launch)"
 _CUTTING = re.compile(
     r"\$\{SLURM_(?:JOB_|STEP_)?NODELIST[^}\w]|NODELIST.*\|\s*(?:cut|sed|awk|tr|grep|perl|python\w*)\b|"
@@ -235,46 +232,6 @@ def old_library(job: Job, machine: Machine) -> Iterator[Hit]:
                     if found[1].rstrip(".") != version:
                         line = part.line + part.text.count("\n", 0, found.start())
                         yield line, {"pinned": found[0], "library": library}
-
-
-def build_with_binds(job: Job, machine: Machine) -> Iterator[Hit]:
-    """The build of an image while a module has its binds in the environment."""
-    loaded: set[str] = set()
-    for command in job.script.commands:
-        values = tuple(value for at, value in enumerate(command.values) if not (at and value.startswith("--")))
-        replaced = any(
-            name == "SINGULARITY_BIND" and "SINGULARITY_BIND" not in word.value for name, word in command.assignments
-        )
-        if values[:1] in (("module",), ("ml",)):
-            _track(values, loaded)
-        elif (values[:1] == ("unset",) and "SINGULARITY_BIND" in values) or (replaced and not _builds(command)):
-            loaded.clear()
-        elif loaded and _builds(command) and not replaced:
-            yield command.line, {"module": " ".join(sorted(loaded))}
-
-
-def _track(values: tuple[str, ...], loaded: set[str]) -> None:
-    """Follow `module load`, `unload` and `purge`, and `ml NAME -NAME`."""
-    verb, names = ("load", values[1:]) if values[0] == "ml" else (values[1] if len(values) > 1 else "", values[2:])
-    if values[0] == "ml" and names[:1] in (("load",), ("add",), ("unload",), ("purge",), ("rm",)):
-        verb, names = names[0], names[1:]
-    for name in (name for name in names if _BINDINGS.fullmatch(name.lstrip("-"))):
-        if verb in ("load", "add", "swap") and not name.startswith("-"):
-            loaded.add(name)
-        else:
-            loaded.difference_update(
-                {one for one in loaded if one.partition("/")[0] == name.lstrip("-").partition("/")[0]}
-            )
-    if verb in ("purge", "reset", "restore"):
-        loaded.clear()
-
-
-def _builds(command: Command) -> bool:
-    names = command.programs
-    return any(
-        name in ("singularity", "apptainer", "cotainr") and "build" in names[at + 1 : at + 3]
-        for at, name in enumerate(names)
-    )
 
 
 def fork_safe(job: Job, machine: Machine) -> Iterator[Hit]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from lumisite.validate.lint import finders as find
-from lumisite.validate.lint import images, memory, settings
+from lumisite.validate.lint import images, memory, modules, settings
 from lumisite.validate.lint.job import Job
 from lumisite.validate.lint.machine import Hit, Machine
 
@@ -109,7 +109,7 @@ RULES = (
         "{module} binds paths that a new image does not have, and the build fails",
         "module unload {module} before the build",
         "LUMI training 2day-20260422 205-Containers",
-        find.build_with_binds,
+        modules.build_with_binds,
     ),
     Rule(
         "fork-safe",
@@ -156,6 +156,28 @@ RULES = (
         "Lumi-supercomputer/lumi-userguide docs/runjobs/lumi_env/billing.md; "
         "Lumi-supercomputer/LUMI-training-materials 2day-20260422/201-Slurm.md",
         memory.more_than_share,
+    ),
+    Rule(
+        "unknown-version",
+        "this system cannot have {module}/{version}: its versions are like {example}",
+        "module load {module}, or what module spider {module} lists",
+        "the site description: CPE and ROCm releases of the current platform",
+        modules.unknown_version,
+    ),
+    Rule(
+        "retired-folder",
+        "{folder} was made for a past course and is not kept up",
+        "module load {modules} without this line",
+        "Lumi-supercomputer/Getting_Started_with_AI_workshop bonus_material, commit f25016c; "
+        "Lumi-supercomputer/LUMI-EasyBuild-contrib easybuild/easyconfigs/s/singularity-AI-bindings",
+        modules.retired_folder,
+    ),
+    Rule(
+        "host-venv",
+        "{venv} was made with the Python of {module}, so that a container gets this and not the packages of its image",
+        "singularity exec IMAGE python -m venv --system-site-packages {venv}",
+        "python/cpython Doc/library/venv.rst (a venv keeps the Python that made it)",
+        modules.host_venv,
     ),
     Rule(
         "image-outside-range",
