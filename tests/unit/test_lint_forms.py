@@ -44,6 +44,9 @@ def found(text: str) -> list[str]:
         ("sbatch -p small-g --wrap 'srun -n 2 --gpus-per-task=1 x'\n", ["1 gpu-binding"]),
         ("salloc -p dev-g -N 1 --ntasks-per-node=8 \\\n  --gpus-per-task=1\n", ["2 gpu-binding"]),
         ("echo sbatch -p standard-g -N 1 -n 8 -c 8 job.sh\n", []),
+        # as a terminal showed it
+        ("cat j.sh\n#!/bin/bash\n#SBATCH -p dev-g -n 8 -N 1 -c 8\n", ["3 too-many-cores"]),
+        ("cat j.sh\n#SBATCH -p dev-g -n 8 -N 1 -c 8\n", []),
     ],
 )
 def test_jobs_that_a_script_writes_or_submits(text: str, expected: list[str]) -> None:
@@ -201,21 +204,6 @@ def test_cores(options: str, expected: int) -> None:
     assert found(f"#SBATCH -p standard-g -N 1\n#SBATCH {options}\n") == ["2 too-many-cores"] * expected
 
 
-@pytest.mark.parametrize(
-    ("image", "value", "expected"),
-    [
-        ("lumi-multitorch-latest.sif", "PHB", 0),
-        ("lumi-multitorch-full-u24r70f21m50t210-20260513_121430.sif", "3", 1),
-        ("lumi-multitorch-full-u24r70f21m50t210-20260513_121430.sif", "LOC", 0),
-        ("lumi-multitorch-full-u24r64f21m43t29-20260225_144743.sif", "PHB", 0),
-        ("lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif", "3", 0),
-    ],
-)
-def test_gdr_levels(image: str, value: str, expected: int) -> None:
-    text = f"{WHOLE}export NCCL_NET_GDR_LEVEL={value}\nsrun singularity run {image} python x\n"
-    assert found(text) == ["3 gdr-level"] * expected
-
-
 def test_the_list_of_one_node_is_its_name() -> None:
     line = "export MASTER_ADDR=$(echo $SLURM_NODELIST | cut -d, -f1)\n"
     assert found("#SBATCH -p standard-g -N 1\n" + line) == []
@@ -247,6 +235,19 @@ def test_a_launcher_in_a_variable_sets_the_world_size() -> None:
 )
 def test_builds_without_the_binds(lines: str, expected: list[str]) -> None:
     assert found(f"module load lumi-aif-singularity-bindings\n{lines}\n") == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("P=4000\nQ=$P\nexport MASTER_PORT=${Q}\n", ["5 fixed-port"]),
+        ("P=4000\nP=$((P + 1))\nexport MASTER_PORT=$P\n", []),
+        ("P=$P\nexport MASTER_PORT=$P\n", []),
+        ("A0=xxxx\n" + "".join(f"A{n + 1}=$A{n}$A{n}\n" for n in range(60)) + "true $A60\n", []),
+    ],
+)
+def test_variables_that_are_made_of_others(lines: str, expected: list[str]) -> None:
+    assert found(PART + lines) == expected
 
 
 @pytest.mark.parametrize("text", ["$(" * 20_000, '"$(' * 20_000, "X=(" * 20_000, "A=(" + "$(" * 20_000])

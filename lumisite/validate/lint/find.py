@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from lumisite.site.cpus import expand_cpu_list
 from lumisite.site.model import NodeKind, Site
 from lumisite.validate import InputError
-from lumisite.validate.lint.finders import Machine
+from lumisite.validate.lint.harmful import UNTIL_THE_LEDGER_TELLS
 from lumisite.validate.lint.job import Job
+from lumisite.validate.lint.machine import Harmful, Machine
 from lumisite.validate.lint.rules import RULES
 from lumisite.validate.lint.shell import parse_script
 
@@ -46,7 +47,8 @@ def _findings(job: Job, name: str, machine: Machine) -> Iterator[Finding]:
     for rule in RULES:
         for line, fields in rule.find(job, machine):
             filled = {**machine_fields, **fields}
-            yield Finding(name, line, rule.id, rule.reason.format(**filled), rule.right.format(**filled), rule.source)
+            texts = (text.format(**filled) for text in (rule.reason, rule.right, rule.source))
+            yield Finding(name, line, rule.id, *texts)
 
 
 def machine_of(site: Site) -> Machine:
@@ -54,13 +56,20 @@ def machine_of(site: Site) -> Machine:
     cores = {name: _cores(kind) for name, kind in site.node_kinds.items() if kind.gpus}
     kinds = [site.node_kinds[name] for name in cores]
     return Machine(
+        site=site,
         partitions=frozenset(site.partitions),
         gpu_cores={name: cores[one.node_kind] for name, one in site.partitions.items() if one.node_kind in cores},
         shared=frozenset(name for name, one in site.partitions.items() if not one.whole_nodes),
         gpu_order=_gpu_order(kinds[0]) if kinds else "0",
         cores_per_task=min((_cores(kind) // len(kind.gpus) for kind in kinds), default=1),
         libraries=tuple(site.platforms[site.platform].libraries.values()),
+        harmful=_harmful(site),
     )
+
+
+def _harmful(site: Site) -> tuple[Harmful, ...]:
+    """Take the values that do harm from the settings ledger, once it has evidence."""
+    return UNTIL_THE_LEDGER_TELLS
 
 
 def _cores(kind: NodeKind) -> int:

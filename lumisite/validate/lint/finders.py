@@ -1,44 +1,19 @@
-"""Find the known-bad lines of job scripts, one function for each; what is wrong with them is in `lint_rules`."""
+"""Find known-bad lines of job scripts, one function for each; what is wrong with them is in `rules`.
+
+Here is what a script asks of Slurm and says to launchers; images, modules, memory and settings have files of their own.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from lumisite.validate.lint.job import Job, Step
 from lumisite.validate.lint.lexer import Command
+from lumisite.validate.lint.machine import Hit, Machine
 from lumisite.validate.lint.options import Option
 
-
-@dataclass(frozen=True)
-class Machine:
-    """What rules must know of a site.
-
-    `partitions`: all of them; `gpu_cores`: usable cores of a node, for each partition with GPUs; `shared`: partitions
-    where several jobs may be on a node; `gpu_order`: GPUs in the order of their cores; `libraries`: directories that
-    end in a version.
-    """
-
-    partitions: frozenset[str]
-    gpu_cores: Mapping[str, int]
-    shared: frozenset[str]
-    gpu_order: str
-    cores_per_task: int
-    libraries: tuple[str, ...]
-
-
-#: A hit: the line, and what fills `{...}` in reason and right line.
-Hit = tuple[int, dict[str, str]]
-
-
-_BINDINGS = re.compile(
-    r"(?:singularity-(?:AI-|slurm-)?bindings|lumi-aif-singularity-bindings|singularity-CPEbits)(?:/.*)?"
-)
 _LAUNCHERS = r"(?:^|/)(?:torchrun|accelerate|deepspeed)$|torch\.distributed\.(?:run|launch)"
-#: Images of ROCm 7, where the name says it; a name that moves says nothing.
-_ROCM7 = re.compile(r"rocm-?7(?:\.|\b)|u\d\dr7\d")
-_GDR_OFF = re.compile(r"[0-2]|LOC|PIX|PXB|", re.IGNORECASE)
 _CUTTING = re.compile(
     r"\$\{SLURM_(?:JOB_|STEP_)?NODELIST[^}\w]|NODELIST.*\|\s*(?:cut|sed|awk|tr|grep|perl|python\w*)\b|"
     r"^\$\{?SLURM_(?:JOB_|STEP_)?NODELIST\}?$",
@@ -191,8 +166,7 @@ def _cores_of_nodes(step: Step, machine: Machine) -> int | None:
     known = [machine.gpu_cores.get(name) for name in step.partitions if name in machine.partitions]
     if known:
         return known[0]
-    gpus = any(name.startswith("gpu") for name in step.merged) or "gpu" in getattr(step.merged.get("gres"), "value", "")
-    return min(machine.gpu_cores.values(), default=None) if gpus else None
+    return min(machine.gpu_cores.values(), default=None) if step.asks_for_gpus else None
 
 
 def bind_and_count(job: Job, machine: Machine) -> Iterator[Hit]:
@@ -201,16 +175,6 @@ def bind_and_count(job: Job, machine: Machine) -> Iterator[Hit]:
         bind = step.own.get("cpu-bind")
         if bind and "cpus-per-task" in step.own and re.search(r"\b(?:mask|map)_cpu", bind.value):
             yield bind.line, {}
-
-
-def gdr_level(job: Job, machine: Machine) -> Iterator[Hit]:
-    """PHB or SYS (3 and more, in numbers) for an image of ROCm 7."""
-    image = next((found[0] for word in job.words if (found := _ROCM7.search(word.value))), None)
-    if image:
-        for setting in job.named("NCCL_NET_GDR_LEVEL"):
-            if _GDR_OFF.fullmatch(setting.value):
-                continue
-            yield setting.line, {"image": image}
 
 
 def world_size(job: Job, machine: Machine) -> Iterator[Hit]:
@@ -268,46 +232,6 @@ def old_library(job: Job, machine: Machine) -> Iterator[Hit]:
                     if found[1].rstrip(".") != version:
                         line = part.line + part.text.count("\n", 0, found.start())
                         yield line, {"pinned": found[0], "library": library}
-
-
-def build_with_binds(job: Job, machine: Machine) -> Iterator[Hit]:
-    """The build of an image while a module has its binds in the environment."""
-    loaded: set[str] = set()
-    for command in job.script.commands:
-        values = tuple(value for at, value in enumerate(command.values) if not (at and value.startswith("--")))
-        replaced = any(
-            name == "SINGULARITY_BIND" and "SINGULARITY_BIND" not in word.value for name, word in command.assignments
-        )
-        if values[:1] in (("module",), ("ml",)):
-            _track(values, loaded)
-        elif (values[:1] == ("unset",) and "SINGULARITY_BIND" in values) or (replaced and not _builds(command)):
-            loaded.clear()
-        elif loaded and _builds(command) and not replaced:
-            yield command.line, {"module": " ".join(sorted(loaded))}
-
-
-def _track(values: tuple[str, ...], loaded: set[str]) -> None:
-    """Follow `module load`, `unload` and `purge`, and `ml NAME -NAME`."""
-    verb, names = ("load", values[1:]) if values[0] == "ml" else (values[1] if len(values) > 1 else "", values[2:])
-    if values[0] == "ml" and names[:1] in (("load",), ("add",), ("unload",), ("purge",), ("rm",)):
-        verb, names = names[0], names[1:]
-    for name in (name for name in names if _BINDINGS.fullmatch(name.lstrip("-"))):
-        if verb in ("load", "add", "swap") and not name.startswith("-"):
-            loaded.add(name)
-        else:
-            loaded.difference_update(
-                {one for one in loaded if one.partition("/")[0] == name.lstrip("-").partition("/")[0]}
-            )
-    if verb in ("purge", "reset", "restore"):
-        loaded.clear()
-
-
-def _builds(command: Command) -> bool:
-    names = command.programs
-    return any(
-        name in ("singularity", "apptainer", "cotainr") and "build" in names[at + 1 : at + 3]
-        for at, name in enumerate(names)
-    )
 
 
 def fork_safe(job: Job, machine: Machine) -> Iterator[Hit]:

@@ -13,6 +13,9 @@ from lumisite.validate.lint.shell import Directive, Script, program_at
 
 _CONTAINER_PREFIX = re.compile(r"^(?:SINGULARITYENV|APPTAINERENV)_")
 _COMMENT = re.compile(r"(?<!\S)#[^\n]*")
+#: Longer values are no name or path; values of values could grow without end.
+_VALUE_LIMIT = 1 << 12
+_USED = re.compile(r"\$\{?(\w+)")
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -23,7 +26,12 @@ class Setting:
     name: str
     word: Word
     line: int
-    spot: str
+    command: Command
+
+    @property
+    def spot(self) -> str:
+        """Where the command that sets it runs."""
+        return self.command.spot
 
     @property
     def value(self) -> str:
@@ -43,6 +51,19 @@ class Step:
         """Give a number that an option sets outright."""
         option = self.merged.get(name)
         return int(option.value) if option and re.fullmatch(r"\d{1,6}", option.value) else None
+
+    @property
+    def nodes(self) -> int | None:
+        """How many nodes it has at least; None where the script does not say it in numbers, and for `1-4`."""
+        option = self.merged.get("nodes")
+        found = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", option.value) if option else None
+        tasks, each = self.number("ntasks"), self.number("ntasks-per-node")
+        if found:
+            least = int(found[1])
+            if least == 1 and found[2] not in (None, "1"):
+                return None
+            return least if tasks is None else min(least, tasks)  # Slurm starts no more nodes than tasks
+        return -(-tasks // each) if not option and tasks and each else None
 
     @property
     def tasks_per_node(self) -> int | None:
@@ -67,6 +88,12 @@ class Step:
                 return int(found[1])
         gpus, nodes = self.number("gpus"), self.number("nodes")
         return -(-gpus // nodes) if gpus and nodes else gpus
+
+    @property
+    def asks_for_gpus(self) -> bool:
+        """Whether any option is about GPUs."""
+        gres = self.merged.get("gres")
+        return any(name.startswith("gpu") for name in self.merged) or bool(gres and "gpu" in gres.value)
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -99,7 +126,7 @@ class Job:
                 parts.append([])
             else:
                 parts[-1].append(directive)
-        own = read_options(self._words(self.script.submitted), stop=True)
+        own = read_options(self.given(self.script.submitted), stop=True)
         found = [read_options([(self.resolved(one.value), one.line) for one in part], stop=False) for part in parts]
         return tuple({**one, **own} for one in found)
 
@@ -122,9 +149,9 @@ class Job:
         for command in self.script.commands:
             at = program_at(command, "srun")
             if at is not None:
-                yield self._step(command.words[at].line, self._words(command.words[at + 1 :]))
+                yield self._step(command.words[at].line, self.given(command.words[at + 1 :]))
             for _, word in command.assignments:
-                texts = list(_texts(word))
+                texts = list(texts_of(word))
                 if texts and texts[0][0] == "srun":
                     yield self._step(word.line, [(self.resolved(text), line) for text, line in texts[1:]])
 
@@ -134,7 +161,7 @@ class Job:
         component = self.components[int(group)] if group.isdigit() and int(group) < len(self.components) else {}
         return Step(line, own, {**component, **own})
 
-    def _words(self, words: tuple[Word, ...]) -> list[tuple[str, int]]:
+    def given(self, words: tuple[Word, ...]) -> list[tuple[str, int]]:
         """Give words as the program gets them: a variable without quotes may be several."""
         found: list[tuple[str, int]] = []
         for word in words:
@@ -166,7 +193,7 @@ class Job:
     def arguments(self) -> tuple[tuple[tuple[str, int], ...], ...]:
         """The words of each command, and of each text that is kept in a variable for a command."""
         commands = [tuple((word.value, word.line) for word in command.words) for command in self.script.commands]
-        kept = [tuple(_texts(word)) for command in self.script.commands for _, word in command.assignments]
+        kept = [tuple(texts_of(word)) for command in self.script.commands for _, word in command.assignments]
         return (*commands, *(texts for texts in kept if len(texts) > 1 or (texts and texts[0][0].startswith("-"))))
 
     @cached_property
@@ -186,15 +213,26 @@ class Job:
 
     @cached_property
     def _known(self) -> dict[str, str]:
-        own = {setting.name: setting.value for setting in self.settings if "$" not in setting.value}
-        return {**(self.outer._known if self.outer else {}), **own}
+        """What variables were set to, with other variables put in, but not those that have several values."""
+        known = dict(self.outer._known) if self.outer else {}
+        several: set[str] = set()
+        first: dict[str, str] = {}
+        for setting in self.settings:
+            if first.setdefault(setting.name, setting.value) != setting.value:
+                several.add(setting.name)
+            if len(setting.value) > _VALUE_LIMIT or "$(" in setting.value or "`" in setting.value:
+                continue
+            value = _VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), setting.value)
+            if len(value) <= _VALUE_LIMIT and setting.name not in _USED.findall(value):
+                known[setting.name] = value
+        return {name: value for name, value in known.items() if name not in several}
 
     @cached_property
     def _arrays(self) -> dict[str, list[tuple[str, int]]]:
         found: dict[str, list[tuple[str, int]]] = {}
         for setting in self.settings:
             if setting.value.startswith("("):
-                found.setdefault(setting.name, []).extend(_texts(setting.word))
+                found.setdefault(setting.name, []).extend(texts_of(setting.word))
         return found
 
     def resolved(self, value: str) -> str:
@@ -206,7 +244,7 @@ class Job:
         return any(re.search(pattern, value) for words in self.arguments for value, _ in words)
 
 
-def _texts(word: Word) -> Iterator[tuple[str, int]]:
+def texts_of(word: Word) -> Iterator[tuple[str, int]]:
     """Give the words of a text in quotes or of an array, with their lines."""
     for part in word.parts:
         array = not part.quote and part.text.startswith("(")
@@ -218,7 +256,7 @@ def _texts(word: Word) -> Iterator[tuple[str, int]]:
 
 def _settings(command: Command) -> Iterator[Setting]:
     for name, word in command.assignments:
-        yield Setting(_CONTAINER_PREFIX.sub("", name), word, word.line, command.spot)
+        yield Setting(_CONTAINER_PREFIX.sub("", name), word, word.line, command)
     values = command.values
     for at, (value, word) in enumerate(zip(values, command.words, strict=True)):
         named = at and (values[at - 1] == "--env" or values[0] == "env")
@@ -227,4 +265,4 @@ def _settings(command: Command) -> Iterator[Setting]:
         for pair in given.split(",") if given else ():
             name, equals, text = pair.partition("=")
             if equals and name.isidentifier():
-                yield Setting(name, Word((Part("", text, word.line),)), word.line, command.spot)
+                yield Setting(name, Word((Part("", text, word.line),)), word.line, command)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from lumisite.validate.lint import finders as find
-from lumisite.validate.lint.finders import Hit, Machine
+from lumisite.validate.lint import images, memory, modules, settings
 from lumisite.validate.lint.job import Job
+from lumisite.validate.lint.machine import Hit, Machine
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,6 @@ RULES = (
         find.bind_and_count,
     ),
     Rule(
-        "gdr-level",
-        "NCCL_NET_GDR_LEVEL makes RCCL of ROCm 7 images hang ({image})",
-        "unset NCCL_NET_GDR_LEVEL",
-        "laifs-container-recipes 28 and 30; LUMI-AI-Guide 97",
-        find.gdr_level,
-    ),
-    Rule(
         "world-size",
         "one task on each node makes WORLD_SIZE the number of nodes, and {gpus} GPUs of a node train as one",
         "#SBATCH --ntasks-per-node={gpus}, or torchrun --nproc-per-node={gpus}, which sets WORLD_SIZE itself",
@@ -115,7 +109,7 @@ RULES = (
         "{module} binds paths that a new image does not have, and the build fails",
         "module unload {module} before the build",
         "LUMI training 2day-20260422 205-Containers",
-        find.build_with_binds,
+        modules.build_with_binds,
     ),
     Rule(
         "fork-safe",
@@ -123,5 +117,81 @@ RULES = (
         "unset {name}",
         "HewlettPackard/shs-ccl-docs; libfabric fi_cxi(7)",
         find.fork_safe,
+    ),
+    Rule(
+        "harmful-value",
+        "{name}={value}: {reason}",
+        "{right}",
+        "{source}",
+        settings.harmful_value,
+    ),
+    Rule(
+        "wrong-interface",
+        "{name}={value} {fault}",
+        "export {name}={interfaces}",
+        "HewlettPackard/shs-ccl-docs ccl_env.sh; NVIDIA/nccl src/misc/socket.cc; "
+        "Lumi-supercomputer/LUMI-training-materials 2day-20260422/202-Binding.md; "
+        "torch.distributed documentation, Common environment variables",
+        settings.wrong_interface,
+    ),
+    Rule(
+        "shared-cache",
+        "{name} is {where}, which all nodes share: many tasks write there at once, which is slow and fails at times",
+        "export {name}={right}, and mkdir -p it in the task",
+        "Lumi-supercomputer/LUMI-AI-Guide pull requests 108 and 112; ROCm/MIOpen issue 2214; "
+        "Lumi-supercomputer/LUMI-EasyBuild-containers recipe PyTorch-2.7.1; aniskhan25/lumi-apptainer-bench E3",
+        settings.shared_cache,
+    ),
+    Rule(
+        "memory-of-node",
+        "{asked} of memory on a node of which jobs get {most}: the job never starts",
+        "#SBATCH --mem={right}, or --mem=0 for all of a whole node",
+        "Lumi-supercomputer/LUMI-training-materials 2day-20260422/201-Slurm.md",
+        memory.more_than_node,
+    ),
+    Rule(
+        "memory-of-others",
+        "{asked} of memory for {gpus}, with which {share} go: the rest is that of other GPUs, whose jobs must wait",
+        "#SBATCH --mem-per-gpu={right}",
+        "Lumi-supercomputer/lumi-userguide docs/runjobs/lumi_env/billing.md; "
+        "Lumi-supercomputer/LUMI-training-materials 2day-20260422/201-Slurm.md",
+        memory.more_than_share,
+    ),
+    Rule(
+        "unknown-version",
+        "this system cannot have {module}/{version}: its versions are like {example}",
+        "module load {module}, or what module spider {module} lists",
+        "the site description: CPE and ROCm releases of the current platform",
+        modules.unknown_version,
+    ),
+    Rule(
+        "retired-folder",
+        "{folder} was made for a past course and is not kept up",
+        "module load {modules} without this line",
+        "Lumi-supercomputer/Getting_Started_with_AI_workshop bonus_material, commit f25016c; "
+        "Lumi-supercomputer/LUMI-EasyBuild-contrib easybuild/easyconfigs/s/singularity-AI-bindings",
+        modules.retired_folder,
+    ),
+    Rule(
+        "host-venv",
+        "{venv} was made with the Python of {module}, so that a container gets this and not the packages of its image",
+        "singularity exec IMAGE python -m venv --system-site-packages {venv}",
+        "python/cpython Doc/library/venv.rst (a venv keeps the Python that made it)",
+        modules.host_venv,
+    ),
+    Rule(
+        "image-outside-range",
+        "{image} has ROCm {rocm}, but the GPU driver of this system supports {supported}",
+        "an image with ROCm {supported}{example}",
+        "Lumi-supercomputer/LUMI-training-materials User-Updates/Update-202601",
+        images.outside_range,
+    ),
+    Rule(
+        "skipped-runscript",
+        "exec skips the runscript of {image}, and what that does about ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES",
+        "singularity run … {image} …",
+        "Lumi-supercomputer/lumi-userguide (containers are started by singularity run); "
+        "lumi-ai-factory/laifs-container-recipes runscript",
+        images.skipped_runscript,
     ),
 )

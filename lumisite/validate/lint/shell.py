@@ -18,7 +18,9 @@ from lumisite.validate.lint.lexer import Command, HereDocument, Lexer, Part, Wor
 DEPTH_LIMIT = 4
 
 #: What only names a program that follows, and does not start it.
-_TALKERS = frozenset({"echo", "printf", "which", "type", "command", "man", "grep", "alias", "hash", "module", "ml"})
+TALKERS = frozenset({"echo", "printf", "which", "type", "command", "man", "grep", "alias", "hash", "module", "ml"})
+#: How a script begins that was copied from a terminal.
+_LISTING = re.compile(r"(?:\$ )?cat [\w./-]+[ \t]*\n(?=#!)")
 _DIRECTIVE = re.compile(r"^#SBATCH\s", re.MULTILINE)
 
 
@@ -46,7 +48,9 @@ class Script:
 
 def parse_script(text: str) -> Script:
     """Read a script; never fails."""
-    return _script(text.replace("\r\n", "\n"), 1, 0)
+    text = text.replace("\r\n", "\n")
+    listed = _LISTING.match(text)
+    return _script(text[listed.end() :], 2, 0) if listed else _script(text, 1, 0)
 
 
 def program_at(command: Command, program: str) -> int | None:
@@ -54,7 +58,7 @@ def program_at(command: Command, program: str) -> int | None:
     for at, name in enumerate(command.programs[:4]):
         if name == program:
             return at
-        if name in _TALKERS:
+        if name in TALKERS:
             break
     return None
 

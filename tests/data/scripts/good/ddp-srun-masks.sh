@@ -20,7 +20,6 @@ SIF=/appl/local/laifs/containers/lumi-multitorch-u24r64f21m43t29-20260225_144743
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_PORT="1${SLURM_JOB_ID:0-4}"
 export WORLD_SIZE=$SLURM_NPROCS
-export NCCL_NET_GDR_LEVEL=PHB
 
 MASKS="0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"
 srun --cpu-bind=v,mask_cpu=$MASKS singularity run $SIF \
