@@ -85,6 +85,11 @@ def test_groups_that_come_up_pass_within_seconds(site: Cluster) -> None:
             f"no progress for 15 s: rank 1 on nid000002 hung on entering {SECOND} of 8; 1 other rank waited; {NO_SETTING}",
             (1,),
         ),
+        (
+            "freeze 1",
+            f"no progress for 15 s: rank 1 on nid000002 fell silent on entering {SECOND} of 8; 1 other rank waited",
+            (1,),
+        ),
         ("crash 1", f"rank 1 on nid000002 ended without a record while entering {SECOND}: Aborted", (1,)),
         ("fail 1", f"rank 1 on nid000002 failed while entering {SECOND}: RuntimeError: planted", (0, 1)),
         ("wrong 1", f"{SECOND} gave wrong sums on {BOTH}", (0, 1)),

@@ -157,6 +157,10 @@ def test_the_end_of_the_steps_time_is_a_hang_too() -> None:
         (at(1, 2, "running"), "hung in the first collective of group 2 of 8"),
         (at(1, 0, ""), "hung while loading PyTorch"),
         (at(1, 3, "running", time=150.0), "fell silent in the first collective of group 3 of 8"),
+        (
+            {**gave_up(1, 3, "running", time=217.0), "froze": True},
+            "fell silent in the first collective of group 3 of 8",
+        ),
         (gave_up(1, 3, "making", time=202.0), "hung in making group 3 of 8"),
         ({}, "never began: no record is left"),
     ],

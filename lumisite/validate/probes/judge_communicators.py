@@ -106,8 +106,8 @@ def _seats(records: Sequence[Record], expected: Expected) -> list[Seat]:
     for rank in range(expected.ranks):
         record = whole.get(rank) or lost.get(rank) or {}
         node = str(record.get("host") or sorted(expected.nodes)[rank // expected.tasks])
-        silent = rank not in whole and rank in lost and last - (number(record, "time") or 0.0) > SILENT_S
-        seats.append(Seat(rank, node, record, silent))
+        quiet = rank not in whole and rank in lost and last - (number(record, "time") or 0.0) > SILENT_S
+        seats.append(Seat(rank, node, record, quiet or record.get("froze") is True))
     return seats
 
 
@@ -117,7 +117,7 @@ def _stuck(seats: Sequence[Seat]) -> list[Seat]:
     if least == DONE:
         return []
     never = [seat for seat in seats if not seat.record]
-    silent = [seat for seat in seats if seat.silent]
+    silent = [seat for seat in seats if seat.silent and seat.place != DONE]
     return never or silent or [seat for seat in seats if seat.place == least]
 
 

@@ -24,6 +24,8 @@ ITEM_BYTES = 4
 SETTINGS = ("NCCL_", "FI_", "GLOO_")
 #: How long a rank that hangs waits before it ends, so that the others come to the same end, in seconds.
 LINGER_S = 3.0
+#: A short sleep that took longer than this, in seconds, and the rank was stopped meanwhile.
+FROZEN_S = 5.0
 #: What a rank can be at, in this order. With NCCL the communicator is made on entering the first collective.
 PARTS = {
     "making": "making group {}",
@@ -52,15 +54,19 @@ class Watch:
     def at(self, group: int, part: str) -> None:
         """Come to another place."""
         self.rank.phase = PARTS[part].format(group)
-        self.rank.told = {"group": group, "part": part, "settings": self.settings}
+        self.rank.told = {"group": group, "part": part, "settings": self.settings, "froze": False}
         self.rank.record.update(self.rank.told)
         self.since = time.monotonic()
         self.rank.say()
 
     def run(self) -> None:
-        """Wait until it is too long."""
-        while time.monotonic() - self.since < self.rank.options.patience:
+        """Wait until it is too long. Slurm wakes what it is about to end, so one that was stopped has to say so."""
+        while (now := time.monotonic()) - self.since < self.rank.options.patience:
             time.sleep(0.2)
+            if time.monotonic() - now > FROZEN_S:
+                self.rank.told = {**self.rank.told, "froze": True}
+                self.rank.record.update(self.rank.told)
+                self.rank.say()
         self.rank.record.update(hung_time=time.time(), hung_s=self.rank.options.patience)
         try:
             self.rank.write()

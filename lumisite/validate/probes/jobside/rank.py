@@ -52,8 +52,8 @@ class Rank:
 
     def say(self) -> None:
         """Write down where this rank is, with what is `told` of that."""
-        now = {"host": self.record["host"], "rank": self.rank, "phase": self.phase, "time": time.time()}
         with self.lock:
+            now = {"host": self.record["host"], "rank": self.rank, "phase": self.phase, "time": time.time()}
             # Never shorter than it was: the rest of a longer one would stay behind it.
             self.said = json.dumps({**now, **self.told}).ljust(len(self.said))
             self.at.seek(0)
