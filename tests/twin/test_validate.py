@@ -37,6 +37,8 @@ EXPECTED = {
         for shape in ("1n", "2n")
     ),
     *(f"ddp/{name}/{m}/2n" for name in ("exposed_communication", "scaling_efficiency") for m in ("comm", "compute")),
+    "communicators/first_group_s/2n",
+    "communicators/next_group_s/2n",
     "pairs/all_reduce_busbw/2MiB/2n",
     "pairs/copy_bw/1n",
     "pairs/gemm/1n",
@@ -50,6 +52,7 @@ GATES = {
     "usersite",
     "conda",
     "transport",
+    "communicators",
     "collectives",
     "ddp",
     "pairs",

@@ -71,6 +71,17 @@ def test_the_ladder_has_one_gpu_one_node_and_both_nodes() -> None:
     assert "singularity --quiet exec" in found["ddp-2n"]
 
 
+def test_communicators_come_up_on_one_node_and_on_both() -> None:
+    found = steps(script("lumi", a_plan("lumi", probes=("communicators",))))
+    assert list(found) == ["communicators-1n", "communicators-2n"]
+    # A rank that gives up ends the others, which would wait for it.
+    assert all("--kill-on-bad-exit=1 " in line for line in found.values())
+    assert list(steps(script("lumi", a_plan("lumi", probes=("communicators",), nodes=NODES[:1])))) == [
+        "communicators-1n"
+    ]
+    assert list(steps(script("twin", a_plan("twin", probes=("communicators",))))) == ["communicators-2n"]
+
+
 def test_the_control_of_transport_is_forced_onto_sockets() -> None:
     found = steps(script("lumi", a_plan("lumi", probes=("transport",))))
     assert "env NCCL_NET=Socket srun" in found["transport-2n-control"]

@@ -100,6 +100,13 @@ def test_ranks_that_did_not_finish_are_named(records: list[Record], code: int, c
     assert (gate.verdict, gate.cause) == ("fail", cause)
 
 
+def test_a_rank_that_was_killed_before_its_time_is_no_hang() -> None:
+    """srun gives 137 where one rank failed and it killed the others, or where memory was out."""
+    left = replace(ended([at(0, "training", 5.0), at(1, "training", 5.0)], 137), seconds=7.0)
+    gate = gate_of(list(judge_ddp.judge([left], expected("ddp"))))
+    assert gate.cause == "srun ended with exit code 137: the last words"
+
+
 def test_two_ranks_on_one_gpu_are_named() -> None:
     records: list[Record] = [rank(number, tasks=2, ranks=2, device="MI250X/0000:c1:00.0") for number in (0, 1)]
     asked = expected("ddp", "nccl", tasks=2, nodes=NODES[:1])

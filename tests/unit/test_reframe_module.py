@@ -80,7 +80,7 @@ def test_the_command_in_its_first_line_writes_it_again(capsys: Output) -> None:
 
 
 def test_it_has_a_test_for_each_probe_of_the_suite(capsys: Output) -> None:
-    everything = [*GATES, "transport", "collectives", "ddp", "pairs"]
+    everything = [*GATES, "transport", "communicators", "collectives", "ddp", "pairs"]
     assert probes(module(capsys, "--site", "twin")) == everything
     more = module(capsys, "--site", "twin", "--jax-image", "/j.sif", "--wrapper", "/w")
     assert sorted(probes(more)) == sorted(SENTENCES)

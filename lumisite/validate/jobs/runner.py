@@ -6,6 +6,7 @@ still runs. All that a run knows is on disk, so that it can be killed at any poi
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -205,6 +206,7 @@ class Runner:
                 tuple(self.run.records(run, step)),
                 end.exit_code,
                 self.run.step_words(run, step) if end.exit_code else "",
+                end.time - (self.run.step_began(run, step) or -math.inf),
             )
             for step, end in zip(group.steps, ends, strict=True)
         ]

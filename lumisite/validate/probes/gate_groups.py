@@ -8,7 +8,7 @@ from dataclasses import replace
 from lumisite.validate.probes.findings import Finding, Found, JobShape, Trace
 from lumisite.validate.probes.gates import GateProbe, GateStep, step_command
 from lumisite.validate.probes.probe import OUT, PROBES, Ended, Expected, Group, Judge, Line, Shape, Step
-from lumisite.validate.probes.ranks import TIMED_OUT, finished
+from lumisite.validate.probes.ranks import finished
 
 
 def gate_group(
@@ -36,7 +36,7 @@ def gate_group(
 
 def _judge_of(probe: GateProbe, shape: Shape, tasks_per_node: int) -> Judge:
     def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
-        late = [ended.step for ended in steps if ended.exit_code in TIMED_OUT]
+        late = [ended.step for ended in steps if ended.late]
         if late:
             cause = f"{late[0].folder} was not done after {late[0].limit_s} s"
             return [expected.gate("fail", cause, "look at the nodes and at the step's stderr")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -32,6 +33,8 @@ class Vector:
 Line: TypeAlias = Sample | Gate | Vector
 
 
+#: Exit codes of timeout(1): it ended the step, or had to kill it.
+TIMED_OUT = (124, 137)
 #: What stands in a step's words for the folder of scripts, and for the one of its records.
 PROBES, OUT = "{probes}", "{out}"
 
@@ -74,12 +77,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Ended:
-    """A step that has ended: what its ranks wrote, how its `srun` ended, and the last words of its stderr."""
+    """A step that has ended: what its ranks wrote, how its `srun` ended, the last words of its stderr, and its time."""
 
     step: Step
     records: tuple[Record, ...]
     exit_code: int = 0
     words: str = ""
+    seconds: float = math.inf
+
+    @property
+    def late(self) -> bool:
+        """Whether its time was over. The code alone does not tell: srun gives 137 too where it killed a rank."""
+        return self.exit_code in TIMED_OUT and self.seconds >= self.step.limit_s
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import Ended, Expected, Record
 
-#: Exit codes of timeout(1): it ended the step, or had to kill it.
-TIMED_OUT = (124, 137)
 #: A rank says once a second that it lives; one that is silent for longer than this is frozen, in seconds.
 SILENT_S = 5.0
 
@@ -95,7 +93,7 @@ def _failed(whole: Sequence[Record], expected: Expected) -> Gate | None:
 
 
 def _late(ended: Ended, expected: Expected) -> Gate | None:
-    if ended.exit_code not in TIMED_OUT:
+    if not ended.late:
         return None
     open_ranks = _unfinished(ended.records)
     advice = "look at the node of that rank; a rank that is silent is frozen or lost"

@@ -11,13 +11,14 @@ from lumisite.site.model import Network, Validation
 from lumisite.validate.probes.gate_groups import gate_group
 from lumisite.validate.probes.gates import GateProbe
 from lumisite.validate.probes.judge_collectives import COLLECTIVE
+from lumisite.validate.probes.judge_communicators import COMMUNICATORS
 from lumisite.validate.probes.judge_ddp import DDP
 from lumisite.validate.probes.judge_pairs import PAIRS
 from lumisite.validate.probes.judge_transport import TRANSPORT
 from lumisite.validate.probes.probe import LIMITS_S, OUT, PROBES, Group, Probe, Shape, Step
 
 #: In the order in which a job runs them.
-MEASURING: tuple[Probe, ...] = (TRANSPORT, COLLECTIVE, DDP, PAIRS)
+MEASURING: tuple[Probe, ...] = (TRANSPORT, COMMUNICATORS, COLLECTIVE, DDP, PAIRS)
 #: What every script of these imports from beside it.
 RANK = "rank.py"
 

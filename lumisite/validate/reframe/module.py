@@ -159,6 +159,7 @@ SENTENCES = {
     "usersite": "Nothing of ~/.local is on Python's path.",
     "conda": "Python is the one of the image's environment.",
     "transport": "The high-speed network carries the bytes.",
+    "communicators": "Process groups come up one after the other, and none hangs.",
     "collectives": "Collectives are right, and how fast they are.",
     "ddp": "Ranks train one model together, and how fast.",
     "pairs": "What each node does alone, and with each neighbour.",

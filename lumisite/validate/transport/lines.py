@@ -54,7 +54,9 @@ _FAILED = re.compile(
 _BROKEN = re.compile(rb"completed with error|Got completion .*with (?:error|status)|RC: (?:107|-38)\b|NO_SPACE")
 # Warnings that tell why a communicator does not come up, and those that every good run of RCCL begins with.
 _TROUBLE = re.compile(rb"(?i)fail|error|closed|refused|time.?out|timed out|unable|invalid|could ?n[o']t|no such")
-_NAG = re.compile(rb"Missing |NUMA |rocprofiler|performance|Could not read|symbol|libibverbs|CUDA library")
+_NAG = re.compile(
+    rb"Missing |NUMA |any local path |rocprofiler|performance|Could not read|symbol|libibverbs|CUDA library"
+)
 _OFF = re.compile(
     rb"disabling GDR|GDR not supported|GDR disabled|without GPUDirect RDMA|GPU Direct RDMA Disabled for HCA|"
     rb"GDRDMA not enabled"

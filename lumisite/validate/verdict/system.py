@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
-from lumisite.validate.metric_names import metric_order
+from lumisite.validate.metric_names import SHOWN_ONLY, metric_order
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.alike import LEAST_DAYS, comparable
 from lumisite.validate.verdict.gates import GateVerdict, judge_gates
@@ -50,7 +50,8 @@ class Terms:
     def method(self, metric: str) -> Method:
         """Give the method for a metric."""
         rule = next((rule for rule in self.rules if fnmatchcase(metric, rule.metric)), None)
-        method = Method(rule.k, rule.threshold, rule.spec, rule.floor, rule.decides) if rule else Method()
+        usual = Method(decides=not any(fnmatchcase(metric, pattern) for pattern in SHOWN_ONLY))
+        method = Method(rule.k, rule.threshold, rule.spec, rule.floor, rule.decides) if rule else usual
         if self.k is not None:
             method = replace(method, k=self.k)
         return method if self.threshold is None else replace(method, threshold=self.threshold)

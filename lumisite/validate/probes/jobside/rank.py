@@ -37,22 +37,42 @@ class Rank:
         self.phase = "starting"
         self.record: dict[str, Any] = {"host": socket.gethostname(), "rank": self.rank, "local_rank": self.local_rank}
         self.record["tasks"] = self.ranks
+        self.told: dict[str, Any] = {}
+        self.at = (self.out / f"{self.rank}.at").open("w")
+        self.said = ""
+        self.lock = threading.Lock()
         self.device: Any = None
         self.began = time.time()
 
     def beat(self) -> None:
         """Say where this rank is, for as long as it lives."""
-        path = self.out / f"{self.rank}.at"
-        with path.open("w") as stream:
-            while True:
-                now = {"host": self.record["host"], "rank": self.rank, "phase": self.phase, "time": time.time()}
-                stream.seek(0)
-                stream.write(json.dumps(now).ljust(240))
-                stream.flush()
-                time.sleep(1)
+        while True:
+            self.say()
+            time.sleep(1)
+
+    def say(self) -> None:
+        """Write down where this rank is, with what is `told` of that."""
+        with self.lock:
+            now = {"host": self.record["host"], "rank": self.rank, "phase": self.phase, "time": time.time()}
+            # Never shorter than it was: the rest of a longer one would stay behind it.
+            self.said = json.dumps({**now, **self.told}).ljust(len(self.said))
+            self.at.seek(0)
+            self.at.write(self.said)
+            self.at.flush()
 
     def meet(self) -> tuple[Any, Any]:
         """Join the others, as a user's program does; give torch and torch.distributed."""
+        torch, dist = self.load()
+        self.phase = "joining the other ranks"
+        self.join(dist)
+        # The first collective makes the connections.
+        dist.all_reduce(torch.ones(1, device=self.device))
+        self.wait(torch)
+        self.record["joined_s"] = time.time() - self.began
+        return torch, dist
+
+    def load(self) -> tuple[Any, Any]:
+        """Load PyTorch and choose the device; give torch and torch.distributed."""
         self.phase = "loading PyTorch"
         import torch
         import torch.distributed as dist
@@ -61,8 +81,7 @@ class Rank:
         if missing:
             raise RuntimeError("{} not set in the task, which the module does".format(" and ".join(missing)))
         self.record["torch"] = torch.__version__
-        backend = self.options.backend
-        if backend == "nccl":
+        if self.options.backend == "nccl":
             count = torch.cuda.device_count()
             self.record["visible_devices"] = count
             if count == 0:
@@ -73,15 +92,13 @@ class Rank:
         else:
             self.device = torch.device("cpu")
             torch.set_num_threads(1)
-        self.phase = "joining the other ranks"
-        limit = datetime.timedelta(seconds=self.options.limit)
-        dist.init_process_group(backend, rank=self.rank, world_size=self.ranks, timeout=limit)
-        # The first collective makes the connections.
-        dist.all_reduce(torch.ones(1, device=self.device))
-        self.wait(torch)
-        self.record["world_size"] = dist.get_world_size()
-        self.record["joined_s"] = time.time() - self.began
         return torch, dist
+
+    def join(self, dist: Any) -> None:
+        """Make the group that every program begins with."""
+        limit = datetime.timedelta(seconds=self.options.limit)
+        dist.init_process_group(self.options.backend, rank=self.rank, world_size=self.ranks, timeout=limit)
+        self.record["world_size"] = dist.get_world_size()
 
     def wait(self, torch: Any) -> None:
         """Wait until the device has done what it was given."""

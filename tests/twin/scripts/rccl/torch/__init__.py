@@ -1,4 +1,7 @@
-"""Stands for a PyTorch with GPUs and RCCL: as much of it as the probe `transport` asks for (test_planted_faults.py)."""
+"""Stands for a PyTorch with GPUs and RCCL: as much of it as the probes `transport` and `communicators` ask for.
+
+Sums are right whatever they are: test_planted_faults.py is about the log, test_communicators.py about what hangs.
+"""
 
 from typing import Any
 
@@ -22,6 +25,16 @@ class Tensor:
 
     def numel(self) -> int:
         return self.count
+
+    def __ne__(self, other: object) -> Any:
+        return self
+
+    def sum(self) -> int:
+        return 0
+
+
+def full(shape: "tuple[int, ...]", value: float, device: Any = None) -> Tensor:
+    return Tensor(shape[0])
 
 
 def zeros(count: int, device: Any = None) -> Tensor:

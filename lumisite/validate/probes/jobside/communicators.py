@@ -1,0 +1,121 @@
+"""Make process groups one after the other, each followed by its first collective, and end where one of them hangs.
+
+Group 1 is the one that every program begins with; the others have all ranks as well. A rank that is too long at one
+place ends itself: what hangs in a library hears no exception, and PyTorch's own watchdog leaves no record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import rank as own  # the module beside this one
+
+# mypy: disable-error-code="import-not-found"
+
+ITEM_BYTES = 4
+#: Variables that tell how the libraries were set, as they are in the container.
+SETTINGS = ("NCCL_", "FI_", "GLOO_")
+#: How long a rank that hangs waits before it ends, so that the others come to the same end, in seconds.
+LINGER_S = 3.0
+#: A short sleep that took longer than this, in seconds, and the rank was stopped meanwhile.
+FROZEN_S = 5.0
+#: What a rank can be at, in this order. With NCCL the communicator is made on entering the first collective.
+PARTS = {
+    "making": "making group {}",
+    "entering": "entering the first collective of group {}",
+    "running": "running the first collective of group {}",
+    "leaving": "leaving the other ranks",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """How many groups, what they exchange, and when to give up."""
+    parser.add_argument("--groups", type=int, default=8)
+    parser.add_argument("--size", type=int, default=1 << 20, help="bytes of a message")
+    parser.add_argument("--patience", type=float, default=15, help="longest time at one place, in seconds")
+
+
+class Watch:
+    """Knows where this rank is, and ends it when it is there for too long."""
+
+    def __init__(self, rank: own.Rank) -> None:
+        self.rank = rank
+        self.settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS)}
+        self.at(1, "making")
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def at(self, group: int, part: str) -> None:
+        """Come to another place."""
+        self.rank.phase = PARTS[part].format(group)
+        self.rank.told = {"group": group, "part": part, "settings": self.settings, "froze": False}
+        self.rank.record.update(self.rank.told)
+        self.since = time.monotonic()
+        self.rank.say()
+
+    def run(self) -> None:
+        """Wait until it is too long. Slurm wakes what it is about to end, so one that was stopped has to say so."""
+        while (now := time.monotonic()) - self.since < self.rank.options.patience:
+            time.sleep(0.2)
+            if time.monotonic() - now > FROZEN_S:
+                self.rank.told = {**self.rank.told, "froze": True}
+                self.rank.record.update(self.rank.told)
+                self.rank.say()
+        self.rank.record.update(hung_time=time.time(), hung_s=self.rank.options.patience)
+        try:
+            self.rank.write()
+            time.sleep(LINGER_S)
+            end_children("self")
+        finally:
+            os._exit(1)
+
+
+def end_children(process: str) -> None:
+    """End what a process has started: where Slurm follows parents, it loses those whose parent has ended."""
+    for thread in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):  # the thread has just ended
+            for child in thread.read_text().split():
+                end_children(child)
+                with suppress(ProcessLookupError):
+                    os.kill(int(child), signal.SIGKILL)
+
+
+def measure(rank: own.Rank) -> None:
+    """Make the groups and use them."""
+    torch, dist = rank.load()
+    watch = Watch(rank)
+    rank.record["groups"] = [one(rank, torch, dist, watch, number) for number in range(1, rank.options.groups + 1)]
+    watch.at(rank.options.groups, "leaving")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def one(rank: own.Rank, torch: Any, dist: Any, watch: Watch, number: int) -> dict[str, Any]:
+    """Make a group and use it once; give the seconds of both, and how many sums are wrong."""
+    watch.at(number, "making")
+    began = time.perf_counter()
+    group = None  # the one of all programs
+    if number == 1:
+        rank.join(dist)
+    else:
+        group = dist.new_group()
+    made = time.perf_counter()
+    data = torch.full((rank.options.size // ITEM_BYTES,), float(rank.rank + number), device=rank.device)
+    watch.at(number, "entering")
+    work = dist.all_reduce(data, group=group, async_op=True)
+    watch.at(number, "running")
+    work.wait()
+    rank.wait(torch)
+    done = time.perf_counter()
+    total = rank.ranks * (rank.ranks - 1) / 2 + rank.ranks * number
+    return {"make_s": made - began, "first_s": done - made, "wrong": int((data != total).sum())}
+
+
+if __name__ == "__main__":
+    own.run(measure, add_options)
