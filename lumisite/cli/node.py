@@ -97,7 +97,7 @@ def _kind_name(asked: str | None, site: Site) -> str:
     with_gpus = [name for name, kind in site.node_kinds.items() if kind.gpus]
     candidates = with_gpus or list(site.node_kinds)
     if len(candidates) != 1:
-        names = ", ".join(site.node_kinds) or "none"
+        names = ", ".join(candidates) or "none"
         raise ResolveError(f"--node: site {site.name} has not one node kind with GPUs, so name one (have {names})")
     return candidates[0]
 

@@ -52,6 +52,11 @@ class Evidence:
         "that leaves the variable alone, any).",
         default=None,
     )
+    when: When = key("In which situations it was seen, where that is not wherever the entry applies.", default=When())
+    unknown_images: bool = key(
+        "`no` where it counts only for images that are known to fit `when`, not for those of which nothing is known.",
+        default=True,
+    )
     what: Line | None = key("What was seen, in numbers: `0 stalls in 18 attempts, 21 of 23 without`.", default=None)
     platform: str | None = key("The platform on which it was seen.", default=None)
     image: Line | None = key("The image in which it was seen.", default=None)

@@ -17,7 +17,7 @@ EFFECTS = ("needed", "helps", "unknown", "inert", "harmful")
 
 @dataclass(frozen=True)
 class Harm:
-    """Values of a variable that do harm, `patterns` of the shell, where the conditions of `setting` hold."""
+    """Values of a variable that do harm, as `patterns` of the shell, where the conditions of `evidence` hold."""
 
     index: int
     setting: Setting

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import posixpath
 import re
 from dataclasses import dataclass
 
@@ -47,18 +46,17 @@ def has_plugin(site: Site, family: str) -> bool:
 
 
 def rocm_by_name(after: str | None, path: str) -> Version | None:
-    """Read the ROCm release from a name, behind the longest part that fits the pattern `after`.
+    """Read the ROCm release from a path, behind the longest part that fits the pattern `after`.
 
     >>> str(rocm_by_name("*-rocm-", "/images/base-rocm-rocm-6.2.4.sif")), str(rocm_by_name("*r", "torch-r70f21.sif"))
     ('6.2.4', '7.0')
     """
-    name = posixpath.basename(path)
     if after is None:
         return None
-    begin = next((at for at in range(len(name), -1, -1) if fnmatch.fnmatchcase(name[:at], after)), None)
+    begin = next((at for at in range(len(path), -1, -1) if fnmatch.fnmatchcase(path[:at], after)), None)
     if begin is None:
         return None
-    digits = re.match(r"[0-9.]*", name[begin:])
+    digits = re.match(r"[0-9.]*", path[begin:])
     text = digits[0].rstrip(".") if digits else ""
     if re.fullmatch(r"[0-9]{2}", text, re.ASCII):
         text = f"{text[0]}.{text[1]}"

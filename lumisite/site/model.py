@@ -192,7 +192,7 @@ class Family:
     )
     plugin: Literal["in-image", "from-host", "none"] = key("Where its OFI plugin for RCCL comes from.")
     rocm_after: Line | None = key(
-        "A shell pattern of what stands before the ROCm release in names of its images: `*-rocm-` for `-rocm-6.2.4-`; "
+        "A shell pattern of what stands before the ROCm release in paths of its images: `*-rocm-` for `-rocm-6.2.4-`; "
         "two digits without a dot are 7.0 for `70`.",
         default=None,
     )

@@ -107,17 +107,6 @@ def test_images_outside_the_range_of_the_driver(image: str, expected: int) -> No
     assert lint_script(f"#SBATCH -p small-g\nsingularity run {image} x\n".encode(), "s", TWIN) == ()
 
 
-def test_a_platform_may_say_what_runs_above_its_range() -> None:
-    """What the platform says itself goes before what is known for now."""
-    from lumisite.site.versions import parse_version
-    from lumisite.validate.lint.images import _in_use
-
-    class Told:
-        rocm_in_use = (parse_version("7.1.1"),)
-
-    assert [_in_use(Told(), parse_version(text)) for text in ("7.1", "7.1.1", "7.2")] == [True, True, False]  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("command", "expected"),
     [

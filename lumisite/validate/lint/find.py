@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lumisite.release.explain import references
 from lumisite.site.cpus import expand_cpu_list
+from lumisite.site.evidence import harms
+from lumisite.site.images import has_plugin
 from lumisite.site.model import NodeKind, Site
+from lumisite.site.settings import depends_on_image
 from lumisite.validate import InputError
-from lumisite.validate.lint.harmful import UNTIL_THE_LEDGER_TELLS
 from lumisite.validate.lint.job import Job
 from lumisite.validate.lint.machine import Harmful, Machine
 from lumisite.validate.lint.rules import RULES
@@ -68,8 +71,33 @@ def machine_of(site: Site) -> Machine:
 
 
 def _harmful(site: Site) -> tuple[Harmful, ...]:
-    """Take the values that do harm from the settings ledger, once it has evidence."""
-    return UNTIL_THE_LEDGER_TELLS
+    """Take the values that do harm from the evidence of the settings ledger."""
+    without_plugin = tuple(name for name in site.families if not has_plugin(site, name))
+    return tuple(
+        Harmful(
+            name=harm.setting.name,
+            value=pattern,
+            nodes=harm.evidence.when.nodes,
+            rocm=harm.evidence.when.rocm,
+            families=without_plugin if harm.evidence.when.plugin is False else harm.evidence.when.family,
+            reason=harm.evidence.what or harm.setting.why,
+            right=_instead(site, harm.setting.name),
+            source="; ".join(map(str, references(site, harm.evidence.source))) or harm.evidence.source,
+            applies_to_unknown_image=harm.evidence.unknown_images,
+        )
+        for harm in harms(site)
+        for pattern in harm.patterns
+    )
+
+
+def _instead(site: Site, name: str) -> str:
+    """Give the line that would be right: what the ledger sets whatever the image, else nothing."""
+    values = [
+        setting.value
+        for setting in site.settings
+        if setting.name == name and setting.value is not None and not depends_on_image(setting.when)
+    ]
+    return f"export {name}={values[0]}" if values else f"unset {name}"
 
 
 def _cores(kind: NodeKind) -> int:

@@ -232,10 +232,3 @@ def old_library(job: Job, machine: Machine) -> Iterator[Hit]:
                     if found[1].rstrip(".") != version:
                         line = part.line + part.text.count("\n", 0, found.start())
                         yield line, {"pinned": found[0], "library": library}
-
-
-def fork_safe(job: Job, machine: Machine) -> Iterator[Hit]:
-    """What old kernels needed."""
-    for setting in () if job.elsewhere(machine.partitions) else job.named("CXI_FORK_SAFE(?:_HP)?"):
-        if setting.value not in ("", "0"):
-            yield setting.line, {"name": setting.name}

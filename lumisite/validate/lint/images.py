@@ -7,21 +7,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lumisite.release.runtimes import ACTION_FLAGS, ACTION_VALUED, ACTION_VALUED_LETTERS, ACTIONS, GLOBAL_VALUED
-from lumisite.site.model import Platform, Site
+from lumisite.site.images import family_by_path, holds_by_name
+from lumisite.site.model import Site
+from lumisite.site.selection import runs_on
 from lumisite.site.versions import Version, parse_version
 from lumisite.validate.lint.job import Job, texts_of
 from lumisite.validate.lint.lexer import Command
 from lumisite.validate.lint.machine import Hit, Machine
 from lumisite.validate.lint.shell import TALKERS
-from lumisite.validate.probes.gate_expectations import family_by_path
 
 RUNTIMES = ("singularity", "apptainer")
-#: How names of images tell their ROCm: `-rocm-6.2.4-`, and `u24r70f21`, where r70 is 7.0.
-_ROCM_IN_WORDS = re.compile(r"rocm[-_]?(\d+\.\d+(?:\.\d+)?)")
-_ROCM_IN_DIGEST = re.compile(r"(?<![a-z0-9])u\d\dr(\d)(\d)f\d")
-#: ROCm releases that run although the driver's range ends below them, for a platform that does not say it itself.
-#: Source: six public scripts for lumi-multitorch-u24r72f21m50t211.
-_ROCM_IN_USE = ("7.2",)
+#: How names of images of other hands say it: `rocm/pytorch:rocm6.3_ubuntu22.04`.
+_ROCM = re.compile(r"rocm[-_]?(\d+\.\d+(?:\.\d+)?)(?!.*rocm[-_]?\d)")
 
 
 @dataclass(frozen=True)
@@ -35,12 +32,10 @@ class Start:
 
 
 def image_rocm(site: Site, path: str) -> Version | None:
-    """The ROCm release in an image, as the image's name tells it, or the folder that is named like an image."""
-    folder, _, name = path.rpartition("/")
-    if found := _ROCM_IN_WORDS.search(name):
-        return parse_version(found[1])
-    found = _ROCM_IN_DIGEST.search(name) or _ROCM_IN_DIGEST.search(folder.rpartition("/")[2])
-    return parse_version(f"{found[1]}.{found[2]}") if found else None
+    """The ROCm release in an image, as its name tells it to the wrapper; of other images, as their names say it."""
+    told = holds_by_name(site, path if "/" in path else f"./{path}").rocm if path else None
+    said = _ROCM.search(path.rpartition("/")[2])
+    return told or (parse_version(said[1]) if said else None)
 
 
 def image_family(site: Site, path: str) -> str | None:
@@ -104,7 +99,7 @@ def outside_range(job: Job, machine: Machine) -> Iterator[Hit]:
     platform = machine.site.platforms[machine.site.platform]
     for start in () if without_gpus or job.elsewhere(machine.partitions) else starts_of(job):
         rocm = image_rocm(machine.site, start.image)
-        if rocm is None or rocm in platform.driver_rocm or _in_use(platform, rocm):
+        if rocm is None or runs_on(platform, rocm):
             continue
         validated = machine.site.validation
         yield (
@@ -116,11 +111,6 @@ def outside_range(job: Job, machine: Machine) -> Iterator[Hit]:
                 "example": f", such as {validated.image}" if validated else "",
             },
         )
-
-
-def _in_use(platform: Platform, rocm: Version) -> bool:
-    in_use = getattr(platform, "rocm_in_use", tuple(map(parse_version, _ROCM_IN_USE)))
-    return any(rocm.within(one) or one.within(rocm) for one in in_use)
 
 
 def skipped_runscript(job: Job, machine: Machine) -> Iterator[Hit]:

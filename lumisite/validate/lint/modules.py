@@ -8,8 +8,7 @@ from fnmatch import fnmatchcase
 
 from lumisite.release.modules import module_version
 from lumisite.site.model import Site
-from lumisite.site.selection import supported_rocm
-from lumisite.site.settings import Situation
+from lumisite.site.selection import Stack, supported_rocm
 from lumisite.validate.lint.job import Job
 from lumisite.validate.lint.lexer import Command
 from lumisite.validate.lint.machine import Hit, Machine
@@ -112,7 +111,7 @@ def _versions(site: Site, name: str) -> tuple[str, ...]:
     platform = site.platforms[site.platform]
     cpes = dict.fromkeys((platform.cpe, *platform.cpe_supported, *platform.cpe_leftover))
     rocms = dict.fromkeys((platform.rocm, *supported_rocm(site, platform)))
-    made = (module_version(module, Situation(site.platform, cpe, rocm)) for cpe in cpes for rocm in rocms)
+    made = (module_version(module, Stack(site.platform, cpe, rocm)) for cpe in cpes for rocm in rocms)
     return tuple(dict.fromkeys((*made, *module.old_versions)))
 
 

@@ -112,13 +112,6 @@ RULES = (
         modules.build_with_binds,
     ),
     Rule(
-        "fork-safe",
-        "{name} is not needed from SLES 15 SP4 on, and may crash workers of a DataLoader",
-        "unset {name}",
-        "HewlettPackard/shs-ccl-docs; libfabric fi_cxi(7)",
-        find.fork_safe,
-    ),
-    Rule(
         "harmful-value",
         "{name}={value}: {reason}",
         "{right}",
