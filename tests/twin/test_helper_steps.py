@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lumisite.cli import main
 from tests.twin import faults
 from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
@@ -31,6 +33,8 @@ pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest
 #: The how-to's own file, for the twin's root.
 PAGE = (Path(__file__).parent.parent.parent / "docs/how-to/site-wide-helper.md").read_text()
 FILTER = PAGE.partition("```lua\n")[2].partition("```")[0].replace("/appl/local/lumisite", SITE_TREE)
+#: The variables that `tell.py` shows.
+SHOWN = ("NCCL_", "GLOO_", "MIOPEN_", "PYTHON")
 BOUND = ["/opt/cray", "/project", "/scratch", "/usr/lib64/libcxi.so.1", "/var/spool/slurmd"]
 
 
@@ -88,6 +92,20 @@ def test_with_the_module_every_container_has_all(modules: Cluster) -> None:
     for each in told:
         complete(each, modules)
     assert done.stderr == ""
+
+
+def test_env_says_what_a_rank_finds(modules: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """Real Lmod, Slurm, prolog and wrapper against the same question to `lumisite env`."""
+    assert main(["env", IMAGE, "--site", "twin", "--nodes", "2", "--tasks-per-node", "1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    mine, theirs = f"lumisite-{os.getuid()}", f"lumisite-{USER_ID}"
+    first = told_by(modules.run(f"{LOAD}; srun -p standard-g -N2 --ntasks-per-node=1 {CONTAINER}"))[0]
+    differing = ("LUMISITE_", "PATH", "MASTER_", "SLURM_", "SINGULARITY_BINDPATH")
+    for name, one in told["variables"].items():
+        if not name.startswith(differing) and name.startswith(SHOWN):
+            value = None if one["value"] is None else one["value"].replace(mine, theirs)
+            assert first.environment.get(name) == value, name
+    assert [bind["target"] for bind in told["binds"]] == first.binds
 
 
 def test_the_wrapper_is_what_srun_starts(modules: Cluster) -> None:
@@ -189,6 +207,7 @@ OWN_LIBRARIES = {
     paths: ['*/plain-*.sif']
     modules: [singularity-userfilesystems]
     plugin: in-image
+    mpi: pmi2
     prepend_path: [/usr/games]
     why: to see the wrapper correct what the prolog could not know
     source: here
@@ -271,6 +290,23 @@ def test_the_filter_marks_a_binding_that_the_user_typed(filtered: Cluster) -> No
     assert typed.count("no CPU mask: the binding is yours") == 2
     free = filtered.run(f"LUMISITE_VERBOSE=1 srun -n1 -p standard-g {shown}").check().stdout
     assert "the binding is yours" not in free
+
+
+def test_the_filter_asks_for_the_mpi_of_an_image_for_its_step_alone(filtered: Cluster) -> None:
+    install_filter(filtered)
+    deploy_site(filtered, OWN_LIBRARIES)
+    filtered.run(f"ln -f {IMAGE} /scratch/plain-1.sif || cp {IMAGE} /scratch/plain-1.sif").check()
+    shown = "sh -c 'test -n \"$PMI_FD\" && echo pmi2 || echo other'"
+    for words, mpi in (
+        (f"singularity --quiet exec /scratch/plain-1.sif {shown}", "pmi2"),
+        (f"singularity --quiet exec --cleanenv -B /usr /scratch/plain-1.sif {shown}", "other"),
+        (f"singularity --quiet exec {IMAGE} {shown}", "other"),
+        (shown, "other"),
+    ):
+        assert filtered.run(f"srun -n2 {words} 2>/dev/null").check().stdout.split() == [mpi] * 2, words
+    theirs = f"singularity --quiet exec /scratch/plain-1.sif {shown}"
+    assert filtered.run(f"srun --mpi=none -n2 {theirs} 2>/dev/null").check().stdout.split() == ["other"] * 2
+    deploy_site(filtered)
 
 
 def test_the_filter_warns_and_lets_the_job_run(filtered: Cluster) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.release.lock import LoadedLock, Lock, LockedImage
+from lumisite.cli import main
+from lumisite.release.lock import LoadedLock, Lock, LockedImage, format_lock
 from lumisite.release.render import render_tree
 from lumisite.release.templates import load_templates
-from lumisite.site.load import load_plans
+from lumisite.site.load import load_plans, load_site
 from lumisite.site.selection import resolve_selection
 from tests.unit.prologs import ROOT, SHELLS, lay_out, lumi_like, shell_command, write_script
 from tests.unit.wrappers import RUNTIME, Wrapper, make
@@ -182,3 +183,30 @@ def test_what_a_plan_knows_counts_more_than_the_name(shell: str, tmp_path: Path)
 def test_mpi_that_cannot_meet_is_said_to_who_asks(wrapper: Wrapper, mpi: str | None) -> None:
     call = wrapper.call("exec", R70, "x", LUMISITE_VERBOSE="1", SLURM_STEP_NUM_TASKS="16", PMI_FD=mpi)
     assert ("MPI in it needs srun --mpi=pmi2" in call.stderr) == (mpi is None)
+
+
+# ---- render takes a lock
+
+
+def test_render_takes_the_lock_of_the_site_or_the_one_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    locked = LockedImage("/x/a.sif", family="lumi-pytorch", versions={"rocm": "6.1.3", "ofi_plugin": "1.4.0"})
+    Path("images.lock").write_text(format_lock(Lock("lumi", "header", (), {"/x/alias.sif": locked})))
+    site = load_site("lumi").data.decode()
+    Path("lumi.yaml").write_text(site.replace("\nimages:\n", "\nimages:\n  lock: images.lock\n"))
+    case = "/x/a.sif) ls_family='lumi-pytorch' ls_rocm=6001003 ls_plugin=yes ls_known=1 ;;"
+    for words in (["--site", "./lumi.yaml"], ["--lock", "images.lock"]):
+        assert main(["render", *words, "--out", "out"]) == 0
+        assert case in Path("out/spank/bin/singularity").read_text().replace(
+            "ls_family=lumi-pytorch", "ls_family='lumi-pytorch'"
+        )
+        assert "images.lock" in json.loads(Path("out/MANIFEST.json").read_text())["inputs"]
+    capsys.readouterr()
+    assert main(["render", "--lock", "gone", "--out", "no"]) == 3
+    assert "cannot read gone: it is not there (`lumisite images --lock gone` writes it)" in capsys.readouterr().err
+    Path("images.lock").write_text(format_lock(Lock("twin", "header", (), {})))
+    assert main(["render", "--lock", "images.lock", "--out", "no"]) == 2
+    assert "images.lock:6: site: is a lock of site twin, not of lumi" in capsys.readouterr().err
+    assert not Path("no").exists()
