@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from lumisite.errors import ResolveError
@@ -309,8 +309,19 @@ def _helper_help(site: Site, situation: Situation) -> list[str]:
         ),
         _listing("Binds, where the node has it:", ((bind.spec, bind.why) for bind in binds)),
         _listing("Sets, unless you have set it, what jobs need first:", entries),
+        *map(_paragraph, _mpi_notes(site)),
         _paragraph("LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it does."),
     ]
+
+
+def _mpi_notes(site: Site) -> Iterator[str]:
+    """Say what MPI in images needs of srun, which no module sets: it would reach steps without such an image too."""
+    for family in site.families.values():
+        if family.mpi:
+            yield (
+                f"MPI inside {family.title} needs `srun --mpi={family.mpi}`. No module sets that, since it would reach "
+                "programs outside of containers too."
+            )
 
 
 def _reason(verdict: Verdict) -> str:

@@ -113,11 +113,12 @@ def _documented_beyond(setting: Setting, measured: Evidence) -> bool:
 
 
 def remark(setting: Setting) -> str:
-    """Say of an entry that is set although it was measured inert that it is for larger jobs; empty for all others."""
+    """Say of an entry that is set although it was measured inert for which jobs it is; empty for all others."""
     inert = [one for one in setting.evidence if one.effect == "inert" and one.by == "measured" and one.nodes]
     if not _sets(setting) or not any(_about_own(setting, one) for one in inert):
         return ""
-    return f"changes nothing on {inert[0].nodes} nodes; documented for larger jobs"
+    sized = any(one.nodes for one in setting.evidence if one.by != "measured" and one.effect in ("needed", "helps"))
+    return f"changes nothing on {inert[0].nodes} nodes; documented for {'larger jobs' if sized else 'jobs of any size'}"
 
 
 def evidence_text(one: Evidence) -> str:

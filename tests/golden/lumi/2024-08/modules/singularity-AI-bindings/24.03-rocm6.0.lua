@@ -34,15 +34,15 @@ Sets, unless you have set it, what jobs need first:
   FI_CXI_DEFAULT_CQ_SIZE = 131072
       the default completion queue is too small for large jobs (where nodes is
       several and gpus is yes; changes nothing on 2 to 8 nodes; documented for
-      larger jobs)
+      jobs of any size)
   FI_CXI_DEFAULT_TX_SIZE = 2048
       the default transmit queue is too small for large jobs (where nodes is
       several and gpus is yes; changes nothing on 2 to 8 nodes; documented for
-      larger jobs)
+      jobs of any size)
   FI_CXI_RX_MATCH_MODE = hybrid
       matching goes on in software when the adapter's table is full, instead
       of failing (where nodes is several and gpus is yes; changes nothing on 2
-      to 8 nodes; documented for larger jobs)
+      to 8 nodes; documented for jobs of any size)
   AITER_JIT_DIR = a private node-local directory, aiter/{rank}
       its lock files fail on Lustre, and ranks must not share one; programs
       expect build/ in it (where gpus is yes)
@@ -52,7 +52,7 @@ Sets, unless you have set it, what jobs need first:
   NCCL_SOCKET_IFNAME = hsn0,hsn1,hsn2,hsn3
       RCCL meets its peers over the first interface that it finds, which may
       be the slow management network (where gpus is yes; changes nothing on 2
-      to 8 nodes; documented for larger jobs)
+      to 8 nodes; documented for jobs of any size)
   NCCL_NET_GDR_LEVEL = PHB
       the network adapter reads and writes GPU memory directly; from ROCm 6.2
       on RCCL does so by itself (where rocm is <6.2 and nodes is several and
@@ -66,11 +66,11 @@ Sets, unless you have set it, what jobs need first:
   NCCL_CROSS_NIC = 1
       rings may change the adapter between nodes, which Slingshot allows at no
       cost (where nodes is several and gpus is yes; changes nothing on 4
-      nodes; documented for larger jobs)
+      nodes; documented for jobs of any size)
   HSA_FORCE_FINE_GRAIN_PCIE = 1
       GPU memory must be fine-grained for direct access by the adapter (where
       nodes is several and gpus is yes; changes nothing on 2 to 8 nodes;
-      documented for larger jobs)
+      documented for jobs of any size)
   GLOO_SOCKET_IFNAME = hsn0
       gloo otherwise binds to the address of the host name, which may be on
       the management network (where gpus is yes)
@@ -94,6 +94,9 @@ Sets, unless you have set it, what jobs need first:
   ROCR_VISIBLE_DEVICES = one gpu, worked out on the node
       only on request (LUMISITE_GPUS=one); by default a task sees all GPUs,
       and torch picks one by its local rank (where gpus is yes)
+
+MPI inside LUMI AI Factory images needs `srun --mpi=pmi2`. No module sets
+that, since it would reach programs outside of containers too.
 
 LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it
 does.
