@@ -216,3 +216,36 @@ def test_a_site_can_require_it(lua: str, module: Path) -> None:
     script = f"package.path = {quote_lua(str(module.parent))} .. '/?.lua'; print(require('cli_filter').release)"
     done = subprocess.run([lua, "-e", script], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("2026-01-")
+
+
+# ---- the MPI that an image needs
+
+
+LAIF = "/appl/local/laifs/containers/lumi-multitorch-latest.sif"
+
+
+@pytest.mark.parametrize(
+    ("words", "mpi"),
+    [
+        (f"singularity exec {LAIF} python", True),
+        (f"/usr/bin/singularity -c x run -eB /a --bind /b --env=A=b --cleanenv {LAIF} python", True),
+        ("apptainer exec lumi-multitorch-mine.sif python", True),
+        ("singularity exec ../x/lumi-multitorch-mine.sif python", True),
+        (f"singularity exec --what-is-this {LAIF} python", False),
+        (f"singularity exec -x {LAIF} python", False),
+        (f"singularity build {LAIF} x", False),
+        (f"singularity exec mine.sif {LAIF}", False),
+        ("singularity exec /x/lumi-mpi4py-rocm-6.2.0-python-3.12.sif python", False),
+        ("singularity exec", False),
+        (f"python {LAIF}", False),
+    ],
+)
+def test_the_mpi_of_an_image_is_asked_for_its_step(lua: str, module: Path, words: str, *, mpi: bool) -> None:
+    assert ("set mpi=pmi2" in filtered(lua, module, argv=words.split())) == mpi
+
+
+def test_the_mpi_that_the_user_asks_for_stays(lua: str, module: Path) -> None:
+    argv = f"singularity exec {LAIF} x".split()
+    assert "set mpi=pmi2" not in filtered(lua, module, {"mpi": "none"}, argv)
+    assert "set mpi=pmi2" not in filtered(lua, module, {"type": "salloc"}, argv)
+    assert filtered(lua, module, argv=argv, broken="writing") == []

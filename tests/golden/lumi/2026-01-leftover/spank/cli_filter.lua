@@ -61,128 +61,14 @@ local function attach_prolog(options)
 end
 
 -- The words of the runtime: those that start a container, options that take the next word, and those that do not.
-local ACTIONS = { ["exec"] = true, ["run"] = true, ["shell"] = true, ["test"] = true, }
-local VALUED = {
-  ["--add-caps"] = true,
-  ["--app"] = true,
-  ["--apply-cgroups"] = true,
-  ["--arch"] = true,
-  ["--authfile"] = true,
-  ["--bind"] = true,
-  ["--blkio-weight"] = true,
-  ["--blkio-weight-device"] = true,
-  ["--cdi-dirs"] = true,
-  ["--containlibs"] = true,
-  ["--cpu-shares"] = true,
-  ["--cpus"] = true,
-  ["--cpuset-cpus"] = true,
-  ["--cpuset-mems"] = true,
-  ["--cwd"] = true,
-  ["--data"] = true,
-  ["--device"] = true,
-  ["--dns"] = true,
-  ["--docker-host"] = true,
-  ["--docker-password"] = true,
-  ["--docker-username"] = true,
-  ["--drop-caps"] = true,
-  ["--env"] = true,
-  ["--env-file"] = true,
-  ["--fusemount"] = true,
-  ["--home"] = true,
-  ["--hostname"] = true,
-  ["--memory"] = true,
-  ["--memory-reservation"] = true,
-  ["--memory-swap"] = true,
-  ["--mount"] = true,
-  ["--netns-path"] = true,
-  ["--network"] = true,
-  ["--network-args"] = true,
-  ["--no-env"] = true,
-  ["--no-mount"] = true,
-  ["--overlay"] = true,
-  ["--pem-path"] = true,
-  ["--pid-file"] = true,
-  ["--pids-limit"] = true,
-  ["--proot"] = true,
-  ["--pwd"] = true,
-  ["--runscript-timeout"] = true,
-  ["--scratch"] = true,
-  ["--security"] = true,
-  ["--shell"] = true,
-  ["--tmpdir"] = true,
-  ["--workdir"] = true,
-  ["--config"] = true,
-  ["-c"] = true,
-}
-local FLAGS = {
-  ["--allow-setuid"] = true,
-  ["--boot"] = true,
-  ["--cleanenv"] = true,
-  ["--compat"] = true,
-  ["--compat32"] = true,
-  ["--contain"] = true,
-  ["--containall"] = true,
-  ["--debug"] = true,
-  ["--disable-cache"] = true,
-  ["--docker-login"] = true,
-  ["--fakeroot"] = true,
-  ["--help"] = true,
-  ["--ignore-fakeroot-command"] = true,
-  ["--ignore-subuid"] = true,
-  ["--ignore-userns"] = true,
-  ["--intel-hpu"] = true,
-  ["--ipc"] = true,
-  ["--keep-layers"] = true,
-  ["--keep-privs"] = true,
-  ["--net"] = true,
-  ["--no-compat"] = true,
-  ["--no-eval"] = true,
-  ["--no-home"] = true,
-  ["--no-https"] = true,
-  ["--no-init"] = true,
-  ["--no-nv"] = true,
-  ["--no-oci"] = true,
-  ["--no-pid"] = true,
-  ["--no-privs"] = true,
-  ["--no-rocm"] = true,
-  ["--no-setgroups"] = true,
-  ["--no-tmp-sandbox"] = true,
-  ["--no-umask"] = true,
-  ["--nocolor"] = true,
-  ["--nohttps"] = true,
-  ["--nv"] = true,
-  ["--nvccli"] = true,
-  ["--oci"] = true,
-  ["--oom-kill-disable"] = true,
-  ["--passphrase"] = true,
-  ["--pid"] = true,
-  ["--quiet"] = true,
-  ["--rocm"] = true,
-  ["--sharens"] = true,
-  ["--sif-fuse"] = true,
-  ["--silent"] = true,
-  ["--tmp-sandbox"] = true,
-  ["--underlay"] = true,
-  ["--unsquash"] = true,
-  ["--userns"] = true,
-  ["--uts"] = true,
-  ["--verbose"] = true,
-  ["--writable"] = true,
-  ["--writable-tmpfs"] = true,
-  ["--build-config"] = true,
-  ["--debug"] = true,
-  ["--help"] = true,
-  ["--nocolor"] = true,
-  ["--quiet"] = true,
-  ["--silent"] = true,
-  ["--verbose"] = true,
-  ["--version"] = true,
-  ["-d"] = true,
-  ["-h"] = true,
-  ["-q"] = true,
-  ["-s"] = true,
-  ["-v"] = true,
-}
+local function set_of(words)
+  local found = {}
+  for word in words:gmatch("%S+") do found[word] = true end
+  return found
+end
+local ACTIONS = set_of("exec run shell test")
+local VALUED = set_of("--add-caps --app --apply-cgroups --arch --authfile --bind --blkio-weight --blkio-weight-device --cdi-dirs --containlibs --cpu-shares --cpus --cpuset-cpus --cpuset-mems --cwd --data --device --dns --docker-host --docker-password --docker-username --drop-caps --env --env-file --fusemount --home --hostname --memory --memory-reservation --memory-swap --mount --netns-path --network --network-args --no-env --no-mount --overlay --pem-path --pid-file --pids-limit --proot --pwd --runscript-timeout --scratch --security --shell --tmpdir --workdir --config -c")
+local FLAGS = set_of("--allow-setuid --boot --cleanenv --compat --compat32 --contain --containall --debug --disable-cache --docker-login --fakeroot --help --ignore-fakeroot-command --ignore-subuid --ignore-userns --intel-hpu --ipc --keep-layers --keep-privs --net --no-compat --no-eval --no-home --no-https --no-init --no-nv --no-oci --no-pid --no-privs --no-rocm --no-setgroups --no-tmp-sandbox --no-umask --nocolor --nohttps --nv --nvccli --oci --oom-kill-disable --passphrase --pid --quiet --rocm --sharens --sif-fuse --silent --tmp-sandbox --underlay --unsquash --userns --uts --verbose --writable --writable-tmpfs --build-config --debug --help --nocolor --quiet --silent --verbose --version -d -h -q -s -v")
 local FLAG_LETTERS, VALUED_LETTERS = "^%-[Ccefhinpuw]+$", "^%-[Ccefhinpuw]*[BHSWo]$"
 -- The families in the order in which the first that fits counts, as patterns of Lua, with what their MPI needs.
 local FAMILIES = {
@@ -219,7 +105,8 @@ end
 -- MPI in an image may need another interface than the host's. For a whole session it would break native steps, so each
 -- step of such an image gets it here; what the user or SLURM_MPI_TYPE says stays.
 local function choose_mpi(options)
-  if not is_container(options) or get(options, "mpi") then return end
+  local kind = get(options, "type")
+  if (kind ~= nil and kind ~= "srun") or not is_container(options) or get(options, "mpi") then return end
   local image = image_of(options.argv)
   if not image then return end
   for _, family in ipairs(FAMILIES) do
