@@ -21,10 +21,11 @@ from lumisite.errors import ToolError
 from lumisite.release.render import render_tree
 from lumisite.release.templates import load_templates
 from lumisite.release.write import write_tree
-from lumisite.site.load import LoadedSite, load_site
+from lumisite.site.load import EMBEDDED, LoadedSite, load_site
 from lumisite.site.selection import resolve_selection
 from tests.twin.process import run_tool
 from tests.twin.roots import HOME, USER, USER_ID, node_root
+from tests.unit.sites import load_text
 
 #: The Debian release that each version of Lmod comes from (observed in November 2026).
 VERSIONS: Mapping[str, str] = {"8.6": "bookworm", "8.7": "trixie"}
@@ -164,6 +165,13 @@ def render(
     selection = resolve_selection(loaded.site, rocm=rocm, platform=platform, cpe=cpe)
     write_tree(render_tree(loaded, selection, load_templates()), out)
     return out
+
+
+def lumi_with_a_setting() -> LoadedSite:
+    """Give LUMI with a variable that its module sets; what LUMI's own ledger sets depends on the step or the image."""
+    text = (EMBEDDED / "lumi.yaml").read_text()
+    entry = "  - {name: SITE_SETTING, value: of the site, where: singularity-AI-bindings, why: test, source: here}\n"
+    return load_text(text.replace("\nsettings:\n", f"\nsettings:\n{entry}", 1), "lumi.yaml")
 
 
 def _write_room(room: Path, lmod: Lmod, sessions: Sequence[Session]) -> None:

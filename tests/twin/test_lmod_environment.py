@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.twin.lmod import TREE, Lmod, Session, each_lmod, render
+from tests.twin.lmod import TREE, Lmod, Session, each_lmod, lumi_with_a_setting, render
 from tests.twin.roots import HOME
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
@@ -51,7 +51,7 @@ TIDIED: dict[str, tuple[str | None, str | None]] = {
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    return render(tmp_path / "out", rocm=["6.4"])
+    return render(tmp_path / "out", lumi_with_a_setting(), rocm=["6.4"])
 
 
 def with_binds(value: str | None) -> dict[str, str]:
@@ -139,7 +139,7 @@ def test_an_edited_list_survives_a_swap_and_a_reload(version: str, tmp_path: Pat
 
 
 @each_lmod
-@pytest.mark.parametrize("name", ["SLURM_MPI_TYPE", "SLURM_TASK_PROLOG"])
+@pytest.mark.parametrize("name", ["SITE_SETTING", "SLURM_TASK_PROLOG"])
 @pytest.mark.parametrize("value", ["pmix", "", "/home/me/my prolog,50% `x`"])
 def test_the_users_own_value_wins_and_stays(version: str, name: str, value: str, tree: Path) -> None:
     before, loaded, swapped, after = Lmod(version, {TREE: tree}).run(
@@ -150,7 +150,7 @@ def test_the_users_own_value_wins_and_stays(version: str, name: str, value: str,
 
 
 @each_lmod
-@pytest.mark.parametrize("name", ["SLURM_MPI_TYPE", "SLURM_TASK_PROLOG"])
+@pytest.mark.parametrize("name", ["SITE_SETTING", "SLURM_TASK_PROLOG"])
 def test_a_value_that_the_user_changed_in_between_stays(version: str, name: str, tree: Path) -> None:
     changes: dict[str, str | None] = {
         f"export {name}=mine": "mine",

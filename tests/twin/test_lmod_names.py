@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.site.load import load_site
-from tests.twin.lmod import LMOD, TREE, Lmod, Session, each_lmod, render
+from tests.twin.lmod import LMOD, TREE, Lmod, Session, each_lmod, lumi_with_a_setting, render
 from tests.unit.sites import load_text, site_text
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
@@ -134,11 +134,11 @@ def test_spider_and_keyword_find_each_module(version: str, tmp_path: Path) -> No
 
 @each_lmod
 def test_show_tells_the_whole_list_also_of_a_loaded_module(version: str, tmp_path: Path) -> None:
-    lmod = Lmod(version, {TREE: render(tmp_path / "out", rocm=["6.4"])})
+    lmod = Lmod(version, {TREE: render(tmp_path / "out", lumi_with_a_setting(), rocm=["6.4"])})
     fresh, _, *loaded = lmod.run(f"module show {CPE}", f"module load {AI}", f"module show {CPE}", f"module show {AI}")
     assert loaded[0].output == fresh.output
     assert '"/opt/cray,/usr/lib64/libcxi.so.1"' in fresh.output
-    for line in ('setenv("SLURM_MPI_TYPE","pmi2")', f'setenv("SLURM_TASK_PROLOG","{TREE}/spank/task_prolog")'):
+    for line in ('setenv("SITE_SETTING","of the site")', f'setenv("SLURM_TASK_PROLOG","{TREE}/spank/task_prolog")'):
         assert line in loaded[1].output
 
 
