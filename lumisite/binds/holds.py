@@ -26,6 +26,8 @@ def holds_of_tree(site: Site, paths: Iterable[str], tree: Tree) -> Holds:
 def holds_of_image(site: Site, path: str) -> tuple[Holds, str]:
     """Read an image, or take what its name tells where it cannot be read; with a note that says why."""
     typed = os.path.abspath(path)  # noqa: PTH100 - a Path would drop what the user typed
+    if "\0" in path:
+        return Holds(), f"{path!r}: is no name of an image"
     real = os.path.realpath(typed)
     try:
         return holds_of_tree(site, dict.fromkeys((typed, real)), open_image(real).tree), ""

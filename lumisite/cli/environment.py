@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lumisite.release.modules import ModulePlan
     from lumisite.site.model import Site
 
+#: The prolog is run for each task of a node.
+MOST_TASKS = 1024
 #: Asked for, it loads no module.
 _NONE = "none"
 
@@ -34,7 +36,7 @@ def add_commands(commands: Commands) -> None:
     env.add_argument("image", nargs="?", metavar="IMAGE", help="the image, as a job names it; it need not be here")
     env.add_argument("--nodes", type=_count, default=1, metavar="N", help="nodes of the step (default: 1)")
     env.add_argument(
-        "--tasks-per-node", type=_count, metavar="T", help="tasks on each node (default: one for each GPU, else 1)"
+        "--tasks-per-node", type=_tasks, metavar="T", help="tasks on each node (default: one for each GPU, else 1)"
     )
     env.add_argument("--partition", metavar="P", help="partition (default: the one that the site validates)")
     env.add_argument(
@@ -53,6 +55,7 @@ def add_commands(commands: Commands) -> None:
 
 def run_env(arguments: argparse.Namespace) -> int:
     """Print the environment of the first rank."""
+    from lumisite.errors import ResolveError
     from lumisite.release.load_lock import load_lock, site_lock
     from lumisite.release.made_up_step import Question, environment_of
     from lumisite.release.modules import plan_modules
@@ -61,6 +64,8 @@ def run_env(arguments: argparse.Namespace) -> int:
     from lumisite.site.load import load_plans, load_site
     from lumisite.site.selection import ALL, resolve_selection
 
+    if "\0" in (arguments.image or ""):
+        raise ResolveError(f"{arguments.image!r}: is no name of an image")
     loaded = load_site(arguments.site)
     site = loaded.site
     step = _step(site, arguments)
@@ -86,6 +91,13 @@ def _count(text: str) -> int:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 999999")
+    return number
+
+
+def _tasks(text: str) -> int:
+    number = _count(text)
+    if number > MOST_TASKS:
+        raise argparse.ArgumentTypeError(f"{text} tasks are more than a node has (at most {MOST_TASKS})")
     return number
 
 

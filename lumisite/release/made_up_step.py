@@ -31,13 +31,14 @@ _PROLOG = {
     'there() { [ -e "$1" ]; }': "there() { :; }",
     'in_root() { case $roots in */"$1"/*) ;; *) return 1 ;; esac; }': "in_root() { :; }",
     "own_cpuset() { read -r place </proc/self/cpuset; }": "own_cpuset() { place=; }",
-    "own_private() { make_private && tidy; }": "own_private() { user_id; private={base}-$answer; }",
+    "own_private() { make_private && tidy; }": "own_private() { {private}; }",
     'run_taskset() { LD_PRELOAD= LD_LIBRARY_PATH= LD_AUDIT= taskset "$@" >/dev/null; }': "run_taskset() { :; }",
 }
 _WRAPPER = {'ls_there() { [ -e "$1" ]; }': "ls_there() { :; }"}
 #: Stands for the real runtime: writes down the environment that it is given.
 _RUNTIME = "#!/bin/sh\nexec env -0 >'{out}'\n"
 _SAID = re.compile(r"(\w+)(?:=(.*)| is left alone:? ?| stays .*?| is taken away(?: again)?) ?\((.*)\)", re.DOTALL)
+_NO_PLACE = " has no place for private directories, so caches go where programs put them:"
 _BOUND = re.compile(r"bind (\S+) \((.*)\)")
 
 
@@ -185,8 +186,7 @@ def _run_prolog(
     asked: Question, folder: Path, loaded: Mapping[str, str], task: int
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Give the environment after the prolog, as Slurm makes it of the prolog's lines, and what it prints."""
-    local = next((system.path for system in asked.site.file_systems if system.kind == "node-local"), "/tmp")  # noqa: S108
-    changes = {line: text.replace("{base}", f"{local}/lumisite") for line, text in _PROLOG.items()}
+    changes = {line: text.replace("{private}", _private(asked.site)) for line, text in _PROLOG.items()}
     script = _put(folder / "task_prolog", _replaced(asked, "spank/task_prolog", changes))
     environment = {**loaded, **_slurm(asked, task)}
     # Sourced under the name that it has where it is deployed, since it puts its own folder on PATH.
@@ -205,16 +205,27 @@ def _run_prolog(
     return environment, tuple(said)
 
 
+def _private(site: Site) -> str:
+    """Give the command that stands for making the private directory; it fails where the prolog has no place for one."""
+    local = next((system.path for system in site.file_systems if system.kind == "node-local"), "")
+    # As in choose_private of the prolog.
+    if not re.fullmatch("[A-Za-z0-9/._-]+", local):
+        return "return 1"
+    return f"user_id; private={local.rstrip('/')}/lumisite-$answer"
+
+
 def _run_wrapper(asked: Question, folder: Path, before: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Give the environment that the real runtime gets, and what the wrapper says."""
     name = asked.site.runtime.name
     out, runtime = folder / "environment", folder / "runtime"
     _put(runtime, _RUNTIME.format(out=out))
-    path = f"spank/bin/{name}"
-    real = next(line for line in asked.files[path].text.split("\n") if line.startswith("ls_real="))
+    wrapper = f"spank/bin/{name}"
+    real = next(line for line in asked.files[wrapper].text.split("\n") if line.startswith("ls_real="))
     changes = {**_WRAPPER, f"\n{real}\n": f"\nls_real='{runtime}'\n"}
-    script = _put(folder / name, _replaced(asked, path, changes))
-    command = [str(script), "exec", os.path.abspath(str(asked.image)), "true"]  # noqa: PTH100 - as a shell's PWD has it
+    script = _put(folder / name, _replaced(asked, wrapper, changes))
+    image = str(asked.image)
+    path = image if "://" in image else os.path.abspath(image)  # noqa: PTH100 - as a shell's PWD has it
+    command = [str(script), "exec", path, "true"]
     said = _run(command, {**before, "LUMISITE_VERBOSE": "1", "PWD": str(folder)})
     pairs = (pair.partition("=") for pair in os.fsdecode(out.read_bytes()).split("\0") if pair)
     after = {name: value for name, _, value in pairs}
@@ -279,8 +290,11 @@ def _variables(asked: Question, stages: Sequence[_Stage], *said: Sequence[str]) 
 
 def _reasons(said: Sequence[str]) -> dict[str, str]:
     """Give what the scripts say of each variable."""
-    matches = (_SAID.fullmatch(line) for line in said)
-    return {match[1]: match[3] for match in matches if match}
+    reasons = {match[1]: match[3] for match in map(_SAID.fullmatch, said) if match}
+    for line in said:
+        what, placeless, words = line.partition(_NO_PLACE)
+        reasons.update(dict.fromkeys(words.split()[::2], f"{what}{placeless[:-1]}") if placeless else {})
+    return reasons
 
 
 def _entry(asked: Question, name: str, why: str) -> tuple[str, str]:

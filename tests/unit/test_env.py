@@ -107,6 +107,8 @@ def test_a_version_of_the_module_changes_nothing_that_the_image_decides(capsys: 
         (["--lock", "gone.json"], "cannot read gone.json: it is not there"),
         (["--nodes", "0"], "argument --nodes: '0' is no number from 1 to 999999"),
         (["--nodes", "²"], "argument --nodes: '²' is no number from 1 to 999999"),
+        (["--tasks-per-node", "9999"], "9999 tasks are more than a node has (at most 1024)"),
+        (["a\0b"], "'a\\x00b': is no name of an image"),
         (["--platform", "2031"], "--platform: lumi has no platform '2031'"),
     ],
 )
@@ -181,3 +183,16 @@ def test_it_says_what_the_prolog_itself_exports(tmp_path: Path) -> None:
         *ran.exports,
         *differing,
     }
+
+
+@pytest.mark.parametrize(
+    "change", [("  - {path: /tmp, kind: node-local", "  - {path: /tmp, kind: shared"), ("path: /tmp,", "path: '/t m',")]
+)
+def test_without_a_place_for_private_directories_it_claims_none(
+    change: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = load_site("lumi").data.decode()
+    assert change[0] in text
+    Path("site.yaml").write_text(text.replace(*change))
+    assert env(capsys, "--site", "./site.yaml")["variables"]["MIOPEN_USER_DB_PATH"]["value"] is None
