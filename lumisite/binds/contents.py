@@ -35,7 +35,13 @@ _LIBRARY_FOLDERS = (
     "/usr/local/lib",
 )
 #: Where images put what they build themselves: the folder of each release, and the plugin beside the libraries.
-_OWN_FOLDERS = ("/opt/cray/libfabric/*/lib64", "/opt/libfabric*/lib*", "/opt/aws-ofi-*", "/opt/aws-ofi-*/lib")
+_OWN_FOLDERS = (
+    "/opt/rocm/lib",
+    "/opt/cray/libfabric/*/lib64",
+    "/opt/libfabric*/lib*",
+    "/opt/aws-ofi-*",
+    "/opt/aws-ofi-*/lib",
+)
 #: Where Python keeps packages: distributions, virtual environments, conda, and the environments of cotainr.
 _PACKAGE_FOLDERS = (
     "/opt/venv/lib/python3*/site-packages",

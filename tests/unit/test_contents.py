@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from lumisite.binds.alias import follow
-from lumisite.binds.contents import read_contents, read_labels, version_lines
+from lumisite.binds.contents import read_contents, read_holds, read_labels, version_lines
+from lumisite.binds.holds import holds_of_image, holds_of_tree
+from lumisite.site.images import Holds
+from lumisite.site.load import load_site
+from lumisite.site.versions import parse_version
 from tests.unit.dict_trees import DictTree, Files, Link
 
 LIBC = (
@@ -162,3 +167,43 @@ def test_a_name_that_leads_nowhere_says_why(links: dict[str, bytes | Link], trou
 def test_a_link_to_a_folder_may_end_in_dots() -> None:
     tree = DictTree({"/a/x.sif": Link("../b/."), "/b/file": b""})
     assert (follow(tree, "/a/x.sif").real, follow(tree, "/a/x.sif").kind) == ("/b", "directory")
+
+
+# ---- what settings depend on
+
+
+@pytest.mark.parametrize(
+    ("files", "rocm"),
+    [
+        ({"/opt/rocm-6.2.4/lib/x": b""}, "6.2.4"),
+        ({"/opt/rocm-6.2/lib/x": b"", "/opt/rocm-beta/x": b""}, "6.2"),
+        ({"/opt/rocm/lib/librccl.so.1.0.70002": b""}, "7.0.2"),
+        ({f"{MULTIARCH}/librccl.so.1.0.60204": b""}, "6.2.4"),
+        ({"/opt/rocm/lib/librccl.so.1.0": b""}, None),
+        ({"/.singularity.d/labels.json": json.dumps({"org.example.rocm.version": "6.4.4"}).encode()}, "6.4.4"),
+        ({"/opt/rocm-7.0.2/.info/version": b"7.0.2-56", "/opt/rocm/lib/librccl.so.1.0.60204": b""}, "7.0.2"),
+        ({}, None),
+    ],
+)
+def test_the_rocm_release_is_read_where_it_can_be(files: Files, rocm: str | None) -> None:
+    assert read_holds(DictTree(files))[0] == rocm
+
+
+def test_the_plugin_is_there_where_its_file_is() -> None:
+    assert read_holds(DictTree(laif()))[1]
+    without = {path: content for path, content in laif().items() if "rccl-net" not in path}
+    assert not read_holds(DictTree(without))[1]
+    assert read_holds(DictTree({"/opt/aws-ofi-rccl/librccl-net.so": b""}))[1]
+
+
+def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) -> None:
+    site = load_site("lumi").site
+    assert holds_of_tree(site, ["/x/mine.sif"], DictTree(laif())) == Holds(None, parse_version("6.4.4"), True)
+    own = {**laif(), "/opt/cotainr/conda/bin/python": b""}
+    assert holds_of_tree(site, ["/x/mine.sif"], DictTree(own)).family == "cotainr"
+    broken = tmp_path / "lumi-rocm-rocm-6.1.3.sif"
+    broken.write_text("text")
+    holds, note = holds_of_image(site, str(broken))
+    assert holds == Holds("lumi-rocm", parse_version("6.1.3"), True)
+    assert "taken for what its name says, since it cannot be read: " in note
+    assert holds_of_image(site, "a\0b") == (Holds(), "'a\\x00b': is no name of an image")
