@@ -96,6 +96,7 @@ def values_of(environment: Environment) -> dict[str, str | None]:
     return {name: one.value for name, one in environment.variables.items()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", IMAGES)
 def test_no_image_gets_what_would_hang_or_abort_it_whatever_module_is_loaded(name: str) -> None:
     for plan in (plan for plan in rendered("all")[1] if plan.helper):

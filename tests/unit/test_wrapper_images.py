@@ -162,21 +162,45 @@ def test_what_the_lock_knows_counts_more_than_the_name(shell: str, tmp_path: Pat
     assert given(wrapper, old) == (None, "AWS Libfabric")
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_what_a_plan_knows_counts_more_than_the_name(shell: str, tmp_path: Path) -> None:
-    image = str(tmp_path / "lumi-rocm-rocm-7.0.2.sif")
-    plan = tmp_path / "plan.yaml"
+def with_plan(folder: Path, shell: str, paths: list[str], more: str = "") -> Wrapper:
+    plan = folder / "plan.yaml"
     plan.write_text(
-        f"plan: '1'\nsite: lumi\nplatform: 2026-01\ncpe: 25.03\nrocm: 6.2.4\nfamily: lumi-rocm\npaths: [{image}]\n"
-        "holds: {rocm: 6.1.3, plugin: no}\n"
+        f"plan: '1'\nsite: lumi\nplatform: 2026-01\ncpe: 25.03\nrocm: 6.2.4\nfamily: lumi-rocm\npaths: {paths}\n"
+        f"holds: {{rocm: 6.1.3, plugin: no}}\n{more}"
     )
     loaded = lumi_like(("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity"))
     selection = resolve_selection(loaded.site, rocm=["6.2"])
     files = render_tree(loaded, selection, load_templates(), plans=load_plans(loaded, [plan]))
-    lay_out(tmp_path, {path: file.text for path, file in files.items()})
-    write_script(tmp_path / "runtime/singularity", RUNTIME)
-    wrapper = Wrapper(tuple(shell_command(shell, tmp_path)), tmp_path)
-    assert given(wrapper, image) == ("PHB", None)
+    lay_out(folder, {path: file.text for path, file in files.items()})
+    write_script(folder / "runtime/singularity", RUNTIME)
+    return Wrapper(tuple(shell_command(shell, folder)), folder)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_a_plan_knows_counts_more_than_the_name(shell: str, tmp_path: Path) -> None:
+    image = tmp_path / "lumi-rocm-rocm-7.0.2.sif"
+    wrapper = with_plan(tmp_path, shell, [str(image)])
+    assert given(wrapper, str(image)) == ("PHB", None)
+    image.touch()
+    os.utime(image, (time.time() + 1000,) * 2)  # written anew since the release
+    assert given(wrapper, str(image)) == (None, "AWS Libfabric")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_plan_of_a_link_says_nothing_once_the_link_leads_elsewhere(shell: str, tmp_path: Path) -> None:
+    planned, other = tmp_path / "planned.sif", tmp_path / Path(R70).name
+    alias = tmp_path / "latest.sif"
+    for path in (planned, other):
+        path.touch()
+        os.utime(path, (time.time() - 1000,) * 2)
+    digest = "0" * 64
+    more = f"image: {{bytes: 1, digest: 'header:{digest}', file: {planned}, names: [{alias}]}}\n"
+    wrapper = with_plan(tmp_path, shell, [str(alias)], more)
+    alias.symlink_to(planned)
+    assert given(wrapper, str(alias)) == ("PHB", None)
+    alias.unlink()
+    alias.symlink_to(other)
+    assert given(wrapper, str(alias))[0] is None
 
 
 @pytest.mark.parametrize("mpi", [None, "3"])
