@@ -19,7 +19,6 @@ EFFECTS = ("needed", "helps", "unknown", "inert", "harmful")
 class Harm:
     """Values of a variable that do harm, as `patterns` of the shell, where the conditions of `evidence` hold."""
 
-    index: int
     setting: Setting
     patterns: tuple[str, ...]
     evidence: Evidence
@@ -49,10 +48,10 @@ def _literal(value: str) -> str:
 
 def harms(site: Site) -> Iterator[Harm]:
     """Give all that is known to do harm, in ledger order."""
-    for index, setting in enumerate(site.settings):
+    for setting in site.settings:
         for evidence in setting.evidence:
             if evidence.effect == "harmful":
-                yield Harm(index, setting, _patterns(setting, evidence), evidence)
+                yield Harm(setting, _patterns(setting, evidence), evidence)
 
 
 def rank(setting: Setting) -> int:
