@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import glob
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lumisite.release.helper_settings import plugin_word, rocm_word
 from lumisite.release.image_plans import case_pattern
 from lumisite.release.lock import Lock
-from lumisite.site.decode import UnfitError
-from lumisite.site.images import Holds
+from lumisite.site.images import Holds, family_by_path, told_release
 from lumisite.site.model import Site
-from lumisite.site.versions import parse_version
 
 
 @dataclass(frozen=True)
@@ -28,28 +27,29 @@ def image_cases(site: Site, lock: Lock | None) -> tuple[ImageCase, ...]:
     """Give a case for each file of a lock."""
     return tuple(
         ImageCase(
-            pattern=case_pattern("".join(f"[{c}]" if c in "*?[" else c for c in path)),
-            family=holds.family if holds.family is not None and holds.family in site.families else "",
+            pattern=case_pattern(glob.escape(path)),
+            family=holds.family or "",
             rocm=rocm_word(holds.rocm),
             plugin=plugin_word(holds.plugin),
         )
-        for path, holds in (_locked(lock) if lock is not None else ())
+        for path, holds in (_locked(site, lock) if lock is not None else ())
     )
 
 
-def _locked(lock: Lock) -> Iterator[tuple[str, Holds]]:
+def _locked(site: Site, lock: Lock) -> Iterator[tuple[str, Holds]]:
+    """Give each file once with what was read in it; a plugin that was not found is not there."""
     seen = set()
     for path, image in lock.images.items():
         target = image.target or path
-        if not image.fault and image.family and target not in seen:
+        if not image.fault and image.versions and target not in seen:
             seen.add(target)
-            yield target, holds_of(image.family, image.versions)
+            rocm = told_release(image.versions.get("rocm"))
+            yield target, Holds(_family(site, image.family, target, path), rocm, "ofi_plugin" in image.versions)
 
 
-def holds_of(family: str | None, versions: Mapping[str, str]) -> Holds:
-    """Take what an image holds from the versions that were read in it: a plugin that was not found is not there."""
-    try:
-        rocm = parse_version(versions["rocm"]) if "rocm" in versions else None
-    except UnfitError:
-        rocm = None
-    return Holds(family, rocm, "ofi_plugin" in versions)
+def _family(site: Site, name: str | None, *paths: str) -> str | None:
+    """Give a family that a lock names, if it recognised the image and does not only stand for what none recognises."""
+    family = site.families.get(name or "")
+    if family is None or (family.default_for is not None and family_by_path(site, *paths) != name):
+        return None
+    return name

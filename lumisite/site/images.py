@@ -6,6 +6,7 @@ import fnmatch
 import re
 from dataclasses import dataclass
 
+from lumisite.site.decode import UnfitError
 from lumisite.site.model import Site
 from lumisite.site.versions import Version, parse_version
 
@@ -43,6 +44,14 @@ def holds_by_name(site: Site, *paths: str) -> Holds:
 def has_plugin(site: Site, family: str) -> bool:
     """Tell whether images of a family hold the OFI plugin themselves."""
     return site.families[family].plugin == "in-image"
+
+
+def told_release(text: str | None) -> Version | None:
+    """Read a release as an image states it; what is no version tells nothing."""
+    try:
+        return None if text is None else parse_version(text)
+    except UnfitError:
+        return None
 
 
 def rocm_by_name(after: str | None, path: str) -> Version | None:

@@ -134,10 +134,17 @@ def with_lock(folder: Path, shell: str, images: dict[str, LockedImage]) -> Wrapp
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_what_the_lock_knows_counts_more_than_the_name(shell: str, tmp_path: Path) -> None:
-    old, new, bare, cotainr = (
-        str(tmp_path / f"{name}.sif") for name in ("lumi-rocm-rocm-7.0.2", "a[1] b", "bare", "mine")
+    old, new, bare, cotainr, stranger = (
+        str(tmp_path / f"{name}.sif")
+        for name in (
+            "lumi-rocm-rocm-7.0.2",
+            "lumi-pytorch-rocm-a[1] b-pytorch-v2.7",
+            "lumi-pytorch-rocm-x-pytorch-v2.7",
+            "mine",
+            "stranger",
+        )
     )
-    for path in (old, new, bare, cotainr):
+    for path in (old, new, bare, cotainr, stranger):
         Path(path).touch()
         os.utime(path, (time.time() - 1000,) * 2)
     versions = {"rocm": "6.1.3", "ofi_plugin": "1.4.0"}
@@ -148,6 +155,7 @@ def test_what_the_lock_knows_counts_more_than_the_name(shell: str, tmp_path: Pat
             old: LockedImage(old.replace(str(tmp_path), ROOT), family="lumi-rocm", versions=versions),
             new: LockedImage(family="lumi-pytorch", versions={"rocm": "7.0.2", "ofi_plugin": "1.4.0"}),
             bare: LockedImage(family="lumi-pytorch", versions={"rocm": "6.1.3"}),
+            stranger: LockedImage(family="laif-multitorch", versions=versions),
             cotainr: LockedImage(family="cotainr", versions=versions),
         },
     )
@@ -155,6 +163,8 @@ def test_what_the_lock_knows_counts_more_than_the_name(shell: str, tmp_path: Pat
     assert given(wrapper, new) == (None, "AWS Libfabric")
     assert given(wrapper, bare) == ("PHB", None)  # it was read, and has no plugin
     assert given(wrapper, cotainr) == ("PHB", None)  # never for this family
+    assert given(wrapper, stranger) == ("PHB", None)  # the lock's family only stands for what none recognises
+    assert f"{tmp_path}/opt/cray" in wrapper.call("exec", stranger, "x").binds
     alias = tmp_path / "alias.sif"
     alias.symlink_to(bare)
     assert given(wrapper, str(alias)) == ("PHB", None)
@@ -216,11 +226,17 @@ def test_render_takes_the_lock_of_the_site_or_the_one_that_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    locked = LockedImage("/x/a.sif", family="lumi-pytorch", versions={"rocm": "6.1.3", "ofi_plugin": "1.4.0"})
+    locked = LockedImage(
+        "/x/lumi-pytorch-rocm-a-pytorch-v2.7.sif",
+        family="lumi-pytorch",
+        versions={"rocm": "6.1.3", "ofi_plugin": "1.4.0"},
+    )
     Path("images.lock").write_text(format_lock(Lock("lumi", "header", (), {"/x/alias.sif": locked})))
     site = load_site("lumi").data.decode()
     Path("lumi.yaml").write_text(site.replace("\nimages:\n", "\nimages:\n  lock: images.lock\n"))
-    case = "/x/a.sif) ls_family='lumi-pytorch' ls_rocm=6001003 ls_plugin=yes ls_known=1 ;;"
+    case = (
+        "/x/lumi-pytorch-rocm-a-pytorch-v2.7.sif) ls_family='lumi-pytorch' ls_rocm=6001003 ls_plugin=yes ls_known=1 ;;"
+    )
     for words in (["--site", "./lumi.yaml"], ["--lock", "images.lock"]):
         assert main(["render", *words, "--out", "out"]) == 0
         assert case in Path("out/spank/bin/singularity").read_text().replace(
