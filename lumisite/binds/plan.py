@@ -10,7 +10,7 @@ from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.container import container_of, library_path
 from lumisite.binds.cpu import Cpu, cpu_of
 from lumisite.binds.family import recognise_family
-from lumisite.binds.holds import holds_of_tree
+from lumisite.binds.holds import holds_inside
 from lumisite.binds.image import Image
 from lumisite.binds.ldcache import glob
 from lumisite.binds.loader import MACHINES, Loader, read_rules
@@ -70,7 +70,7 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     name, why = recognise_family(site, request.image_paths, image.tree, request.rocm, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
-    holds = holds_of_tree(site, request.image_paths, image.tree)
+    holds = holds_inside(name, image.tree)
     notes = [f"image family {name} ({why})", *image.notes]
     if not roots:
         return Plan(name, (), (*notes, f"{name} needs no library of the host: {family.why}"), holds)

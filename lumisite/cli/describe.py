@@ -163,7 +163,7 @@ def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplan
     """Explain the names that are those of libraries, for the image that was given."""
     from lumisite.errors import ResolveError
 
-    names = [name for name in arguments.names if ".so" in name and "/" not in name]
+    names = [name for name in arguments.names if _is_library(name)]
     if not names:
         return {}
     if arguments.image is None:
@@ -175,6 +175,10 @@ def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplan
     return {name: explain_library(request, plan, arguments.image, name) for name in names}
 
 
+def _is_library(name: str) -> bool:
+    return ".so" in name and "/" not in name
+
+
 def _holds(arguments: argparse.Namespace, site: Site) -> Holds:
     """Give what the image holds that runs, as far as it is asked for."""
     from dataclasses import replace
@@ -183,7 +187,7 @@ def _holds(arguments: argparse.Namespace, site: Site) -> Holds:
     from lumisite.site.images import Holds
 
     holds = Holds()
-    if arguments.image is not None and any(not name.endswith(".so") and ".so." not in name for name in arguments.names):
+    if arguments.image is not None and not all(map(_is_library, arguments.names)):
         holds, note = holds_of_image(site, arguments.image)
         if note:
             say(note)

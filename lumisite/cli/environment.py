@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lumisite.cli.parser import Commands
+    from lumisite.release.lock import LoadedLock
     from lumisite.release.made_up_step import Environment, Step
     from lumisite.release.modules import ModulePlan
     from lumisite.site.model import Site
+    from lumisite.site.plans import LoadedPlan
 
 #: The prolog is run for each task of a node.
 MOST_TASKS = 1024
@@ -56,8 +59,8 @@ def add_commands(commands: Commands) -> None:
 def run_env(arguments: argparse.Namespace) -> int:
     """Print the environment of the first rank."""
     from lumisite.errors import ResolveError
-    from lumisite.release.load_lock import load_lock, site_lock
-    from lumisite.release.made_up_step import Question, environment_of
+    from lumisite.release.load_lock import load_lock
+    from lumisite.release.made_up_step import Question, environment_of, release_of
     from lumisite.release.modules import plan_modules
     from lumisite.release.render import render_tree
     from lumisite.release.templates import load_templates, open_template_cache
@@ -73,12 +76,12 @@ def run_env(arguments: argparse.Namespace) -> int:
     asked = {"rocm": [ALL], "cpe": [ALL]} if versioned else {}
     selection = resolve_selection(site, platform=arguments.platform, **asked)
     templates = load_templates()
-    lock = load_lock(arguments.lock or site_lock(loaded), site)
-    files = render_tree(loaded, selection, templates, open_template_cache(), load_plans(loaded, arguments.plan), lock)
-    release = Question(site, files, (), step, None).release
-    modules = _loaded(site, plan_modules(site, selection, loaded.file, templates, release), arguments.module)
+    lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan)
+    files = render_tree(loaded, selection, templates, open_template_cache(), plans, lock)
+    described = plan_modules(site, selection, loaded.file, templates, release_of(files))
+    modules = _loaded(site, described, arguments.module)
     found = environment_of(Question(site, files, modules, step, arguments.image))
-    if arguments.image is not None:
+    if arguments.image is not None and not _was_read(arguments.image, lock, plans):
         _compare_with_image(site, arguments.image, found)
     if arguments.json:
         _print_json(found)
@@ -110,7 +113,7 @@ def _step(site: Site, arguments: argparse.Namespace) -> Step:
     name = arguments.partition or default
     if name not in site.partitions:
         raise ResolveError(f"--partition: {name} is not described ({suggestion(name, site.partitions)})")
-    gpus = len(site.node_kinds[site.partitions[name].node_kind].gpus)
+    gpus = len(site.kind_of(name).gpus)
     return Step(name, arguments.nodes, arguments.tasks_per_node or gpus or 1)
 
 
@@ -136,6 +139,13 @@ def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple
 
     load(first)
     return tuple(found.values())
+
+
+def _was_read(image: str, lock: LoadedLock | None, plans: Sequence[LoadedPlan]) -> bool:
+    """Tell whether the wrapper knows more of an image than its name."""
+    real, typed = str(Path(image).resolve()), str(Path(image).absolute())
+    locked = () if lock is None else (one.target or path for path, one in lock.lock.images.items())
+    return real in locked or any(fnmatchcase(typed, pattern) for one in plans for pattern in one.plan.paths)
 
 
 def _compare_with_image(site: Site, image: str, found: Environment) -> None:

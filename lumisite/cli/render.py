@@ -49,7 +49,7 @@ def run_render(arguments: argparse.Namespace) -> int:
     from lumisite.binds.host import DiskTree
     from lumisite.errors import LumisiteError, shown
     from lumisite.release.image_plans import left_out
-    from lumisite.release.load_lock import load_lock, site_lock
+    from lumisite.release.load_lock import load_lock
     from lumisite.release.plan_images import other_images, planned_files
     from lumisite.release.render import render_tree
     from lumisite.release.templates import load_templates, open_template_cache
@@ -63,7 +63,7 @@ def run_render(arguments: argparse.Namespace) -> int:
     loaded = load_site(arguments.site)
     selection = resolve_selection(loaded.site, rocm=arguments.rocm, platform=arguments.platform, cpe=arguments.cpe)
     plans = load_plans(loaded, arguments.plan)
-    lock = load_lock(arguments.lock or site_lock(loaded), loaded.site)
+    lock = load_lock(loaded, arguments.lock)
     files = render_tree(loaded, selection, load_templates(), open_template_cache(), plans, lock)
     write_tree(files, arguments.out)
     for note in left_out(selection.platform, plans):

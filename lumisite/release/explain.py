@@ -129,7 +129,7 @@ def explain(
         inside.rocm,
         inside.plugin,
         nodes,
-        None if partition is None else bool(site.node_kinds[site.partitions[partition].node_kind].gpus),
+        None if partition is None else bool(site.kind_of(partition).gpus),
         partition,
     )
     if any(setting.name == name for setting in site.settings):

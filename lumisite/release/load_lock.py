@@ -7,23 +7,26 @@ from pathlib import Path
 from lumisite.errors import ToolError, refused
 from lumisite.release.lock import LARGEST_LOCK_BYTES, LoadedLock, parse_lock
 from lumisite.site.load import LoadedSite
-from lumisite.site.model import Site
 
 
-def site_lock(loaded: LoadedSite) -> Path | None:
+def _own_lock(loaded: LoadedSite) -> Path | None:
     """Give the place of the lock that a site names, beside its own file."""
     images = loaded.site.images
     return None if images is None or images.lock is None else loaded.directory / images.lock
 
 
-def load_lock(path: Path | None, site: Site) -> LoadedLock | None:
-    """Read a lock of the site; raises `ToolError` or `LumisiteError`, which name the file."""
+def load_lock(loaded: LoadedSite, asked: Path | None) -> LoadedLock | None:
+    """Read the lock that is asked for, else the site's own; errors name the file.
+
+    Raises `ToolError`, or `LumisiteError` for a lock that is damaged or of another site.
+    """
+    path = asked or _own_lock(loaded)
     if path is None:
         return None
     content = read_lock_file(path)
     if content is None:
         raise ToolError(f"cannot read {path}: it is not there (`lumisite images --lock {path}` writes it)")
-    return LoadedLock(parse_lock(content, str(path), site.name), path.name, content)
+    return LoadedLock(parse_lock(content, str(path), loaded.site.name), path.name, content)
 
 
 def read_lock_file(path: Path) -> bytes | None:

@@ -22,7 +22,6 @@ from lumisite.release.helper_settings import NOTHING_APPLIES
 from lumisite.release.manifest import MANIFEST, RenderedFile
 from lumisite.release.modules import ModulePlan
 from lumisite.site.cpus import expand_cpu_list
-from lumisite.site.entries import Bind, FileSystem
 from lumisite.site.model import Partition, Site
 
 #: How long a script may take, in seconds; it takes milliseconds.
@@ -112,10 +111,10 @@ class Question:
     step: Step
     image: str | None
 
-    @property
-    def release(self) -> str:
-        """The id of the rendered tree."""
-        return str(json.loads(self.files[MANIFEST].text)["release"])
+
+def release_of(files: Mapping[str, RenderedFile]) -> str:
+    """Give the id of a rendered tree."""
+    return str(json.loads(files[MANIFEST].text)["release"])
 
 
 def environment_of(asked: Question) -> Environment:
@@ -124,7 +123,11 @@ def environment_of(asked: Question) -> Environment:
         folder = Path(name)
         loaded = _after_modules(asked)
         helper = not asked.modules or "SLURM_TASK_PROLOG" in loaded
-        tasks = [_run_prolog(asked, folder, loaded, task) for task in range(asked.step.tasks_per_node if helper else 0)]
+        prolog = _prolog_command(asked, folder) if helper else []
+        tasks = [
+            _run_prolog(prolog, {**loaded, **_slurm(asked, task)})
+            for task in range(asked.step.tasks_per_node if helper else 0)
+        ]
         after, said = (tasks[0][0], list(tasks[0][1])) if tasks else ({**loaded, **_slurm(asked, 0)}, [])
         final, more = after, list[str]()
         if asked.image is not None and helper:
@@ -182,16 +185,19 @@ def _cpus_of_node(site: Site, partition: Partition) -> int:
     return sum(len(expand_cpu_list(cpus)) for one in groups for cpus in (one.cores, one.siblings) if cpus)
 
 
-def _run_prolog(
-    asked: Question, folder: Path, loaded: Mapping[str, str], task: int
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Give the environment after the prolog, as Slurm makes it of the prolog's lines, and what it prints."""
+def _prolog_command(asked: Question, folder: Path) -> list[str]:
+    """Write the prolog for the made-up node, and give what runs it."""
     changes = {line: text.replace("{private}", _private(asked.site)) for line, text in _PROLOG.items()}
     script = _put(folder / "task_prolog", _replaced(asked, "spank/task_prolog", changes))
-    environment = {**loaded, **_slurm(asked, task)}
     # Sourced under the name that it has where it is deployed, since it puts its own folder on PATH.
-    own = f"{asked.site.root}/releases/{asked.release}/spank/task_prolog"
-    done = _run(["-c", '. "$1"', own, str(script)], {**environment, "LUMISITE_VERBOSE": "1"})
+    own = f"{asked.site.root}/releases/{release_of(asked.files)}/spank/task_prolog"
+    return ["-c", '. "$1"', own, str(script)]
+
+
+def _run_prolog(command: Sequence[str], before: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Give the environment after the prolog, as Slurm makes it of the prolog's lines, and what it prints."""
+    environment = dict(before)
+    done = _run(command, {**before, "LUMISITE_VERBOSE": "1"})
     said = []
     for line in done.split("\n"):
         verb, _, rest = line.partition(" ")
@@ -328,20 +334,20 @@ def _binds(asked: Question, stages: Sequence[_Stage], said: Sequence[str]) -> It
     """Give the binds at the end, in their order, with who brought each."""
     variable = f"{asked.site.runtime.prefix}_BINDPATH"
     reasons = {match[1]: match[2] for match in map(_BOUND.fullmatch, said) if match}
-    listed_binds: Sequence[FileSystem | Bind] = (*asked.site.file_systems, *asked.site.binds)
-    reasons |= {one.spec if isinstance(one, Bind) else one.path: one.why for one in listed_binds}
+    described = _described_binds(asked.site)
     listed = [(by, set(after.get(variable, "").split(","))) for by, _, after in stages]
     for spec in filter(None, stages[-1][2].get(variable, "").split(",")):
         source, _, rest = spec.partition(":")
         by = next(by for by, specs in listed if spec in specs)
-        yield FoundBind(source, rest.partition(":")[0] or source, by, _bind_entry(asked, spec), reasons.get(spec, ""))
+        entry, why = described.get(spec, ("", reasons.get(spec, "")))
+        yield FoundBind(source, rest.partition(":")[0] or source, by, entry, why)
 
 
-def _bind_entry(asked: Question, spec: str) -> str:
-    for index, system in enumerate(asked.site.file_systems):
-        if system.path == spec:
-            return f"file_systems[{index}]"
-    return next((f"binds[{index}]" for index, bind in enumerate(asked.site.binds) if bind.spec == spec), "")
+def _described_binds(site: Site) -> dict[str, tuple[str, str]]:
+    """Give the key and the reason of each bind that the site describes."""
+    binds = {one.spec: (f"binds[{index}]", str(one.why)) for index, one in enumerate(site.binds)}
+    systems = {str(one.path): (f"file_systems[{index}]", str(one.why)) for index, one in enumerate(site.file_systems)}
+    return {**binds, **systems}
 
 
 def _cpus(task: int, said: Sequence[str]) -> FoundCpus:

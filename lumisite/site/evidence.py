@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -31,19 +32,10 @@ def evidence_of(setting: Setting) -> tuple[Evidence, ...]:
     return (Evidence(effect="unknown", by="documented" if setting.confirmed else "inferred", source=setting.source),)
 
 
-def speaks_of(setting: Setting, evidence: Evidence, value: str) -> bool:
-    """Tell whether evidence on an entry is about a value."""
-    return any(fnmatch.fnmatchcase(value, pattern) for pattern in _patterns(setting, evidence))
-
-
 def _patterns(setting: Setting, evidence: Evidence) -> tuple[str, ...]:
     if evidence.of is not None:
         return tuple(evidence.of.split("|"))
-    return ("*",) if setting.value is None else (_literal(setting.value),)
-
-
-def _literal(value: str) -> str:
-    return "".join(f"[{sign}]" if sign in "*?[" else sign for sign in value)
+    return ("*",) if setting.value is None else (glob.escape(setting.value),)
 
 
 def harms(site: Site) -> Iterator[Harm]:
@@ -56,7 +48,7 @@ def harms(site: Site) -> Iterator[Harm]:
 
 def rank(setting: Setting) -> int:
     """Give the place of an entry among others: the best effect that its own value is known for."""
-    own = [one.effect for one in evidence_of(setting) if one.of is None or _about_own(setting, one)]
+    own = [one.effect for one in evidence_of(setting) if _about_own(setting, one)]
     return min((EFFECTS.index(effect) for effect in own), default=len(EFFECTS))
 
 
@@ -97,7 +89,10 @@ def _own(setting: Setting) -> str:
 
 
 def _about_own(setting: Setting, one: Evidence) -> bool:
-    return one.of is None or (setting.value is not None and speaks_of(setting, one, setting.value)) or one.of == "*"
+    """Tell whether evidence is about what the entry sets; of what is worked out on the node, `*` alone is."""
+    if one.of is None or setting.value is None:
+        return one.of in (None, "*")
+    return any(fnmatch.fnmatchcase(setting.value, pattern) for pattern in _patterns(setting, one))
 
 
 def _documented_beyond(setting: Setting, measured: Evidence) -> bool:

@@ -332,3 +332,7 @@ class Site:
     )
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
     images: Images | None = key("The container images of the site.", default=None)
+
+    def kind_of(self, partition: str) -> NodeKind:
+        """The node kind of a partition's nodes."""
+        return self.node_kinds[self.partitions[partition].node_kind]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.release.made_up_step import Environment, Question, Step, environment_of
+from lumisite.release.made_up_step import Environment, Question, Step, environment_of, release_of
 from lumisite.release.manifest import RenderedFile
 from lumisite.release.modules import ModulePlan, plan_modules
 from lumisite.release.render import render_tree
@@ -58,8 +58,7 @@ def rendered(rocm: str) -> tuple[dict[str, RenderedFile], tuple[ModulePlan, ...]
     templates = load_templates()
     selection = resolve_selection(LUMI.site, rocm=[rocm] if rocm else [], cpe=["all"] if rocm else [])
     files = render_tree(LUMI, selection, templates)
-    release = Question(LUMI.site, files, (), next(iter(STEPS.values())), None).release
-    return files, tuple(plan_modules(LUMI.site, selection, LUMI.file, templates, release))
+    return files, tuple(plan_modules(LUMI.site, selection, LUMI.file, templates, release_of(files)))
 
 
 def loaded(plans: tuple[ModulePlan, ...], bindings: ModulePlan) -> tuple[ModulePlan, ...]:

@@ -33,14 +33,18 @@ class Start:
 
 def image_rocm(site: Site, path: str) -> Version | None:
     """The ROCm release in an image, as its name tells it to the wrapper; of other images, as their names say it."""
-    told = holds_by_name(site, path if "/" in path else f"./{path}").rocm if path else None
+    told = holds_by_name(site, _placed(path)).rocm if path else None
     said = _ROCM.search(path.rpartition("/")[2])
     return told or (parse_version(said[1]) if said else None)
 
 
 def image_family(site: Site, path: str) -> str | None:
     """The family of an image by its path; a name alone is a file beside the script."""
-    return family_by_path(site, path if "/" in path else f"./{path}") if path else None
+    return family_by_path(site, _placed(path)) if path else None
+
+
+def _placed(path: str) -> str:
+    return path if "/" in path else f"./{path}"
 
 
 def starts_of(job: Job) -> Iterator[Start]:

@@ -45,14 +45,13 @@ class Question:
     def situation(self) -> Situation:
         """The situation in which settings and binds are decided; the step's nodes are left open."""
         chosen, inside = self.selection, holds_by_name(self.site, self.image)
-        kind = self.site.node_kinds[self.site.partitions[self.plan.partition].node_kind]
         return Situation(
             chosen.platform,
             chosen.cpe[0],
             self.family_name,
             inside.rocm,
             has_plugin(self.site, self.family_name),
-            gpus=bool(kind.gpus),
+            gpus=bool(self.site.kind_of(self.plan.partition).gpus),
             partition=self.plan.partition,
         )
 
@@ -150,5 +149,4 @@ def expected_python(asked: Question) -> ExpectedPython:
 
 def expected_jax(asked: Question) -> ExpectedJax:
     """The platform that JAX should find on the partition's nodes, one device for each rank."""
-    kind = asked.site.node_kinds[asked.site.partitions[asked.plan.partition].node_kind]
-    return ExpectedJax("gpu" if kind.gpus else "cpu")
+    return ExpectedJax("gpu" if asked.site.kind_of(asked.plan.partition).gpus else "cpu")
