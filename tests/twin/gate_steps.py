@@ -84,8 +84,10 @@ def _run_step(cluster: Cluster, probe: GateProbe, step: GateStep, start: Start, 
         probe, step, runtime="singularity", probes=f"{run}/{step.name}/probes", out=f"{run}/{step.name}/records"
     )
     tasks = start.tasks if step.tasks == "gpu" else 1
-    # The record of one node is worth having even if the other's container does not start.
-    srun = f"srun --kill-on-bad-exit=0 -p standard-g -N{start.nodes} --ntasks-per-node={tasks} {start.options}"
+    # The record of one node is worth having even if the other's container does not start. The nodes are named, so that
+    # a step runs where the one before it prepared something, even while Slurm still cleans up after that one.
+    where = f"-p standard-g -N{start.nodes} -w {','.join(cluster.nodes[: start.nodes])}"
+    srun = f"srun --kill-on-bad-exit=0 {where} --ntasks-per-node={tasks} {start.options}"
     return cluster.run(f"{LOAD}; {start.typed or ':'}; {srun} {shlex.join(words)}")
 
 

@@ -160,10 +160,9 @@ def test_databases_on_a_shared_file_system_are_named(site: Cluster) -> None:
 
 def test_databases_behind_a_link_or_open_to_others_are_named(site: Cluster) -> None:
     make = "mkdir -p /scratch/db; ln -sfn /scratch/db /tmp/link; mkdir -p /tmp/open; chmod 755 /tmp/open"
-    start = Start(
-        f"srun -N1 -p standard-g sh -c '{make}'; export MIOPEN_USER_DB_PATH=/tmp/link MIOPEN_CUSTOM_CACHE_DIR=/tmp/open",
-        nodes=1,
-    )
+    before = f"srun -N1 -w {site.nodes[0]} -p standard-g sh -c '{make}'"
+    exports = "export MIOPEN_USER_DB_PATH=/tmp/link MIOPEN_CUSTOM_CACHE_DIR=/tmp/open"
+    start = Start(f"{before}; {exports}", nodes=1)
     done = run_gate(site, twin_probe("miopen"), start)
     assert done.causes == [
         (
