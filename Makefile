@@ -24,7 +24,7 @@ $(VENV)/.dev: pyproject.toml .ci/venv
 render: $(VENV)/.run-time  ## install lumisite here and render LUMI's modules into site-out/
 	$(BIN)/lumisite render --rocm $(ROCM)
 
-lint: $(VENV)/.dev  ## ruff, mypy, and what nothing calls
+lint: $(VENV)/.dev  ## ruff, mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
