@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.errors import Problem, ResolveError, SiteError
+from lumisite.errors import Problem, ResolveError, SiteError, file_fault
 from lumisite.site.decode import decode, suggestion
 from lumisite.site.document import MAX_BYTES
 from lumisite.site.model import Site
@@ -109,15 +109,15 @@ def _read(path: Path) -> bytes:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise SiteError([Problem(str(path), 0, 0, "", "is not a file (a YAML file would be right)")])
+            raise file_fault(str(path), "is not a file (a YAML file would be right)")
         with path.open("rb") as stream:
             return stream.read(MAX_BYTES + 1) if status.st_size <= MAX_BYTES else _too_large(path, status.st_size)
     except OSError as error:
-        raise SiteError([Problem(str(path), 0, 0, "", f"cannot be read: {error.strerror}")]) from None
+        raise file_fault(str(path), f"cannot be read: {error.strerror}") from None
     except ValueError as error:  # a NUL in the name
-        raise SiteError([Problem(repr(str(path)), 0, 0, "", f"cannot be read: {error}")]) from None
+        raise file_fault(repr(str(path)), f"cannot be read: {error}") from None
 
 
 def _too_large(path: Path, size: int) -> bytes:
     message = f"{size} bytes are too many for a site description (at most {MAX_BYTES})"
-    raise SiteError([Problem(str(path), 0, 0, "", message)])
+    raise file_fault(str(path), message)
