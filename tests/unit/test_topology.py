@@ -30,7 +30,6 @@ LUMI_G = topology_of("node kind lumi-g", SITE.node_kinds["lumi-g"], BUS_IDS)
 def kind(reserved: str | None = None, siblings: str | None = "4-7") -> NodeKind:
     """Give a node of four cores in one L3."""
     return NodeKind(
-        title=Line("four cores"),
         memory_mib=1024,
         reserved=CpuList(reserved) if reserved else None,
         l3=(CacheGroup(cores=CpuList("0-3"), siblings=CpuList(siblings) if siblings else None, numa=0),),
