@@ -137,7 +137,7 @@ def _request(arguments: argparse.Namespace, topology: Topology, allowed: frozens
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:
-    from lumisite.node.cpuset import CpusetError, parse_number_list
+    from lumisite.site.cpus import CpusetError, parse_number_list
 
     try:
         return parse_number_list(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lumisite.site.cpus import expand_cpu_list
 from lumisite.site.decode import Rule, UnfitError, suggestion
 from lumisite.site.faults import Faults, is_file_name, unknown
 from lumisite.site.model import Module, NodeKind, Site
@@ -68,15 +67,14 @@ def node_kinds_add_up(site: Site) -> Faults:
 def _node_kind_faults(here: str, kind: NodeKind) -> Faults:
     seen: set[int] = set()
     for index, group in enumerate(kind.l3):
-        cores = expand_cpu_list(group.cores)
-        siblings = expand_cpu_list(group.siblings) if group.siblings else ()
+        cores, siblings = group.cores, group.siblings or ()
         if siblings and len(siblings) != len(cores):
             yield f"{here}.l3[{index}].siblings", f"{len(siblings)} siblings for {len(cores)} cores"
         twice = sorted(seen.intersection(cores + siblings))
-        if twice or len({*cores, *siblings}) < len(cores) + len(siblings):
+        if twice or set(cores).intersection(siblings):
             yield f"{here}.l3[{index}].cores", f"a CPU is named twice{': ' + str(twice[0]) if twice else ''}"
         seen.update(cores + siblings)
-    for cpu in expand_cpu_list(kind.reserved) if kind.reserved else ():
+    for cpu in kind.reserved or ():
         if cpu not in seen:
             yield f"{here}.reserved", f"CPU {cpu} is in no L3 group"
     domains = {group.numa for group in kind.l3}
