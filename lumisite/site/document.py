@@ -57,7 +57,7 @@ def parse_yaml(data: bytes, file: str) -> Document:
     Raises `SiteError` when it is too large, not UTF-8, not YAML, not one mapping, or has tags or looping aliases.
     """
     if len(data) > MAX_BYTES:
-        raise file_fault(file, f"{len(data)} bytes are too many for a site description (at most {MAX_BYTES})")
+        raise file_fault(file, f"more than {MAX_BYTES} bytes are too many for a site description")
     text = text_of(data, file)
     document = Document(file, None)
     try:

@@ -30,9 +30,9 @@ PLACES = {
 }
 DONE = (GROUPS + 1, 0)
 NODE_ADVICE = "look at the node of that rank: a rank that is silent is frozen or lost"
-#: What srun says of a rank that did not end well; those that it killed itself are told by what was done to them.
 #: More tasks than a step can have.
 MOST_RANKS = 1 << 24
+#: What srun says of a rank that did not end well; those that it killed itself are told by what was done to them.
 _TASK = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (?!Killed|Terminated)([^|]*[^|\s])")
 
 
