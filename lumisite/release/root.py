@@ -12,7 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -173,28 +173,24 @@ def temporary_in(directory: Path) -> Path:
 
 def append_step(root: Root, step: Step) -> None:
     """Add a line to the history: afterwards it is there whole, or not at all."""
-    temporary = _temporary_name(root.path)
-    try:
-        write_file(temporary, format_history([*root.steps, step]).encode(), 0o644, sync=True)
-        temporary.replace(root.path / "history")
-    finally:
-        remove(temporary)
-    sync_directory(root.path)
+    text = format_history([*root.steps, step]).encode()
+    _put(root, "history", lambda path: write_file(path, text, 0o644, sync=True))
 
 
 def point_current(root: Root, release: str) -> None:
     """Move the link to a release in one step."""
-    temporary = _temporary_name(root.path)
+    _put(root, "current", lambda path: path.symlink_to(f"releases/{release}"))
+
+
+def _put(root: Root, name: str, make: Callable[[Path], None]) -> None:
+    """Make something under a name that the next run removes, and give it its own in one step."""
+    temporary = root.path / f"{_TEMPORARY}{os.urandom(6).hex()}"
     try:
-        temporary.symlink_to(f"releases/{release}")
-        temporary.replace(root.path / "current")
+        make(temporary)
+        temporary.replace(root.path / name)
     finally:
         remove(temporary)
     sync_directory(root.path)
-
-
-def _temporary_name(directory: Path) -> Path:
-    return directory / f"{_TEMPORARY}{os.urandom(6).hex()}"
 
 
 def prepare_root(path: Path) -> None:

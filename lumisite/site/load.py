@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lumisite.errors import Problem, ResolveError, SiteError, file_fault
-from lumisite.site.decode import decode, suggestion
+from lumisite.site.decode import Rule, decode, suggestion
 from lumisite.site.document import MAX_BYTES
 from lumisite.site.model import Site
 from lumisite.site.rules import STAGES
@@ -84,25 +84,18 @@ def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPla
     return tuple(plans)
 
 
-def read_plan(path: Path, site: Site | None = None) -> ImagePlan:
-    """Read one plan; its keys and values must be sound, and with a `site` it must fit that. Raises `SiteError`."""
-    return parse_plan(read_input(path), path, site)
+def parse_plan(data: bytes, path: Path, stages: Iterable[Iterable[Rule]] = ()) -> ImagePlan:
+    """Read the text of a plan; `path` is for messages, `stages` are what it must keep to. Raises `SiteError`."""
+    from lumisite.site.plans import ImagePlan
 
-
-def parse_plan(data: bytes, path: Path, site: Site | None = None) -> ImagePlan:
-    """Read the text of a plan; `path` is for messages. Raises `SiteError`."""
-    from lumisite.site.plans import ImagePlan, plan_stages
-
-    stages = () if site is None else plan_stages(site, {})
     return decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages)
 
 
 def _load_plan(site: Site, name: str, path: Path, taken: dict[tuple[str, str], str]) -> LoadedPlan:
-    from lumisite.site.plans import ImagePlan, LoadedPlan, plan_stages
+    from lumisite.site.plans import LoadedPlan, plan_stages
 
     data = read_input(path)
-    stages = plan_stages(site, taken)
-    return LoadedPlan(decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages), name, data)
+    return LoadedPlan(parse_plan(data, path, plan_stages(site, taken)), name, data)
 
 
 def read_input(path: Path, most_bytes: int = MAX_BYTES, right: str = "a YAML file would be right") -> bytes:
