@@ -114,6 +114,10 @@ class Manifest:
     files: Mapping[str, FileEntry] = field(default_factory=dict)
 
 
+#: What is said where there is no release.
+NO_MANIFEST = Manifest(release="", lumisite="", site="", platform="")
+
+
 def file_entries(files: Mapping[str, RenderedFile]) -> dict[str, FileEntry]:
     """Describe the files of a tree for its manifest, leaving out the manifest itself."""
     return {
