@@ -10,7 +10,6 @@ from pathlib import Path
 
 from lumisite.errors import DifferenceError
 from lumisite.release.files import make_directories, open_to_all, remove, sync_directory, write_file
-from lumisite.release.manifest import MANIFEST
 from lumisite.release.root import Release, Root, make_shared_directory, temporary_in
 from lumisite.release.tree import Fault, FaultKind, Tree, entries
 
@@ -45,13 +44,12 @@ def set_aside(root: Root, release: Release) -> Path | None:
 def restore(root: Root, release: Release, wanted: Tree) -> None:
     """Make a release whole again from the tree that it was deployed from, each file in one step."""
     faulty = {fault.path for fault in release.faults}
-    known = {**wanted.contents, MANIFEST: wanted.manifest_bytes}
+    known = wanted.files()
     for fault in sorted(release.faults, key=lambda fault: fault.path, reverse=True):
         _clear(release.path, fault, known)
     for path in sorted(known):
         if path in faulty:
-            mode = 0o644 if path == MANIFEST else int(wanted.manifest.files[path].mode, 8)
-            _put(root, release.path / path, known[path], mode)
+            _put(root, release.path / path, *known[path])
     for directory in [release.path, *(release.path / path for path in _directories(release.path))]:
         open_to_all(directory)
         sync_directory(directory)

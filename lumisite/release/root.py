@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, shown
@@ -115,8 +115,8 @@ def inspect_release(root: Root, release: str, expected: Tree | None = None) -> R
         return Release(release, path, None, (Fault(".", FaultKind.MISSING, what),))
     changed = utc(path.stat().st_mtime)
     if expected:
-        contents, faults = judge(path, expected.manifest, sha256_of(expected.manifest_bytes))
-        return Release(release, path, replace(expected, path=path, contents=contents, faults=faults), faults, changed)
+        tree = judge(path, expected.manifest, expected.manifest_bytes, sha256_of(expected.manifest_bytes))
+        return Release(release, path, tree, tree.faults, changed)
     try:
         manifest, content = load_manifest(path)
     except DifferenceError as error:
@@ -124,8 +124,8 @@ def inspect_release(root: Root, release: str, expected: Tree | None = None) -> R
         others = (other for other in unknown_entries(path) if other.path != MANIFEST)
         return Release(release, path, None, (fault, *others), changed)
     step = deployed_step(root.steps, release)
-    contents, faults = judge(path, manifest, step.manifest if step else sha256_of(content))
-    return Release(release, path, Tree(path, manifest, content, contents, faults), faults, changed)
+    tree = judge(path, manifest, content, step.manifest if step else sha256_of(content))
+    return Release(release, path, tree, tree.faults, changed)
 
 
 @contextmanager

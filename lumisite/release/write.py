@@ -115,7 +115,7 @@ def _write(out: Path, wanted: Mapping[str, tuple[bytes, int]]) -> None:
     """Write the tree beside `out`, and put it there."""
     new, old = (make_temporary(out.parent, _NAME) for _ in range(2))
     try:
-        make_tree(new, ((path, *content) for path, content in wanted.items()), sync=False)
+        make_tree(new, wanted, sync=False)
         if os.path.lexists(out / MANIFEST):
             out.rename(old)
         try:

@@ -7,7 +7,7 @@ import os
 import resource
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -314,7 +314,7 @@ def test_what_comes_to_the_place_while_the_tree_is_written_is_not_lost(
 ) -> None:
     out = tmp_path / "out"
 
-    def somebody_is_quicker(top: Path, files: Iterable[tuple[str, bytes, int]], *, sync: bool) -> None:
+    def somebody_is_quicker(top: Path, files: Mapping[str, tuple[bytes, int]], *, sync: bool) -> None:
         make_tree(top, files, sync=sync)
         out.mkdir()
         (out / "mine").write_text("mine")
