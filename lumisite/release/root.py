@@ -120,7 +120,7 @@ def inspect_release(root: Root, release: str, expected: Tree | None = None) -> R
     try:
         manifest, content = load_manifest(path)
     except DifferenceError as error:
-        fault = Fault(MANIFEST, FaultKind.EDITED, str(error).removeprefix(f"{path / MANIFEST}: "))
+        fault = Fault(MANIFEST, FaultKind.EDITED, str(error).removeprefix(f"{path / MANIFEST}:").strip())
         others = (other for other in unknown_entries(path) if other.path != MANIFEST)
         return Release(release, path, None, (fault, *others), changed)
     step = deployed_step(root.steps, release)
