@@ -12,6 +12,9 @@ from lumisite import __version__
 if TYPE_CHECKING:
     from typing import TypeAlias
 
+    from lumisite.site.load import LoadedSite
+    from lumisite.site.selection import Selection
+
     Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
@@ -82,6 +85,16 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
         metavar="V",
         help="CPE release. May be given several times; `all` means every supported one (default: the platform's own)",
     )
+
+
+def load_selection(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
+    """Load the site and choose the releases that these options ask for."""
+    from lumisite.site.load import load_site
+    from lumisite.site.selection import resolve_selection
+
+    loaded = load_site(arguments.site)
+    asked = {"rocm": arguments.rocm, "platform": arguments.platform, "cpe": arguments.cpe}
+    return loaded, resolve_selection(loaded.site, **asked)
 
 
 def add_host_option(parser: argparse.ArgumentParser) -> None:

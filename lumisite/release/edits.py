@@ -20,7 +20,8 @@ def set_aside(root: Root, release: Release) -> Path | None:
     Times and modes are kept, links are copied as links; None when there is nothing to copy. Raises
     `DifferenceError` for a pipe or a device, which cannot be copied.
     """
-    paths = sorted(_put_in(release))
+    put_in = (FaultKind.EDITED, FaultKind.UNKNOWN)
+    paths = sorted(fault.path for fault in release.faults if fault.kind in put_in)
     if not paths:
         return None
     edited = make_shared_directory(root.path, "edited")
@@ -53,11 +54,6 @@ def restore(root: Root, release: Release, wanted: Tree) -> None:
     for directory in [release.path, *(release.path / path for path in _directories(release.path))]:
         open_to_all(directory)
         sync_directory(directory)
-
-
-def _put_in(release: Release) -> Iterable[str]:
-    """Every path at which something is that the release did not have."""
-    return (fault.path for fault in release.faults if fault.kind in (FaultKind.EDITED, FaultKind.UNKNOWN))
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -130,15 +130,6 @@ def make_temporary(directory: Path, prefix: str) -> Path:
         return Path(tempfile.mkdtemp(prefix=prefix, dir=directory))
 
 
-def remove_temporary(directory: Path, prefix: str) -> None:
-    """Remove what a killed run has left in a folder that only the caller may write now.
-
-    What cannot be removed (another admin's) stays: it is in nobody's way, since every run takes new names.
-    """
-    for path in directory.glob(prefix + "*"):
-        remove(path)
-
-
 def remove(path: Path) -> None:
     """Remove a file, link or tree as far as it can be removed."""
     if path.is_dir() and not path.is_symlink():

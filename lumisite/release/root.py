@@ -22,7 +22,6 @@ from lumisite.release.files import (
     make_directories,
     make_temporary,
     remove,
-    remove_temporary,
     sync_directory,
     write_file,
 )
@@ -144,7 +143,9 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
         _lock(descriptor, path, root)
         _sign(descriptor, actor, 0o644 | shared)
         for directory in (root, root / "releases", root / "edited"):
-            remove_temporary(directory, _TEMPORARY)
+            # What cannot be removed (another admin's) stays: it is in nobody's way, since every run takes new names.
+            for left in directory.glob(_TEMPORARY + "*"):
+                remove(left)
         yield
         os.ftruncate(descriptor, 0)
     finally:
