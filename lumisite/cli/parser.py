@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lumisite import __version__
 
 if TYPE_CHECKING:
     from typing import TypeAlias
+
+    from lumisite.site.load import LoadedSite
+    from lumisite.site.selection import Selection
 
     Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -40,7 +42,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     """
     known = any(command in names for names in MODULES.values())
     wanted = [name for name, names in MODULES.items() if not known or command in names]
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog="lumisite",
         description="The layer between Slurm and the container on an HPC site.",
         epilog="Exit codes: 0 fine, 1 a difference or a failed verdict, 2 usage or site description, "
@@ -51,31 +53,6 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     for name in wanted:
         importlib.import_module(f"lumisite.cli.{name}").add_commands(commands)
     return parser
-
-
-class _Formatter(argparse.HelpFormatter):
-    """Help as wide as the terminal. argparse asks anew at each option, and imports much for the first answer."""
-
-    def __init__(self, prog: str, **options: Any) -> None:
-        super().__init__(prog, **{"width": _columns() - 2, **options})
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose commands have the same kind of help."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"formatter_class": _Formatter, **options})
-
-
-def _columns() -> int:
-    """Give the width of the terminal: as COLUMNS says, as it says itself, or 80."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said) > 0:
-        return int(said)
-    try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
-    except (AttributeError, OSError, ValueError):  # closed, none, or no terminal
-        return 80
 
 
 def add_site_option(parser: argparse.ArgumentParser) -> None:
@@ -108,6 +85,16 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
         metavar="V",
         help="CPE release. May be given several times; `all` means every supported one (default: the platform's own)",
     )
+
+
+def load_selection(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
+    """Load the site and choose the releases that these options ask for."""
+    from lumisite.site.load import load_site
+    from lumisite.site.selection import resolve_selection
+
+    loaded = load_site(arguments.site)
+    asked = {"rocm": arguments.rocm, "platform": arguments.platform, "cpe": arguments.cpe}
+    return loaded, resolve_selection(loaded.site, **asked)
 
 
 def add_host_option(parser: argparse.ArgumentParser) -> None:

@@ -38,22 +38,27 @@ def places_and_conditions_exist(site: Site) -> Faults:
 def binds_have_one_owner(site: Site) -> Faults:
     """A path is bound in one place: a module that leaves could otherwise take away another's bind."""
     owners: dict[str, str] = {}
-    listed = [(f"file_systems[{i}].path", system.path, system.where) for i, system in enumerate(site.file_systems)]
-    listed += [(f"binds[{i}].path", bind.path, bind.where) for i, bind in enumerate(site.binds)]
-    for here, path, where in listed:
-        if where is not None and owners.setdefault(path, where) != where:
-            yield here, f"{path} is bound by {owners[path]} already (one place for each path)"
+    for here, path, _, where in _bound(site):
+        if owners.setdefault(path, where) != where:
+            yield f"{here}.path", f"{path} is bound by {owners[path]} already (one place for each path)"
 
 
 def lmod_keeps_binds(site: Site) -> Faults:
     """Lmod (8.6 and 8.7, `path_regularize`) writes some binds in another way into a list of paths."""
-    listed = [(f"file_systems[{i}]", str(s.path), s.where) for i, s in enumerate(site.file_systems)]
-    listed += [(f"binds[{i}]", bind.spec, bind.where) for i, bind in enumerate(site.binds)]
-    for here, spec, where in listed:
+    for here, _, spec, where in _bound(site):
         untidy = next((part for part in spec.split(",") if not _is_tidy(part)), None)
         if where in site.modules and untidy is not None:
             right = "no space and no / at the end, and no empty option, would be right; where: task keeps it"
             yield here, f"Lmod does not keep {untidy!r} as it is in {site.runtime.prefix}_BINDPATH ({right})"
+
+
+def _bound(site: Site) -> Iterator[tuple[str, str, str, Place]]:
+    """Give what is bound: its key, its path on the host, the bind as `--bind` takes it, and where."""
+    for index, system in enumerate(site.file_systems):
+        if system.where is not None:
+            yield f"file_systems[{index}]", system.path, system.path, system.where
+    for index, bind in enumerate(site.binds):
+        yield f"binds[{index}]", bind.path, bind.spec, bind.where
 
 
 def _is_tidy(entry: str) -> bool:
@@ -67,18 +72,13 @@ def _condition_faults(site: Site, here: str, where: Place, when: When) -> Faults
     yield from unknown(f"{here}.when.partition", when.partition or (), site.partitions)
     if where == TASK:
         return
-    for condition in ("nodes", "gpus", "partition"):
-        if getattr(when, condition) is not None:
-            yield (
-                f"{here}.when.{condition}",
-                f"the module {where} cannot know this before the step exists (where: task)",
-            )
-    for condition in IMAGE_CONDITIONS:
-        if getattr(when, condition) is not None:
-            yield (
-                f"{here}.when.{condition}",
-                f"the module {where} is loaded before any image is known (where: task, which the image decides)",
-            )
+    early = f"the module {where} cannot know this before the step exists (where: task)"
+    unseen = f"the module {where} is loaded before any image is known (where: task, which the image decides)"
+    for condition in given_conditions(when):
+        if condition in ("nodes", "gpus", "partition"):
+            yield f"{here}.when.{condition}", early
+        if condition in IMAGE_CONDITIONS:
+            yield f"{here}.when.{condition}", unseen
     module = site.modules.get(where)
     if module is not None and when.cpe is not None and module.version not in ("cpe", "cpe-rocm"):
         yield f"{here}.when.cpe", f"versions of {where} do not tell (they are made of: {module.version})"
