@@ -35,6 +35,7 @@ from lumisite.node.facts import Facts, ImageFile, Named, Releases
 from lumisite.site.model import Site
 
 _CPE = "/opt/cray/pe/cpe"
+_RUNTIME = "runtime.executable"
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def capture(tree: Tree, site: Site, image_directories: Sequence[str] = ()) -> Ca
     libraries = capture_libraries(tree, site)
     products = capture_products(tree, site)
     directories = tuple(dict.fromkeys((*image_directories_of(site), *image_directories)))
+    named = (path for key, path in stated_paths(site) if key != _RUNTIME)  # the runtime has facts of its own
     facts = Facts(
         site=site.name,
         host=host_name(tree),
@@ -63,7 +65,7 @@ def capture(tree: Tree, site: Site, image_directories: Sequence[str] = ()) -> Ca
         rocm=capture_rocm(tree),
         cpe=products.get(_CPE, Releases()),
         products=products,
-        paths={path: _named(tree, path) for path in sorted({*named_paths(site), *directories})},
+        paths={path: _named(tree, path) for path in sorted({*named, *directories})},
         libraries=libraries.libraries,
         loads=libraries.loads,
         missing=libraries.missing,
@@ -92,19 +94,18 @@ def _before_signs(pattern: str) -> str:
     return pattern[: min(signs)] if signs else pattern
 
 
-def named_paths(site: Site) -> Iterator[str]:
-    """Give every host path that the site description names."""
-    for platform in site.platforms.values():
-        yield from platform.libraries.values()
-    for cpe in site.cpe.values():
-        yield from cpe.libraries.values()
-    for bind in site.binds:
-        yield bind.path
-    for system in site.file_systems:
-        yield system.path
-    yield site.root
+def stated_paths(site: Site) -> Iterator[tuple[str, str]]:
+    """Give every host path that the site description states, with its key there."""
+    for name, platform in site.platforms.items():
+        yield from ((f"platforms.{name}.libraries.{what}", path) for what, path in platform.libraries.items())
+    for name, cpe in site.cpe.items():
+        yield from ((f"cpe.{name}.libraries.{what}", path) for what, path in cpe.libraries.items())
+    yield from ((f"binds[{index}].path", bind.path) for index, bind in enumerate(site.binds))
+    yield from ((f"file_systems[{index}].path", system.path) for index, system in enumerate(site.file_systems))
+    yield _RUNTIME, site.runtime.executable
     if site.validation is not None:
-        yield site.validation.image
+        yield "validation.image", site.validation.image
+    yield "root", site.root
 
 
 def _named(tree: Tree, path: str) -> Named:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from lumisite.errors import ResolveError
 from lumisite.node.facts import Facts
@@ -21,7 +22,7 @@ from lumisite.site.plans import LoadedPlan
 class Consequence:
     """A change, and all that it touches."""
 
-    change: Change
+    change: Change[Any]
     touches: tuple[Touch, ...]
 
 

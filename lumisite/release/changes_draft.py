@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lumisite.binds.versions import numbers_in
-from lumisite.release.changes_compare import driver_words
-from lumisite.release.changes_site import Context, version_of
+from lumisite.release.changes_site import Context
+from lumisite.release.changes_words import driver_words
+from lumisite.site.images import told_release
 from lumisite.site.model import Site
 from lumisite.site.versions import Version
 
@@ -60,13 +61,13 @@ def _platform(context: Context, cpe: _Cpe, rocm: str, supported: str, unknown: S
     yield "    # unknown: since when it is in force"
     yield "    since: unknown"
     yield from _known("os", facts.os.name, old.os)
-    if facts.slurm is not None and version_of(facts.slurm):
+    if facts.slurm is not None and told_release(facts.slurm):
         yield f"    slurm: {_text(facts.slurm)}"
     else:
         yield "    # unknown: slurm"
     kernel = (facts.kernel.release or "").strip()
     yield f"    kernel: {_text(kernel)}" if kernel else "    # unknown: kernel"
-    drivers = [driver_words(name, driver.version, driver.sources) for name, driver in facts.drivers.items()]
+    drivers = [driver_words(name, driver) for name, driver in facts.drivers.items()]
     yield from _known("driver", "; ".join(drivers) or None, old.driver)
     for key, value in (("driver_rocm", f"'{supported}'"), ("rocm", _text(rocm))):
         yield from (f"    # unknown: {line}" for line in unknown if line.startswith(f"{key}:"))
@@ -105,7 +106,7 @@ def _rocm(context: Context) -> tuple[str, str, tuple[str, ...]]:
     else:
         said = [f"driver_rocm: no file tells which ROCm releases the driver supports; this is what {context.was} has"]
     default = context.after.rocm.default
-    version = version_of(default) if default and _is_name(default) else None
+    version = told_release(default) if default and _is_name(default) else None
     if default is None or version is None:
         said.append(
             f"rocm: the node has no /opt/rocm that leads to a release; this is what {context.now or context.was} has"
@@ -130,15 +131,15 @@ def _has_family(site: Site, version: Version) -> bool:
 
 def _spelled(version: str, known: Iterable[str]) -> str:
     """Give a version as the site spells it, where it has the same one in another spelling."""
-    mine = version_of(version)
-    return next((one for one in known if version_of(one) == mine), version)
+    mine = told_release(version)
+    return next((one for one in known if told_release(one) == mine), version)
 
 
 def _cpe(context: Context) -> _Cpe:
     """Give the CPE releases: those installed, else those of the site whose directories are all there."""
     site, facts = context.site, context.after
     old = str(context.old.cpe)
-    installed = tuple(_spelled(one, site.cpe) for one in facts.cpe.versions if _is_name(one) and version_of(one))
+    installed = tuple(_spelled(one, site.cpe) for one in facts.cpe.versions if _is_name(one) and told_release(one))
     if installed:
         unknown = ["which of the installed CPE releases are supported, and which are only left over (cpe_leftover)"]
         default = _spelled(facts.cpe.default or "", site.cpe)

@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from lumisite.binds.capture import stated_paths
 from lumisite.node.facts import Facts
 from lumisite.node.topology import full_pci_bus
-from lumisite.site.decode import UnfitError
 from lumisite.site.entries import Bind, FileSystem
+from lumisite.site.images import told_release
 from lumisite.site.model import Platform, Site
 from lumisite.site.plans import LoadedPlan
-from lumisite.site.versions import Version, parse_version
+from lumisite.site.versions import Version
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,21 @@ class Context:
     def old(self) -> Platform:
         """The platform before."""
         return self.site.platforms[self.was]
+
+    @property
+    def updated(self) -> Platform | None:
+        """The platform after, where it is known and another one."""
+        return None if self.now in (None, self.was) else self.site.platforms[str(self.now)]
+
+    def leaves(self, rocm: Version | None) -> bool:
+        """Tell whether the new driver no longer supports a ROCm release that the old one did."""
+        new = self.updated
+        return rocm is not None and new is not None and rocm in self.old.driver_rocm and rocm not in new.driver_rocm
+
+    @property
+    def leaving(self) -> tuple[str, ...]:
+        """The ROCm releases of the site that the new driver no longer supports, as far as that is known."""
+        return tuple(release for release in self.site.rocm if self.leaves(told_release(release)))
 
 
 def make_context(site: Site, before: Facts, after: Facts, plans: Iterable[LoadedPlan] = ()) -> Context:
@@ -71,20 +87,7 @@ def is_under(path: str, top: str) -> bool:
 
 def keys_naming(site: Site, path: str) -> Iterator[str]:
     """Give the keys of the site description whose value is a path, or lies below it."""
-    for name, platform in site.platforms.items():
-        yield from (
-            f"platforms.{name}.libraries.{what}" for what, at in platform.libraries.items() if is_under(at, path)
-        )
-    for name, cpe in site.cpe.items():
-        yield from (f"cpe.{name}.libraries.{what}" for what, at in cpe.libraries.items() if is_under(at, path))
-    yield from (f"binds[{index}].path" for index, bind in enumerate(site.binds) if is_under(bind.path, path))
-    yield from (f"file_systems[{i}].path" for i, system in enumerate(site.file_systems) if is_under(system.path, path))
-    if is_under(site.runtime.executable, path):
-        yield "runtime.executable"
-    if site.validation is not None and is_under(site.validation.image, path):
-        yield "validation.image"
-    if is_under(site.root, path):
-        yield "root"
+    yield from (key for key, stated in stated_paths(site) if is_under(stated, path))
 
 
 def settings_holding(site: Site, text: str) -> Iterator[str]:
@@ -98,8 +101,8 @@ def modules_binding(site: Site, path: str) -> Iterator[tuple[str, str]]:
 
     Modules that load one of them follow.
     """
-    binds: list[Bind | FileSystem] = [*site.file_systems, *site.binds]
     found: dict[str, str] = {}
+    binds: list[Bind | FileSystem] = [*site.file_systems, *site.binds]
     for bind in binds:
         if bind.where in site.modules and (is_under(path, bind.path) or is_under(bind.path, path)):
             found.setdefault(str(bind.where), f"binds {bind.path}")
@@ -125,6 +128,18 @@ def families_borrowing(context: Context, sonames: Iterable[str]) -> Iterator[tup
             yield name, ", ".join(hit)
 
 
+def _closure(facts: Facts, roots: Iterable[str]) -> set[str]:
+    known: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in known:
+            known.add(name)
+            library = facts.libraries.get(facts.loads.get(name, ""))
+            waiting += library.needed if library else ()
+    return known
+
+
 def plans_with(context: Context, sonames: Iterable[str]) -> Iterator[tuple[LoadedPlan, str]]:
     """Give the stored plans that decide about one of these libraries, with the library."""
     wanted = set(sonames)
@@ -148,44 +163,3 @@ def plans_of_image(context: Context, path: str) -> Iterator[LoadedPlan]:
     for one in context.plans:
         if any(fnmatch.fnmatchcase(path, pattern) for pattern in one.plan.paths):
             yield one
-
-
-def _closure(facts: Facts, roots: Iterable[str]) -> set[str]:
-    known: set[str] = set()
-    waiting = list(roots)
-    while waiting:
-        name = waiting.pop()
-        if name not in known:
-            known.add(name)
-            library = facts.libraries.get(facts.loads.get(name, ""))
-            waiting += library.needed if library else ()
-    return known
-
-
-def families_of_image(site: Site, path: str) -> Iterator[str]:
-    """Give the family that recognises an image by its path."""
-    for name, family in site.families.items():
-        if any(fnmatch.fnmatchcase(path, pattern) for pattern in family.paths):
-            yield name
-            return
-
-
-def leaving(context: Context) -> tuple[tuple[str, ...], str]:
-    """Give the ROCm releases of the site that the new driver no longer supports, and its range; none if unknown."""
-    if context.now is None or context.now == context.was:
-        return (), ""
-    new = context.site.platforms[context.now].driver_rocm
-    releases = [
-        release
-        for release in context.site.rocm
-        if (version := version_of(release)) and version in context.old.driver_rocm and version not in new
-    ]
-    return tuple(releases), str(new)
-
-
-def version_of(text: str) -> Version | None:
-    """Read a version that may be none."""
-    try:
-        return parse_version(text)
-    except UnfitError:
-        return None

@@ -8,27 +8,26 @@ from typing import Any
 
 from lumisite.errors import shown
 from lumisite.release.changes import Consequence, Report
+from lumisite.release.changes_compare import Change
+from lumisite.release.changes_words import texts, words
 
 
 def report_lines(report: Report) -> list[str]:
     """Give the whole report for people: changes with what they touch, the draft, the text for users."""
     if not report.changes:
         return ["nothing changed"]
-    lines = [f"{len(report.changes)} {'change' if len(report.changes) == 1 else 'changes'}; {_platforms(report)}", ""]
+    now = f"fits platform {report.now}" if report.now else "fits no platform that is described"
+    count = f"{len(report.changes)} {'change' if len(report.changes) == 1 else 'changes'}"
+    lines = [f"{count}; the node was platform {report.was}, and now {now}", ""]
     for one in report.changes:
         lines += _consequence(one)
     lines += ["", "-- draft for the site description", *report.draft]
     return [*lines, "", "-- text for users", *report.users]
 
 
-def _platforms(report: Report) -> str:
-    now = f"fits platform {report.now}" if report.now else "fits no platform that is described"
-    return f"the node was platform {report.was}, and now {now}"
-
-
 def _consequence(one: Consequence) -> Iterator[str]:
     """Give a change, and below it what it touches; what is touched for the same reason is told together."""
-    yield plain(one.change.what)
+    yield plain(words(one.change))
     if not one.touches:
         yield "  touches nothing that the site describes"
     together: dict[tuple[str, str], list[str]] = {}
@@ -46,7 +45,7 @@ def plain(text: str) -> str:
 
 def to_json(report: Report) -> dict[str, Any]:
     """Give the report as JSON values."""
-    changes = [{**asdict(one.change), "touches": [asdict(touch) for touch in one.touches]} for one in report.changes]
+    changes = [{**_change(one.change), "touches": [asdict(touch) for touch in one.touches]} for one in report.changes]
     return {
         "site": report.site,
         "platform_before": report.was,
@@ -55,3 +54,8 @@ def to_json(report: Report) -> dict[str, Any]:
         "draft": "\n".join(report.draft) + "\n",
         "users": "\n".join(report.users) + "\n",
     }
+
+
+def _change(change: Change[Any]) -> dict[str, Any]:
+    before, after = texts(change)
+    return {"kind": change.kind, "subject": change.subject, "before": before, "after": after, "what": words(change)}
