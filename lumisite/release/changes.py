@@ -11,8 +11,8 @@ from lumisite.errors import ResolveError
 from lumisite.node.facts import Facts
 from lumisite.release.changes_compare import Change, compare
 from lumisite.release.changes_draft import draft_lines
-from lumisite.release.changes_site import make_context
-from lumisite.release.changes_touch import Touch, touches
+from lumisite.release.changes_site import Touch, make_context
+from lumisite.release.changes_touch import touches
 from lumisite.release.changes_users import user_lines
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan

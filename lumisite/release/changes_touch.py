@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
+import fnmatch
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
+from lumisite.binds.capture import stated_paths
 from lumisite.node.facts import CpuGroup, Device, Driver, ImageFile, Interface, Named, Program
 from lumisite.release.changes_compare import BootConfig, Change, DeployedFile, Kind, LoadedFile, SymbolVersion
 from lumisite.release.changes_site import (
     Context,
+    Touch,
+    Touches,
+    bound_files,
     families_borrowing,
     is_under,
     keys_naming,
     modules_binding,
-    plans_of_image,
     plans_under,
     plans_with,
     settings_holding,
+    stored_plan,
 )
 from lumisite.release.changes_words import texts
 from lumisite.site.images import family_by_path, told_release, told_rocm
-from lumisite.site.plans import LoadedPlan
 
-What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
 Names = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Touch:
-    """A part that a change touches: a key of the site description, a setting, a module, a family, a plan of binds.
-
-    A `plan` is called by the family that it is for, or, if it is stored, by its file.
-    """
-
-    what: What
-    name: str
-    why: str
-
-
-Touches = Iterator[Touch]
+_BOUND = "is bound by its name; bind what is there now"
 
 
 def touches(change: Change[Any], context: Context) -> tuple[Touch, ...]:
@@ -56,9 +44,9 @@ def _product(change: Change[str], context: Context) -> Touches:
     """A directory of a product has gone, has come, or both."""
     site, gone = context.site, change.before
     if gone is not None:
-        yield from _keys(gone, "is gone", context)
-        yield from _settings(gone, f"{gone}, which is gone", context)
-        yield from _plans_under(gone, context)
+        yield from keys_naming(context, gone, "is gone")
+        yield from settings_holding(context, gone, ", which is gone")
+        yield from plans_under(context, gone)
         libraries = {
             name for one in site.platforms.values() for name, at in one.libraries.items() if is_under(at, gone)
         }
@@ -66,8 +54,8 @@ def _product(change: Change[str], context: Context) -> Touches:
             used = ", ".join(sorted(libraries.intersection(family.library_path)))
             if used:
                 yield Touch("family", name, f"the wrapper puts lib64 of {used} on its LD_LIBRARY_PATH")
-        yield from _plans(_sonames_under(context, gone), context, " came from a directory that is gone")
-    if change.after is not None and not any(True for _ in keys_naming(site, change.after)):
+        yield from plans_with(context, _sonames_under(context, gone), " came from a directory that is gone")
+    if change.after is not None and not any(is_under(path, change.after) for _, path in stated_paths(site)):
         yield Touch("site", "platforms", f"no platform or CPE release names {change.after} yet")
     for module, how in modules_binding(site, change.before or change.after or ""):
         yield Touch("module", module, f"{how}; what stands behind it is another release, so render it again")
@@ -77,45 +65,18 @@ def _sonames_under(context: Context, path: str) -> list[str]:
     return [soname for soname, at in context.before.loads.items() if is_under(at, path)]
 
 
-def _keys(path: str, fault: str, context: Context) -> Touches:
-    for key in keys_naming(context.site, path):
-        yield Touch("site", key, f"names {path}, which {fault}")
-
-
-def _settings(text: str, named: str, context: Context) -> Touches:
-    for name in settings_holding(context.site, text):
-        yield Touch("setting", name, f"its value names {named}")
-
-
-def _plans_under(path: str, context: Context) -> Touches:
-    for stored, hit in plans_under(context, path):
-        yield _stored(stored, f"names {hit}")
-
-
-def _plans(sonames: Iterable[str], context: Context, behind: str, before: str = "") -> Touches:
-    """Give the plans that these libraries are in; the reason is the library with the words `before` and `behind` it."""
-    for family, hit in families_borrowing(context, sonames):
-        yield Touch("plan", family, f"{before}{hit}{behind}")
-    for stored, hit in plans_with(context, sonames):
-        yield _stored(stored, f"decides about {hit}")
-
-
-def _borrowed(sonames: Iterable[str], now: str, context: Context) -> Touches:
-    yield from _plans(sonames, context, f" from the host, {now}", before="its images borrow ")
-
-
-def _stored(stored: LoadedPlan, why: str) -> Touch:
-    return Touch("plan", stored.file, f"is for {', '.join(stored.plan.paths)}, and {why}")
+def _borrowed(sonames: Collection[str], now: str, context: Context) -> Touches:
+    yield from plans_with(context, sonames, f" from the host, {now}", before="its images borrow ")
 
 
 def _soname(change: Change[Names], context: Context) -> Touches:
     yield from _borrowed(change.before or (), f"which is now {', '.join(change.after or ())}", context)
-    yield from _bound_files(change.before or (), _BOUND, context)
+    yield from bound_files(context, change.before or (), _BOUND)
 
 
 def _library_gone(change: Change[LoadedFile], context: Context) -> Touches:
     yield from _borrowed([change.subject], "which has none now", context)
-    yield from _bound_files([change.subject], _BOUND, context)
+    yield from bound_files(context, [change.subject], _BOUND)
 
 
 def _library(change: Change[LoadedFile], context: Context) -> Touches:
@@ -123,29 +84,18 @@ def _library(change: Change[LoadedFile], context: Context) -> Touches:
     yield from _borrowed([change.subject], f"where it is another file now ({now})", context)
 
 
-_BOUND = "is bound by its name; bind what is there now"
-
-
-def _bound_files(sonames: Iterable[str], why: str, context: Context) -> Touches:
-    for index, bind in enumerate(context.site.binds):
-        if posixpath.basename(bind.path) in sonames:
-            yield Touch("site", f"binds[{index}].path", f"{bind.path} {why}")
-            if bind.where in context.site.modules:
-                yield Touch("module", str(bind.where), f"binds {bind.path}")
-
-
 def _needs(change: Change[Names], context: Context) -> Touches:
     name, (lost, got) = change.subject, texts(change)
     words = [f" needs {got} now"] if got else []
     words += [f" needs {lost} no more"] if lost else []
-    yield from _plans([name], context, f"{f'; {name}'.join(words)}: work the binds out again")
-    yield from _bound_files(change.before or (), f"was needed by {name}, which needs it no more", context)
+    yield from plans_with(context, [name], f"{f'; {name}'.join(words)}: work the binds out again")
+    yield from bound_files(context, change.before or (), f"was needed by {name}, which needs it no more")
 
 
 def _wants(change: Change[SymbolVersion], context: Context) -> Touches:
     if change.after is not None:
         lacks = f"an image that lacks {change.after} cannot load the host's "
-        yield from _plans([change.subject], context, ": its plan refuses", before=lacks)
+        yield from plans_with(context, [change.subject], ": its plan refuses", before=lacks)
 
 
 def _missing(change: Change[Names], context: Context) -> Touches:
@@ -153,7 +103,7 @@ def _missing(change: Change[Names], context: Context) -> Touches:
         by_path = {path: soname for soname, path in context.after.loads.items()}
         requesters = (by_path.get(path, posixpath.basename(path)) for path in change.after)
         why = f": cannot be loaded, since {change.subject} is nowhere"
-        yield from _plans([change.subject, *requesters], context, why)
+        yield from plans_with(context, [change.subject, *requesters], why)
 
 
 def _path(change: Change[Named], context: Context) -> Touches:
@@ -162,11 +112,11 @@ def _path(change: Change[Named], context: Context) -> Touches:
 
 
 def _named(path: str, fault: str, context: Context) -> Touches:
-    yield from _keys(path, fault, context)
+    yield from keys_naming(context, path, fault)
     for module, how in modules_binding(context.site, path):
         yield Touch("module", module, how)
-    yield from _settings(path, path, context)
-    yield from _plans_under(path, context)
+    yield from settings_holding(context, path)
+    yield from plans_under(context, path)
 
 
 def _dangling(change: Change[str], context: Context) -> Touches:
@@ -212,10 +162,10 @@ def _rocm(change: Change[Names], context: Context) -> Touches:
         entry, folder = context.site.rocm.get(release), f"/opt/rocm-{release}"
         if entry is not None and entry.found != "image":
             yield Touch("site", f"rocm.{release}", f"says found: {entry.found}; the host has it no more")
-        yield from _keys(folder, "is gone", context)
+        yield from keys_naming(context, folder, "is gone")
         for family, hit in families_borrowing(context, _sonames_under(context, folder)):
             yield Touch("plan", family, f"{hit} came from {folder}")
-        yield from _plans_under(folder, context)
+        yield from plans_under(context, folder)
     for release in come:
         if release not in context.site.rocm:
             yield Touch("site", "rocm", f"{release} is not described")
@@ -278,7 +228,7 @@ def _interface(change: Change[Interface], context: Context) -> Touches:
     for key, names in (("interfaces", network.interfaces), ("management", network.management)):
         if name in names:
             yield Touch("site", f"network.{key}", f"names {name}, which {how}")
-    yield from _settings(name, name, context)
+    yield from settings_holding(context, name)
     for kind, node in context.site.node_kinds.items():
         if any(nic.interface == name for nic in node.nics):
             yield Touch("site", f"node_kinds.{kind}.nics", f"places {name}")
@@ -310,8 +260,9 @@ def _image(change: Change[ImageFile], context: Context) -> Touches:
                 yield Touch("module", module, f"images of {family} are run with it")
             if site.families[family].libraries:
                 yield Touch("plan", family, "another image may bring other libraries")
-        for stored in plans_of_image(context, path):
-            yield _stored(stored, f"{'no' if now is None else 'another'} file is behind {path} now")
+        for stored in context.plans:
+            if any(fnmatch.fnmatchcase(path, pattern) for pattern in stored.plan.paths):
+                yield stored_plan(stored, f"{'no' if now is None else 'another'} file is behind {path} now")
     if site.validation is not None and site.validation.image in (change.subject, was):
         led = "nowhere" if now is None else f"to {now}"
         yield Touch("site", "validation.image", f"the probes run in {change.subject}, which leads {led} now")
@@ -348,7 +299,7 @@ def _glibc(change: Change[str], context: Context) -> Touches:
             yield Touch("plan", name, "what images need of glibc is compared with the host's libraries")
     for stored in context.plans:
         if any(line.decision == "bind" for line in stored.plan.lines):
-            yield _stored(stored, "binds libraries that were built with another glibc, or may be now")
+            yield stored_plan(stored, "binds libraries that were built with another glibc, or may be now")
 
 
 def _os(change: Change[str], context: Context) -> Touches:

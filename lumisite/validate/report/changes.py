@@ -13,7 +13,7 @@ from lumisite.release.changes_words import texts, words
 
 if TYPE_CHECKING:
     from lumisite.node.facts import Facts
-    from lumisite.release.changes_touch import Touch
+    from lumisite.release.changes_site import Touch
     from lumisite.site.model import Site
     from lumisite.site.plans import LoadedPlan
 
