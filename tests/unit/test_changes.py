@@ -130,6 +130,15 @@ def test_users_read_what_changed_and_what_to_rebuild(january: Report) -> None:
         assert part in text, part
 
 
+def test_users_read_whom_each_soname_concerns_that_went(node: Facts) -> None:
+    path = node.loads["libcxi.so.1"]
+    others = {name: at for name, at in node.loads.items() if name != "libcxi.so.1"}
+    before = replace(node, loads=others | {"libcxi.so.0": path, "libcxi.so.1": path})
+    users = make_report(before, replace(node, loads=others | {"libcxi.so.2": path}), LUMI).users
+    said = " ".join(" ".join(users).split())
+    assert "take libcxi.so.0, libcxi.so.1 from the host: the host has libcxi.so.2 instead. This concerns" in said
+
+
 def test_users_can_stay_with_an_image_that_is_still_there(node: Facts) -> None:
     planted, _, _ = BREAKS["retargeted image alias"]
     users = " ".join(" ".join(make_report(node, facts_of(lumi_node(AFTER, planted)), LUMI).users).split())
