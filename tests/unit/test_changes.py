@@ -14,7 +14,7 @@ from lumisite.release.changes_compare import compare
 from lumisite.release.changes_site import platform_of
 from lumisite.release.changes_text import report_lines, to_json
 from lumisite.release.changes_touch import RULES
-from lumisite.release.changes_words import words
+from lumisite.release.changes_words import texts, words
 from tests.unit.breaks import BREAKS, LUMI, REQUIRED, facts_of, pasted
 from tests.unit.nodes import AFTER, BEFORE, LATEST, lumi_node, sif_head
 
@@ -46,6 +46,30 @@ def test_what_is_told_is_not_repeated_for_each_path(node: Facts, january: Report
     for name in ("vanished library", "dangling link", "retargeted image alias"):
         report = make_report(node, facts_of(lumi_node(AFTER, BREAKS[name][0])), LUMI)
         assert "path" not in [one.change.kind for one in report.changes], name
+
+
+def test_a_path_that_dangles_is_told_as_a_link_alone() -> None:
+    before = Facts(site="l", paths={"/opt/x": Named("directory", "/opt/y")})
+    trouble = "leads to /opt/y, which is not there"
+    after = Facts(site="l", paths={"/opt/x": Named("dangling", trouble)}, dangling={"/opt/x": trouble})
+    assert [change.kind for change in compare(before, after)] == ["dangling"]
+
+
+def test_the_texts_of_what_came_and_went(node: Facts) -> None:
+    """What JSON says of a library that has gone is its SONAME, of one that stands elsewhere its file."""
+    came = replace(node, loads=node.loads | {"libnew.so.1": "/lib/libnew.so.1"})
+    moved = replace(node, loads=node.loads | {"libcxi.so.1": "/lib/libcxi.so.1"})
+    nothing = replace(node, paths=node.paths | {"/flash": Named("directory")})
+    found = [texts(compare(one, other)[0]) for one, other in ((node, came), (came, node), (node, moved))]
+    assert found == [
+        (None, "libnew.so.1"),
+        ("libnew.so.1", None),
+        ("/usr/lib64/libcxi.so.1.6.0", "/lib/libcxi.so.1"),
+    ]
+    assert [texts(*compare(*pair)) for pair in ((node, nothing), (nothing, node))] == [
+        (None, "directory"),
+        ("directory", None),
+    ]
 
 
 def test_every_kind_of_change_has_a_planted_break(node: Facts, january: Report) -> None:
