@@ -95,9 +95,8 @@ def run_changes(arguments: argparse.Namespace) -> int:
     """Compare two captures."""
     import json
 
-    from lumisite.release.changes import make_report
+    from lumisite.release.changes import make_report, report_lines, to_json
     from lumisite.release.changes_site import platform_of
-    from lumisite.release.changes_text import report_lines, to_json
     from lumisite.site.load import load_plans
 
     before, after = load_facts(arguments.before), load_facts(arguments.after)

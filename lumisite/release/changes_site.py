@@ -55,9 +55,14 @@ class Context:
         return self.site.platforms[self.was]
 
     @property
+    def stated(self) -> Platform:
+        """The platform after, where it is known, else the one before."""
+        return self.site.platforms[self.now or self.was]
+
+    @property
     def updated(self) -> Platform | None:
         """The platform after, where it is known and another one."""
-        return None if self.now in (None, self.was) else self.site.platforms[str(self.now)]
+        return None if self.now in (None, self.was) else self.stated
 
     def leaves(self, rocm: Version | None) -> bool:
         """Tell whether the new driver no longer supports a ROCm release that the old one did."""

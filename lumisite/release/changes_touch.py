@@ -129,7 +129,7 @@ def _driver(change: Change[Driver], context: Context) -> Touches:
     here = context.now or context.was
     was, now = texts(change)
     if was != now:
-        yield Touch("site", f"platforms.{here}.driver", f"says {context.site.platforms[here].driver!r}")
+        yield Touch("site", f"platforms.{here}.driver", f"says {context.stated.driver!r}")
     if context.updated is None:
         why = f"says {context.old.driver_rocm}; which ROCm releases a driver supports is in no file of the node"
         yield Touch("site", f"platforms.{here}.driver_rocm", why)
@@ -287,10 +287,13 @@ def _runtime(change: Change[Program], context: Context) -> Touches:
     yield Touch("helper", "spank/bin", "the wrapper hands over to it: try one image of each family")
 
 
-def _slurm(change: Change[str], context: Context) -> Touches:
-    yield Touch("site", f"platforms.{context.was}.slurm", f"says {context.old.slurm}")
-    yield Touch("helper", "spank/task_prolog", "Slurm runs it: run one job step with LUMISITE_VERBOSE=1")
-    yield Touch("helper", "spank/cli_filter.lua", "Slurm loads it: render it again, which checks it")
+def _system(change: Change[str], context: Context) -> Touches:
+    old = context.old
+    stated = {"os": old.os, "kernel": old.kernel, "slurm": old.slurm}[change.kind]
+    yield Touch("site", f"platforms.{context.was}.{change.kind}", f"says {stated or 'nothing'}")
+    if change.kind == "slurm":
+        yield Touch("helper", "spank/task_prolog", "Slurm runs it: run one job step with LUMISITE_VERBOSE=1")
+        yield Touch("helper", "spank/cli_filter.lua", "Slurm loads it: render it again, which checks it")
 
 
 def _glibc(change: Change[str], context: Context) -> Touches:
@@ -300,14 +303,6 @@ def _glibc(change: Change[str], context: Context) -> Touches:
     for stored in context.plans:
         if any(line.decision == "bind" for line in stored.plan.lines):
             yield stored_plan(stored, "binds libraries that were built with another glibc, or may be now")
-
-
-def _os(change: Change[str], context: Context) -> Touches:
-    yield Touch("site", f"platforms.{context.was}.os", f"says {context.old.os}")
-
-
-def _kernel(change: Change[str], context: Context) -> Touches:
-    yield Touch("site", f"platforms.{context.was}.kernel", f"says {context.old.kernel or 'nothing'}")
 
 
 RULES: Mapping[Kind, Callable[[Any, Context], Touches]] = {
@@ -335,9 +330,9 @@ RULES: Mapping[Kind, Callable[[Any, Context], Touches]] = {
     "release": _release,
     "edited": _edited,
     "runtime": _runtime,
-    "slurm": _slurm,
+    "slurm": _system,
     "glibc": _glibc,
-    "os": _os,
-    "kernel": _kernel,
+    "os": _system,
+    "kernel": _system,
 }
 """`library-new` has none: what nobody asks for touches nothing."""

@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from lumisite.node.facts import Facts, Named, Releases, format_facts, parse_facts
-from lumisite.release.changes import Report, make_report
+from lumisite.release.changes import Report, make_report, report_lines, to_json
 from lumisite.release.changes_compare import compare
 from lumisite.release.changes_site import platform_of
-from lumisite.release.changes_text import report_lines, to_json
 from lumisite.release.changes_touch import RULES
 from lumisite.release.changes_words import texts, words
 from tests.unit.breaks import BREAKS, LUMI, REQUIRED, facts_of, pasted
@@ -57,9 +56,9 @@ def test_a_path_that_dangles_is_told_as_a_link_alone() -> None:
 
 def test_the_texts_of_what_came_and_went(node: Facts) -> None:
     """What JSON says of a library that has gone is its SONAME, of one that stands elsewhere its file."""
-    came = replace(node, loads=node.loads | {"libnew.so.1": "/lib/libnew.so.1"})
-    moved = replace(node, loads=node.loads | {"libcxi.so.1": "/lib/libcxi.so.1"})
-    nothing = replace(node, paths=node.paths | {"/flash": Named("directory")})
+    came = replace(node, loads={**node.loads, "libnew.so.1": "/lib/libnew.so.1"})
+    moved = replace(node, loads={**node.loads, "libcxi.so.1": "/lib/libcxi.so.1"})
+    nothing = replace(node, paths={**node.paths, "/flash": Named("directory")})
     found = [texts(compare(one, other)[0]) for one, other in ((node, came), (came, node), (node, moved))]
     assert found == [
         (None, "libnew.so.1"),

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lumisite.release.changes import make_report
+from lumisite.release.changes import make_report, plain
 from lumisite.release.changes_compare import Change, Kind, compare
-from lumisite.release.changes_text import plain
 from lumisite.release.changes_words import texts, words
 
 if TYPE_CHECKING:
