@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from lumisite.binds.capture_system import content_of
+from lumisite.binds.capture_system import content_of, size_of
 from lumisite.binds.cpu import Cpu, cpu_of
 from lumisite.binds.ldcache import glob
 from lumisite.binds.loader import Found, Loaded, Loader, Rules, read_rules, walk
@@ -15,7 +15,7 @@ from lumisite.binds.plan import Request, library_folders
 from lumisite.binds.tree import Tree, resolve
 from lumisite.binds.versions import is_foundation, newest, numbers_in
 from lumisite.errors import LumisiteError
-from lumisite.node.facts import Library
+from lumisite.node.facts import Facts, Library
 from lumisite.site.model import Site
 
 #: What carries traffic on Slingshot; a host is asked for them whatever the site names.
@@ -28,28 +28,16 @@ _USUAL = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _GROUPS = ("GLIBC", "GLIBCXX", "CXXABI")
 
 
-@dataclass(frozen=True)
-class Libraries:
-    """What was found; see `Facts` for the words. `directories` are those that were searched."""
+def with_libraries(facts: Facts, tree: Tree, site: Site) -> tuple[Facts, tuple[str, ...], tuple[str, ...]]:
+    """Add the libraries that the site's families and binds name, whatever their SONAMEs are now, and what they need.
 
-    libraries: dict[str, Library] = field(default_factory=dict)
-    loads: dict[str, str] = field(default_factory=dict)
-    missing: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    dangling: dict[str, str] = field(default_factory=dict)
-    glibc: str | None = None
-    directories: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def capture_libraries(tree: Tree, site: Site) -> Libraries:
-    """Find the libraries that the site's families and binds name, whatever their SONAMEs are now, and what they need.
-
-    A library counts by its stem (`libcxi` of `libcxi.so.1`), so one whose SONAME has changed is found too.
+    A library counts by its stem (`libcxi` of `libcxi.so.1`), so one whose SONAME has changed is found too. Given are
+    the facts, the directories that were searched, and notes on what is damaged.
     """
     loader, notes = _loader(tree, site)
     directories = tuple(dict.fromkeys((*loader.rules.library_path, *loader.rules.directories)))
-    roots = tuple(dict.fromkeys((*_ALWAYS, *_named(site))))
-    stems = {stem_of(name) for name in (*roots, *_PLUGINS)}
+    borrowed = (name for family in site.families.values() for name in family.libraries)
+    stems = {stem_of(name) for name in (*_ALWAYS, *_PLUGINS, *borrowed, *_bound(site))}
     starts, dangling, damaged = _scan(loader, directories, stems)
     found = {one.real: one for one in starts}
     missing: dict[str, set[str]] = {}
@@ -60,15 +48,15 @@ def capture_libraries(tree: Tree, site: Site) -> Libraries:
             elif need.requester is not None and not is_foundation(need.name):
                 missing.setdefault(need.name, set()).add(need.requester.found.real)
     kept = {real: one for real, one in found.items() if not is_foundation(one.info.soname or real)}
-    return Libraries(
+    known = replace(
+        facts,
         libraries={real: _library(tree, one) for real, one in sorted(kept.items())},
         loads=dict(sorted(_loads(loader, kept.values()))),
         missing={name: tuple(sorted(who)) for name, who in sorted(missing.items())},
         dangling=dangling,
         glibc=_glibc(loader),
-        directories=directories,
-        notes=(*notes, *damaged),
     )
+    return known, directories, (*notes, *damaged)
 
 
 def stem_of(name: str) -> str:
@@ -80,12 +68,9 @@ def stem_of(name: str) -> str:
     return posixpath.basename(name).partition(".so")[0]
 
 
-def _named(site: Site) -> Iterator[str]:
-    for family in site.families.values():
-        yield from family.libraries
-    for bind in site.binds:
-        if ".so" in posixpath.basename(bind.path):
-            yield posixpath.basename(bind.path)
+def _bound(site: Site) -> list[str]:
+    """Give the paths of single libraries among the site's binds."""
+    return [bind.path for bind in site.binds if ".so" in posixpath.basename(bind.path)]
 
 
 def _loader(tree: Tree, site: Site) -> tuple[Loader, tuple[str, ...]]:
@@ -110,9 +95,7 @@ def _folders(tree: Tree, site: Site) -> Iterator[str]:
 
 
 def _beyond(tree: Tree, site: Site) -> Iterator[str]:
-    for bind in site.binds:
-        if ".so" in posixpath.basename(bind.path):
-            yield posixpath.dirname(bind.path)
+    yield from map(posixpath.dirname, _bound(site))
     yield from sorted(glob(tree, "/opt/rocm-*/lib"), key=numbers_in, reverse=True)
     yield from glob(tree, "/opt/cray/*/lib")
 
@@ -134,8 +117,8 @@ def _scan(
             answer = loader.search(path)
             if answer.found is not None:
                 found.setdefault(answer.found.real, answer.found)
-            elif resolve(loader.tree, path).entry is None:
-                dangling[path] = resolve(loader.tree, path).trouble
+            elif (place := resolve(loader.tree, path)).entry is None:
+                dangling[path] = place.trouble
             else:
                 damaged[answer.trouble or "; ".join(answer.passed)] = None
     return list(found.values()), dangling, tuple(damaged)
@@ -150,12 +133,11 @@ def _loads(loader: Loader, libraries: Iterable[Found]) -> Iterator[tuple[str, st
 
 
 def _library(tree: Tree, found: Found) -> Library:
-    source = tree.source(found.real)
     info = found.info
     versions = [version for names in info.verneed.values() for version in names]
     return Library(
         soname=info.soname,
-        size_bytes=0 if source is None else source.size,
+        size_bytes=size_of(tree, found.real) or 0,
         needed=info.needed,
         wants={group: highest for group in _GROUPS if (highest := _highest(versions, group))},
     )

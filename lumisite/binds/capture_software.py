@@ -7,15 +7,13 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
-from lumisite.binds.capture_system import content_of, directory_names
+from lumisite.binds.capture_system import content_of, directory_names, head_of, size_of
 from lumisite.binds.sif import MAGIC, MAGIC_OFFSET
 from lumisite.binds.tree import Tree, resolve
 from lumisite.binds.versions import in_order
-from lumisite.errors import LumisiteError
 from lumisite.node.facts import Deployed, ImageFile, Program, Releases
 from lumisite.site.model import Site
 
-LEADS_NOWHERE = "leads to nothing that is there"
 #: Where HPE Cray's products stand, each with a directory for every release.
 _CRAY = ("/opt/cray", "/opt/cray/pe")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([-_+.][\w.]+)?")
@@ -31,41 +29,48 @@ _PACKAGES = ("apptainer", "singularity-ce", "singularity-container")
 _SLURM_LIBRARIES = ("{}/slurm/libslurmfull.so", "{}/slurm-wlm/libslurmfull.so")
 
 
-def capture_products(tree: Tree, site: Site) -> dict[str, Releases]:
-    """Find the directories that hold one directory for each release of a product."""
-    stated = [path for platform in site.platforms.values() for path in platform.libraries.values()]
-    stated += [path for cpe in site.cpe.values() for path in cpe.libraries.values()]
-    parents = {posixpath.dirname(path) for path in stated if _VERSION.fullmatch(posixpath.basename(path))}
+def capture_products(tree: Tree, site: Site) -> tuple[dict[str, Releases], dict[str, str]]:
+    """Find the directories that hold one directory for each release of a product; and defaults that lead nowhere."""
+    parents = {posixpath.dirname(at) for _, at in stated_libraries(site) if _VERSION.fullmatch(posixpath.basename(at))}
     parents |= {f"{top}/{name}" for top in _CRAY for name in directory_names(tree, top)}
-    found = {}
+    found, dangling = {}, {}
     for path in sorted(parents - set(_CRAY)):
-        versions = [name for name in directory_names(tree, path) if _is_release(tree, path, name)]
+        versions, default = _versions(tree, path), None
+        link = tree.look(f"{resolve(tree, path).path.rstrip('/')}/default") if versions else None
+        if link is not None and link.kind == "link":
+            place = resolve(tree, f"{path}/default")
+            if place.entry is None:
+                dangling[f"{path}/default"] = "leads to nothing that is there"
+            else:
+                default = posixpath.basename(place.path)
         if versions:
-            default = default_of(tree, path)
-            found[path] = Releases(tuple(in_order(set(versions))), None if default == LEADS_NOWHERE else default)
-    return found
+            found[path] = Releases(versions, default)
+    return found, dangling
 
 
-def _is_release(tree: Tree, path: str, name: str) -> bool:
-    """Tell whether a release is installed: packages leave empty directories behind when they are removed."""
-    return _VERSION.fullmatch(name) is not None and bool(directory_names(tree, f"{path}/{name}"))
+def stated_libraries(site: Site) -> Iterator[tuple[str, str]]:
+    """Give the directories of libraries that the site description states, with their keys there."""
+    for name, platform in site.platforms.items():
+        yield from ((f"platforms.{name}.libraries.{what}", path) for what, path in platform.libraries.items())
+    for name, cpe in site.cpe.items():
+        yield from ((f"cpe.{name}.libraries.{what}", path) for what, path in cpe.libraries.items())
 
 
-def default_of(tree: Tree, path: str) -> str | None:
-    """Give the release that the link `default` of a product names."""
-    link = tree.look(f"{resolve(tree, path).path.rstrip('/')}/default")
-    if link is None or link.kind != "link":
-        return None
-    place = resolve(tree, f"{path}/default")
-    return LEADS_NOWHERE if place.entry is None else posixpath.basename(place.path)
+def _versions(tree: Tree, folder: str, prefix: str = "") -> tuple[str, ...]:
+    """Give the releases that are installed: packages leave empty directories behind when they are removed."""
+    names = (name.removeprefix(prefix) for name in directory_names(tree, folder) if name.startswith(prefix))
+    return tuple(
+        in_order(
+            {name for name in names if _VERSION.fullmatch(name) and directory_names(tree, f"{folder}/{prefix}{name}")}
+        )
+    )
 
 
 def capture_rocm(tree: Tree) -> Releases:
     """Find the ROCm releases on the host: /opt/rocm-VERSION, and the one that /opt/rocm names."""
-    names = (name.removeprefix("rocm-") for name in directory_names(tree, "/opt") if name.startswith("rocm-"))
-    versions = [name for name in names if _VERSION.fullmatch(name) and directory_names(tree, f"/opt/rocm-{name}")]
+    versions = _versions(tree, "/opt", "rocm-")
     default = posixpath.basename(resolve(tree, "/opt/rocm").path).removeprefix("rocm-")
-    return Releases(tuple(in_order(set(versions))), default if default in versions else None)
+    return Releases(versions, default if default in versions else None)
 
 
 def slurm_version(tree: Tree, directories: Iterable[str]) -> str | None:
@@ -92,7 +97,7 @@ def capture_program(tree: Tree, path: str) -> Program:
     place = resolve(tree, path)
     if place.entry is None or place.entry.kind != "file":
         return Program()
-    return Program(place.path, _size(tree, place.path), _package(tree))
+    return Program(place.path, size_of(tree, place.path), _package(tree))
 
 
 def _package(tree: Tree) -> str | None:
@@ -106,14 +111,6 @@ def _package(tree: Tree) -> str | None:
     return None
 
 
-def _size(tree: Tree, path: str) -> int | None:
-    try:
-        source = tree.source(path)
-    except LumisiteError:
-        return None
-    return None if source is None else source.size
-
-
 def capture_image_directory(tree: Tree, path: str) -> dict[str, ImageFile]:
     """Read the images of a directory and of the directories in it: where each name leads, and which image it is."""
     found: dict[str, ImageFile] = {}
@@ -123,7 +120,7 @@ def capture_image_directory(tree: Tree, path: str) -> dict[str, ImageFile]:
         if place.entry is None:
             found[name] = ImageFile(target=f"{place.trouble}")
         elif place.entry.kind == "file":
-            found[name] = ImageFile(target, _size(tree, place.path), _identity(tree, place.path))
+            found[name] = ImageFile(target, size_of(tree, place.path), _identity(tree, place.path))
         if len(found) >= _MOST_IMAGES:
             break
     return found
@@ -143,11 +140,7 @@ def _image_names(tree: Tree, path: str) -> Iterator[tuple[str, str]]:
 
 def _identity(tree: Tree, path: str) -> str | None:
     """Give the UUID that every SIF gets when it is made (`pkg/sif/sif.go` of sylabs/sif: 16 bytes after the arch)."""
-    try:
-        source = tree.source(path)
-        head = b"" if source is None else source.read(0, 64)
-    except LumisiteError:
-        return None
+    head = head_of(tree, path, 64) or b""
     if len(head) < 64 or head[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
         return None
     return head[48:64].hex()

@@ -12,11 +12,11 @@ import re
 import shlex
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from lumisite.binds.tree import Tree, resolve, text_of
+from lumisite.binds.tree import Tree, resolve
 from lumisite.errors import LumisiteError
-from lumisite.node.facts import CpuGroup, Device, Driver, Interface, Kernel, KernelConfig, System
+from lumisite.node.facts import CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
 from lumisite.node.live import Tree as KernelTree
 from lumisite.node.live import read_topology
 from lumisite.node.topology import Topology, TopologyError
@@ -27,15 +27,6 @@ _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
 _MOST_NAMES = 4096
 _OPTIONS = ("CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
 _DRIVERS = ("amdgpu", "nvidia")
-
-
-@dataclass(frozen=True)
-class Cpus:
-    """What the topology tells: CPUs by L3, and GPUs in the order of their bus."""
-
-    groups: tuple[CpuGroup, ...] = ()
-    gpus: tuple[Device, ...] = ()
-    threads_per_core: int | None = None
 
 
 def first_line(tree: Tree, path: str) -> str | None:
@@ -53,24 +44,36 @@ def directory_names(tree: Tree, path: str) -> list[str]:
     return sorted(tree.names(place.path))[:_MOST_NAMES]
 
 
-def content_of(tree: Tree, path: str, most: int) -> bytes | None:
-    """Give the content of a regular file of at most `most` bytes; `None` where that cannot be had."""
+def head_of(tree: Tree, path: str, length: int) -> bytes | None:
+    """Give the first bytes of a regular file; `None` where they cannot be had."""
     place = resolve(tree, path)
     if place.entry is None or place.entry.kind != "file":
         return None
     try:
         source = tree.source(place.path)
-        content = None if source is None else source.read(0, most + 1)
-    except LumisiteError:
+        return None if source is None else source.read(0, length)
+    except LumisiteError:  # sysfs answers some reads with an error: the speed of a link that is down
         return None
+
+
+def content_of(tree: Tree, path: str, most: int) -> bytes | None:
+    """Give the content of a regular file of at most `most` bytes; `None` where that cannot be had."""
+    content = head_of(tree, path, most + 1)
     return content if content is not None and len(content) <= most else None
 
 
-def _text(tree: Tree, path: str) -> str | None:
+def size_of(tree: Tree, path: str) -> int | None:
+    """Give the size of a file in bytes; `None` where that cannot be had."""
     try:
-        return text_of(tree, path, _SMALL_BYTES)
-    except LumisiteError:  # sysfs answers some reads with an error: the speed of a link that is down
+        source = tree.source(path)
+    except LumisiteError:
         return None
+    return None if source is None else source.size
+
+
+def _text(tree: Tree, path: str) -> str | None:
+    content = head_of(tree, path, _SMALL_BYTES)
+    return None if content is None else content.decode("utf-8", "replace")
 
 
 def _number(tree: Tree, path: str) -> int | None:
@@ -130,12 +133,8 @@ def _unpacked(packed: bytes) -> bytes | None:
 
 
 def _config(content: bytes) -> KernelConfig:
-    options = {}
-    for name in _OPTIONS:
-        found = re.search(rf"^{name}=([a-z0-9]+)$".encode(), content, re.MULTILINE)
-        if found:
-            options[name] = found[1].decode()
-    return KernelConfig(hashlib.sha256(content).hexdigest(), options)
+    found = re.findall(rf"^({'|'.join(_OPTIONS)})=([a-z0-9]+)$".encode(), content, re.MULTILINE)
+    return KernelConfig(hashlib.sha256(content).hexdigest(), {name.decode(): value.decode() for name, value in found})
 
 
 def capture_drivers(tree: Tree) -> dict[str, Driver]:
@@ -190,20 +189,22 @@ def capture_nics(tree: Tree) -> dict[str, Device]:
     return found
 
 
-def capture_cpus(tree: Tree) -> tuple[Cpus, tuple[str, ...]]:
-    """Read the topology; a tree without it gives nothing, and a note."""
+def with_topology(facts: Facts, tree: Tree) -> tuple[Facts, tuple[str, ...]]:
+    """Add CPUs by L3, and GPUs in the order of their bus; a tree without topology adds nothing, and gives a note."""
     try:
         topology = read_topology(_kernel_tree(tree))
     except TopologyError as error:
-        return Cpus(), (f"no topology: {error}",)
+        return facts, (f"no topology: {error}",)
     groups: dict[tuple[int | None, int | None], list[int]] = {}
     for core in topology.cores:
         groups.setdefault((core.l3, core.numa), []).extend(core.pu_os)
-    return Cpus(
-        groups=tuple(CpuGroup(format_cpu_list(pus), numa) for (_, numa), pus in groups.items()),
+    known = replace(
+        facts,
+        cpus=tuple(CpuGroup(format_cpu_list(pus), numa) for (_, numa), pus in groups.items()),
         gpus=tuple(Device(gpu.pci_bus, gpu.numa, _near(topology, gpu.l3)) for gpu in topology.gpus),
         threads_per_core=max(len(core.pu_os) for core in topology.cores),
-    ), ()
+    )
+    return known, ()
 
 
 def _near(topology: Topology, l3: int | None) -> str | None:

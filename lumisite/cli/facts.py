@@ -11,9 +11,7 @@ from lumisite.cli.parser import add_json_option, add_site_option, say
 if TYPE_CHECKING:
     from lumisite.cli.parser import Commands
     from lumisite.node.facts import Facts
-    from lumisite.release.changes import Report
     from lumisite.site.load import LoadedSite
-    from lumisite.site.model import Site
 
 
 def add_commands(commands: Commands) -> None:
@@ -96,8 +94,8 @@ def run_changes(arguments: argparse.Namespace) -> int:
     """Compare two captures."""
     import json
 
-    from lumisite.release.changes import make_report
-    from lumisite.release.changes_text import report_lines, to_json
+    from lumisite.release.changes import make_report, report_lines, to_json
+    from lumisite.release.changes_site import platform_of
     from lumisite.site.load import load_plans
 
     before, after = load_facts(arguments.before), load_facts(arguments.after)
@@ -105,12 +103,16 @@ def run_changes(arguments: argparse.Namespace) -> int:
     report = make_report(before, after, loaded.site, arguments.name, load_plans(loaded))
     if before.host != after.host:
         say(f"{arguments.before} is of {before.host or 'an unnamed host'}, {arguments.after} of {after.host or 'one'}")
-    if later := _backwards(loaded.site, before, after):
-        say(f"{arguments.before} fits platform {later[0]}, {arguments.after} the older {later[1]}: are they swapped?")
+    was, now = (platform_of(loaded.site, facts) for facts in (before, after))
+    platforms = loaded.site.platforms
+    if was is not None and now is not None and platforms[now].since < platforms[was].since:
+        say(f"{arguments.before} fits platform {was}, {arguments.after} the older {now}: are they swapped?")
     if arguments.json:
         print(json.dumps(to_json(report), indent=2))
+    elif arguments.draft or arguments.users:
+        print("\n".join(report.draft if arguments.draft else report.users))
     else:
-        print("\n".join(_wanted(arguments, report, report_lines(report))))
+        print("\n".join(report_lines(report)))
     return 1 if report.changes else 0
 
 
@@ -129,21 +131,6 @@ def _site(arguments: argparse.Namespace, before: Facts, after: Facts) -> LoadedS
             f"--site: {arguments.before} is of site {before.site!r}, which is not embedded; name its description"
         )
     return load_site(arguments.site or before.site)
-
-
-def _backwards(site: Site, before: Facts, after: Facts) -> tuple[str, str] | None:
-    """Give the platforms of two captures where the second one is older than the first."""
-    from lumisite.release.changes_site import platform_of
-
-    was, now = platform_of(site, before), platform_of(site, after)
-    older = was is not None and now is not None and site.platforms[now].since < site.platforms[was].since
-    return (str(was), str(now)) if older else None
-
-
-def _wanted(arguments: argparse.Namespace, report: Report, lines: list[str]) -> list[str]:
-    if arguments.draft:
-        return list(report.draft)
-    return list(report.users) if arguments.users else lines
 
 
 def load_facts(name: str) -> Facts:

@@ -1,18 +1,20 @@
-"""What a maintenance changed, what that touches, and what is to be done about it."""
+"""What a maintenance changed, what that touches, and what is to be done about it: as values, as text and as JSON."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from lumisite.errors import ResolveError
+from lumisite.errors import ResolveError, shown
 from lumisite.node.facts import Facts
 from lumisite.release.changes_compare import Change, compare
 from lumisite.release.changes_draft import draft_lines
-from lumisite.release.changes_site import make_context
-from lumisite.release.changes_touch import Touch, touches
+from lumisite.release.changes_site import Touch, make_context
+from lumisite.release.changes_touch import touches
 from lumisite.release.changes_users import user_lines
+from lumisite.release.changes_words import texts, words
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 
@@ -21,7 +23,7 @@ from lumisite.site.plans import LoadedPlan
 class Consequence:
     """A change, and all that it touches."""
 
-    change: Change
+    change: Change[Any]
     touches: tuple[Touch, ...]
 
 
@@ -63,3 +65,52 @@ def make_report(
         draft_lines(context, name),
         user_lines(changes, context),
     )
+
+
+def report_lines(report: Report) -> list[str]:
+    """Give the whole report for people: changes with what they touch, the draft, the text for users."""
+    if not report.changes:
+        return ["nothing changed"]
+    now = f"fits platform {report.now}" if report.now else "fits no platform that is described"
+    count = f"{len(report.changes)} {'change' if len(report.changes) == 1 else 'changes'}"
+    lines = [f"{count}; the node was platform {report.was}, and now {now}", ""]
+    for one in report.changes:
+        lines += _consequence(one)
+    lines += ["", "-- draft for the site description", *report.draft]
+    return [*lines, "", "-- text for users", *report.users]
+
+
+def _consequence(one: Consequence) -> Iterator[str]:
+    """Give a change, and below it what it touches; what is touched for the same reason is told together."""
+    yield plain(words(one.change))
+    if not one.touches:
+        yield "  touches nothing that the site describes"
+    together: dict[tuple[str, str], list[str]] = {}
+    for touch in one.touches:
+        together.setdefault((touch.what, touch.why), []).append(touch.name)
+    for (what, why), names in together.items():
+        yield plain(f"  {what + ':':8} {', '.join(names)}")
+        yield plain(f"           {why}")
+
+
+def plain(text: str) -> str:
+    """Facts come from files of others: what does not print is spelled out."""
+    return text if text.isprintable() else shown(text)
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """Give the report as JSON values."""
+    changes = [{**_change(one.change), "touches": [asdict(touch) for touch in one.touches]} for one in report.changes]
+    return {
+        "site": report.site,
+        "platform_before": report.was,
+        "platform_after": report.now,
+        "changes": changes,
+        "draft": "\n".join(report.draft) + "\n",
+        "users": "\n".join(report.users) + "\n",
+    }
+
+
+def _change(change: Change[Any]) -> dict[str, Any]:
+    before, after = texts(change)
+    return {"kind": change.kind, "subject": change.subject, "before": before, "after": after, "what": words(change)}

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lumisite.binds.versions import numbers_in
-from lumisite.release.changes_compare import driver_words
-from lumisite.release.changes_site import Context, version_of
-from lumisite.site.model import Site
+from lumisite.release.changes_site import Context
+from lumisite.release.changes_words import driver_words
+from lumisite.site.images import told_release
 from lumisite.site.versions import Version
 
 #: What CPE releases are made of, by the names that the site description uses for them.
@@ -34,43 +34,35 @@ class _Cpe:
 def draft_lines(context: Context, name: str) -> tuple[str, ...]:
     """Write the draft: entries for `platforms`, and for `cpe` and `rocm` where releases are new."""
     cpe = _cpe(context)
-    rocm = _rocm(context)
-    lines = [
-        "# Put each entry below the key of the same name in the site description, then run `lumisite check`.",
-        *_fits(context),
-        "platforms:",
-        f"  {name}:",
-        *_platform(context, cpe, *rocm),
-    ]
+    host, why_not = _host_rocm(context)
+    rocm = str(context.stated.rocm) if host is None else _spelled(str(host), context.site.rocm)
+    lines = ["# Put each entry below the key of the same name in the site description, then run `lumisite check`."]
+    if context.now is not None:
+        lines.append(f"# Platform {context.now} of the site fits this node; compare, before you add another.")
+    lines += ["platforms:", f"  {name}:", *_system(context), *_driver_rocm(context, host)]
+    lines += [f"    # unknown: rocm: {why_not}"] if why_not else []
+    lines += [f"    rocm: {_text(rocm)}", *_platform(context, cpe)]
     new = [release for release in cpe.installed if release not in context.site.cpe]
     if new:
         lines += ["cpe:", *(line for release in new for line in _cpe_entry(context, release, cpe))]
-    if rocm[0] not in context.site.rocm:
-        lines += ["rocm:", f"  {_key(rocm[0])}: {{found: host, source: {_text(_source(context))}}}"]
+    if rocm not in context.site.rocm:
+        lines += ["rocm:", f"  {_key(rocm)}: {{found: host, source: {_text(_source(context))}}}"]
     return tuple(lines)
 
 
-def _fits(context: Context) -> Iterator[str]:
-    if context.now is not None:
-        yield f"# Platform {context.now} of the site fits this node; compare, before you add another."
-
-
-def _platform(context: Context, cpe: _Cpe, rocm: str, supported: str, unknown: Sequence[str]) -> Iterator[str]:
+def _system(context: Context) -> Iterator[str]:
     facts, old = context.after, context.old
     yield "    # unknown: since when it is in force"
     yield "    since: unknown"
     yield from _known("os", facts.os.name, old.os)
-    if facts.slurm is not None and version_of(facts.slurm):
-        yield f"    slurm: {_text(facts.slurm)}"
-    else:
-        yield "    # unknown: slurm"
-    kernel = (facts.kernel.release or "").strip()
-    yield f"    kernel: {_text(kernel)}" if kernel else "    # unknown: kernel"
-    drivers = [driver_words(name, driver.version, driver.sources) for name, driver in facts.drivers.items()]
-    yield from _known("driver", "; ".join(drivers) or None, old.driver)
-    for key, value in (("driver_rocm", f"'{supported}'"), ("rocm", _text(rocm))):
-        yield from (f"    # unknown: {line}" for line in unknown if line.startswith(f"{key}:"))
-        yield f"    {key}: {value}"
+    slurm = facts.slurm if told_release(facts.slurm) else None
+    for key, value in (("slurm", slurm), ("kernel", (facts.kernel.release or "").strip())):
+        yield f"    {key}: {_text(value)}" if value else f"    # unknown: {key}"
+    drivers = [driver_words(name, driver) for name, driver in facts.drivers.items()]
+    yield from _known("driver", "; ".join(drivers), old.driver)
+
+
+def _platform(context: Context, cpe: _Cpe) -> Iterator[str]:
     yield from (f"    # unknown: {line}" for line in cpe.unknown)
     yield f"    cpe: {_text(cpe.default)}"
     yield f"    cpe_supported: [{', '.join(map(_text, cpe.installed))}]"
@@ -92,53 +84,48 @@ def _source(context: Context) -> str:
     return f"here: lumisite facts on {host or 'a node without a name'}"
 
 
-def _rocm(context: Context) -> tuple[str, str, tuple[str, ...]]:
-    """Give the default ROCm release, the range that the driver supports, and what is unknown of both.
-
-    Which releases a driver supports is in AMD's documentation only. Where the platform that the node is now is
-    described already, its range is taken; else the one of before, or the series of the host's own ROCm if that lies
-    outside.
-    """
-    stated = context.site.platforms[context.now] if context.now else context.old
-    if context.now:
-        said = [f"driver_rocm: no file tells it; this is what platform {context.now} has"]
-    else:
-        said = [f"driver_rocm: no file tells which ROCm releases the driver supports; this is what {context.was} has"]
+def _host_rocm(context: Context) -> tuple[Version | None, str]:
+    """Give the host's default ROCm release; where it cannot be the platform's, why not."""
     default = context.after.rocm.default
-    version = version_of(default) if default and _is_name(default) else None
-    if default is None or version is None:
-        said.append(
-            f"rocm: the node has no /opt/rocm that leads to a release; this is what {context.now or context.was} has"
-        )
-        return str(stated.rocm), str(stated.driver_rocm), tuple(said)
-    if version in stated.driver_rocm and _has_family(context.site, version):
-        return _spelled(default, context.site.rocm), str(stated.driver_rocm), tuple(said)
-    if not _has_family(context.site, version):
-        said.append(f"rocm: the host has {default}, for which no family is the default (`default_for`)")
-        return str(stated.rocm), str(stated.driver_rocm), tuple(said)
-    said[0] = (
-        f"driver_rocm: no file tells it, and {default} of the host is outside "
-        f"{stated.driver_rocm}; this is its series alone"
-    )
-    major, minor = version.minor.split(".")
-    return _spelled(default, context.site.rocm), f">={major}.{minor},<{major}.{int(minor) + 1}", tuple(said)
+    version = told_release(default) if default and _is_name(default) else None
+    if version is None:
+        where = context.now or context.was
+        return None, f"the node has no /opt/rocm that leads to a release; this is what {where} has"
+    ranges = (family.default_for for family in context.site.families.values() if family.default_for is not None)
+    if not any(version in one for one in ranges):
+        return None, f"the host has {default}, for which no family is the default (`default_for`)"
+    return version, ""
 
 
-def _has_family(site: Site, version: Version) -> bool:
-    return any(family.default_for is not None and version in family.default_for for family in site.families.values())
+def _driver_rocm(context: Context, host: Version | None) -> Iterator[str]:
+    """Give the ROCm releases that the driver supports, which only AMD's documentation tells.
+
+    Where the platform that the node is now is described already, its range is taken; else the one of before, or the
+    series of the host's own ROCm if that lies outside.
+    """
+    supported = str(context.stated.driver_rocm)
+    unknown = f"no file tells which ROCm releases the driver supports; this is what {context.was} has"
+    if context.now:
+        unknown = f"no file tells it; this is what platform {context.now} has"
+    if host is not None and host not in context.stated.driver_rocm:
+        unknown = f"no file tells it, and {host} of the host is outside {supported}; this is its series alone"
+        major, minor = host.minor.split(".")
+        supported = f">={major}.{minor},<{major}.{int(minor) + 1}"
+    yield f"    # unknown: driver_rocm: {unknown}"
+    yield f"    driver_rocm: '{supported}'"
 
 
 def _spelled(version: str, known: Iterable[str]) -> str:
     """Give a version as the site spells it, where it has the same one in another spelling."""
-    mine = version_of(version)
-    return next((one for one in known if version_of(one) == mine), version)
+    mine = told_release(version)
+    return next((one for one in known if told_release(one) == mine), version)
 
 
 def _cpe(context: Context) -> _Cpe:
     """Give the CPE releases: those installed, else those of the site whose directories are all there."""
     site, facts = context.site, context.after
     old = str(context.old.cpe)
-    installed = tuple(_spelled(one, site.cpe) for one in facts.cpe.versions if _is_name(one) and version_of(one))
+    installed = tuple(_spelled(one, site.cpe) for one in facts.cpe.versions if _is_name(one) and told_release(one))
     if installed:
         unknown = ["which of the installed CPE releases are supported, and which are only left over (cpe_leftover)"]
         default = _spelled(facts.cpe.default or "", site.cpe)

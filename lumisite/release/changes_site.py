@@ -1,19 +1,38 @@
-"""Questions to the site description: what of it names a path, a library or an interface, and which platform is it."""
+"""Which parts of the site name a path, a library or an interface, and which platform a capture is of."""
 
 from __future__ import annotations
 
-import fnmatch
+import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
+from lumisite.binds.capture import stated_paths
 from lumisite.node.facts import Facts
 from lumisite.node.topology import full_pci_bus
-from lumisite.site.decode import UnfitError
 from lumisite.site.entries import Bind, FileSystem
+from lumisite.site.images import told_release
 from lumisite.site.model import Platform, Site
 from lumisite.site.plans import LoadedPlan
-from lumisite.site.versions import Version, parse_version
+from lumisite.site.versions import Version
+
+What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
+
+
+@dataclass(frozen=True)
+class Touch:
+    """A part that a change touches: a key of the site description, a setting, a module, a family, a plan of binds.
+
+    A `plan` is called by the family that it is for, or, if it is stored, by its file.
+    """
+
+    what: What
+    name: str
+    why: str
+
+
+Touches = Iterator[Touch]
 
 
 @dataclass(frozen=True)
@@ -34,6 +53,26 @@ class Context:
     def old(self) -> Platform:
         """The platform before."""
         return self.site.platforms[self.was]
+
+    @property
+    def stated(self) -> Platform:
+        """The platform after, where it is known, else the one before."""
+        return self.site.platforms[self.now or self.was]
+
+    @property
+    def updated(self) -> Platform | None:
+        """The platform after, where it is known and another one."""
+        return None if self.now in (None, self.was) else self.stated
+
+    def leaves(self, rocm: Version | None) -> bool:
+        """Tell whether the new driver no longer supports a ROCm release that the old one did."""
+        new = self.updated
+        return rocm is not None and new is not None and rocm in self.old.driver_rocm and rocm not in new.driver_rocm
+
+    @property
+    def leaving(self) -> tuple[str, ...]:
+        """The ROCm releases of the site that the new driver no longer supports, as far as that is known."""
+        return tuple(release for release in self.site.rocm if self.leaves(told_release(release)))
 
 
 def make_context(site: Site, before: Facts, after: Facts, plans: Iterable[LoadedPlan] = ()) -> Context:
@@ -69,28 +108,19 @@ def is_under(path: str, top: str) -> bool:
     return path == top or path.startswith(f"{top.rstrip('/')}/")
 
 
-def keys_naming(site: Site, path: str) -> Iterator[str]:
+def keys_naming(context: Context, path: str, fault: str) -> Touches:
     """Give the keys of the site description whose value is a path, or lies below it."""
-    for name, platform in site.platforms.items():
-        yield from (
-            f"platforms.{name}.libraries.{what}" for what, at in platform.libraries.items() if is_under(at, path)
-        )
-    for name, cpe in site.cpe.items():
-        yield from (f"cpe.{name}.libraries.{what}" for what, at in cpe.libraries.items() if is_under(at, path))
-    yield from (f"binds[{index}].path" for index, bind in enumerate(site.binds) if is_under(bind.path, path))
-    yield from (f"file_systems[{i}].path" for i, system in enumerate(site.file_systems) if is_under(system.path, path))
-    if is_under(site.runtime.executable, path):
-        yield "runtime.executable"
-    if site.validation is not None and is_under(site.validation.image, path):
-        yield "validation.image"
-    if is_under(site.root, path):
-        yield "root"
+    for key, stated in stated_paths(context.site):
+        if is_under(stated, path):
+            yield Touch("site", key, f"names {path}, which {fault}")
 
 
-def settings_holding(site: Site, text: str) -> Iterator[str]:
+def settings_holding(context: Context, text: str, fault: str = "") -> Touches:
     """Give the variables of the ledger whose value holds a path or a name."""
     whole = re.compile(rf"(?<![\w.-]){re.escape(text)}(?![\w-])")
-    yield from dict.fromkeys(setting.name for setting in site.settings if setting.value and whole.search(setting.value))
+    for setting in context.site.settings:
+        if setting.value and whole.search(setting.value):
+            yield Touch("setting", setting.name, f"its value names {text}{fault}")
 
 
 def modules_binding(site: Site, path: str) -> Iterator[tuple[str, str]]:
@@ -98,8 +128,8 @@ def modules_binding(site: Site, path: str) -> Iterator[tuple[str, str]]:
 
     Modules that load one of them follow.
     """
-    binds: list[Bind | FileSystem] = [*site.file_systems, *site.binds]
     found: dict[str, str] = {}
+    binds: list[Bind | FileSystem] = [*site.file_systems, *site.binds]
     for bind in binds:
         if bind.where in site.modules and (is_under(path, bind.path) or is_under(bind.path, path)):
             found.setdefault(str(bind.where), f"binds {bind.path}")
@@ -125,31 +155,6 @@ def families_borrowing(context: Context, sonames: Iterable[str]) -> Iterator[tup
             yield name, ", ".join(hit)
 
 
-def plans_with(context: Context, sonames: Iterable[str]) -> Iterator[tuple[LoadedPlan, str]]:
-    """Give the stored plans that decide about one of these libraries, with the library."""
-    wanted = set(sonames)
-    for one in context.plans:
-        hit = sorted(wanted.intersection(line.library for line in one.plan.lines))
-        if hit:
-            yield one, ", ".join(hit)
-
-
-def plans_under(context: Context, path: str) -> Iterator[tuple[LoadedPlan, str]]:
-    """Give the stored plans that bind, or have on the library path, a path or what is below it, and what they name."""
-    for one in context.plans:
-        bound = (line.source for line in one.plan.lines if line.decision == "bind" and line.source is not None)
-        hit = [str(at) for at in dict.fromkeys((*one.plan.library_path, *bound)) if is_under(at, path)]
-        if hit:
-            yield one, ", ".join(hit)
-
-
-def plans_of_image(context: Context, path: str) -> Iterator[LoadedPlan]:
-    """Give the stored plans that are for an image of this path."""
-    for one in context.plans:
-        if any(fnmatch.fnmatchcase(path, pattern) for pattern in one.plan.paths):
-            yield one
-
-
 def _closure(facts: Facts, roots: Iterable[str]) -> set[str]:
     known: set[str] = set()
     waiting = list(roots)
@@ -162,30 +167,34 @@ def _closure(facts: Facts, roots: Iterable[str]) -> set[str]:
     return known
 
 
-def families_of_image(site: Site, path: str) -> Iterator[str]:
-    """Give the family that recognises an image by its path."""
-    for name, family in site.families.items():
-        if any(fnmatch.fnmatchcase(path, pattern) for pattern in family.paths):
-            yield name
-            return
+def plans_with(context: Context, sonames: Collection[str], behind: str, before: str = "") -> Touches:
+    """Give the plans that these libraries are in; the reason is the library with the words `before` and `behind` it."""
+    for family, hit in families_borrowing(context, sonames):
+        yield Touch("plan", family, f"{before}{hit}{behind}")
+    for stored in context.plans:
+        hits = sorted({line.library for line in stored.plan.lines}.intersection(sonames))
+        if hits:
+            yield stored_plan(stored, f"decides about {', '.join(hits)}")
 
 
-def leaving(context: Context) -> tuple[tuple[str, ...], str]:
-    """Give the ROCm releases of the site that the new driver no longer supports, and its range; none if unknown."""
-    if context.now is None or context.now == context.was:
-        return (), ""
-    new = context.site.platforms[context.now].driver_rocm
-    releases = [
-        release
-        for release in context.site.rocm
-        if (version := version_of(release)) and version in context.old.driver_rocm and version not in new
-    ]
-    return tuple(releases), str(new)
+def plans_under(context: Context, path: str) -> Touches:
+    """Give the stored plans that bind, or have on the library path, a path or what is below it."""
+    for stored in context.plans:
+        bound = (line.source for line in stored.plan.lines if line.decision == "bind" and line.source is not None)
+        hits = [str(at) for at in dict.fromkeys((*stored.plan.library_path, *bound)) if is_under(at, path)]
+        if hits:
+            yield stored_plan(stored, f"names {', '.join(hits)}")
 
 
-def version_of(text: str) -> Version | None:
-    """Read a version that may be none."""
-    try:
-        return parse_version(text)
-    except UnfitError:
-        return None
+def stored_plan(stored: LoadedPlan, why: str) -> Touch:
+    """Call a stored plan by its file, and say which images it is for."""
+    return Touch("plan", stored.file, f"is for {', '.join(stored.plan.paths)}, and {why}")
+
+
+def bound_files(context: Context, sonames: Collection[str], why: str) -> Touches:
+    """Give the binds of single libraries, with their modules."""
+    for index, bind in enumerate(context.site.binds):
+        if posixpath.basename(bind.path) in sonames:
+            yield Touch("site", f"binds[{index}].path", f"{bind.path} {why}")
+            if bind.where in context.site.modules:
+                yield Touch("module", str(bind.where), f"binds {bind.path}")

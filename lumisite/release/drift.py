@@ -53,13 +53,14 @@ def compare_images(
     """
     now = {one.path: locked(one) for one in images}
     paths = {path for path in lock.images if not given or any(_below(path, top) for top in given)}
-    found = [
-        (path, _with_plans(_judge(lock.images.get(path), now.get(path)), stale.get(path, ())))
-        for path in sorted(paths | set(now))
-    ]
-    changes = [
-        _change(site, plans, path, lock.images.get(path), now.get(path), *verdict) for path, verdict in found if verdict
-    ]
+    changes = []
+    for path in paths | set(now):
+        before, after = lock.images.get(path), now.get(path)
+        kind, what = _judge(before, after)
+        if stale.get(path):
+            kind, what = kind or "stale", (*what, f"is another file than {', '.join(stale[path])} was made for")
+        if kind is not None:
+            changes.append(_change(site, plans, path, kind, what, before, after))
     return tuple(sorted(changes, key=lambda change: (_ORDER.index(change.kind), change.path)))
 
 
@@ -67,8 +68,8 @@ def _below(path: str, top: str) -> bool:
     return path == top or path.startswith(posixpath.join(top, ""))
 
 
-def _judge(before: LockedImage | None, after: LockedImage | None) -> tuple[Kind, tuple[str, ...]] | None:
-    """Say how two states differ, in words; `None` where they do not."""
+def _judge(before: LockedImage | None, after: LockedImage | None) -> tuple[Kind | None, tuple[str, ...]]:
+    """Say how two states differ, also in words; `None` where they do not."""
     if before is None or after is None:
         if after is None:
             return "vanished", ("is no longer among the images",)
@@ -79,7 +80,7 @@ def _judge(before: LockedImage | None, after: LockedImage | None) -> tuple[Kind,
         gone = after.target is None and before.target is not None
         return ("vanished" if gone else "broken"), (after.fault,)
     if _kept(before) == _kept(after):
-        return None
+        return None, ()
     lines = list(_versions(before.versions, after.versions))
     if before.fault and not after.fault:
         return "changed", (f"can be read again; it was: {before.fault}", *lines)
@@ -87,15 +88,6 @@ def _judge(before: LockedImage | None, after: LockedImage | None) -> tuple[Kind,
         where = f"leads to {shown(after.target or 'nothing')}, not to {shown(before.target or 'nothing')}"
         return "moved", (where + _content(before, after), *lines)
     return "changed", (f"has other content under the same name{_size(before.size, after.size)}", *lines)
-
-
-def _with_plans(
-    verdict: tuple[Kind, tuple[str, ...]] | None, stale: Sequence[str]
-) -> tuple[Kind, tuple[str, ...]] | None:
-    if not stale:
-        return verdict
-    kind, what = verdict or ("stale", ())
-    return kind, (*what, f"is another file than {', '.join(stale)} was made for")
 
 
 def _kept(image: LockedImage) -> tuple[object, ...]:
@@ -127,10 +119,10 @@ def _change(
     site: Site,
     plans: Mapping[str, Sequence[str]],
     path: str,
-    before: LockedImage | None,
-    after: LockedImage | None,
     kind: Kind,
     what: tuple[str, ...],
+    before: LockedImage | None,
+    after: LockedImage | None,
 ) -> Change:
     states = [state for state in (before, after) if state is not None]
     families = tuple(dict.fromkeys(state.family for state in states if state.family is not None))

@@ -10,6 +10,9 @@ from lumisite.site.decode import UnfitError
 from lumisite.site.model import Site
 from lumisite.site.versions import Version, parse_version
 
+#: How names of images of other hands say it: `rocm/pytorch:rocm6.3_ubuntu22.04`.
+_ROCM = re.compile(r"rocm[-_]?(\d+\.\d+(?:\.\d+)?)(?!.*rocm[-_]?\d)")
+
 
 @dataclass(frozen=True)
 class Holds:
@@ -71,3 +74,9 @@ def rocm_by_name(after: str | None, path: str) -> Version | None:
         text = f"{text[0]}.{text[1]}"
     number = r"(?:0|[1-9][0-9]{0,2})"
     return parse_version(text) if re.fullmatch(rf"{number}\.{number}(?:\.{number})?", text, re.ASCII) else None
+
+
+def told_rocm(site: Site, *paths: str) -> Version | None:
+    """The ROCm release in an image, as its name tells it to the wrapper; of other images, as their names say it."""
+    said = next(filter(None, (_ROCM.search(path.rpartition("/")[2]) for path in paths)), None)
+    return holds_by_name(site, *paths).rocm or (parse_version(said[1]) if said else None)

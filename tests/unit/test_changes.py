@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from lumisite.node.facts import Facts, Named, Releases, format_facts, parse_facts
-from lumisite.release.changes import Report, make_report
+from lumisite.release.changes import Report, make_report, report_lines, to_json
 from lumisite.release.changes_compare import compare
 from lumisite.release.changes_site import platform_of
-from lumisite.release.changes_text import report_lines, to_json
 from lumisite.release.changes_touch import RULES
+from lumisite.release.changes_words import texts, words
 from tests.unit.breaks import BREAKS, LUMI, REQUIRED, facts_of, pasted
 from tests.unit.nodes import AFTER, BEFORE, LATEST, lumi_node, sif_head
 
@@ -32,8 +32,8 @@ def _january(node: Facts) -> Report:
 def test_a_planted_break_is_named_with_its_reason(name: str, node: Facts) -> None:
     planted, said, touched = BREAKS[name]
     report = make_report(node, facts_of(lumi_node(AFTER, planted)), LUMI)
-    named = [one for one in report.changes if said in one.change.what]
-    assert len(named) == 1, [one.change.what for one in report.changes]
+    named = [one for one in report.changes if said in words(one.change)]
+    assert len(named) == 1, [words(one.change) for one in report.changes]
     found: dict[tuple[str, str], str] = {(touch.what, touch.name): touch.why for touch in named[0].touches}
     for what, part, why in touched:
         assert why in found[what, part]
@@ -45,6 +45,30 @@ def test_what_is_told_is_not_repeated_for_each_path(node: Facts, january: Report
     for name in ("vanished library", "dangling link", "retargeted image alias"):
         report = make_report(node, facts_of(lumi_node(AFTER, BREAKS[name][0])), LUMI)
         assert "path" not in [one.change.kind for one in report.changes], name
+
+
+def test_a_path_that_dangles_is_told_as_a_link_alone() -> None:
+    before = Facts(site="l", paths={"/opt/x": Named("directory", "/opt/y")})
+    trouble = "leads to /opt/y, which is not there"
+    after = Facts(site="l", paths={"/opt/x": Named("dangling", trouble)}, dangling={"/opt/x": trouble})
+    assert [change.kind for change in compare(before, after)] == ["dangling"]
+
+
+def test_the_texts_of_what_came_and_went(node: Facts) -> None:
+    """What JSON says of a library that has gone is its SONAME, of one that stands elsewhere its file."""
+    came = replace(node, loads={**node.loads, "libnew.so.1": "/lib/libnew.so.1"})
+    moved = replace(node, loads={**node.loads, "libcxi.so.1": "/lib/libcxi.so.1"})
+    nothing = replace(node, paths={**node.paths, "/flash": Named("directory")})
+    found = [texts(compare(one, other)[0]) for one, other in ((node, came), (came, node), (node, moved))]
+    assert found == [
+        (None, "libnew.so.1"),
+        ("libnew.so.1", None),
+        ("/usr/lib64/libcxi.so.1.6.0", "/lib/libcxi.so.1"),
+    ]
+    assert [texts(*compare(*pair)) for pair in ((node, nothing), (nothing, node))] == [
+        (None, "directory"),
+        ("directory", None),
+    ]
 
 
 def test_every_kind_of_change_has_a_planted_break(node: Facts, january: Report) -> None:
@@ -66,7 +90,7 @@ def test_what_comes_back_is_told_too(node: Facts) -> None:
         planted, said, _ = BREAKS[name]
         back = make_report(facts_of(lumi_node(AFTER, planted)), node, LUMI)
         assert back.changes, name
-        assert all(said not in one.change.what for one in back.changes), name
+        assert all(said not in words(one.change) for one in back.changes), name
 
 
 def test_january_is_recognised_by_the_platforms_of_the_site(january: Report) -> None:
@@ -86,12 +110,33 @@ def test_releases_that_leave_the_drivers_range_are_named_with_their_modules(janu
     assert all("rocm6.2" not in name for name in modules)
 
 
-def test_images_that_leave_the_drivers_range_are_named() -> None:
-    name = "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.3.1.sif"
-    planted = {name: sif_head(9)}
+@pytest.mark.parametrize(
+    ("name", "rocm"),
+    [
+        ("containers/easybuild-sif-images/lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.3.1.sif", "6.0.3"),
+        ("containers/easybuild-sif-images/mine_rocm6.0_ubuntu22.04.sif", "6.0"),
+        ("laifs/containers/lumi-multitorch-u24r60f21m43t29.sif", "6.0"),
+        ("laifs/containers/lumi-multitorch-u24r62f21m43t29.sif", None),
+    ],
+)
+def test_images_that_leave_the_drivers_range_are_named(name: str, rocm: str | None) -> None:
+    path = f"/appl/local/{name}"
+    planted = {path: sif_head(9)}
     report = make_report(facts_of(lumi_node(BEFORE, planted)), facts_of(lumi_node(AFTER, planted)), LUMI)
     driver = next(one for one in report.changes if one.change.kind == "driver")
-    assert [touch.name for touch in driver.touches if touch.what == "image"] == [name]
+    named = [(touch.name, touch.why) for touch in driver.touches if touch.what == "image"]
+    assert named == ([] if rocm is None else [(path, f"ROCm {rocm} is outside >=6.1,<7.1")])
+
+
+def test_names_are_values_whatever_they_hold(node: Facts) -> None:
+    """A comma and braces in a name are no signs of a list, nor of a place to put another name in."""
+    odd = {"libcxi.so.{}, x": node.loads["libcxi.so.1"]}
+    loads = {name: path for name, path in node.loads.items() if name != "libcxi.so.1"} | odd
+    report = make_report(node, replace(node, loads=loads), LUMI)
+    soname = next(one for one in report.changes if one.change.kind == "soname")
+    assert (soname.change.before, soname.change.after) == (("libcxi.so.1",), tuple(odd))
+    whys = {touch.why for touch in soname.touches if touch.what == "plan"}
+    assert whys == {"its images borrow libcxi.so.1 from the host, which is now libcxi.so.{}, x"}
 
 
 def test_users_read_what_changed_and_what_to_rebuild(january: Report) -> None:
@@ -108,6 +153,15 @@ def test_users_read_what_changed_and_what_to_rebuild(january: Report) -> None:
         assert part in text, part
 
 
+def test_users_read_whom_each_soname_concerns_that_went(node: Facts) -> None:
+    path = node.loads["libcxi.so.1"]
+    others = {name: at for name, at in node.loads.items() if name != "libcxi.so.1"}
+    before = replace(node, loads=others | {"libcxi.so.0": path, "libcxi.so.1": path})
+    users = make_report(before, replace(node, loads=others | {"libcxi.so.2": path}), LUMI).users
+    said = " ".join(" ".join(users).split())
+    assert "take libcxi.so.0, libcxi.so.1 from the host: the host has libcxi.so.2 instead. This concerns" in said
+
+
 def test_users_can_stay_with_an_image_that_is_still_there(node: Facts) -> None:
     planted, _, _ = BREAKS["retargeted image alias"]
     users = " ".join(" ".join(make_report(node, facts_of(lumi_node(AFTER, planted)), LUMI).users).split())
@@ -120,7 +174,7 @@ def test_users_can_stay_with_an_image_that_is_still_there(node: Facts) -> None:
 def test_text_and_json_say_the_same(january: Report) -> None:
     document = json.loads(json.dumps(to_json(january)))
     text = "\n".join(report_lines(january))
-    assert [one["what"] for one in document["changes"]] == [one.change.what for one in january.changes]
+    assert [one["what"] for one in document["changes"]] == [words(one.change) for one in january.changes]
     for one in document["changes"]:
         assert one["what"] in text
         for touch in one["touches"]:
@@ -141,7 +195,7 @@ def test_paths_that_only_one_capture_asked_for_are_no_change(node: Facts) -> Non
 
 def test_releases_of_a_product_without_default_are_compared() -> None:
     one, two = (Facts(site="l", products={"/opt/x": Releases((v,), d)}) for v, d in (("1.0", "1.0"), ("1.0", None)))
-    assert [change.what for change in compare(one, two)] == ["/opt/x/default: 1.0 -> none"]
+    assert [words(change) for change in compare(one, two)] == ["/opt/x/default: 1.0 -> none"]
 
 
 def test_any_two_facts_files_give_a_report(node: Facts, january: Report) -> None:

@@ -10,6 +10,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.node.facts import Facts, format_facts
 from lumisite.release.changes import make_report
+from lumisite.release.changes_words import words
 from lumisite.site.load import EMBEDDED, load_site, parse_plan
 from lumisite.site.plans import LoadedPlan
 from tests.unit.breaks import BREAKS, FABRIC, JSON, facts_of
@@ -62,7 +63,7 @@ def _node() -> Facts:
 def test_a_break_names_the_plans_that_it_touches_and_no_others(name: str, node: Facts) -> None:
     planted, said, _ = BREAKS[name]
     report = make_report(node, facts_of(lumi_node(AFTER, planted)), LUMI, plans=plans())
-    (broken,) = (one for one in report.changes if said in one.change.what)
+    (broken,) = (one for one in report.changes if said in words(one.change))
     whys = {touch.name: touch.why for touch in broken.touches if touch.what == "plan" and touch.name.endswith("yaml")}
     if name in TOUCHED:
         assert list(whys) == ["plans/a.yaml"]
@@ -91,13 +92,13 @@ def test_the_command_reads_the_plans_of_the_site(
     Path("site.yaml").write_text(f"{site}\nplans: [plans/a.yaml]\n")
     Path("plans").mkdir()
     Path("plans/a.yaml").write_text(PLAN)
-    words = ["changes", "before", "after", "--site", "site.yaml"]
-    assert main(words) == 1
+    command = ["changes", "before", "after", "--site", "site.yaml"]
+    assert main(command) == 1
     said = capsys.readouterr().out
     assert f"  plan:    plans/a.yaml\n           is for {LATEST}, and decides about libcxi.so.1\n" in said
-    assert main([*words, "--json"]) == 1
+    assert main([*command, "--json"]) == 1
     touches = [touch for one in json.loads(capsys.readouterr().out)["changes"] for touch in one["touches"]]
     assert {"what": "plan", "name": "plans/a.yaml", "why": f"is for {LATEST}, and decides about libcxi.so.1"} in touches
     Path("plans/a.yaml").write_text(PLAN.replace("25.03", "27.03"))
-    assert main(words) == 2
+    assert main(command) == 2
     assert "plans/a.yaml:4:6: cpe: 27.03 is not described" in capsys.readouterr().err

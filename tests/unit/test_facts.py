@@ -12,7 +12,7 @@ import pytest
 from lumisite.binds.capture import capture
 from lumisite.binds.host import DiskTree
 from lumisite.cli import main
-from lumisite.node.facts import LARGEST_FACTS_BYTES, Facts, FactsError, Named, format_facts, parse_facts
+from lumisite.node.facts import LARGEST_FACTS_BYTES, Facts, FactsError, Named, Releases, format_facts, parse_facts
 from lumisite.site.load import load_site
 from tests.unit.dict_trees import DictTree, Link, write_tree
 from tests.unit.nodes import AFTER, BEFORE, LATEST, MODULEFILE, NEW_KERNEL, RELEASE, NodeFiles, lumi_node, sif_head
@@ -156,6 +156,12 @@ def test_an_empty_directory_is_no_release(tmp_path: Path) -> None:
     facts = capture(DiskTree(str(root)), LUMI).facts
     assert facts.rocm.versions == ("6.3.4",)
     assert facts.products["/opt/cray/libfabric"].versions == ("1.22.0",)
+
+
+def test_a_default_that_leads_nowhere_is_none_and_a_dangling_link() -> None:
+    facts = facts_of(lumi_node(AFTER, {"/opt/cray/libfabric/default": Link("9.9.9")}))
+    assert facts.products["/opt/cray/libfabric"] == Releases(("1.22.0",))
+    assert facts.dangling == {"/opt/cray/libfabric/default": "leads to nothing that is there"}
 
 
 def test_two_versions_in_slurms_library_are_no_answer() -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lumisite.release.changes import make_report
+from lumisite.release.changes import make_report, plain
 from lumisite.release.changes_compare import Change, Kind, compare
-from lumisite.release.changes_text import plain
+from lumisite.release.changes_words import texts, words
 
 if TYPE_CHECKING:
     from lumisite.node.facts import Facts
-    from lumisite.release.changes_touch import Touch
+    from lumisite.release.changes_site import Touch
     from lumisite.site.model import Site
     from lumisite.site.plans import LoadedPlan
 
@@ -48,9 +48,8 @@ def changes(before: Facts | None, after: Facts | None, site: Site | None, plans:
     return Changes(told, report.users if told else ())
 
 
-def _told(change: Change, touches: Iterable[Touch] = ()) -> Changed:
-    known = (change.kind, change.subject, change.before, change.after)
-    return Changed(*known, plain(change.what), tuple(_together(touches)))
+def _told(change: Change[Any], touches: Iterable[Touch] = ()) -> Changed:
+    return Changed(change.kind, change.subject, *texts(change), plain(words(change)), tuple(_together(touches)))
 
 
 def _together(touches: Iterable[Touch]) -> Iterator[str]:
