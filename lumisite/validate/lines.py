@@ -87,16 +87,6 @@ def parse_line(line: bytes) -> Sample | Gate:
     return _gate(raw) if "gate" in raw and "metric" not in raw else _sample(raw)
 
 
-def parse_sample(line: bytes) -> Sample:
-    """Read one sample; raises `LineError`."""
-    return _sample(_object(line))
-
-
-def parse_gate(line: bytes) -> Gate:
-    """Read one gate; raises `LineError`."""
-    return _gate(_object(line))
-
-
 def _object(line: bytes) -> Mapping[str, object]:
     try:
         raw = json.loads(line, parse_constant=_no_number, object_pairs_hook=_once)

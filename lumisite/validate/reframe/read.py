@@ -29,7 +29,7 @@ from lumisite.validate.reframe.cases import (
 from lumisite.validate.reframe.columns import header_of, old_row
 from lumisite.validate.reframe.perflog import read_perflog
 from lumisite.validate.reframe.report import CASE_KEYS, KEYS, read_report
-from lumisite.validate.samples import FAULTS_SHOWN, SamplesError
+from lumisite.validate.samples import Faults, SamplesError
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -84,7 +84,7 @@ def with_reframe(
         whole = itertools.chain([head], rest) if head else rest
         if kind is None:
             if not _may_be_lines(head):
-                raise SamplesError([f"{name}: {_what_else(head)}"], 1)
+                raise SamplesError(f"{name}: {_what_else(head)}")
             yield name, whole
         else:
             yield name, _lines(name, kind, whole, _Import(name, say, after, answers, seen, jobs))
@@ -118,11 +118,11 @@ def _head(blocks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
 
 def _lines(name: str, kind: Kind, blocks: Iterable[bytes], work: _Import) -> Iterator[bytes]:
     if kind == "report":
-        yield from work.lines(read_report(blocks, lambda text: work.fault(f"{name}: {text}")))
+        yield from work.lines(read_report(blocks, lambda text: work.faults.add(f"{name}: {text}")))
     else:
         cases = read_perflog(
             blocks,
-            lambda text: work.fault(f"{name}:{text}"),
+            lambda text: work.faults.add(f"{name}:{text}"),
             lambda text: work.leave_out("torn", f"line {text}"),
             nodes_known=bool(work.answers.nodes),
         )
@@ -148,18 +148,11 @@ class _Import:
         self.answers = answers
         self.seen = seen
         self.jobs = jobs
-        self.faults: list[str] = []
-        self.fault_count = 0
+        self.faults = Faults()
         self.told: set[str] = set()
         self.unknown: dict[str, Unknown] = {}
         self.out: dict[str, list[str]] = {}
         self.count: Counter[str] = Counter()
-
-    def fault(self, text: str) -> None:
-        """Take a fault."""
-        self.fault_count += 1
-        if len(self.faults) < FAULTS_SHOWN:
-            self.faults.append(text)
 
     def leave_out(self, why: str, what: str) -> None:
         """Take note of what is not used."""
@@ -174,9 +167,8 @@ class _Import:
             yield from self._of_case(case)
         for unknown in self.unknown.values():
             others = len(unknown.cases) - 1
-            self.fault(unknown.text + (f"; so with {counted(others, 'other test')}" if others else ""))
-        if self.faults:
-            raise SamplesError(self.faults, self.fault_count)
+            self.faults.add(unknown.text + (f"; so with {counted(others, 'other test')}" if others else ""))
+        self.faults.tell()
         for why, names in self.out.items():
             more = self.count[why] - len(names)
             self.say(f"{self.name}: {why}, left out: " + "; ".join(names) + (f"; and {more} more" if more else ""))
@@ -236,7 +228,7 @@ class _Import:
         key = f"{case.name}: {text}"
         if key not in self.told:
             self.told.add(key)
-            self.fault(f"{self.name}: {key}")
+            self.faults.add(f"{self.name}: {key}")
 
 
 def _named(case: Case) -> str:
