@@ -83,13 +83,19 @@ def gate_json(gate: Gate) -> str:
 
 def parse_line(line: bytes) -> Sample | Gate:
     """Read one line of either kind; raises `LineError`."""
-    raw = _object(line)
+    return line_of(_object(line))
+
+
+def line_of(raw: object) -> Sample | Gate:
+    """Read what a line holds; raises `LineError`."""
+    if not isinstance(raw, dict):
+        raise LineError(f"{shown(raw)} is not an object with {', '.join(SAMPLE_KEYS)}")
     return _gate(raw) if "gate" in raw and "metric" not in raw else _sample(raw)
 
 
-def _object(line: bytes) -> Mapping[str, object]:
+def _object(line: bytes) -> object:
     try:
-        raw = json.loads(line, parse_constant=_no_number, object_pairs_hook=_once)
+        found: object = json.loads(line, parse_constant=_no_number, object_pairs_hook=_once)
     except LineError:
         raise
     except json.JSONDecodeError as error:
@@ -98,9 +104,7 @@ def _object(line: bytes) -> Mapping[str, object]:
         raise LineError("not JSON: not UTF-8") from None
     except (ValueError, RecursionError):
         raise LineError("not JSON: a number with too many digits, or nested too deeply") from None
-    if not isinstance(raw, dict):
-        raise LineError(f"{shown(raw)} is not an object with {', '.join(SAMPLE_KEYS)}")
-    return raw
+    return found
 
 
 def _sample(raw: Mapping[str, object]) -> Sample:
