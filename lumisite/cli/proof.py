@@ -144,7 +144,6 @@ def run_verdict(arguments: argparse.Namespace) -> int:
     """Judge samples and gates after against those before."""
     from dataclasses import asdict, replace
 
-    from lumisite.cli.apart import read_both
     from lumisite.validate.reframe.read import with_reframe
     from lumisite.validate.report.text import verdict_text
     from lumisite.validate.samples import read_lines
@@ -157,13 +156,7 @@ def run_verdict(arguments: argparse.Namespace) -> int:
     def read(names: list[str], *, after: bool) -> Recorded:
         return read_lines(with_reframe(((name, file_blocks(name)) for name in names), say, after=after))
 
-    before, after = read_both(
-        lambda: read(arguments.before, after=False),
-        arguments.before,
-        lambda: read(arguments.after, after=True),
-        arguments.after,
-    )
-    verdict = judge_system(before, after, terms)
+    verdict = judge_system(read(arguments.before, after=False), read(arguments.after, after=True), terms)
     if arguments.json:
         print(json.dumps(asdict(verdict), indent=2))
     else:

@@ -8,9 +8,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from lumisite.cli.parser import add_json_option, say
+from lumisite.cli.proof import file_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from lumisite.cli.parser import Commands
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from lumisite.validate.report.vectors import Vector
 
 FORMATS = ("text", "markdown", "html", "junit", "json")
-#: How much of a file is read at a time.
-BLOCK_BYTES = 1 << 20
 
 
 def add_commands(commands: Commands) -> None:
@@ -168,22 +167,11 @@ def read_side(names: Sequence[str], *, after: bool = False) -> Side:
     paths = [Path(name) for name in names]
     samples = [path / SAMPLES if path.is_dir() else path for path in paths]
     folders = [path for path in paths if path.is_dir()]
-    recorded = read_lines(with_reframe(((str(path), _blocks(path)) for path in samples), say, after=after))
+    recorded = read_lines(with_reframe(((str(path), file_blocks(str(path))) for path in samples), say, after=after))
     facts = [load_facts(str(path)) for folder in folders if (path := folder / FACTS).exists()]
     about = [found for folder in folders if (found := _object(folder / RUN)) is not None]
     vectors = tuple(vector for folder in folders for vector in _vectors(folder / SERIES))
     return Side(recorded, vectors, facts[-1] if facts else None, about[-1] if about else {})
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
-    from lumisite.validate import InputError
-
-    try:
-        with path.open("rb") as stream:
-            while block := stream.read(BLOCK_BYTES):
-                yield block
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
 
 
 def _object(path: Path) -> dict[str, object] | None:
@@ -193,7 +181,7 @@ def _object(path: Path) -> dict[str, object] | None:
     if not path.exists():
         return None
     try:
-        raw = json.loads(b"".join(_blocks(path)))
+        raw = json.loads(b"".join(file_blocks(str(path))))
     except (ValueError, RecursionError):
         raw = None
     if not isinstance(raw, dict):
@@ -206,7 +194,7 @@ def _vectors(path: Path) -> tuple[Vector, ...]:
 
     if not path.exists():
         return ()
-    found, left_out = parse_vectors(b"".join(_blocks(path)).split(b"\n"))
+    found, left_out = parse_vectors(b"".join(file_blocks(str(path))).split(b"\n"))
     if left_out:
         say(f"{path}: {left_out} lines cannot be read and are left out of plots")
     return found

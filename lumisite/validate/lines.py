@@ -83,23 +83,19 @@ def gate_json(gate: Gate) -> str:
 
 def parse_line(line: bytes) -> Sample | Gate:
     """Read one line of either kind; raises `LineError`."""
-    raw = _object(line)
+    return line_of(_object(line))
+
+
+def line_of(raw: object) -> Sample | Gate:
+    """Read what a line holds; raises `LineError`."""
+    if not isinstance(raw, dict):
+        raise LineError(f"{shown(raw)} is not an object with {', '.join(SAMPLE_KEYS)}")
     return _gate(raw) if "gate" in raw and "metric" not in raw else _sample(raw)
 
 
-def parse_sample(line: bytes) -> Sample:
-    """Read one sample; raises `LineError`."""
-    return _sample(_object(line))
-
-
-def parse_gate(line: bytes) -> Gate:
-    """Read one gate; raises `LineError`."""
-    return _gate(_object(line))
-
-
-def _object(line: bytes) -> Mapping[str, object]:
+def _object(line: bytes) -> object:
     try:
-        raw = json.loads(line, parse_constant=_no_number, object_pairs_hook=_once)
+        found: object = json.loads(line, parse_constant=_no_number, object_pairs_hook=_once)
     except LineError:
         raise
     except json.JSONDecodeError as error:
@@ -108,9 +104,7 @@ def _object(line: bytes) -> Mapping[str, object]:
         raise LineError("not JSON: not UTF-8") from None
     except (ValueError, RecursionError):
         raise LineError("not JSON: a number with too many digits, or nested too deeply") from None
-    if not isinstance(raw, dict):
-        raise LineError(f"{shown(raw)} is not an object with {', '.join(SAMPLE_KEYS)}")
-    return raw
+    return found
 
 
 def _sample(raw: Mapping[str, object]) -> Sample:

@@ -6,27 +6,26 @@ All faults of the files are told together, each as `file:line: what is wrong (wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lumisite.validate import InputError
 from lumisite.validate.blocks import whole_lines
-from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line, parse_time
+from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line
 
 #: Faults that are told before they are only counted.
 FAULTS_SHOWN = 50
 #: A sample with 100,000 nodes fits in a line of this length.
 LINE_LIMIT = 1 << 21
-#: Texts of jobs whose meaning is remembered while a file is read.
+#: Texts whose meaning is remembered while a file is read.
 TEXTS_KEPT = 100_000
 
-#: A sample as `json.dumps` writes it, or any other line. A sample needs a JSON parser only where one of its texts is
-#: met first: this pattern says where each begins and ends. What it takes for one and is none, the parser then refuses.
+#: A number as JSON has it.
+_NUMBER = re.compile(rb"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+#: A sample as `sample_json` writes it: cut at its keys, each part is JSON whatever stands in the others.
 _PLAIN = re.compile(
-    rb'^(?:\{"metric": ?"([^"]+)", ?"value": ?((?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?), ?'
-    rb'("better": ?"[^"]+", ?"run": ?"[^"]+"), ?"nodes": ?\[([^]]+)\], ?'
-    rb'"time": ?("[^"]*"|(?:0|[1-9][0-9]{0,17})(?:\.[0-9]+)?)((?:, ?.+)?)\}\r?|(.*))$',
-    re.MULTILINE,
+    rb'\{"metric": "[^"\\]+", "value": %b, "better": "[^"\\]+", "run": "[^"\\]+", "nodes": \[[^]\\]+\], "time": %b'
+    rb"(?:, .+)?\}\r?" % (_NUMBER.pattern, _NUMBER.pattern)
 )
 
 
@@ -70,11 +69,25 @@ class Recorded:
 class SamplesError(InputError):
     """Samples that cannot be used: the first faults, and how many there are in all."""
 
-    def __init__(self, faults: Sequence[str], count: int) -> None:
-        self.faults = tuple(faults)
-        self.count = count
-        tail = [f"… and {count - len(faults)} more"] if count > len(faults) else []
-        super().__init__("\n".join([*faults, *tail]))
+
+class Faults:
+    """What is wrong with files, until all of it is told."""
+
+    def __init__(self) -> None:
+        self._first: list[str] = []
+        self._count = 0
+
+    def add(self, text: str) -> None:
+        """Take one more."""
+        self._count += 1
+        if len(self._first) < FAULTS_SHOWN:
+            self._first.append(text)
+
+    def tell(self) -> None:
+        """Raise `SamplesError` if there are any."""
+        if self._first:
+            more = self._count - len(self._first)
+            raise SamplesError("\n".join([*self._first, *([f"… and {more} more"] if more else [])]))
 
 
 def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
@@ -84,8 +97,7 @@ def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
     """
     reader = _Reader()
     for name, blocks in sources:
-        reader.file = name
-        reader.line = 1
+        reader.file, reader.line = name, 0
         for block in whole_lines(blocks, _short_enough):
             reader.read(block)
     return reader.recorded()
@@ -93,17 +105,21 @@ def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
 
 @dataclass
 class _Group:
-    """The values of one metric in one run while a file is read; `values` by the text of the nodes as it stood there."""
+    """The values of one metric in one run while a file is read: the worst for each set of nodes.
 
-    higher: bool
+    `again` is the first place that gave a set of nodes a second value. `end` is the text from the time on of the line
+    that was read last, `rests` what stood behind times.
+    """
+
+    better: Better
     time: float
     place: str
     image: str
     spec: str
     values: dict[Nodes, float] = field(default_factory=dict)
     again: str = ""
-    when: bytes = b""
-    """The text of the time that was read last."""
+    end: bytes = b""
+    rests: set[bytes] = field(default_factory=set)
 
 
 class _Reader:
@@ -111,73 +127,57 @@ class _Reader:
 
     def __init__(self) -> None:
         self.file = ""
-        self.line = 1
+        self.line = 0
         self._groups: dict[tuple[str, str], _Group] = {}
-        self._plain: dict[tuple[bytes, bytes, bytes], _Group] = {}
-        self._gates: set[Gate] = set()
+        self._jobs: dict[tuple[bytes, bytes], _Group] = {}
         self._nodes: dict[bytes, Nodes] = {}
+        self._gates: set[Gate] = set()
         self._better: dict[str, tuple[Better, str]] = {}
         self._units: dict[str, tuple[str, str]] = {}
-        self._faults: list[str] = []
-        self._fault_count = 0
+        self._faults = Faults()
 
     def read(self, block: bytes) -> None:
-        """Take whole lines; what was seen before is known by its bytes."""
-        rows = _PLAIN.findall(block, 0, len(block) - 1)
-        # Fewer where a text is open at a line's end and goes on in the next one.
-        if len(rows) == block.count(b"\n"):
-            self._read_plain(rows)
-            return
-        for line in block.split(b"\n")[:-1]:
-            self._read_line(line)
+        """Take whole lines. One of which all but the numbers stood in lines before it needs no JSON parser."""
+        metric = rest = b""
+        found: tuple[_Group, Nodes] | None = None
+        for line in block[:-1].split(b"\n"):
             self.line += 1
+            # Neighbours are mostly of one metric, job and node, and to compare is quicker than to look up.
+            was, before = metric, rest
+            metric, _, rest = line.partition(b', "value": ')
+            value, _, rest = rest.partition(b', "better": ')
+            rest, _, end = rest.partition(b', "time": ')
+            if rest != before or metric != was:
+                found = self._known(metric, rest)
+            if (
+                found is not None
+                and _NUMBER.fullmatch(value)
+                and LEAST <= (number := float(value)) <= LARGEST
+                and (end == found[0].end or _takes_end(found[0], end))
+            ):
+                group, names = found
+                known = group.values.get(names)
+                if known is None or not group.again or (number < known) == (group.better == "higher"):
+                    self._put(group, names, number)
+            elif (sample := self._read_line(line)) is not None and _PLAIN.fullmatch(line):
+                found = self._remember(sample, metric, rest, end)
 
-    def _read_plain(self, rows: Sequence[tuple[bytes, ...]]) -> None:
-        """Take lines most of which need no JSON parser."""
-        first, groups, node_lists = self.line, self._plain, self._nodes
-        group, of_metric, of_job, of_rest = None, b"", b"", b""
-        for line, (metric, value, job, nodes, when, rest, other) in enumerate(rows, start=first):
-            if not metric:
-                self.line = line
-                self._read_line(other)
-                continue
-            # Neighbours are mostly of one group, and to compare is quicker than to look up.
-            if group is None or rest != of_rest or metric != of_metric or job != of_job:
-                group, of_metric, of_job, of_rest = groups.get((metric, job, rest)), metric, job, rest
-            names = node_lists.get(nodes)
-            number = float(value)
-            if group is None or names is None or not LEAST <= number <= LARGEST:
-                self.line = line
-                self._read_first(metric, value, job, nodes, when, rest)
-                continue
-            if when != group.when:
-                time = _time(when)
-                if time is None:
-                    self.line = line
-                    self._read_first(metric, value, job, nodes, when, rest)
-                    continue
-                group.when = when
-                if time < group.time:
-                    group.time = time
-            values = group.values
-            known = values.get(names)
-            if known is None:
-                values[names] = number
-            else:
-                group.again = group.again or f"{self.file}:{line}"
-                if (number < known) == group.higher:
-                    values[names] = number
-        self.line = first + len(rows)
+    def _known(self, metric: bytes, rest: bytes) -> tuple[_Group, Nodes] | None:
+        """Give what the texts of a line mean, if they stood in plain lines before it."""
+        job, _, nodes = rest.partition(b', "nodes": ')
+        group, names = self._jobs.get((metric, job)), self._nodes.get(nodes)
+        return None if group is None or names is None else (group, names)
 
-    def _read_first(self, metric: bytes, value: bytes, job: bytes, nodes: bytes, when: bytes, rest: bytes) -> None:
-        """Read a plain line as any other one, and remember its texts."""
-        words = (metric, value, job, nodes, when, rest)
-        sample = self._read_line(b'{"metric":"%b","value":%b,%b,"nodes":[%b],"time":%b%b}' % words)
-        if sample is not None:
-            if len(self._plain) > TEXTS_KEPT:
-                self._plain.clear()
-            self._plain[metric, job, rest] = self._groups[sample.metric, sample.run]
-            self._nodes[nodes] = sample.nodes
+    def _remember(self, sample: Sample, metric: bytes, rest: bytes, end: bytes) -> tuple[_Group, Nodes]:
+        """Take note of the texts of a plain line that was read."""
+        job, _, nodes = rest.partition(b', "nodes": ')
+        group = self._jobs[metric, job] = self._groups[sample.metric, sample.run]
+        for texts in (self._nodes, group.rests):
+            if len(texts) > TEXTS_KEPT:
+                texts.clear()
+        group.rests.add(_NUMBER.sub(b"", end, count=1))
+        self._nodes[nodes] = sample.nodes
+        return group, sample.nodes
 
     def _read_line(self, line: bytes) -> Sample | None:
         text = line.removeprefix(b"\xef\xbb\xbf") if self.line == 1 else line
@@ -190,14 +190,9 @@ class _Reader:
                 return None
             self._add(read)
         except LineError as fault:
-            self._fault(str(fault))
+            self._faults.add(f"{self.file}:{self.line}: {fault}")
             return None
         return read
-
-    def _fault(self, text: str, place: str = "") -> None:
-        self._fault_count += 1
-        if len(self._faults) < FAULTS_SHOWN:
-            self._faults.append(f"{place or f'{self.file}:{self.line}'}: {text}")
 
     def _add(self, sample: Sample) -> None:
         place = f"{self.file}:{self.line}"
@@ -210,18 +205,24 @@ class _Reader:
         key = (sample.metric, sample.run)
         group = self._groups.get(key)
         if group is None:
-            group = _Group(better == "higher", sample.time, place, sample.image, sample.spec)
+            group = _Group(better, sample.time, place, sample.image, sample.spec)
             self._groups[key] = group
         for what, old, new in (("image", group.image, sample.image), ("spec", group.spec, sample.spec)):
             if old != new:
                 was = f"which has {old or 'none'} at {group.place}"
                 raise LineError(f"{what}: {new or 'none'} in run {sample.run}, {was}")
         group.time = min(group.time, sample.time)
-        known = group.values.get(sample.nodes)
-        if known is not None:
-            group.again = group.again or place
-        worse = min if sample.better == "higher" else max
-        group.values[sample.nodes] = sample.value if known is None else worse(known, sample.value)
+        self._put(group, sample.nodes, sample.value)
+
+    def _put(self, group: _Group, nodes: Nodes, value: float) -> None:
+        known = group.values.get(nodes)
+        if known is None:
+            group.values[nodes] = value
+            return
+        if not group.again:
+            group.again = f"{self.file}:{self.line}"
+        if (value < known) == (group.better == "higher"):
+            group.values[nodes] = value
 
     def recorded(self) -> Recorded:
         """Give what was read, or raise all faults."""
@@ -229,10 +230,11 @@ class _Reader:
         parted = {metric for (metric, _), group in self._groups.items() if len(group.values) > 1}
         for (metric, run), group in self._groups.items():
             if group.again and metric not in parted:
-                self._fault(f"{metric} of run {run} stands at {group.place} too (a job has one value)", group.again)
+                self._faults.add(
+                    f"{group.again}: {metric} of run {run} stands at {group.place} too (a job has one value)"
+                )
             jobs.setdefault(metric, []).append(Job(run, group.time, group.values, group.image, group.spec))
-        if self._faults:
-            raise SamplesError(self._faults, self._fault_count)
+        self._faults.tell()
         series = {
             metric: Series(
                 metric,
@@ -245,12 +247,16 @@ class _Reader:
         return Recorded(series, tuple(sorted(self._gates, key=_gate_order)))
 
 
-def _time(text: bytes) -> float | None:
-    """Give a time as it stands in JSON; what is none is for the parser, which says why."""
-    try:
-        return parse_time(text[1:-1].decode()) if text.startswith(b'"') else float(text)
-    except (LineError, UnicodeDecodeError):
-        return None
+def _takes_end(group: _Group, end: bytes) -> bool:
+    """Take the end of a line: another time, and behind it what stood in a line before."""
+    found = _NUMBER.match(end)
+    if found is None or end[found.end() :] not in group.rests:
+        return False
+    group.end = end
+    time = float(found[0])
+    if time < group.time:
+        group.time = time
+    return True
 
 
 def _gate_order(gate: Gate) -> tuple[object, ...]:
@@ -260,5 +266,5 @@ def _gate_order(gate: Gate) -> tuple[object, ...]:
 
 def _short_enough(line: bytes) -> bytes:
     if len(line) > LINE_LIMIT:
-        raise SamplesError([f"a line is longer than {LINE_LIMIT} bytes: these are no samples"], 1)
+        raise SamplesError(f"a line is longer than {LINE_LIMIT} bytes: these are no samples")
     return line

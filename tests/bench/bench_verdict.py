@@ -2,8 +2,7 @@
 
 Those after the change say unit, image and spec, with gates among them, as runs write them.
 
-Both files are read at once where there are two processors, so that elapsed time is what a user waits for; how it grows is
-told by processor time, which holds on a busy machine too.
+Elapsed time is what a user waits for; how it grows is told by processor time, which holds on a busy machine too.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def run() -> list[Row]:
         Row("samples of 24,000 GPUs", whole.elapsed_s, 10, detail, unit="s"),
         Row("4 x the samples", whole.cpu_s / half.cpu_s, 4.8, f"a quarter of the samples takes {half.cpu_s:.1f} s"),
         Row("each sample with its own time", timed.cpu_s / half.cpu_s, 1.5, own),
-        Row("memory for all of them", whole.peak_mib, 600, "peak of the larger process", unit="MiB"),
+        Row("memory for all of them", whole.peak_mib, 600, "peak of the process", unit="MiB"),
     ]
 
 

@@ -11,7 +11,6 @@ import pytest
 from lumisite.cli import main
 from lumisite.validate.lines import Gate, Sample, parse_line
 from lumisite.validate.reframe.cases import Answers, CaseError, Number
-from lumisite.validate.reframe.json_stream import JsonStream
 from lumisite.validate.reframe.read import kind_of, with_reframe
 from lumisite.validate.samples import read_lines
 from tests.unit.reframe_files import DATA, ODD, WHERE, Output, case_of, lines, report, samples, written
@@ -174,12 +173,6 @@ def test_it_does_not_matter_how_a_file_is_cut_into_blocks() -> None:
     assert cut(7) == cut(1000) == cut(len(data))
 
 
-def test_a_number_that_is_cut_between_blocks_is_one_number() -> None:
-    stream = JsonStream([b'{"a": 12', b"34", b', "b": [5', b"6]}"])
-    assert {key: stream.value() for key in stream.members()} == {"a": 1234, "b": [56]}
-    stream.end()
-
-
 def test_a_report_whose_session_comes_last_is_read_as_well(tmp_path: Path) -> None:
     raw = json.loads((DATA / "report-4.6.json").read_text())
     assert samples(written(tmp_path, json.dumps(raw, sort_keys=True))) == samples(DATA / "report-4.6.json")
@@ -217,7 +210,7 @@ def test_cases_that_an_earlier_session_ran_are_not_taken_again(tmp_path: Path) -
 def test_thresholds_on_one_side_or_the_unit_tell_the_direction(
     unit: str, lower: float | None, upper: float | None, better: str
 ) -> None:
-    assert Answers().of("m", Number("k", "n", 1.0, 10.0, lower, upper, unit)) == better
+    assert Answers().of("m", Number("k", "n", 1.0, lower, upper, unit)) == better
 
 
 @pytest.mark.parametrize(
@@ -232,7 +225,7 @@ def test_thresholds_on_one_side_or_the_unit_tell_the_direction(
 )
 def test_a_direction_is_never_guessed(unit: str, lower: float | None, upper: float | None, why: str) -> None:
     with pytest.raises(CaseError) as caught:
-        Answers().of("m", Number("perfvalues[n]", "n", 1.0, 10.0, lower, upper, unit))
+        Answers().of("m", Number("perfvalues[n]", "n", 1.0, lower, upper, unit))
     assert why in str(caught.value)
     assert "--better '*/n=higher'" in str(caught.value)
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from lumisite.validate import samples as reading
-from lumisite.validate.lines import LineError, parse_sample
+from lumisite.validate.lines import LineError, Sample, parse_line
 from lumisite.validate.samples import FAULTS_SHOWN, SamplesError, Series, read_lines
 
 GOOD = {"metric": "m", "value": 1.5, "better": "higher", "run": "7", "nodes": ["n1", "n2"], "time": 100}
@@ -15,6 +15,12 @@ GOOD = {"metric": "m", "value": 1.5, "better": "higher", "run": "7", "nodes": ["
 
 def line(**changed: object) -> bytes:
     return json.dumps({**GOOD, **changed}).encode()
+
+
+def parse_sample(text: bytes) -> Sample:
+    sample = parse_line(text)
+    assert isinstance(sample, Sample)
+    return sample
 
 
 def read(*lines: bytes, block: int = 1 << 20) -> dict[str, Series]:

@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from glob import escape
 from typing import TYPE_CHECKING, Literal
 
-from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Sample, parse_line, shown
+from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Sample, line_of, shown
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -71,14 +71,10 @@ def plain_name(text: str) -> str:
     return _ADDED.sub("", text)
 
 
-def moment(key: str, value: float) -> float:
+def moment(key: str, value: object) -> float:
     """Check seconds since 1970; raises `CaseError` for what is no date before the year 10000."""
-    try:
-        seconds = float(value)
-    except OverflowError:
-        seconds = math.inf
-    if 0 <= seconds < LAST_MOMENT:
-        return seconds
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LAST_MOMENT:
+        return float(value)
     raise CaseError(f"{key}: {shown(value)} is not a number of seconds since 1970")
 
 
@@ -97,7 +93,6 @@ class Number:
     key: str
     name: str
     value: float | None
-    reference: float | None
     lower: float | None
     upper: float | None
     unit: str
@@ -198,31 +193,23 @@ def case_lines(case: Case, answers: Answers, *, after: bool) -> list[Sample | Ga
 
 def _own_lines(case: Case) -> list[Sample | Gate]:
     try:
-        raw = json.loads(case.own)
-        return [parse_line(json.dumps(line).encode()) for line in raw]
+        return [line_of(raw) for raw in json.loads(case.own)]
     except LineError as error:
         raise CaseError(f"lumisite: {error}") from None
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise CaseError(f"lumisite: {shown(case.own)} is not a JSON list of lumisite's lines") from None
 
 
 def _samples(case: Case, number: Number, answers: Answers) -> list[Sample | Gate]:
-    own = case.test.startswith(OWN_TEST)
-    metric = number.name if own else f"{case.name}/{number.name}"
+    metric = number.name if case.test.startswith(OWN_TEST) else f"{case.name}/{number.name}"
     better = answers.of(metric, number)
     if better == "none":
         return []
-    return [_sample(case, metric, number, better)]
-
-
-def _sample(case: Case, metric: str, number: Number, better: Better) -> Sample:
     raw = {"metric": metric, "value": number.value, "better": better, "run": case.run, "nodes": list(case.nodes)}
     try:
-        line = parse_line(json.dumps(raw | {"time": case.time, "unit": number.unit}).encode())
+        return [line_of(raw | {"time": case.time, "unit": number.unit})]
     except LineError as error:
         raise CaseError(f"{number.key}: {error}") from None
-    assert isinstance(line, Sample)
-    return line
 
 
 def _gate(case: Case) -> Gate:

@@ -1,182 +1,166 @@
-"""Read ReFrame's perflogs: lines of cases, below a header that names the columns, or as ReFrame 3 wrote them.
+"""Read a perflog of ReFrame 4: a header that names the columns, and a line for each case.
 
-A format of a site's own is read as well, if it says what a sample needs. With `perflog_multiline`, and in ReFrame 3,
-each number has a line of its own. A format without `%(check_result)s` tells it all the same if it has the references:
-ReFrame logs numbers only of tests that did what they should, and the rest is arithmetic.
+The header is what ReFrame makes of `format` and `format_perfvars` of a `filelog` handler (reframe/core/logging.py of
+4.0 to 4.10): `check_` is left out of names, `check_perf_value` becomes `NAME_value`. Read are the default formats, and
+others whose columns are single names with one sign between them, in any order; a word may stand before a name, as in
+`jobid=jobid`. With `perflog_multiline` each number has a line of its own.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lumisite.validate.lines import parse_time, shown
 from lumisite.validate.reframe.cases import FAILED, SOUND, Case, CaseError, Number, moment, plain_name
-from lumisite.validate.reframe.columns import NEEDED, OLD, PARTS, Header, header_of, is_whole, old_row, row_of
 from lumisite.validate.reframe.node_names import expand_nodes
 from lumisite.validate.reframe.report import NO_NODES
 
+DELIMITERS = "|,;\t "
+#: Columns that a sample needs, each with those that may stand for it, and how a format asks for it.
+NEEDED: Sequence[tuple[tuple[str, ...], str]] = (
+    (("display_name", "name"), "%(check_name)s"),
+    (("jobid",), "%(check_jobid)s"),
+    (("job_nodelist",), "%(check_job_nodelist)s"),
+    (("job_completion_time_unix", "job_completion_time"), "%(check_job_completion_time)s"),
+    (("result",), "%(check_result)s"),
+)
+#: Names of columns; those of a number of its own, with `perflog_multiline`, are called after a number `perf`.
+_NAMES = frozenset(
+    {name for names, _ in NEEDED for name in names}
+    | {"system", "partition", "environ", "fail_phase", "fail_reason", "lumisite", "version"}
+    | {f"perf_{ending}" for ending in ("var", "value", "unit", "lower_thres", "upper_thres")}
+)
+#: What ReFrame writes for nothing.
+_NOTHING = ("", "None", "null")
 #: A zone without a colon, as `%z` writes it; Python 3.10 does not read it.
 _ZONE = re.compile(r"(?<=\d)([+-]\d\d)(\d\d)$")
 
 
+@dataclass(frozen=True)
+class Header:
+    """The columns of a perflog, with the word that stands before each in every line, and the names of its numbers."""
+
+    delimiter: str
+    columns: tuple[str, ...]
+    words: tuple[str, ...]
+    numbers: tuple[str, ...]
+
+
+def header_of(line: str) -> Header | None:
+    """Read a header; none if the line is not one."""
+    found = max((_header(line.rstrip("\r\n"), delimiter) for delimiter in DELIMITERS), key=_names_met)
+    return found if _names_met(found) > 2 else None
+
+
+def _header(line: str, delimiter: str) -> Header:
+    cells = [re.fullmatch(r"(\w+=)?(.*)", cell) for cell in line.split(delimiter)]
+    known = [
+        (cell[1] or "", cell[2]) if cell and cell[2] in _NAMES else ("", cell[0] if cell else "") for cell in cells
+    ]
+    columns = tuple(name for _, name in known)
+    numbers = tuple(name.removesuffix("_value") for name in columns if name.endswith("_value"))
+    return Header(delimiter, columns, tuple(word for word, _ in known), numbers)
+
+
+def _names_met(header: Header) -> int:
+    return len(_NAMES.intersection(header.columns))
+
+
 def read_perflog(
-    blocks: Iterable[bytes],
-    fault: Callable[[str], None],
-    torn: Callable[[str], None],
-    *,
-    nodes_known: bool = False,
+    data: bytes, fault: Callable[[str], None], torn: Callable[[str], None], *, nodes_known: bool = False
 ) -> Iterator[Case]:
     """Give the cases; `fault` takes what is wrong with a line, `torn` what cannot be a whole one, each with its number.
 
     Several perflogs in one file are read too, each with its header. `nodes_known`: the log need not tell nodes.
     """
     header: Header | None = None
-    units: set[str] = set()
-    for count, (line, ended) in enumerate(_lines(blocks), start=1):
+    *lines, last = data.decode("utf-8-sig", "replace").split("\n")
+    for count, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        old = old_row(line) if header is None or header is OLD else None
-        found = OLD if old is not None else header_of(line)
+        found = header_of(line)
         if header is None or found is not None:
-            missing = _missing(found, nodes_known or "job_nodelist" in (old or {}))
+            missing = _missing(found, nodes_known)
             if found is None or missing:
                 fault(f"{count}: {missing}")
                 return
             header = found
-            if old is None:
-                continue
-        row, columns = (old, OLD) if old is not None else _row(header, line)
+            continue
+        row = _row(header, line.rstrip("\r"))
         if row is None:
-            torn(f"{count} {_why_torn(header, line)}")
+            torn(f"{count} has {len(line.split(header.delimiter))} columns, the header {len(header.columns)}")
             continue
         try:
-            case = _case(columns, row)
+            yield _case(header, row)
         except CaseError as error:
-            (fault if ended else torn)(f"{count}: {error}")
-            continue
-        if ended or _is_certain(columns, case, units):
-            yield case
-        else:
-            torn(f"{count} has no end, and its last word may lack letters")
-        units |= {number.unit for number in case.numbers}
-
-
-def _row(header: Header, line: str) -> tuple[dict[str, str] | None, Header]:
-    """Give a line's texts by name, if they are enough, and the header that they fit.
-
-    Up to 4.2 ReFrame writes headers that do not fit lines in the format of 3; those lines speak for themselves.
-    """
-    row = None if header is OLD else row_of(header, line)
-    if row is None:
-        return old_row(line), OLD
-    whole = is_whole(header, row) or row.get("lumisite", "").startswith("[") or row.get("result") in FAILED
-    return row if whole else None, header
-
-
-def _is_certain(header: Header, case: Case, units: set[str]) -> bool:
-    """Tell whether a line that has no end is whole all the same: no number, and no unit that was not met before."""
-    last = header.cells[-1].names[-1:] if header is not OLD else ("perf_unit",)
-    if not any(name.endswith(("_value", "_unit")) for name in last):
-        return True
-    return last[0].endswith("_unit") and {number.unit for number in case.numbers} <= units
-
-
-def _why_torn(header: Header, line: str) -> str:
-    if header is OLD:
-        return "is no line of ReFrame 3"
-    return f"has {len(line.split(header.delimiter))} columns, the header {len(header.cells)}"
-
-
-def _lines(blocks: Iterable[bytes]) -> Iterator[tuple[str, bool]]:
-    """Give lines, each with whether it has an end."""
-    rest = b""
-    for block in blocks:
-        *whole, rest = (rest + block).split(b"\n")
-        for line in whole:
-            yield line.decode("utf-8", "replace").rstrip("\r").removeprefix("\ufeff"), True
-    if rest:
-        yield rest.decode("utf-8", "replace"), False
+            fault(f"{count}: {error}")
+    if last.strip():
+        torn(f"{len(lines) + 1} has no end")
 
 
 def _missing(header: Header | None, nodes_known: bool) -> str:
     """Say which columns a format lacks that a sample needs."""
     if header is None:
-        return "no header of a perflog"
-    if header is OLD and not nodes_known:
-        return (
-            "ReFrame 3 does not write a job's nodes into perflogs (`lumisite reframe --import FILE --on NODES` gives"
-            " them; a report of `reframe --report-file` has them)"
-        )
+        return "no header of a perflog of ReFrame 4 with at least three of its own columns (a report has all)"
     for names, words in NEEDED:
-        if set(names).intersection(header.columns) or (nodes_known and "job_nodelist" in names):
-            continue
-        if "result" in names and _has_references(header):
-            continue
-        hint = ", or with `lumisite reframe --import FILE --on NODES`" if "job_nodelist" in names else ""
-        return (
-            f"the perflog has no column {' or '.join(names)} (with {words} in `format` of ReFrame's filelog handler it"
-            f" would{hint}; a report of `reframe --report-file` has all)"
-        )
+        if set(names).isdisjoint(header.columns) and not (nodes_known and "job_nodelist" in names):
+            hint = ", or with `lumisite reframe --import FILE --on NODES`" if "job_nodelist" in names else ""
+            return (
+                f"the perflog has no column {' or '.join(names)} (with {words} in `format` of ReFrame's filelog handler"
+                f" it would{hint}; a report of `reframe --report-file` has all)"
+            )
     return ""
 
 
-def _has_references(header: Header) -> bool:
-    """Tell whether each number has its reference and thresholds."""
-    numbers = ("perf",) if header.one_each else header.numbers
-    return bool(numbers) and all(
-        {f"{name}_ref", f"{name}_{side}_thres"} <= set(header.columns)
-        or {f"{name}_ref", f"{name}_{side}"} <= set(header.columns)
-        for name in numbers
-        for side in ("lower", "upper")
-    )
+def _row(header: Header, line: str) -> dict[str, str] | None:
+    """Give a line's texts by name; none for a line that is not whole.
+
+    ReFrame writes a header once, so a variant of a test that has other numbers has other columns, and one that failed
+    may have none. Its other columns stand where they should, counted from both ends, and are enough where the numbers
+    are not needed: it failed, or has lumisite's own lines.
+    """
+    texts, columns, words = line.split(header.delimiter), header.columns, header.words
+    if len(texts) == len(columns):
+        return _texts(columns, words, texts)
+    # A cell without a name: the numbers of a case that had none.
+    ours = [
+        at for at, name in enumerate(columns) if not name or name.startswith(tuple(f"{n}_" for n in header.numbers))
+    ]
+    first, tail = (ours[0], len(columns) - ours[-1] - 1) if ours else (len(columns), 0)
+    if "perf" in header.numbers or len(texts) < first + tail:
+        return None
+    at, end = len(texts) - tail, len(columns) - tail
+    row = _texts(columns[:first] + columns[end:], words[:first] + words[end:], texts[:first] + texts[at:])
+    return row if row.get("result") in FAILED or row.get("lumisite", "").startswith("[") else None
+
+
+def _texts(columns: Sequence[str], words: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
+    return {name: text.removeprefix(word) for name, word, text in zip(columns, words, texts, strict=True)}
 
 
 def _case(header: Header, row: Mapping[str, str]) -> Case:
     system, partition, environ = (row.get(key, "") for key in ("system", "partition", "environ"))
-    numbers = tuple(_numbers(header, row))
-    result = row["result"] if "result" in row else _result(numbers)
-    if not row.get("jobid"):
-        raise CaseError("jobid: missing (jobid=%(check_jobid)s in `format` of ReFrame's filelog handler says it)")
+    test = next((row[name] for name in NEEDED[0][0] if row.get(name, "").strip()), "")
+    if not test:
+        raise CaseError("name: empty (the name of a test would be right)")
+    if row["jobid"] in _NOTHING:
+        raise CaseError("jobid: empty (the number of a job would be right)")
     case = Case(
-        test=plain_name(_name(row)),
+        test=plain_name(test),
         system=system or "reframe",
         where=system + (f":{partition}" if partition else "") + (f"+{environ}" if environ else ""),
         job=row["jobid"],
         time=0.0,
         nodes=_nodes(row.get("job_nodelist", "")),
-        result=result,
+        result=row["result"],
         phase=row.get("fail_phase", "").replace("null", ""),
         reason=row.get("fail_reason", ""),
-        numbers=numbers,
+        numbers=tuple(_number(name, row) for name in header.numbers if row.get(f"{name}_value", "") not in _NOTHING),
         own=row.get("lumisite", ""),
     )
     return replace(case, time=_time(row, needed=case.result in SOUND))
-
-
-def _name(row: Mapping[str, str]) -> str:
-    for name in NEEDED[0][0]:
-        if row.get(name, "").strip():
-            return row[name]
-    raise CaseError("name: empty (the name of a test would be right)")
-
-
-def _result(numbers: tuple[Number, ...]) -> str:
-    """Tell whether a test passed by its numbers, as ReFrame does: one that failed before has none."""
-    measured = [number for number in numbers if number.value is not None]
-    return "pass" if measured and all(map(_as_expected, measured)) else "fail"
-
-
-def _as_expected(number: Number) -> bool:
-    """Compare as `assert_reference` of reframe/utility/sanity.py does: thresholds are parts of the reference."""
-    value, reference = number.value, number.reference
-    if value is None or not reference:
-        return True
-    part = (value - reference) / abs(reference)
-    low = -math.inf if number.lower is None else number.lower
-    return low - 1e-12 <= part <= (math.inf if number.upper is None else number.upper) + 1e-12
 
 
 def _nodes(text: str) -> tuple[str, ...]:
@@ -190,12 +174,10 @@ def _time(row: Mapping[str, str], *, needed: bool) -> float:
     """Read when the job ended. A text without a zone is UTC, as in all files of lumisite."""
     for key in NEEDED[3][0]:
         text = row.get(key, "")
-        if text in ("", "None", "null"):
+        if text in _NOTHING:
             continue
         try:
-            if key == "job_completion_time_unix":
-                return moment(key, float(text))
-            return moment(key, parse_time(_ZONE.sub(r"\1:\2", text)))
+            return moment(key, float(text) if key.endswith("_unix") else parse_time(_ZONE.sub(r"\1:\2", text)))
         except ValueError:
             raise CaseError(f"{key}: {shown(text)} is no time (2026-01-22T10:15:00+02:00 would be right)") from None
     if needed:
@@ -203,39 +185,18 @@ def _time(row: Mapping[str, str], *, needed: bool) -> float:
     return 0.0
 
 
-def _numbers(header: Header, row: Mapping[str, str]) -> Iterator[Number]:
-    if header.one_each:
-        if row["perf_var"] not in ("", "None", "null"):
-            yield _number(row["perf_var"], "perf", row)
-        return
-    for name in header.numbers:
-        if f"{name}_value" in row:
-            yield _number(name, name, row)
-
-
-def _number(name: str, prefix: str, row: Mapping[str, str]) -> Number:
+def _number(name: str, row: Mapping[str, str]) -> Number:
     """Read the columns of one number."""
-    bounds: dict[str, float | None] = {"reference": None, "lower": None, "upper": None}
-    for ending, part in PARTS.items():
-        if f"{prefix}_{ending}" in row:
-            bounds[part] = _value(f"{prefix}_{ending}", row[f"{prefix}_{ending}"])
-    unit = row.get(f"{prefix}_unit", "")
-    value = _value(f"{prefix}_value", row[f"{prefix}_value"])
-    return Number(
-        f"{prefix}_value",
-        name,
-        value,
-        bounds["reference"],
-        bounds["lower"],
-        bounds["upper"],
-        "" if unit in ("None", "null") else unit,
-    )
+    # Up to 4.1 thresholds are called lower and upper.
+    lower, upper = (_value(row, f"{name}_{side}_thres", f"{name}_{side}") for side in ("lower", "upper"))
+    unit = row.get(f"{name}_unit", "")
+    plain = row["perf_var"] if name == "perf" and "perf_var" in row else name
+    return Number(f"{name}_value", plain, _value(row, f"{name}_value"), lower, upper, "" if unit in _NOTHING else unit)
 
 
-def _value(key: str, text: str) -> float | None:
-    if text in ("", "None", "null"):
-        return None
+def _value(row: Mapping[str, str], *keys: str) -> float | None:
+    key = next((key for key in keys if row.get(key, "") not in _NOTHING), "")
     try:
-        return float(text)
+        return float(row[key]) if key else None
     except ValueError:
-        raise CaseError(f"{key}: {shown(text)} is not a number") from None
+        raise CaseError(f"{key}: {shown(row[key])} is not a number") from None
