@@ -138,7 +138,6 @@ def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
     from dataclasses import replace
 
     from lumisite.validate.jobs import slurm
-    from lumisite.validate.jobs.asked import more_node_sets
     from lumisite.validate.jobs.plan import choose_node_sets
 
     *earlier, batch = asked.batches
@@ -150,13 +149,10 @@ def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
     nodes = slurm.nodes_of(asked.partition)
     size = len(batch.node_sets[0])
     wanted = min(arguments.node_sets or NODE_SETS, batch.jobs)
-    if earlier:
-        taken = [names for one in earlier for names in one.node_sets]
-        sets = more_node_sets(nodes, taken, wanted, reserved=bool(asked.reservation), only=only, avoid=avoid)
-        if len(sets) == 1 and set(sets[0]) in [set(names) for names in taken]:
-            say("there are no other nodes: a regression that was seen on these is not confirmed by these")
-    else:
-        sets = choose_node_sets(nodes, size, wanted, reserved=bool(asked.reservation), only=only, avoid=avoid)
+    taken = [names for one in earlier for names in one.node_sets]
+    sets = choose_node_sets(nodes, size, wanted, taken, reserved=bool(asked.reservation), only=only, avoid=avoid)
+    if len(sets) == 1 and set(sets[0]) in [set(names) for names in taken]:
+        say("there are no other nodes: a regression that was seen on these is not confirmed by these")
     if len(sets) < wanted:
         say(f"only {len(sets)} of {wanted} node sets of {size} can be had: what one set cannot tell stays open")
     return replace(asked, batches=(*earlier, replace(batch, node_sets=tuple(sets))))
