@@ -174,6 +174,16 @@ def more_jobs(arguments: argparse.Namespace) -> Asked:
     return _with_nodes(with_specs(asked, loaded), arguments)
 
 
+def resumed_run(arguments: argparse.Namespace) -> Asked:
+    """Give what a run that was interrupted was asked."""
+    from pathlib import Path
+
+    from lumisite.validate.jobs.folder import open_run
+
+    _, about = open_run(Path(arguments.resume).resolve())
+    return recorded_run(about, arguments, "--resume", (*KEPT, *JOBS_WANTED))[0]
+
+
 def recorded_run(
     about: Mapping[str, object], arguments: argparse.Namespace, option: str, decided: Sequence[str]
 ) -> tuple[Asked, LoadedSite]:
