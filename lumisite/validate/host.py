@@ -6,7 +6,7 @@ Whether others may read something is judged by its mode alone; what an access co
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -172,10 +172,11 @@ def _runtime(site: Site, host: DiskTree) -> Iterator[HostFault]:
 def _part(host: DiskTree, part: _Part) -> Iterator[HostFault]:
     place = resolve(host, part.path)
     if place.entry is None:
-        folder, name = resolve(host, posixpath.dirname(part.path)), posixpath.basename(part.path)
-        link = folder.entry is not None and host.look(posixpath.join(folder.path, name)) is not None
+        folder, name = posixpath.split(part.path)
+        real = resolve(host, folder)
+        link = real.entry is not None and host.look(posixpath.join(real.path, name)) is not None
         remedy = "mend the link, or describe the new path, render and deploy" if link else _UPDATED
-        yield HostFault(part.path, part.why, _what(place) + _near(host, folder, name), remedy)
+        yield HostFault(part.path, part.why, _what(place) + _beside(host, real.path, name), remedy)
     elif part.kind and place.entry.kind != part.kind:
         yield HostFault(part.path, part.why, _what(place), _UPDATED)
     else:
@@ -243,7 +244,7 @@ def _libraries(
                 need.name,
                 f"a library that {need.requester.found.path} needs",
                 (need.search.trouble or "is in no directory of libraries")
-                + _relatives(host, loader.rules.directories, need.name),
+                + next(filter(None, (_beside(host, one, need.name) for one in loader.rules.directories)), ""),
                 "install the package that has it, or the release that this one was built with",
             )
 
@@ -259,26 +260,12 @@ def _what(place: Place) -> str:
     return {"directory": "is a directory", "file": "is a file"}.get(place.entry.kind, "is neither file nor directory")
 
 
-def _near(host: DiskTree, folder: Place, name: str) -> str:
-    """Say what stands beside a path that is not there."""
-    names = host.names(folder.path) if folder.entry is not None and folder.entry.kind == "directory" else ()
+def _beside(host: DiskTree, folder: str, name: str) -> str:
+    """Say what stands in the folder of a path that is not there; beside a library, its other versions."""
+    place = resolve(host, folder)
+    names = host.names(place.path) if place.entry is not None and place.entry.kind == "directory" else ()
     if ".so" in name:
         names = tuple(one for one in names if one.startswith(stem(name)))
-    return _listed(folder.path, names)
-
-
-def _relatives(host: DiskTree, folders: Sequence[str], name: str) -> str:
-    """Say which other versions of a library are there."""
-    for folder in folders:
-        place = resolve(host, folder)
-        names = host.names(place.path) if place.entry is not None else ()
-        said = _listed(folder, tuple(one for one in names if one.startswith(stem(name))))
-        if said:
-            return said
-    return ""
-
-
-def _listed(folder: str, names: Sequence[str]) -> str:
     if not names:
         return ""
     some = in_order(names)

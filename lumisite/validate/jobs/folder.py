@@ -60,10 +60,10 @@ class _File:
         self.seen = set(lines)
         return lines
 
-    def add(self, line: str) -> bool:
+    def add(self, line: str) -> None:
         """Append a line, unless it is there."""
         if line in self.seen:
-            return False
+            return
         data = line.encode() + b"\n"
         handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
@@ -77,7 +77,6 @@ class _File:
         finally:
             os.close(handle)
         self.seen.add(line)
-        return True
 
 
 class Run:
@@ -122,15 +121,13 @@ class Run:
         """Write a line of the journal."""
         self._journal.add(json.dumps(event))
 
-    def keep(self, lines: Iterable[Line]) -> list[Line]:
-        """Write what was measured; give what was not there yet."""
-        fresh: list[Line] = []
+    def keep(self, lines: Iterable[Line]) -> None:
+        """Write what was measured, but for what is there."""
         for line in lines:
             if isinstance(line, Vector):
                 self._vectors.add(json.dumps(vars(line)))
-            elif self._lines.add(sample_json(line) if isinstance(line, Sample) else gate_json(line)):
-                fresh.append(line)
-        return fresh
+            else:
+                self._lines.add(sample_json(line) if isinstance(line, Sample) else gate_json(line))
 
     @property
     def has_facts(self) -> bool:
