@@ -138,7 +138,6 @@ def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
     from dataclasses import replace
 
     from lumisite.validate.jobs import slurm
-    from lumisite.validate.jobs.asked import more_node_sets
     from lumisite.validate.jobs.plan import choose_node_sets
 
     *earlier, batch = asked.batches
@@ -150,13 +149,10 @@ def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
     nodes = slurm.nodes_of(asked.partition)
     size = len(batch.node_sets[0])
     wanted = min(arguments.node_sets or NODE_SETS, batch.jobs)
-    if earlier:
-        taken = [names for one in earlier for names in one.node_sets]
-        sets = more_node_sets(nodes, taken, wanted, reserved=bool(asked.reservation), only=only, avoid=avoid)
-        if len(sets) == 1 and set(sets[0]) in [set(names) for names in taken]:
-            say("there are no other nodes: a regression that was seen on these is not confirmed by these")
-    else:
-        sets = choose_node_sets(nodes, size, wanted, reserved=bool(asked.reservation), only=only, avoid=avoid)
+    taken = [names for one in earlier for names in one.node_sets]
+    sets = choose_node_sets(nodes, size, wanted, taken, reserved=bool(asked.reservation), only=only, avoid=avoid)
+    if len(sets) == 1 and set(sets[0]) in [set(names) for names in taken]:
+        say("there are no other nodes: a regression that was seen on these is not confirmed by these")
     if len(sets) < wanted:
         say(f"only {len(sets)} of {wanted} node sets of {size} can be had: what one set cannot tell stays open")
     return replace(asked, batches=(*earlier, replace(batch, node_sets=tuple(sets))))
@@ -176,6 +172,16 @@ def more_jobs(arguments: argparse.Namespace) -> Asked:
     batch = Batch(_stamp(), arguments.jobs or JOBS["validate"], asked.batches[0].node_sets[:1], probes)
     asked = replace(asked, batches=(*asked.batches, batch))
     return _with_nodes(with_specs(asked, loaded), arguments)
+
+
+def resumed_run(arguments: argparse.Namespace) -> Asked:
+    """Give what a run that was interrupted was asked."""
+    from pathlib import Path
+
+    from lumisite.validate.jobs.folder import open_run
+
+    _, about = open_run(Path(arguments.resume).resolve())
+    return recorded_run(about, arguments, "--resume", (*KEPT, *JOBS_WANTED))[0]
 
 
 def recorded_run(

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lumisite.cli.parser import Commands
+    from lumisite.site.load import LoadedSite
+    from lumisite.site.model import Site
     from lumisite.validate.jobs.asked import Asked
     from lumisite.validate.jobs.folder import Run
     from lumisite.validate.jobs.runner import Runner
@@ -105,46 +107,41 @@ def run_validate(arguments: argparse.Namespace) -> int:
     """Run, or go on with a run, and print what came of it."""
     from pathlib import Path
 
-    from lumisite.cli.asking import more_jobs, new_run, read_baseline
+    from lumisite.cli.asking import more_jobs, new_run, read_baseline, resumed_run
+    from lumisite.site.load import load_site
+    from lumisite.validate.jobs.asked import setting_of
+    from lumisite.validate.jobs.folder import Run, create_run
+    from lumisite.validate.jobs.runner import Runner
+    from lumisite.validate.jobs.script import job_script
 
-    if arguments.resume:
-        run, asked, journal = _resumed(Path(arguments.resume).resolve(), arguments)
-        side = read_baseline(asked)
-    else:
-        asked = more_jobs(arguments) if getattr(arguments, "more", None) else new_run(arguments)
-        # A baseline that cannot be used is told before anything is made or submitted.
-        side = read_baseline(asked)
-        if arguments.dry_run:
-            print("\n".join(_scripts(asked)))
-            return 0
-        run, journal = _begun(asked)
-    runner = _runner(run, asked)
-    return _drive(run, runner, asked, journal, side, as_json=arguments.json)
-
-
-def _begun(asked: Asked) -> tuple[Run, list[dict[str, object]]]:
-    """Make the run's folder, or note what was added to it, and take hold of it."""
-    from pathlib import Path
-
-    from lumisite.validate.jobs.folder import create_run, open_run
-
+    more = getattr(arguments, "more", None)
+    asked = (resumed_run if arguments.resume else more_jobs if more else new_run)(arguments)
+    # A baseline that cannot be used is told before anything is made or submitted.
+    side = read_baseline(asked)
+    loaded = load_site(asked.site_file)
+    setting, plans = setting_of(asked, loaded, _facts_command(asked))
     folder = Path(asked.folder)
-    if len(asked.batches) == 1:
-        run = create_run(folder, asked.about())
-        return run, run.hold()
-    run, _ = open_run(folder)
+    if arguments.dry_run:
+        scripts = (
+            job_script(setting.site, plan, setting.options, f"{folder}/probes", 1)
+            for plan in plans[-asked.batches[-1].jobs :]
+        )
+        print("\n".join(scripts))
+        return 0
+    run = Run(folder) if arguments.resume or more else create_run(folder, asked.about())
     journal = run.hold()
-    run.describe(asked.about())
-    return run, journal
-
-
-def _resumed(folder: Path, arguments: argparse.Namespace) -> tuple[Run, Asked, list[dict[str, object]]]:
-    from lumisite.cli.asking import JOBS_WANTED, KEPT, recorded_run
-    from lumisite.validate.jobs.folder import open_run
-
-    run, about = open_run(folder)
-    asked, _ = recorded_run(about, arguments, "--resume", (*KEPT, *JOBS_WANTED))
-    return run, asked, run.hold()
+    if more:
+        run.describe(asked.about())
+    if not _worked(Runner(run, setting, plans, say), asked, journal):
+        return 130
+    if not run.has_facts:
+        say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
+    if asked.purpose == "validate" and side is not None:
+        return _against(run, asked, loaded, side, as_json=arguments.json)
+    code = _report(run, loaded.site, as_json=arguments.json)
+    if code in (0, 5) and asked.into:
+        _gather(run, Path(asked.into), loaded.site)
+    return code
 
 
 def _facts_command(asked: Asked) -> tuple[str, ...]:
@@ -156,34 +153,14 @@ def _facts_command(asked: Asked) -> tuple[str, ...]:
     return (*place, sys.executable, "-m", "lumisite", "facts", "--site", asked.site_file)
 
 
-def _scripts(asked: Asked) -> Iterator[str]:
-    """Give the scripts of the last batch's jobs."""
-    from lumisite.site.load import load_site
-    from lumisite.validate.jobs.asked import setting_of
-    from lumisite.validate.jobs.script import job_script
-
-    setting, plans = setting_of(asked, load_site(asked.site_file), _facts_command(asked))
-    for plan in plans[-asked.batches[-1].jobs :]:
-        yield job_script(setting.site, plan, setting.options, f"{asked.folder}/probes", 1)
-
-
-def _runner(run: Run, asked: Asked) -> Runner:
-    from lumisite.site.load import load_site
-    from lumisite.validate.jobs.asked import setting_of
-    from lumisite.validate.jobs.runner import Runner
-
-    setting, plans = setting_of(asked, load_site(asked.site_file), _facts_command(asked))
-    return Runner(run, setting, plans, say)
-
-
-def _drive(
-    run: Run, runner: Runner, asked: Asked, journal: Sequence[Mapping[str, object]], side: Side | None, *, as_json: bool
-) -> int:
+def _worked(runner: Runner, asked: Asked, journal: Sequence[Mapping[str, object]]) -> bool:
+    """Do the work of a run; false where Ctrl-C has stopped it."""
     import signal
 
     from lumisite.errors import ToolError
     from lumisite.validate.jobs.folder import RUN
 
+    folder = runner.run.folder
     try:
         runner.restore(journal)
         runner.work()
@@ -191,39 +168,30 @@ def _drive(
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is short, and leaves nothing behind in Slurm
         say("interrupted: cancelling the jobs of this run")
         runner.cancel()
-        say(f"what is measured is kept; `lumisite {asked.purpose} --resume {run.folder}` goes on")
-        return 130
+        say(f"what is measured is kept; `lumisite {asked.purpose} --resume {folder}` goes on")
+        return False
     except (OSError, ToolError):
-        if (run.folder / RUN).exists():
-            say(f"its jobs go on; `lumisite {asked.purpose} --resume {run.folder}` does too, once this is put right:")
+        if (folder / RUN).exists():
+            say(f"its jobs go on; `lumisite {asked.purpose} --resume {folder}` does too, once this is put right:")
         else:
             runner.abandon()
             say("the jobs of this run are cancelled")
         raise
-    if not run.has_facts:
-        say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
-    if asked.purpose == "validate" and side is not None:
-        return _against(run, asked, side, as_json=as_json)
-    code = _report(run, asked, as_json=as_json)
-    if code in (0, 5) and asked.into:
-        _gather(run, asked)
-    return code
+    return True
 
 
-def _report(run: Run, asked: Asked, *, as_json: bool) -> int:
+def _report(run: Run, site: Site, *, as_json: bool) -> int:
     """Print what a run found by itself: its numbers, its gates, and nodes that are slower than the others."""
     import json
 
     from lumisite.cli.report import read_side
-    from lumisite.site.load import load_site
     from lumisite.validate.jobs.folder import SAMPLES, lines_of
     from lumisite.validate.lines import Gate, Sample
     from lumisite.validate.samples import Recorded
     from lumisite.validate.verdict.system import Terms, judge_system
 
     lines = lines_of(run.folder / SAMPLES)
-    terms = Terms.of(load_site(asked.site_file).site.validation)
-    alone = judge_system(Recorded({}), read_side([str(run.folder)]).recorded, terms)
+    alone = judge_system(Recorded({}), read_side([str(run.folder)]).recorded, Terms.of(site.validation))
     gates = [line for line in lines if isinstance(line, Gate)]
     samples = [line for line in lines if isinstance(line, Sample)]
     if as_json:
@@ -238,40 +206,35 @@ def _report(run: Run, asked: Asked, *, as_json: bool) -> int:
     return 1 if "fail" in states else 4 if "inconclusive" in states else 5 if alone.slow_nodes else 0
 
 
-def _gather(run: Run, asked: Asked) -> None:
+def _gather(run: Run, into: Path, site: Site) -> None:
     """Add what was measured to the baseline, and say what that has; a run with a failed gate is no baseline."""
-    from pathlib import Path
-
-    from lumisite.site.load import load_site
     from lumisite.validate.baseline import has_and_lacks
     from lumisite.validate.jobs.folder import SAMPLES, gather, lines_of, samples_of
     from lumisite.validate.jobs.script import validation_of
     from lumisite.validate.samples import read_lines
 
-    into = Path(str(asked.into))
     place = samples_of(into)
     if place == into:
         gather(run.folder, into.parent, {SAMPLES: into.name})
     else:
         gather(run.folder, into)
     lines_of(place)  # tells a damaged line by its number
-    days = validation_of(load_site(asked.site_file).site).baseline_days
-    has, lacks = has_and_lacks(read_lines([(str(place), [place.read_bytes()])]), days)
+    recorded = read_lines([(str(place), [place.read_bytes()])])
+    has, lacks = has_and_lacks(recorded, validation_of(site).baseline_days)
     say(f"{into} has {has}")
     say(f"for a baseline it lacks {lacks}" if lacks else "that is a baseline")
 
 
-def _against(run: Run, asked: Asked, before: Side, *, as_json: bool) -> int:
+def _against(run: Run, asked: Asked, loaded: LoadedSite, before: Side, *, as_json: bool) -> int:
     """Print the verdict against runs from before the change, and the command that runs what it waits for."""
     import shlex
 
     from lumisite.cli.report import read_side, written_report
-    from lumisite.site.load import load_plans, load_site
+    from lumisite.site.load import load_plans
     from lumisite.validate.jobs.more import hunt_words, more_words
     from lumisite.validate.report.gather import make_report
     from lumisite.validate.verdict.system import Terms
 
-    loaded = load_site(asked.site_file)
     terms = Terms.of(loaded.site.validation)
     report = make_report(before, read_side([str(run.folder)]), terms, loaded.site, load_plans(loaded))
     sys.stdout.write(written_report(report, "json" if as_json else "text"))

@@ -6,8 +6,9 @@ Whether others may read something is judged by its mode alone; what an access co
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 from lumisite.binds.container import covers
 from lumisite.binds.elf import ElfError, read_elf
@@ -17,7 +18,7 @@ from lumisite.binds.plan import Request, library_folders, loader_of_host
 from lumisite.binds.tree import Place, resolve
 from lumisite.binds.versions import in_order, is_foundation, stem
 from lumisite.errors import ResolveError
-from lumisite.release.manifest import Manifest, PlannedLibrary
+from lumisite.release.manifest import Manifest
 from lumisite.release.plan_images import OtherImage, PlannedFile, other_images
 from lumisite.site.decode import suggestion
 from lumisite.site.model import Site
@@ -52,22 +53,21 @@ class HostCheck:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Part:
+    """A path of the host that the release counts on, and why; `soname` is what containers ask for a library by."""
+
+    path: str
+    why: str
+    kind: Literal["directory", "file", ""] = ""
+    soname: str = ""
+
+
 def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
     """Check a host, or a copy of its tree; raises `ResolveError` when the release is not of this site."""
     _same_site(site, manifest)
-    binds = _binds(manifest)
-    directories = _directories(site, manifest)
-    found = [*_runtime(site, host)]
-    for bind, (target, module) in binds.items():
-        found += _bind(host, bind, target, f"what {module} binds")
-    for path, what in directories.items():
-        if path not in binds:
-            found += _path(host, path, what, "directory")
-    planned = _planned(manifest, binds)
-    for library, what in planned.items():
-        found += _planned_library(host, library, what)
-    for folder, what in _planned_folders(manifest, directories).items():
-        found += _path(host, folder, what, "directory")
+    parts = _parts(site, manifest)
+    found = [*_runtime(site, host), *(fault for part in parts for fault in _part(host, part))]
     wanted = _roots(site, manifest)
     for cpe in manifest.cpe:
         found += _libraries(site, manifest, parse_version(cpe), host, wanted)
@@ -76,15 +76,12 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
         for bind in site.binds
         if bind.where == "task" and resolve(host, bind.path).entry is None
     ]
-    images = tuple(_images(manifest, host))
-    notes += [str(one) for one in images if one.gone]
-    found += [
-        HostFault(one.path, f"the image of {one.file}", one.what, _REPLAN.format(one.path))
-        for one in images
-        if not one.gone
-    ]
-    looked_at = len(binds) + len(directories) + len(planned) + len(wanted) + 1
-    return HostCheck(tuple(sorted(set(found))), looked_at, tuple(notes))
+    for one in _images(manifest, host):
+        if one.gone:
+            notes.append(str(one))
+        else:
+            found.append(HostFault(one.path, f"the image of {one.file}", one.what, _REPLAN.format(one.path)))
+    return HostCheck(tuple(sorted(set(found))), len(parts) + len(wanted) + 1, tuple(notes))
 
 
 def _same_site(site: Site, manifest: Manifest) -> None:
@@ -103,54 +100,49 @@ def _same_site(site: Site, manifest: Manifest) -> None:
                 )
 
 
-def _binds(manifest: Manifest) -> dict[str, tuple[str, str]]:
-    """Give each bound path of the host with its target and the first module that binds it."""
-    found: dict[str, tuple[str, str]] = {}
+def _parts(site: Site, manifest: Manifest) -> list[_Part]:
+    """Give what modules bind, directories of libraries, and what stored plans bind beside those."""
+    folders = {
+        str(path): f"{name} of platform {manifest.platform}"
+        for name, path in site.platforms[manifest.platform].libraries.items()
+    }
+    for cpe in manifest.cpe:
+        folders |= {str(path): f"{name} of CPE {cpe}" for name, path in site.cpe[cpe].libraries.items()}
+    binds: dict[str, _Part] = {}
     for module, summary in manifest.modules.items():
         for spec in summary.binds:
-            parts = spec.split(":")
-            found.setdefault(parts[0], (parts[1] if len(parts) > 1 else parts[0], module))
-    return found
-
-
-def _planned(manifest: Manifest, binds: Container[str]) -> dict[PlannedLibrary, str]:
-    """Give the libraries that stored plans count on, but for those that a module binds by themselves."""
-    users: dict[PlannedLibrary, list[str]] = {}
+            source, *target = spec.split(":")
+            name = posixpath.basename(target[0] if target else source)
+            binds.setdefault(source, _Part(source, f"what {module} binds", "", name if ".so" in name else ""))
+        for path in summary.provides:
+            folders.setdefault(path, f"what {module} provides")
+    files: dict[tuple[str, str], dict[str, None]] = {}
+    on_path: dict[str, dict[str, None]] = {}
     for file, plan in manifest.plans.items():
         for library in plan.libraries:
-            one = replace(library, target="")
-            if library.source not in binds and file not in users.setdefault(one, []):
-                users[one].append(file)
-    return {library: f"what {', '.join(files)} binds" for library, files in users.items()}
-
-
-def _planned_folders(manifest: Manifest, known: Container[str]) -> dict[str, str]:
-    users: dict[str, list[str]] = {}
-    for file, plan in manifest.plans.items():
+            files.setdefault((library.source, library.soname), {})[file] = None
         for folder in plan.folders:
-            if folder not in known:
-                users.setdefault(folder, []).append(file)
-    return {folder: f"what {', '.join(files)} has on the library path" for folder, files in users.items()}
+            on_path.setdefault(folder, {})[file] = None
+    return [
+        *binds.values(),
+        *(_Part(path, why, "directory") for path, why in folders.items() if path not in binds),
+        *(
+            _Part(path, f"what {', '.join(users)} binds", "file", soname)
+            for (path, soname), users in files.items()
+            if path not in binds
+        ),
+        *(
+            _Part(path, f"what {', '.join(users)} has on the library path", "directory")
+            for path, users in on_path.items()
+            if path not in folders
+        ),
+    ]
 
 
 def _images(manifest: Manifest, host: DiskTree) -> Iterator[OtherImage]:
     """Say where the image of a plan is not the one that the plan was made for."""
     plans = (PlannedFile(file, plan.images, plan.digest) for file, plan in manifest.plans.items() if plan.digest)
     return other_images(plans, host)
-
-
-def _directories(site: Site, manifest: Manifest) -> dict[str, str]:
-    """Give the directories with libraries that the release counts on, and what each is."""
-    found = {
-        str(path): f"{name} of platform {manifest.platform}"
-        for name, path in site.platforms[manifest.platform].libraries.items()
-    }
-    for cpe in manifest.cpe:
-        found |= {str(path): f"{name} of CPE {cpe}" for name, path in site.cpe[cpe].libraries.items()}
-    for module, summary in manifest.modules.items():
-        for path in summary.provides:
-            found.setdefault(path, f"what {module} provides")
-    return found
 
 
 def _roots(site: Site, manifest: Manifest) -> dict[str, list[str]]:
@@ -177,44 +169,34 @@ def _runtime(site: Site, host: DiskTree) -> Iterator[HostFault]:
         yield from _permitted(host, path, place.path, expected, _READ | _ENTER)
 
 
-def _path(host: DiskTree, path: str, what: str, kind: str = "") -> Iterator[HostFault]:
-    place = resolve(host, path)
+def _part(host: DiskTree, part: _Part) -> Iterator[HostFault]:
+    place = resolve(host, part.path)
     if place.entry is None:
-        dangling = "leads to" in place.trouble or "loop" in place.trouble
-        remedy = "mend the link, or describe the new path, render and deploy" if dangling else _UPDATED
-        yield HostFault(path, what, _what(place) + _near(host, path), remedy)
-    elif kind and place.entry.kind != kind:
-        yield HostFault(path, what, _what(place), _UPDATED)
+        folder, name = posixpath.split(part.path)
+        real = resolve(host, folder)
+        link = real.entry is not None and host.look(posixpath.join(real.path, name)) is not None
+        remedy = "mend the link, or describe the new path, render and deploy" if link else _UPDATED
+        yield HostFault(part.path, part.why, _what(place) + _beside(host, real.path, name), remedy)
+    elif part.kind and place.entry.kind != part.kind:
+        yield HostFault(part.path, part.why, _what(place), _UPDATED)
     else:
-        need = _READ if place.entry.kind == "file" else _READ | _ENTER if kind else _ENTER
-        yield from _permitted(host, path, place.path, what, need)
+        need = _READ if place.entry.kind == "file" else _READ | _ENTER if part.kind else _ENTER
+        faults = tuple(_permitted(host, part.path, place.path, part.why, need))
+        yield from faults or (_library(host, part, place.path) if part.soname else ())
 
 
-def _bind(host: DiskTree, path: str, target: str, what: str) -> Iterator[HostFault]:
-    faults = tuple(_path(host, path, what))
-    yield from faults
-    name = posixpath.basename(target)
-    if ".so" in name and not faults:
-        yield from _library(host, path, name, what)
-
-
-def _planned_library(host: DiskTree, library: PlannedLibrary, what: str) -> Iterator[HostFault]:
-    """Check a file that a plan binds; unlike a module, it may bind one that calls itself nothing."""
-    faults = tuple(_path(host, library.source, what, "file"))
-    yield from faults or _library(host, library.source, library.soname, what, anonymous=True)
-
-
-def _library(host: DiskTree, path: str, name: str, what: str, *, anonymous: bool = False) -> Iterator[HostFault]:
-    """Read a library that is there, and compare what it calls itself with a name."""
-    source = host.source(resolve(host, path).path)
+def _library(host: DiskTree, part: _Part, real: str) -> Iterator[HostFault]:
+    """Compare what a library calls itself; unlike a module, a plan may bind one that calls itself nothing."""
+    source = host.source(real)
     try:
         info = None if source is None else read_elf(source)
     except ElfError as error:
-        yield HostFault(path, f"the library {name}, {what}", str(error).partition(": ")[2] or str(error), _UPDATED)
+        told = str(error).partition(": ")[2] or str(error)
+        yield HostFault(part.path, f"the library {part.soname}, {part.why}", told, _UPDATED)
         return
     soname = None if info is None else info.soname
-    if soname is not None or not anonymous:
-        yield from _named(path, name, soname, what)
+    if soname is not None or part.kind != "file":
+        yield from _named(part.path, part.soname, soname, part.why)
 
 
 def _named(path: str, name: str, soname: str | None, what: str) -> Iterator[HostFault]:
@@ -262,7 +244,7 @@ def _libraries(
                 need.name,
                 f"a library that {need.requester.found.path} needs",
                 (need.search.trouble or "is in no directory of libraries")
-                + _relatives(host, loader.rules.directories, need.name),
+                + next(filter(None, (_beside(host, one, need.name) for one in loader.rules.directories)), ""),
                 "install the package that has it, or the release that this one was built with",
             )
 
@@ -278,28 +260,12 @@ def _what(place: Place) -> str:
     return {"directory": "is a directory", "file": "is a file"}.get(place.entry.kind, "is neither file nor directory")
 
 
-def _near(host: DiskTree, path: str) -> str:
-    """Say what stands beside a path that is not there."""
-    folder = resolve(host, posixpath.dirname(path))
-    names = host.names(folder.path) if folder.entry is not None and folder.entry.kind == "directory" else ()
-    name = posixpath.basename(path)
+def _beside(host: DiskTree, folder: str, name: str) -> str:
+    """Say what stands in the folder of a path that is not there; beside a library, its other versions."""
+    place = resolve(host, folder)
+    names = host.names(place.path) if place.entry is not None and place.entry.kind == "directory" else ()
     if ".so" in name:
         names = tuple(one for one in names if one.startswith(stem(name)))
-    return _listed(folder.path, names)
-
-
-def _relatives(host: DiskTree, folders: Sequence[str], name: str) -> str:
-    """Say which other versions of a library are there."""
-    for folder in folders:
-        place = resolve(host, folder)
-        names = host.names(place.path) if place.entry is not None else ()
-        said = _listed(folder, tuple(one for one in names if one.startswith(stem(name))))
-        if said:
-            return said
-    return ""
-
-
-def _listed(folder: str, names: Sequence[str]) -> str:
     if not names:
         return ""
     some = in_order(names)

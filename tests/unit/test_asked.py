@@ -12,7 +12,6 @@ from lumisite.site.load import load_site
 from lumisite.validate.jobs.asked import (
     Asked,
     Batch,
-    more_node_sets,
     parse_asked,
     require_unchanged,
     setting_of,
@@ -20,6 +19,7 @@ from lumisite.validate.jobs.asked import (
     with_specs,
 )
 from lumisite.validate.jobs.more import hunt_words, more_words
+from lumisite.validate.jobs.plan import choose_node_sets
 from lumisite.validate.jobs.slurm import Node
 from lumisite.validate.verdict.gates import GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
@@ -115,18 +115,18 @@ FOUR = "n1:idle n2:idle n3:idle n4:idle"
 
 
 def test_other_nodes_come_first() -> None:
-    assert more_node_sets(nodes(f"{FOUR} n5:idle n6:allocated"), FIRST.node_sets, 2) == [("n5", "n6")]
+    assert choose_node_sets(nodes(f"{FOUR} n5:idle n6:allocated"), 2, 2, FIRST.node_sets) == [("n5", "n6")]
 
 
 def test_where_there_are_no_others_its_own_sets_are_taken_whole() -> None:
     """A mixed set would share a node with every deciding job, and confirm nothing."""
-    assert more_node_sets(nodes(f"{FOUR} n0:idle"), FIRST.node_sets, 2) == [("n1", "n2"), ("n3", "n4")]
+    assert choose_node_sets(nodes(f"{FOUR} n0:idle"), 2, 2, FIRST.node_sets) == [("n1", "n2"), ("n3", "n4")]
 
 
 def test_a_set_that_is_broken_up_is_not_taken() -> None:
-    assert more_node_sets(nodes(FOUR), FIRST.node_sets, 2, avoid=["n3"]) == [("n1", "n2")]
+    assert choose_node_sets(nodes(FOUR), 2, 2, FIRST.node_sets, avoid=["n3"]) == [("n1", "n2")]
     with pytest.raises(ToolError, match=r"2 nodes are needed on which this run has not measured yet.*: n2, n4\)"):
-        more_node_sets(nodes(FOUR), FIRST.node_sets, 2, avoid=["n3", "n1"])
+        choose_node_sets(nodes(FOUR), 2, 2, FIRST.node_sets, avoid=["n3", "n1"])
 
 
 # ---- what a verdict waits for

@@ -175,6 +175,12 @@ def test_each_fault_is_named(
     assert all(one["remedy"] for one in faults(capsys))
 
 
+def test_a_link_that_leads_nowhere_is_to_be_mended(node: Callable[[Files], Path], capsys: Output) -> None:
+    node({path: content for path, content in host().items() if path != f"{LIBCXI}.6.0"})
+    mend = "mend the link, or describe the new path, render and deploy"
+    assert {one["remedy"] for one in faults(capsys) if one["path"] == LIBCXI} == {mend}
+
+
 def test_a_fault_is_one_line_for_people(node: Callable[[Files], Path], capsys: Output) -> None:
     node({path: content for path, content in host().items() if path != "/flash/.keep"})
     capsys.readouterr()

@@ -8,7 +8,7 @@ import pytest
 
 from lumisite.errors import ToolError
 from lumisite.validate.jobs import slurm
-from lumisite.validate.jobs.folder import SAMPLES, Run, create_run, gather, lines_of
+from lumisite.validate.jobs.folder import JOURNAL, SAMPLES, Run, create_run, gather, lines_of
 from lumisite.validate.lines import Sample
 from tests.unit.played_slurm import NODES, PlayedSlurm, job_gates, keys, play, runner, work
 
@@ -73,6 +73,17 @@ def test_a_job_that_ends_early_says_why_and_keeps_what_it_measured(
     assert {gate.cause for gate in job_gates(lines)} == {cause}
     assert len([line for line in lines if isinstance(line, Sample)]) == 2  # one step of each of two jobs
     assert keys(work(tmp_path / "run")) == keys(lines)  # and once it has ended, it has ended
+
+
+def test_a_job_that_has_ended_stays_so_though_it_was_cancelled_at_that_moment(
+    played: PlayedSlurm, tmp_path: Path
+) -> None:
+    played.stop_after, played.end_state = 1, "FAILED"
+    lines = work(tmp_path / "run")
+    with (tmp_path / "run" / JOURNAL).open("a") as stream:
+        stream.write('{"run": "stamp-01", "event": "cancelled", "time": 1}\n')
+    assert keys(work(tmp_path / "run")) == keys(lines)
+    assert len(played.jobs) == 2, "it was submitted again"
 
 
 def test_a_slurm_that_does_not_answer_is_waited_for(

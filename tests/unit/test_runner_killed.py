@@ -187,7 +187,9 @@ def test_a_full_disk_leaves_no_half_of_a_line(
     assert len(keys(work(folder))) == 2 * 7
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"event": "submitted", "run": "stamp-01"}'])
+@pytest.mark.parametrize(
+    "line", ["{", "[]", '{"event": "gone", "run": "stamp-01"}', '{"event": "submitted", "run": "stamp-01"}']
+)
 def test_a_damaged_journal_is_told_by_its_line(played: PlayedSlurm, tmp_path: Path, line: str) -> None:
     work(tmp_path / "run")
     journal = tmp_path / "run" / JOURNAL

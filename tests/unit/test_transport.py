@@ -119,6 +119,14 @@ def test_torn_lines_make_no_false_alarm_and_no_false_pass(seed: int) -> None:
     assert {process.plugin_in_use for process in bad.processes} <= {"no", "unknown"}
 
 
+def test_what_was_read_under_half_a_host_name_counts_for_the_process() -> None:
+    line = b"005000:7000:97000 [0] ofi_process_cq:1033 NCCL WARN NET/OFI Request 0x1 completed with error. RC: 21\n"
+    result = judged(Run().text() + line)
+    assert result.verdict == "fail"
+    assert len(result.processes) == 16
+    assert "completed with error" in result.reasons[0]
+
+
 def test_most_torn_logs_still_pass() -> None:
     verdicts = [judged(torn(seed, Run(channels=40))).verdict for seed in range(20)]
     assert verdicts.count("pass") >= 12, verdicts

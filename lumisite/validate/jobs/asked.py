@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
-from lumisite.errors import ResolveError, SiteError, ToolError
+from lumisite.errors import ResolveError, SiteError
 from lumisite.site.json_file import decode_values
 from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.jobs.folder import script_bytes
-from lumisite.validate.jobs.plan import choose_node_sets, plan_jobs, usable_nodes
+from lumisite.validate.jobs.plan import plan_jobs
 from lumisite.validate.jobs.runner import Setting
 from lumisite.validate.jobs.script import JobPlan, Options, validation_of
-from lumisite.validate.jobs.slurm import Node
 from lumisite.validate.probes.gates import gate_probes
-from lumisite.validate.probes.probe import Group, spec_hash
+from lumisite.validate.probes.probe import spec_hash
 from lumisite.validate.probes.suite import Wanted, groups, require_known
 
 
@@ -117,11 +117,7 @@ def setting_of(asked: Asked, loaded: LoadedSite, facts: tuple[str, ...] = ()) ->
     for batch in asked.batches:
         wanted = Wanted(batch.probes, validation, site.network, site.runtime.name, asked.image, gates, asked.limit)
         require_known(wanted)
-
-        def contents(nodes: tuple[str, ...], wanted: Wanted = wanted) -> list[Group]:
-            return groups(wanted, nodes)
-
-        plans += plan_jobs(batch.stamp, asked.folder, batch.node_sets, batch.jobs, contents)
+        plans += plan_jobs(batch.stamp, asked.folder, batch.node_sets, batch.jobs, partial(groups, wanted))
     setting = Setting(
         site=site,
         backend=validation.backend,
@@ -139,33 +135,3 @@ def setting_of(asked: Asked, loaded: LoadedSite, facts: tuple[str, ...] = ()) ->
 def with_specs(asked: Asked, loaded: LoadedSite) -> Asked:
     """Note what is measured."""
     return replace(asked, specs={**asked.specs, **setting_of(asked, loaded)[0].specs})
-
-
-def more_node_sets(
-    nodes: Sequence[Node],
-    taken: Sequence[tuple[str, ...]],
-    wanted: int,
-    *,
-    reserved: bool = False,
-    only: Collection[str] | None = None,
-    avoid: Collection[str] = (),
-) -> list[tuple[str, ...]]:
-    """Choose sets of nodes for more jobs of a run that has `taken` some: other nodes if there are any.
-
-    If there are none, its own sets are taken again: of two that share no node, each confirms what was seen on the
-    other. Raises `ToolError` if there are none of these either.
-    """
-    size = len(taken[0])
-    used = {node for names in taken for node in names}
-    try:
-        return choose_node_sets(nodes, size, wanted, reserved=reserved, only=only, avoid={*avoid, *used})
-    except ToolError:
-        usable = {node.name for node in usable_nodes(nodes, reserved=reserved, only=only, avoid=avoid)}
-        again = [names for names in dict.fromkeys(taken) if usable.issuperset(names)]
-        if again:
-            return again[:wanted]
-        left = ", ".join(sorted(usable)) or "none"
-        raise ToolError(
-            f"{size} nodes are needed on which this run has not measured yet, or one of its own sets "
-            f"(can be had: {left})"
-        ) from None

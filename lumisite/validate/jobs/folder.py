@@ -10,7 +10,7 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +19,14 @@ from lumisite.binds.digest import digest_of
 from lumisite.binds.host import open_file
 from lumisite.errors import LumisiteError, ResolveError, SiteError, ToolError
 from lumisite.site.json_file import parse_json
-from lumisite.validate.jobs.script import DONE, EXIT, FACTS, RECORDS, STEP_ERR
+from lumisite.validate.jobs.script import DONE, EXIT, FACTS, RECORDS
 from lumisite.validate.lines import Gate, Sample, gate_json, sample_json
 from lumisite.validate.probes.probe import Line, Record, Step, Vector
 
 SCRIPTS = Path(__file__).parents[1] / "probes/jobside"
 SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
+#: What the journal says of a job; one that has ended before its time is `ended`, one that ran to its end `over`.
+EVENTS = ("submitting", "submitted", "cancelled", "ended", "over")
 #: The files of lines of a run that is gathered whole.
 WHOLE: Mapping[str, str] = {SAMPLES: SAMPLES, SERIES: SERIES}
 #: How much of a step's stderr is looked at.
@@ -32,16 +34,8 @@ WORDS_BYTES = 1 << 14
 
 
 @dataclass(frozen=True)
-class StepEnd:
-    """How a step ended, and when (seconds since 1970)."""
-
-    exit_code: int
-    time: float
-
-
-@dataclass(frozen=True)
-class JobEnd:
-    """How a job came to its own end, `0` or `module:CODE`, and when (seconds since 1970)."""
+class End:
+    """How a step or a job came to its own end: an exit code, or `module:CODE`; and when (seconds since 1970)."""
 
     code: str
     time: float
@@ -67,10 +61,10 @@ class _File:
         self.seen = set(lines)
         return lines
 
-    def add(self, line: str) -> bool:
+    def add(self, line: str) -> None:
         """Append a line, unless it is there."""
         if line in self.seen:
-            return False
+            return
         data = line.encode() + b"\n"
         handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
@@ -84,7 +78,6 @@ class _File:
         finally:
             os.close(handle)
         self.seen.add(line)
-        return True
 
 
 class Run:
@@ -129,15 +122,13 @@ class Run:
         """Write a line of the journal."""
         self._journal.add(json.dumps(event))
 
-    def keep(self, lines: Iterable[Line]) -> list[Line]:
-        """Write what was measured; give what was not there yet."""
-        fresh: list[Line] = []
+    def keep(self, lines: Iterable[Line]) -> None:
+        """Write what was measured, but for what is there."""
         for line in lines:
             if isinstance(line, Vector):
-                self._vectors.add(_vector_json(line))
-            elif self._lines.add(sample_json(line) if isinstance(line, Sample) else gate_json(line)):
-                fresh.append(line)
-        return fresh
+                self._vectors.add(json.dumps(vars(line)))
+            else:
+                self._lines.add(sample_json(line) if isinstance(line, Sample) else gate_json(line))
 
     @property
     def has_facts(self) -> bool:
@@ -165,25 +156,22 @@ class Run:
 
     def marker(self, run: str, name: str) -> list[str]:
         """Read one of a job's marks as words; empty if it is not there."""
-        return _words(self.job_folder(run) / name)
+        try:
+            return (self.job_folder(run) / name).read_text().split()
+        except OSError:
+            return []
 
-    def done(self, run: str) -> JobEnd | None:
+    def done(self, run: str) -> End | None:
         """Say how a job ended by itself, if it has."""
-        words = self.marker(run, DONE)
-        with suppress(ValueError):
-            return JobEnd(words[1], round(float(words[2]), 3)) if len(words) == 3 else None
-        return None
+        return _end(self.marker(run, DONE)[1:])
 
-    def step_end(self, run: str, step: Step) -> StepEnd | None:
+    def step_end(self, run: str, step: Step) -> End | None:
         """Say how a step ended, if it has."""
-        words = _words(self.job_folder(run) / step.folder / EXIT)
-        with suppress(ValueError):
-            return StepEnd(int(words[0]), float(words[1])) if len(words) == 2 else None
-        return None
+        return _end(self.marker(run, f"{step.folder}/{EXIT}"))
 
     def step_began(self, run: str, step: Step) -> float | None:
         """Say when a step began, if it has."""
-        words = _words(self.job_folder(run) / step.folder / "began")
+        words = self.marker(run, f"{step.folder}/began")
         with suppress(ValueError):
             return float(words[0]) if words else None
         return None
@@ -199,13 +187,15 @@ class Run:
                     found.append(record)
         return found
 
-    def step_words(self, run: str, step: Step) -> str:
-        """Give the last lines of a step's stderr on one line."""
-        return last_words(self.job_folder(run) / step.folder / STEP_ERR)
-
-    def file_words(self, run: str, name: str) -> str:
-        """Give the last lines of a file in a job's folder on one line."""
-        return last_words(self.job_folder(run) / name)
+    def last_words(self, run: str, name: str) -> str:
+        """Give the end of a file in a job's folder on one line; empty if there is none."""
+        try:
+            with (self.job_folder(run) / name).open("rb") as stream:
+                stream.seek(max(0, stream.seek(0, os.SEEK_END) - WORDS_BYTES))
+                lines = stream.read().decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        return " | ".join(line.strip() for line in lines if line.strip())[-400:]
 
 
 def create_run(folder: Path, about: Mapping[str, object]) -> Run:
@@ -247,36 +237,24 @@ def image_mark(image: str) -> str:
         return ""
 
 
-def last_words(path: Path) -> str:
-    """Give the last three lines of a file on one line; empty if there is none."""
-    try:
-        with path.open("rb") as stream:
-            stream.seek(max(0, stream.seek(0, os.SEEK_END) - WORDS_BYTES))
-            lines = stream.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    return " | ".join(line.strip() for line in lines if line.strip())[-400:] if lines else ""
-
-
 def _event(line: str, place: str) -> dict[str, object]:
     try:
         event = json.loads(line)
     except ValueError:
         event = None
-    if not isinstance(event, dict) or (event.get("event") == "submitted" and "id" not in event):
+    if (
+        not isinstance(event, dict)
+        or event.get("event") not in EVENTS
+        or (event["event"] == "submitted" and "id" not in event)
+    ):
         raise ToolError(f"{place}: {line[:60]!r} is no line of a journal (remove it, if it was damaged)")
     return event
 
 
-def _words(path: Path) -> list[str]:
-    try:
-        return path.read_text().split()
-    except OSError:
-        return []
-
-
-def _vector_json(vector: Vector) -> str:
-    return json.dumps(vars(vector))
+def _end(words: Sequence[str]) -> End | None:
+    with suppress(ValueError):
+        return End(words[0], round(float(words[1]), 3)) if len(words) == 2 else None
+    return None
 
 
 def gather(source: Path, target: Path, names: Mapping[str, str] = WHOLE) -> None:

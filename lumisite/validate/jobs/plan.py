@@ -10,46 +10,43 @@ from lumisite.validate.jobs.slurm import BUSY, FREE, RESERVED, Node
 from lumisite.validate.probes.probe import Group
 
 
-def usable_nodes(
-    nodes: Sequence[Node], *, reserved: bool = False, only: Collection[str] | None = None, avoid: Collection[str] = ()
-) -> list[Node]:
-    """Give the nodes that jobs may go to: free ones first, then busy ones, never drained ones.
-
-    `reserved`: the job goes into a reservation, so its nodes are those to be had; `only` leaves no others, `avoid`
-    leaves these out.
-    """
-    order = [*FREE, *(RESERVED if reserved else ()), *BUSY]
-    named = [node for node in nodes if (only is None or node.name in only) and node.name not in avoid]
-    usable = [node for node in named if node.state in order]
-    return sorted(usable, key=lambda node: (node.state in BUSY, node.name))
-
-
 def choose_node_sets(
     nodes: Sequence[Node],
     size: int,
     wanted: int,
+    taken: Sequence[tuple[str, ...]] = (),
     *,
     reserved: bool = False,
     only: Collection[str] | None = None,
     avoid: Collection[str] = (),
 ) -> list[tuple[str, ...]]:
-    """Choose up to `wanted` disjoint sets of `size` usable nodes; raises `ToolError` if there is not a single one."""
-    usable = usable_nodes(nodes, reserved=reserved, only=only, avoid=avoid)
-    names = [node.name for node in usable]
-    sets = [tuple(names[first : first + size]) for first in range(0, len(names) - size + 1, size)][:wanted]
-    if not sets:
-        out = [
-            f"{node.name} is {'left out' if _left_out(node.name, only, avoid) else node.state}"
-            for node in nodes
-            if node not in usable
-        ]
-        shown = ", ".join(out[:4]) + (f" and {len(out) - 4} more" if len(out) > 4 else "")
-        raise ToolError(f"{size} nodes are needed and {len(usable)} can be had" + (f": {shown}" if shown else ""))
-    return sets
+    """Choose up to `wanted` disjoint sets of `size` nodes: free ones first, then busy ones, never drained ones.
 
-
-def _left_out(name: str, only: Collection[str] | None, avoid: Collection[str]) -> bool:
-    return name in avoid or (only is not None and name not in only)
+    `taken` are the sets that a run has measured on: it gets other nodes if there are any, else its own sets again, for
+    of two that share no node, each confirms what was seen on the other. `reserved`: the job goes into a reservation, so
+    its nodes are those to be had; `only` leaves no others, `avoid` leaves these out. Raises `ToolError` if there is not
+    a single set.
+    """
+    order = [*FREE, *(RESERVED if reserved else ()), *BUSY]
+    states = {
+        node.name: "left out" if node.name in avoid or (only is not None and node.name not in only) else node.state
+        for node in nodes
+    }
+    usable = sorted((name for name in states if states[name] in order), key=lambda name: (states[name] in BUSY, name))
+    others = [name for name in usable if not any(name in names for names in taken)]
+    sets = [tuple(others[first : first + size]) for first in range(0, len(others) - size + 1, size)]
+    sets = sets or [names for names in dict.fromkeys(taken) if set(usable).issuperset(names)]
+    if sets:
+        return sets[:wanted]
+    if taken:
+        left = ", ".join(sorted(usable)) or "none"
+        raise ToolError(
+            f"{size} nodes are needed on which this run has not measured yet, or one of its own sets "
+            f"(can be had: {left})"
+        )
+    out = [f"{name} is {state}" for name, state in states.items() if name not in usable]
+    shown = ", ".join(out[:4]) + (f" and {len(out) - 4} more" if len(out) > 4 else "")
+    raise ToolError(f"{size} nodes are needed and {len(usable)} can be had" + (f": {shown}" if shown else ""))
 
 
 def plan_jobs(

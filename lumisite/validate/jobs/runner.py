@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from lumisite.errors import ToolError
 from lumisite.validate.jobs import slurm
-from lumisite.validate.jobs.script import CLAIM, JobPlan, Options, job_script
-from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.jobs.script import CLAIM, STEP_ERR, JobPlan, Options, job_script
+from lumisite.validate.lines import Gate, GateState, Sample
 from lumisite.validate.probes.judge_ddp import RATE, efficiency
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Group, Line, rounded
 
 if TYPE_CHECKING:
     from lumisite.site.model import Site
-    from lumisite.validate.jobs.folder import Run, StepEnd
+    from lumisite.validate.jobs.folder import End, Run
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,15 @@ class Setting:
 
 
 @dataclass
-class Job:
-    """What is known of one job while the run goes on."""
+class LiveJob:
+    """What is known of one job while the run goes on. `state` is the last event of its journal (`EVENTS`)."""
 
     plan: JobPlan
+    state: str = "new"
     id: str = ""
     attempt: int = 0
-    submitting: bool = False
-    over: bool = False
-    whole: bool = False
-    """Whether it has run to its end."""
-    lost_since: float = 0.0
+    lost: bool = False
+    """Whether Slurm has said that it is over; its marks may still be on their way."""
     done_since: float = 0.0
     collected: set[str] = field(default_factory=set)
     samples: list[Sample] = field(default_factory=list)
@@ -66,9 +64,13 @@ class Job:
     told: str = ""
 
     @property
-    def active(self) -> bool:
-        """Whether Slurm has it, or may have it."""
-        return bool(self.id) and not self.over
+    def goes_on(self) -> bool:
+        """Whether there is still something to come of it."""
+        return self.state not in ("ended", "over")
+
+    def gate(self, verdict: GateState, cause: str, advice: str, time: float) -> Gate:
+        """Give the line that says how it ended."""
+        return Gate("job", verdict, cause, advice, self.plan.run, tuple(sorted(self.plan.nodes)), time)
 
 
 class Runner:
@@ -77,7 +79,7 @@ class Runner:
     def __init__(self, run: Run, setting: Setting, plans: Sequence[JobPlan], say: Callable[[str], None]) -> None:
         self.run = run
         self.setting = setting
-        self.jobs = [Job(plan) for plan in plans]
+        self.jobs = [LiveJob(plan) for plan in plans]
         self.say = say
         self._asked = 0.0
 
@@ -85,40 +87,37 @@ class Runner:
         """Take up what the journal says; a job that was being submitted is looked for by its name."""
         by_run = {job.plan.run: job for job in self.jobs}
         for event in journal:
-            job = by_run.get(str(event.get("run")))
-            if job is not None:
-                _apply(job, event)
-                if event.get("event") == "ended":
-                    self.run.keep([job_gate(job.plan, event)])
+            if job := by_run.get(str(event.get("run"))):
+                self._heed_event(job, event)
         for job in self.jobs:
-            if job.submitting:
+            if job.state == "submitting":
                 self._look_for(job)
             self._collect(job)
             done = self.run.done(job.plan.run)
-            if job.whole and done is not None:
+            if job.state == "over" and done is not None:
                 # They are there already, unless the machine went down before they were on its disk.
                 self.run.keep(self._last_lines(job, done.time))
 
     def work(self) -> None:
         """Submit what is not submitted, and go on until every job is over."""
         for job in self.jobs:
-            if not job.id and not job.over:
+            if job.state in ("new", "cancelled"):
                 self._submit(job)
         self._asked = time.monotonic() - max(0.0, self.setting.pace.slurm_s - 1)
-        while any(not job.over for job in self.jobs):
+        while any(job.goes_on for job in self.jobs):
             for job in self.jobs:
                 self._look(job)
             self._ask_slurm()
-            if any(not job.over for job in self.jobs):
+            if any(job.goes_on for job in self.jobs):
                 self.run.require_there()
                 time.sleep(self.setting.pace.marks_s)
 
     def cancel(self) -> None:
         """Cancel what this run has in Slurm, and keep what is measured."""
         for job in self.jobs:
-            if job.submitting and not job.over:
+            if job.state == "submitting":
                 self._look_for(job)
-        mine = [job for job in self.jobs if job.active]
+        mine = self._in_slurm()
         slurm.cancel([job.id for job in mine])
         for job in mine:
             self.say(f"{job.plan.run}: job {job.id} cancelled")
@@ -127,9 +126,13 @@ class Runner:
 
     def abandon(self) -> None:
         """Cancel what this run has in Slurm, where nothing can be written down any more."""
-        slurm.cancel([job.id for job in self.jobs if job.active])
+        slurm.cancel([job.id for job in self._in_slurm()])
 
-    def _submit(self, job: Job) -> None:
+    def _in_slurm(self) -> list[LiveJob]:
+        """Give the jobs that Slurm has, or may have."""
+        return [job for job in self.jobs if job.state == "submitted"]
+
+    def _submit(self, job: LiveJob) -> None:
         attempt = job.attempt + 1
         setting, run = self.setting, self.run
         text = job_script(setting.site, job.plan, setting.options, str(run.probes), attempt)
@@ -143,7 +146,7 @@ class Runner:
         self._note(job, "submitted", id=identity)
         self.say(f"{job.plan.run}: job {identity} on {','.join(job.plan.nodes)}")
 
-    def _look_for(self, job: Job) -> None:
+    def _look_for(self, job: LiveJob) -> None:
         """Find out whether a job that was being submitted has reached Slurm."""
         marks = self.run.marker(job.plan.run, f"started.{job.attempt}")
         identity = marks[0] if marks else slurm.find(f"lumisite-{job.plan.run}")
@@ -152,18 +155,17 @@ class Runner:
         else:
             # Should it arrive after all, it finds its place taken and ends.
             (self.run.job_folder(job.plan.run) / f"{CLAIM}.{job.attempt}").mkdir(exist_ok=True)
-            job.submitting = False
+            job.state = "new"
 
-    def _look(self, job: Job) -> None:
+    def _look(self, job: LiveJob) -> None:
         """Read a job's marks."""
-        if job.over or not job.id:
-            return
-        self._collect(job)
-        done = self.run.done(job.plan.run)
-        if done is not None:
-            self._finish(job, done.code, done.time)
+        if job.state == "submitted":
+            self._collect(job)
+            done = self.run.done(job.plan.run)
+            if done is not None:
+                self._finish(job, done)
 
-    def _collect(self, job: Job) -> None:
+    def _collect(self, job: LiveJob) -> None:
         """Judge every group whose steps have all ended since."""
         self.run.keep_facts(job.plan.run)
         for group in job.plan.groups:
@@ -181,12 +183,12 @@ class Runner:
             began = self.run.step_began(job.plan.run, group.steps[0]) or known[-1].time
             self.say(f"{job.plan.run}: {group.folder} {_short(lines)}, {known[-1].time - began:.1f} s")
 
-    def _show_start(self, job: Job, group: Group) -> None:
+    def _show_start(self, job: LiveJob, group: Group) -> None:
         if job.shown != group.folder and self.run.step_began(job.plan.run, group.steps[0]) is not None:
             job.shown = group.folder
             self.say(f"{job.plan.run}: {group.folder} …")
 
-    def _judge(self, job: Job, group: Group, ends: Sequence[StepEnd]) -> Sequence[Line]:
+    def _judge(self, job: LiveJob, group: Group, ends: Sequence[End]) -> Sequence[Line]:
         setting, run, first = self.setting, job.plan.run, group.steps[0]
         expected = Expected(
             probe=first.probe,
@@ -196,7 +198,7 @@ class Runner:
             backend=setting.backend,
             network=setting.site.network,
             run=run,
-            time=round(ends[-1].time, 3),
+            time=ends[-1].time,
             image=setting.image_mark,
             spec=setting.specs[group.folder],
         )
@@ -204,18 +206,18 @@ class Runner:
             Ended(
                 step,
                 tuple(self.run.records(run, step)),
-                end.exit_code,
-                self.run.step_words(run, step) if end.exit_code else "",
+                int(end.code),
+                self.run.last_words(run, f"{step.folder}/{STEP_ERR}") if end.code != "0" else "",
                 end.time - (self.run.step_began(run, step) or -math.inf),
             )
             for step, end in zip(group.steps, ends, strict=True)
         ]
         return group.judge(ended, expected)
 
-    def _finish(self, job: Job, code: str, when: float) -> None:
+    def _finish(self, job: LiveJob, done: End) -> None:
         """A job has come to its own end."""
-        if code.startswith("module"):
-            words = self.run.file_words(job.plan.run, "module.stderr")
+        if done.code.startswith("module"):
+            words = self.run.last_words(job.plan.run, "module.stderr")
             self._end(job, f"the module could not be loaded on {job.plan.nodes[0]}: {words}", "run `lumisite releases`")
             return
         silent = [group.folder for group in job.plan.groups if group.folder not in job.collected]
@@ -226,16 +228,14 @@ class Runner:
             cause = f"the job ended, and {', '.join(silent)} left no result"
             self._end(job, cause, "look whether the run's file system is full, or was not there for a while")
             return
-        self.run.keep(self._last_lines(job, when))
+        self.run.keep(self._last_lines(job, done.time))
         self._note(job, "over")
         self.say(f"{job.plan.run}: done")
 
-    def _last_lines(self, job: Job, when: float) -> list[Line]:
-        cause = f"all {len(job.plan.steps)} steps have run"
-        gate = Gate("job", "pass", cause, "", job.plan.run, tuple(sorted(job.plan.nodes)), when)
-        return [*self._ladder(job), gate]
+    def _last_lines(self, job: LiveJob, when: float) -> list[Line]:
+        return [*self._ladder(job), job.gate("pass", f"all {len(job.plan.steps)} steps have run", "", when)]
 
-    def _ladder(self, job: Job) -> list[Line]:
+    def _ladder(self, job: LiveJob) -> list[Line]:
         """Give what only all steps together tell: how training scales."""
         first = {step.label: step for step in reversed(job.plan.steps) if step.probe == "ddp"}
         ranks = {label: step.ranks for label, step in first.items()}
@@ -253,31 +253,31 @@ class Runner:
         if now - self._asked < self.setting.pace.slurm_s:
             return
         self._asked = now
-        active = [job for job in self.jobs if job.active]
+        active = self._in_slurm()
         states = slurm.poll([job.id for job in active])
         for job in active:
             self._heed(job, states[job.id], now)
 
-    def _heed(self, job: Job, state: slurm.JobState, now: float) -> None:
+    def _heed(self, job: LiveJob, state: slurm.JobState, now: float) -> None:
         """Act on what Slurm says of a job that has not said itself that it is done."""
         if not state.ended:
-            job.lost_since = 0.0
+            job.lost = False
             told = f"{state.state} ({state.reason})" if state.state else f"Slurm does not answer: {state.reason}"
             if state.state != "RUNNING" and told != job.told:
                 job.told = told
                 self.say(f"{job.plan.run}: job {job.id} {told}{self._out_of_service(job)}")
             return
-        if not job.lost_since:
-            job.lost_since = now
+        if not job.lost:
+            job.lost = True
             self._asked = now - self.setting.pace.slurm_s + self.setting.pace.grace_s
             return
         # Its marks have had time to arrive.
         self._look(job)
-        if not job.over:
+        if job.goes_on:
             cause, advice = self._why(job, state)
             self._end(job, cause, advice)
 
-    def _why(self, job: Job, state: slurm.JobState) -> tuple[str, str]:
+    def _why(self, job: LiveJob, state: slurm.JobState) -> tuple[str, str]:
         """Give the cause and the advice for a job that ended before it was done."""
         during = self._during(job)
         if state.state == "NODE_FAIL":
@@ -290,13 +290,13 @@ class Runner:
         if state.state == "CANCELLED":
             return f"the job was cancelled by someone else{during}", "ask who cancelled it, then run again"
         if state.state:
-            words = self.run.file_words(job.plan.run, f"slurm-{job.id}.out")
+            words = self.run.last_words(job.plan.run, f"slurm-{job.id}.out")
             reason = f" ({state.reason})" if state.reason not in ("", "None") else ""
             tail = f": {words}" if words else ""
             return f"the job ended as {state.state}{reason}{during}{tail}", "read the job's output in its folder"
         return f"Slurm no longer knows the job, and it did not say that it was done{during}", "ask the Slurm log"
 
-    def _during(self, job: Job) -> str:
+    def _during(self, job: LiveJob) -> str:
         """Say in which step a job was."""
         open_steps = [
             step.folder
@@ -305,7 +305,7 @@ class Runner:
         ]
         return f" during {open_steps[-1]}" if open_steps else ""
 
-    def _out_of_service(self, job: Job) -> str:
+    def _out_of_service(self, job: LiveJob) -> str:
         """Say what to do where a job waits for nodes that take no jobs any more."""
         known = (*slurm.FREE, *slurm.BUSY, *slurm.RESERVED)
         away = [node for node in self._nodes(job) if node.state not in known]
@@ -315,10 +315,10 @@ class Runner:
         names = ",".join(node.name for node in away)
         return f"; {shown}: return it to service, or stop this (Ctrl-C) and start again with --avoid {names}"
 
-    def _lost_nodes(self, job: Job) -> list[str]:
+    def _lost_nodes(self, job: LiveJob) -> list[str]:
         return [node.name for node in self._nodes(job) if node.state.startswith(("down", "fail"))]
 
-    def _nodes(self, job: Job) -> list[slurm.Node]:
+    def _nodes(self, job: LiveJob) -> list[slurm.Node]:
         """Give the state of a job's nodes; none where Slurm does not say."""
         try:
             nodes = slurm.nodes_of(self.setting.options.partition)
@@ -326,45 +326,26 @@ class Runner:
             return []
         return [node for node in nodes if node.name in job.plan.nodes]
 
-    def _end(self, job: Job, cause: str, advice: str) -> None:
+    def _end(self, job: LiveJob, cause: str, advice: str) -> None:
         """A job is over before its time."""
         self._note(job, "ended", cause=cause, advice=advice)
         self.say(f"{job.plan.run}: {cause}")
 
-    def _note(self, job: Job, event: str, **more: object) -> None:
+    def _note(self, job: LiveJob, event: str, **more: object) -> None:
         entry = {"run": job.plan.run, "event": event, **more, "time": round(time.time(), 3)}
         self.run.note(entry)
-        _apply(job, entry)
-        if event == "ended":
-            self.run.keep([job_gate(job.plan, entry)])
+        self._heed_event(job, entry)
 
-
-def _apply(job: Job, event: Mapping[str, object]) -> None:
-    """Take one line of the journal into account."""
-    kind = event.get("event")
-    if kind == "submitting":
-        job.submitting = True
-        job.attempt = int(str(event.get("attempt", job.attempt + 1)))
-    elif kind == "submitted":
-        job.submitting, job.id = False, str(event["id"])
-    elif kind == "cancelled":
-        job.submitting, job.id = False, ""
-    elif kind in ("ended", "over"):
-        job.submitting, job.over, job.whole = False, True, kind == "over"
-
-
-def job_gate(plan: JobPlan, event: Mapping[str, object]) -> Gate:
-    """Give the line that says how a job ended before its time."""
-    when = event.get("time")
-    return Gate(
-        gate="job",
-        verdict="fail",
-        cause=str(event.get("cause", "")),
-        advice=str(event.get("advice", "")),
-        run=plan.run,
-        nodes=tuple(sorted(plan.nodes)),
-        time=float(when) if isinstance(when, int | float) else 0.0,
-    )
+    def _heed_event(self, job: LiveJob, event: Mapping[str, object]) -> None:
+        """Take one line of the journal into account; what has ended stays so, and has a gate's line."""
+        if not job.goes_on:
+            return
+        job.state = str(event["event"])
+        job.id = str(event.get("id", job.id))
+        job.attempt = int(str(event.get("attempt", job.attempt)))
+        if job.state == "ended":
+            cause, advice, when = (str(event.get(name, "")) for name in ("cause", "advice", "time"))
+            self.run.keep([job.gate("fail", cause, advice, float(when or 0))])
 
 
 def _short(lines: Sequence[Line]) -> str:

@@ -36,7 +36,6 @@ class JobState:
 
     state: str | None
     reason: str = ""
-    nodes: str = ""
 
     @property
     def ended(self) -> bool:
@@ -96,15 +95,15 @@ def poll(jobs: Sequence[str]) -> Mapping[str, JobState]:
     """Ask for the state of jobs; squeue first, and scontrol and sacct for those that it does not show."""
     if not jobs:
         return {}
-    done = _run(["squeue", "--noheader", f"--jobs={','.join(jobs)}", "--states=all", "--format=%i|%T|%r|%N"])
+    done = _run(["squeue", "--noheader", f"--jobs={','.join(jobs)}", "--states=all", "--format=%i|%T|%r"])
     unknown = "Invalid job id" in done.stderr
     if done.returncode != 0 and not unknown:
         return dict.fromkeys(jobs, JobState(None, _last_words(done)))
     found = {}
     for line in done.stdout.splitlines():
-        name, state, reason, nodes = (*line.strip().split("|"), "", "", "")[:4]
+        name, state, reason = (*line.strip().split("|"), "", "")[:3]
         if name in jobs:
-            found[name] = JobState(state, reason, nodes)
+            found[name] = JobState(state, reason)
     return {job: found.get(job) or _detail(job) for job in jobs}
 
 

@@ -8,14 +8,14 @@ XML does, without a package of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from lumisite.validate.report.gather import Report
 from lumisite.validate.report.words import some
 from lumisite.validate.verdict.gates import GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
-from lumisite.validate.verdict.system import SystemVerdict
+from lumisite.validate.verdict.nodes import SlowNode
 
 FAILED = ("fail", "bad-nodes")
 OPEN = ("inconclusive", "unconfirmed")
@@ -24,26 +24,37 @@ _ILLEGAL = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def report_junit(report: Report) -> str:
     """Write the report as one XML document."""
-    suites = [
-        _suite("gates", list(_gates(report.verdict.gates))),
-        _suite("metrics", list(_metrics(report.verdict.metrics))),
-        _suite("nodes", list(_nodes(report.verdict))),
-    ]
+    verdict = report.verdict
     root = ElementTree.Element("testsuites", name="lumisite")
-    root.extend(suites)
+    for name, cases in (
+        ("gates", [_gate(gate) for gate in verdict.gates]),
+        ("metrics", [_metric(metric) for metric in verdict.metrics]),
+        ("nodes", [_node(slow, verdict.drain) for slow in verdict.slow_nodes]),
+    ):
+        suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(cases)))
+        for count, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(count, str(sum(case.find(tag) is not None for case in cases)))
+        suite.set("time", "0")
+        suite.extend(cases)
     for count in ("tests", "failures", "errors"):
-        root.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
+        root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
-def _suite(name: str, cases: Sequence[ElementTree.Element]) -> ElementTree.Element:
-    suite = ElementTree.Element("testsuite", name=name, tests=str(len(cases)))
-    for count, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(count, str(sum(case.find(tag) is not None for case in cases)))
-    suite.set("time", "0")
-    suite.extend(cases)
-    return suite
+def _gate(gate: GateVerdict) -> ElementTree.Element:
+    details = [f"{one.cause} ({some(one.nodes)}){': ' if one.advice else ''}{one.advice}" for one in gate.causes]
+    return _case("gates", gate.gate, gate.verdict, gate.reason, details)
+
+
+def _metric(metric: MetricVerdict) -> ElementTree.Element:
+    details = [f"{key} {value}" for key, value in (("before", metric.before), ("after", metric.after)) if value]
+    return _case("metrics", metric.metric, metric.verdict, metric.reason, details, decides=metric.decides)
+
+
+def _node(slow: SlowNode, drain: str | None) -> ElementTree.Element:
+    reason = f"{slow.below:.1%} below the median of all nodes (z {slow.z:.1f})"
+    return _case("nodes", f"{slow.node} {slow.metric}", "bad-nodes", reason, [drain or ""])
 
 
 def _case(
@@ -58,25 +69,6 @@ def _case(
         tag = "failure" if state in FAILED else "error"
         ElementTree.SubElement(case, tag, type=state, message=_legal(reason)).text = _legal("\n".join(details))
     return case
-
-
-def _gates(gates: Sequence[GateVerdict]) -> Iterator[ElementTree.Element]:
-    for gate in gates:
-        details = [f"{one.cause} ({some(one.nodes)}){': ' if one.advice else ''}{one.advice}" for one in gate.causes]
-        yield _case("gates", gate.gate, gate.verdict, gate.reason, details)
-
-
-def _metrics(metrics: Sequence[MetricVerdict]) -> Iterator[ElementTree.Element]:
-    for metric in metrics:
-        details = [f"{key} {value}" for key, value in (("before", metric.before), ("after", metric.after)) if value]
-        yield _case("metrics", metric.metric, metric.verdict, metric.reason, details, decides=metric.decides)
-
-
-def _nodes(verdict: SystemVerdict) -> Iterator[ElementTree.Element]:
-    for slow in verdict.slow_nodes:
-        reason = f"{slow.below:.1%} below the median of all nodes (z {slow.z:.1f})"
-        details = [verdict.drain or ""]
-        yield _case("nodes", f"{slow.node} {slow.metric}", "bad-nodes", reason, details)
 
 
 def _legal(text: str) -> str:

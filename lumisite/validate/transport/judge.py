@@ -7,18 +7,22 @@ the log does not show is unknown, and unknown is inconclusive, never a pass.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lumisite.validate.transport.findings import NAMES_SHOWN, Finding, Verdict, named, reasons_of, shortened
-from lumisite.validate.transport.log import Log, Process
-from lumisite.validate.transport.setup import setup_of, warned
+from lumisite.validate.lines import GateState
+from lumisite.validate.transport.log import Log, natural
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
+    from lumisite.validate.transport.lines import Process
+
 Answer: TypeAlias = Literal["yes", "no", "unknown"]
+#: How something counts, what it is, and the process that it is about; empty for the run.
+Reason: TypeAlias = tuple[GateState, str, str]
 
 #: libfabric providers that run over the kernel's TCP or UDP: the plugin is in use and the fabric is not.
 OVER_SOCKETS = frozenset({"tcp", "sockets", "udp", "net"})
@@ -28,8 +32,13 @@ PROVIDERS = OVER_SOCKETS | {"cxi", "efa", "verbs", "psm", "psm2", "psm3", "opx",
 INTERNAL = frozenset({"Socket", "IB"})
 #: How networks are named that use the adapters of `NET/IB : Using`, plugins among them (`IBext_v8`).
 OVER_VERBS = ("IB", "UCX")
+#: Names shown in a reason before it only counts.
+NAMES_SHOWN = 4
 #: What is said of a run that never left its node.
 WITHIN = "all channels stay within the node, so nothing shows what would carry traffic between nodes"
+
+#: What differs between lines that say the same.
+_ADDRESS = re.compile("0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,7 @@ class ProcessResult:
     process: str
     rank: int | None
     host: str
-    verdict: Verdict
+    verdict: GateState
     plugin_in_use: Answer
     provider: str
     network: str
@@ -59,12 +68,16 @@ class ProcessResult:
     gdr: Answer
     init: str
 
+    def __str__(self) -> str:
+        """Name the process, by its rank if that is known."""
+        return self.process if self.rank is None else f"rank {self.rank} ({self.process})"
+
 
 @dataclass(frozen=True)
 class Result:
     """The verdict of a run; the fields are those of the command's JSON."""
 
-    verdict: Verdict
+    verdict: GateState
     plugin_in_use: Answer
     provider: str
     network: str
@@ -76,31 +89,34 @@ class Result:
 
 def judge(log: Log, expectation: Expectation) -> Result:
     """Apply the rule to all processes of a run."""
-    processes = log.processes
     run = _run_of(log, expectation)
-    found: list[Finding] = list(_run_findings(log, run))
+    reasons: list[Reason] = list(_run_reasons(log))
     results = []
-    for process in processes:
-        own = list(_process_findings(process, run))
-        found += own
-        results.append(_result(process, run, _worst(finding.verdict for finding in own)))
-    plugin = _all_of(result.plugin_in_use for result in results)
+    for process in log.processes:
+        result = _result(process, run)
+        own = list(_process_reasons(process, result, run))
+        reasons += [(verdict, text, str(result)) for verdict, text in own]
+        results.append(replace(result, verdict=_worst(verdict for verdict, _ in own)))
     gdr = _run_gdr(results, run)
-    if expectation.require_gdr and gdr != "yes":
-        found += _gdr_findings(gdr, results)
-    verdict = _worst(finding.verdict for finding in found)
-    reasons = (*reasons_of(found), *_notes(log, run))
-    if verdict == "pass":
-        reasons = (_summary(results, gdr), *reasons)
+    if expectation.require_gdr and gdr == "no":
+        reasons += [("fail", "no GPU Direct RDMA", str(result)) for result in results if result.gdr == "no"]
+    elif expectation.require_gdr and gdr == "unknown":
+        reasons.append(("inconclusive", "nothing proves GPU Direct RDMA in both directions", ""))
+    verdict = _worst(verdict for verdict, _, _ in reasons)
+    plugin = {result.plugin_in_use for result in results}
     return Result(
         verdict=verdict,
-        plugin_in_use=plugin,
+        plugin_in_use="no" if "no" in plugin else "yes" if plugin == {"yes"} else "unknown",
         provider=_joined(result.provider for result in results),
         network=_joined(result.network for result in results),
         gdr=gdr,
-        interfaces=_interfaces(processes),
+        interfaces=_interfaces(log.processes),
         processes=tuple(results),
-        reasons=reasons,
+        reasons=(
+            *([_summary(results, gdr)] if verdict == "pass" else []),
+            *_told_once(reasons),
+            *_notes(results, run),
+        ),
     )
 
 
@@ -108,60 +124,70 @@ def judge(log: Log, expectation: Expectation) -> Result:
 class _Run:
     """What a process is judged against. `devices`: the network devices that channels use, by host."""
 
-    processes: tuple[Process, ...]
+    processes: Sequence[Process]
     expectation: Expectation
     crossed: bool
     one_node: bool
     completes: bool
     known: frozenset[str]
-    devices: Mapping[str, frozenset[int]]
+    devices: Mapping[str, set[int]]
 
-    def provider(self, process: Process) -> tuple[str, ...]:
+    def providers(self, process: Process) -> list[str]:
         """Give the providers of a process without torn names."""
-        return tuple(name for name in process.providers if name in PROVIDERS or not self._torn(name))
-
-    def _torn(self, name: str) -> bool:
-        return any(other != name and other.startswith(name) for other in self.known)
+        return sorted(
+            name
+            for name in process.providers
+            if name in PROVIDERS or not any(other != name and other.startswith(name) for other in self.known)
+        )
 
     def nics(self, process: Process) -> int | None:
         """Give what the plugin counted, else how many devices were named or used on the node."""
-        if process.nics is not None or not process.providers:
-            return process.nics
-        return max(len(process.devices), len(self.devices.get(process.host, ()))) or None
+        if process.counted or not process.providers:
+            return max(process.counted, default=None)
+        return max(len(process.devices), len(self.devices[process.host])) or None
 
 
 def _run_of(log: Log, expectation: Expectation) -> _Run:
-    processes = log.processes
     devices: dict[str, set[int]] = {}
-    for process in processes:
+    for process in log.processes:
         devices.setdefault(process.host, set()).update(channel.device for channel in process.channels)
     crossed = any(devices.values())
     return _Run(
-        processes=processes,
+        processes=log.processes,
         expectation=expectation,
         crossed=crossed,
-        one_node=log.within_nodes and not crossed and len(devices) == 1 and not _missing(processes),
-        completes=any(setup_of(process) == "complete" for process in processes),
-        known=frozenset(name for process in processes for name in process.providers),
-        devices={host: frozenset(used) for host, used in devices.items()},
+        one_node=log.within_nodes and not crossed and len(devices) == 1 and not _missing(log.processes),
+        completes=any(process.init == "complete" for process in log.processes),
+        known=frozenset(name for process in log.processes for name in process.providers),
+        devices=devices,
+    )
+
+
+def _result(process: Process, run: _Run) -> ProcessResult:
+    """Say what the log shows of a process, before it is judged."""
+    plugin = _plugin(process, run)
+    return ProcessResult(
+        process=process.name,
+        rank=process.rank,
+        host=process.host,
+        verdict="pass",
+        plugin_in_use=plugin,
+        provider="none" if plugin == "no" else ",".join(run.providers(process)) or "unknown",
+        network=",".join(process.networks) or "unknown",
+        nics=run.nics(process),
+        gdr=_gdr(process, run),
+        init=process.init,
     )
 
 
 def _plugin(process: Process, run: _Run) -> Answer:
-    internal = INTERNAL.intersection(process.networks)
-    if internal:
+    if not INTERNAL.isdisjoint(process.networks):
         return "no"
     if process.networks:
         return "unknown" if run.one_node else "yes"
-    if process.failed or (process.fell_back and not process.loaded):
+    if "failed" in process.told or ("fell back" in process.told and "loaded" not in process.told):
         return "no"
     return "unknown"
-
-
-def _provider(process: Process, run: _Run) -> str:
-    if _plugin(process, run) == "no":
-        return "none"
-    return ",".join(run.provider(process)) or "unknown"
 
 
 def _over_sockets(provider: str) -> bool:  # `tcp` and `tcp;ofi_rxm` alike
@@ -169,15 +195,19 @@ def _over_sockets(provider: str) -> bool:  # `tcp` and `tcp;ofi_rxm` alike
 
 
 def _gdr(process: Process, run: _Run) -> Answer:
-    """Judge GPU Direct RDMA of one process: channels first, then RCCL's summary, then what says that it is off."""
-    if "Socket" in process.networks or any(map(_over_sockets, run.provider(process))):
+    """Judge GPU Direct RDMA of one process: channels first, then RCCL's summary, then what says that it is off.
+
+    `Disabled for GPU … / HCA …` is one pair of many: it counts only where no pair is near enough.
+    """
+    if "Socket" in process.networks or any(map(_over_sockets, run.providers(process))):
         return "no"
     told = [channel.gdr for channel in process.channels if channel.gdr is not None]
     if told:
         return "yes" if all(told) else "no"
-    if process.pxn_gdr and not run.one_node:
+    if "gdr on" in process.told and not run.one_node:
         return "yes"
-    return "no" if process.gdr_off or process.gdr_far else "unknown"
+    far = "gdr far" in process.told and "gdr near" not in process.told
+    return "no" if far or "gdr off" in process.told else "unknown"
 
 
 def _run_gdr(results: Sequence[ProcessResult], run: _Run) -> Answer:
@@ -188,106 +218,92 @@ def _run_gdr(results: Sequence[ProcessResult], run: _Run) -> Answer:
         pairs = zip(results, run.processes, strict=True)
         deciding = [result for result, process in pairs if process.channels or result.gdr == "yes"]
         told = {channel.sends for process in run.processes for channel in process.channels if channel.gdr}
-        both_ways = len(told) == 2 or any(process.pxn_gdr for process in run.processes)
+        both_ways = len(told) == 2 or any("gdr on" in process.told for process in run.processes)
         return "yes" if both_ways and all(result.gdr == "yes" for result in deciding) else "unknown"
     return "yes" if results and all(result.gdr == "yes" for result in results) else "unknown"
 
 
-def _process_findings(process: Process, run: _Run) -> Iterator[Finding]:
-    for verdict, text in (*_plugin_findings(process, run), *_nic_findings(process, run), *_init_findings(process, run)):
-        yield Finding(verdict, text, named(process.name, process.rank))
-
-
-def _plugin_findings(process: Process, run: _Run) -> Iterator[tuple[Verdict, str]]:
-    plugin = _plugin(process, run)
-    expected = run.expectation.provider
-    networks = " and ".join(process.networks)
-    if plugin == "no":
-        if len(process.networks) > 1:
-            yield "fail", f"communicators use different networks, {networks}"
-        elif process.networks != ("IB",) or (expected or "").casefold() != "ib":
-            why = process.failed or process.fell_back
-            verb = "NCCL chose its" if run.one_node else "traffic goes through NCCL's"
-            what = f"{verb} own network {networks}" if networks else "the plugin is not in use"
-            yield "fail", f"{what} ({shortened(why)})" if why else what
-    elif plugin == "unknown":
-        yield "inconclusive", _unknown_plugin(process, run)
-        yield from _wrong_providers(process, run)
+def _process_reasons(process: Process, result: ProcessResult, run: _Run) -> Iterator[tuple[GateState, str]]:
+    if result.plugin_in_use == "no":
+        yield from _own_network(process, run)
     else:
-        yield from _provider_findings(process, run)
+        if result.plugin_in_use == "unknown":
+            yield "inconclusive", _unknown_plugin(process, run)
+        yield from _providers(process, result, run)
+        yield from _nics(process, result, run.expectation.nics)
+    if "broken" in process.told:
+        yield "fail", f"the plugin reports errors ({_shortened(process.told['broken'])})"
+    if result.init == "stuck":
+        yield "fail", "rings are connected and trees never were: communicator setup hangs"
+    elif result.init == "unfinished":
+        yield "inconclusive", "a communicator began and never completed: it hangs, or the log ends too early"
+    elif result.init == "unknown" and run.completes:
+        yield "inconclusive", "no communicator completed, while those of other processes did"
+    elif result.init == "unknown" and result.plugin_in_use == "yes" and not run.crossed:
+        yield "inconclusive", "nothing shows that a communicator was set up"
+
+
+def _own_network(process: Process, run: _Run) -> Iterator[tuple[GateState, str]]:
+    """Say that NCCL's own network is in use, unless that is the right one."""
+    networks = " and ".join(process.networks)
+    if len(process.networks) > 1:
+        yield "fail", f"communicators use different networks, {networks}"
+    elif networks != "IB" or (run.expectation.provider or "").casefold() != "ib":
+        verb = "NCCL chose its" if run.one_node else "traffic goes through NCCL's"
+        what = f"{verb} own network {networks}" if networks else "the plugin is not in use"
+        why = process.told.get("failed") or process.told.get("fell back")
+        yield "fail", f"{what} ({_shortened(why)})" if why else what
 
 
 def _unknown_plugin(process: Process, run: _Run) -> str:
     if run.one_node and process.networks:
         return WITHIN
     if process.providers:
-        return f"the plugin chose {','.join(process.providers)}, but nothing shows that traffic goes through it"
-    if process.loaded:
+        names = ",".join(sorted(process.providers))
+        return f"the plugin chose {names}, but nothing shows that traffic goes through it"
+    if "loaded" in process.told:
         return "the plugin was loaded, but nothing shows that traffic goes through it"
     return "nothing shows which network is used"
 
 
-def _provider_findings(process: Process, run: _Run) -> Iterator[tuple[Verdict, str]]:
-    expected = run.expectation.provider
-    providers = run.provider(process)
-    networks = " and ".join(process.networks)
-    if not providers:
-        if expected is None or {expected.casefold()} != {name.casefold() for name in process.networks}:
-            yield "inconclusive", f"network {networks} is in use, but no line names its provider"
-        return
-    yield from _wrong_providers(process, run)
-
-
-def _wrong_providers(process: Process, run: _Run) -> Iterator[tuple[Verdict, str]]:
+def _providers(process: Process, result: ProcessResult, run: _Run) -> Iterator[tuple[GateState, str]]:
     """Find what the plugin should not have chosen; where the plugin is not in use in the end, sockets or IB are."""
-    expected = run.expectation.provider
-    for name in run.provider(process):
-        if expected is None:
-            if _over_sockets(name):
-                yield "fail", f"the plugin runs over sockets, provider {name}"
-        elif expected not in (name, name.partition(";")[0]):
+    expected, providers = run.expectation.provider, run.providers(process)
+    if (
+        not providers
+        and result.plugin_in_use == "yes"
+        and (expected is None or {expected.casefold()} != {name.casefold() for name in process.networks})
+    ):
+        yield "inconclusive", f"network {' and '.join(process.networks)} is in use, but no line names its provider"
+    for name in providers:
+        if expected is None and _over_sockets(name):
+            yield "fail", f"the plugin runs over sockets, provider {name}"
+        elif expected is not None and expected not in (name, name.partition(";")[0]):
             yield "fail", f"provider is {name}, expected {expected}"
 
 
-def _nic_findings(process: Process, run: _Run) -> Iterator[tuple[Verdict, str]]:
-    expected = run.expectation.nics
-    if expected is None or _plugin(process, run) == "no":
+def _nics(process: Process, result: ProcessResult, expected: int | None) -> Iterator[tuple[GateState, str]]:
+    if expected is None or result.nics == expected:
         return
-    nics = run.nics(process)
-    if process.nics is None and (nics is None or nics < expected):
+    if not process.counted and (result.nics is None or result.nics < expected):
         yield "inconclusive", f"nothing shows how many NICs the plugin found, expected {expected}"
-    elif nics != expected:
-        yield "fail", f"the plugin found {nics} NICs, expected {expected}"
+    else:
+        yield "fail", f"the plugin found {result.nics} NICs, expected {expected}"
 
 
-def _init_findings(process: Process, run: _Run) -> Iterator[tuple[Verdict, str]]:
-    if process.broken:
-        yield "fail", f"the plugin reports errors ({shortened(process.broken)})"
-    init = setup_of(process)
-    if init == "stuck":
-        yield "fail", "rings are connected and trees never were: communicator setup hangs"
-    elif init == "unfinished":
-        yield "inconclusive", "a communicator began and never completed: it hangs, or the log ends too early"
-    elif init == "unknown" and run.completes:
-        yield "inconclusive", "no communicator completed, while those of other processes did"
-    elif init == "unknown" and _plugin(process, run) == "yes" and not run.crossed:
-        yield "inconclusive", "nothing shows that a communicator was set up"
-
-
-def _run_findings(log: Log, run: _Run) -> Iterator[Finding]:
-    if not run.processes:
-        yield Finding("inconclusive", _nothing_told(log))
+def _run_reasons(log: Log) -> Iterator[Reason]:
+    if not log.processes:
+        yield "inconclusive", _nothing_told(log), ""
         return
     if log.bare:
-        yield Finding(
-            "inconclusive", "messages have been cut out of a log: nothing shows how many processes there were"
-        )
-    missing = _missing(run.processes)
+        cut = "messages have been cut out of a log: nothing shows how many processes there were"
+        yield "inconclusive", cut, ""
+    missing = _missing(log.processes)
     if missing:
-        world = max(process.world for process in run.processes)
+        world = max(process.world for process in log.processes)
         shown = ", ".join(map(str, missing[:NAMES_SHOWN])) + (", …" if len(missing) > NAMES_SHOWN else "")
         hint = "; Ray left repeated lines out, set RAY_DEDUP_LOGS=0" if log.dropped else ""
-        yield Finding("inconclusive", f"{len(missing)} of {world} ranks say nothing in the log: {shown}{hint}")
+        yield "inconclusive", f"{len(missing)} of {world} ranks say nothing in the log: {shown}{hint}", ""
 
 
 def _nothing_told(log: Log) -> str:
@@ -304,45 +320,30 @@ def _missing(processes: Sequence[Process]) -> list[int]:
     return sorted(set(range(world)) - seen)
 
 
-def _gdr_findings(gdr: Answer, results: Sequence[ProcessResult]) -> list[Finding]:
-    if gdr == "no":
-        return [
-            Finding("fail", "no GPU Direct RDMA", named(result.process, result.rank))
-            for result in results
-            if result.gdr == "no"
-        ]
-    return [Finding("inconclusive", "nothing proves GPU Direct RDMA in both directions")]
+def _told_once(reasons: Iterable[Reason]) -> Iterator[str]:
+    """Say each thing once, the worst first, with the processes that it is about."""
+    alike: dict[tuple[GateState, str], tuple[str, list[str]]] = {}
+    for verdict, text, process in reasons:
+        alike.setdefault((verdict, _ADDRESS.sub("", text)), (text, []))[1].append(process)
+    for _, (text, processes) in sorted(alike.items(), key=lambda one: one[0][0] != "fail"):
+        names = [name for name in processes if name]
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        yield f"{text}: {', '.join(names[:NAMES_SHOWN])}{more}" if names else text
 
 
-def _notes(log: Log, run: _Run) -> Iterator[str]:
+def _notes(results: Sequence[ProcessResult], run: _Run) -> Iterator[str]:
     """Say what does not change the verdict."""
-    for process in run.processes:
-        if "Socket" in process.networks and process.sockets:
-            yield f"sockets use {', '.join(process.sockets)}"
-            break
+    on_sockets = [process for process in run.processes if "Socket" in process.networks and process.sockets]
+    if on_sockets:
+        yield f"sockets use {', '.join(on_sockets[0].sockets)}"
     if run.expectation.provider is None and any("IB" in process.networks for process in run.processes):
         yield "IB is NCCL's own network and no plugin: where it is the right one, say --expect IB"
-    for process in run.processes:
-        if why := warned(process):
-            yield f"{named(process.name, process.rank)} warned: {shortened(why)}"
+    for result, process in zip(results, run.processes, strict=True):
+        if "warned" in process.told and result.init != "complete" and not {"broken", "failed"} & {*process.told}:
+            yield f"{result} warned: {_shortened(process.told['warned'])}"
             break
-    if run.processes and all(setup_of(process) == "unknown" for process in run.processes):
+    if results and all(result.init == "unknown" for result in results):
         yield "the log does not show whether communicators completed (it has no INIT lines of that)"
-
-
-def _result(process: Process, run: _Run, verdict: Verdict) -> ProcessResult:
-    return ProcessResult(
-        process=process.name,
-        rank=process.rank,
-        host=process.host,
-        verdict=verdict,
-        plugin_in_use=_plugin(process, run),
-        provider=_provider(process, run),
-        network=",".join(process.networks) or "unknown",
-        nics=run.nics(process),
-        gdr=_gdr(process, run),
-        init=setup_of(process),
-    )
 
 
 def _summary(results: Sequence[ProcessResult], gdr: Answer) -> str:
@@ -360,23 +361,25 @@ def _interfaces(processes: Iterable[Process]) -> tuple[str, ...]:
     """List the devices of the networks in use; the bootstrap interface is not among them."""
     names: dict[str, None] = {}
     for process in processes:
-        slow = "Socket" in process.networks or any(map(_over_sockets, process.providers))
-        own = [*process.devices] if set(process.networks) - INTERNAL or not process.networks else []
-        own += process.adapters if any(name.startswith(OVER_VERBS) for name in process.networks) else ()
-        own += process.sockets if slow else ()
-        names.update(dict.fromkeys(own))
+        networks = process.networks
+        if set(networks) - INTERNAL or not networks:
+            names.update(dict.fromkeys(sorted(process.devices, key=natural)))
+        if any(name.startswith(OVER_VERBS) for name in networks):
+            names.update(dict.fromkeys(sorted(process.adapters, key=natural)))
+        if "Socket" in networks or any(map(_over_sockets, process.providers)):
+            names.update(process.sockets)
     return tuple(names)
 
 
-def _worst(verdicts: Iterable[Verdict]) -> Verdict:
+def _worst(verdicts: Iterable[GateState]) -> GateState:
     found = set(verdicts)
     return "fail" if "fail" in found else "inconclusive" if "inconclusive" in found else "pass"
 
 
-def _all_of(answers: Iterable[Answer]) -> Answer:
-    found = set(answers)
-    return "no" if "no" in found else "yes" if found == {"yes"} else "unknown"
-
-
 def _joined(names: Iterable[str]) -> str:
     return ",".join(sorted({part for name in names for part in name.split(",")})) or "unknown"
+
+
+def _shortened(text: str) -> str:
+    """Give a line of the log, or as much of it as a reason has room for."""
+    return text if len(text) <= 120 else text[:117] + "…"

@@ -1,12 +1,12 @@
-"""What single lines of NCCL and RCCL say, by version; `transport_log` finds them in a log and knows whose they are."""
+"""What single lines of NCCL and RCCL say, by version; and what they make of a process; `log` finds them in a log."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
-#: First four bytes of the messages that say something, but for channels.
-HEADS = frozenset(b"Usin|Assi|Conn|comm|nccl|[Ran|Tree|GPU |GDRD|NET/|Erro|Fail|Inva".split(b"|"))
 #: Networks by names that are also the beginnings of others.
 NETWORKS = {"Socket", "IB", "OFI", "UCX", "Libfabric", "AWS Libfabric"}
 
@@ -62,8 +62,35 @@ _OFF = re.compile(
     rb"GDRDMA not enabled"
 )
 
+#: What a line may tell: that the plugin was loaded, was given up for NCCL's own network, does not start, reports errors
+#: at run time; why a communicator may not come up; GPU Direct RDMA off, or off (far) and on (near) for one pair of GPU
+#: and adapter of many, or on by RCCL's summary; that the graph of a communicator is made.
+Kind: TypeAlias = Literal[
+    "loaded", "fell back", "failed", "broken", "warned", "gdr off", "gdr far", "gdr near", "gdr on", "graph"
+]
+Kinds: TypeAlias = tuple[tuple[Kind, re.Pattern[bytes]], ...]
 
-@dataclass(frozen=True, order=True)
+_GDR: Kinds = (
+    ("gdr off", _OFF),
+    ("gdr far", re.compile(rb"^GPU Direct RDMA Disabled for GPU")),
+    ("gdr near", re.compile(rb"^GPU Direct RDMA Enabled for GPU")),
+)
+_OF_PLUGIN: Kinds = (("loaded", re.compile(rb"Loaded net plugin")), ("fell back", _NO_PLUGIN))
+#: Of messages that begin so (four bytes), the first pattern that is in one says what it tells.
+_TELLS: Mapping[bytes, Kinds] = {
+    b"NET/": (("failed", _FAILED), ("broken", _BROKEN), ("gdr off", _OFF)),
+    b"GPU ": _GDR,
+    b"GDRD": _GDR,
+    b"Conn": (("gdr on", re.compile(rb" GDR 1")),),
+    b"Tree": (("graph", re.compile(rb"^Trees \[")),),
+    **dict.fromkeys((b"Erro", b"Fail", b"Inva"), (("failed", _FAILED),)),
+}
+_NETWORK_HEADS, _INIT_HEADS = (b"Usin", b"Assi"), (b"comm", b"nccl", b"[Ran")
+#: First four bytes of the messages that say something, but for channels.
+HEADS = frozenset({*_TELLS, *_NETWORK_HEADS, *_INIT_HEADS})
+
+
+@dataclass(frozen=True)
 class Channel:
     """What one kind of `Channel … via NET/…` line says; `gdr` is None where the line is torn before it can tell."""
 
@@ -74,60 +101,95 @@ class Channel:
 
 
 @dataclass
-class Seen:
-    """A process while its lines are still coming: nothing here grows with the log."""
+class Process:
+    """What the log says about one process: nothing here grows with the log.
+
+    `pid` is what stands in brackets for processes without one. `ranks` count within its largest communicator, which has
+    `world` ranks (0: not said); `counted` are the NICs that the plugin says it found, `told` the first line of each
+    kind, `pending` the communicators that have begun and not completed. The others count lines.
+    """
 
     host: str
     pid: str
     records: int = 0
-    tids: set[bytes] = field(default_factory=set)
-    largest: int = 0
+    threads: set[bytes] = field(default_factory=set)
+    world: int = 0
     ranks: set[int] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     channels: set[Channel] = field(default_factory=set)
     providers: set[str] = field(default_factory=set)
-    nics: set[int] = field(default_factory=set)
+    counted: set[int] = field(default_factory=set)
     devices: set[str] = field(default_factory=set)
-    sockets: list[str] = field(default_factory=list)
+    sockets: dict[str, None] = field(default_factory=dict)
     adapters: set[str] = field(default_factory=set)
-    loaded: bool = False
-    fell_back: str = ""
-    failed: str = ""
-    broken: str = ""
-    warned: str = ""
-    off: str = ""
-    near: bool = False
-    far: bool = False
-    pxn_gdr: bool = False
+    told: dict[Kind, str] = field(default_factory=dict)
+    pending: set[bytes] = field(default_factory=set)
     begun: int = 0
     completed: int = 0
-    pending: set[bytes] = field(default_factory=set)
     rings: int = 0
     trees: int = 0
-    graph: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called in a result."""
+        return f"{self.host}:{self.pid}" if self.pid.isdigit() else f"{self.host}{self.pid}"
+
+    @property
+    def rank(self) -> int | None:
+        """Its first rank; None where the log does not say it."""
+        return min(self.ranks, default=None)
+
+    @property
+    def networks(self) -> list[str]:
+        """The networks in use, without torn beginnings of names: `Soc` must not pass for a plugin."""
+        names = self.used | {channel.network for channel in self.channels}
+        whole = names | NETWORKS
+        return sorted(
+            name
+            for name in names
+            if name in NETWORKS or not any(other != name and other.startswith(name) for other in whole)
+        )
+
+    @property
+    def init(self) -> str:
+        """How far its communicators came: complete, stuck, unfinished or unknown.
+
+        NCCL before 2.22 and RCCL connect rings and trees before `Init COMPLETE`; later NCCL connects each at its first
+        use, so that rings without trees are a fault only in a communicator that has not completed. Where nothing shows
+        that one began, lines have been left out, and those of trees may be among them.
+        """
+        began = self.pending or ("graph" in self.told and not self.begun)
+        if began and self.rings > self.trees and self.rings > self.completed:
+            return "stuck"
+        if self.pending:
+            return "unfinished"
+        if self.completed or self.trees:
+            return "complete"
+        return "unfinished" if self.begun or "graph" in self.told or self.rings else "unknown"
 
 
-def note(seen: Seen, text: bytes) -> None:
+def note(process: Process, text: bytes) -> None:
     """Take one record that is no channel."""
     head = text[:4]
+    kinds = _TELLS.get(head, ())
     if head == b"NET/":
-        _note_net(seen, text)
-    elif head in (b"Usin", b"Assi"):
+        if text.startswith(b"NET/Plugin"):
+            kinds = _OF_PLUGIN
+        else:
+            _note_net(process, text)
+    elif head in _NETWORK_HEADS:
         found = _NETWORK.match(text)
         if found:
-            seen.used.add(_whole_name(text_of(found[1])))
-    elif head in (b"comm", b"nccl", b"[Ran"):
-        _note_init(seen, text)
+            process.used.add(_whole_name(text_of(found[1])))
+    elif head in _INIT_HEADS:
+        _note_init(process, text)
     elif head == b"Conn":
-        seen.rings += text.startswith(b"Connected all rings")
-        seen.trees += text.startswith(b"Connected all trees")
-        seen.pxn_gdr |= b" GDR 1" in text
-    elif head == b"Tree":
-        seen.graph |= text.startswith(b"Trees [")
-    elif head in (b"GPU ", b"GDRD"):
-        _note_gdr(seen, text)
-    elif _FAILED.search(text):
-        seen.failed = seen.failed or text_of(text)
+        process.rings += text.startswith(b"Connected all rings")
+        process.trees += text.startswith(b"Connected all trees")
+    for kind, pattern in kinds:
+        if pattern.search(text):
+            process.told.setdefault(kind, text_of(text))
+            break
 
 
 def tells_trouble(text: bytes) -> bool:
@@ -135,60 +197,39 @@ def tells_trouble(text: bytes) -> bool:
     return _TROUBLE.search(text) is not None and _NAG.search(text) is None
 
 
-def _note_init(seen: Seen, text: bytes) -> None:
+def _note_init(process: Process, text: bytes) -> None:
     found = _INIT.search(text)
     if not found:
         return
     communicator, rank, world = found[1], int(found[2]), int(found[3])
-    if world > seen.largest:
-        seen.largest = world
-        seen.ranks.clear()
-    if world == seen.largest:
-        seen.ranks.add(rank)
+    if world > process.world:
+        process.world = world
+        process.ranks.clear()
+    if world == process.world:
+        process.ranks.add(rank)
     if found[4] == b"Init START":
-        seen.begun += 1
-        seen.pending.add(communicator)
+        process.begun += 1
+        process.pending.add(communicator)
     else:
-        seen.pending.discard(communicator)
-        seen.completed += found[4] == b"Init COMPLETE"
+        process.pending.discard(communicator)
+        process.completed += found[4] == b"Init COMPLETE"
 
 
-def _note_net(seen: Seen, text: bytes) -> None:
+def _note_net(process: Process, text: bytes) -> None:
+    """Take the names of what a network uses."""
     found = _PROVIDER.search(text)
     if found:
-        seen.providers.add(text_of(found[1]))
+        process.providers.add(text_of(found[1]))
         if found[2]:
-            seen.nics.add(int(found[2]))
+            process.counted.add(int(found[2]))
     elif _SOCKETS.match(text):
-        seen.sockets += [name for name in map(text_of, _SOCKET.findall(text)) if name not in seen.sockets]
+        process.sockets.update(dict.fromkeys(map(text_of, _SOCKET.findall(text))))
     elif _ADAPTERS.match(text):
-        seen.adapters.update(map(text_of, _ADAPTER.findall(text.partition(b"; OOB")[0])))
-    elif text.startswith(b"NET/Plugin"):
-        if b"Loaded net plugin" in text:
-            seen.loaded = True
-        elif _NO_PLUGIN.search(text):
-            seen.fell_back = seen.fell_back or text_of(text)
-    elif _FAILED.search(text):
-        seen.failed = seen.failed or text_of(text)
-    elif _BROKEN.search(text):
-        seen.broken = seen.broken or text_of(text)
+        process.adapters.update(map(text_of, _ADAPTER.findall(text.partition(b"; OOB")[0])))
     else:
-        seen.devices.update(map(text_of, _GUID.findall(text)))
-        if text.startswith(b"NET/IB"):
-            seen.adapters.update(map(text_of, _HCA.findall(text)))
-        else:
-            seen.devices.update(map(text_of, _HCA.findall(text)))
-        _note_gdr(seen, text)
-
-
-def _note_gdr(seen: Seen, text: bytes) -> None:
-    """`Disabled for GPU … / HCA …` is one pair of many: it counts only where no pair is near enough."""
-    if _OFF.search(text):
-        seen.off = seen.off or text_of(text)
-    elif text.startswith(b"GPU Direct RDMA Disabled for GPU"):
-        seen.far = True
-    elif text.startswith(b"GPU Direct RDMA Enabled for GPU"):
-        seen.near = True
+        process.devices.update(map(text_of, _GUID.findall(text)))
+        cards = process.adapters if text.startswith(b"NET/IB") else process.devices
+        cards.update(map(text_of, _HCA.findall(text)))
 
 
 def _whole_name(name: str) -> str:

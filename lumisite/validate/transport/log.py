@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lumisite.validate.blocks import whole_lines
 from lumisite.validate.transport.lines import (
@@ -18,13 +18,12 @@ from lumisite.validate.transport.lines import (
     CHANNEL_LINE,
     COLOUR,
     HEADS,
-    NETWORKS,
     NEXT,
     PREFIX,
     TAG,
     TIME,
     Channel,
-    Seen,
+    Process,
     note,
     tells_trouble,
     text_of,
@@ -43,44 +42,7 @@ WITHIN_NODES = (b" via P2P/", b" via SHM/", b" via direct shared memory")
 THREADS_KEPT = 64
 
 
-@dataclass(frozen=True)
-class Process:
-    """What the log says about one process.
-
-    `rank` counts within its largest communicator, which has `world` ranks (0: not said). `gdr_off` is a line that says
-    that GPU Direct RDMA is off. `fell_back`, `failed` and `broken` are the lines that say so, empty if none does;
-    `warned` is the first warning that may be why a communicator did not come up.
-    """
-
-    name: str
-    host: str
-    rank: int | None = None
-    ranks: frozenset[int] = frozenset()
-    world: int = 0
-    networks: tuple[str, ...] = ()
-    channels: tuple[Channel, ...] = ()
-    providers: tuple[str, ...] = ()
-    nics: int | None = None
-    devices: tuple[str, ...] = ()
-    sockets: tuple[str, ...] = ()
-    adapters: tuple[str, ...] = ()
-    loaded: bool = False
-    fell_back: str = ""
-    failed: str = ""
-    broken: str = ""
-    warned: str = ""
-    gdr_off: str = ""
-    gdr_far: bool = False
-    pxn_gdr: bool = False
-    begun: int = 0
-    completed: int = 0
-    pending: int = 0
-    rings: int = 0
-    trees: int = 0
-    graph: bool = False
-
-
-@dataclass(frozen=True)
+@dataclass
 class Log:
     """All processes of a run.
 
@@ -88,10 +50,10 @@ class Log:
     `bare`: there are its messages without anything before them.
     """
 
-    processes: tuple[Process, ...]
-    within_nodes: bool
-    dropped: bool
-    lines: bool
+    processes: list[Process] = field(default_factory=list)
+    within_nodes: bool = False
+    dropped: bool = False
+    lines: bool = False
     bare: bool = False
 
 
@@ -123,15 +85,12 @@ class _Scanner:
     """The state of one pass."""
 
     def __init__(self) -> None:
-        self._processes: dict[tuple[str, str], Seen] = {}
-        self._by_prefix: dict[bytes, Seen] = {}
+        self._processes: dict[tuple[str, str], Process] = {}
+        self._by_prefix: dict[bytes, Process] = {}
         self._told: set[tuple[bytes, bytes]] = set()
         self._source = ""
         self._named: set[str] = set()
-        self._within_nodes = False
-        self._dropped = False
-        self._lines = False
-        self._bare = False
+        self._log = Log()
 
     def source(self, name: str) -> None:
         """Go on to another file: lines without a process of their own belong to it."""
@@ -143,15 +102,15 @@ class _Scanner:
         """Take whole lines."""
         if b"\x1b" in block:
             block = COLOUR.sub(b"", block)
-        if not self._within_nodes:
-            self._within_nodes = any(way in block for way in WITHIN_NODES)
-        if not self._dropped:
-            self._dropped = b"x across cluster]" in block
+        if not self._log.within_nodes:
+            self._log.within_nodes = any(way in block for way in WITHIN_NODES)
+        if not self._log.dropped:
+            self._log.dropped = b"x across cluster]" in block
         records = [line for line in block.split(b"\n") if b"NCCL " in line]
         if not records:
             self._read_bare(block)
             return
-        self._lines = True
+        self._log.lines = True
         glued = block.count(b"NCCL ") > len(records)
         if glued:
             records = [part for line in records for part in _records(line)]
@@ -169,7 +128,7 @@ class _Scanner:
         """Take messages without anything before them, of which only the file tells whose they are."""
         if b"NET/" in block or b"Using network" in block:
             for found in BARE.finditer(block):
-                self._bare = True
+                self._log.bare = True
                 text = found[1]
                 channel = CHANNEL_LINE.search(text)
                 if channel:
@@ -183,11 +142,11 @@ class _Scanner:
         trouble = tells_trouble(text)
         if at < 0 or not (trouble or text[:4] in HEADS):
             return
-        seen = self._process(line[:at])
+        process = self._process(line[:at])
         if text[:4] in HEADS:
-            note(seen, text)
+            note(process, text)
         if trouble:
-            seen.warned = seen.warned or text_of(text)
+            process.told.setdefault("warned", text_of(text))
 
     def _read_channels(self, records: Iterable[bytes]) -> None:
         """Take channels between nodes, which are most of a log and say few different things.
@@ -208,16 +167,16 @@ class _Scanner:
             self._told.clear()
         self._told |= told
 
-    def _process(self, before: bytes) -> Seen:
+    def _process(self, before: bytes) -> Process:
         """Find whose record comes after `before`."""
         prefix = before[before.rfind(b" ", 0, max(0, len(before) - 6)) + 1 :]
-        seen = self._by_prefix.get(prefix)
-        if seen is None:
-            seen = self._identify(before, prefix)
-        seen.records += 1
-        return seen
+        process = self._by_prefix.get(prefix)
+        if process is None:
+            process = self._identify(before, prefix)
+        process.records += 1
+        return process
 
-    def _identify(self, line: bytes, prefix: bytes) -> Seen:
+    def _identify(self, line: bytes, prefix: bytes) -> Process:
         found = PREFIX.search(line[-400:])
         if found and (TIME.match(found[0]) or (found[1].isdigit() and found[3] is None)):
             found = None  # a time of day, or a torn line that has lost its host
@@ -226,40 +185,41 @@ class _Scanner:
         else:
             tag = TAG.search(line)
             name = (self._source, f"[{text_of(next(filter(None, tag.groups())))}]" if tag else "")
-        seen = self._processes.get(name)
-        if seen is None:
-            seen = self._processes[name] = Seen(*name)
+        process = self._processes.get(name)
+        if process is None:
+            process = self._processes[name] = Process(*name)
         if found:
-            if found[3] and len(seen.tids) < THREADS_KEPT:
-                seen.tids.add(found[3])
+            if found[3] and len(process.threads) < THREADS_KEPT:
+                process.threads.add(found[3])
             self._named.add(self._source)
         if len(self._by_prefix) > PREFIXES_KEPT:
             self._by_prefix.clear()
         if found and PREFIX.fullmatch(prefix.rpartition(b">:")[2]):
-            self._by_prefix[prefix] = seen
-        return seen
+            self._by_prefix[prefix] = process
+        return process
 
     def log(self) -> Log:
         """Give what was seen."""
-        for seen in [seen for seen in self._processes.values() if not seen.pid.isdigit() and seen.host in self._named]:
-            del self._processes[seen.host, seen.pid]  # torn lines that have lost their process
+        for host, pid in list(self._processes):
+            if not pid.isdigit() and host in self._named:
+                del self._processes[host, pid]  # torn lines that have lost their process
         _join_torn(self._processes)
-        processes = sorted((_finish(seen) for seen in self._processes.values()), key=_order)
-        return Log(tuple(processes), self._within_nodes, self._dropped, self._lines, self._bare)
+        self._log.processes = sorted(self._processes.values(), key=_order)
+        return self._log
 
 
-def _join_torn(processes: dict[tuple[str, str], Seen]) -> None:
+def _join_torn(processes: dict[tuple[str, str], Process]) -> None:
     """Give back what was read under half a host name (`d001:77:78`), or one glued to another line (`0nid001:77:78`).
 
     Such a part has process and thread number of the whole, and little to say, or less and a name with the same end.
     """
-    by_pid: dict[str, list[Seen]] = {}
-    for seen in processes.values():
-        by_pid.setdefault(seen.pid, []).append(seen)
+    by_pid: dict[str, list[Process]] = {}
+    for process in processes.values():
+        by_pid.setdefault(process.pid, []).append(process)
     for group in by_pid.values():
         if len(group) < 2 or not group[0].pid.isdigit():
             continue
-        group.sort(key=lambda seen: (-seen.records, seen.host))
+        group.sort(key=lambda process: (-process.records, process.host))
         for at, part in enumerate(group):
             for whole in group[:at]:
                 if (whole.host, whole.pid) in processes and _is_part(part, whole):
@@ -268,74 +228,33 @@ def _join_torn(processes: dict[tuple[str, str], Seen]) -> None:
                     break
 
 
-def _is_part(part: Seen, whole: Seen) -> bool:
-    if not part.tids or not part.tids <= whole.tids:
+def _is_part(part: Process, whole: Process) -> bool:
+    if not part.threads or not part.threads <= whole.threads:
         return False
     same_end = part.host.endswith(whole.host) or whole.host.endswith(part.host)
     return part.records * 4 <= whole.records or (same_end and part.records < whole.records)
 
 
-def _add(whole: Seen, part: Seen) -> None:
-    if part.largest > whole.largest:
-        whole.largest, whole.ranks = part.largest, part.ranks
-    elif part.largest == whole.largest:
+def _add(whole: Process, part: Process) -> None:
+    if part.world > whole.world:
+        whole.world, whole.ranks = part.world, part.ranks
+    elif part.world == whole.world:
         whole.ranks |= part.ranks
-    for name in ("used", "channels", "providers", "nics", "devices", "adapters"):
+    for name in ("used", "channels", "providers", "counted", "devices", "adapters"):
         getattr(whole, name).update(getattr(part, name))
-    for name in ("loaded", "near", "far", "pxn_gdr", "graph"):
-        setattr(whole, name, getattr(whole, name) or getattr(part, name))
-    for name in ("fell_back", "failed", "broken", "warned", "off"):
-        setattr(whole, name, getattr(whole, name) or getattr(part, name))
     for name in ("begun", "completed", "rings", "trees"):
         setattr(whole, name, getattr(whole, name) + getattr(part, name))
+    whole.told = part.told | whole.told
     # A communicator that began under one name may have completed under the other.
     if part.completed:
         whole.pending.clear()
     whole.pending |= part.pending if not whole.completed else set()
 
 
-def _finish(seen: Seen) -> Process:
-    channels = tuple(sorted(seen.channels, key=lambda one: (one.network, one.device, one.sends, str(one.gdr))))
-    networks = seen.used | {channel.network for channel in channels}
-    return Process(
-        name=f"{seen.host}:{seen.pid}" if seen.pid.isdigit() else f"{seen.host}{seen.pid}",
-        host=seen.host,
-        rank=min(seen.ranks, default=None),
-        ranks=frozenset(seen.ranks),
-        world=seen.largest,
-        networks=tuple(sorted(name for name in networks if not _half(name, networks))),
-        channels=channels,
-        providers=tuple(sorted(seen.providers)),
-        nics=max(seen.nics, default=None),
-        devices=tuple(sorted(seen.devices, key=_natural)),
-        sockets=tuple(seen.sockets),
-        adapters=tuple(sorted(seen.adapters, key=_natural)),
-        loaded=seen.loaded,
-        fell_back=seen.fell_back,
-        failed=seen.failed,
-        broken=seen.broken,
-        warned=seen.warned,
-        gdr_off=seen.off,
-        gdr_far=seen.far and not seen.near,
-        pxn_gdr=seen.pxn_gdr,
-        begun=seen.begun,
-        completed=seen.completed,
-        pending=len(seen.pending),
-        rings=seen.rings,
-        trees=seen.trees,
-        graph=seen.graph,
-    )
-
-
-def _half(name: str, names: set[str]) -> bool:
-    """Whether a name is the torn beginning of another one; `Soc` must not pass for a plugin."""
-    return name not in NETWORKS and any(other != name and other.startswith(name) for other in names | NETWORKS)
-
-
 def _order(process: Process) -> tuple[int, list[int | str]]:
-    return (process.rank if process.rank is not None else 1 << 30, _natural(process.name))
+    return (process.rank if process.rank is not None else 1 << 30, natural(process.name))
 
 
-def _natural(name: str) -> list[int | str]:
+def natural(name: str) -> list[int | str]:
     """Sort cxi10 after cxi9: text and numbers by turns."""
     return [int(part) if at % 2 else part for at, part in enumerate(re.split(r"(\d{1,9})", name))]
