@@ -114,7 +114,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
 def runner(run: Run, said: list[str] | None = None, jobs: int = 2) -> Runner:
     own = plans(run.folder, jobs)
     specs = {group.folder: "spec" for plan in own for group in plan.groups}
-    setting = Setting(SITE, "gloo", Options("standard-g"), "mark", specs, Pace(0, 0, 0))
+    setting = Setting(SITE, Options("standard-g"), "mark", specs, Pace(0, 0, 0))
     return Runner(run, setting, own, (said if said is not None else []).append)
 
 

@@ -15,9 +15,9 @@ from lumisite.validate.jobs.plan import choose_node_sets, plan_jobs, usable_node
 from lumisite.validate.jobs.runner import Setting
 from lumisite.validate.jobs.script import JobPlan, Options, validation_of
 from lumisite.validate.jobs.slurm import Node
-from lumisite.validate.probes.gates import gate_probes
-from lumisite.validate.probes.probe import Group, spec_hash
-from lumisite.validate.probes.suite import Wanted, groups, require_known
+from lumisite.validate.probes.probe import Group, Probe, spec_hash
+from lumisite.validate.probes.suite import choose_probes, groups
+from lumisite.validate.probes.target import Target
 
 
 @dataclass(frozen=True)
@@ -130,21 +130,17 @@ def setting_of(asked: Asked, loaded: LoadedSite, facts: tuple[str, ...] = ()) ->
     """
     site = loaded.site
     validation = validation_of(site)
-    gates = gate_probes(
-        site, resolve_selection(site), image=asked.image, jax_image=asked.jax_image, wrapper=asked.wrapper
-    )
+    target = Target(site, resolve_selection(site), validation, asked.image, asked.jax_image, asked.wrapper)
     plans: list[JobPlan] = []
     for batch in asked.batches:
-        wanted = Wanted(batch.probes, validation, site.network, site.runtime.name, asked.image, gates, asked.limit)
-        require_known(wanted)
+        probes = choose_probes(target, batch.probes)
 
-        def contents(nodes: tuple[str, ...], wanted: Wanted = wanted) -> list[Group]:
-            return groups(wanted, nodes)
+        def contents(nodes: tuple[str, ...], probes: list[Probe] = probes) -> list[Group]:
+            return groups(probes, validation, nodes, asked.limit)
 
         plans += plan_jobs(batch.stamp, asked.folder, batch.node_sets, batch.jobs, contents)
     setting = Setting(
         site=site,
-        backend=validation.backend,
         options=Options(asked.partition, asked.account, asked.reservation, asked.sbatch, facts),
         image_mark=asked.image_digest,
         specs={

@@ -27,18 +27,6 @@ def bus_bandwidth(collective: str, size: int, seconds: float, ranks: int) -> flo
     return size / seconds / 1e9 * factor[collective]
 
 
-def size_name(size: int) -> str:
-    """Give a size as metrics name it.
-
-    >>> size_name(128 << 20), size_name(1 << 30), size_name(65536), size_name(1000)
-    ('128MiB', '1GiB', '64KiB', '1000B')
-    """
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= scale and size % scale == 0:
-            return f"{size // scale}{unit}"
-    return f"{size}B"
-
-
 @dataclass(frozen=True)
 class Row:
     """One size: out of place and in place; `wrong` is None where the program did not check."""

@@ -1,0 +1,1 @@
+"""The probe `communicators`: process groups come up one after the other."""
