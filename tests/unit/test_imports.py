@@ -36,8 +36,8 @@ EDGES = {
 }
 #: The rooms of `validate`, from the top.
 PROOF = (
-    *("__init__", "host", "lint", "report", "reframe", "jobs", "baseline", "probes"),
-    *("verdict", "transport", "samples", "lines", "metric_names", "blocks"),
+    *("__init__", "host", "lint", "report", "reframe", "jobs", "baseline", "verdict"),
+    *("probes", "transport", "samples", "lines", "metric_names", "blocks"),
 )
 #: Scripts that run inside a job: nothing imports them.
 JOBSIDE = re.compile(r"validate/probes/(job/|\w+/job)")
