@@ -15,7 +15,7 @@ from functools import partial
 from lumisite.site.cpus import expand_cpu_list
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.collectives.judge import ADVICE
-from lumisite.validate.probes.communicators.suspects import Known, known_settings, suspicion
+from lumisite.validate.probes.communicators.suspects import Suspect, suspects, suspicion
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record
 from lumisite.validate.probes.ranks import SILENT_S, STDERR, counted, trouble, who
 from lumisite.validate.probes.records import finished, number, rank_of, rows, whole
@@ -36,8 +36,6 @@ DONE = (GROUPS + 1, 0)
 NODE_ADVICE = "look at the node of that rank: a rank that is silent is frozen or lost"
 #: What srun says of a rank that did not end well; those that it killed itself are told by what was done to them.
 _TASK = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (?!Killed|Terminated)([^|]*[^|\s])")
-
-
 #: The script's options; PyTorch's own limit is never reached, as a rank has lost its patience before.
 ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
     "gloo": ("--groups", str(GROUPS), "--size", str(1 << 20), "--patience", "15", "--limit", "60"),
@@ -51,14 +49,14 @@ def communicators(target: Target) -> Probe:
         "communicators",
         "Process groups come up one after the other, and none hangs.",
         (target.together("communicators.py", *ARGUMENTS[target.plan.backend]),),
-        partial(judge, known_settings(target)),
+        partial(judge, suspects(target)),
         ("one-node", "several"),
         together=True,
         least_ranks=2,
     )
 
 
-def judge(known: Known, steps: Sequence[Ended], expected: Expected) -> list[Line]:
+def judge(known: Sequence[Suspect], steps: Sequence[Ended], expected: Expected) -> list[Line]:
     """Give the gate, and how long groups took; `known` are settings that may be to blame for a hang."""
     ended = steps[0]
     done = finished(ended.records)
@@ -92,7 +90,7 @@ class Seat:
         return whole(self.record, "group"), [*PLACES].index(part) if isinstance(part, str) else 0
 
 
-def _hung(ended: Ended, expected: Expected, known: Known) -> Gate | None:
+def _hung(ended: Ended, expected: Expected, known: Sequence[Suspect]) -> Gate | None:
     """Name who hung, if a rank lost its patience before any failed, or the step's time was over."""
     first = min(_times(ended.records, "hung_time"), default=None)
     failed = min(_times(ended.records, "error_time"), default=None)
@@ -140,7 +138,7 @@ def _stuck(seats: Sequence[Seat]) -> list[Seat]:
     return never or silent or [seat for seat in seats if seat.place == least]
 
 
-def _state(stuck: Sequence[Seat], expected: Expected, known: Known) -> tuple[str, str, str]:
+def _state(stuck: Sequence[Seat], expected: Expected, known: Sequence[Suspect]) -> tuple[str, str, str]:
     """Say what became of the ranks to blame, the setting to suspect, and what to do."""
     record = stuck[0].record
     if not record:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -36,9 +36,9 @@ class Suspect:
     """A variable that hangs with any value but `needed`, or with one that fits a pattern of `harmful`."""
 
     name: str
-    needed: str | None
-    harmful: tuple[str, ...]
-    advice: str
+    needed: str | None = None
+    harmful: tuple[str, ...] = ()
+    advice: str = ""
 
     def hangs(self, value: str) -> bool:
         """Whether a value is known to hang; empty is not set."""
@@ -47,33 +47,26 @@ class Suspect:
         return any(fnmatchcase(value, pattern) for pattern in self.harmful)
 
 
-@dataclass(frozen=True)
-class Known:
-    """What is known of the settings: those to suspect, and the names that a cause shows where none is to blame."""
-
-    suspects: tuple[Suspect, ...]
-    shown: tuple[str, ...]
-
-
-def known_settings(target: Target) -> Known:
-    """Give what the ledger knows for the image on several nodes; gloo needs nothing of it."""
+def suspects(target: Target) -> tuple[Suspect, ...]:
+    """Give what the ledger knows for the image on several nodes, and what else is shown where none is to blame."""
     if target.plan.backend == "gloo":
-        return Known((), ("GLOO_SOCKET_IFNAME",))
-    return Known(tuple(_suspects(target, replace(target.situation, nodes="several"))), tuple(MOMENTS))
+        return (Suspect("GLOO_SOCKET_IFNAME"),)
+    return (*_from_ledger(target, replace(target.situation, nodes="several")), *map(Suspect, MOMENTS))
 
 
-def _suspects(target: Target, situation: Situation) -> Iterator[Suspect]:
+def _from_ledger(target: Target, situation: Situation) -> Iterator[Suspect]:
     """What jobs fail without comes before single values that do harm."""
     for verdict in judge_settings(target.site, situation, MOMENTS):
         setting = verdict.setting
         needed = next((one for one in setting.evidence if one.effect == "needed"), None)
         if verdict.outcome in ("wins", "may win") and setting.value is not None and needed is not None:
-            yield Suspect(setting.name, setting.value, (), _advice("set", f"{setting.name}={setting.value}", needed))
+            advice = _advice("set", f"{setting.name}={setting.value}", needed)
+            yield Suspect(setting.name, needed=setting.value, advice=advice)
     for harm in harms(target.site):
         name, evidence = harm.setting.name, harm.evidence
         holds, _ = judge_conditions(evidence.when, situation)
         if name in MOMENTS and (holds or (holds is None and evidence.unknown_images)):
-            yield Suspect(name, None, harm.patterns, _advice("unset", name, evidence))
+            yield Suspect(name, harmful=harm.patterns, advice=_advice("unset", name, evidence))
 
 
 def _advice(verb: str, setting: str, evidence: Evidence) -> str:
@@ -81,14 +74,14 @@ def _advice(verb: str, setting: str, evidence: Evidence) -> str:
     return f"{verb} {setting}: {what} ({evidence.source}); `lumisite why {setting.partition('=')[0]}` has the sources"
 
 
-def suspicion(record: Record, known: Known, nodes: int) -> tuple[str, str]:
+def suspicion(record: Record, known: Sequence[Suspect], nodes: int) -> tuple[str, str]:
     """Say which setting of a rank that hangs is to blame, with its value in the container, and what to do."""
     settings = table(record, "settings")
     group, doing = whole(record, "group"), str(record.get("part"))
-    for one in known.suspects if nodes > 1 else ():
-        if MOMENTS[one.name](group, doing) and one.hangs(text(settings, one.name)):
+    for one in known if nodes > 1 else ():
+        if one.hangs(text(settings, one.name)) and MOMENTS[one.name](group, doing):
             return f"suspect {_shown(one.name, settings)}", one.advice
-    values = ", ".join(_shown(name, settings) for name in known.shown)
+    values = ", ".join(_shown(name, settings) for name in dict.fromkeys(one.name for one in known))
     return f"no setting that is known to hang ({values})", OTHERWISE
 
 

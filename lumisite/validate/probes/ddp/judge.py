@@ -17,8 +17,8 @@ RATE = "ddp/samples_per_s/"
 AGREEMENT = 1e-3
 #: A part of the step time that cannot be told from none.
 LEAST_PART = 1e-3
-#: Quantiles of the step time that are kept.
-QUANTILES = (50, 90, 99)
+#: Percentiles of the step time that are kept.
+PERCENTS = (50, 90, 99)
 
 
 def ddp(target: Target) -> Probe:
@@ -85,32 +85,17 @@ def _numbers(model: str, own: Sequence[Record], done: Sequence[Record], expected
     total = max(number(each, "total_s") or 0.0 for each in own)
     batch = number(own[0], "batch") or 0.0
     yield expected.sample(f"samples_per_s/{model}", batch * len(own) * len(steps) / total, "higher", "1/s")
-    for quantile in QUANTILES:
-        yield expected.sample(f"step_time_p{quantile}_s/{model}", percentile(steps, quantile), "lower", "s")
+    percentiles = statistics.quantiles(steps, n=100, method="inclusive")
+    for percent in PERCENTS:
+        yield expected.sample(f"step_time_p{percent}_s/{model}", percentiles[percent - 1], "lower", "s")
     first = [number(each, "first_step_s") or 0.0 for each in own]
     yield expected.series(f"first_step_s/{model}", first, "s")
     if len(own) > 1:
-        step, without = percentile(steps, 50), percentile(alone, 50)
-        exposed = max(LEAST_PART, 1 - without / step)
+        exposed = max(LEAST_PART, 1 - statistics.median(alone) / statistics.median(steps))
         yield expected.sample(f"exposed_communication/{model}", exposed, "lower", "of the step time")
     for record, times, mine in zip(done, by_rank, own, strict=True):
         yield expected.series(f"step_time_s/{model}", times, "s", rank_of(record))
         yield expected.series(f"compute_time_s/{model}", numbers(mine, "alone_s"), "s", rank_of(record))
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """Give a percentile, interpolated between the two nearest values.
-
-    >>> percentile([1.0, 2.0, 3.0], 50)
-    2.0
-    >>> percentile([1.0, 2.0], 90)
-    1.9
-    """
-    ordered = sorted(values)
-    place = (len(ordered) - 1) * percent / 100
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 def efficiency(samples: Sequence[Sample], ranks: Mapping[str, int]) -> Iterator[tuple[str, float]]:
