@@ -61,7 +61,7 @@ def twin_probe(name: str, *, wrapper: str = "/no/environment") -> Probe:
 
 def judged(probe: Probe, records: Sequence[Record], nodes: tuple[str, ...], tasks: int = 1) -> tuple[Line, ...]:
     """Judge the records of all parts of a probe together."""
-    step = Step(probe.name, "several", nodes, tasks, (), (), (), 60)
+    step = Step(probe.name, probe.parts[0], "several", nodes, tasks, 60)
     return tuple(probe.judge([Ended(step, tuple(records))], a_job(nodes, tasks, probe.name)))
 
 
@@ -81,7 +81,7 @@ def _run_part(cluster: Cluster, part: Part, start: Start, run: str) -> Result:
     (folder / "probes").mkdir(parents=True)
     (folder / "records").mkdir()
     (folder / "records").chmod(0o777)
-    for script in (part.script, *part.beside):
+    for script in part.files:
         shutil.copy(scripts()[script], folder / "probes" / script)
     words = [word.replace(PROBES, f"{place}/probes").replace(OUT, f"{place}/records") for word in part.words]
     tasks = start.tasks if part.each == "gpu" else 1

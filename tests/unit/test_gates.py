@@ -30,7 +30,7 @@ def probes_of(site: str, **options: str) -> dict[str, Probe]:
 
 def judged(probe: Probe, job: Expected, *records: Record, code: int = 0, words: str = "") -> list[Line]:
     """Judge a probe of one step with these records."""
-    step = Step(probe.name, "several", job.nodes, job.tasks, (), (), (), 60)
+    step = Step(probe.name, probe.parts[0], "several", job.nodes, job.tasks, 60)
     return list(probe.judge([Ended(step, records, code, words)], job))
 
 
@@ -71,7 +71,7 @@ def test_the_same_step_serves_usersite_and_conda() -> None:
 def test_every_script_is_there() -> None:
     target = target_of("twin", jax_image="/j.sif", wrapper="/env")
     every = groups(choose_probes(target), target.plan, ("n1", "n2"))
-    wanted = {file for group in every for step in group.steps for file in step.files}
+    wanted = {file for group in every for step in group.steps for file in step.part.files}
     assert wanted == {name for name, path in scripts().items() if path.is_file()}
 
 

@@ -12,6 +12,7 @@ from lumisite.errors import ResolveError
 from lumisite.site.load import load_site
 from lumisite.validate.jobs.plan import plan_jobs
 from lumisite.validate.jobs.script import JobPlan, Options, job_script, validation_of
+from lumisite.validate.probes.probe import Part
 from lumisite.validate.probes.suite import choose_probes, groups
 from tests.unit.records import target_of
 
@@ -145,7 +146,7 @@ def run(
     plan = a_plan("twin", str(tmp_path / "run"), ("ddp", "collectives"))
     kept = []
     for group, (name, text) in zip(plan.groups, words.items(), strict=False):
-        step = replace(group.steps[0], probe=name, words=(text,), limit_s=1)
+        step = replace(group.steps[0], probe=name, part=Part("", (text,)), limit_s=1)
         kept.append(replace(group, steps=(step,)))
     plan = replace(plan, groups=tuple(kept))
     Path(plan.folder).mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.collectives import judge as judge_collectives
 from lumisite.validate.probes.ddp import judge as judge_ddp
 from lumisite.validate.probes.pairs import judge as judge_pairs
-from lumisite.validate.probes.probe import Ended, Expected, Line, Record, Shape, Step, scripts
+from lumisite.validate.probes.probe import Ended, Expected, Line, Part, Record, Shape, Step, scripts
 from lumisite.validate.probes.transport.judge import judge as judge_transport
 from lumisite.validate.probes.transport.judge import transport
 from tests.unit.records import target_of
@@ -22,7 +22,7 @@ NODES = ("nid000001", "nid000002")
 
 
 def ended(records: list[Record], code: int = 0, tasks: int = 1, shape: Shape = "several", **more: str) -> Ended:
-    step = Step("p", shape, NODES, tasks, (), (), (), 60, environment=tuple(more.items()))
+    step = Step("p", Part("", (), environment=tuple(more.items())), shape, NODES, tasks, 60)
     return Ended(step, tuple(records), code, "the last words" if code else "")
 
 

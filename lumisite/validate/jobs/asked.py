@@ -144,7 +144,7 @@ def setting_of(asked: Asked, loaded: LoadedSite, facts: tuple[str, ...] = ()) ->
         options=Options(asked.partition, asked.account, asked.reservation, asked.sbatch, facts),
         image_mark=asked.image_digest,
         specs={
-            group.folder: spec_hash([script_bytes(name) for step in group.steps for name in step.files], group)
+            group.folder: spec_hash([script_bytes(name) for step in group.steps for name in step.part.files], group)
             for plan in plans
             for group in plan.groups
         },

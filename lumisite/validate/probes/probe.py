@@ -51,7 +51,7 @@ PROBES, OUT = "{probes}", "{out}"
 
 @dataclass(frozen=True)
 class Part:
-    """One `srun` of a probe: `start` are the words before its script, `beside` the module that the script imports.
+    """One `srun` of a probe: `start` are the words before its script, `beside` the modules that the script imports.
 
     `name` tells it from the probe's other parts: a place, or a control that must fail.
     """
@@ -65,6 +65,11 @@ class Part:
     environment: tuple[tuple[str, str], ...] = ()
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """The scripts that it needs."""
+        return (self.script, *self.beside)
+
+    @property
     def words(self) -> tuple[str, ...]:
         """What follows `srun` and its options."""
         return (*self.start, f"{PROBES}/{self.script}", OUT, *self.arguments)
@@ -72,21 +77,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Step:
-    """One `srun` in a job: `nodes` are those that it runs on, `tasks` how many it has on each, `words` what it starts.
-
-    `files` are the scripts that it needs, `arguments` what they are asked: both make out what is measured.
-    """
+    """A part of a probe in a job: `nodes` are those that it runs on, `tasks` how many it has on each."""
 
     probe: str
+    part: Part
     shape: Shape
     nodes: tuple[str, ...]
     tasks: int
-    words: tuple[str, ...]
-    files: tuple[str, ...]
-    arguments: tuple[str, ...]
     limit_s: int
-    variant: str = ""
-    environment: tuple[tuple[str, str], ...] = ()
     together: bool = True
     """Whether a rank that fails ends the others, which would wait for it."""
 
@@ -98,7 +96,7 @@ class Step:
     @property
     def folder(self) -> str:
         """Where the step's records lie below its job's folder."""
-        return "-".join(part for part in (self.probe, self.label, self.variant) if part)
+        return "-".join(part for part in (self.probe, self.label, self.part.name) if part)
 
     @property
     def ranks(self) -> int:
@@ -215,7 +213,8 @@ def spec_hash(contents: Sequence[bytes], group: Group) -> str:
     for content in contents:
         seen.update(hashlib.sha256(content).digest())
     asked = [
-        [step.probe, step.shape, step.variant, step.tasks, step.arguments, step.environment] for step in group.steps
+        [step.probe, step.shape, step.part.name, step.tasks, step.part.arguments, step.part.environment]
+        for step in group.steps
     ]
     seen.update(json.dumps(asked).encode())
     return seen.hexdigest()[:12]

@@ -52,19 +52,9 @@ def groups(
     limit = limit_s or LIMITS_S[plan.backend]
 
     def step(probe: Probe, part: Part, shape: Shape) -> Step:
-        return Step(
-            probe=probe.name,
-            shape=shape,
-            nodes=nodes if shape == "several" else nodes[:1],
-            tasks=1 if shape == "one-gpu" or part.each == "node" else plan.tasks_per_node,
-            words=part.words,
-            files=(part.script, *part.beside),
-            arguments=part.arguments,
-            limit_s=limit,
-            variant=part.name,
-            environment=part.environment,
-            together=probe.together,
-        )
+        own = nodes if shape == "several" else nodes[:1]
+        tasks = 1 if shape == "one-gpu" or part.each == "node" else plan.tasks_per_node
+        return Step(probe.name, part, shape, own, tasks, limit, probe.together)
 
     return [
         Group(tuple(step(probe, part, shape) for part in probe.parts), probe.judge, probe.asks)

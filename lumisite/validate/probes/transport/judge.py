@@ -65,7 +65,7 @@ def judge(network: Network, backend: Backend, steps: Sequence[Ended], expected: 
     for control in steps[1:]:
         seen, words = ("inconclusive", "it did not run") if trouble(control, expected) else carried(control, network)
         if seen != "fail":
-            forced = " ".join(f"{name}={value}" for name, value in control.step.environment)
+            forced = " ".join(f"{name}={value}" for name, value in control.step.part.environment)
             blind = f"the gate is blind: with {forced} it does not come out as a failure ({words})"
             return [expected.gate("inconclusive", blind, "something overrides what users set: look at the prolog")]
     return [expected.gate("pass", cause)]
