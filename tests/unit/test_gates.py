@@ -197,6 +197,10 @@ def test_a_step_that_ran_nowhere_is_told_in_the_runtimes_words() -> None:
     assert told("conda", 1) == [f"conda-2n ran on no node: {WORDS}"]
 
 
+def test_a_step_whose_time_was_over_is_told() -> None:
+    assert told("conda", 124, records=1) == ["conda-2n was not done after 60 s"]
+
+
 def test_what_one_step_has_seen_tells_more_than_that_the_other_did_not_run() -> None:
     causes = told("binds", 0, 1, records=2)
     assert causes
