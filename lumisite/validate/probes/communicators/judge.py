@@ -23,8 +23,6 @@ from lumisite.validate.probes.target import Target
 
 #: As many as hung on LUMI with four nodes (lumi-ai-factory/laifs-container-recipes issue 44).
 GROUPS = 8
-#: Patterns of its metrics, which decide nothing where no rule of the site fits them.
-SHOWN_ONLY = ("communicators/*",)
 #: Where a rank can hang, in the order in which it comes there, as a cause says it.
 PLACES = {
     "making": "in making group {} of {}",
