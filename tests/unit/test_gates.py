@@ -70,7 +70,7 @@ def test_the_same_step_serves_usersite_and_conda() -> None:
 
 def test_every_script_is_there() -> None:
     target = target_of("twin", jax_image="/j.sif", wrapper="/env")
-    every = groups(choose_probes(target), target.plan, ("n1", "n2"))
+    every = groups(choose_probes(target), target.plan, None, ("n1", "n2"))
     wanted = {file for group in every for step in group.steps for file in step.part.files}
     assert wanted == {name for name, path in scripts().items() if path.is_file()}
 
@@ -184,7 +184,7 @@ def told(name: str, *codes: int, records: int = 0) -> list[str]:
     """Judge a probe whose steps ended so; the first has a record of each of so many nodes."""
     job = a_job(("n1", "n2"), 1)
     target = target_of("twin")
-    (group,) = groups(choose_probes(target, [name]), target.plan, job.nodes, 60)
+    (group,) = groups(choose_probes(target, [name]), target.plan, 60, job.nodes)
     left = tuple({"host": job.nodes[rank], "rank": rank, "local_rank": 0} for rank in range(records))
     steps = [
         Ended(step, () if number else left, code, WORDS if code else "")

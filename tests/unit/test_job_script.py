@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def a_plan(
 ) -> JobPlan:
     target = target_of(name)
     chosen = choose_probes(target, probes)
-    (plan,) = plan_jobs("s", folder, [nodes], 1, lambda own: groups(chosen, target.plan, own))
+    (plan,) = plan_jobs("s", folder, [nodes], 1, partial(groups, chosen, target.plan, None))
     return plan
 
 

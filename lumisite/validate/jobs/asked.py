@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 
 from lumisite.errors import ResolveError, ToolError
 from lumisite.site.load import LoadedSite
@@ -15,7 +16,7 @@ from lumisite.validate.jobs.plan import choose_node_sets, plan_jobs, usable_node
 from lumisite.validate.jobs.runner import Setting
 from lumisite.validate.jobs.script import JobPlan, Options, validation_of
 from lumisite.validate.jobs.slurm import Node
-from lumisite.validate.probes.probe import Group, Probe, spec_hash
+from lumisite.validate.probes.probe import spec_hash
 from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.probes.target import Target
 
@@ -134,10 +135,7 @@ def setting_of(asked: Asked, loaded: LoadedSite, facts: tuple[str, ...] = ()) ->
     plans: list[JobPlan] = []
     for batch in asked.batches:
         probes = choose_probes(target, batch.probes)
-
-        def contents(nodes: tuple[str, ...], probes: list[Probe] = probes) -> list[Group]:
-            return groups(probes, validation, nodes, asked.limit)
-
+        contents = partial(groups, probes, validation, asked.limit)
         plans += plan_jobs(batch.stamp, asked.folder, batch.node_sets, batch.jobs, contents)
     setting = Setting(
         site=site,

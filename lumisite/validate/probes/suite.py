@@ -45,10 +45,8 @@ def choose_probes(target: Target, names: Sequence[str] = ()) -> list[Probe]:
     return [probe for probe in probes if not names or probe.name in names]
 
 
-def groups(
-    probes: Sequence[Probe], plan: Validation, nodes: tuple[str, ...], limit_s: int | None = None
-) -> list[Group]:
-    """Give what a job on `nodes` runs; `limit_s` bounds each step."""
+def groups(probes: Sequence[Probe], plan: Validation, limit_s: int | None, nodes: tuple[str, ...]) -> list[Group]:
+    """Give what a job on `nodes` runs; `limit_s` bounds each step, or what is usual for the back-end."""
     limit = limit_s or LIMITS_S[plan.backend]
 
     def step(probe: Probe, part: Part, shape: Shape) -> Step:
