@@ -131,7 +131,7 @@ def _module(arguments: argparse.Namespace) -> int:
     module = Module(
         site=site.name,
         words=words,
-        probes=tuple(dict.fromkeys(step.probe for step in plan.steps)),
+        probes={group.steps[0].probe: group.asks for group in plan.groups},
         nodes=len(plan.nodes),
         tasks_per_node=validation_of(site).tasks_per_node,
         options=tuple(slurm_words(site, plan, setting.options)),

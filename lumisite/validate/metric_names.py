@@ -8,8 +8,6 @@ from dataclasses import dataclass
 _SIZE = re.compile(r"([0-9]+)(B|KiB|MiB|GiB|TiB)", re.ASCII)
 _SHAPE = re.compile(r"[1-9][0-9]*[gn]", re.ASCII)
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-#: Patterns of metrics that decide nothing where no rule of the site fits them.
-SHOWN_ONLY = ("communicators/*",)
 
 
 @dataclass(frozen=True)

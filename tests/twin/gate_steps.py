@@ -10,16 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import lumisite
-from lumisite.site.load import load_site
-from lumisite.site.selection import resolve_selection
-from lumisite.validate.probes.findings import Finding, Found, JobShape, Record
-from lumisite.validate.probes.gates import GateProbe, GateStep, gate_probes, step_command
+from lumisite.validate.lines import Gate
+from lumisite.validate.probes.probe import OUT, PROBES, Ended, Line, Part, Probe, Record, Step, scripts
+from lumisite.validate.probes.suite import choose_probes
 from tests.twin.cluster import Cluster
 from tests.twin.helper_site import LOAD
 from tests.twin.process import Result
+from tests.unit.records import a_job, target_of
 
-JOBSIDE = Path(lumisite.__file__).parent / "validate/probes/jobside"
 TORCH, JAX = "/appl/images/torch.sif", "/appl/images/jax.sif"
 
 
@@ -27,20 +25,20 @@ TORCH, JAX = "/appl/images/torch.sif", "/appl/images/jax.sif"
 class GateRun:
     """One run of one probe: its lines, its records, and how each step ended."""
 
-    lines: tuple[Found, ...]
+    lines: tuple[Line, ...]
     records: tuple[Record, ...]
     steps: tuple[Result, ...]
 
     @property
-    def findings(self) -> list[Finding]:
-        return [line for line in self.lines if isinstance(line, Finding)]
+    def findings(self) -> list[Gate]:
+        return [line for line in self.lines if isinstance(line, Gate)]
 
     @property
     def causes(self) -> list[str]:
         return [f"{finding.verdict} {finding.cause}" for finding in self.findings]
 
     @property
-    def only(self) -> Finding:
+    def only(self) -> Gate:
         (finding,) = self.findings
         return finding
 
@@ -55,35 +53,38 @@ class Start:
     tasks: int = 1
 
 
-def twin_probe(name: str, *, wrapper: str | None = None) -> GateProbe:
+def twin_probe(name: str, *, wrapper: str = "/no/environment") -> Probe:
     """Give a probe of the twin's own site."""
-    site = load_site("twin").site
-    probes = gate_probes(site, resolve_selection(site, rocm=["6.2"]), jax_image=JAX, wrapper=wrapper)
-    return next(probe for probe in probes if probe.name == name)
+    (probe,) = choose_probes(target_of("twin", jax_image=JAX, wrapper=wrapper), [name])
+    return probe
 
 
-def run_gate(cluster: Cluster, probe: GateProbe, start: Start = Start()) -> GateRun:
-    """Run all steps of a probe and judge them together."""
+def judged(probe: Probe, records: Sequence[Record], nodes: tuple[str, ...], tasks: int = 1) -> tuple[Line, ...]:
+    """Judge the records of all parts of a probe together."""
+    step = Step(probe.name, probe.parts[0], "several", nodes, tasks, 60)
+    return tuple(probe.judge([Ended(step, tuple(records))], a_job(nodes, tasks, probe.name)))
+
+
+def run_gate(cluster: Cluster, probe: Probe, start: Start = Start()) -> GateRun:
+    """Run all parts of a probe and judge them together."""
     run = f"/scratch/run-{secrets.token_hex(3)}"
     (cluster.shared / run[1:]).mkdir()
     (cluster.shared / run[1:]).chmod(0o777)
-    steps = tuple(_run_step(cluster, probe, step, start, run) for step in probe.steps)
+    steps = tuple(_run_part(cluster, part, start, run) for part in probe.parts)
     records = records_in(cluster.shared / run[1:])
-    job = JobShape(cluster.nodes[: start.nodes], start.tasks)
-    return GateRun(tuple(probe.judge(records, job)), records, steps)
+    return GateRun(judged(probe, records, cluster.nodes[: start.nodes], start.tasks), records, steps)
 
 
-def _run_step(cluster: Cluster, probe: GateProbe, step: GateStep, start: Start, run: str) -> Result:
-    folder = cluster.shared / run[1:] / step.name
+def _run_part(cluster: Cluster, part: Part, start: Start, run: str) -> Result:
+    place = f"{run}/{part.name or 'all'}"
+    folder = cluster.shared / place[1:]
     (folder / "probes").mkdir(parents=True)
     (folder / "records").mkdir()
     (folder / "records").chmod(0o777)
-    for name in step.files:
-        shutil.copy(JOBSIDE / name, folder / "probes")
-    words = step_command(
-        probe, step, runtime="singularity", probes=f"{run}/{step.name}/probes", out=f"{run}/{step.name}/records"
-    )
-    tasks = start.tasks if step.tasks == "gpu" else 1
+    for script in part.files:
+        shutil.copy(scripts()[script], folder / "probes" / script)
+    words = [word.replace(PROBES, f"{place}/probes").replace(OUT, f"{place}/records") for word in part.words]
+    tasks = start.tasks if part.each == "gpu" else 1
     # The record of one node is worth having even if the other's container does not start. The nodes are named, so that
     # a step runs where the one before it prepared something, even while Slurm still cleans up after that one.
     where = f"-p standard-g -N{start.nodes} -w {','.join(cluster.nodes[: start.nodes])}"
@@ -94,8 +95,3 @@ def _run_step(cluster: Cluster, probe: GateProbe, step: GateStep, start: Start, 
 def records_in(folder: Path) -> tuple[Record, ...]:
     """Read the records of all steps below a folder."""
     return tuple(json.loads(path.read_text()) for path in sorted(folder.glob("*/records/*.json")))
-
-
-def lines_without(lines: Sequence[Found], verdict: str) -> list[str]:
-    """Give the causes of all findings but those of one verdict."""
-    return [line.cause for line in lines if isinstance(line, Finding) and line.verdict != verdict]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,36 @@ pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest
 
 BOTH = "ranks 0-1 on nid000001, nid000002"
 SECOND = "the first collective of group 2"
+#: What LUMI's ledger knows of settings that hang, in place of the twin's own entry.
+LEDGER = (
+    """\
+  - name: NCCL_NET_GDR_LEVEL
+    value: PHB
+    when: {nodes: several}
+    why: as on LUMI
+    source: lumi.yaml
+""",
+    """\
+  - name: NCCL_NET_GDR_LEVEL
+    leave: yes
+    why: as on LUMI
+    evidence:
+      - {effect: harmful, by: documented, of: 'PHB|SYS|[345]', when: {nodes: several}, source: lumi.yaml}
+  - name: FI_MR_CACHE_MONITOR
+    value: userfaultfd
+    when: {nodes: several}
+    why: as on LUMI
+    evidence:
+      - {effect: needed, by: documented, source: lumi.yaml}
+""",
+)
+SOURCES = ("runtime:\n", "sources:\n  LUMI: {title: LUMI, address: https://docs.lumi-supercomputer.eu}\nruntime:\n")
 NO_SETTING = "no setting that is known to hang (GLOO_SOCKET_IFNAME=hsn0)"
+
+
+def nccl_site() -> str:
+    """Give the twin's description for NCCL; evidence asks for a table of sources, which all entries then name."""
+    return re.sub(r"source: ('[^']*'|[^,}\n]+)", "source: here", site_text(NCCL, LEDGER, SOURCES))
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +63,7 @@ def site() -> Iterator[Cluster]:
     with running(ClusterPlan(images=("torch",))) as cluster:
         deploy_site(cluster)
         install_lumisite(cluster)
-        (cluster.shared / "scratch/nccl.yaml").write_text(site_text(NCCL))
+        (cluster.shared / "scratch/nccl.yaml").write_text(nccl_site())
         yield cluster
 
 

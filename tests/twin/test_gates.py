@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from lumisite.site.selection import resolve_selection
-from lumisite.validate.probes.findings import Finding, JobShape, Measure
-from lumisite.validate.probes.gates import gate_probes
+from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.probes.suite import choose_probes
 from tests.twin import faults
 from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
-from tests.twin.gate_steps import TORCH, Start, run_gate, twin_probe
+from tests.twin.gate_steps import TORCH, Start, judged, run_gate, twin_probe
 from tests.twin.helper_site import deploy_site
 from tests.twin.roots import HOME
 from tests.twin.tykky import write_environment
+from tests.unit.records import target_of
 from tests.unit.sites import load_text, site_text
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
@@ -225,8 +225,8 @@ def test_a_python_that_was_not_activated_is_named(site: Cluster) -> None:
     """The image stands for one whose family needs an environment that it does not have."""
     activation = "    activation: with-conda\n    prepend_path: [/opt/env/bin]\n"
     conda = load_text(site_text(("    plugin: from-host\n", f"{activation}    plugin: from-host\n"))).site
-    probes = gate_probes(conda, resolve_selection(conda, rocm=["6.2"]))
-    done = run_gate(site, next(probe for probe in probes if probe.name == "conda"), Start(nodes=1))
+    (probe,) = choose_probes(target_of(conda), ["conda"])
+    done = run_gate(site, probe, Start(nodes=1))
     assert done.causes[0].endswith("prefix /usr); family twin-torch needs it from /opt/env/bin")
     assert "$WITH_CONDA" in done.only.advice
 
@@ -255,7 +255,7 @@ def test_training_in_the_wrapper_is_set_beside_the_container(site: Cluster) -> N
     tries = (run_gate(site, probe) for _ in range(4))
     done = next((one for one in tries if one.only.verdict == "pass"), None)
     assert done is not None, "four times much slower in the wrapper"
-    measures = {line.metric: line.value for line in done.lines if isinstance(line, Measure)}
+    measures = {line.metric: line.value for line in done.lines if isinstance(line, Sample)}
     assert set(measures) == {"wrapper/epoch_s/container/2n", "wrapper/epoch_s/wrapper/2n", "wrapper/epoch_ratio/2n"}
     assert measures["wrapper/epoch_ratio/2n"] < 2
 
@@ -264,9 +264,9 @@ def test_training_in_the_wrapper_is_set_beside_the_container(site: Cluster) -> N
     probe = twin_probe("wrapper", wrapper="/scratch/slow")
     # The container's own times are known already.
     with faults.interface_throttled(site, site.nodes[0], "eth0", "75mbit"):
-        slowed = run_gate(site, dataclasses.replace(probe, steps=probe.steps[1:]))
+        slowed = run_gate(site, dataclasses.replace(probe, parts=probe.parts[1:]))
     usual = [record for record in done.records if record["part"] == "container"]
-    line, *_ = probe.judge([*usual, *slowed.records], JobShape(site.nodes, 1))
-    assert isinstance(line, Finding)
+    line, *_ = judged(probe, [*usual, *slowed.records], site.nodes)
+    assert isinstance(line, Gate)
     assert line.verdict == "fail"
     assert "in the environment GLOO_SOCKET_IFNAME is not set, not hsn0" in line.cause

@@ -23,17 +23,17 @@ from lumisite.node.masks import Request, cpu_masks, near_pus
 from lumisite.node.topology import topology_of
 from lumisite.site.cpus import parse_number_list
 from lumisite.site.load import load_site
-from lumisite.site.selection import resolve_selection
-from lumisite.validate.probes.findings import JobShape
-from lumisite.validate.probes.gates import gate_probes
+from lumisite.validate.probes.probe import scripts
+from lumisite.validate.probes.suite import choose_probes
 from tests.twin import slurm_conf
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
-from tests.twin.gate_steps import JOBSIDE
+from tests.twin.gate_steps import judged
 from tests.twin.lumi_g import NODE, GuestRun, lumi_g, lumi_g_all
 from tests.twin.process import Result
 from tests.twin.roots import DEFAULT_GENERATION
 from tests.unit.prologs import render_files
+from tests.unit.records import target_of
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
@@ -139,7 +139,7 @@ def confined_run() -> GuestRun:
         "/etc/slurm/slurm.conf": conf.replace("CPUs=64", shape),
         "/etc/slurm/cgroup.conf": "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainCores=yes\n",
     }
-    files |= {f"/opt/{name}": (JOBSIDE / name).read_text() for name in ("affinity.py", "lumisite_record.py")}
+    files |= {f"/opt/{name}": scripts()[name].read_text() for name in ("affinity.py", "lumisite_record.py")}
     files |= {
         f"/opt/py/{source.name}/{path.relative_to(source)}": path.read_text()
         for source in (Path(module.__file__ or "").parent for module in (lumisite, yaml, packaging))
@@ -308,10 +308,9 @@ def test_a_part_that_no_cgroup_tells_keeps_slurms_binding(threads: dict[str, Res
 
 def test_two_ranks_with_each_others_masks_fail_the_gate(confined_run: GuestRun) -> None:
     """Each mask is good by itself, and far from the rank's GPU. The others' are right."""
-    lumi = load_site("lumi").site
-    probe = next(one for one in gate_probes(lumi, resolve_selection(lumi, rocm=["6.2"])) if one.name == "affinity")
+    (probe,) = choose_probes(target_of("lumi"), ["affinity"])
     records = [json.loads(data) for name, data in confined_run.files.items() if name not in ("node.xml", "facts.json")]
-    lines = probe.judge(records, JobShape((NODE.name,), 8))
+    lines = judged(probe, records, (NODE.name,), 8)
     assert [getattr(line, "cause", "") for line in lines] == [
         (
             "rank 0 on nid005001: it has the mask 0xfe00000000000000 (CPUs 57-63, NUMA domain 3), "

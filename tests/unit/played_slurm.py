@@ -15,7 +15,7 @@ from lumisite.validate.jobs.plan import plan_jobs
 from lumisite.validate.jobs.runner import Pace, Runner, Setting
 from lumisite.validate.jobs.script import DONE, EXIT, RECORDS, JobPlan, Options
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.probes.probe import Ended, Expected, Group, Line, Step
+from lumisite.validate.probes.probe import Ended, Expected, Group, Line, Part, Step
 
 SITE = load_site("twin").site
 NODES = ("nid000001", "nid000002")
@@ -93,7 +93,7 @@ def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
 
 
 def a_group(name: str, nodes: tuple[str, ...]) -> Group:
-    step = Step(name, "several", nodes, 1, ("true",), (), (), 10)
+    step = Step(name, Part("", ("true",)), "several", nodes, 1, 10)
     return Group((step,), judge)
 
 
@@ -114,7 +114,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
 def runner(run: Run, said: list[str] | None = None, jobs: int = 2) -> Runner:
     own = plans(run.folder, jobs)
     specs = {group.folder: "spec" for plan in own for group in plan.groups}
-    setting = Setting(SITE, "gloo", Options("standard-g"), "mark", specs, Pace(0, 0, 0))
+    setting = Setting(SITE, Options("standard-g"), "mark", specs, Pace(0, 0, 0))
     return Runner(run, setting, own, (said if said is not None else []).append)
 
 

@@ -8,10 +8,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lumisite.validate.probes.findings import Finding, Found, JobShape
+from lumisite.site.load import load_site
+from lumisite.site.model import Site
+from lumisite.site.selection import resolve_selection
+from lumisite.validate.lines import Gate
+from lumisite.validate.probes.probe import Expected, Line
+from lumisite.validate.probes.target import Target
 
 DATA = Path(__file__).parent.parent / "data/gates"
-TWO_NODES = JobShape(("nid000001", "nid000002"), 1)
+
+
+def a_job(nodes: tuple[str, ...], tasks: int, probe: str = "gate") -> Expected:
+    """Give what a judge knows of a job."""
+    return Expected(probe, f"{len(nodes)}n", nodes, tasks, "r", 1.0)
+
+
+TWO_NODES = a_job(("nid000001", "nid000002"), 1)
+
+
+def target_of(site: Site | str, image: str | None = None, rocm: str = "6.2", **options: str) -> Target:
+    """Give what is probed of a site, with the image that it validates or another."""
+    loaded = load_site(site).site if isinstance(site, str) else site
+    assert loaded.validation is not None
+    selection = resolve_selection(loaded, rocm=[rocm])
+    return Target(loaded, selection, loaded.validation, image or loaded.validation.image, **options)
 
 
 def recorded(name: str) -> list[dict[str, Any]]:
@@ -32,6 +52,13 @@ def changed(records: Sequence[dict[str, Any]], *keys: str, value: object, rank: 
     return found
 
 
-def causes(lines: Sequence[Found]) -> list[str]:
+def causes(lines: Sequence[Line]) -> list[str]:
     """Give what was found, with its verdict in front."""
-    return [f"{line.verdict} {line.cause}" for line in lines if isinstance(line, Finding)]
+    return [f"{line.verdict} {line.cause}" for line in lines if isinstance(line, Gate)]
+
+
+def only(lines: Sequence[Line]) -> Gate:
+    """Give the one line that there is, which is a gate's."""
+    (line,) = lines
+    assert isinstance(line, Gate)
+    return line

@@ -7,21 +7,16 @@ from typing import Any
 import pytest
 
 from lumisite.node.cpuset import mask_of
-from lumisite.site.load import load_site
-from lumisite.site.selection import resolve_selection
-from lumisite.validate.probes import gate_expectations as expect
-from lumisite.validate.probes.findings import JobShape
-from lumisite.validate.probes.gate_affinity import judge_affinity
-from lumisite.validate.probes.gate_binds import ExpectedBinds, judge_binds
-from lumisite.validate.probes.gate_modules import judge_modules
-from tests.unit.records import TWO_NODES, causes, changed, recorded
+from lumisite.validate.probes.affinity.judge import expected_topology
+from lumisite.validate.probes.affinity.judge import judge as judge_affinity
+from lumisite.validate.probes.binds.judge import ExpectedBinds, expected_binds
+from lumisite.validate.probes.binds.judge import judge as judge_binds
+from lumisite.validate.probes.modules.judge import expected_modules
+from lumisite.validate.probes.modules.judge import judge as judge_modules
+from lumisite.validate.probes.probe import Expected
+from tests.unit.records import TWO_NODES, a_job, causes, changed, recorded, target_of
 
 BOTH = "nid000001, nid000002"
-
-
-def asked(name: str, image: str | None = None) -> expect.Question:
-    site = load_site(name).site
-    return expect.question(site, resolve_selection(site, rocm=["6.2"]), image)
 
 
 # ---- modules
@@ -31,11 +26,11 @@ CPEBITS = "singularity-CPEbits/25.03"
 
 def modules_found(*keys: str, value: object) -> list[str]:
     records = changed(recorded("modules"), *keys, value=value)
-    return causes(judge_modules(records, expect.expected_modules(asked("twin")), TWO_NODES))
+    return causes(judge_modules(expected_modules(target_of("twin")), records, TWO_NODES))
 
 
 def test_modules_of_an_untouched_twin_pass() -> None:
-    found = judge_modules(recorded("modules"), expect.expected_modules(asked("twin")), TWO_NODES)
+    found = judge_modules(expected_modules(target_of("twin")), recorded("modules"), TWO_NODES)
     assert causes(found) == ["pass 3 modules load and unload cleanly on 2 nodes"]
 
 
@@ -77,7 +72,7 @@ def test_a_modules_fault_is_named(keys: str, value: object, cause: str) -> None:
 def test_what_lmod_said_is_one_short_line() -> None:
     records = changed(recorded("modules"), "modules", CPEBITS, "load", value=1)
     records = changed(records, "modules", CPEBITS, "said", value="Lmod has\n  detected:\n" + "x" * 900)
-    (cause,) = causes(judge_modules(records, expect.expected_modules(asked("twin")), TWO_NODES))
+    (cause,) = causes(judge_modules(expected_modules(target_of("twin")), records, TWO_NODES))
     assert f"{CPEBITS} does not load: Lmod has detected: xxx" in cause
     assert len(cause) < 300
     assert "\n" not in cause
@@ -99,12 +94,12 @@ LAIF = "/appl/local/laifs/containers/lumi-multitorch-latest.sif"
 
 
 def binds_found(records: list[Any], expected: ExpectedBinds | None = None) -> list[str]:
-    return causes(judge_binds(records, expected or expect.expected_binds(asked("twin")), TWO_NODES))
+    return causes(judge_binds(expected or expected_binds(target_of("twin")), records, TWO_NODES))
 
 
 def on_lumi(image: str, *mapped: dict[str, str], plugins: dict[str, str] | None = None) -> list[str]:
     """Judge LUMI's libraries in containers that have all binds."""
-    expected = expect.expected_binds(asked("lumi", image))
+    expected = expected_binds(target_of("lumi", image))
     there = {bind.path: {"exists": True, "file": bind.path} for bind in expected.binds}
     records: list[Any] = []
     for rank, node in enumerate(TWO_NODES.nodes):
@@ -188,13 +183,13 @@ def test_no_plugin_is_a_failure_though_all_else_is_right() -> None:
 
 # ---- masks
 
-ONE_NODE = JobShape(("nid005001",), 8)
-LUMI_G = expect.expected_affinity(asked("lumi"))
-BUSES = [gpu.pci_bus for gpu in LUMI_G.topology.gpus]
+ONE_NODE = a_job(("nid005001",), 8)
+LUMI_G = expected_topology(target_of("lumi"))
+BUSES = [gpu.pci_bus for gpu in LUMI_G.gpus]
 
 
-def masks_found(records: list[Any], job: JobShape = ONE_NODE, name: str = "lumi") -> list[str]:
-    return causes(judge_affinity(records, expect.expected_affinity(asked(name)), job))
+def masks_found(records: list[Any], job: Expected = ONE_NODE, name: str = "lumi") -> list[str]:
+    return causes(judge_affinity(expected_topology(target_of(name)), records, job))
 
 
 def with_gpus(buses: list[list[str]]) -> list[Any]:
@@ -219,9 +214,9 @@ def test_a_wrong_mask_is_named_with_both() -> None:
 
 def test_advice_tells_a_users_binding_from_the_helpers() -> None:
     records = changed(recorded("affinity-lumi-g"), "cpus", value="1-6", rank=4)
-    (mine,) = judge_affinity(records, LUMI_G, ONE_NODE)
+    (mine,) = judge_affinity(LUMI_G, records, ONE_NODE)
     records = changed(records, "slurm", "SLURM_CPU_BIND", value="quiet,map_cpu:1,2", rank=4)
-    (users,) = judge_affinity(records, LUMI_G, ONE_NODE)
+    (users,) = judge_affinity(LUMI_G, records, ONE_NODE)
     assert [getattr(line, "advice", "") for line in (mine, users)] == [
         "LUMISITE_VERBOSE=1 srun … says which mask the helper chose, or why none",
         "leave --cpu-bind to the helper; this step was started with SLURM_CPU_BIND=quiet,map_cpu:1,2",
@@ -275,7 +270,7 @@ def test_ranks_that_share_a_gpu_are_named() -> None:
 
 def test_without_a_table_ranks_must_not_share_or_have_reserved_cpus() -> None:
     records = [record for record in recorded("affinity-lumi-g") if record["rank"] < 3]
-    job = JobShape(("nid005001",), 3)
+    job = a_job(("nid005001",), 3)
     assert masks_found(records, job) == ["pass 3 ranks on 1 node share no CPU; there is no table for 3 tasks on lumi-g"]
     assert masks_found(changed(records, "cpus", value="48-50", rank=1), job) == [
         f"fail rank 1 on nid005001: its mask {mask_of([48, 49, 50])} has the reserved CPUs 48",

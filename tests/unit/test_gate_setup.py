@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
-from lumisite.validate.probes.findings import Finding, JobShape, Measure, Trace
-from lumisite.validate.probes.gate_caches import ExpectedCaches, judge_caches
-from lumisite.validate.probes.gate_python import ExpectedPython, ExpectedUserSite, judge_conda, judge_usersite
-from lumisite.validate.probes.gate_training import ExpectedJax, ExpectedWrapper, judge_jax, judge_wrapper
-from tests.unit.records import TWO_NODES, causes, changed, recorded
+from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.probes.conda.judge import ExpectedPython
+from lumisite.validate.probes.conda.judge import judge as judge_conda
+from lumisite.validate.probes.jax.judge import judge as judge_jax
+from lumisite.validate.probes.miopen.judge import ExpectedCaches
+from lumisite.validate.probes.miopen.judge import judge as judge_caches
+from lumisite.validate.probes.probe import Expected, Vector
+from lumisite.validate.probes.usersite.judge import judge as judge_usersite
+from lumisite.validate.probes.wrapper.judge import judge as judge_wrapper
+from tests.unit.records import TWO_NODES, a_job, causes, changed, only, recorded
 
 # ---- caches
 
@@ -23,7 +28,7 @@ def caches_found(*changes: tuple[str, object]) -> list[str]:
     records = recorded("miopen")
     for key, value in changes:
         records = changed(records, "directories", DB, *key.split("."), value=value)
-    return causes(judge_caches(records, CACHES, TWO_NODES))
+    return causes(judge_caches(CACHES, records, TWO_NODES))
 
 
 def test_directories_of_an_untouched_twin_pass() -> None:
@@ -54,14 +59,14 @@ def test_the_sticky_bit_of_the_helpers_own_directory_is_no_fault() -> None:
 
 def test_the_misspelt_variable_is_named() -> None:
     records = changed(recorded("miopen"), "environment", "MIOPEN_USER_DB", value="/tmp/x", rank=1)
-    (finding,) = judge_caches(records, CACHES, TWO_NODES)
+    finding = only(judge_caches(CACHES, records, TWO_NODES))
     assert finding.cause == "rank 1 on nid000002: MIOPEN_USER_DB=/tmp/x is set, which MIOpen does not read"
     assert finding.advice == "set MIOPEN_USER_DB_PATH, or leave it to the helper"
     assert (finding.rank, finding.nodes) == (1, ("nid000002",))
 
 
 def test_a_site_without_such_directories_passes() -> None:
-    (finding,) = judge_caches(recorded("miopen"), ExpectedCaches((), (), ()), TWO_NODES)
+    finding = only(judge_caches(ExpectedCaches((), (), ()), recorded("miopen"), TWO_NODES))
     assert finding.cause == "the site asks for no private directory"
 
 
@@ -71,7 +76,7 @@ SITE = "/users/lumiuser/.local/lib/python3.13/site-packages"
 
 
 def usersite_found(records: list[Any], *, shut_out: bool = True) -> list[str]:
-    return causes(judge_usersite(records, ExpectedUserSite(shut_out), TWO_NODES))
+    return causes(judge_usersite(shut_out, records, TWO_NODES))
 
 
 def user_site(hidden: list[str], own: list[str]) -> list[Any]:
@@ -141,13 +146,13 @@ def test_pythonhome_is_named() -> None:
 
 # ---- conda
 
-PLAIN = ExpectedPython("twin-torch", "none", (), ("torch",))
-CONDA = ExpectedPython("lumi-pytorch-conda", "with-conda", ("/opt/miniconda3/envs/pytorch/bin",), ("torch",))
+PLAIN = ExpectedPython("twin-torch", "none", ())
+CONDA = ExpectedPython("lumi-pytorch-conda", "with-conda", ("/opt/miniconda3/envs/pytorch/bin",))
 MET = "python3 is /usr/bin/python3 (Python 3.13.5, prefix /usr)"
 
 
 def conda_found(records: list[Any], expected: ExpectedPython = PLAIN) -> list[str]:
-    return causes(judge_conda(records, expected, TWO_NODES))
+    return causes(judge_conda(expected, records, TWO_NODES))
 
 
 def test_the_python_of_an_untouched_twin_is_the_images() -> None:
@@ -155,7 +160,7 @@ def test_the_python_of_an_untouched_twin_is_the_images() -> None:
 
 
 def test_a_python_beside_the_environment_is_named() -> None:
-    (finding,) = judge_conda(recorded("python"), CONDA, TWO_NODES)
+    finding = only(judge_conda(CONDA, recorded("python"), TWO_NODES))
     assert finding.cause == (
         f"ranks 0-1 on nid000001, nid000002: {MET}; family lumi-pytorch-conda needs it from "
         "/opt/miniconda3/envs/pytorch/bin"
@@ -175,8 +180,8 @@ def test_the_environments_python_passes() -> None:
 def test_a_python_without_the_framework_is_named() -> None:
     records = changed(recorded("python"), "frameworks", "torch", value={"path": "", "real": ""})
     assert conda_found(records) == [f"fail rank 0 on nid000001: {MET}, which has no torch"]
-    image = ExpectedPython("laif", "runscript", (), ("torch",))
-    (finding,) = judge_conda(records, image, TWO_NODES)
+    image = ExpectedPython("laif", "runscript", ())
+    finding = only(judge_conda(image, records, TWO_NODES))
     assert "singularity run" in finding.advice
 
 
@@ -200,8 +205,6 @@ def test_two_pythons_on_path_are_named() -> None:
 
 # ---- JAX
 
-CPU = ExpectedJax("cpu")
-
 
 @pytest.mark.parametrize(
     ("key", "value", "cause"),
@@ -216,18 +219,21 @@ CPU = ExpectedJax("cpu")
 )
 def test_a_fault_of_jax_is_named(key: str, value: object, cause: str) -> None:
     records = changed(recorded("jax"), key, value=value)
-    assert causes(judge_jax(records, CPU, TWO_NODES)) == [f"fail rank 0 on nid000001: {cause}"]
+    assert causes(judge_jax("cpu", records, TWO_NODES)) == [f"fail rank 0 on nid000001: {cause}"]
 
 
 def test_jax_on_the_twin_passes_and_on_a_gpu_node_it_would_not() -> None:
-    assert causes(judge_jax(recorded("jax"), CPU, TWO_NODES)) == [
+    assert causes(judge_jax("cpu", recorded("jax"), TWO_NODES)) == [
         "pass JAX 0.10.2 finds 2 cpu devices, and the sum over them is right"
     ]
-    (finding,) = judge_jax(recorded("jax"), ExpectedJax("gpu"), TWO_NODES)
+    finding = only(judge_jax("gpu", recorded("jax"), TWO_NODES))
     assert finding.cause.endswith("JAX runs on the cpu, expected gpu")
 
 
 # ---- wrapper
+
+
+WRAPPER = a_job(TWO_NODES.nodes, 1, "wrapper")
 
 
 def timed(container: list[float], wrapper: list[float], *, rank: int = 0) -> list[Any]:
@@ -238,9 +244,9 @@ def timed(container: list[float], wrapper: list[float], *, rank: int = 0) -> lis
     return changed(records, "epoch_s", value=wrapper, part="wrapper", rank=rank)
 
 
-def wrapper_found(records: list[Any], job: JobShape = TWO_NODES) -> tuple[list[str], dict[str, float]]:
-    lines = judge_wrapper(records, ExpectedWrapper(), job)
-    return causes(lines), {line.metric: line.value for line in lines if isinstance(line, Measure)}
+def wrapper_found(records: list[Any], job: Expected = WRAPPER) -> tuple[list[str], dict[str, float]]:
+    lines = judge_wrapper(records, job)
+    return causes(lines), {line.metric: line.value for line in lines if isinstance(line, Sample)}
 
 
 def test_two_environments_stand_side_by_side() -> None:
@@ -257,10 +263,10 @@ def test_two_environments_stand_side_by_side() -> None:
 
 
 def test_every_epoch_is_kept_for_a_table() -> None:
-    lines = judge_wrapper(timed([2.0, 1.0], [4.0, 1.5]), ExpectedWrapper(), TWO_NODES)
-    assert [line for line in lines if isinstance(line, Trace)] == [
-        Trace("epoch_s/container", (2.0, 1.0), "s"),
-        Trace("epoch_s/wrapper", (4.0, 1.5), "s"),
+    lines = judge_wrapper(timed([2.0, 1.0], [4.0, 1.5]), WRAPPER)
+    assert [(line.series, line.values) for line in lines if isinstance(line, Vector)] == [
+        ("wrapper/epoch_s/container/2n", (2.0, 1.0)),
+        ("wrapper/epoch_s/wrapper/2n", (4.0, 1.5)),
     ]
 
 
@@ -273,8 +279,8 @@ def test_a_much_slower_environment_is_named_with_what_it_lacks() -> None:
         else:
             record["mapped"] = []
             del record["environment"]["NCCL_SOCKET_IFNAME"]
-    (finding, *_) = judge_wrapper(records, ExpectedWrapper(), TWO_NODES)
-    assert isinstance(finding, Finding)
+    (finding, *_) = judge_wrapper(records, WRAPPER)
+    assert isinstance(finding, Gate)
     assert finding.verdict == "fail"
     assert "(7.70 times); in the environment NCCL_SOCKET_IFNAME is not set, not hsn" in finding.cause
     assert "librccl-net is not in use" in finding.cause
@@ -295,5 +301,11 @@ def test_an_environment_that_did_not_start_is_named() -> None:
     ]
 
 
-def test_shapes_are_named_as_metrics_are() -> None:
-    assert [JobShape(("a",), 1).shape, JobShape(("a",), 8).shape, TWO_NODES.shape] == ["1g", "1n", "2n"]
+@pytest.mark.parametrize(("nodes", "tasks", "shape"), [(1, 1, "1g"), (1, 2, "1n"), (2, 1, "2n")])
+def test_shapes_are_named_as_metrics_are(nodes: int, tasks: int, shape: str) -> None:
+    (record, *_) = timed([1.0, 1.0], [1.0, 1.0])
+    both = [
+        {**record, "part": part, "rank": rank} for rank in range(nodes * tasks) for part in ("container", "wrapper")
+    ]
+    _, measures = wrapper_found(both, a_job(TWO_NODES.nodes[:nodes], tasks, "wrapper"))
+    assert {name.rpartition("/")[2] for name in measures} == {shape}

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from lumisite.errors import ResolveError
 from lumisite.site.load import load_site
-from lumisite.site.selection import resolve_selection
 from lumisite.validate.jobs.plan import plan_jobs
 from lumisite.validate.jobs.script import JobPlan, Options, job_script, validation_of
-from lumisite.validate.probes.gates import gate_probes
-from lumisite.validate.probes.suite import Wanted, groups, require_known
+from lumisite.validate.probes.probe import Part
+from lumisite.validate.probes.suite import choose_probes, groups
+from tests.unit.records import target_of
 
 LUMI, TWIN = load_site("lumi").site, load_site("twin").site
 NODES = ("nid005124", "nid005125")
@@ -23,12 +24,9 @@ NODES = ("nid005124", "nid005125")
 def a_plan(
     name: str, folder: str = "/scratch/run", probes: tuple[str, ...] = (), nodes: tuple[str, ...] = NODES
 ) -> JobPlan:
-    site = LUMI if name == "lumi" else TWIN
-    validation = validation_of(site)
-    gates = gate_probes(site, resolve_selection(site))
-    wanted = Wanted(probes, validation, site.network, site.runtime.name, validation.image, gates)
-    require_known(wanted)
-    (plan,) = plan_jobs("s", folder, [nodes], 1, lambda own: groups(wanted, own))
+    target = target_of(name)
+    chosen = choose_probes(target, probes)
+    (plan,) = plan_jobs("s", folder, [nodes], 1, partial(groups, chosen, target.plan, None))
     return plan
 
 
@@ -149,7 +147,7 @@ def run(
     plan = a_plan("twin", str(tmp_path / "run"), ("ddp", "collectives"))
     kept = []
     for group, (name, text) in zip(plan.groups, words.items(), strict=False):
-        step = replace(group.steps[0], probe=name, words=(text,), limit_s=1)
+        step = replace(group.steps[0], probe=name, part=Part("", (text,)), limit_s=1)
         kept.append(replace(group, steps=(step,)))
     plan = replace(plan, groups=tuple(kept))
     Path(plan.folder).mkdir(parents=True, exist_ok=True)

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-import lumisite
+from lumisite.validate.probes.probe import scripts
 
-JOBSIDE = Path(lumisite.__file__).parent / "validate/probes/jobside"
 PYTHON = (
     "affinity.py",
     "binds.py",
@@ -43,7 +42,11 @@ HOSTILE = {
 
 def left_by(script: str, *arguments: str, launcher: str = sys.executable) -> dict[str, Any]:
     """Run a script as a task would, and give its record."""
-    command = [launcher, str(JOBSIDE / script), "out", *arguments]
+    folder = Path("probes")
+    folder.mkdir(exist_ok=True)
+    for name, path in scripts().items():
+        (folder / name).write_bytes(path.read_bytes())
+    command = [launcher, str(folder / script), "out", *arguments]
     done = subprocess.run(command, env=HOSTILE, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done.stderr
     assert sorted(path.name for path in Path("out").iterdir()) == ["3.json"]
@@ -55,12 +58,12 @@ def left_by(script: str, *arguments: str, launcher: str = sys.executable) -> dic
 @pytest.mark.parametrize("name", PYTHON)
 def test_the_oldest_python_of_a_node_reads_them(name: str) -> None:
     """SLES has 3.6, and a probe must be able to say that it was the wrong one."""
-    ast.parse((JOBSIDE / name).read_text(), feature_version=(3, 6))
+    ast.parse(scripts()[name].read_text(), feature_version=(3, 6))
 
 
 def test_no_annotation_needs_a_newer_python() -> None:
     for name in PYTHON:
-        for node in ast.walk(ast.parse((JOBSIDE / name).read_text())):
+        for node in ast.walk(ast.parse(scripts()[name].read_text())):
             annotations = [node.returns] if isinstance(node, ast.FunctionDef) else []
             annotations += [node.annotation] if isinstance(node, ast.arg | ast.AnnAssign) else []
             for annotation in filter(None, annotations):
@@ -70,7 +73,7 @@ def test_no_annotation_needs_a_newer_python() -> None:
 
 @pytest.mark.parametrize("name", SHELL)
 def test_shells_read_them(name: str) -> None:
-    subprocess.run([SHELL[name], "-n", str(JOBSIDE / name)], check=True)
+    subprocess.run([SHELL[name], "-n", str(scripts()[name])], check=True)
 
 
 def test_affinity_is_the_kernels() -> None:
@@ -131,7 +134,7 @@ def test_a_node_without_lmod_says_so(tmp_path: Path) -> None:
     shell = tmp_path / "bash"
     shell.write_text('#!/bin/sh\n[ "$1" != -l ] || shift\nexec /bin/bash --noprofile --norc "$@"\n')
     shell.chmod(0o755)
-    script = (JOBSIDE / "modules.sh").read_text().replace("bash -l", str(shell))
+    script = scripts()["modules.sh"].read_text().replace("bash -l", str(shell))
     (tmp_path / "modules.sh").write_text(script)
     subprocess.run(
         ["bash", str(tmp_path / "modules.sh"), "out", "/m", "A=1", "--", "a/1", 'b"\\/2'], env=HOSTILE, check=True

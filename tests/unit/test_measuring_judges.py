@@ -9,21 +9,25 @@ import pytest
 
 from lumisite.site.load import load_site
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.probes import judge_collectives, judge_ddp, judge_pairs, judge_transport
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Record, Shape, Step
+from lumisite.validate.probes.collectives import judge as judge_collectives
+from lumisite.validate.probes.ddp import judge as judge_ddp
+from lumisite.validate.probes.pairs import judge as judge_pairs
+from lumisite.validate.probes.probe import Ended, Expected, Line, Part, Record, Shape, Step, scripts
+from lumisite.validate.probes.transport.judge import judge as judge_transport
+from lumisite.validate.probes.transport.judge import transport
+from tests.unit.records import target_of
 
 LUMI, TWIN = load_site("lumi").site.network, load_site("twin").site.network
 NODES = ("nid000001", "nid000002")
 
 
 def ended(records: list[Record], code: int = 0, tasks: int = 1, shape: Shape = "several", **more: str) -> Ended:
-    step = Step("p", shape, NODES, tasks, (), (), (), 60, environment=tuple(more.items()))
+    step = Step("p", Part("", (), environment=tuple(more.items())), shape, NODES, tasks, 60)
     return Ended(step, tuple(records), code, "the last words" if code else "")
 
 
-def expected(probe: str, backend: Backend = "gloo", tasks: int = 1, nodes: tuple[str, ...] = NODES) -> Expected:
-    network = LUMI if backend == "nccl" else TWIN
-    return Expected(probe, f"{len(nodes)}n", nodes, tasks, backend, network, "r1", 100.0)
+def expected(probe: str, tasks: int = 1, nodes: tuple[str, ...] = NODES) -> Expected:
+    return Expected(probe, f"{len(nodes)}n", nodes, tasks, "r1", 100.0)
 
 
 def rank(number: int, tasks: int = 1, ranks: int = 2, **more: object) -> dict[str, object]:
@@ -109,14 +113,14 @@ def test_a_rank_that_was_killed_before_its_time_is_no_hang() -> None:
 
 def test_two_ranks_on_one_gpu_are_named() -> None:
     records: list[Record] = [rank(number, tasks=2, ranks=2, device="MI250X/0000:c1:00.0") for number in (0, 1)]
-    asked = expected("ddp", "nccl", tasks=2, nodes=NODES[:1])
+    asked = expected("ddp", tasks=2, nodes=NODES[:1])
     gate = gate_of(list(judge_ddp.judge([ended(records, tasks=2)], asked)))
     assert gate.cause == "ranks 0 and 1 use the same GPU of nid000001: MI250X/0000:c1:00.0"
 
 
 def test_the_same_gpu_name_on_two_nodes_is_two_gpus() -> None:
     records = [{**record, "device": "MI250X/0000:c1:00.0"} for record in GOOD]
-    assert gate_of(list(judge_ddp.judge([ended(list(records))], expected("ddp", "nccl")))).verdict == "pass"
+    assert gate_of(list(judge_ddp.judge([ended(list(records))], expected("ddp")))).verdict == "pass"
 
 
 # ---- ddp
@@ -196,7 +200,7 @@ TABLE = """\
 def test_the_table_of_rccl_tests_comes_before_pytorchs_numbers(wrong: str, bounds: str, cause: str) -> None:
     table = TABLE.format(wrong=wrong, bounds=bounds)
     records: list[Record] = [rank(0, collectives=collective(), tables={"all_reduce": table}), rank(1, collectives=[])]
-    lines = judge_collectives.judge([ended(records)], expected("collectives", "nccl"))
+    lines = judge_collectives.judge([ended(records)], expected("collectives"))
     assert gate_of(lines).cause == cause
     if gate_of(lines).verdict == "pass":
         assert values(lines) == {"collectives/all_reduce_busbw/1MiB/2n": 24.54}
@@ -205,7 +209,7 @@ def test_the_table_of_rccl_tests_comes_before_pytorchs_numbers(wrong: str, bound
 def test_a_table_of_fewer_ranks_is_not_the_jobs() -> None:
     table = TABLE.format(wrong="0", bounds="0 OK").replace("#  Rank  1", "#  ")
     records: list[Record] = [rank(0, collectives=collective(), tables={"all_reduce": table}), rank(1, collectives=[])]
-    lines = judge_collectives.judge([ended(records)], expected("collectives", "nccl"))
+    lines = judge_collectives.judge([ended(records)], expected("collectives"))
     assert values(lines)["collectives/all_reduce_busbw/1MiB/2n"] != 24.54
 
 
@@ -229,12 +233,11 @@ def test_each_node_and_each_pair_gives_a_number() -> None:
 def test_every_node_is_in_two_pairs_and_once_in_a_round(nodes: int) -> None:
     import importlib.util
     import sys
-    from pathlib import Path
 
-    folder = Path(judge_pairs.__file__).parent / "jobside"
+    folder = scripts()["rank.py"].parent
     sys.path.insert(0, str(folder))  # as where it runs
     try:
-        found = importlib.util.spec_from_file_location("pairs_script", folder / "pairs.py")
+        found = importlib.util.spec_from_file_location("pairs_script", scripts()["pairs.py"])
         assert found is not None
         assert found.loader is not None
         script = importlib.util.module_from_spec(found)
@@ -281,17 +284,14 @@ FORCED = ended(carried(2000, 10), GLOO_SOCKET_IFNAME="eth0")
 def test_the_interfaces_counters_tell_and_the_control_must_fail(
     plain: Ended, control: Ended, verdict: str, cause: str
 ) -> None:
-    gate = gate_of(judge_transport.judge([plain, control], expected("transport")))
+    gate = gate_of(judge_transport(TWIN, "gloo", [plain, control], expected("transport")))
     assert gate.verdict == verdict
     assert gate.cause.startswith(cause)
 
 
 def test_the_control_is_forced_onto_the_wrong_network() -> None:
-    assert [variant.environment for variant in judge_transport.variants("nccl", LUMI)] == [
-        (),
-        (("NCCL_NET", "Socket"),),
-    ]
-    (_plain, control) = judge_transport.variants("gloo", TWIN)
+    assert [part.environment for part in transport(target_of("lumi")).parts] == [(), (("NCCL_NET", "Socket"),)]
+    (_plain, control) = transport(target_of("twin")).parts
     assert control.environment == (("GLOO_SOCKET_IFNAME", "eth0"),)
 
 
@@ -325,14 +325,13 @@ def logged(text: str) -> list[Record]:
 )
 def test_the_librarys_log_tells_and_the_control_must_fail(plain: str, control: str, verdict: str) -> None:
     steps = [ended(logged(plain)), ended(logged(control), NCCL_NET="Socket")]
-    gate = gate_of(judge_transport.judge(steps, expected("transport", "nccl")))
+    gate = gate_of(judge_transport(LUMI, "nccl", steps, expected("transport")))
     assert gate.verdict == verdict, gate.cause
 
 
 def test_gpu_direct_is_asked_for_where_the_site_requires_it() -> None:
     without = GOOD_LOG.replace("/GDRDMA", "")
     steps = [ended(logged(without)), ended(logged(SOCKET_LOG), NCCL_NET="Socket")]
-    usual = expected("transport", "nccl")
-    strict = replace(usual, network=replace(usual.network, require_gdr=True))
-    assert gate_of(judge_transport.judge(steps, usual)).verdict == "pass"
-    assert gate_of(judge_transport.judge(steps, strict)).verdict != "pass"
+    strict = replace(LUMI, require_gdr=True)
+    assert gate_of(judge_transport(LUMI, "nccl", steps, expected("transport"))).verdict == "pass"
+    assert gate_of(judge_transport(strict, "nccl", steps, expected("transport"))).verdict != "pass"

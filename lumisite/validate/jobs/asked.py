@@ -16,9 +16,9 @@ from lumisite.validate.jobs.folder import script_bytes
 from lumisite.validate.jobs.plan import plan_jobs
 from lumisite.validate.jobs.runner import Setting
 from lumisite.validate.jobs.script import JobPlan, Options, validation_of
-from lumisite.validate.probes.gates import gate_probes
 from lumisite.validate.probes.probe import spec_hash
-from lumisite.validate.probes.suite import Wanted, groups, require_known
+from lumisite.validate.probes.suite import choose_probes, groups
+from lumisite.validate.probes.target import Target
 
 
 @dataclass(frozen=True)
@@ -110,21 +110,18 @@ def setting_of(asked: Asked, loaded: LoadedSite, facts: tuple[str, ...] = ()) ->
     """
     site = loaded.site
     validation = validation_of(site)
-    gates = gate_probes(
-        site, resolve_selection(site), image=asked.image, jax_image=asked.jax_image, wrapper=asked.wrapper
-    )
+    target = Target(site, resolve_selection(site), validation, asked.image, asked.jax_image, asked.wrapper)
     plans: list[JobPlan] = []
     for batch in asked.batches:
-        wanted = Wanted(batch.probes, validation, site.network, site.runtime.name, asked.image, gates, asked.limit)
-        require_known(wanted)
-        plans += plan_jobs(batch.stamp, asked.folder, batch.node_sets, batch.jobs, partial(groups, wanted))
+        probes = choose_probes(target, batch.probes)
+        contents = partial(groups, probes, validation, asked.limit)
+        plans += plan_jobs(batch.stamp, asked.folder, batch.node_sets, batch.jobs, contents)
     setting = Setting(
         site=site,
-        backend=validation.backend,
         options=Options(asked.partition, asked.account, asked.reservation, asked.sbatch, facts),
         image_mark=asked.image_digest,
         specs={
-            group.folder: spec_hash([script_bytes(name) for step in group.steps for name in step.files], group)
+            group.folder: spec_hash([script_bytes(name) for step in group.steps for name in step.part.files], group)
             for plan in plans
             for group in plan.groups
         },

@@ -21,9 +21,8 @@ from lumisite.errors import LumisiteError, ResolveError, SiteError, ToolError
 from lumisite.site.json_file import parse_json
 from lumisite.validate.jobs.script import DONE, EXIT, FACTS, RECORDS
 from lumisite.validate.lines import Gate, Sample, gate_json, sample_json
-from lumisite.validate.probes.probe import Line, Record, Step, Vector
+from lumisite.validate.probes.probe import Line, Record, Step, Vector, scripts
 
-SCRIPTS = Path(__file__).parents[1] / "probes/jobside"
 SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
 #: What the journal says of a job; one that has ended before its time is `ended`, one that ran to its end `over`.
 EVENTS = ("submitting", "submitted", "cancelled", "ended", "over")
@@ -205,8 +204,8 @@ def create_run(folder: Path, about: Mapping[str, object]) -> Run:
     run = Run(folder)
     run.probes.mkdir(parents=True, exist_ok=True)
     (folder / "jobs").mkdir(exist_ok=True)
-    for path in (path for path in SCRIPTS.iterdir() if path.is_file()):
-        (run.probes / path.name).write_bytes(path.read_bytes())
+    for name, path in scripts().items():
+        (run.probes / name).write_bytes(path.read_bytes())
     run.describe(about)
     return run
 
@@ -226,7 +225,7 @@ def open_run(folder: Path) -> tuple[Run, dict[str, object]]:
 
 def script_bytes(name: str) -> bytes:
     """Give a script as it goes into jobs."""
-    return (SCRIPTS / name).read_bytes()
+    return scripts()[name].read_bytes()
 
 
 def image_mark(image: str) -> str:

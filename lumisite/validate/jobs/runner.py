@@ -16,8 +16,8 @@ from lumisite.errors import ToolError
 from lumisite.validate.jobs import slurm
 from lumisite.validate.jobs.script import CLAIM, STEP_ERR, JobPlan, Options, job_script
 from lumisite.validate.lines import Gate, GateState, Sample
-from lumisite.validate.probes.judge_ddp import RATE, efficiency
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Group, Line, rounded
+from lumisite.validate.probes.ddp.judge import RATE, efficiency
+from lumisite.validate.probes.probe import Ended, Expected, Group, Line, rounded
 
 if TYPE_CHECKING:
     from lumisite.site.model import Site
@@ -38,7 +38,6 @@ class Setting:
     """What does not change during a run."""
 
     site: Site
-    backend: Backend
     options: Options
     image_mark: str
     specs: Mapping[str, str]
@@ -195,8 +194,6 @@ class Runner:
             label=first.label,
             nodes=first.nodes,
             tasks=first.tasks,
-            backend=setting.backend,
-            network=setting.site.network,
             run=run,
             time=ends[-1].time,
             image=setting.image_mark,

@@ -147,7 +147,7 @@ def _module(site: Site) -> str:
 
 def _step_line(site: Site, validation: Validation, plan: JobPlan, step: Step, probes: str) -> str:
     """Give the line of one step."""
-    words = ["env", *(f"{name}={value}" for name, value in step.environment)] if step.environment else []
+    words = ["env", *(f"{name}={value}" for name, value in step.part.environment)] if step.part.environment else []
     words += ["srun", f"--nodes={len(step.nodes)}", f"--ntasks={step.ranks}", f"--ntasks-per-node={step.tasks}"]
     words += [f"--kill-on-bad-exit={1 if step.together else 0}"]
     if len(step.nodes) < len(plan.nodes):
@@ -157,7 +157,7 @@ def _step_line(site: Site, validation: Validation, plan: JobPlan, step: Step, pr
         words.append(f"--gpus-per-node={1 if step.shape == 'one-gpu' else validation.tasks_per_node}")
         words.append(f"--cpus-per-task={_cpus_per_task(site, validation)}")
     out = f"{plan.folder}/{step.folder}/{RECORDS}"
-    words += [word.replace(PROBES, probes).replace(OUT, out) for word in step.words]
+    words += [word.replace(PROBES, probes).replace(OUT, out) for word in step.part.words]
     return f"step {step.folder} {step.limit_s} {' '.join(shlex.quote(word) for word in words)}"
 
 

@@ -1,4 +1,15 @@
-"""What a probe is: steps of a job, each an `srun` of a script, and a pure function that judges what they left."""
+"""What a probe is: what a job starts, in which shapes, and a pure function that judges what was left.
+
+A probe is a folder: `job*` is what runs in the job (it runs in any Python of an image and imports nothing of this
+package), `judge.py` has what is expected of this site and how records are judged, and the function that suite.py lists.
+What several scripts share lies in `job/`. Every part of a probe gets a folder OUT of its own, on a shared file system,
+and finds all scripts beside each other in a folder PROBES:
+
+    srun --ntasks-per-node=T START PROBES/SCRIPT OUT ARGUMENTS
+
+T is 1 or the site's tasks on a node. A record is OUT/RANK.json. A container binds both folders itself, since one that
+lacks the site's own binds could not leave a record otherwise.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +18,20 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
-from lumisite.site.model import Network
 from lumisite.validate.lines import Better, Gate, GateState, Sample
 
 Shape: TypeAlias = Literal["one-gpu", "one-node", "several"]
 Backend: TypeAlias = Literal["nccl", "gloo"]
-#: What one rank wrote: a JSON object.
+#: What one rank wrote: a JSON object that anything may be missing from.
 Record: TypeAlias = Mapping[str, object]
 
 
 @dataclass(frozen=True)
 class Vector:
-    """Numbers of one rank, for plots."""
+    """Numbers of one rank, for plots and tables."""
 
     series: str
     run: str
@@ -32,7 +43,6 @@ class Vector:
 
 Line: TypeAlias = Sample | Gate | Vector
 
-
 #: Exit codes of timeout(1): it ended the step, or had to kill it.
 TIMED_OUT = (124, 137)
 #: What stands in a step's words for the folder of scripts, and for the one of its records.
@@ -40,22 +50,41 @@ PROBES, OUT = "{probes}", "{out}"
 
 
 @dataclass(frozen=True)
-class Step:
-    """One `srun` in a job: `nodes` are those that it runs on, `tasks` how many it has on each, `words` what it starts.
+class Part:
+    """One `srun` of a probe: `start` are the words before its script, `beside` the modules that the script imports.
 
-    `files` are the scripts that it needs, `arguments` what they are asked: both make out what is measured.
+    `name` tells it from the probe's other parts: a place, or a control that must fail.
     """
 
+    script: str
+    start: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    each: Literal["node", "gpu"] = "gpu"
+    name: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The scripts that it needs."""
+        return (self.script, *self.beside)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What follows `srun` and its options."""
+        return (*self.start, f"{PROBES}/{self.script}", OUT, *self.arguments)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a probe in a job: `nodes` are those that it runs on, `tasks` how many it has on each."""
+
     probe: str
+    part: Part
     shape: Shape
     nodes: tuple[str, ...]
     tasks: int
-    words: tuple[str, ...]
-    files: tuple[str, ...]
-    arguments: tuple[str, ...]
     limit_s: int
-    variant: str = ""
-    environment: tuple[tuple[str, str], ...] = ()
     together: bool = True
     """Whether a rank that fails ends the others, which would wait for it."""
 
@@ -67,7 +96,7 @@ class Step:
     @property
     def folder(self) -> str:
         """Where the step's records lie below its job's folder."""
-        return "-".join(part for part in (self.probe, self.label, self.variant) if part)
+        return "-".join(part for part in (self.probe, self.label, self.part.name) if part)
 
     @property
     def ranks(self) -> int:
@@ -93,14 +122,15 @@ class Ended:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a judge knows beside the steps: who asks, of what, and the site's network. `time` is the last step's end."""
+    """What a judge knows of the job: who asks, and the nodes (in the order of their ranks) and tasks on each of them.
+
+    `time` is the last step's end.
+    """
 
     probe: str
     label: str
     nodes: tuple[str, ...]
     tasks: int
-    backend: Backend
-    network: Network
     run: str
     time: float
     image: str = ""
@@ -111,9 +141,11 @@ class Expected:
         """How many ranks a step should have."""
         return len(self.nodes) * self.tasks
 
-    def gate(self, verdict: GateState, cause: str, advice: str = "", rank: int | None = None) -> Gate:
-        """Make a gate line of this probe."""
-        return Gate(self.probe, verdict, cause, advice, self.run, tuple(sorted(self.nodes)), self.time, rank)
+    def gate(
+        self, verdict: GateState, cause: str, advice: str = "", rank: int | None = None, nodes: Sequence[str] = ()
+    ) -> Gate:
+        """Make a gate line of this probe, about some nodes or all."""
+        return Gate(self.probe, verdict, cause, advice, self.run, tuple(sorted(nodes or self.nodes)), self.time, rank)
 
     def sample(self, quantity: str, value: float, better: Better, unit: str, nodes: tuple[str, ...] = ()) -> Sample:
         """Make a sample; `quantity` stands between the probe's name and the shape, which `nodes` change."""
@@ -133,11 +165,29 @@ Judge: TypeAlias = Callable[[Sequence[Ended], Expected], Sequence[Line]]
 
 
 @dataclass(frozen=True)
+class Probe:
+    """A probe of a site. `judge` takes all parts of one shape together.
+
+    Ranks that work `together` end together. Otherwise each node or rank is asked by itself: then only the largest shape
+    is needed, where all of them are. `asks` says in a sentence what must hold.
+    """
+
+    name: str
+    asks: str
+    parts: tuple[Part, ...]
+    judge: Judge
+    shapes: tuple[Shape, ...] = ("several",)
+    together: bool = False
+    least_ranks: int = 1
+
+
+@dataclass(frozen=True)
 class Group:
     """The steps of one probe in one shape: they are judged together, when the last has ended."""
 
     steps: tuple[Step, ...]
     judge: Judge
+    asks: str = ""
 
     @property
     def folder(self) -> str:
@@ -145,44 +195,26 @@ class Group:
         return self.steps[0].folder
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A step of a probe: the plain one, or one with other options or variables, such as a control that must fail."""
-
-    name: str = ""
-    arguments: tuple[str, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Probe:
-    """A measuring probe, as data: a script of one task for each GPU, its options by back-end, and its judge."""
-
-    name: str
-    script: str
-    shapes: tuple[Shape, ...]
-    judge: Judge
-    arguments: Callable[[Backend], tuple[str, ...]]
-    least_ranks: int = 1
-    variants: Callable[[Backend, Network], tuple[Variant, ...]] = lambda _backend, _network: (Variant(),)
-
-
-#: How long one step may take, in seconds.
-LIMITS_S: Mapping[Backend, int] = {"nccl": 240, "gloo": 60}
-
-
 def rounded(value: float) -> float:
     """Round to nine digits: more than any clock has, and the same text on every machine."""
     return float(f"{value:.9g}")
 
 
-def spec_hash(scripts: Sequence[bytes], group: Group) -> str:
+def scripts() -> dict[str, Path]:
+    """Give every script by its name in a job: `binds.py` is `binds/job.py`, `binds_host.sh` is `binds/job_host.sh`."""
+    here = Path(__file__).parent
+    own = {path.parent.name + path.name.removeprefix("job"): path for path in here.glob("*/job*.*")}
+    return own | {path.name: path for path in here.glob("job/*.py") if path.stem != "__init__"}
+
+
+def spec_hash(contents: Sequence[bytes], group: Group) -> str:
     """Give a short hash of what a group measures: its scripts and what they are asked, whatever the image."""
     seen = hashlib.sha256()
-    for script in scripts:
-        seen.update(hashlib.sha256(script).digest())
+    for content in contents:
+        seen.update(hashlib.sha256(content).digest())
     asked = [
-        [step.probe, step.shape, step.variant, step.tasks, step.arguments, step.environment] for step in group.steps
+        [step.probe, step.shape, step.part.name, step.tasks, step.part.arguments, step.part.environment]
+        for step in group.steps
     ]
     seen.update(json.dumps(asked).encode())
     return seen.hexdigest()[:12]

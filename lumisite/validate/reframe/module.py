@@ -9,7 +9,7 @@ lumisite that is installed, and both give the same lines: the job's script, its 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lumisite.site.model import MetricRule
@@ -150,31 +150,17 @@ class %(class)s(%(test)sProbe):
     probe = "%(probe)s"
 '''
 
-#: What each probe asks.
-SENTENCES = {
-    "modules": "Every module loads and unloads cleanly on each node.",
-    "binds": "What the modules bind is there in the container, and the right libraries are used.",
-    "affinity": "Each rank has the cores next to its GPU.",
-    "miopen": "Each rank has MIOpen's databases on its own node, for itself.",
-    "usersite": "Nothing of ~/.local is on Python's path.",
-    "conda": "Python is the one of the image's environment.",
-    "transport": "The high-speed network carries the bytes.",
-    "communicators": "Process groups come up one after the other, and none hangs.",
-    "collectives": "Collectives are right, and how fast they are.",
-    "ddp": "Ranks train one model together, and how fast.",
-    "pairs": "What each node does alone, and with each neighbour.",
-    "jax": "JAX finds its devices, and a collective is right.",
-    "wrapper": "A training run in the container and in the container wrapper's environment.",
-}
-
 
 @dataclass(frozen=True)
 class Module:
-    """What a module is written for: `words` are the options that lumisite is asked with, besides the probe."""
+    """What a module is written for: `words` are the options that lumisite is asked with, besides the probe.
+
+    `probes` are their names, each with what it asks.
+    """
 
     site: str
     words: tuple[str, ...]
-    probes: tuple[str, ...]
+    probes: Mapping[str, str]
     nodes: int
     tasks_per_node: int
     options: tuple[str, ...]
@@ -192,7 +178,7 @@ def module_text(module: Module, command: str) -> str:
         "system": module.system,
         "valid": json.dumps(module.system),
         "asked": _table(map(json.dumps, module.words)),
-        "first": class_name(module.probes[-1]),
+        "first": class_name([*module.probes][-1]),
         "nodes": module.nodes,
         "tasks": module.tasks_per_node,
         "options": _table(map(json.dumps, options), "[]"),
@@ -201,8 +187,8 @@ def module_text(module: Module, command: str) -> str:
         "test": OWN_TEST,
     }
     classes = [
-        _CLASS % {"class": class_name(name), "test": OWN_TEST, "sentence": SENTENCES[name], "probe": name}
-        for name in module.probes
+        _CLASS % {"class": class_name(name), "test": OWN_TEST, "sentence": asks, "probe": name}
+        for name, asks in module.probes.items()
     ]
     return _TEXT % values + "".join(classes)
 

@@ -60,7 +60,10 @@ def _judge(before: Sequence[Gate], after: Sequence[Gate], name: str) -> GateVerd
     unclear = [gate for gate in after if gate.verdict == "inconclusive"]
     bad = {gate.run for gate in failed or unclear}
     known = any(gate.verdict == "fail" for gate in before)
-    state, nodes = _state(after, failed, unclear)
+    nodes = _suspects(after, failed)
+    state: GateState = "inconclusive" if unclear else "pass"
+    if failed:
+        state = "bad-nodes" if nodes else "fail"
     return GateVerdict(
         gate=name,
         verdict=state,
@@ -71,13 +74,6 @@ def _judge(before: Sequence[Gate], after: Sequence[Gate], name: str) -> GateVerd
         nodes=nodes,
         failed_before=known,
     )
-
-
-def _state(after: Sequence[Gate], failed: Sequence[Gate], unclear: Sequence[Gate]) -> tuple[GateState, tuple[str, ...]]:
-    if failed:
-        nodes = _suspects(after, failed)
-        return ("bad-nodes", nodes) if nodes else ("fail", ())
-    return ("inconclusive", ()) if unclear else ("pass", ())
 
 
 def _suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:

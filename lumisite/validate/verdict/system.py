@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
-from lumisite.validate.metric_names import SHOWN_ONLY, metric_order
+from lumisite.validate.metric_names import metric_order
+from lumisite.validate.probes.communicators import SHOWN_ONLY
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.alike import LEAST_DAYS, comparable
 from lumisite.validate.verdict.gates import GateVerdict, judge_gates

@@ -1,6 +1,6 @@
 """Write the records beside this file anew, as root: `python -m tests.data.gates.make`.
 
-Each was left by the scripts of lumisite/validate/probes/jobside in real steps: on an untouched twin of two nodes (Slurm 24.11,
+Each was left by the scripts of lumisite/validate/probes in real steps: on an untouched twin of two nodes (Slurm 24.11,
 Apptainer 1.4, PyTorch 2.6, JAX 0.10), and `affinity-lumi-g.json` on the virtual LUMI-G node.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lumisite.site.load import load_site
-from lumisite.validate.probes.findings import Record
+from lumisite.validate.probes.probe import Record, scripts
 from tests.twin.cluster import ClusterPlan, running
-from tests.twin.gate_steps import JOBSIDE, TORCH, run_gate, twin_probe
+from tests.twin.gate_steps import TORCH, run_gate, twin_probe
 from tests.twin.helper_site import deploy_site
 from tests.twin.lumi_g import lumi_g_all
 from tests.twin.tykky import write_environment
@@ -38,7 +38,7 @@ def main() -> None:
         write_environment(cluster.shared / "scratch/tykky", TORCH)
         for probe, name in NAMES.items():
             save(name, run_gate(cluster, twin_probe(probe, wrapper="/scratch/tykky")).records)
-    files = {f"/opt/{name}": (JOBSIDE / name).read_text() for name in ("affinity.py", "lumisite_record.py")}
+    files = {f"/opt/{name}": scripts()[name].read_text() for name in ("affinity.py", "lumisite_record.py")}
     files["/opt/prolog"] = render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"]
     command = "srun -p standard-g -n8 --task-prolog=/opt/prolog python3 /opt/affinity.py /tmp/out"
     save("affinity-lumi-g", [json.loads(data) for _, data in sorted(lumi_g_all([command], files=files).files.items())])

@@ -6,8 +6,10 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.validate.lines import Sample
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import finished, number, numbers, part, rank_of, trouble
+from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record
+from lumisite.validate.probes.ranks import trouble
+from lumisite.validate.probes.records import finished, number, numbers, rank_of, table
+from lumisite.validate.probes.target import Target, each
 
 #: What the metrics are called that say how fast training is.
 RATE = "ddp/samples_per_s/"
@@ -15,23 +17,27 @@ RATE = "ddp/samples_per_s/"
 AGREEMENT = 1e-3
 #: A part of the step time that cannot be told from none.
 LEAST_PART = 1e-3
-#: Quantiles of the step time that are kept.
-QUANTILES = (50, 90, 99)
+#: Percentiles of the step time that are kept.
+PERCENTS = (50, 90, 99)
 
 
-def arguments(backend: Backend) -> tuple[str, ...]:
-    """Give the script's options; on the CPU all is small enough for a laptop."""
-    if backend == "gloo":
+def ddp(target: Target) -> Probe:
+    """Give the probe; on the CPU all is small enough for a laptop."""
+    if target.plan.backend == "gloo":
         models = ("comm:linear:8:512:8", "compute:conv:3:16:16")
-        return (*_models(models), "--steps", "12", "--warm-up", "3", "--limit", "30")
-    # 16 layers of 4096: 1 GB of gradients. 8 layers of 256 channels and 32 images: 19 MB of gradients for 1 TFLOP.
-    models = ("comm:linear:16:4096:64", "compute:conv:8:256:32")
-    return (*_models(models), "--steps", "60", "--warm-up", "15", "--limit", "120")
-
-
-def _models(texts: Sequence[str]) -> Iterator[str]:
-    for text in texts:
-        yield from ("--model", text)
+        limits = ("--steps", "12", "--warm-up", "3", "--limit", "30")
+    else:
+        # 16 layers of 4096: 1 GB of gradients. 8 layers of 256 channels and 32 images: 19 MB of gradients for 1 TFLOP.
+        models = ("comm:linear:16:4096:64", "compute:conv:8:256:32")
+        limits = ("--steps", "60", "--warm-up", "15", "--limit", "120")
+    return Probe(
+        "ddp",
+        "Ranks train one model together, and how fast.",
+        (target.together("ddp.py", *each("model", models), *limits),),
+        judge,
+        ("one-gpu", "one-node", "several"),
+        together=True,
+    )
 
 
 def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
@@ -39,22 +45,22 @@ def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
     failed = trouble(steps[0], expected)
     if failed is not None:
         return [failed]
-    whole = finished(steps[0].records)
+    done = finished(steps[0].records)
     lines: list[Line] = []
-    for model in part(whole[0], "models"):
-        own = [part(part(record, "models"), model) for record in whole]
+    for model in table(done[0], "models"):
+        own = [table(record, "models", model) for record in done]
         disagreement = _disagreement(model, own, expected)
         if disagreement:
             return [
                 expected.gate("fail", disagreement, "a collective gave wrong sums or was left out: run collectives")
             ]
-        lines += _numbers(model, own, whole, expected)
-    return [expected.gate("pass", f"{len(whole)} ranks trained together and their gradients agree"), *lines]
+        lines += _numbers(model, own, done, expected)
+    return [expected.gate("pass", f"{len(done)} ranks trained together and their gradients agree"), *lines]
 
 
 def _disagreement(model: str, own: Sequence[Record], expected: Expected) -> str:
     """Say how gradients differ, or nothing."""
-    gradients = [part(each, "gradient") for each in own]
+    gradients = [table(each, "gradient") for each in own]
     digests = {each.get("digest") for each in gradients}
     if len(digests) != 1:
         odd = [rank for rank, each in enumerate(gradients) if each.get("digest") != gradients[0].get("digest")]
@@ -71,7 +77,7 @@ def _disagreement(model: str, own: Sequence[Record], expected: Expected) -> str:
     return ""
 
 
-def _numbers(model: str, own: Sequence[Record], whole: Sequence[Record], expected: Expected) -> Iterator[Line]:
+def _numbers(model: str, own: Sequence[Record], done: Sequence[Record], expected: Expected) -> Iterator[Line]:
     """Give the numbers of one model; a step takes as long as its slowest rank."""
     by_rank = [numbers(each, "step_s") for each in own]
     steps = [max(times) for times in zip(*by_rank, strict=False)]
@@ -79,32 +85,17 @@ def _numbers(model: str, own: Sequence[Record], whole: Sequence[Record], expecte
     total = max(number(each, "total_s") or 0.0 for each in own)
     batch = number(own[0], "batch") or 0.0
     yield expected.sample(f"samples_per_s/{model}", batch * len(own) * len(steps) / total, "higher", "1/s")
-    for quantile in QUANTILES:
-        yield expected.sample(f"step_time_p{quantile}_s/{model}", percentile(steps, quantile), "lower", "s")
+    percentiles = statistics.quantiles(steps, n=100, method="inclusive")
+    for percent in PERCENTS:
+        yield expected.sample(f"step_time_p{percent}_s/{model}", percentiles[percent - 1], "lower", "s")
     first = [number(each, "first_step_s") or 0.0 for each in own]
     yield expected.series(f"first_step_s/{model}", first, "s")
     if len(own) > 1:
-        step, without = percentile(steps, 50), percentile(alone, 50)
-        exposed = max(LEAST_PART, 1 - without / step)
+        exposed = max(LEAST_PART, 1 - statistics.median(alone) / statistics.median(steps))
         yield expected.sample(f"exposed_communication/{model}", exposed, "lower", "of the step time")
-    for record, times, mine in zip(whole, by_rank, own, strict=True):
+    for record, times, mine in zip(done, by_rank, own, strict=True):
         yield expected.series(f"step_time_s/{model}", times, "s", rank_of(record))
         yield expected.series(f"compute_time_s/{model}", numbers(mine, "alone_s"), "s", rank_of(record))
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """Give a percentile, interpolated between the two nearest values.
-
-    >>> percentile([1.0, 2.0, 3.0], 50)
-    2.0
-    >>> percentile([1.0, 2.0], 90)
-    1.9
-    """
-    ordered = sorted(values)
-    place = (len(ordered) - 1) * percent / 100
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 def efficiency(samples: Sequence[Sample], ranks: Mapping[str, int]) -> Iterator[tuple[str, float]]:
@@ -115,12 +106,3 @@ def efficiency(samples: Sequence[Sample], ranks: Mapping[str, int]) -> Iterator[
         for shape in shapes[1:]:
             first = rates[f"{model}/{shapes[0]}"] / ranks[shapes[0]]
             yield f"{model}/{shape}", rates[f"{model}/{shape}"] / ranks[shape] / first
-
-
-DDP = Probe(
-    name="ddp",
-    script="ddp.py",
-    shapes=("one-gpu", "one-node", "several"),
-    judge=judge,
-    arguments=arguments,
-)

@@ -1,19 +1,23 @@
 """Judge `transport`: which network carried the bytes; and whether this gate can see at all.
 
-With NCCL or RCCL the library's log tells (lumisite/validate/transport.py); with gloo, which has no such log, the
+With NCCL or RCCL the library's log tells (lumisite/validate/transport/); with gloo, which has no such log, the
 counters of the interfaces do. A second step is forced onto the wrong network: if that does not come out as a failure,
 the gate is blind and says nothing of the first one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from lumisite.site.model import Network
 from lumisite.validate.lines import GateState
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Variant
-from lumisite.validate.probes.ranks import finished, number, part, trouble
-from lumisite.validate.transport import judge as transport
+from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe
+from lumisite.validate.probes.ranks import trouble
+from lumisite.validate.probes.records import finished, number, table
+from lumisite.validate.probes.target import Target
+from lumisite.validate.transport.judge import Expectation
+from lumisite.validate.transport.judge import judge as judge_log
 from lumisite.validate.transport.log import scan
 
 #: The part of the bytes that the high-speed interfaces must have carried; the rest of the node talks as well.
@@ -23,75 +27,73 @@ SEEN = 0.5
 CONTROL = "control"
 
 
-def arguments(backend: Backend) -> tuple[str, ...]:
-    """Give the script's options: enough to make every channel, and to stand out from other traffic."""
-    if backend == "gloo":
-        return ("--size", str(2 << 20), "--repeats", "4", "--limit", "20")
-    return ("--size", str(256 << 20), "--repeats", "5", "--limit", "120")
+#: The script's options: enough to make every channel, and to stand out from other traffic.
+ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
+    "gloo": ("--size", str(2 << 20), "--repeats", "4", "--limit", "20"),
+    "nccl": ("--size", str(256 << 20), "--repeats", "5", "--limit", "120"),
+}
 
 
-def variants(backend: Backend, network: Network) -> tuple[Variant, ...]:
-    """Give the plain step and the control."""
-    if backend == "nccl":
-        return (Variant(), Variant(CONTROL, environment=(("NCCL_NET", "Socket"),)))
-    if not network.management:
-        return (Variant(),)
-    return (Variant(), Variant(CONTROL, environment=(("GLOO_SOCKET_IFNAME", network.management[0]),)))
+def transport(target: Target) -> Probe:
+    """Give the probe: the plain part, and the control where there is a wrong network to force it onto."""
+    network, backend = target.site.network, target.plan.backend
+    forced = {"nccl": ("NCCL_NET", "Socket")}
+    if network.management:
+        forced["gloo"] = ("GLOO_SOCKET_IFNAME", network.management[0])
+    parts = [target.together("transport.py", *ARGUMENTS[backend])]
+    if backend in forced:
+        control = target.together("transport.py", *ARGUMENTS[backend], name=CONTROL, environment=(forced[backend],))
+        parts.append(control)
+    judge_here = partial(judge, network, backend)
+    return Probe("transport", "The high-speed network carries the bytes.", tuple(parts), judge_here, together=True)
 
 
-def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
+def judge(network: Network, backend: Backend, steps: Sequence[Ended], expected: Expected) -> list[Line]:
     """Give one gate line."""
     plain = steps[0]
-    down = _down(plain, expected.network)
+    down = _down(plain, network)
     if down:
         return [expected.gate("fail", down, "look at the cable, the switch and the driver of that interface")]
     failed = trouble(plain, expected)
     if failed is not None:
         return [failed]
-    verdict, cause = _carried(plain, expected)
+    carried = _by_log if backend == "nccl" else _by_counters
+    verdict, cause = carried(plain, network)
     advice = "the module sets the interface and the plugin: run `lumisite binds` and `lumisite why NCCL_SOCKET_IFNAME`"
     if verdict != "pass":
         return [expected.gate(verdict, cause, advice)]
     for control in steps[1:]:
-        seen, words = ("inconclusive", "it did not run") if trouble(control, expected) else _carried(control, expected)
+        seen, words = ("inconclusive", "it did not run") if trouble(control, expected) else carried(control, network)
         if seen != "fail":
-            forced = " ".join(f"{name}={value}" for name, value in control.step.environment)
+            forced = " ".join(f"{name}={value}" for name, value in control.step.part.environment)
             blind = f"the gate is blind: with {forced} it does not come out as a failure ({words})"
             return [expected.gate("inconclusive", blind, "something overrides what users set: look at the prolog")]
     return [expected.gate("pass", cause)]
 
 
-def _carried(ended: Ended, expected: Expected) -> tuple[GateState, str]:
-    """Say which network it was."""
-    if expected.backend == "nccl":
-        return _by_log(ended, expected)
-    return _by_counters(ended, expected)
-
-
-def _by_log(ended: Ended, expected: Expected) -> tuple[GateState, str]:
+def _by_log(ended: Ended, network: Network) -> tuple[GateState, str]:
     texts = [(f"rank {record.get('rank')}", str(record.get("log", ""))) for record in finished(ended.records)]
     log = scan((name, [text.encode()]) for name, text in texts)
-    network = expected.network
-    result = transport.judge(log, transport.Expectation(network.provider, len(network.interfaces), network.require_gdr))
+    result = judge_log(log, Expectation(network.provider, len(network.interfaces), network.require_gdr))
     return result.verdict, "; ".join(result.reasons[:3]) or "the log says nothing"
 
 
-def _by_counters(ended: Ended, expected: Expected) -> tuple[GateState, str]:
+def _by_counters(ended: Ended, network: Network) -> tuple[GateState, str]:
     """Look at each node's own counters; what one sends the other receives, so both tell."""
-    right = set(expected.network.interfaces)
+    right = set(network.interfaces)
     summary = []
     for record in finished(ended.records):
         host, moved = record.get("host"), number(record, "moved") or 0.0
-        carried = {name: number(part(record, "carried"), name) or 0.0 for name in part(record, "carried")}
+        carried = {name: number(table(record, "carried"), name) or 0.0 for name in table(record, "carried")}
         total = sum(carried.values())
         if total < SEEN * moved:
             return "inconclusive", f"{host}: the interfaces carried {_mb(total)} of {_mb(moved)}: it went another way"
         good = sum(value for name, value in carried.items() if name in right)
         if good < CARRIED * total:
             most = max(carried, key=lambda name: carried[name])
-            wanted = ", ".join(expected.network.interfaces)
+            wanted = ", ".join(network.interfaces)
             return "fail", f"{host}: {most} carried {_mb(carried[most])} of {_mb(total)}, where {wanted} should"
-        used = [name for name in expected.network.interfaces if carried.get(name, 0.0) > CARRIED / 10 * total]
+        used = [name for name in network.interfaces if carried.get(name, 0.0) > CARRIED / 10 * total]
         summary.append(f"{', '.join(used)} of {host} carried {_mb(good)} of {_mb(total)}")
     return ("pass", "; ".join(summary[:2])) if summary else ("inconclusive", "no rank counted anything")
 
@@ -99,7 +101,7 @@ def _by_counters(ended: Ended, expected: Expected) -> tuple[GateState, str]:
 def _down(ended: Ended, network: Network) -> str:
     """Name the first interface that is not up; those that a container cannot see are not judged."""
     for record in ended.records:
-        states = part(record, "interfaces")
+        states = table(record, "interfaces")
         for name in network.interfaces:
             state = states.get(name)
             if states and state is None:
@@ -111,6 +113,3 @@ def _down(ended: Ended, network: Network) -> str:
 
 def _mb(size: float) -> str:
     return f"{size / 1e6:.1f} MB"
-
-
-TRANSPORT = Probe("transport", "transport.py", ("several",), judge, arguments, variants=variants)

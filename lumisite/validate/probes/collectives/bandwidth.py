@@ -6,10 +6,11 @@ Sources: doc/PERFORMANCE.md of both, for the definitions; the header that the pr
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 #: One row: size count type redop root, then time algbw busbw #wrong out of place, and the same in place.
-COLUMNS_BEFORE, COLUMNS_EACH = 5, 4
+_ROW = re.compile(r"^ *(\d+)(?: +\S+){4} +(.+)$", re.MULTILINE)
 _RANK = re.compile(r"^#\s+Rank\s+\d+\b", re.MULTILINE)
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)", re.MULTILINE)
 
@@ -27,25 +28,13 @@ def bus_bandwidth(collective: str, size: int, seconds: float, ranks: int) -> flo
     return size / seconds / 1e9 * factor[collective]
 
 
-def size_name(size: int) -> str:
-    """Give a size as metrics name it.
-
-    >>> size_name(128 << 20), size_name(1 << 30), size_name(65536), size_name(1000)
-    ('128MiB', '1GiB', '64KiB', '1000B')
-    """
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= scale and size % scale == 0:
-            return f"{size // scale}{unit}"
-    return f"{size}B"
-
-
 @dataclass(frozen=True)
 class Row:
-    """One size: out of place and in place; `wrong` is None where the program did not check."""
+    """One size in bytes: the worse of out of place and in place, and the values that were wrong, if it was checked."""
 
     size: int
-    busbw: tuple[float, ...]
-    wrong: int | None
+    busbw: float
+    wrong: int
 
 
 @dataclass(frozen=True)
@@ -54,7 +43,7 @@ class Table:
 
     rows: tuple[Row, ...]
     ranks: int
-    out_of_bounds: int | None
+    out_of_bounds: int
 
 
 def parse_table(text: str) -> Table:
@@ -62,23 +51,14 @@ def parse_table(text: str) -> Table:
 
     >>> text = "# Rank  0 Group  0\n 1048576 262144 float sum -1 80.1 13.09 24.54 0 79.9 13.12 24.60 N/A\n"
     >>> parse_table(text + "# Out of bounds values : 0 OK\n")
-    Table(rows=(Row(size=1048576, busbw=(24.54, 24.6), wrong=0),), ranks=1, out_of_bounds=0)
+    Table(rows=(Row(size=1048576, busbw=24.54, wrong=0),), ranks=1, out_of_bounds=0)
     """
-    rows = [row for row in map(_row, text.splitlines()) if row is not None]
+    rows = []
+    for size, rest in _ROW.findall(text):
+        words = rest.split()
+        places = [words[first : first + 4] for first in range(0, len(words) - 3, 4)]
+        with suppress(ValueError):
+            busbw = min(float(place[2]) for place in places)
+            rows.append(Row(int(size), busbw, sum(int(place[3]) for place in places if place[3].isdigit())))
     bounds = _BOUNDS.search(text)
-    return Table(tuple(rows), len(_RANK.findall(text)), int(bounds[1]) if bounds else None)
-
-
-def _row(line: str) -> Row | None:
-    words = line.split()
-    if len(words) < COLUMNS_BEFORE + COLUMNS_EACH or not words[0].isdigit() or line.lstrip().startswith("#"):
-        return None
-    busbw, wrong = [], []
-    for first in range(COLUMNS_BEFORE, len(words) - COLUMNS_EACH + 1, COLUMNS_EACH):
-        try:
-            busbw.append(float(words[first + 2]))
-        except ValueError:
-            return None
-        if words[first + 3].isdigit():
-            wrong.append(int(words[first + 3]))
-    return Row(int(words[0]), tuple(busbw), sum(wrong) if wrong else None)
+    return Table(tuple(rows), len(_RANK.findall(text)), int(bounds[1]) if bounds else 0)

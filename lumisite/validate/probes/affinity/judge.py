@@ -1,38 +1,36 @@
-"""Judge the `affinity` probe: where each rank may run, against the masks of the node kind, and which GPU it has."""
+"""Judge `affinity`: where each rank may run, against the masks of the node kind, and which GPU it has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from lumisite.node.cpuset import mask_of
 from lumisite.node.masks import MaskError, Request, cpu_masks
-from lumisite.node.topology import Topology
+from lumisite.node.topology import Topology, topology_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
-from lumisite.validate.probes.findings import (
-    Fault,
-    Finding,
-    JobShape,
-    Record,
-    by_rank,
-    counted,
-    findings,
-    missing,
-    number,
-    rows,
-    table,
-    text,
-)
-
-GATE = "affinity"
+from lumisite.validate.probes.probe import Expected, Line, Probe, Record
+from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing_ranks, tell
+from lumisite.validate.probes.records import rows, table, text, whole
+from lumisite.validate.probes.target import Target
 
 
-@dataclass(frozen=True)
-class ExpectedAffinity:
-    """The node kind's topology with the platform's bus ids, and the hardware threads of each core that ranks get."""
+def affinity(target: Target) -> Probe:
+    """Give the probe."""
+    return Probe(
+        "affinity",
+        "Each rank has the cores next to its GPU.",
+        (target.alone("affinity.py"),),
+        judge_records(partial(judge, expected_topology(target))),
+    )
 
-    topology: Topology
-    threads: int = 1
+
+def expected_topology(target: Target) -> Topology:
+    """The topology of the partition's node kind, with the bus ids of the platform."""
+    name = target.site.partitions[target.plan.partition].node_kind
+    buses = target.site.platforms[target.selection.platform].gpu_bus_ids.get(name, ())
+    return topology_of(name, target.site.node_kinds[name], buses)
 
 
 @dataclass(frozen=True)
@@ -49,28 +47,27 @@ class _Rank:
     asked: str
 
 
-def judge_affinity(records: Sequence[Record], expected: ExpectedAffinity, job: JobShape) -> tuple[Finding, ...]:
+def judge(topology: Topology, records: Sequence[Record], expected: Expected) -> list[Line]:
     """Judge every rank against its mask, and the ranks of a node against each other."""
-    faults = missing(records, job, each="gpu", what="the rank")
+    faults = missing_ranks(records, expected, "the rank")
     nodes: dict[str, list[_Rank]] = {}
-    for record in by_rank(records):
+    for record in records:
         try:
             rank = _read(record)
         except CpusetError as error:
             told = f"what the kernel says of its CPUs cannot be read: {error}"
-            faults.append(
-                Fault(told, "look at /proc/self/status", text(record, "host"), number(record, "rank"), "inconclusive")
-            )
+            place = (text(record, "host"), whole(record, "rank"))
+            faults.append(Fault(told, "look at /proc/self/status", *place, "inconclusive"))
             continue
         nodes.setdefault(rank.node, []).append(rank)
     known = True
     for ranks in nodes.values():
-        wanted = _wanted(ranks[0].granted, expected, job.tasks_per_node)
+        wanted = _wanted(ranks[0].granted, topology, expected.tasks)
         known = known and bool(wanted)
-        faults += [fault for rank in ranks for fault in _of_rank(rank, wanted.get(rank.local), expected.topology)]
-        faults += _shared(ranks, wanted)
-        faults += _of_gpus(ranks, expected.topology)
-    return findings(GATE, faults, _passed(nodes, expected.topology, known, job), job)
+        faults += [fault for rank in ranks for fault in _of_rank(rank, wanted.get(rank.local), topology)]
+        faults += _of_cpus(ranks, wanted)
+        faults += [Fault(*said, rank.node, rank.rank) for rank, said in _of_gpus(ranks, topology)]
+    return tell(faults, _passed(nodes, topology, known, expected.tasks), expected)
 
 
 def _read(record: Record) -> _Rank:
@@ -83,8 +80,8 @@ def _read(record: Record) -> _Rank:
     }
     return _Rank(
         node=text(record, "host"),
-        rank=number(record, "rank"),
-        local=number(record, "local_rank"),
+        rank=whole(record, "rank"),
+        local=whole(record, "local_rank"),
         cpus=cpus,
         granted=frozenset(parse_number_list(granted)) if granted else None,
         numa=tuple(sorted(domain for domain, members in domains.items() if members & cpus)),
@@ -93,14 +90,14 @@ def _read(record: Record) -> _Rank:
     )
 
 
-def _wanted(granted: frozenset[int] | None, expected: ExpectedAffinity, tasks: int) -> dict[int, frozenset[int]]:
+def _wanted(granted: frozenset[int] | None, topology: Topology, tasks: int) -> dict[int, frozenset[int]]:
     """Give the CPUs that each local rank should have, none where the node kind does not tell."""
-    if not expected.topology.gpus:
+    if not topology.gpus:
         return {}
     if granted is not None:
-        granted &= expected.topology.pu_os
+        granted &= topology.pu_os
     try:
-        answers = cpu_masks(expected.topology, Request(tasks, expected.threads, granted or None))
+        answers = cpu_masks(topology, Request(tasks, cpus=granted or None))
     except MaskError:
         return {}
     return {answer.task: frozenset(answer.pu_os) for answer in answers if answer.pu_os}
@@ -110,74 +107,69 @@ def _of_rank(rank: _Rank, wanted: frozenset[int] | None, topology: Topology) -> 
     if not rank.cpus:
         yield Fault("it told no CPUs", "look at /proc/self/status", rank.node, rank.rank, "inconclusive")
         return
+    causes = []
     if wanted is not None and rank.cpus != wanted:
         numa = format_cpu_list(rank.numa) or "unknown"
-        cause = (
+        causes.append(
             f"it has the mask {mask_of(rank.cpus)} (CPUs {format_cpu_list(rank.cpus)}, NUMA domain {numa}), "
             f"expected {mask_of(wanted)} (CPUs {format_cpu_list(wanted)}) as local rank {rank.local} of {topology.name}"
         )
-        yield Fault(cause, _advice(rank), rank.node, rank.rank)
-        return
-    reserved = rank.cpus & topology.reserved
-    if wanted is None and reserved and rank.cpus != topology.pu_os:
-        cause = f"its mask {mask_of(rank.cpus)} has the reserved CPUs {format_cpu_list(reserved)}"
-        yield Fault(cause, _advice(rank), rank.node, rank.rank)
-    if rank.granted is not None and not rank.cpus <= rank.granted:
-        outside = format_cpu_list(rank.cpus - rank.granted)
-        cause = f"its mask {mask_of(rank.cpus)} has CPUs {outside}, which its step was not granted"
+    else:
+        reserved = rank.cpus & topology.reserved
+        if wanted is None and reserved and rank.cpus != topology.pu_os:
+            causes.append(f"its mask {mask_of(rank.cpus)} has the reserved CPUs {format_cpu_list(reserved)}")
+        outside = rank.cpus - (rank.cpus if rank.granted is None else rank.granted)
+        if outside:
+            cpus = format_cpu_list(outside)
+            causes.append(f"its mask {mask_of(rank.cpus)} has CPUs {cpus}, which its step was not granted")
+    for cause in causes:
         yield Fault(cause, _advice(rank), rank.node, rank.rank)
 
 
-def _shared(ranks: Sequence[_Rank], wanted: dict[int, frozenset[int]]) -> Iterator[Fault]:
+def _of_cpus(ranks: Sequence[_Rank], wanted: Mapping[int, frozenset[int]]) -> Iterator[Fault]:
     """Name ranks that share CPUs with one before them; one that has a wrong mask has been named already."""
     for index, rank in enumerate(ranks):
         if rank.local in wanted and rank.cpus != wanted[rank.local]:
             continue
-        for other in ranks[:index]:
-            both = rank.cpus & other.cpus
-            if both:
-                cause = (
-                    f"it has the mask {mask_of(rank.cpus)} and shares the CPUs {format_cpu_list(both)} with rank "
-                    f"{other.rank}, which has {mask_of(other.cpus)}; expected a mask of its own"
-                )
-                yield Fault(cause, _advice(rank), rank.node, rank.rank)
-                break
+        other = next((other for other in ranks[:index] if rank.cpus & other.cpus), None)
+        if other is not None:
+            cause = (
+                f"it has the mask {mask_of(rank.cpus)} and shares the CPUs {format_cpu_list(rank.cpus & other.cpus)} "
+                f"with rank {other.rank}, which has {mask_of(other.cpus)}; expected a mask of its own"
+            )
+            yield Fault(cause, _advice(rank), rank.node, rank.rank)
 
 
-def _of_gpus(ranks: Sequence[_Rank], topology: Topology) -> Iterator[Fault]:
+def _of_gpus(ranks: Sequence[_Rank], topology: Topology) -> Iterator[tuple[_Rank, Said]]:
     known = {gpu.pci_bus: gpu.index for gpu in topology.gpus if gpu.pci_bus}
     taken: dict[str, int] = {}
-    for rank in ranks:
-        if not rank.buses:
-            continue
+    for rank in (rank for rank in ranks if rank.buses):
         # With several to see, programs take the one with their local rank.
         bus = rank.buses[rank.local % len(rank.buses)]
         if known and bus not in known:
             cause = f"its GPU is on bus {bus}, which {topology.name} does not have (expected {', '.join(known)})"
             advice = "if a maintenance changed the bus ids, write the new ones into the site's platform (gpu_bus_ids)"
-            yield Fault(cause, advice, rank.node, rank.rank)
+            yield rank, (cause, advice)
         elif known and len(rank.buses) == len(known) and known[bus] != rank.local % len(known):
             cause = f"GPU {rank.local} is on bus {bus}, which {topology.name} has as GPU {known[bus]}"
             advice = "the order of the GPUs has changed: correct gpu_bus_ids and the order of gpus in the site"
-            yield Fault(cause, advice, rank.node, rank.rank)
+            yield rank, (cause, advice)
         if bus in taken:
             cause = f"it shares the GPU on bus {bus} with rank {taken[bus]}"
-            yield Fault(cause, "give each rank a GPU of its own (SLURM_LOCALID)", rank.node, rank.rank)
+            yield rank, (cause, "give each rank a GPU of its own (SLURM_LOCALID)")
         taken.setdefault(bus, rank.rank)
 
 
 def _advice(rank: _Rank) -> str:
-    users = rank.asked and "mask_cpu:0x" not in rank.asked
-    if users:
+    if rank.asked and "mask_cpu:0x" not in rank.asked:
         return f"leave --cpu-bind to the helper; this step was started with SLURM_CPU_BIND={rank.asked}"
     return "LUMISITE_VERBOSE=1 srun … says which mask the helper chose, or why none"
 
 
-def _passed(nodes: dict[str, list[_Rank]], topology: Topology, known: bool, job: JobShape) -> str:
-    count = sum(map(len, nodes.values()))
-    where = f"{counted(count, 'rank')} on {counted(len(nodes), 'node')}"
+def _passed(nodes: Mapping[str, Sequence[_Rank]], topology: Topology, known: bool, tasks: int) -> str:
+    where = f"{counted(sum(map(len, nodes.values())), 'rank')} on {counted(len(nodes), 'node')}"
     if known:
         return f"{where} have the masks of {topology.name}"
     if topology.gpus:
-        return f"{where} share no CPU; there is no table for {counted(job.tasks_per_node, 'task')} on {topology.name}"
+        return f"{where} share no CPU; there is no table for {counted(tasks, 'task')} on {topology.name}"
     return f"{where} share no CPU; {topology.name} has no GPU to be near to"

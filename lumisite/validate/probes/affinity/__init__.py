@@ -1,0 +1,1 @@
+"""The probe `affinity`: each rank has the cores next to its GPU."""

@@ -1,0 +1,1 @@
+"""The probe `binds`: what modules bind is there in the container, and the right libraries are used."""

@@ -1,0 +1,1 @@
+"""The probe `collectives`: collectives are right, and how fast they are."""

@@ -1,0 +1,1 @@
+"""The probe `conda`: Python is the one of the image."""

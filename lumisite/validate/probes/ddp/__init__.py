@@ -1,0 +1,1 @@
+"""The probe `ddp`: ranks train one model together."""

@@ -1,0 +1,1 @@
+"""The probe `jax`: JAX finds its devices, and a collective is right."""

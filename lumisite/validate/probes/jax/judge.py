@@ -1,0 +1,69 @@
+"""Judge `jax`: each rank has one device, all count the same number, and a sum over all devices is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+from lumisite.validate.probes.probe import Expected, Line, Probe, Record
+from lumisite.validate.probes.ranks import Said, counted, faults_of_ranks, judge_records, tell
+from lumisite.validate.probes.records import text, value_at, whole
+from lumisite.validate.probes.target import Target
+
+Platform = Literal["gpu", "cpu"]
+
+
+def jax(target: Target) -> Probe | None:
+    """Give the probe, if an image with JAX is named."""
+    if target.jax_image is None:
+        return None
+    platform: Platform = "gpu" if target.has_gpus else "cpu"
+    arguments = ("--one-gpu", "yes") if platform == "gpu" else ()
+    return Probe(
+        "jax",
+        "JAX finds its devices, and a collective is right.",
+        (replace(target, image=target.jax_image).alone("jax_devices.py", *arguments),),
+        judge_records(partial(judge, platform)),
+        ("one-gpu", "one-node", "several"),
+    )
+
+
+def judge(platform: Platform, records: Sequence[Record], expected: Expected) -> list[Line]:
+    """Judge what JAX found on every rank; each should have one device."""
+    versions = sorted({text(record, "jax") for record in records})
+    devices = counted(expected.ranks, f"{platform} device")
+    passed = f"JAX {', '.join(versions)} finds {devices}, and the sum over them is right"
+    return tell(faults_of_ranks(records, expected, partial(_of_rank, platform, expected.ranks)), passed, expected)
+
+
+def _of_rank(platform: Platform, ranks: int, record: Record) -> Iterator[Said]:
+    if text(record, "error"):
+        yield f"JAX failed: {text(record, 'error')}", "look at MASTER_ADDR, and whether the image's JAX fits its driver"
+        return
+    # JAX says rocm, cuda or gpu, by its release.
+    met = text(record, "platform")
+    if ("cpu" if met == "cpu" else "gpu") != platform:
+        yield (
+            f"JAX runs on the {met}, expected {platform}",
+            "the image's JAX has no plugin for this GPU, or the GPU is hidden (ROCR_VISIBLE_DEVICES, --rocm)",
+        )
+        return
+    for key, what, right in (
+        ("processes", "processes", ranks),
+        ("local_devices", "devices of its own", 1),
+        ("devices", "devices in all", ranks),
+    ):
+        if whole(record, key) != right:
+            yield (
+                f"JAX counts {whole(record, key)} {what}, expected {right}",
+                "one process for each GPU: look at the number of tasks, local_device_ids and ROCR_VISIBLE_DEVICES",
+            )
+            return
+    right_sum = ranks * (ranks + 1) / 2
+    if value_at(record, "sum") != right_sum:
+        yield (
+            f"the sum over {ranks} devices is {value_at(record, 'sum')}, expected {right_sum:g}",
+            "a collective gave a wrong result: run the probe `collectives`",
+        )

@@ -1,0 +1,1 @@
+"""The probe `miopen`: caches and databases are private, and on the node itself."""

@@ -1,0 +1,1 @@
+"""The probe `modules`: every module loads and unloads cleanly on each node."""

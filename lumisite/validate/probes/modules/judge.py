@@ -1,0 +1,95 @@
+"""Judge `modules`: every module loads on a compute node, binds what it says, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from lumisite.release.modules import module_binds, module_version
+from lumisite.site.settings import Situation
+from lumisite.validate.probes.probe import Expected, Line, Part, Probe, Record
+from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing_nodes, tell
+from lumisite.validate.probes.records import table, text, value_at
+from lumisite.validate.probes.target import Target
+
+#: A user's own bind, which every module must leave alone: a file that each node has, at a place of no meaning.
+USERS_BIND = "/etc/hostname:/lumisite-probe"
+RENDER = "render and deploy again, and compare the modulefile on this node with the release's (lumisite diff)"
+
+
+@dataclass(frozen=True)
+class ExpectedModules:
+    """The modules of a release by full name, each with the binds that `bind_variable` must have while it is loaded."""
+
+    binds: Mapping[str, tuple[str, ...]]
+    bind_variable: str
+
+
+def modules(target: Target) -> Probe:
+    """Give the probe."""
+    expected = expected_modules(target)
+    arguments = (f"{target.site.root}/current/modules", f"{expected.bind_variable}={USERS_BIND}", "--", *expected.binds)
+    return Probe(
+        "modules",
+        "Every module loads and unloads cleanly on each node.",
+        (Part("modules.sh", ("bash",), arguments, each="node"),),
+        judge_records(partial(judge, expected)),
+    )
+
+
+def expected_modules(target: Target) -> ExpectedModules:
+    """Every module in every version of the selection, with the binds that it brings by itself."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, module in target.site.modules.items():
+        for stack in target.selection.stacks:
+            binds = module_binds(target.site, name, Situation(stack.platform, stack.cpe))
+            found.setdefault(f"{name}/{module_version(module, stack)}", tuple(bind.spec for bind in binds))
+    return ExpectedModules(found, f"{target.site.runtime.prefix}_BINDPATH")
+
+
+def judge(wanted: ExpectedModules, records: Sequence[Record], expected: Expected) -> list[Line]:
+    """Judge the records of all nodes."""
+    faults = missing_nodes(records, expected, "the login shell")
+    faults += [Fault(*said, text(record, "host")) for record in records for said in _of_node(record, wanted)]
+    where = counted(len(expected.nodes), "node")
+    return tell(faults, f"{counted(len(wanted.binds), 'module')} load and unload cleanly on {where}", expected)
+
+
+def _of_node(record: Record, wanted: ExpectedModules) -> Iterator[Said]:
+    if value_at(record, "has_lmod") is not True:
+        yield "a login shell has no `module` command", "install Lmod on the compute node, or repair /etc/profile.d"
+        return
+    for name, binds in wanted.binds.items():
+        yield from _of_module(name, table(record, "modules", name), binds, wanted.bind_variable)
+
+
+def _of_module(name: str, told: Record, binds: Sequence[str], bind_variable: str) -> Iterator[Said]:
+    if value_at(told, "load") != 0 or value_at(told, "loaded") is not True:
+        yield f"{name} does not load: {_words(text(told, 'said'))}", RENDER
+        return
+    value = text(told, "changes", bind_variable, "after")
+    lacking = [bind for bind in binds if bind not in value.split(",")]
+    if lacking:
+        yield f"{name} loads but {bind_variable} lacks {', '.join(lacking)} (it is {value or 'not changed'})", RENDER
+    if value_at(told, "unload") != 0 or value_at(told, "still_loaded") is True:
+        yield f"{name} does not unload: {_words(text(told, 'unload_said'))}", RENDER
+    for variable, change in table(told, "left").items():
+        yield (
+            f"{name} does not unload cleanly: {_change(variable, change)}",
+            "what a modulefile sets outside of setenv and append_path is not undone: take that line out of it",
+        )
+
+
+def _change(name: str, change: object) -> str:
+    before, after = value_at(change, "before"), value_at(change, "after")
+    if before is None:
+        return f"{name} was not set before and is left as {after!r}"
+    if after is None:
+        return f"{name} was {before!r} and is gone"
+    return f"{name} was {before!r} and is left as {after!r}"
+
+
+def _words(said: str) -> str:
+    """Give what Lmod said in one line; its first line is a heading."""
+    return " ".join(said.split())[:200] or "it said nothing"

@@ -1,0 +1,1 @@
+"""The probe `pairs`: each node alone, and with each neighbour."""

@@ -1,0 +1,73 @@
+"""Read the records that ranks left, of which anything may be missing or of another type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from lumisite.validate.probes.probe import Record
+
+
+def finished(records: Iterable[Record]) -> list[Record]:
+    """Give the records of ranks that came to their end, by rank; of the others there is only where they were."""
+    return sorted((record for record in records if "local_rank" in record), key=rank_of)
+
+
+def rank_of(record: Record) -> int:
+    """Give the number of a rank."""
+    rank = record.get("rank")
+    return rank if isinstance(rank, int) else -1
+
+
+def value_at(record: object, *keys: str) -> object:
+    """Give what stands below some keys, `None` where one is missing."""
+    for key in keys:
+        record = record.get(key) if isinstance(record, Mapping) else None
+    return record
+
+
+def text(record: object, *keys: str) -> str:
+    """Give a text, empty where there is none."""
+    value = value_at(record, *keys)
+    return value if isinstance(value, str) else ""
+
+
+def whole(record: object, *keys: str) -> int:
+    """Give a whole number, 0 where there is none."""
+    value = value_at(record, *keys)
+    return value if isinstance(value, int) else 0
+
+
+def number(record: object, *keys: str) -> float | None:
+    """Give a number, if it is one."""
+    value = value_at(record, *keys)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def numbers(record: object, *keys: str) -> list[float]:
+    """Give a list of numbers; what is none is left out."""
+    return [float(each) for each in rows(record, *keys) if isinstance(each, int | float) and not isinstance(each, bool)]
+
+
+def table(record: object, *keys: str) -> Mapping[str, object]:
+    """Give what there is by name, empty where there is nothing."""
+    value = value_at(record, *keys)
+    return value if isinstance(value, Mapping) else {}
+
+
+def rows(record: object, *keys: str) -> Sequence[object]:
+    """Give a list, empty where there is none."""
+    value = value_at(record, *keys)
+    return value if isinstance(value, list) else ()
+
+
+def texts(record: object, *keys: str) -> list[str]:
+    """Give a list of texts, empty where there is none."""
+    return [str(each) for each in rows(record, *keys)]
+
+
+def in_image(mount: object) -> bool:
+    """Tell whether what is on a mount is the image's own, not the host's: the root, or part of a squashfs file.
+
+    Without overlay a runtime mounts parts of its squashfs one by one ("underlay" of SingularityCE's admin guide).
+    """
+    return text(mount, "point") in ("", "/") or "squash" in text(mount, "type")

@@ -1,0 +1,1 @@
+"""The probe `transport`: which network carries the bytes."""

@@ -1,0 +1,1 @@
+"""The probe `usersite`: packages come from the image."""

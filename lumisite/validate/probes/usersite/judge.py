@@ -1,0 +1,78 @@
+"""Judge `usersite`: packages come from the image, not from the user's home directory or PYTHONPATH."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from lumisite.site.settings import judge_settings
+from lumisite.validate.probes.probe import Expected, Line, Probe, Record
+from lumisite.validate.probes.ranks import Said, counted, faults_of_ranks, first_of, judge_records, tell
+from lumisite.validate.probes.records import rows, text, texts, value_at
+from lumisite.validate.probes.target import Target
+
+#: Packages that a cause names; more are counted.
+NAMED_PACKAGES = 6
+
+
+def usersite(target: Target) -> Probe:
+    """Give the probe."""
+    return Probe(
+        "usersite",
+        "Nothing of ~/.local is on Python's path.",
+        (target.alone("python_setup.py", "--import", "torch"),),
+        judge_records(partial(judge, shuts_out(target))),
+    )
+
+
+def shuts_out(target: Target) -> bool:
+    """Whether the ledger shuts the user site out."""
+    verdicts = judge_settings(target.site, target.situation, ["PYTHONNOUSERSITE"])
+    return any(verdict.outcome == "wins" and verdict.setting.value for verdict in verdicts)
+
+
+def judge(shut_out: bool, records: Sequence[Record], expected: Expected) -> list[Line]:
+    """Judge where each rank's packages come from."""
+    faults = faults_of_ranks(records, expected, partial(_of_rank, shut_out))
+    kept_out = sorted({name for record in records for name in texts(record, "user_packages")})
+    passed = f"no package of a user site or of PYTHONPATH stands before the image's for {counted(len(records), 'rank')}"
+    return tell(faults, passed + (f"; kept out of ~/.local: {_named(kept_out)}" if kept_out else ""), expected)
+
+
+def _of_rank(shut_out: bool, record: Record) -> Iterator[Said]:
+    folder = text(record, "user_site")
+    variable = value_at(record, "environment", "PYTHONNOUSERSITE")
+    if value_at(record, "user_site_on_path") is True:
+        hidden, own = texts(record, "hidden"), texts(record, "user_packages")
+        what = f"{_named(hidden)} there hides the image's own" if hidden else f"it has {_named(own) or 'no package'}"
+        said = "not set" if variable is None else f"{variable!r}"
+        yield (
+            f"{folder} is on sys.path: {what} (PYTHONNOUSERSITE is {said})",
+            f"leave PYTHONNOUSERSITE to the helper (1 is right), or move {folder} away",
+        )
+    elif shut_out and not variable:
+        yield (
+            "PYTHONNOUSERSITE is not set, so that packages of ~/.local would hide the image's once there are any",
+            "LUMISITE_VERBOSE=1 srun … says what the helper made of it",
+        )
+    for entry in rows(record, "pythonpath"):
+        yield from _of_entry(entry, text(record, "version").rpartition(".")[0])
+    home = value_at(record, "environment", "PYTHONHOME")
+    if home:
+        yield f"PYTHONHOME is {home}, which moves the standard library", "unset PYTHONHOME"
+
+
+def _of_entry(entry: object, version: str) -> Iterator[Said]:
+    path, hidden = text(entry, "path"), texts(entry, "hidden")
+    remove = f"take {path} out of PYTHONPATH"
+    if hidden:
+        yield f"PYTHONPATH has {path}: {_named(hidden)} there hides the image's own", remove
+    elif value_at(entry, "exists") is not True:
+        yield f"PYTHONPATH has {path}, which is not there", remove
+    elif "/python" in path and f"/python{version}/" not in f"{path}/" and "/python3/" not in f"{path}/":
+        advice = f"{remove}: packages of another release fail when they are imported"
+        yield f"PYTHONPATH has {path}, but this is Python {version}", advice
+
+
+def _named(names: Sequence[str]) -> str:
+    return first_of(names, NAMED_PACKAGES)

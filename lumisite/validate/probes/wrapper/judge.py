@@ -1,0 +1,101 @@
+"""Judge `wrapper`: the same training in the container and in an environment of the container wrapper (Tykky)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from lumisite.validate.probes.probe import Backend, Expected, Line, Part, Probe, Record
+from lumisite.validate.probes.ranks import STDERR, Fault, judge_records, missing_ranks, tell
+from lumisite.validate.probes.records import numbers, table, text, texts, whole
+from lumisite.validate.probes.target import RECORD, Target
+
+#: The environment is much slower above this. A missing plugin cost a factor of 2 or more on LUMI and Perlmutter alike;
+#: what costs less is for the samples to show.
+SLOWER = 2.0
+#: The first epoch has the search for kernels in it.
+SKIPPED_EPOCHS = 1
+#: Steps of an epoch: about a second on GPUs, less on cores.
+EPOCH_STEPS: dict[Backend, str] = {"nccl": "200", "gloo": "2"}
+#: The two environments by their parts' names, the one that should be as fast last.
+CONTAINER, WRAPPER = "container", "wrapper"
+
+
+def wrapper(target: Target) -> Probe | None:
+    """Give the probe, if the directory of an environment is named."""
+    if target.wrapper is None:
+        return None
+    arguments = ("--backend", target.plan.backend, "--steps", EPOCH_STEPS[target.plan.backend])
+    python = (f"{target.wrapper}/bin/python",)
+    return Probe(
+        "wrapper",
+        "A training run in the container and in the container wrapper's environment.",
+        (
+            target.alone("wrapper.py", "--part", CONTAINER, *arguments, name=CONTAINER),
+            Part("wrapper.py", python, ("--part", WRAPPER, *arguments), (RECORD,), name=WRAPPER),
+        ),
+        judge_records(judge),
+    )
+
+
+def judge(records: Sequence[Record], expected: Expected) -> list[Line]:
+    """Compare the two environments: the gate, then what each epoch took, then the samples `wrapper/…`."""
+    parts = {part: [one for one in records if text(one, "part") == part] for part in (CONTAINER, WRAPPER)}
+    faults = [fault for part, own in parts.items() for fault in _failures(part, own, expected)]
+    seconds = {part: epoch_seconds(own) for part, own in parts.items()}
+    if not faults and not all(seconds.values()):
+        faults = [Fault("an environment told no epoch times", STDERR, expected.nodes[0])]
+    if faults:
+        return tell(faults, "", expected)
+    # Whatever else runs beside it only makes an epoch longer, so the fastest tells most of the environment.
+    usual = {part: min(values[SKIPPED_EPOCHS:] or values) for part, values in seconds.items()}
+    ratio = usual[WRAPPER] / usual[CONTAINER]
+    shown = (
+        f"the fastest epoch takes {usual[WRAPPER]:.3g} s in the wrapper's environment and "
+        f"{usual[CONTAINER]:.3g} s in the container ({ratio:.2f} times)"
+    )
+    if ratio > SLOWER:
+        lacks, advice = _difference(parts[CONTAINER][0], parts[WRAPPER][0])
+        faults = [Fault(shown + lacks, advice, expected.nodes[0])]
+    # One rank alone has always been `1g` here, on one node too.
+    named = replace(expected, label="1g") if expected.ranks == 1 else expected
+    return [
+        *tell(faults, shown, expected),
+        *(expected.series(f"epoch_s/{part}", values, "s") for part, values in seconds.items()),
+        *(named.sample(f"epoch_s/{part}", value, "lower", "s") for part, value in usual.items()),
+        named.sample("epoch_ratio", ratio, "lower", ""),
+    ]
+
+
+def _failures(part: str, records: Sequence[Record], expected: Expected) -> Iterator[Fault]:
+    yield from missing_ranks(records, expected, f"the rank in the {part}")
+    for record in records:
+        error = text(record, "error")
+        if error:
+            cause = f"training in the {part} failed: {error}"
+            yield Fault(cause, STDERR, text(record, "host"), whole(record, "rank"))
+
+
+def epoch_seconds(records: Sequence[Record]) -> list[float]:
+    """Give the seconds of each epoch in one environment: those of its slowest rank."""
+    return [max(values) for values in zip(*(numbers(record, "epoch_s") for record in records), strict=False)]
+
+
+def _difference(there: Record, here: Record) -> tuple[str, str]:
+    """Say what the slow environment lacks of the other's, as far as the records tell, and what to do."""
+    mine = table(here, "environment")
+    told = [
+        f"{name} is {mine.get(name, 'not set')}, not {value}"
+        for name, value in table(there, "environment").items()
+        if name.startswith(("NCCL_", "GLOO_", "FI_")) and mine.get(name) != value
+    ]
+    lacks = sorted(_files(there) - _files(here))
+    told += [f"{name} is not in use" for name in lacks]
+    advice = "compare the environment variables of the two steps, and use the container for training on several nodes"
+    if lacks:
+        advice = "LUMISITE_TYKKY=/path/of/the/plugin/lib gives the environment libfabric and the plugin of the host"
+    return "; in the environment " + ", ".join(told) if told else "", advice
+
+
+def _files(record: Record) -> set[str]:
+    return {path.rpartition("/")[2].partition(".so")[0] for path in texts(record, "mapped")}
