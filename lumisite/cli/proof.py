@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from lumisite.cli.parser import Commands
     from lumisite.site.model import Site
-    from lumisite.validate.lint.find import Finding
+    from lumisite.validate.lint.job import Finding
     from lumisite.validate.samples import Recorded
     from lumisite.validate.transport.judge import Result
 
@@ -189,9 +189,9 @@ def run_lint(arguments: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from lumisite.site.load import load_site
-    from lumisite.validate.lint.find import SIZE_LIMIT_BYTES, lint_script, machine_of
+    from lumisite.validate.lint.find import SIZE_LIMIT_BYTES, lint_script
 
-    machine = machine_of(load_site(arguments.site).site)
+    site = load_site(arguments.site).site
     findings: list[Finding] = []
     for name in arguments.scripts:
         data = bytearray()
@@ -199,7 +199,7 @@ def run_lint(arguments: argparse.Namespace) -> int:
             data += block
             if len(data) > SIZE_LIMIT_BYTES:
                 break
-        findings += lint_script(bytes(data), name, machine)
+        findings += lint_script(bytes(data), name, site)
     if arguments.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:

@@ -7,9 +7,9 @@ import timeit
 import pytest
 
 from lumisite.site.load import load_site
-from lumisite.validate.lint.find import lint_script, machine_of
+from lumisite.validate.lint.find import lint_script
 
-LUMI = machine_of(load_site("lumi").site)
+LUMI = load_site("lumi").site
 #: A job on a part of a node, and one on whole nodes.
 PART = "#!/bin/bash\n#SBATCH -p small-g -N 1 --gpus-per-node=2 --ntasks-per-node=2 -c 7\n"
 WHOLE = "#!/bin/bash\n#SBATCH -p standard-g -N 2 --gpus-per-node=8 --ntasks-per-node=8 -c 7\n"
