@@ -29,8 +29,19 @@ _BETWEEN = re.compile(
     r"(?:[ \t]|\\\n|\#[^\n]*|<<<|&>>?|>>|[<>][&|]|<>|>|<(?!<))+|(?P<document><<(?P<tabs>-?)[ \t]*)"
     r"|(?P<line>\n)|(?P<operator>[;&|()}]|\{(?!\S))"
 )
-_WORD_ENDS = " \t\n;&|<>()"
+#: Quotes, and what else a word is made of.
 _QUOTE = re.compile(r"\$?([\"'])")
+_PIECE = re.compile(r"(?P<opens>\$[({]|`)|\\.|(?!\$?[\"'])[^ \t\n;&|<>()]", re.DOTALL)
+_ARRAY = re.compile(r"[A-Za-z_]\w*\+?=")
+#: What ends a quote, an expansion or an array, and what opens another one before that.
+_CLOSING = {"'": "'", '"': '"', "`": "`", "(": ")", "{": "}"}
+_INSIDE = {
+    "'": re.compile("(?P<closes>')"),
+    "`": re.compile("(?P<closes>`)"),
+    '"': re.compile(r"\\.|(?P<closes>\")|(?P<opens>\$[({]|`)", re.DOTALL),
+    ")": re.compile(r"\\.|(?<=[ \t\n(])#[^\n]*|(?P<closes>\))|(?P<opens>\$\{|[('\"`])", re.DOTALL),
+    "}": re.compile(r"\\.|(?P<closes>\})|(?P<opens>\$\(|[{\"`])", re.DOTALL),
+}
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 _RESERVED = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!"})
 #: How a script begins that was copied from a terminal.
@@ -58,7 +69,7 @@ class Part:
 
     @property
     def inner(self) -> str:
-        """The text as a shell gets it that is given the word as a script."""
+        """The text as an inner shell gets it."""
         if self.quote == "'":
             return self.text
         return re.sub(r'\\([$`"\\])', r"\1", self.text) if self.quote else re.sub(r"\\(.)", r"\1", self.text)
@@ -192,43 +203,38 @@ def _commands(script: Part, spot: str, depth: int, jobs: list[Script]) -> Iterat
     for command in _Reader(script.inner, script.line, spot).commands():
         yield command
         submitted = command.behind("sbatch", "salloc", first=4) or ()
-        if depth == DEPTH_LIMIT:
-            continue
-        for text in list(_job_texts(command)) or ([Part("", "", command.line)] if submitted else []):
-            jobs.append(_script(text, depth + 1, submitted))
-        for text in _inner_scripts(command):
-            yield from _commands(text, _inner_spot(command), depth + 1, jobs)
-        for text in command.documents:
-            if not _DIRECTIVE.search(text.text):
-                yield from _commands(text, "task", depth + 1, jobs)
+        inside = list(_inside(command)) if depth < DEPTH_LIMIT else []
+        if submitted and not any(where == "job" for _, where in inside):
+            inside.append((Part("'", "", command.line), "job"))
+        for text, where in inside:
+            if where == "job":
+                jobs.append(_script(text, depth + 1, submitted))
+            else:
+                yield from _commands(text, where, depth + 1, jobs)
 
 
-def _job_texts(command: Command) -> Iterator[Part]:
-    """Give the job scripts in a command: `sbatch --wrap=SCRIPT`, and here-documents with `#SBATCH` lines."""
-    for word, following in zip(command.words, (*command.words[1:], None), strict=False):
-        if word.value == "--wrap" and following:
-            yield _joined(following)
-        elif word.value.startswith("--wrap="):
-            whole = _joined(word)
-            yield Part("'", whole.text.removeprefix("--wrap="), whole.line)
-    yield from (document for document in command.documents if _DIRECTIVE.search(document.text))
+def _inside(command: Command) -> Iterator[tuple[Part, str]]:
+    """Give the scripts in a command, and where each runs: that of `bash -c`, here-documents, and those of jobs.
+
+    A job is `sbatch --wrap=SCRIPT`, or a here-document with `#SBATCH` lines.
+    """
+    spot = "container" if command.names_any(*RUNTIMES) else command.spot
+    spot = "task" if spot == "batch" and command.names_any(*_LAUNCHERS) else spot
+    for at, word in enumerate(command.words):
+        rest = command.words[at + 1 : at + 3]
+        if word.value.startswith("--wrap="):
+            yield Part("'", _script_text(word).removeprefix("--wrap="), word.line), "job"
+        elif word.value == "--wrap" and rest:
+            yield Part("'", _script_text(rest[0]), rest[0].line), "job"
+        elif command.programs[at] in ("bash", "sh") and rest[1:] and re.fullmatch(r"-[a-z]*c", rest[0].value):
+            yield Part("'", _script_text(rest[1]), rest[1].line), spot
+    for document in command.documents:
+        yield document, "job" if _DIRECTIVE.search(document.text) else "task"
 
 
-def _inner_spot(command: Command) -> str:
-    if command.names_any(*RUNTIMES):
-        return "container"
-    return "task" if command.names_any(*_LAUNCHERS) and command.spot == "batch" else command.spot
-
-
-def _inner_scripts(command: Command) -> Iterator[Part]:
-    """Give the scripts of `bash -c SCRIPT`."""
-    for at, program in enumerate(command.programs[:-2]):
-        if program in ("bash", "sh") and re.fullmatch(r"-[a-z]*c", command.values[at + 1]):
-            yield _joined(command.words[at + 2])
-
-
-def _joined(word: Word) -> Part:
-    return Part("'", "".join(part.inner for part in word.parts), word.line)
+def _script_text(word: Word) -> str:
+    """Give a word as a shell gets it that is given it as a script."""
+    return "".join(part.inner for part in word.parts)
 
 
 def option_values(commands: tuple[Command, ...], pattern: str) -> Iterator[tuple[str, int]]:
@@ -248,7 +254,6 @@ class _Reader:
     line: int
     spot: str
     at: int = 0
-    depth: int = 0
     found: list[Command] = field(default_factory=list)
     #: Here-documents of the command that is read, and all of the line: how they end, their quote, and where they go.
     documents: list[Part] = field(default_factory=list)
@@ -294,7 +299,7 @@ class _Reader:
             self.documents = []
 
     def _expect_document(self, *, tabs: bool) -> None:
-        if self.text[self.at : self.at + 1] not in {"", *_WORD_ENDS}:
+        if self.text[self.at : self.at + 1] not in " \t\n;&|<>()":
             parts = self._word().parts
             quoted = any(part.quote or "\\" in part.text for part in parts)
             delimiter = "".join(part.text.replace("\\", "") for part in parts)
@@ -305,80 +310,46 @@ class _Reader:
         for delimiter, tabs, quote, documents in self.expected:
             start, taken = self.at, []
             while self.at < len(self.text):
-                line = self.text[self.at : self._after("\n") - 1]
-                self.at = self._after("\n")
+                end = self.text.find("\n", self.at)
+                end = len(self.text) if end < 0 else end
+                line = self.text[self.at : end]
+                self.at = end + 1
                 if (line.lstrip("\t") if tabs else line) == delimiter:
                     break
                 taken.append(line)
             documents.append(Part(quote, "\n".join(taken), self._line(start)))
         self.expected.clear()
 
-    def _after(self, end: str) -> int:
-        """Give the place behind the next of a character, as if the text ended with one."""
-        found = self.text.find(end, self.at)
-        return (len(self.text) if found < 0 else found) + 1
-
     def _word(self) -> Word:
         parts: list[Part] = []
-        while self.at < len(self.text):
+        while True:
             start = self.at
             if quote := _QUOTE.match(self.text, start):
                 self.at = quote.end()
-                self._quoted(quote[1])
+                self._skip(quote[1])
                 parts.append(Part(quote[1], self.text[quote.end() : self.at - 1], self._line(quote.end() - 1)))
-            elif self.text[start] == "(" and len(parts) == 1 and re.fullmatch(r"[A-Za-z_]\w*\+?=", parts[0].text):
-                self._nested(")", opened=1)
+            elif len(parts) == 1 and _ARRAY.fullmatch(parts[0].text) and self.text.startswith("(", start):
+                self.at += 1
+                self._skip(")")
                 parts.append(Part("", self.text[start : self.at], self._line(start)))
-            elif self.text[start] in _WORD_ENDS:
-                break
             else:
-                while self.at < len(self.text) and self.text[self.at] not in _WORD_ENDS:
-                    if _QUOTE.match(self.text, self.at):
-                        break
-                    self._step()
+                while piece := _PIECE.match(self.text, self.at):
+                    self.at = piece.end()
+                    if piece["opens"]:
+                        self._skip(_CLOSING[piece["opens"][-1]])
+                if self.at == start:
+                    return Word(tuple(parts))
                 parts.append(Part("", self.text[start : self.at].replace("\\\n", ""), self._line(start)))
-        return Word(tuple(parts))
 
-    def _quoted(self, quote: str) -> None:
-        """Go over what is quoted, from behind the first quote to behind the last."""
-        if quote == '"':
-            while self.at < len(self.text) and self.text[self.at] != '"':
-                self._step()
-            self.at += 1
-        else:
-            self.at = self._after(quote)
-
-    def _step(self) -> None:
-        """Go over one character, or over the whole of a protected one or of an expansion."""
-        if self.text[self.at] == "\\":
-            self.at += 2
-        elif self.text[self.at] == "`":
-            self.at += 1
-            self.at = self._after("`")
-        elif self.depth < NESTING_LIMIT and self.text.startswith(("$(", "${"), self.at):
-            self._nested(")" if self.text[self.at + 1] == "(" else "}", opened=2)
-        else:
-            self.at += 1
-
-    def _nested(self, close: str, *, opened: int) -> None:
-        """Go over `$(...)`, `${...}` or `(...)` of an array with what is in it; `opened` characters begin it."""
-        opening = {")": "(", "}": "{"}[close]
-        self.at += opened
-        self.depth += 1
-        depth = 1
-        while depth and self.at < len(self.text):
-            char = self.text[self.at]
-            if char in (opening, close):
-                depth += 1 if char == opening else -1
-                self.at += 1
-            elif (char == "'" and close == ")") or char == '"':
-                self.at += 1
-                self._quoted(char)
-            elif char == "#" and close == ")" and self.text[self.at - 1] in " \t\n(":
-                self.at = self._after("\n") - 1
-            else:
-                self._step()
-        self.depth -= 1
+    def _skip(self, close: str, depth: int = 1) -> None:
+        """Go to behind `close`, over all that is quoted or nested before it; as if the text ended with it."""
+        while found := _INSIDE[close].search(self.text, self.at):
+            self.at = found.end()
+            if found.lastgroup == "closes":
+                return
+            if found.lastgroup == "opens" and depth < NESTING_LIMIT:
+                self._skip(_CLOSING[found["opens"][-1]], depth + 1)
+        self.at = len(self.text) + 1
 
 
 def _assignment(word: Word) -> tuple[str, Word] | None:
