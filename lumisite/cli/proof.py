@@ -192,19 +192,19 @@ def run_lint(arguments: argparse.Namespace) -> int:
     from lumisite.validate.lint.find import SIZE_LIMIT_BYTES, lint_script
 
     site = load_site(arguments.site).site
-    findings: list[Finding] = []
+    findings: list[tuple[str, Finding]] = []
     for name in arguments.scripts:
         data = bytearray()
         for block in file_blocks(name):
             data += block
             if len(data) > SIZE_LIMIT_BYTES:
                 break
-        findings += lint_script(bytes(data), name, site)
+        findings += [(name, finding) for finding in lint_script(bytes(data), name, site)]
     if arguments.json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+        print(json.dumps([{"file": name, **asdict(finding)} for name, finding in findings], indent=2))
     else:
-        for finding in findings:
-            print(finding)
+        for name, finding in findings:
+            print(f"{name}:{finding.line}: {finding.reason} ({finding.right})")
     return 1 if findings else 0
 
 

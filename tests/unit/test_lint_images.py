@@ -83,7 +83,7 @@ def test_the_family_that_a_path_tells(path: str, family: str | None) -> None:
     ],
 )
 def test_the_containers_that_a_script_starts(text: str, expected: list[tuple[str, str]]) -> None:
-    assert [(start.action, start.image) for start in starts_of(Job("s", SITE, parse_script(text)))] == expected
+    assert [(start.action, start.image) for start in starts_of(Job(SITE, parse_script(text)))] == expected
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,6 @@ def image_outside_range(job: Job) -> Iterator[Finding]:
         if rocm is not None and not runs_on(platform, rocm):
             example = f", such as {validated.image}" if validated else ""
             yield Finding(
-                job.file,
                 start.line,
                 "image-outside-range",
                 f"{start.image.rpartition('/')[2]} has ROCm {rocm}, "
@@ -108,7 +107,6 @@ def skipped_runscript(job: Job) -> Iterator[Finding]:
         if start.action == "exec" and family and job.site.families[family].activation == "runscript":
             image = start.image.rpartition("/")[2]
             yield Finding(
-                job.file,
                 start.line,
                 "skipped-runscript",
                 f"exec skips the runscript of {image}, "

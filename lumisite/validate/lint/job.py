@@ -20,18 +20,13 @@ _OTHER_SITES = re.compile(r"(?:--nv|nvidia-smi|cuda(?:toolkit)?(?:/.*)?|--contai
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """A bad line: why, and what would be right; `source` is where this is known from."""
+    """A bad line of a script: why, and what would be right; `source` is where this is known from."""
 
-    file: str
     line: int
     rule: str
     reason: str
     right: str
     source: str
-
-    def __str__(self) -> str:
-        """Give `file:line: reason (right line)`."""
-        return f"{self.file}:{self.line}: {self.reason} ({self.right})"
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,6 @@ class Setting:
 class Job:
     """A job script, read for rules; `outer` is the script that writes or submits it."""
 
-    file: str
     site: Site
     script: Script
     outer: Job | None = None
@@ -63,7 +57,7 @@ class Job:
         """The job itself, and those that it writes or submits."""
         yield self
         for script in self.script.jobs:
-            yield from Job(self.file, self.site, script, self).jobs
+            yield from Job(self.site, script, self).jobs
 
     @property
     def commands(self) -> tuple[Command, ...]:

@@ -26,7 +26,6 @@ def miopen_name(job: Job) -> Iterator[Finding]:
     """The name of the variable without `_PATH`."""
     for setting in job.named("MIOPEN_USER_DB"):
         yield Finding(
-            job.file,
             setting.line,
             "miopen-name",
             "MIOpen has no variable MIOPEN_USER_DB, so that its database stays in the home directory",
@@ -50,7 +49,6 @@ def miopen_mktemp(job: Job) -> Iterator[Finding]:
     found |= {line for word in batch for part in word.parts if part.quote != "'" for _, line in part.matches(inside)}
     for line in found:
         yield Finding(
-            job.file,
             line,
             "miopen-mktemp",
             "mktemp in the batch script makes a folder on the first node only",
@@ -67,7 +65,6 @@ def fixed_port(job: Job) -> Iterator[Finding]:
         if port != "0" and (not alone or port == _DEFAULT_PORT):
             by = "what else starts with the default port" if alone else "another job on the node"
             yield Finding(
-                job.file,
                 line,
                 "fixed-port",
                 f"port {port} may be taken by {by}",
@@ -118,7 +115,6 @@ def with_conda(job: Job) -> Iterator[Finding]:
         for part in (part for part in parts if outside and part.quote != "'"):
             for _, line in part.matches(_CONDA):
                 yield Finding(
-                    job.file,
                     line,
                     "with-conda",
                     "$WITH_CONDA is expanded outside of the container, where it is empty",
@@ -138,7 +134,6 @@ def world_size(job: Job) -> Iterator[Finding]:
     for setting in job.named("WORLD_SIZE") if one_each and not job.names(_STARTERS_OF_TASKS.search) else ():
         if _WORLD.fullmatch(setting.value):
             yield Finding(
-                job.file,
                 setting.line,
                 "world-size",
                 f"one task on each node makes WORLD_SIZE the number of nodes, and {gpus} GPUs of a node train as one",
@@ -152,7 +147,6 @@ def rdzv_literal(job: Job) -> Iterator[Finding]:
     for value, line in option_values(job.commands, r"--rdzv[-_](?:id|endpoint)"):
         if escaped := re.search(r"\\(\$\{?\w+\}?)", value):
             yield Finding(
-                job.file,
                 line,
                 "rdzv-literal",
                 f"{escaped[1]} after a backslash stays as it is, so that every job has the same rendezvous",
@@ -173,7 +167,6 @@ def nodelist(job: Job) -> Iterator[Finding]:
         made = kept.get(via[1], setting) if via else setting
         if "scontrol" not in made.value and _CUTTING.search(made.value):
             yield Finding(
-                job.file,
                 made.line,
                 "nodelist",
                 "the list of nodes may read nid[005001-005004,005010], which no cutting takes apart",
@@ -191,7 +184,6 @@ def old_library(job: Job) -> Iterator[Finding]:
         for found, line in (hit for part in parts for hit in part.matches(pinned)):
             if found.rpartition("/")[2].rstrip(".") != version:
                 yield Finding(
-                    job.file,
                     line,
                     "old-library",
                     f"{found} is not what this system has ({library}), so that the network plugin falls back to TCP",

@@ -53,7 +53,6 @@ def build_with_binds(job: Job) -> Iterator[Finding]:
         if loaded and _builds(command) and not _replaces_binds(command):
             told = " ".join(sorted(loaded.values()))
             yield Finding(
-                job.file,
                 command.line,
                 "build-with-binds",
                 f"{told} binds paths that a new image does not have, and the build fails",
@@ -90,7 +89,6 @@ def unknown_version(job: Job) -> Iterator[Finding]:
             known = _versions(job.site, module)
             if known and "$" not in version and version.lstrip(".") not in (*_DEFAULTS, *known):
                 yield Finding(
-                    job.file,
                     command.line,
                     "unknown-version",
                     f"this system cannot have {module}/{version}: its versions are like {known[0]}",
@@ -120,7 +118,6 @@ def retired_folder(job: Job) -> Iterator[Finding]:
         wanted = [name for name in dict.fromkeys(one.partition("/")[0] for one in later) if name in job.site.modules]
         if folder and wanted:
             yield Finding(
-                job.file,
                 command.line,
                 "retired-folder",
                 f"{folder} was made for a past course and is not kept up",
@@ -150,7 +147,6 @@ def host_venv(job: Job) -> Iterator[Finding]:
             if found and found[1] in made:
                 maker = made[found[1]]
                 yield Finding(
-                    job.file,
                     word.line,
                     "host-venv",
                     f"{found[1]} was made with the Python of {maker}, "

@@ -28,7 +28,6 @@ def gpu_binding(job: Job) -> Iterator[Finding]:
         option = each or (bind if hiding else None)
         if option:
             yield Finding(
-                job.file,
                 option.line,
                 "gpu-binding",
                 f"--{option.name} with several tasks on a node hides the other GPUs from each task: "
@@ -57,7 +56,6 @@ def too_many_cores(job: Job) -> Iterator[Finding]:
         cores = each * max((usable_cores(kind) for kind in kinds), default=0)
         if option and kinds and all(kind.gpus for kind in kinds) and asked > cores:
             yield Finding(
-                job.file,
                 option.line,
                 "too-many-cores",
                 f"{asked} cores of a node of which jobs get {cores}: the job never starts",
@@ -73,7 +71,6 @@ def cpu_bind_and_count(job: Job) -> Iterator[Finding]:
         bind = step.own.get("cpu-bind")
         if bind and "cpus-per-task" in step.own and re.search(r"\b(?:mask|map)_cpu", bind.value):
             yield Finding(
-                job.file,
                 bind.line,
                 "cpu-bind-and-count",
                 "--cpu-bind with a list of masks or CPUs does not go together with --cpus-per-task on one srun",
@@ -130,7 +127,6 @@ def memory_of_node(job: Job) -> Iterator[Finding]:
         on_one_node = memory.option.name == "mem" or not memory.step.merged.keys().isdisjoint(_PER_NODE)
         if memory.asked > memory.most and on_one_node:
             yield Finding(
-                job.file,
                 memory.option.line,
                 "memory-of-node",
                 f"{_said(memory.asked)} of memory on a node of which jobs get {_said(memory.most)}: "
@@ -155,7 +151,6 @@ def memory_of_others(job: Job) -> Iterator[Finding]:
         share = max(kind.memory_mib // len(kind.gpus) for kind in memory.kinds)
         if memory.asked > gpus * share:
             yield Finding(
-                job.file,
                 memory.option.line,
                 "memory-of-others",
                 f"{_said(memory.asked)} of memory for {gpus} GPU{'s' if gpus > 1 else ''}, with which "

@@ -65,7 +65,6 @@ def harmful_value(job: Job) -> Iterator[Finding]:
         harm = next(here, None)
         if harm:
             yield Finding(
-                job.file,
                 setting.line,
                 "harmful-value",
                 f"{setting.name}={value}: {harm.evidence.what or harm.setting.why}",
@@ -119,7 +118,6 @@ def wrong_interface(job: Job) -> Iterator[Finding]:
         fault = _fault(value, exact, _nodes(job, setting), job.site) if "$" not in value else None
         if fault:
             yield Finding(
-                job.file,
                 setting.line,
                 "wrong-interface",
                 f"{setting.name}={value} {fault}",
@@ -167,7 +165,6 @@ def shared_cache(job: Job) -> Iterator[Finding]:
             folder = re.sub(r"_(?:PATH|DIR)$", "", setting.name).lower().replace("_", "-")
             right = f"{local}/${{USER}}/{folder}" if local else "a directory of the node's own"
             yield Finding(
-                job.file,
                 setting.line,
                 "shared-cache",
                 f"{setting.name} is {where}, which all nodes share: "
