@@ -24,10 +24,10 @@ RUNTIMES = ("singularity", "apptainer")
 _LAUNCHERS = ("srun", "mpirun", "mpiexec")
 
 #: What stands between words: nothing but space, a comment, or what leads to a file (whose name is read as a word); a
-#: here-document; the end of a line; the end of a command. `{a,b}` is a word, `{ list; }` is not.
+#: here-document; the end of a line; the end of a command, `((1 << 2))` for one. `{a,b}` is a word, `{ list; }` is not.
 _BETWEEN = re.compile(
     r"(?:[ \t]|\\\n|\#[^\n]*|<<<|&>>?|>>|[<>][&|]|<>|>|<(?!<))+|(?P<document><<(?P<tabs>-?)[ \t]*)"
-    r"|(?P<line>\n)|(?P<operator>[;&|()}]|\{(?!\S))"
+    r"|(?P<line>\n)|(?P<operator>\(\((?:[^\n$]|\$(?!\())*?\)\)|[;&|()}]|\{(?!\S))"
 )
 #: Quotes, and what else a word is made of.
 _QUOTE = re.compile(r"\$?([\"'])")
