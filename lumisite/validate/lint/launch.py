@@ -101,9 +101,8 @@ def _given_ports(job: Job) -> Iterator[tuple[int, str]]:
 
 def with_conda(job: Job) -> Iterator[Finding]:
     """`$WITH_CONDA` in what a container gets, or in the batch script itself, expanded by a shell outside."""
-    kept = {
-        name for command in job.commands if _takes_script(command) for name in variables_in(" ".join(command.values))
-    }
+    given = [value for command in job.commands if _takes_script(command) for value in command.values]
+    kept = {name for value in given for name in re.findall(r"(?<!\\)\$\{?(\w+)", value)}
     for command in job.commands:
         batch = command.spot == "batch"
         alone = batch and job.script.directives and command.values[:1] and _CONDA.match(command.values[0])
