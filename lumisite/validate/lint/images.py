@@ -40,7 +40,7 @@ def holds_of(site: Site, path: str) -> Holds:
 
 def starts_of(job: Job) -> Iterator[Start]:
     """Give every container that is started by a command, or by a text that is kept for one."""
-    for command in (*job.commands, *job.kept):
+    for command in job.calls:
         words = command.behind(*RUNTIMES)
         start = _start(job.given(words), command) if words else None
         if start:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lumisite.site.model import Site
-from lumisite.validate.lint.shell import Command, Part, Script, Word, option_values
+from lumisite.validate.lint.shell import Command, Part, Script, Word
 from lumisite.validate.lint.slurm import Option, Step, read_options
 
 _CONTAINER_PREFIX = re.compile(r"^(?:SINGULARITYENV|APPTAINERENV)_")
@@ -74,6 +74,11 @@ class Job:
         ]
         return tuple(one for one in found if len(one.words) > 1 or (one.words and one.values[0].startswith("-")))
 
+    @property
+    def calls(self) -> tuple[Command, ...]:
+        """All commands, and what is kept in variables for one."""
+        return (*self.commands, *self.kept)
+
     @cached_property
     def components(self) -> tuple[dict[str, Option], ...]:
         """The options of `#SBATCH` lines, for each component of a heterogeneous job; sbatch's own go before them."""
@@ -96,7 +101,7 @@ class Job:
         """All sruns; a script without one runs as a step of one task."""
         own = [self._step(command, words) for command in self.commands if (words := command.behind("srun", first=4))]
         kept = [self._step(command, words) for command in self.kept if (words := command.behind("srun", first=1))]
-        return (*own, *kept) or tuple(Step(None, {}, component) for component in self.components)
+        return (*own, *kept) or self.allocations
 
     def _step(self, command: Command, words: Iterable[Word]) -> Step:
         own = read_options(self.given(words), stop=True)
@@ -132,7 +137,7 @@ class Job:
             return not self.partitions.isdisjoint(self.site.partitions)
         if any("constraint" in component or "qos" in component for component in self.components):
             return False
-        return not self.names(_OTHER_SITES.fullmatch)
+        return not any(map(_OTHER_SITES.fullmatch, self.values))
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
@@ -170,13 +175,21 @@ class Job:
         """Put in what variables were set to, where the script says it in plain text."""
         return _VARIABLE.sub(lambda found: self._known.get(found[1] or found[2], found[0]), value)
 
-    def option_values(self, pattern: str) -> Iterator[tuple[str, int]]:
-        """Give the values of an option of any program, those that are kept in variables among them."""
-        return option_values((*self.commands, *self.kept), pattern)
+    def option_values(self, pattern: str, *, kept: bool = True) -> Iterator[tuple[str, int]]:
+        """Give the values of an option of any program, `--option=VALUE` or `--option VALUE`, with the option's lines.
 
-    def names(self, fits: Callable[[str], object]) -> bool:
-        """Whether any word of a command fits, or of a text that is kept for one."""
-        return any(fits(value) for command in (*self.commands, *self.kept) for value in command.values)
+        `kept`: those that are kept in variables, too.
+        """
+        for command in self.calls if kept else self.commands:
+            for word, following in zip(command.words, (*command.values[1:], ""), strict=False):
+                option, equals, value = word.value.partition("=")
+                if re.fullmatch(pattern, option):
+                    yield (value if equals else following), word.line
+
+    @property
+    def values(self) -> Iterator[str]:
+        """All words of commands, and of texts that are kept for one."""
+        return (value for command in self.calls for value in command.values)
 
 
 def variables_in(value: str) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from lumisite.validate.lint.job import Finding, Job, variables_in
-from lumisite.validate.lint.shell import RUNTIMES, Command, option_values
+from lumisite.validate.lint.shell import RUNTIMES, Command
 from lumisite.validate.lint.slurm import Step, usable_cores
 
 _STARTERS_OF_TASKS = re.compile(r"(?:^|/)(?:torchrun|accelerate|deepspeed)$|torch\.distributed\.(?:run|launch)")
@@ -130,7 +130,7 @@ def world_size(job: Job) -> Iterator[Finding]:
     """The number of nodes as WORLD_SIZE, where nothing starts one process for each GPU."""
     gpus = max(step.gpus_per_node or 1 for step in job.steps)
     one_each = gpus > 1 and all(step.tasks_per_node == 1 for step in job.steps)
-    for setting in job.named("WORLD_SIZE") if one_each and not job.names(_STARTERS_OF_TASKS.search) else ():
+    for setting in job.named("WORLD_SIZE") if one_each and not any(map(_STARTERS_OF_TASKS.search, job.values)) else ():
         if _WORLD.fullmatch(setting.value):
             yield Finding(
                 setting.line,
@@ -143,7 +143,7 @@ def world_size(job: Job) -> Iterator[Finding]:
 
 def rdzv_literal(job: Job) -> Iterator[Finding]:
     """A variable that reaches the launcher as it stands there."""
-    for value, line in option_values(job.commands, r"--rdzv[-_](?:id|endpoint)"):
+    for value, line in job.option_values(r"--rdzv[-_](?:id|endpoint)", kept=False):
         if escaped := re.search(r"\\(\$\{?\w+\}?)", value):
             yield Finding(
                 line,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from lumisite.site.model import NodeKind, Site
 from lumisite.validate.lint.job import Finding, Job
@@ -79,26 +78,11 @@ def cpu_bind_and_count(job: Job) -> Iterator[Finding]:
             )
 
 
-@dataclass(frozen=True)
-class _Memory:
-    """How much memory of a node a step asks for, by which option; `most` is what a node of these kinds has.
+def _memory(job: Job) -> Iterator[tuple[Step, list[NodeKind], Option, int]]:
+    """Give the allocations, and the steps that name memory themselves.
 
-    Sizes are in MiB. `gpus` is how many GPUs of a node the step asks for, None where the script does not say it.
+    With each: the node kinds that it may run on, the option, and the memory of a node that it asks for, in MiB.
     """
-
-    step: Step
-    kinds: list[NodeKind]
-    option: Option
-    asked: int
-    gpus: int | None
-
-    @property
-    def most(self) -> int:
-        return max(kind.memory_mib for kind in self.kinds)
-
-
-def _memory(job: Job) -> Iterator[_Memory]:
-    """Give what the allocations and the steps ask for that name memory themselves."""
     own = (step for step in job.steps if not step.own.keys().isdisjoint(_MEMORY))
     for step in (*job.allocations, *own):
         kinds = step.node_kinds(job.site)
@@ -106,11 +90,9 @@ def _memory(job: Job) -> Iterator[_Memory]:
         option = next(found, None)
         size = _SIZE.fullmatch(option.value) if option else None
         if kinds and option and size:
-            gpus = _gpus(step, kinds)
             cpus = (step.tasks_per_node or 1) * (step.number("cpus-per-task") or 1)
-            times = {"mem": 1, "mem-per-gpu": gpus or 1, "mem-per-cpu": cpus}[option.name]
-            asked = int(size[1]) * _UNIT_KIB[size[2].upper()] * times // 1024
-            yield _Memory(step, kinds, option, asked, gpus)
+            times = {"mem": 1, "mem-per-gpu": _gpus(step, kinds) or 1, "mem-per-cpu": cpus}[option.name]
+            yield step, kinds, option, int(size[1]) * _UNIT_KIB[size[2].upper()] * times // 1024
 
 
 def _gpus(step: Step, kinds: list[NodeKind]) -> int | None:
@@ -123,15 +105,15 @@ def _gpus(step: Step, kinds: list[NodeKind]) -> int | None:
 
 def memory_of_node(job: Job) -> Iterator[Finding]:
     """More memory than any node of the partitions has; what is asked for by GPU or CPU may spread over more nodes."""
-    for memory in _memory(job):
-        on_one_node = memory.option.name == "mem" or not memory.step.merged.keys().isdisjoint(_PER_NODE)
-        if memory.asked > memory.most and on_one_node:
+    for step, kinds, option, asked in _memory(job):
+        most = max(kind.memory_mib for kind in kinds)
+        on_one_node = option.name == "mem" or not step.merged.keys().isdisjoint(_PER_NODE)
+        if asked > most and on_one_node:
             yield Finding(
-                memory.option.line,
+                option.line,
                 "memory-of-node",
-                f"{_said(memory.asked)} of memory on a node of which jobs get {_said(memory.most)}: "
-                "the job never starts",
-                f"#SBATCH --mem={_as_option(memory.most)}, or --mem=0 for all of a whole node",
+                f"{_said(asked)} of memory on a node of which jobs get {_said(most)}: the job never starts",
+                f"#SBATCH --mem={_as_option(most)}, or --mem=0 for all of a whole node",
                 "Lumi-supercomputer/LUMI-training-materials 2day-20260422/201-Slurm.md",
             )
 
@@ -141,19 +123,19 @@ def memory_of_others(job: Job) -> Iterator[Finding]:
 
     Steps in an allocation may share it unevenly.
     """
-    for memory in _memory(job):
-        step, gpus = memory.step, memory.gpus
+    for step, kinds, option, asked in _memory(job):
+        gpus = _gpus(step, kinds)
         allocates = step.command is None or "partition" in step.own
         alone = "exclusive" in step.merged or not step.partitions
         alone |= any(job.site.partitions[name].whole_nodes for name in step.partitions)
-        if not gpus or alone or not allocates or memory.asked > memory.most:
+        if not gpus or alone or not allocates or asked > max(kind.memory_mib for kind in kinds):
             continue
-        share = max(kind.memory_mib // len(kind.gpus) for kind in memory.kinds)
-        if memory.asked > gpus * share:
+        share = max(kind.memory_mib // len(kind.gpus) for kind in kinds)
+        if asked > gpus * share:
             yield Finding(
-                memory.option.line,
+                option.line,
                 "memory-of-others",
-                f"{_said(memory.asked)} of memory for {gpus} GPU{'s' if gpus > 1 else ''}, with which "
+                f"{_said(asked)} of memory for {gpus} GPU{'s' if gpus > 1 else ''}, with which "
                 f"{_said(gpus * share)} go: the rest is that of other GPUs, whose jobs must wait",
                 f"#SBATCH --mem-per-gpu={_as_option(share)}",
                 "Lumi-supercomputer/lumi-userguide docs/runjobs/lumi_env/billing.md; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import dropwhile
 from typing import Literal
@@ -85,21 +86,9 @@ def _does_harm(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple
         return False
     own = {start.image for start in starts if start.command is setting.command}
     held = [holds_of(job.site, image) for image in own or {start.image for start in starts}] or [Holds()]
-    platform = job.site.platform
-    judged = {
-        judge_conditions(
-            harm.evidence.when,
-            Situation(
-                platform,
-                job.site.platforms[platform].cpe,
-                family=holds.family,
-                rocm=holds.rocm,
-                plugin=holds.plugin,
-                nodes=nodes,
-            ),
-        )[0]
-        for holds in held
-    }
+    site = job.site
+    situation = Situation(site.platform, site.platforms[site.platform].cpe, nodes=nodes)
+    judged = {judge_conditions(harm.evidence.when, replace(situation, **vars(one)))[0] for one in held}
     return True in judged or (False not in judged and harm.evidence.unknown_images)
 
 

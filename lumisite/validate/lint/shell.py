@@ -237,15 +237,6 @@ def _script_text(word: Word) -> str:
     return "".join(part.inner for part in word.parts)
 
 
-def option_values(commands: tuple[Command, ...], pattern: str) -> Iterator[tuple[str, int]]:
-    """Give the values of an option, `--option=VALUE` or `--option VALUE`, with the lines of the option."""
-    for command in commands:
-        for word, following in zip(command.words, (*command.values[1:], ""), strict=False):
-            option, equals, value = word.value.partition("=")
-            if re.fullmatch(pattern, option):
-                yield (value if equals else following), word.line
-
-
 @dataclass
 class _Reader:
     """The state of reading one script."""
