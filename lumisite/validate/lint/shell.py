@@ -27,7 +27,7 @@ _LAUNCHERS = ("srun", "mpirun", "mpiexec")
 #: here-document; the end of a line; the end of a command, `((1 << 2))` for one. `{a,b}` is a word, `{ list; }` is not.
 _BETWEEN = re.compile(
     r"(?:[ \t]|\\\n|\#[^\n]*|<<<|&>>?|>>|[<>][&|]|<>|>|<(?!<))+|(?P<document><<(?P<tabs>-?)[ \t]*)"
-    r"|(?P<line>\n)|(?P<operator>\(\((?:[^\n$]|\$(?!\())*?\)\)|[;&|()}]|\{(?!\S))"
+    r"|(?P<line>\n)|(?P<operator>\(\((?:[^\n$]|\$(?!\()){0,200}?\)\)|[;&|()}]|\{(?!\S))"
 )
 #: Quotes, and what else a word is made of.
 _QUOTE = re.compile(r"\$?([\"'])")
