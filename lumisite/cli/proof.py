@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from lumisite.cli.parser import Commands
     from lumisite.site.model import Site
-    from lumisite.validate.lint.find import Finding
+    from lumisite.validate.lint.job import Finding
     from lumisite.validate.samples import Recorded
     from lumisite.validate.transport.judge import Result
 
@@ -182,22 +182,22 @@ def run_lint(arguments: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from lumisite.site.load import load_site
-    from lumisite.validate.lint.find import SIZE_LIMIT_BYTES, lint_script, machine_of
+    from lumisite.validate.lint.find import SIZE_LIMIT_BYTES, lint_script
 
-    machine = machine_of(load_site(arguments.site).site)
-    findings: list[Finding] = []
+    site = load_site(arguments.site).site
+    findings: list[tuple[str, Finding]] = []
     for name in arguments.scripts:
         data = bytearray()
         for block in file_blocks(name):
             data += block
             if len(data) > SIZE_LIMIT_BYTES:
                 break
-        findings += lint_script(bytes(data), name, machine)
+        findings += [(name, finding) for finding in lint_script(bytes(data), name, site)]
     if arguments.json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+        print(json.dumps([{"file": name, **asdict(finding)} for name, finding in findings], indent=2))
     else:
-        for finding in findings:
-            print(finding)
+        for name, finding in findings:
+            print(f"{name}:{finding.line}: {finding.reason} ({finding.right})")
     return 1 if findings else 0
 
 

@@ -321,6 +321,9 @@ class Site:
     binds: tuple[Bind, ...] = key("Host paths that containers need.", default=())
     settings: tuple[Setting, ...] = key("The settings ledger.", default=())
     modules: Mapping[str, Module] = key("The modulefiles, by name.")
+    retired_modules: tuple[Line, ...] = key(
+        "Shell patterns of folders of modules that are no longer kept up, such as those of a past course.", default=()
+    )
     plans: tuple[RelativePath, ...] = key(
         "Reviewed plans of images, as `lumisite binds --write` makes them: paths beside this file.", default=()
     )

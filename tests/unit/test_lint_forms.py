@@ -7,9 +7,9 @@ import timeit
 import pytest
 
 from lumisite.site.load import load_site
-from lumisite.validate.lint.find import lint_script, machine_of
+from lumisite.validate.lint.find import lint_script
 
-LUMI = machine_of(load_site("lumi").site)
+LUMI = load_site("lumi").site
 #: A job on a part of a node, and one on whole nodes.
 PART = "#!/bin/bash\n#SBATCH -p small-g -N 1 --gpus-per-node=2 --ntasks-per-node=2 -c 7\n"
 WHOLE = "#!/bin/bash\n#SBATCH -p standard-g -N 2 --gpus-per-node=8 --ntasks-per-node=8 -c 7\n"
@@ -39,6 +39,7 @@ def found(text: str) -> list[str]:
         ),
         # options of sbatch and salloc
         ("sbatch -p standard-g -N 1 -n 8 -c 8 job.sh\n", ["1 too-many-cores"]),
+        ("time sbatch -p standard-g -N 1 -n 8 -c 8 job.sh\n", ["1 too-many-cores"]),
         ("sbatch -p standard-g -N 1 job.sh -n 8 -c 8\n", []),
         ("sbatch -p small-g --wrap='MASTER_PORT=4000 python x'\n", ["1 fixed-port"]),
         ("sbatch -p small-g --wrap 'srun -n 2 --gpus-per-task=1 x'\n", ["1 gpu-binding"]),
@@ -85,6 +86,8 @@ def test_what_stands_in_variables_and_after_reserved_words(text: str, expected: 
             ["4 gpu-binding"],
         ),
         ("#SBATCH -p standard-g,small-g\nexport MASTER_PORT=4000\n", ["2 fixed-port"]),
+        ("#SBATCH -p standard-g,small-g -N 1 -n 8 -c 8\n", ["1 too-many-cores"]),
+        ("#SBATCH -p standard-g,unknown -N 1 -n 8 -c 8\n", []),
     ],
 )
 def test_several_components_and_partitions(text: str, expected: list[str]) -> None:
@@ -162,6 +165,7 @@ def test_a_port_says_what_may_have_taken_it() -> None:
         ("cat > r.sh <<'EOF'\n$WITH_CONDA\npython y\nEOF\n", []),
         ("srun bash -c 'singularity exec x.sif bash -c \"$WITH_CONDA; python y\"'\n", ["3 with-conda"]),
         ("srun singularity exec x.sif bash -c 'bash -c \"$WITH_CONDA; python y\"'\n", []),
+        ("C=\"$WITH_CONDA; python y\"\nsrun singularity exec x.sif bash -c '$C'\n", []),
         ('echo "activate with $WITH_CONDA"\n', []),
     ],
 )
@@ -235,6 +239,15 @@ def test_a_launcher_in_a_variable_sets_the_world_size() -> None:
 )
 def test_builds_without_the_binds(lines: str, expected: list[str]) -> None:
     assert found(f"module load lumi-aif-singularity-bindings\n{lines}\n") == expected
+
+
+@pytest.mark.parametrize(
+    "module", ["singularity-userfilesystems", "singularity-slurm-bindings/1", "singularity-bindings"]
+)
+def test_modules_that_carry_binds(module: str) -> None:
+    assert found(f"ml {module}\nsingularity build x.sif x.def\n") == ["2 build-with-binds"]
+    assert found(f"ml {module}\nml -{module}\nsingularity build x.sif x.def\n") == []
+    assert found(f"module show {module}\nsingularity build x.sif x.def\n") == []
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from lumisite.site.load import load_site
-from lumisite.validate.lint.find import lint_script, machine_of
-from lumisite.validate.lint.images import image_family, image_rocm, starts_of
+from lumisite.validate.lint.find import lint_script
+from lumisite.validate.lint.images import holds_of, starts_of
 from lumisite.validate.lint.job import Job
 from lumisite.validate.lint.shell import parse_script
 
 SITE = load_site("lumi").site
-LUMI = machine_of(SITE)
-TWIN = machine_of(load_site("twin").site)
+LUMI = SITE
+TWIN = load_site("twin").site
 LAIF = "/appl/local/laifs/containers"
 
 
@@ -42,7 +42,7 @@ def found(text: str) -> list[str]:
     ],
 )
 def test_the_rocm_that_a_name_tells(path: str, rocm: str | None) -> None:
-    told = image_rocm(SITE, path)
+    told = holds_of(SITE, path).rocm
     assert (None if told is None else str(told)) == rocm
 
 
@@ -58,7 +58,7 @@ def test_the_rocm_that_a_name_tells(path: str, rocm: str | None) -> None:
     ],
 )
 def test_the_family_that_a_path_tells(path: str, family: str | None) -> None:
-    assert image_family(SITE, path) == family
+    assert holds_of(SITE, path).family == family
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_family_that_a_path_tells(path: str, family: str | None) -> None:
     ],
 )
 def test_the_containers_that_a_script_starts(text: str, expected: list[tuple[str, str]]) -> None:
-    assert [(start.action, start.image) for start in starts_of(Job(parse_script(text)))] == expected
+    assert [(start.action, start.image) for start in starts_of(Job(SITE, parse_script(text)))] == expected
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lumisite.site.load import load_site
-from lumisite.validate.lint.find import lint_script, machine_of
+from lumisite.validate.lint.find import lint_script
 
-LUMI = machine_of(load_site("lumi").site)
-TWIN = machine_of(load_site("twin").site)
+LUMI = load_site("lumi").site
+TWIN = load_site("twin").site
 
 
 def found(text: str) -> list[str]:

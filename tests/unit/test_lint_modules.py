@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lumisite.site.load import load_site
-from lumisite.validate.lint.find import lint_script, machine_of
+from lumisite.validate.lint.find import lint_script
 
-LUMI = machine_of(load_site("lumi").site)
+LUMI = load_site("lumi").site
 
 
 def found(text: str) -> list[str]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from lumisite.site.entries import Evidence, Setting, When
+from lumisite.site.evidence import harms
 from lumisite.site.load import load_site
+from lumisite.site.model import Site
+from lumisite.site.scalars import Line, VariableName
 from lumisite.site.versions import parse_version_range
-from lumisite.validate.lint.find import lint_script, machine_of
-from lumisite.validate.lint.machine import Harmful, Machine
+from lumisite.validate.lint.find import lint_script
 
-LUMI = machine_of(load_site("lumi").site)
+LUMI = load_site("lumi").site
 HEAD = "#!/bin/bash\n#SBATCH -p standard-g --gpus-per-node=8 --ntasks-per-node=8 -N {}\n"
 SEVERAL, ONE = HEAD.format(4), HEAD.format(1)
 R70 = "lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
@@ -17,8 +22,8 @@ R64 = "lumi-multitorch-full-u24r64f21m43t29-20260225_144743.sif"
 R61 = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1.sif"
 
 
-def found(text: str, machine: Machine = LUMI) -> list[str]:
-    return [f"{finding.line} {finding.rule}" for finding in lint_script(text.encode(), "s", machine)]
+def found(text: str, site: Site = LUMI) -> list[str]:
+    return [f"{finding.line} {finding.rule}" for finding in lint_script(text.encode(), "s", site)]
 
 
 def run(image: str) -> str:
@@ -124,26 +129,40 @@ def test_a_monitor_that_an_image_lacks(image: str, expected: int) -> None:
 
 def test_a_finding_gives_the_reason_the_right_line_and_the_source_of_its_entry() -> None:
     (finding,) = lint_script(f"{ONE}export NCCL_PROTO=LL128\n".encode(), "s", LUMI)
-    (entry, _) = (one for one in LUMI.harmful if one.name == "NCCL_PROTO")
-    assert finding.reason == f"NCCL_PROTO=LL128: {entry.reason}"
-    assert (finding.right, finding.source) == (entry.right, entry.source)
+    (harm,) = (one for one in harms(LUMI) if one.setting.name == "NCCL_PROTO")
+    assert finding.reason == f"NCCL_PROTO=LL128: {harm.evidence.what}"
+    assert finding.right == "unset NCCL_PROTO"
+    assert finding.source.startswith(f"{harm.evidence.source}: ")
+    assert "<http" in finding.source
+    (finding,) = lint_script(f"{SEVERAL}export FI_MR_CACHE_MONITOR=memhooks\n".encode(), "s", LUMI)
+    assert finding.right == "export FI_MR_CACHE_MONITOR=userfaultfd"
 
 
 def test_an_entry_is_data() -> None:
     """Every condition of an entry counts, and texts may have braces."""
-    from dataclasses import replace
 
-    entry = Harmful(
-        "X", "a*", "one", parse_version_range("<6.2"), ("lumi-pytorch-conda",), "{why}", "{r}", "{s}", False
-    )
-    machine = replace(LUMI, harmful=(entry,))
-    assert found(f"{ONE}export X=Abc\n{run(R61)}", machine) == ["3 harmful-value"]
-    assert found(f"{SEVERAL}export X=Abc\n{run(R61)}", machine) == []
-    assert found(f"{ONE}export X=bca\n{run(R61)}", machine) == []
-    assert found(f"{ONE}export X=Abc\n{run(R64)}", machine) == []
-    assert found(f"{ONE}export X=Abc\n{run('lumi-jax-rocm-6.1.3.sif')}", machine) == []
-    assert found(f"{ONE}export X=Abc\n{run('other.sif')}", machine) == []
-    unknown = replace(LUMI, harmful=(replace(entry, applies_to_unknown_image=True),))
+    def with_entry(*, unknown_images: bool) -> Site:
+        when = When(nodes="one", rocm=parse_version_range("<6.2"), family=("lumi-pytorch-conda",))
+        harm = Evidence(
+            effect="harmful",
+            by="inferred",
+            of=Line("a*"),
+            when=when,
+            unknown_images=unknown_images,
+            what=Line("{r}"),
+            source=Line("{s}"),
+        )
+        entry = Setting(name=VariableName("X"), leave=True, why=Line("{why}"), evidence=(harm,))
+        return dataclasses.replace(LUMI, settings=(entry,))
+
+    site = with_entry(unknown_images=False)
+    assert found(f"{ONE}export X=Abc\n{run(R61)}", site) == ["3 harmful-value"]
+    assert found(f"{SEVERAL}export X=Abc\n{run(R61)}", site) == []
+    assert found(f"{ONE}export X=bca\n{run(R61)}", site) == []
+    assert found(f"{ONE}export X=Abc\n{run(R64)}", site) == []
+    assert found(f"{ONE}export X=Abc\n{run('lumi-jax-rocm-6.1.3.sif')}", site) == []
+    assert found(f"{ONE}export X=Abc\n{run('other.sif')}", site) == []
+    unknown = with_entry(unknown_images=True)
     assert found(f"{ONE}export X=Abc\n{run('other.sif')}", unknown) == ["3 harmful-value"]
     assert found(f"{ONE}export X=Abc\n{run(R64)}", unknown) == []
 
@@ -213,7 +232,7 @@ def test_on_one_node_there_is_no_traffic_between_nodes() -> None:
 
 def test_another_site_has_other_interfaces() -> None:
     text = "#SBATCH -p standard-g -N 2\nexport NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=hsn1\n"
-    (finding,) = lint_script(text.encode(), "s", machine_of(load_site("twin").site))
+    (finding,) = lint_script(text.encode(), "s", load_site("twin").site)
     assert finding.reason.startswith("NCCL_SOCKET_IFNAME=eth0 is the management network")
     assert found("#SBATCH -p batch -N 2\nexport NCCL_SOCKET_IFNAME=ib0\n") == []
 
@@ -267,6 +286,6 @@ def test_where_a_cache_is(lines: str, expected: list[str]) -> None:
 
 
 def test_a_cache_is_shared_where_the_site_says_so() -> None:
-    text = "#SBATCH -p standard-g\nexport TRITON_CACHE_DIR=/pfs/t\nexport MIOPEN_USER_DB_PATH=/scratch/t\n"
-    assert found(text, machine_of(load_site("twin").site)) == ["3 shared-cache"]
+    text = "#SBATCH -p standard-g\nexport MIOPEN_CUSTOM_CACHE_DIR=/pfs/t\nexport MIOPEN_USER_DB_PATH=/scratch/t\n"
+    assert found(text, load_site("twin").site) == ["3 shared-cache"]
     assert found("#SBATCH -p elsewhere\nexport TRITON_CACHE_DIR=/scratch/t\n") == []

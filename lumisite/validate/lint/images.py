@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from lumisite.release.runtimes import ACTION_FLAGS, ACTION_VALUED, ACTION_VALUED_LETTERS, ACTIONS, GLOBAL_VALUED
-from lumisite.site.images import family_by_path, told_rocm
+from lumisite.site.images import Holds, holds_by_name, told_rocm
 from lumisite.site.model import Site
 from lumisite.site.selection import runs_on
-from lumisite.site.versions import Version
-from lumisite.validate.lint.job import Job, texts_of
-from lumisite.validate.lint.lexer import Command
-from lumisite.validate.lint.machine import Hit, Machine
-from lumisite.validate.lint.shell import TALKERS
-
-RUNTIMES = ("singularity", "apptainer")
+from lumisite.validate.lint.job import Finding, Job
+from lumisite.validate.lint.shell import RUNTIMES, Command
 
 
 @dataclass(frozen=True)
@@ -28,94 +23,86 @@ class Start:
     command: Command
 
 
-def image_rocm(site: Site, path: str) -> Version | None:
-    """The ROCm release in an image, as its name tells it to the wrapper; of other images, as their names say it."""
-    return told_rocm(site, _placed(path)) if path else None
-
-
-def image_family(site: Site, path: str) -> str | None:
-    """The family of an image by its path; a name alone is a file beside the script."""
-    return family_by_path(site, _placed(path)) if path else None
-
-
-def _placed(path: str) -> str:
-    return path if "/" in path else f"./{path}"
+def holds_of(site: Site, path: str) -> Holds:
+    """What an image holds, as its name tells it; a name alone is a file beside the script."""
+    placed = path if "/" in path else f"./{path}"
+    return replace(holds_by_name(site, placed), rocm=told_rocm(site, placed))
 
 
 def starts_of(job: Job) -> Iterator[Start]:
     """Give every container that is started by a command, or by a text that is kept for one."""
-    for command in job.script.commands:
-        if command.programs[:1] and command.programs[0] in TALKERS:
-            continue
-        at = next((at for at, program in enumerate(command.programs) if program in RUNTIMES), None)
-        if at is not None:
-            yield from _start(job.given(command.words[at + 1 :]), command)
-        for _, word in command.assignments:
-            texts = list(texts_of(word))
-            at = next((at for at, (text, _) in enumerate(texts) if text.rpartition("/")[2] in RUNTIMES), None)
-            if at is not None:
-                rest = [(one, line) for text, line in texts[at + 1 :] for one in job.resolved(text).split()]
-                yield from _start(rest, command)
+    for command in job.calls:
+        words = command.behind(*RUNTIMES)
+        start = _start(job.given(words), command) if words else None
+        if start:
+            yield start
 
 
-def _start(words: list[tuple[str, int]], command: Command) -> Iterator[Start]:
+def _start(words: list[tuple[str, int]], command: Command) -> Start | None:
     """Step over options as the runtime does; an option that is not known hides the image."""
     action, valued, only_words = "", False, False
     for at, (word, line) in enumerate(words):
         if valued:
             valued = False
         elif not action:
-            if word in ACTIONS:
-                action = word
-            elif not word.startswith("-"):
-                return
+            if not word.startswith("-") and word not in ACTIONS:
+                return None
+            action = word if word in ACTIONS else ""
             valued = word in GLOBAL_VALUED
         elif word == "--":
             only_words = True
         elif not word.startswith("-") or only_words:
-            yield Start(action, _image(word, words[at + 1 :]), line, command)
-            return
+            return Start(action, _image(word, words[at + 1 :]), line, command)
         elif word.startswith("--"):
             valued = word in ACTION_VALUED
             if not valued and "=" not in word and word not in ACTION_FLAGS:
-                yield Start(action, "", line, command)
-                return
+                return Start(action, "", line, command)
         else:
             letter = next((at for at, one in enumerate(word) if at and one in ACTION_VALUED_LETTERS), None)
             valued = letter == len(word) - 1
+    return None
 
 
-def _image(word: str, rest: Iterable[tuple[str, int]]) -> str:
+def _image(word: str, rest: list[tuple[str, int]]) -> str:
     """The word where an image is expected; a variable there may be more options, and the image follows."""
     if word.startswith("$") and not word.endswith(".sif"):
         return next((text for text, _ in rest if text.endswith(".sif")), word)
     return word
 
 
-def outside_range(job: Job, machine: Machine) -> Iterator[Hit]:
+def image_outside_range(job: Job) -> Iterator[Finding]:
     """An image with a ROCm release that the GPU driver does not support."""
-    without_gpus = job.partitions and job.partitions.isdisjoint(machine.gpu_cores)
-    platform = machine.site.platforms[machine.site.platform]
-    for start in () if without_gpus or job.elsewhere(machine.partitions) else starts_of(job):
-        rocm = image_rocm(machine.site, start.image)
-        if rocm is None or runs_on(platform, rocm):
-            continue
-        validated = machine.site.validation
-        yield (
-            start.line,
-            {
-                "image": start.image.rpartition("/")[2],
-                "rocm": str(rocm),
-                "supported": str(platform.driver_rocm),
-                "example": f", such as {validated.image}" if validated else "",
-            },
-        )
+    partitions = [job.site.partitions[name] for name in job.partitions if name in job.site.partitions]
+    if partitions and not any(job.site.node_kinds[one.node_kind].gpus for one in partitions):
+        return
+    platform, validated = job.site.platforms[job.site.platform], job.site.validation
+    for start in starts_of(job):
+        rocm = holds_of(job.site, start.image).rocm
+        if rocm is not None and not runs_on(platform, rocm):
+            example = f", such as {validated.image}" if validated else ""
+            yield Finding(
+                start.line,
+                "image-outside-range",
+                f"{start.image.rpartition('/')[2]} has ROCm {rocm}, "
+                f"but the GPU driver of this system supports {platform.driver_rocm}",
+                f"an image with ROCm {platform.driver_rocm}{example}",
+                "Lumi-supercomputer/LUMI-training-materials User-Updates/Update-202601",
+            )
 
 
-def skipped_runscript(job: Job, machine: Machine) -> Iterator[Hit]:
+def skipped_runscript(job: Job) -> Iterator[Finding]:
     """`exec` of an image that is prepared by its runscript, in a job with GPUs: to install packages it does as well."""
     gpus = any(step.asks_for_gpus for step in (*job.allocations, *job.steps))
-    for start in starts_of(job) if gpus and not job.elsewhere(machine.partitions) else ():
-        family = image_family(machine.site, start.image)
-        if start.action == "exec" and family and machine.site.families[family].activation == "runscript":
-            yield start.line, {"image": start.image.rpartition("/")[2]}
+    for start in starts_of(job) if gpus else ():
+        family = holds_of(job.site, start.image).family
+        if start.action == "exec" and family and job.site.families[family].activation == "runscript":
+            image = start.image.rpartition("/")[2]
+            yield Finding(
+                start.line,
+                "skipped-runscript",
+                f"exec skips the runscript of {image}, "
+                "and what that does about ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES",
+                f"singularity run … {image} …",
+                "Lumi-supercomputer/lumi-userguide (containers are started by singularity run); "
+                "lumi-ai-factory/laifs-container-recipes runscript",
+            )

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from lumisite.validate.lint.lexer import Command, Part, Word
-from lumisite.validate.lint.options import Option, read_options
-from lumisite.validate.lint.shell import Directive, Script, program_at
+from lumisite.site.model import Site
+from lumisite.validate.lint.shell import Command, Part, Script, Word
+from lumisite.validate.lint.slurm import Option, Step, read_options
 
 _CONTAINER_PREFIX = re.compile(r"^(?:SINGULARITYENV|APPTAINERENV)_")
-_COMMENT = re.compile(r"(?<!\S)#[^\n]*")
 #: Longer values are no name or path; values of values could grow without end.
 _VALUE_LIMIT = 1 << 12
-_USED = re.compile(r"\$\{?(\w+)")
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
+_OTHER_SITES = re.compile(r"(?:--nv|nvidia-smi|cuda(?:toolkit)?(?:/.*)?|--container-(?:image|mounts)(?:=.*)?)")
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """A bad line of a script: why, and what would be right; `source` is where this is known from."""
+
+    line: int
+    rule: str
+    reason: str
+    right: str
+    source: str
 
 
 @dataclass(frozen=True)
@@ -29,84 +39,16 @@ class Setting:
     command: Command
 
     @property
-    def spot(self) -> str:
-        """Where the command that sets it runs."""
-        return self.command.spot
-
-    @property
     def value(self) -> str:
         """The value as it stands there, without quotes."""
         return self.word.value
 
 
 @dataclass(frozen=True)
-class Step:
-    """One srun with the options that hold for it: its own, and those of `#SBATCH` where it has none."""
-
-    line: int
-    own: Mapping[str, Option]
-    merged: Mapping[str, Option]
-
-    def number(self, name: str) -> int | None:
-        """Give a number that an option sets outright."""
-        option = self.merged.get(name)
-        return int(option.value) if option and re.fullmatch(r"\d{1,6}", option.value) else None
-
-    @property
-    def nodes(self) -> int | None:
-        """How many nodes it has at least; None where the script does not say it in numbers, and for `1-4`."""
-        option = self.merged.get("nodes")
-        found = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", option.value) if option else None
-        tasks, each = self.number("ntasks"), self.number("ntasks-per-node")
-        if found:
-            least = int(found[1])
-            if least == 1 and found[2] not in (None, "1"):
-                return None
-            return least if tasks is None else min(least, tasks)  # Slurm starts no more nodes than tasks
-        return -(-tasks // each) if not option and tasks and each else None
-
-    @property
-    def tasks_per_node(self) -> int | None:
-        """How many tasks a node gets; None where the script does not say it in numbers."""
-        if "ntasks-per-node" in self.merged and ("ntasks" not in self.own or "ntasks-per-node" in self.own):
-            return self.number("ntasks-per-node")
-        tasks, nodes = self.number("ntasks"), self.number("nodes")
-        if "ntasks" not in self.merged:
-            return 1
-        if tasks is None or ("nodes" in self.merged and not nodes):
-            return None
-        if nodes is None:
-            return tasks if tasks <= 8 else None  # Slurm may spread them
-        return -(-tasks // nodes)
-
-    @property
-    def gpus_per_node(self) -> int | None:
-        """How many GPUs a node gives; None where the script does not say it in numbers."""
-        for name, pattern in (("gpus-per-node", r"(?:[\w-]+:)?(\d+)"), ("gres", r"gpu:(?:[\w-]+:)?(\d+)")):
-            option = self.merged.get(name)
-            if option and (found := re.fullmatch(pattern, option.value)):
-                return int(found[1])
-        gpus, nodes = self.number("gpus"), self.number("nodes")
-        return -(-gpus // nodes) if gpus and nodes else gpus
-
-    @property
-    def asks_for_gpus(self) -> bool:
-        """Whether any option is about GPUs."""
-        gres = self.merged.get("gres")
-        return any(name.startswith("gpu") for name in self.merged) or bool(gres and "gpu" in gres.value)
-
-    @property
-    def partitions(self) -> tuple[str, ...]:
-        """The partitions that are named outright."""
-        option = self.merged.get("partition")
-        names = option.value.split(",") if option else []
-        return tuple(name for name in names if re.fullmatch(r"[\w.-]+", name) and name.lower() != "partition")
-
-
-@dataclass(frozen=True)
 class Job:
     """A job script, read for rules; `outer` is the script that writes or submits it."""
 
+    site: Site
     script: Script
     outer: Job | None = None
 
@@ -115,62 +57,69 @@ class Job:
         """The job itself, and those that it writes or submits."""
         yield self
         for script in self.script.jobs:
-            yield from Job(script, self).jobs
+            yield from Job(self.site, script, self).jobs
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """All commands of the script, in order."""
+        return self.script.commands
+
+    @cached_property
+    def kept(self) -> tuple[Command, ...]:
+        """Texts and arrays that are kept in variables for a command or its options."""
+        found = [
+            replace(command, assignments=(), words=word.words, documents=[])
+            for command in self.commands
+            for _, word in command.assignments
+        ]
+        return tuple(one for one in found if len(one.words) > 1 or (one.words and one.values[0].startswith("-")))
+
+    @property
+    def calls(self) -> tuple[Command, ...]:
+        """All commands, and what is kept in variables for one."""
+        return (*self.commands, *self.kept)
 
     @cached_property
     def components(self) -> tuple[dict[str, Option], ...]:
         """The options of `#SBATCH` lines, for each component of a heterogeneous job; sbatch's own go before them."""
-        parts: list[list[Directive]] = [[]]
-        for directive in self.script.directives:
-            if directive.value in ("hetjob", "packjob"):
+        parts: list[list[tuple[str, int]]] = [[]]
+        for word, line in self.script.directives:
+            if word in ("hetjob", "packjob"):
                 parts.append([])
             else:
-                parts[-1].append(directive)
+                parts[-1].append((self.resolved(word), line))
         own = read_options(self.given(self.script.submitted), stop=True)
-        found = [read_options([(self.resolved(one.value), one.line) for one in part], stop=False) for part in parts]
-        return tuple({**one, **own} for one in found)
+        return tuple({**read_options(part, stop=False), **own} for part in parts)
 
     @property
     def allocations(self) -> tuple[Step, ...]:
         """What each component asks for, as a step that has all of it."""
-        return tuple(Step(0, {}, component) for component in self.components)
-
-    @property
-    def directives(self) -> dict[str, Option]:
-        """The options of the job, or of its first component."""
-        return self.components[0]
+        return tuple(Step(None, {}, component) for component in self.components)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """All sruns in order; a script without one runs as a step of one task."""
-        return tuple(self._sruns()) or tuple(Step(1, {}, component) for component in self.components)
+        """All sruns; a script without one runs as a step of one task."""
+        own = [self._step(command, words) for command in self.commands if (words := command.behind("srun", first=4))]
+        kept = [self._step(command, words) for command in self.kept if (words := command.behind("srun", first=1))]
+        return (*own, *kept) or self.allocations
 
-    def _sruns(self) -> Iterator[Step]:
-        for command in self.script.commands:
-            at = program_at(command, "srun")
-            if at is not None:
-                yield self._step(command.words[at].line, self.given(command.words[at + 1 :]))
-            for _, word in command.assignments:
-                texts = list(texts_of(word))
-                if texts and texts[0][0] == "srun":
-                    yield self._step(word.line, [(self.resolved(text), line) for text, line in texts[1:]])
-
-    def _step(self, line: int, words: list[tuple[str, int]]) -> Step:
-        own = read_options(words, stop=True)
+    def _step(self, command: Command, words: Iterable[Word]) -> Step:
+        own = read_options(self.given(words), stop=True)
         group = own["het-group"].value if "het-group" in own else "0"
         component = self.components[int(group)] if group.isdigit() and int(group) < len(self.components) else {}
-        return Step(line, own, {**component, **own})
+        return Step(command, own, {**component, **own})
 
-    def given(self, words: tuple[Word, ...]) -> list[tuple[str, int]]:
-        """Give words as the program gets them: a variable without quotes may be several."""
+    def given(self, words: Iterable[Word]) -> list[tuple[str, int]]:
+        """Give words as the program gets them, with their lines: a variable without quotes may be several."""
         found: list[tuple[str, int]] = []
         for word in words:
-            if array := re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", word.value):
-                found += [(self.resolved(text), line) for text, line in self._arrays.get(array[1], ())]
+            if named := re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", word.value):
+                arrays = [setting.word for setting in self.named(named[1]) if setting.value.startswith("(")]
+                found += [(self.resolved(one.value), one.line) for array in arrays for one in array.words]
                 continue
             value = self.resolved(word.value)
-            bare = len(word.parts) == 1 and not word.parts[0].quote and word.value.startswith("$")
-            found += [(one, word.line) for one in (value.split() if bare and value != word.value else [value])]
+            several = word.bare and word.value.startswith("$") and value != word.value
+            found += [(one, word.line) for one in (value.split() if several else [value])]
         return found
 
     @property
@@ -178,38 +127,33 @@ class Job:
         """All partitions that the job and its steps name outright."""
         return frozenset(name for step in (*self.allocations, *self.steps) for name in step.partitions)
 
-    def elsewhere(self, partitions: frozenset[str]) -> bool:
-        """Whether the script is for another machine: it names partitions, and none of these.
+    @cached_property
+    def here(self) -> bool:
+        """Whether the script may be for this machine: not where it names partitions, and none of these.
 
-        Where it names none, a constraint, a quality of service or what belongs to CUDA or Pyxis says so.
+        Where it names none, a constraint, a quality of service or what belongs to CUDA or Pyxis is of another machine.
         """
         if self.partitions:
-            return self.partitions.isdisjoint(partitions)
+            return not self.partitions.isdisjoint(self.site.partitions)
         if any("constraint" in component or "qos" in component for component in self.components):
-            return True
-        return self.runs(r"^(?:--nv|nvidia-smi|cuda(?:toolkit)?(?:/.*)?|--container-(?:image|mounts)(?:=.*)?)$")
-
-    @cached_property
-    def arguments(self) -> tuple[tuple[tuple[str, int], ...], ...]:
-        """The words of each command, and of each text that is kept in a variable for a command."""
-        commands = [tuple((word.value, word.line) for word in command.words) for command in self.script.commands]
-        kept = [tuple(texts_of(word)) for command in self.script.commands for _, word in command.assignments]
-        return (*commands, *(texts for texts in kept if len(texts) > 1 or (texts and texts[0][0].startswith("-"))))
+            return False
+        return not any(map(_OTHER_SITES.fullmatch, self.values))
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
         """All variables that are set, by assignment, `env` or `--env`, without a prefix for the container."""
-        return tuple(setting for command in self.script.commands for setting in _settings(command))
+        return tuple(setting for command in self.commands for setting in _settings(command))
 
-    def named(self, pattern: str) -> Iterator[Setting]:
-        """Give the settings whose whole name matches."""
-        return (setting for setting in self.settings if re.fullmatch(pattern, setting.name))
+    def named(self, *names: str) -> Iterator[Setting]:
+        """Give the settings of some variables."""
+        return (setting for setting in self.settings if setting.name in names)
 
-    @cached_property
-    def words(self) -> tuple[Word, ...]:
+    @property
+    def words(self) -> Iterator[Word]:
         """All words, values of assignments among them."""
-        own = [word for command in self.script.commands for word in command.words]
-        return tuple(own + [word for command in self.script.commands for _, word in command.assignments])
+        for command in self.commands:
+            yield from command.words
+            yield from (word for _, word in command.assignments)
 
     @cached_property
     def _known(self) -> dict[str, str]:
@@ -223,46 +167,44 @@ class Job:
             if len(setting.value) > _VALUE_LIMIT or "$(" in setting.value or "`" in setting.value:
                 continue
             value = _VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), setting.value)
-            if len(value) <= _VALUE_LIMIT and setting.name not in _USED.findall(value):
+            if len(value) <= _VALUE_LIMIT and setting.name not in variables_in(value):
                 known[setting.name] = value
         return {name: value for name, value in known.items() if name not in several}
-
-    @cached_property
-    def _arrays(self) -> dict[str, list[tuple[str, int]]]:
-        found: dict[str, list[tuple[str, int]]] = {}
-        for setting in self.settings:
-            if setting.value.startswith("("):
-                found.setdefault(setting.name, []).extend(texts_of(setting.word))
-        return found
 
     def resolved(self, value: str) -> str:
         """Put in what variables were set to, where the script says it in plain text."""
         return _VARIABLE.sub(lambda found: self._known.get(found[1] or found[2], found[0]), value)
 
-    def runs(self, pattern: str) -> bool:
-        """Whether any word of a command matches, or of a text that is kept for one."""
-        return any(re.search(pattern, value) for words in self.arguments for value, _ in words)
+    def option_values(self, pattern: str, *, kept: bool = True) -> Iterator[tuple[str, int]]:
+        """Give the values of an option of any program, `--option=VALUE` or `--option VALUE`, with the option's lines.
+
+        `kept`: those that are kept in variables, too.
+        """
+        for command in self.calls if kept else self.commands:
+            for word, following in zip(command.words, (*command.values[1:], ""), strict=False):
+                option, equals, value = word.value.partition("=")
+                if re.fullmatch(pattern, option):
+                    yield (value if equals else following), word.line
+
+    @property
+    def values(self) -> Iterator[str]:
+        """All words of commands, and of texts that are kept for one."""
+        return (value for command in self.calls for value in command.values)
 
 
-def texts_of(word: Word) -> Iterator[tuple[str, int]]:
-    """Give the words of a text in quotes or of an array, with their lines."""
-    for part in word.parts:
-        array = not part.quote and part.text.startswith("(")
-        inside = _COMMENT.sub("", part.text[1:-1]) if array else part.text
-        for number, line in enumerate(inside.split("\n"), start=part.line):
-            for found in re.finditer(r"[^\s\\](?:\\.|[^\s\\])*", line):
-                yield (found[0].strip("\"'") if array else found[0]), number
+def variables_in(value: str) -> list[str]:
+    """Give the names of the variables in a text."""
+    return re.findall(r"\$\{?(\w+)", value)
 
 
 def _settings(command: Command) -> Iterator[Setting]:
     for name, word in command.assignments:
         yield Setting(_CONTAINER_PREFIX.sub("", name), word, word.line, command)
     values = command.values
-    for at, (value, word) in enumerate(zip(values, command.words, strict=True)):
+    for at, word in enumerate(command.words):
         named = at and (values[at - 1] == "--env" or values[0] == "env")
-        found = re.match(r"--(?:env|export)=(.*)", value, re.DOTALL)
-        given = value if named else found[1] if found else ""
-        for pair in given.split(",") if given else ():
-            name, equals, text = pair.partition("=")
+        found = re.match(r"--(?:env|export)=(.*)", word.value, re.DOTALL)
+        given = word.value if named else found[1] if found else ""
+        for name, equals, text in (pair.partition("=") for pair in given.split(",")):
             if equals and name.isidentifier():
                 yield Setting(name, Word((Part("", text, word.line),)), word.line, command)

@@ -1,4 +1,4 @@
-"""Find what scripts load wrongly with `module` and `ml`."""
+"""What scripts load wrongly with `module` and `ml`."""
 
 from __future__ import annotations
 
@@ -9,98 +9,92 @@ from fnmatch import fnmatchcase
 from lumisite.release.modules import module_version
 from lumisite.site.model import Site
 from lumisite.site.selection import Stack, supported_rocm
-from lumisite.validate.lint.job import Job
-from lumisite.validate.lint.lexer import Command
-from lumisite.validate.lint.machine import Hit, Machine
+from lumisite.validate.lint.job import Finding, Job
+from lumisite.validate.lint.shell import RUNTIMES, Command
 
-#: Modules that carry binds, those of other hands among them.
-_BINDINGS = re.compile(
-    r"(?:singularity-(?:AI-|slurm-)?bindings|lumi-aif-singularity-bindings|singularity-CPEbits)(?:/.*)?"
-)
-#: Folders of modules that were made for a course and are no longer kept up. The schema has no place for them yet.
-RETIRED_FOLDERS = ("*/training/modules/AI-20240529", "*/training/modules/AI-20241126")
-#: Modules whose Python is the host's.
-_PYTHONS = re.compile(r"(?:cray-)?python(?:/.*)?", re.IGNORECASE)
+_VERBS = ("load", "add", "unload", "rm", "del", "swap", "use", "purge", "reset", "restore")
+_EMPTIES = ("purge", "reset", "restore")
+#: Modules of other hands that carry binds; a site's own, and those that they conflict with, do so too.
+_BINDINGS = re.compile(r"singularity-(?:\w+-)?bindings")
+#: Modules whose Python is the host's: `python`, or with a vendor in front.
+_PYTHONS = re.compile(r"(?:\w+-)?python(?:/.*)?", re.IGNORECASE)
 #: What Lmod takes for the version that it would choose itself.
 _DEFAULTS = ("", "default")
 
 
-def build_with_binds(job: Job, machine: Machine) -> Iterator[Hit]:
+def _request(job: Job, command: Command) -> tuple[str, tuple[str, ...]]:
+    """Give what `module` or `ml` is asked to do, and for which names; `ml NAME` loads. Nothing for other commands.
+
+    Long options may stand before the verb.
+    """
+    if command.values[:1] not in (("module",), ("ml",)):
+        return "", ()
+    words = tuple(job.resolved(value) for value in command.values[1:] if not value.startswith("--"))
+    if command.values[0] == "ml" and words[:1] and words[0] not in _VERBS:
+        return "load", words
+    return (words[0], words[1:]) if words else ("", ())
+
+
+def build_with_binds(job: Job) -> Iterator[Finding]:
     """The build of an image while a module has its binds in the environment."""
-    loaded: set[str] = set()
-    for command in job.script.commands:
-        values = _given(command)
-        replaced = any(
-            name == "SINGULARITY_BIND" and "SINGULARITY_BIND" not in word.value for name, word in command.assignments
-        )
-        if values[:1] in (("module",), ("ml",)):
-            _track(values, loaded)
-        elif (values[:1] == ("unset",) and "SINGULARITY_BIND" in values) or (replaced and not _builds(command)):
+    modules = job.site.modules
+    carrying = {*modules, *(name for module in modules.values() for name in module.conflicts)}
+    loaded: dict[str, str] = {}
+    for command in job.commands:
+        verb, names = _request(job, command)
+        if verb in _EMPTIES or _without_binds(command):
             loaded.clear()
-        elif loaded and _builds(command) and not replaced:
-            yield command.line, {"module": " ".join(sorted(loaded))}
-
-
-def _given(command: Command) -> tuple[str, ...]:
-    """Give the words without long options, which may stand before the verb."""
-    return tuple(value for at, value in enumerate(command.values) if not (at and value.startswith("--")))
-
-
-def _request(values: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Give what `module` or `ml` is asked to do, and for which names; `ml NAME` loads."""
-    verb, names = ("load", values[1:]) if values[0] == "ml" else (values[1] if len(values) > 1 else "", values[2:])
-    if values[0] == "ml" and names[:1] in (("load",), ("add",), ("unload",), ("purge",), ("rm",), ("use",)):
-        verb, names = names[0], names[1:]
-    return verb, names
-
-
-def _track(values: tuple[str, ...], loaded: set[str]) -> None:
-    """Follow `module load`, `unload` and `purge`, and `ml NAME -NAME`."""
-    verb, names = _request(values)
-    for name in (name for name in names if _BINDINGS.fullmatch(name.lstrip("-"))):
-        if verb in ("load", "add", "swap") and not name.startswith("-"):
-            loaded.add(name)
-        else:
-            loaded.difference_update(
-                {one for one in loaded if one.partition("/")[0] == name.lstrip("-").partition("/")[0]}
+        for name in names:
+            module = name.lstrip("-").partition("/")[0]
+            if verb in ("unload", "rm", "del") or name.startswith("-"):
+                loaded.pop(module, None)
+            elif verb in ("load", "add", "swap") and (module in carrying or _BINDINGS.fullmatch(module)):
+                loaded[module] = name
+        if loaded and _builds(command) and not _replaces_binds(command):
+            told = " ".join(sorted(loaded.values()))
+            yield Finding(
+                command.line,
+                "build-with-binds",
+                f"{told} binds paths that a new image does not have, and the build fails",
+                f"module unload {told} before the build",
+                "LUMI training 2day-20260422 205-Containers",
             )
-    if verb in ("purge", "reset", "restore"):
-        loaded.clear()
+
+
+def _without_binds(command: Command) -> bool:
+    """Whether it takes the binds away from all that follows."""
+    unset = command.values[:1] == ("unset",) and "SINGULARITY_BIND" in command.values
+    return unset or (_replaces_binds(command) and not _builds(command))
+
+
+def _replaces_binds(command: Command) -> bool:
+    return any(name == "SINGULARITY_BIND" and name not in word.value for name, word in command.assignments)
 
 
 def _builds(command: Command) -> bool:
-    names = command.programs
-    return any(
-        name in ("singularity", "apptainer", "cotainr") and "build" in names[at + 1 : at + 3]
-        for at, name in enumerate(names)
-    )
+    words = command.behind(*RUNTIMES, "cotainr") or ()
+    return "build" in [word.value for word in words[:2]]
 
 
-def _requests(job: Job) -> Iterator[tuple[Command, str, tuple[str, ...]]]:
-    """Give all that `module` and `ml` are asked to do, with variables put in."""
-    for command in job.script.commands:
-        values = tuple(job.resolved(value) for value in _given(command))
-        if values[:1] in (("module",), ("ml",)):
-            yield command, *_request(values)
-
-
-def unknown_version(job: Job, machine: Machine) -> Iterator[Hit]:
+def unknown_version(job: Job) -> Iterator[Finding]:
     """A version of a module of the site that the site cannot have now; modules from folders of others are theirs."""
-    if job.elsewhere(machine.partitions):
-        return
+    root = f"{job.site.root.rstrip('/')}/"
     others = False
-    for command, verb, names in _requests(job):
+    for command in job.commands:
+        verb, names = _request(job, command)
         if verb == "use":
-            others |= any(not _below(name, machine.site.root) and not _retired(name) for name in names)
+            others |= not all(f"{name}/".startswith(root) or _retired(job.site, name) for name in names)
         for name in names if verb in ("load", "add") and not others else ():
             module, _, version = name.partition("/")
-            known = _versions(machine.site, module)
+            known = _versions(job.site, module)
             if known and "$" not in version and version.lstrip(".") not in (*_DEFAULTS, *known):
-                yield command.line, {"module": module, "version": version, "example": known[0]}
-
-
-def _below(path: str, root: str) -> bool:
-    return path == root or path.startswith(f"{root.rstrip('/')}/")
+                yield Finding(
+                    command.line,
+                    "unknown-version",
+                    f"this system cannot have {module}/{version}: its versions are like {known[0]}",
+                    f"module load {module}, or what module spider {module} lists",
+                    "the site description: CPE and ROCm releases of the current platform",
+                )
 
 
 def _versions(site: Site, name: str) -> tuple[str, ...]:
@@ -115,51 +109,61 @@ def _versions(site: Site, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*made, *module.old_versions)))
 
 
-def retired_folder(job: Job, machine: Machine) -> Iterator[Hit]:
+def retired_folder(job: Job) -> Iterator[Finding]:
     """A folder of a past course, from which modules are loaded that the site has."""
-    requests = list(_requests(job))
+    requests = [(command, *_request(job, command)) for command in job.commands]
     for at, (command, verb, names) in enumerate(requests):
-        folder = next((name for name in names if verb == "use" and _retired(name)), None)
-        if folder is None:
-            continue
-        loaded = dict.fromkeys(
-            name.partition("/")[0] for _, later, given in requests[at:] if later in ("load", "add") for name in given
-        )
-        wanted = [name for name in loaded if name in machine.site.modules]
-        if wanted:
-            yield command.line, {"folder": folder, "modules": " ".join(wanted)}
+        folder = next((name for name in names if verb == "use" and _retired(job.site, name)), None)
+        later = [name for _, verb, names in requests[at:] if verb in ("load", "add") for name in names]
+        wanted = [name for name in dict.fromkeys(one.partition("/")[0] for one in later) if name in job.site.modules]
+        if folder and wanted:
+            yield Finding(
+                command.line,
+                "retired-folder",
+                f"{folder} was made for a past course and is not kept up",
+                f"module load {' '.join(wanted)} without this line",
+                "Lumi-supercomputer/Getting_Started_with_AI_workshop bonus_material, commit f25016c; "
+                "Lumi-supercomputer/LUMI-EasyBuild-contrib easybuild/easyconfigs/s/singularity-AI-bindings",
+            )
 
 
-def host_venv(job: Job, machine: Machine) -> Iterator[Hit]:
+def _retired(site: Site, path: str) -> bool:
+    return any(fnmatchcase(path.rstrip("/"), pattern) for pattern in site.retired_modules)
+
+
+def host_venv(job: Job) -> Iterator[Finding]:
     """A venv that a module's Python made to use its packages, where a container uses it."""
     module, made = "", dict[str, str]()
-    for command in job.script.commands:
-        values = tuple(job.resolved(value) for value in _given(command))
-        contained = command.spot == "container" or command.names_any("singularity", "apptainer")
-        if values[:1] in (("module",), ("ml",)):
-            verb, names = _request(values)
+    for command in job.commands:
+        contained = command.spot == "container" or command.names_any(*RUNTIMES)
+        verb, names = _request(job, command)
+        if verb:
             loaded = next((name for name in names if verb in ("load", "add") and _PYTHONS.fullmatch(name)), "")
-            module = loaded or ("" if verb in ("purge", "unload", "rm", "swap", "reset") else module)
-        elif not contained and module and _makes_venv(command):
-            folder = next(value for value in reversed(values) if not value.startswith("-"))
-            made[folder.rstrip("/")] = module
+            module = loaded or ("" if verb in (*_EMPTIES, "unload", "rm", "del", "swap") else module)
+        elif not contained and module and (folder := _venv_made(job, command)):
+            made[folder] = module
         for word in command.words if contained else ():
             found = re.fullmatch(r"(.+)/bin/(?:activate|python[\d.]*)", job.resolved(word.value))
             if found and found[1] in made:
-                yield word.line, {"venv": found[1], "module": made[found[1]]}
+                maker = made[found[1]]
+                yield Finding(
+                    word.line,
+                    "host-venv",
+                    f"{found[1]} was made with the Python of {maker}, "
+                    "so that a container gets this and not the packages of its image",
+                    f"singularity exec IMAGE python -m venv --system-site-packages {found[1]}",
+                    "python/cpython Doc/library/venv.rst (a venv keeps the Python that made it)",
+                )
 
 
-def _makes_venv(command: Command) -> bool:
-    """Whether it is `python -m venv --system-site-packages FOLDER`, in any order, with one folder."""
-    words = [value for value in command.values[3:] if not value.startswith("-")]
-    return (
+def _venv_made(job: Job, command: Command) -> str | None:
+    """Give the folder of `python -m venv --system-site-packages FOLDER`, in any order, with one folder."""
+    folders = [value for value in command.values[3:] if not value.startswith("-")]
+    makes = (
         command.spot == "batch"
-        and bool(re.fullmatch(r"python[\d.]*", command.programs[0] if command.programs else ""))
         and command.values[1:3] == ("-m", "venv")
+        and re.fullmatch(r"python[\d.]*", command.programs[0])
         and "--system-site-packages" in command.values
-        and len(words) == 1
+        and len(folders) == 1
     )
-
-
-def _retired(path: str) -> bool:
-    return any(fnmatchcase(path.rstrip("/"), pattern) for pattern in RETIRED_FOLDERS)
+    return job.resolved(folders[0]).rstrip("/") if makes else None

@@ -1,142 +1,120 @@
-"""Find variables that scripts set to what hangs, fails or is slow on this site."""
+"""Variables that scripts set to what hangs, fails or is slow on this site."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import dropwhile
 from typing import Literal
 
+from lumisite.release.explain import references
+from lumisite.site.evidence import Harm, harms
+from lumisite.site.images import Holds
 from lumisite.site.model import Site
-from lumisite.validate.lint.images import image_family, image_rocm, starts_of
-from lumisite.validate.lint.job import Job, Setting
-from lumisite.validate.lint.machine import Harmful, Hit, Machine
-from lumisite.validate.lint.shell import program_at
+from lumisite.site.settings import Situation, depends_on_image, judge_conditions
+from lumisite.validate.lint.images import Start, holds_of, starts_of
+from lumisite.validate.lint.job import Finding, Job, Setting
 
 #: Variables that name interfaces. NCCL takes the beginnings of names (src/misc/socket.cc), the others whole names.
 _BY_PREFIX = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
 _BY_NAME = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
-#: Variables that name directories of small files, written and locked by many tasks at once.
-_CACHES = (
-    *("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR", "AITER_JIT_DIR"),
-    *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR"),
-)
 _WITH_DEFAULT = re.compile(r"\$\{\w+:?[-=]([^{}]*)\}")
 _HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?:/|$)")
 _STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", "torchrun", "accelerate", "deepspeed")
 
 
-@dataclass(frozen=True)
-class _Reach:
-    """What settings of a job reach, worked out once: commands are known by `id`, since two may be equal.
+def _in_force(job: Job, names: Collection[str]) -> Iterator[tuple[Setting, str]]:
+    """Give the settings of some variables that hold when something is started, with what they set.
 
-    `places`: the place of each command; `images`: all that the job starts, and those of each command; `nodes`: the
-    least number of nodes of all steps, and of those that begin on a line.
+    Other variables are put in; of `${NAME:-value}` it is the value.
     """
-
-    job: Job
-    places: Mapping[int, int]
-    images: frozenset[str]
-    own_images: Mapping[int, frozenset[str]]
-    nodes: frozenset[int | None]
-    own_nodes: Mapping[int, frozenset[int | None]]
+    for setting in job.named(*names):
+        if not _replaced(job, setting):
+            yield setting, _WITH_DEFAULT.sub(lambda found: found[1], job.resolved(setting.value))
 
 
-def _reach(job: Job) -> _Reach:
-    images: dict[int, set[str]] = {}
-    for start in starts_of(job):
-        images.setdefault(id(start.command), set()).add(start.image)
-    nodes: dict[int, set[int | None]] = {}
-    for step in job.steps:
-        nodes.setdefault(step.line, set()).add(step.nodes)
-    return _Reach(
-        job=job,
-        places={id(command): at for at, command in enumerate(job.script.commands)},
-        images=frozenset().union(*images.values()),
-        own_images={place: frozenset(some) for place, some in images.items()},
-        nodes=frozenset().union(*nodes.values()),
-        own_nodes={line: frozenset(some) for line, some in nodes.items()},
-    )
-
-
-def _set_here(job: Job, machine: Machine, names: Collection[str]) -> Iterator[tuple[Setting, str, _Reach]]:
-    """Give the settings of some variables that hold when something is started, with what they set and reach."""
-    settings = [] if job.elsewhere(machine.partitions) else [one for one in job.settings if one.name in names]
-    reach = _reach(job) if settings else None
-    for setting in settings:
-        if reach and not _replaced(setting, reach):
-            yield setting, _value(job, setting), reach
-
-
-def harmful_value(job: Job, machine: Machine) -> Iterator[Hit]:
-    """A value that is known to do harm, in the situations in which it does."""
-    for setting, value, reach in _set_here(job, machine, {entry.name for entry in machine.harmful}):
-        for entry in machine.harmful:
-            if entry.name == setting.name and "$" not in value and _applies(entry, value, setting, reach, machine.site):
-                texts = {"reason": entry.reason, "right": entry.right, "source": entry.source}
-                yield setting.line, {"name": setting.name, "value": value, **texts}
-                break
-
-
-def _value(job: Job, setting: Setting) -> str:
-    """What a variable is set to, with other variables put in; of `${NAME:-value}` the value."""
-    return _WITH_DEFAULT.sub(lambda found: found[1], job.resolved(setting.value))
-
-
-def _replaced(setting: Setting, reach: _Reach) -> bool:
+def _replaced(job: Job, setting: Setting) -> bool:
     """Whether the variable is set again or taken away before anything is started."""
-    for command in reach.job.script.commands[reach.places[id(setting.command)] :]:
+    for command in dropwhile(lambda one: one is not setting.command, job.commands):
         if command.names_any(*_STARTERS):
             return False
         again = any(name == setting.name for name, _ in command.assignments)
         gone = command.values[:1] == ("unset",) and setting.name in command.values
-        if command is not setting.command and command.spot == setting.spot and (again or gone):
+        if command is not setting.command and command.spot == setting.command.spot and (again or gone):
             return True
     return False
 
 
-def _applies(entry: Harmful, value: str, setting: Setting, reach: _Reach, site: Site) -> bool:
-    if not fnmatchcase(value.lower(), entry.value.lower()):
-        return False
-    if entry.nodes is not None and entry.nodes != _nodes(setting, reach):
-        return False
-    if entry.rocm is None and entry.families is None:
-        return True
-    images = reach.own_images.get(id(setting.command), reach.images)
-    fits = {_image_fits(entry, image, site) for image in images}
-    return True in fits or (False not in fits and entry.applies_to_unknown_image)
-
-
-def _image_fits(entry: Harmful, image: str, site: Site) -> bool | None:
-    """Whether an image is one of those that are harmed; None where its name does not tell."""
-    rocm, family = image_rocm(site, image), image_family(site, image)
-    answers = [
-        *([None if rocm is None else rocm in entry.rocm] if entry.rocm is not None else []),
-        *([None if family is None else family in entry.families] if entry.families is not None else []),
-    ]
-    return False if False in answers else None if None in answers else True
-
-
-def _nodes(setting: Setting, reach: _Reach) -> Literal["one", "several"] | None:
+def _nodes(job: Job, setting: Setting) -> Literal["one", "several"] | None:
     """Whether what a setting reaches has one node or several: its own step, or else any step of the job."""
-    at = program_at(setting.command, "srun")
-    own = reach.own_nodes.get(setting.command.words[at].line) if at is not None else None
-    counts = own or reach.nodes
+    own = {step.nodes for step in job.steps if step.command is setting.command}
+    counts = own or {step.nodes for step in job.steps}
     if any(count is not None and count > 1 for count in counts):
         return "several"
     return "one" if counts == {1} else None
 
 
-def wrong_interface(job: Job, machine: Machine) -> Iterator[Hit]:
+def harmful_value(job: Job) -> Iterator[Finding]:
+    """A value that is known to do harm, in the situations in which it does."""
+    known, starts = tuple(harms(job.site)), tuple(starts_of(job))
+    for setting, value in _in_force(job, {harm.setting.name for harm in known}):
+        here = (
+            one for one in known if one.setting.name == setting.name and _does_harm(job, one, setting, value, starts)
+        )
+        harm = next(here, None)
+        if harm:
+            yield Finding(
+                setting.line,
+                "harmful-value",
+                f"{setting.name}={value}: {harm.evidence.what or harm.setting.why}",
+                _instead(job.site, setting.name),
+                "; ".join(map(str, references(job.site, harm.evidence.source))) or harm.evidence.source,
+            )
+
+
+def _does_harm(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple[Start, ...]) -> bool:
+    """Whether a value is one of those that do harm, whatever its case, with any image that the setting reaches.
+
+    Where the script does not say how many nodes it has it does none; where it does not say which image it runs, or the
+    image's name does not tell what is in it, the evidence decides.
+    """
+    fits = "$" not in value and any(fnmatchcase(value.lower(), pattern.lower()) for pattern in harm.patterns)
+    nodes = _nodes(job, setting) if fits else None
+    if not fits or (harm.evidence.when.nodes and not nodes):
+        return False
+    own = {start.image for start in starts if start.command is setting.command}
+    held = [holds_of(job.site, image) for image in own or {start.image for start in starts}] or [Holds()]
+    site = job.site
+    situation = Situation(site.platform, site.platforms[site.platform].cpe, nodes=nodes)
+    judged = {judge_conditions(harm.evidence.when, replace(situation, **vars(one)))[0] for one in held}
+    return True in judged or (False not in judged and harm.evidence.unknown_images)
+
+
+def _instead(site: Site, name: str) -> str:
+    """Give the line that would be right: what the ledger sets whatever the image, else nothing."""
+    always = (one.value for one in site.settings if one.name == name and not depends_on_image(one.when))
+    value = next((value for value in always if value is not None), None)
+    return f"unset {name}" if value is None else f"export {name}={value}"
+
+
+def wrong_interface(job: Job) -> Iterator[Finding]:
     """An interface that the site does not have for traffic."""
-    network = machine.site.network
-    for setting, value, reach in _set_here(job, machine, (*_BY_PREFIX, *_BY_NAME)):
+    interfaces = job.site.network.interfaces
+    for setting, value in _in_force(job, (*_BY_PREFIX, *_BY_NAME)):
         exact = setting.name in _BY_NAME
-        fault = _fault(value, exact, _nodes(setting, reach), machine.site) if "$" not in value else None
+        fault = _fault(value, exact, _nodes(job, setting), job.site) if "$" not in value else None
         if fault:
-            right = network.interfaces[0] if exact else ",".join(network.interfaces)
-            yield setting.line, {"name": setting.name, "value": value, "fault": fault, "interfaces": right}
+            yield Finding(
+                setting.line,
+                "wrong-interface",
+                f"{setting.name}={value} {fault}",
+                f"export {setting.name}={interfaces[0] if exact else ','.join(interfaces)}",
+                "HewlettPackard/shs-ccl-docs ccl_env.sh; NVIDIA/nccl src/misc/socket.cc; "
+                "Lumi-supercomputer/LUMI-training-materials 2day-20260422/202-Binding.md; "
+                "torch.distributed documentation, Common environment variables",
+            )
 
 
 def _fault(value: str, exact: bool, nodes: Literal["one", "several"] | None, site: Site) -> str | None:
@@ -158,9 +136,7 @@ def _fault(value: str, exact: bool, nodes: Literal["one", "several"] | None, sit
     if any(_named(interface, names, whole) for interface in slow):
         return "is the management network, which must not carry traffic" if nodes != "one" else None
     fits = [any(_named(interface, [name], whole) for interface in fast) for name in names]
-    if "lo" in names and nodes != "several":
-        return None
-    if all(fits) if exact else any(fits):
+    if ("lo" in names and nodes != "several") or (all(fits) if exact else any(fits)):
         return None
     return f"is not {'the name' if whole else 'the beginning of the name'} of a high-speed interface of this system"
 
@@ -169,12 +145,23 @@ def _named(interface: str, names: Iterable[str], whole: bool) -> bool:
     return any(interface == name if whole else interface.startswith(name) for name in names)
 
 
-def shared_cache(job: Job, machine: Machine) -> Iterator[Hit]:
-    """A cache of MIOpen or of a compiler on a file system that all nodes share."""
-    for setting, value, _ in _set_here(job, machine, _CACHES):
-        if where := _shared(value, machine.site):
+def shared_cache(job: Job) -> Iterator[Finding]:
+    """A cache of MIOpen or of a compiler, which the ledger puts on the node, on a file system that all nodes share."""
+    caches = {setting.name for setting in job.site.settings if setting.directory is not None}
+    local = next((one.path for one in job.site.file_systems if one.kind == "node-local"), None)
+    for setting, value in _in_force(job, caches):
+        if where := _shared(value, job.site):
             folder = re.sub(r"_(?:PATH|DIR)$", "", setting.name).lower().replace("_", "-")
-            yield setting.line, {"name": setting.name, "where": where, "right": _local(machine.site, folder)}
+            right = f"{local}/${{USER}}/{folder}" if local else "a directory of the node's own"
+            yield Finding(
+                setting.line,
+                "shared-cache",
+                f"{setting.name} is {where}, which all nodes share: "
+                "many tasks write there at once, which is slow and fails at times",
+                f"export {setting.name}={right}, and mkdir -p it in the task",
+                "Lumi-supercomputer/LUMI-AI-Guide pull requests 108 and 112; ROCm/MIOpen issue 2214; "
+                "Lumi-supercomputer/LUMI-EasyBuild-containers recipe PyTorch-2.7.1; aniskhan25/lumi-apptainer-bench E3",
+            )
 
 
 def _shared(path: str, site: Site) -> str | None:
@@ -184,8 +171,3 @@ def _shared(path: str, site: Site) -> str | None:
     holding = [one for one in site.file_systems if f"{path}/".startswith(f"{one.path.rstrip('/')}/")]
     nearest = max(holding, key=lambda one: len(one.path), default=None)
     return f"on {nearest.path}" if nearest and nearest.kind == "shared" else None
-
-
-def _local(site: Site, folder: str) -> str:
-    local = next((one.path for one in site.file_systems if one.kind == "node-local"), None)
-    return f"{local}/${{USER}}/{folder}" if local else "a directory of the node's own"
