@@ -17,9 +17,10 @@ from lumisite.binds.loader import MACHINES, Loader, read_rules
 from lumisite.binds.tree import Tree, resolve
 from lumisite.binds.versions import in_order, numbers_in
 from lumisite.errors import ResolveError
+from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
 from lumisite.site.model import Site
-from lumisite.site.settings import Situation, judge_conditions
+from lumisite.site.settings import Situation, decide
 from lumisite.site.versions import Version
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
@@ -156,10 +157,11 @@ def _beyond(request: Request, host: Tree) -> Iterator[str]:
 
 def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:
     """Give the binds of the modules that images of this family are run with: source, target, module."""
-    situation = Situation(request.platform, request.cpe, family)
+    decision = decide(request.site, Situation(request.platform, request.cpe, family))
     modules = _with_loaded(request.site, request.site.families[family].modules)
-    for bind in request.site.binds:
-        if bind.where in modules and judge_conditions(bind.when, situation)[0] is not False:
+    for verdict in decision.binds:
+        bind = verdict.bind
+        if isinstance(bind, Bind) and bind.where in modules and verdict.applies:
             yield bind.path, bind.target or bind.path, bind.where
 
 

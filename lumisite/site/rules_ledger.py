@@ -38,20 +38,16 @@ def places_and_conditions_exist(site: Site) -> Faults:
 def binds_have_one_owner(site: Site) -> Faults:
     """A path is bound in one place: a module that leaves could otherwise take away another's bind."""
     owners: dict[str, str] = {}
-    listed = [(f"file_systems[{i}].path", system.path, system.where) for i, system in enumerate(site.file_systems)]
-    listed += [(f"binds[{i}].path", bind.path, bind.where) for i, bind in enumerate(site.binds)]
-    for here, path, where in listed:
-        if where is not None and owners.setdefault(path, where) != where:
-            yield here, f"{path} is bound by {owners[path]} already (one place for each path)"
+    for here, bind in site.host_paths.items():
+        if bind.where is not None and owners.setdefault(bind.path, bind.where) != bind.where:
+            yield f"{here}.path", f"{bind.path} is bound by {owners[bind.path]} already (one place for each path)"
 
 
 def lmod_keeps_binds(site: Site) -> Faults:
     """Lmod (8.6 and 8.7, `path_regularize`) writes some binds in another way into a list of paths."""
-    listed = [(f"file_systems[{i}]", str(s.path), s.where) for i, s in enumerate(site.file_systems)]
-    listed += [(f"binds[{i}]", bind.spec, bind.where) for i, bind in enumerate(site.binds)]
-    for here, spec, where in listed:
-        untidy = next((part for part in spec.split(",") if not _is_tidy(part)), None)
-        if where in site.modules and untidy is not None:
+    for here, bind in site.host_paths.items():
+        untidy = next((part for part in bind.spec.split(",") if not _is_tidy(part)), None)
+        if bind.where in site.modules and untidy is not None:
             right = "no space and no / at the end, and no empty option, would be right; where: task keeps it"
             yield here, f"Lmod does not keep {untidy!r} as it is in {site.runtime.prefix}_BINDPATH ({right})"
 

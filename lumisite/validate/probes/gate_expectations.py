@@ -8,12 +8,12 @@ from typing import Literal
 
 from lumisite.errors import ResolveError
 from lumisite.node.topology import topology_of
-from lumisite.release.modules import module_binds, module_version
+from lumisite.release.modules import module_version
 from lumisite.site.images import family_by_path, has_plugin, holds_by_name
 from lumisite.site.model import Family, Site, Validation
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
-from lumisite.site.settings import Situation, default_family, judge_settings
+from lumisite.site.settings import Situation, decide, decide_stacks, default_family, judge_settings
 from lumisite.validate.probes.gate_affinity import ExpectedAffinity
 from lumisite.validate.probes.gate_binds import ExpectedBind, ExpectedBinds
 from lumisite.validate.probes.gate_caches import ExpectedCaches
@@ -69,10 +69,11 @@ def expected_modules(asked: Question) -> ExpectedModules:
     """Every module in every version of the selection, with the binds that it brings by itself."""
     site, chosen = asked.site, asked.selection
     found: dict[str, ExpectedModule] = {}
+    decisions = decide_stacks(site, chosen)
     for name, module in site.modules.items():
         for stack in chosen.stacks:
             full_name = f"{name}/{module_version(module, stack)}"
-            binds = tuple(bind.spec for bind in module_binds(site, name, Situation(stack.platform, stack.cpe)))
+            binds = tuple(bind.spec for bind in decisions[stack.name].bound_by(name))
             found.setdefault(full_name, ExpectedModule(full_name, binds))
     return ExpectedModules(tuple(found.values()), f"{site.runtime.prefix}_BINDPATH")
 
@@ -82,11 +83,11 @@ def expected_binds(asked: Question) -> ExpectedBinds:
 
     Which library is used is only judged where it carries traffic: gloo needs none of them.
     """
-    family = asked.family
+    family, decision = asked.family, decide(asked.site, asked.situation)
     binds = [
-        ExpectedBind(bind.path, _target(bind.spec), place, bind.required, bind.why)
+        ExpectedBind(bind.path, bind.target or bind.path, place, bind.required, bind.why)
         for place in (*family.modules, TASK)
-        for bind in module_binds(asked.site, place, asked.situation)
+        for bind in decision.bound_by(place)
     ]
     uses_plugin = asked.plan.backend == "nccl" and family.plugin != "none"
     return ExpectedBinds(
@@ -105,11 +106,6 @@ def _library_from(family: Family) -> Mapping[str, Literal["image", "host"]]:
         if name not in PLUGINS:
             found[name] = "host"
     return found
-
-
-def _target(spec: str) -> str:
-    source, _, rest = spec.partition(":")
-    return rest.partition(":")[0] or source
 
 
 def expected_affinity(asked: Question) -> ExpectedAffinity:
