@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from lumisite.binds.container import Bound, ContainerTree, covers
 from lumisite.binds.elf import ElfInfo
@@ -17,35 +17,18 @@ from lumisite.binds.loader import Found, Loaded, Loader, Need, Search, walk
 from lumisite.binds.network import built_without, stands_in
 from lumisite.binds.tree import resolve
 from lumisite.binds.versions import compare, in_order, is_foundation, newest, stem, summary
+from lumisite.site.plans import PlanLine
+from lumisite.site.scalars import AbsolutePath, Chain
+from lumisite.site.scalars import Line as Text
 
-Decision = Literal["bind", "skip", "refuse", "missing"]
+Decision: TypeAlias = Literal["bind", "skip", "refuse", "missing"]
 
 
-@dataclass(frozen=True)
-class Line:
-    """What was decided for one library.
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Line(PlanLine):
+    """What was decided for one library; `needed_by` says who needs which version of it."""
 
-    `source` is the path on the host, or the bare name where the host has none. `target` is the path in the container
-    at which the image's loader finds the library: for `skip` the image's own, none where there will be none. `wanted`
-    and `found` say how new the host's and the image's copies are; `chain` leads from the library to a root; `notes`
-    are warnings. `by` is the module that binds it already, so that nothing is to be added. `without` is the host file
-    that a module binds and that this image must not have. `needed_by` says who needs which version of it. `soname` is
-    what the host's file calls itself, none where it does not.
-    """
-
-    name: str
-    decision: Decision
-    source: str
-    target: str | None
-    wanted: str
-    found: str
-    reason: str
-    chain: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    by: str | None = None
-    without: str | None = None
     needed_by: tuple[str, ...] = ()
-    soname: str | None = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +130,8 @@ def _first(case: _Case, cases: _Cases, sides: Sides) -> _Verdict:
     if is_foundation(case.name):
         if image is None:
             return _Verdict("refuse", f"the image has no {case.name}, which is never bound by itself")
-        return _Verdict("skip", f"part of the C or GCC run time, never bound by itself; the image has {summary(image)}")
+        own = summary(image) or "-"
+        return _Verdict("skip", f"part of the C or GCC run time, never bound by itself; the image has {own}")
     if case.host.trouble:
         return _Verdict("refuse", case.host.trouble)
     if host is None:
@@ -260,28 +244,34 @@ def _reached(cases: _Cases, verdicts: Mapping[str, _Verdict]) -> dict[str, str |
 def _line(case: _Case, chain: tuple[str, ...], verdicts: Mapping[str, _Verdict], cases: _Cases, sides: Sides) -> Line:
     verdict = verdicts[case.name]
     host, image = case.host.found, case.image.found
-    source = _named(sides.host, host.path) if host else case.name
+    # A library that is needed by its path is called so.
+    source = _named(sides.host, host.path) if host else case.name if case.name.startswith("/") else None
     target, by, reason = None, None, verdict.reason
     if verdict.decision == "skip" and image is not None:
         target = image.path
-    elif verdict.decision == "bind" and host is not None:
+    elif verdict.decision == "bind" and host is not None and source is not None:
         source, target, by, where = _placed(case, host, source, sides)
         reason = f"{reason}; {where}"
+    bound = _in_the_way(case, verdict, sides)
     return Line(
-        name=case.name,
+        library=Text(case.name),
         decision=verdict.decision,
-        source=source,
-        target=target,
-        wanted=_wanted(case, verdicts),
-        found="-" if image is None else summary(image),
-        reason=reason,
-        chain=chain,
-        notes=tuple(_notes(case, verdict, sides)),
+        soname=_text(None if host is None else host.info.soname),
+        source=None if source is None else AbsolutePath(source),
+        target=None if target is None else AbsolutePath(target),
         by=by,
-        without=None if (bound := _in_the_way(case, verdict, sides)) is None or bound[1] else bound[0].source,
+        without=None if bound is None or bound[1] else AbsolutePath(bound[0].source),
+        wanted=_text(_wanted(case, verdicts)),
+        found=_text(None if image is None else summary(image)),
+        reason=Text(reason),
+        chain=Chain(chain),
+        warnings=tuple(map(Text, _warnings(case, verdict, bound, sides))),
         needed_by=tuple(dict.fromkeys(_needed_by(case))),
-        soname=None if host is None else host.info.soname,
     )
+
+
+def _text(text: str | None) -> Text | None:
+    return None if text is None else Text(text)
 
 
 def _needed_by(case: _Case) -> Iterator[str]:
@@ -328,12 +318,12 @@ def _placed(case: _Case, host: Found, source: str, sides: Sides) -> tuple[str, s
     return source, target, None, f"put where the loader looks by default{inside}"
 
 
-def _wanted(case: _Case, verdicts: Mapping[str, _Verdict]) -> str:
+def _wanted(case: _Case, verdicts: Mapping[str, _Verdict]) -> str | None:
     """Say how new a copy is wanted: what is needed of it, or for a root what the host has."""
     needed = _needed_versions(case, verdicts)
     if needed:
         return newest(needed)
-    return "-" if case.host.found is None else summary(case.host.found)
+    return None if case.host.found is None else summary(case.host.found)
 
 
 def _chain(name: str, reached: Mapping[str, str | None]) -> tuple[str, ...]:
@@ -343,7 +333,7 @@ def _chain(name: str, reached: Mapping[str, str | None]) -> tuple[str, ...]:
     return (*names, "root")
 
 
-def _notes(case: _Case, verdict: _Verdict, sides: Sides) -> Iterator[str]:
+def _warnings(case: _Case, verdict: _Verdict, bound: tuple[Bound, bool] | None, sides: Sides) -> Iterator[str]:
     """Warn where a process may get two versions of one library, or another one than the plan says."""
     if verdict.decision == "bind":
         for need in case.needs:
@@ -353,7 +343,7 @@ def _notes(case: _Case, verdict: _Verdict, sides: Sides) -> Iterator[str]:
             yield f"two versions: the image has another copy, {path}, which this bind leaves as it is"
         for name in case.relatives:
             yield f"two versions: the image also has {name}; a process that needs both loads both"
-    if (bound := _in_the_way(case, verdict, sides)) is not None:
+    if bound is not None:
         own = "over the image's own all the same" if case.image.found is not None else "which the image cannot load"
         yield f"{bound[0].by} binds {bound[0].source} {own}"
 

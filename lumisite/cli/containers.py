@@ -173,10 +173,10 @@ def _replace_file(path: Path, content: bytes) -> None:
 
 def _entry(line: Line) -> dict[str, object]:
     return {
-        "source": line.source,
+        "source": line.source or line.library,
         "target": line.target,
         "decision": line.decision,
-        "reason": "; ".join((line.reason, *line.notes)),
+        "reason": "; ".join((line.reason, *line.warnings)),
         "chain": " <- ".join(line.chain),
     }
 
@@ -184,7 +184,9 @@ def _entry(line: Line) -> dict[str, object]:
 def _table(lines: Sequence[Line]) -> Iterator[str]:
     """Give a row for each library, and below it where it comes from and goes to, the reason and the warnings."""
     rows = [("decision", "library", "wanted", "found", "chain")]
-    rows += [(line.decision, line.name, line.wanted, line.found, " <- ".join(line.chain)) for line in lines]
+    rows += [
+        (line.decision, line.library, line.wanted or "-", line.found or "-", " <- ".join(line.chain)) for line in lines
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     texts = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
@@ -195,7 +197,7 @@ def _table(lines: Sequence[Line]) -> Iterator[str]:
         if line.decision == "bind":
             yield f"    {shown(f'{line.source}:{line.target}')}"
         yield f"    {line.reason}"
-        yield from (f"    warning: {note}" for note in line.notes)
+        yield from (f"    warning: {note}" for note in line.warnings)
 
 
 def _say(text: str) -> None:

@@ -13,15 +13,6 @@ from lumisite.site.plans import ImagePlan, LoadedPlan, PlanLine, literal_path
 
 
 @dataclass(frozen=True)
-class AddedBind:
-    """A host file that the wrapper binds: `spec` is what the list of binds gets."""
-
-    path: str
-    target: str
-    spec: str
-
-
-@dataclass(frozen=True)
 class TakenBind:
     """An entry that the module behind `marker` has put into the list, and that the image must not have."""
 
@@ -45,7 +36,7 @@ class PlanCase:
     family: str
     rocm: str
     plugin: str
-    binds: tuple[AddedBind, ...]
+    binds: tuple[PlanLine, ...]
     without: tuple[TakenBind, ...]
     library_path: str
     accepted: tuple[str, ...]
@@ -105,11 +96,7 @@ def _case(site: Site, loaded: LoadedPlan) -> PlanCase:
         family=plan.family,
         rocm=rocm_word(plan.holds.rocm),
         plugin=plugin_word(plan.holds.plugin),
-        binds=tuple(
-            AddedBind(line.source, line.target, _spec(line.source, line.target))
-            for line in plan.lines
-            if line.decision == "bind" and line.by is None and line.source is not None and line.target is not None
-        ),
+        binds=tuple(line for line in plan.lines if line.spec is not None and line.by is None),
         without=tuple(
             TakenBind(bind_marker(bind.where), bind.spec)
             for line in plan.lines
@@ -119,10 +106,6 @@ def _case(site: Site, loaded: LoadedPlan) -> PlanCase:
         library_path=":".join(plan.library_path),
         accepted=tuple(_accepted(line) for line in plan.unmet),
     )
-
-
-def _spec(source: str, target: str) -> str:
-    return source if source == target else f"{source}:{target}"
 
 
 def _accepted(line: PlanLine) -> str:
