@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.container import container_of, library_path
 from lumisite.binds.cpu import Cpu, cpu_of
-from lumisite.binds.family import recognise_family
-from lumisite.binds.holds import holds_inside
+from lumisite.binds.family import holds_inside, recognise_family
 from lumisite.binds.image import Image
 from lumisite.binds.ldcache import glob
 from lumisite.binds.loader import MACHINES, Loader, read_rules

@@ -152,7 +152,7 @@ def _was_read(image: str, lock: LoadedLock | None, plans: Sequence[LoadedPlan]) 
 
 def _compare_with_image(site: Site, image: str, found: Environment) -> None:
     """Say where the image holds something else than the wrapper takes it for."""
-    from lumisite.binds.holds import holds_of_image
+    from lumisite.binds.family import holds_of_image
     from lumisite.site.images import Holds, holds_by_name
 
     if not Path(image).exists():

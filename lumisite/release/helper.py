@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from lumisite.release.helper_masks import KindPlan, plan_kind
 from lumisite.release.helper_settings import Variable, prolog_variables, rank_word, step_patterns, wrapper_variables
-from lumisite.release.image_plans import PlanCase, case_pattern, plan_cases
-from lumisite.release.known_images import ImageCase, image_cases
+from lumisite.release.image_plans import ImageCase, PlanCase, case_pattern, image_cases, plan_cases
 from lumisite.release.lock import Lock
 from lumisite.release.modules import bind_marker
 from lumisite.site.entries import FileSystem, HostPath
