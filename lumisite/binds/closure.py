@@ -7,8 +7,8 @@ are made where the decisions are.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from lumisite.binds.container import Bound, ContainerTree, covers
@@ -63,12 +63,8 @@ class _Verdict:
     reason: str
 
 
-@dataclass(frozen=True)
-class _Cases:
-    """All libraries by name, in the loader's order, under each other name that one is asked for by too."""
-
-    by_name: Mapping[str, _Case]
-    roots: frozenset[str] = field(default_factory=frozenset)
+#: All libraries by name, in the loader's order, under each other name that one is asked for by too.
+_Cases: TypeAlias = Mapping[str, _Case]
 
 
 def closure(roots: Sequence[str], sides: Sides) -> tuple[Line, ...]:
@@ -77,20 +73,17 @@ def closure(roots: Sequence[str], sides: Sides) -> tuple[Line, ...]:
     The order is the loader's, roots first. A library that only a refused one needs is not in the answer, unless it is
     why that one is refused.
     """
-    asked = tuple(dict.fromkeys(roots))
-    cases = _cases(asked, sides)
-    verdicts = {name: _first(case, cases, sides) for name, case in cases.by_name.items()}
+    cases = _cases(dict.fromkeys(roots), sides)
+    verdicts = {name: _first(case, cases, sides) for name, case in cases.items()}
     while _revise(cases, verdicts):
         pass
     shown = _reached(cases, verdicts)
     return tuple(
-        _line(case, _chain(name, shown), verdicts, cases, sides)
-        for name, case in cases.by_name.items()
-        if name in shown
+        _line(case, _chain(name, shown), verdicts, cases, sides) for name, case in cases.items() if name in shown
     )
 
 
-def _cases(roots: Sequence[str], sides: Sides) -> _Cases:
+def _cases(roots: Iterable[str], sides: Sides) -> _Cases:
     wanted = []
     for name in roots:
         search = sides.host.search(name)
@@ -99,7 +92,7 @@ def _cases(roots: Sequence[str], sides: Sides) -> _Cases:
     by_name: dict[str, list[Need]] = {}
     for need in walk(sides.host, wanted, others=True):
         by_name.setdefault(need.name, []).append(need)
-    return _Cases({name: _case(name, needs, sides) for name, needs in by_name.items()}, frozenset(roots))
+    return {name: _case(name, needs, sides) for name, needs in by_name.items()}
 
 
 def _case(name: str, needs: Sequence[Need], sides: Sides) -> _Case:
@@ -141,8 +134,9 @@ def _first(case: _Case, cases: _Cases, sides: Sides) -> _Verdict:
     if image is None:
         return _Verdict("bind", "the image has none")
     relation, proof = compare(image, host)
-    if case.name in cases.roots and relation != "older":
-        without = built_without(case.name, host, image, cases.roots, sides.image)
+    if case.root and relation != "older":
+        roots = [name for name, one in cases.items() if one.root]
+        without = built_without(case.name, host, image, roots, sides.image)
         if without:
             serves, why = stands_in(case.name, host, image, sides.image)
             built = f"the image's copy was built without {', '.join(without)}, so its traffic would go over TCP"
@@ -176,14 +170,14 @@ def _needed_versions(case: _Case, verdicts: Mapping[str, _Verdict]) -> set[str]:
 def _revise(cases: _Cases, verdicts: dict[str, _Verdict]) -> bool:
     """Take back one bind that could not be loaded; tell whether there was one. Each round leaves fewer binds."""
     for name in _reached(cases, verdicts):
-        case, verdict = cases.by_name[name], verdicts[name]
+        case, verdict = cases[name], verdicts[name]
         if verdict.decision != "bind" or case.host.found is None:
             continue
         trouble = _trouble(case.host.found.info, cases, verdicts)
         if not trouble:
             continue
         image = case.image.found
-        if image is not None and name not in cases.roots and _suffices(image.info, _needed_versions(case, verdicts)):
+        if image is not None and not case.root and _suffices(image.info, _needed_versions(case, verdicts)):
             verdicts[name] = _Verdict(
                 "skip", f"the image's copy is older but has all that is needed; the host's {trouble}"
             )
@@ -202,7 +196,7 @@ def _trouble(info: ElfInfo, cases: _Cases, verdicts: Mapping[str, _Verdict]) -> 
     """Say what the container lacks for a host library."""
     troubles = []
     for name, versions in info.verneed.items():
-        case = cases.by_name.get(name)
+        case = cases.get(name)
         served = None if case is None else case.host.found if verdicts[name].decision == "bind" else case.image.found
         if served is not None and not _suffices(served.info, set(versions)):
             where = "host" if verdicts[name].decision == "bind" else "image"
@@ -210,7 +204,7 @@ def _trouble(info: ElfInfo, cases: _Cases, verdicts: Mapping[str, _Verdict]) -> 
             troubles.append(f"{_listed(lacking)} of {name}, where the {where} has up to {newest(served.info.verdef)}")
     for name in info.needed:
         decision = verdicts[name].decision
-        if decision == "missing" and cases.by_name[name].image.found is None:
+        if decision == "missing" and cases[name].image.found is None:
             troubles.append(f"{name}, which neither the host nor the image has")
         elif decision == "refuse":
             troubles.append(f"{name}, which {'the image lacks' if is_foundation(name) else 'is refused'}")
@@ -228,9 +222,9 @@ def _reached(cases: _Cases, verdicts: Mapping[str, _Verdict]) -> dict[str, str |
 
     They are the roots, what a bound library needs, and what is why one is refused.
     """
-    reached: dict[str, str | None] = {name: None for name in cases.by_name if name in cases.roots}
+    reached: dict[str, str | None] = {name: None for name, case in cases.items() if case.root}
     for name in (waiting := list(reached)):
-        found = cases.by_name[name].host.found
+        found = cases[name].host.found
         decision = verdicts[name].decision
         if found is None or decision not in ("bind", "refuse") or is_foundation(name):
             continue

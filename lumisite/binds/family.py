@@ -7,7 +7,7 @@ import os.path
 from collections.abc import Iterable
 
 from lumisite.binds.contents import read_holds, read_labels
-from lumisite.binds.image import open_image
+from lumisite.binds.sif import open_image
 from lumisite.binds.tree import Tree, resolve
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.site.decode import suggestion

@@ -12,7 +12,7 @@ from lumisite.binds.contents import Version, read_contents
 from lumisite.binds.digest import Kind, digest_of
 from lumisite.binds.family import recognise_family
 from lumisite.binds.host import DiskTree, list_directory, open_file
-from lumisite.binds.image import open_image
+from lumisite.binds.sif import open_image
 from lumisite.binds.tree import Place, resolve
 from lumisite.errors import LumisiteError
 from lumisite.site.model import Site

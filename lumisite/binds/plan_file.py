@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from lumisite.binds.digest import digest_of
-from lumisite.binds.plan import Plan, Request, extra_library_path
+from lumisite.binds.plan import Plan, Request
 from lumisite.binds.tree import Source
 from lumisite.site.plans import ImagePlan, PlanLine
 
@@ -47,7 +47,7 @@ def format_plan(
         "holds": _without_empty(
             {"rocm": str(plan.holds.rocm) if plan.holds.rocm else None, "plugin": plan.holds.plugin}
         ),
-        "library_path": list(extra_library_path(request, plan.family)),
+        "library_path": list(request.site.library_path(request.platform, plan.family)),
         "notes": list(plan.notes),
         "lines": [_line(line, accepted.get((line.library, line.decision, line.reason))) for line in plan.lines],
     }

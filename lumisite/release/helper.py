@@ -143,7 +143,7 @@ def plan_helper(
                 folder
                 for name, family in site.families.items()
                 if family.activation == "tykky"
-                for folder in _library_path(site, selection.platform, name)
+                for folder in site.library_path(selection.platform, name)
             )
         ),
     )
@@ -156,16 +156,11 @@ def _family_plan(site: Site, platform: str, name: str) -> FamilyPlan:
         patterns=tuple(map(case_pattern, family.paths)),
         markers=tuple(map(bind_marker, family.modules)),
         prepend_path=":".join(family.prepend_path),
-        library_path=":".join(_library_path(site, platform, name)),
+        library_path=":".join(site.library_path(platform, name)),
         rocm_after=family.rocm_after or "",
         plugin="yes" if has_plugin(site, name) else "no",
         mpi=family.mpi or "",
     )
-
-
-def _library_path(site: Site, platform: str, family: str) -> list[str]:
-    libraries = site.platforms[platform].libraries
-    return [f"{libraries[library]}/lib64" for library in site.families[family].library_path]
 
 
 def _directories(site: Site) -> Iterable[str]:

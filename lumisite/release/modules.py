@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from lumisite.binds.container import covers
 from lumisite.errors import ResolveError
 from lumisite.release.manifest import ModuleSummary
 from lumisite.site.decode import suggestion
@@ -79,16 +80,6 @@ class ModulePlan:
         )
 
 
-@dataclass(frozen=True)
-class VersionsPlan:
-    """What a `.modulerc.lua` says: full names throughout."""
-
-    name: str
-    origin: str
-    default: str
-    old: tuple[OldName, ...]
-
-
 def plan_modules(
     site: Site,
     selection: Selection,
@@ -117,17 +108,6 @@ def plan_modules(
             for stack in _stacks(selection, module)
         ]
     return plans
-
-
-def plan_versions(plans: Iterable[ModulePlan], site: Site, site_file: str) -> list[VersionsPlan]:
-    """Plan one `.modulerc.lua` for each module: its default, and old names that no real version has taken."""
-    by_name: dict[str, list[ModulePlan]] = {}
-    for plan in plans:
-        by_name.setdefault(plan.name, []).append(plan)
-    origin = f"modulefiles_src/.modulerc.lua.j2 and {site_file}"
-    return [
-        VersionsPlan(name, origin, versions[0].full_name, versions[0].old_names) for name, versions in by_name.items()
-    ]
 
 
 def module_version(module: Module, stack: Stack) -> str:
@@ -203,11 +183,7 @@ def _provides(site: Site, stack: Stack, binds: Iterable[HostPath]) -> list[tuple
     """Library directories of the platform and the CPE release that some bind makes visible."""
     roots = [bind.path for bind in binds]
     libraries = {**site.platforms[stack.platform].libraries, **site.cpe[str(stack.cpe)].libraries}
-    return [
-        (what, path)
-        for what, path in libraries.items()
-        if any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in roots)
-    ]
+    return [(what, path) for what, path in libraries.items() if any(covers(root, path) for root in roots)]
 
 
 def _whatis(site: Site, name: str, version: str, module: Module) -> tuple[str, ...]:

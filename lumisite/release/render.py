@@ -14,7 +14,7 @@ from lumisite.release.helper import plan_helper
 from lumisite.release.image_plans import plan_summaries
 from lumisite.release.lock import LoadedLock
 from lumisite.release.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
-from lumisite.release.modules import ModulePlan, plan_modules, plan_versions
+from lumisite.release.modules import ModulePlan, plan_modules
 from lumisite.release.templates import make_environment
 from lumisite.site.load import LoadedSite
 from lumisite.site.plans import LoadedPlan
@@ -74,12 +74,13 @@ def _module_files(
     for plan in plans:
         text = environment.get_template(f"{plan.template}.lua.j2").render(module=plan)
         files[f"modules/{plan.full_name}.lua"] = RenderedFile(text)
-    for versions in plan_versions(plans, loaded.site, loaded.file):
-        text = environment.get_template(".modulerc.lua.j2").render(versions=versions)
-        files[f"modules/{versions.name}/.modulerc.lua"] = RenderedFile(text)
-        for old in versions.old:
+    for default in {plan.name: plan for plan in reversed(plans)}.values():  # the first of each module
+        origin = f"modulefiles_src/.modulerc.lua.j2 and {loaded.file}"
+        text = environment.get_template(".modulerc.lua.j2").render(origin=origin, default=default)
+        files[f"modules/{default.name}/.modulerc.lua"] = RenderedFile(text)
+        for old in default.old_names:
             text = environment.get_template("_old_name.lua.j2").render(old=old)
-            files[f"modules/{versions.name}/{old.file}.lua"] = RenderedFile(text)
+            files[f"modules/{default.name}/{old.file}.lua"] = RenderedFile(text)
     return files
 
 

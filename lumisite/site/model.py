@@ -339,6 +339,11 @@ class Site:
         lists: dict[str, tuple[HostPath, ...]] = {"file_systems": self.file_systems, "binds": self.binds}
         return {f"{name}[{index}]": one for name, entries in lists.items() for index, one in enumerate(entries)}
 
+    def library_path(self, platform: str, family: str) -> tuple[str, ...]:
+        """The directories of a platform's host that the loader of a family's images must search first."""
+        libraries = self.platforms[platform].libraries
+        return tuple(f"{libraries[name]}/lib64" for name in self.families[family].library_path)
+
     def kind_of(self, partition: str) -> NodeKind:
         """The node kind of a partition's nodes."""
         return self.node_kinds[self.partitions[partition].node_kind]

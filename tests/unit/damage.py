@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumisite.binds.image import Image
 from lumisite.binds.plan import Plan, Request, make_plan
-from lumisite.binds.sif import find_root
+from lumisite.binds.sif import Image, find_root
 from lumisite.binds.squashfs import read_squashfs
 from lumisite.binds.tree import Memory, Tree
 from lumisite.errors import LumisiteError

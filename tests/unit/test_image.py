@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.binds.compression import unpacker
-from lumisite.binds.image import open_image
+from lumisite.binds.sif import open_image
 from lumisite.binds.squashfs import ImageError, read_squashfs
 from lumisite.binds.tree import Memory, Tree, resolve
 from lumisite.errors import ToolError

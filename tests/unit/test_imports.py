@@ -27,7 +27,7 @@ EDGES = {
     "node/live.py",
     "binds/host.py",
     "binds/family.py",
-    "binds/image.py",
+    "binds/sif.py",
     "release/load_lock.py",
     "release/made_up_step.py",
     "validate/jobs/folder.py",
