@@ -6,6 +6,7 @@ import fnmatch
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from lumisite.binds.contents import Version, read_contents
@@ -22,7 +23,7 @@ from lumisite.site.versions import Version as Release
 USUAL_PATTERNS = ("*.sif", "*.simg", "*.sqfs", "*.squashfs", "*/*.sif")
 UNPACKED = ".singularity.d"
 
-#: Told of each image file that is read: its path, the bytes read so far, and all that it has.
+#: Told of each image file that is read: its path, the bytes that it has, and those read so far.
 Progress: TypeAlias = Callable[[str, int, int], None]
 
 
@@ -158,8 +159,9 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Ima
         if entry is not None and entry.kind == "file":
             source = open_file(path)
             known = replace(known, size=source.size)
-            counter = _counter(real, source.size, reading.progress if reading.digest == "whole" else None)
-            known = replace(known, digest=digest_of(source, reading.digest, counter))
+            tell = reading.progress if reading.digest == "whole" else None
+            progress = None if tell is None else partial(tell, real, source.size)
+            known = replace(known, digest=digest_of(source, reading.digest, progress))
         image = open_image(path)
         contents = read_contents(image.tree)
         known = replace(known, labels=contents.labels, versions=contents.versions, notes=image.notes)
@@ -170,17 +172,3 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Ima
         fault = str(error).removeprefix(f"{path}: ")
         for alias in aliases:
             yield replace(known, path=alias.path, links=alias.links, target=real, fault=fault)
-
-
-def _counter(path: str, size: int, progress: Progress | None) -> Callable[[int], None] | None:
-    if progress is None:
-        return None
-    tell = progress
-    done = 0
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        tell(path, done, size)
-
-    return count

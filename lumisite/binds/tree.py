@@ -35,23 +35,6 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Memory:
-    """A file that is already read."""
-
-    name: str
-    content: bytes
-
-    @property
-    def size(self) -> int:
-        """Its length in bytes."""
-        return len(self.content)
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Give a part of it."""
-        return self.content[offset : offset + length]
-
-
-@dataclass(frozen=True)
 class Paged:
     """A file that is read in small parts close to each other: whole pages of it are fetched, and the last ones kept.
 

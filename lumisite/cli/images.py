@@ -177,7 +177,7 @@ def _read(reading: Reading, given: Sequence[str]) -> tuple[Image, ...]:
     return read_inventory(reading, wanted)
 
 
-def _progress(path: str, done: int, size: int) -> None:
+def _progress(path: str, size: int, done: int) -> None:
     end = "\n" if done >= size else "\r"
     print(f"{posixpath.basename(path)}: {done / 1e9:.1f} of {size / 1e9:.1f} GB", end=end, file=sys.stderr, flush=True)
 

@@ -129,9 +129,8 @@ def _plan(
 ) -> ModulePlan:
     module = site.modules[name]
     version = module_version(module, stack)
-    taken = {module_version(module, other) for other in _stacks(selection, module)}
-    is_default = version == module_version(module, _stacks(selection, module)[0])
-    old_names = [old for old in module.old_versions if is_default and old not in taken]
+    versions = [module_version(module, other) for other in _stacks(selection, module)]
+    old_names = [old for old in module.old_versions if version == versions[0] and old not in versions]
     binds, settings = decision.bound_by(name), decision.set_by(name)
     provides = _provides(site, stack, binds)
     loads = tuple(f"{other}/{module_version(site.modules[other], stack)}" for other in module.loads)
