@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docs.markdown import notice, plain, table
-from lumisite.site.entries import Bind, FileSystem, Setting
+from lumisite.site.entries import HostPath, Setting
 from lumisite.site.evidence import HERE, checked, evidence_of, evidence_text, remark, source_ids
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
@@ -23,7 +23,7 @@ def settings_page() -> str:
     """Write LUMI's settings ledger, binds and sources."""
     loaded = load_site("lumi")
     site = loaded.site
-    binds = [_bind_row(site, one) for one in (*site.file_systems, *site.binds)]
+    binds = [_bind_row(site, one) for one in site.host_paths.values()]
     sources = [
         [f'<a id="{name}"></a>{name}', f"[{plain(one.title)}]({one.address})", plain(one.path or ""), one.date or ""]
         for name, one in site.sources.items()
@@ -87,9 +87,14 @@ def _sources(site: Site, text: str) -> str:
     return "; ".join(parts)
 
 
-def _bind_row(site: Site, bind: Bind | FileSystem) -> list[str]:
-    spec, when = (bind.spec, describe_conditions(bind.when)) if isinstance(bind, Bind) else (bind.path, "always")
-    row = [f"`{spec}`", plain(when), _place(bind.where), plain(bind.why), _sources(site, bind.source)]
+def _bind_row(site: Site, bind: HostPath) -> list[str]:
+    row = [
+        f"`{bind.spec}`",
+        plain(describe_conditions(bind.when)),
+        _place(bind.where),
+        plain(bind.why),
+        _sources(site, bind.source),
+    ]
     return [*row, "yes" if bind.confirmed else "**no**"]
 
 

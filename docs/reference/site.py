@@ -17,6 +17,7 @@ from lumisite.site.plans import ImagePlan, plan_stages
 from lumisite.site.rules import STAGES
 from lumisite.site.scalars import (
     AbsolutePath,
+    Chain,
     CpuList,
     Line,
     NodeCount,
@@ -42,6 +43,7 @@ description is: a fault is named by line, column and key."""
 SCALAR_NAMES: Mapping[Any, str] = {
     str: "name",
     Line: "line of text",
+    Chain: "line of text",
     Value: "text, kept byte for byte",
     Place: "`task`, or a module's name",
     AbsolutePath: "absolute path",

@@ -7,9 +7,9 @@ are made where the decisions are.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from lumisite.binds.container import Bound, ContainerTree, covers
 from lumisite.binds.elf import ElfInfo
@@ -17,35 +17,18 @@ from lumisite.binds.loader import Found, Loaded, Loader, Need, Search, walk
 from lumisite.binds.network import built_without, stands_in
 from lumisite.binds.tree import resolve
 from lumisite.binds.versions import compare, in_order, is_foundation, newest, stem, summary
+from lumisite.site.plans import PlanLine
+from lumisite.site.scalars import AbsolutePath, Chain
+from lumisite.site.scalars import Line as Text
 
-Decision = Literal["bind", "skip", "refuse", "missing"]
+Decision: TypeAlias = Literal["bind", "skip", "refuse", "missing"]
 
 
-@dataclass(frozen=True)
-class Line:
-    """What was decided for one library.
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Line(PlanLine):
+    """What was decided for one library; `needed_by` says who needs which version of it."""
 
-    `source` is the path on the host, or the bare name where the host has none. `target` is the path in the container
-    at which the image's loader finds the library: for `skip` the image's own, none where there will be none. `wanted`
-    and `found` say how new the host's and the image's copies are; `chain` leads from the library to a root; `notes`
-    are warnings. `by` is the module that binds it already, so that nothing is to be added. `without` is the host file
-    that a module binds and that this image must not have. `needed_by` says who needs which version of it. `soname` is
-    what the host's file calls itself, none where it does not.
-    """
-
-    name: str
-    decision: Decision
-    source: str
-    target: str | None
-    wanted: str
-    found: str
-    reason: str
-    chain: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    by: str | None = None
-    without: str | None = None
     needed_by: tuple[str, ...] = ()
-    soname: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,12 +63,8 @@ class _Verdict:
     reason: str
 
 
-@dataclass(frozen=True)
-class _Cases:
-    """All libraries by name, in the loader's order, under each other name that one is asked for by too."""
-
-    by_name: Mapping[str, _Case]
-    roots: frozenset[str] = field(default_factory=frozenset)
+#: All libraries by name, in the loader's order, under each other name that one is asked for by too.
+_Cases: TypeAlias = Mapping[str, _Case]
 
 
 def closure(roots: Sequence[str], sides: Sides) -> tuple[Line, ...]:
@@ -94,20 +73,17 @@ def closure(roots: Sequence[str], sides: Sides) -> tuple[Line, ...]:
     The order is the loader's, roots first. A library that only a refused one needs is not in the answer, unless it is
     why that one is refused.
     """
-    asked = tuple(dict.fromkeys(roots))
-    cases = _cases(asked, sides)
-    verdicts = {name: _first(case, cases, sides) for name, case in cases.by_name.items()}
+    cases = _cases(dict.fromkeys(roots), sides)
+    verdicts = {name: _first(case, cases, sides) for name, case in cases.items()}
     while _revise(cases, verdicts):
         pass
     shown = _reached(cases, verdicts)
     return tuple(
-        _line(case, _chain(name, shown), verdicts, cases, sides)
-        for name, case in cases.by_name.items()
-        if name in shown
+        _line(case, _chain(name, shown), verdicts, cases, sides) for name, case in cases.items() if name in shown
     )
 
 
-def _cases(roots: Sequence[str], sides: Sides) -> _Cases:
+def _cases(roots: Iterable[str], sides: Sides) -> _Cases:
     wanted = []
     for name in roots:
         search = sides.host.search(name)
@@ -116,7 +92,7 @@ def _cases(roots: Sequence[str], sides: Sides) -> _Cases:
     by_name: dict[str, list[Need]] = {}
     for need in walk(sides.host, wanted, others=True):
         by_name.setdefault(need.name, []).append(need)
-    return _Cases({name: _case(name, needs, sides) for name, needs in by_name.items()}, frozenset(roots))
+    return {name: _case(name, needs, sides) for name, needs in by_name.items()}
 
 
 def _case(name: str, needs: Sequence[Need], sides: Sides) -> _Case:
@@ -147,7 +123,8 @@ def _first(case: _Case, cases: _Cases, sides: Sides) -> _Verdict:
     if is_foundation(case.name):
         if image is None:
             return _Verdict("refuse", f"the image has no {case.name}, which is never bound by itself")
-        return _Verdict("skip", f"part of the C or GCC run time, never bound by itself; the image has {summary(image)}")
+        own = summary(image) or "-"
+        return _Verdict("skip", f"part of the C or GCC run time, never bound by itself; the image has {own}")
     if case.host.trouble:
         return _Verdict("refuse", case.host.trouble)
     if host is None:
@@ -157,8 +134,9 @@ def _first(case: _Case, cases: _Cases, sides: Sides) -> _Verdict:
     if image is None:
         return _Verdict("bind", "the image has none")
     relation, proof = compare(image, host)
-    if case.name in cases.roots and relation != "older":
-        without = built_without(case.name, host, image, cases.roots, sides.image)
+    if case.root and relation != "older":
+        roots = [name for name, one in cases.items() if one.root]
+        without = built_without(case.name, host, image, roots, sides.image)
         if without:
             serves, why = stands_in(case.name, host, image, sides.image)
             built = f"the image's copy was built without {', '.join(without)}, so its traffic would go over TCP"
@@ -192,14 +170,14 @@ def _needed_versions(case: _Case, verdicts: Mapping[str, _Verdict]) -> set[str]:
 def _revise(cases: _Cases, verdicts: dict[str, _Verdict]) -> bool:
     """Take back one bind that could not be loaded; tell whether there was one. Each round leaves fewer binds."""
     for name in _reached(cases, verdicts):
-        case, verdict = cases.by_name[name], verdicts[name]
+        case, verdict = cases[name], verdicts[name]
         if verdict.decision != "bind" or case.host.found is None:
             continue
         trouble = _trouble(case.host.found.info, cases, verdicts)
         if not trouble:
             continue
         image = case.image.found
-        if image is not None and name not in cases.roots and _suffices(image.info, _needed_versions(case, verdicts)):
+        if image is not None and not case.root and _suffices(image.info, _needed_versions(case, verdicts)):
             verdicts[name] = _Verdict(
                 "skip", f"the image's copy is older but has all that is needed; the host's {trouble}"
             )
@@ -218,7 +196,7 @@ def _trouble(info: ElfInfo, cases: _Cases, verdicts: Mapping[str, _Verdict]) -> 
     """Say what the container lacks for a host library."""
     troubles = []
     for name, versions in info.verneed.items():
-        case = cases.by_name.get(name)
+        case = cases.get(name)
         served = None if case is None else case.host.found if verdicts[name].decision == "bind" else case.image.found
         if served is not None and not _suffices(served.info, set(versions)):
             where = "host" if verdicts[name].decision == "bind" else "image"
@@ -226,7 +204,7 @@ def _trouble(info: ElfInfo, cases: _Cases, verdicts: Mapping[str, _Verdict]) -> 
             troubles.append(f"{_listed(lacking)} of {name}, where the {where} has up to {newest(served.info.verdef)}")
     for name in info.needed:
         decision = verdicts[name].decision
-        if decision == "missing" and cases.by_name[name].image.found is None:
+        if decision == "missing" and cases[name].image.found is None:
             troubles.append(f"{name}, which neither the host nor the image has")
         elif decision == "refuse":
             troubles.append(f"{name}, which {'the image lacks' if is_foundation(name) else 'is refused'}")
@@ -244,9 +222,9 @@ def _reached(cases: _Cases, verdicts: Mapping[str, _Verdict]) -> dict[str, str |
 
     They are the roots, what a bound library needs, and what is why one is refused.
     """
-    reached: dict[str, str | None] = {name: None for name in cases.by_name if name in cases.roots}
+    reached: dict[str, str | None] = {name: None for name, case in cases.items() if case.root}
     for name in (waiting := list(reached)):
-        found = cases.by_name[name].host.found
+        found = cases[name].host.found
         decision = verdicts[name].decision
         if found is None or decision not in ("bind", "refuse") or is_foundation(name):
             continue
@@ -260,28 +238,34 @@ def _reached(cases: _Cases, verdicts: Mapping[str, _Verdict]) -> dict[str, str |
 def _line(case: _Case, chain: tuple[str, ...], verdicts: Mapping[str, _Verdict], cases: _Cases, sides: Sides) -> Line:
     verdict = verdicts[case.name]
     host, image = case.host.found, case.image.found
-    source = _named(sides.host, host.path) if host else case.name
+    # A library that is needed by its path is called so.
+    source = _named(sides.host, host.path) if host else case.name if case.name.startswith("/") else None
     target, by, reason = None, None, verdict.reason
     if verdict.decision == "skip" and image is not None:
         target = image.path
-    elif verdict.decision == "bind" and host is not None:
+    elif verdict.decision == "bind" and host is not None and source is not None:
         source, target, by, where = _placed(case, host, source, sides)
         reason = f"{reason}; {where}"
+    bound = _in_the_way(case, verdict, sides)
     return Line(
-        name=case.name,
+        library=Text(case.name),
         decision=verdict.decision,
-        source=source,
-        target=target,
-        wanted=_wanted(case, verdicts),
-        found="-" if image is None else summary(image),
-        reason=reason,
-        chain=chain,
-        notes=tuple(_notes(case, verdict, sides)),
+        soname=_text(None if host is None else host.info.soname),
+        source=None if source is None else AbsolutePath(source),
+        target=None if target is None else AbsolutePath(target),
         by=by,
-        without=None if (bound := _in_the_way(case, verdict, sides)) is None or bound[1] else bound[0].source,
+        without=None if bound is None or bound[1] else AbsolutePath(bound[0].source),
+        wanted=_text(_wanted(case, verdicts)),
+        found=_text(None if image is None else summary(image)),
+        reason=Text(reason),
+        chain=Chain(chain),
+        warnings=tuple(map(Text, _warnings(case, verdict, bound, sides))),
         needed_by=tuple(dict.fromkeys(_needed_by(case))),
-        soname=None if host is None else host.info.soname,
     )
+
+
+def _text(text: str | None) -> Text | None:
+    return None if text is None else Text(text)
 
 
 def _needed_by(case: _Case) -> Iterator[str]:
@@ -328,12 +312,12 @@ def _placed(case: _Case, host: Found, source: str, sides: Sides) -> tuple[str, s
     return source, target, None, f"put where the loader looks by default{inside}"
 
 
-def _wanted(case: _Case, verdicts: Mapping[str, _Verdict]) -> str:
+def _wanted(case: _Case, verdicts: Mapping[str, _Verdict]) -> str | None:
     """Say how new a copy is wanted: what is needed of it, or for a root what the host has."""
     needed = _needed_versions(case, verdicts)
     if needed:
         return newest(needed)
-    return "-" if case.host.found is None else summary(case.host.found)
+    return None if case.host.found is None else summary(case.host.found)
 
 
 def _chain(name: str, reached: Mapping[str, str | None]) -> tuple[str, ...]:
@@ -343,7 +327,7 @@ def _chain(name: str, reached: Mapping[str, str | None]) -> tuple[str, ...]:
     return (*names, "root")
 
 
-def _notes(case: _Case, verdict: _Verdict, sides: Sides) -> Iterator[str]:
+def _warnings(case: _Case, verdict: _Verdict, bound: tuple[Bound, bool] | None, sides: Sides) -> Iterator[str]:
     """Warn where a process may get two versions of one library, or another one than the plan says."""
     if verdict.decision == "bind":
         for need in case.needs:
@@ -353,7 +337,7 @@ def _notes(case: _Case, verdict: _Verdict, sides: Sides) -> Iterator[str]:
             yield f"two versions: the image has another copy, {path}, which this bind leaves as it is"
         for name in case.relatives:
             yield f"two versions: the image also has {name}; a process that needs both loads both"
-    if (bound := _in_the_way(case, verdict, sides)) is not None:
+    if bound is not None:
         own = "over the image's own all the same" if case.image.found is not None else "which the image cannot load"
         yield f"{bound[0].by} binds {bound[0].source} {own}"
 

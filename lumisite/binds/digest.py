@@ -37,13 +37,15 @@ _USED_OFFSET = 40
 def digest_of(source: Source, kind: Kind, progress: Callable[[int], None] | None = None) -> str:
     """Give `header:` or `whole:` and 64 hexadecimal digits (SHA-256); raises a `LumisiteError`.
 
-    `progress` is told the bytes that were read since it was last told.
+    `progress` is told the bytes that were read so far.
     """
     known = hashlib.sha256()
+    done = 0
     for chunk in _whole(source) if kind == "whole" else _header(source):
         known.update(chunk)
+        done += len(chunk)
         if progress is not None:
-            progress(len(chunk))
+            progress(done)
     return f"{kind}:{known.hexdigest()}"
 
 

@@ -1,14 +1,17 @@
-"""Recognise the family of an image: by its path, by its labels, or by what it contains."""
+"""What an image is taken for: its family, by path, labels or contents, and what it holds that settings depend on."""
 
 from __future__ import annotations
 
 import fnmatch
+import os.path
+from collections.abc import Iterable
 
-from lumisite.binds.contents import read_labels
+from lumisite.binds.contents import read_holds, read_labels
+from lumisite.binds.sif import open_image
 from lumisite.binds.tree import Tree, resolve
-from lumisite.errors import ResolveError
+from lumisite.errors import LumisiteError, ResolveError
 from lumisite.site.decode import suggestion
-from lumisite.site.images import family_by_path
+from lumisite.site.images import Holds, family_by_path, holds_by_name, told_release
 from lumisite.site.model import Site
 from lumisite.site.settings import default_family
 from lumisite.site.versions import Version
@@ -49,3 +52,28 @@ def recognised(site: Site, paths: tuple[str, ...], image: Tree) -> tuple[str, st
             if resolve(image, path).entry is not None:
                 return name, f"by {path} in it"
     return None
+
+
+def holds_inside(family: str | None, tree: Tree) -> Holds:
+    """Read what an image of a family holds."""
+    rocm, plugin = read_holds(tree)
+    return Holds(family, told_release(rocm), plugin)
+
+
+def holds_of_tree(site: Site, paths: Iterable[str], tree: Tree) -> Holds:
+    """Recognise an image and read what it holds; `paths` are its names, as typed and where that leads."""
+    found = recognised(site, tuple(paths), tree)
+    return holds_inside(None if found is None else found[0], tree)
+
+
+def holds_of_image(site: Site, path: str) -> tuple[Holds, str]:
+    """Read an image, or take what its name tells where it cannot be read; with a note that says why."""
+    if "\0" in path:
+        return Holds(), f"{path!r}: is no name of an image"
+    typed = os.path.abspath(path)  # noqa: PTH100 - a Path would drop what the user typed
+    real = os.path.realpath(typed)
+    try:
+        return holds_of_tree(site, dict.fromkeys((typed, real)), open_image(real).tree), ""
+    except LumisiteError as error:
+        note = f"{path}: taken for what its name says, since it cannot be read: {error}"
+    return holds_by_name(site, real, typed), note

@@ -6,15 +6,15 @@ import fnmatch
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
-from lumisite.binds.alias import Trail, follow
 from lumisite.binds.contents import Version, read_contents
 from lumisite.binds.digest import Kind, digest_of
 from lumisite.binds.family import recognise_family
 from lumisite.binds.host import DiskTree, list_directory, open_file
-from lumisite.binds.image import open_image
-from lumisite.binds.tree import resolve
+from lumisite.binds.sif import open_image
+from lumisite.binds.tree import Place, resolve
 from lumisite.errors import LumisiteError
 from lumisite.site.model import Site
 from lumisite.site.versions import Version as Release
@@ -23,7 +23,7 @@ from lumisite.site.versions import Version as Release
 USUAL_PATTERNS = ("*.sif", "*.simg", "*.sqfs", "*.squashfs", "*/*.sif")
 UNPACKED = ".singularity.d"
 
-#: Told of each image file that is read: its path, the bytes read so far, and all that it has.
+#: Told of each image file that is read: its path, the bytes that it has, and those read so far.
 Progress: TypeAlias = Callable[[str, int, int], None]
 
 
@@ -100,10 +100,11 @@ def read_inventory(reading: Reading, wanted: Sequence[Wanted]) -> tuple[Image, .
     for path, fault in _names(reading, wanted):
         if path in entries:
             continue
-        trail = follow(tree, path)
-        entries[path] = Image(path, trail.links, trail.real, fault=fault or trail.trouble or _unfit(tree, trail))
-        if not entries[path].fault and trail.real is not None:
-            files.setdefault(trail.real, []).append(entries[path])
+        place = resolve(tree, path)
+        real = None if place.entry is None else place.path
+        entries[path] = Image(path, place.links, real, fault=fault or place.trouble or _unfit(tree, place))
+        if not entries[path].fault and real is not None:
+            files.setdefault(real, []).append(entries[path])
     for real, aliases in files.items():
         entries |= {one.path: one for one in _read(reading, real, aliases)}
     return tuple(entries[path] for path in sorted(entries))
@@ -142,10 +143,11 @@ def _unpacked(tree: DiskTree, path: str) -> bool:
     return tree.look(posixpath.join(path, UNPACKED)) is not None
 
 
-def _unfit(tree: DiskTree, trail: Trail) -> str:
-    if trail.kind == "directory" and not _unpacked(tree, trail.real or "/"):
+def _unfit(tree: DiskTree, place: Place) -> str:
+    kind = None if place.entry is None else place.entry.kind
+    if kind == "directory" and not _unpacked(tree, place.path):
         return f"is a directory, without the {UNPACKED} of an unpacked image"
-    return "" if trail.kind in ("file", "directory") else "is neither a file nor a directory"
+    return "" if kind in ("file", "directory") else "is neither a file nor a directory"
 
 
 def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Image]:
@@ -157,8 +159,9 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Ima
         if entry is not None and entry.kind == "file":
             source = open_file(path)
             known = replace(known, size=source.size)
-            counter = _counter(real, source.size, reading.progress if reading.digest == "whole" else None)
-            known = replace(known, digest=digest_of(source, reading.digest, counter))
+            tell = reading.progress if reading.digest == "whole" else None
+            progress = None if tell is None else partial(tell, real, source.size)
+            known = replace(known, digest=digest_of(source, reading.digest, progress))
         image = open_image(path)
         contents = read_contents(image.tree)
         known = replace(known, labels=contents.labels, versions=contents.versions, notes=image.notes)
@@ -169,17 +172,3 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Ima
         fault = str(error).removeprefix(f"{path}: ")
         for alias in aliases:
             yield replace(known, path=alias.path, links=alias.links, target=real, fault=fault)
-
-
-def _counter(path: str, size: int, progress: Progress | None) -> Callable[[int], None] | None:
-    if progress is None:
-        return None
-    tell = progress
-    done = 0
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        tell(path, done, size)
-
-    return count

@@ -27,8 +27,9 @@ MOST_CONF_FILES = 1000
 _FLAGS = {62: 0x0303, 183: 0x0A03}
 _OLD = b"ld.so-1.7.0"
 _NEW = b"glibc-ld.so.cache1.1"
-_HEADER = "20sIIB3xI12x"
-_ENTRY = "iIIIQ"
+#: Both machines are little-endian.
+_HEADER = "<20sII4xI12x"
+_ENTRY = "<iIIIQ"
 _OLD_ENTRY_BYTES = 12
 _EXTENSION_MAGIC = 0xEAA42174
 _HWCAPS_TAG = 1
@@ -50,16 +51,14 @@ def read_cache(source: Source, machine: int, hwcaps: Sequence[str] = (), legacy:
         raise CacheError(f"{source.name}: has {source.size} bytes (at most {LARGEST_CACHE_BYTES} would be right)")
     content = source.read(0, LARGEST_CACHE_BYTES)
     base = _start(source.name, content)
-    _, count, _, flags, extension = struct.unpack_from("<" + _HEADER, content, base)
-    order = ">" if flags & 3 == 3 else "<"
-    _, count, _, _, extension = struct.unpack_from(order + _HEADER, content, base)
-    first = base + struct.calcsize(order + _HEADER)
-    last = first + count * struct.calcsize(order + _ENTRY)
+    _, count, _, extension = struct.unpack_from(_HEADER, content, base)
+    first = base + struct.calcsize(_HEADER)
+    last = first + count * struct.calcsize(_ENTRY)
     if last > len(content):
         raise CacheError(f"{source.name}: byte {base}: lists {count} libraries, for which {len(content)} bytes are few")
-    ranks = _ranks(source.name, content, order, (base, extension), hwcaps) if extension else {}
+    ranks = _ranks(source.name, content, (base, extension), hwcaps) if extension else {}
     best: dict[str, tuple[int, str]] = {}
-    for kind, key, value, _, wants in struct.iter_unpack(order + _ENTRY, content[first:last]):
+    for kind, key, value, _, wants in struct.iter_unpack(_ENTRY, content[first:last]):
         if kind != _FLAGS.get(machine):
             continue
         rank: int | None = len(hwcaps)
@@ -80,12 +79,12 @@ def _start(name: str, content: bytes) -> int:
     if content.startswith(_OLD) and len(content) >= 16:
         (count,) = struct.unpack_from("<I", content, 12)
         base = (16 + count * _OLD_ENTRY_BYTES + 7) // 8 * 8
-    if content[base : base + len(_NEW)] != _NEW or base + struct.calcsize("<" + _HEADER) > len(content):
+    if content[base : base + len(_NEW)] != _NEW or base + struct.calcsize(_HEADER) > len(content):
         raise CacheError(f"{name}: byte {base}: is no cache of libraries ({_NEW.decode()!r} would stand there)")
     return base
 
 
-def _ranks(name: str, content: bytes, order: str, starts: tuple[int, int], hwcaps: Sequence[str]) -> dict[int, int]:
+def _ranks(name: str, content: bytes, starts: tuple[int, int], hwcaps: Sequence[str]) -> dict[int, int]:
     """Give the rank of each glibc-hwcaps subdirectory that the cache numbers; one that this CPU lacks has none.
 
     `starts` are the offsets of the table, from which names are counted, and of its extension.
@@ -94,17 +93,17 @@ def _ranks(name: str, content: bytes, order: str, starts: tuple[int, int], hwcap
     fault = CacheError(f"{name}: byte {extension}: its extension is damaged or cut")
     if extension + 8 > len(content):
         raise fault
-    magic, count = struct.unpack_from(order + "II", content, extension)
+    magic, count = struct.unpack_from("<II", content, extension)
     if magic != _EXTENSION_MAGIC or extension + 8 + count * 16 > len(content):
         raise fault
     table = content[extension + 8 : extension + 8 + count * 16]
-    for tag, _, offset, size in struct.iter_unpack(order + "IIII", table):
+    for tag, _, offset, size in struct.iter_unpack("<IIII", table):
         if tag == _HWCAPS_TAG:
             if offset + size > len(content) or size % 4:
                 raise fault
             names = [
                 _string(name, content, base + place)
-                for (place,) in struct.iter_unpack(order + "I", content[offset : offset + size])
+                for (place,) in struct.iter_unpack("<I", content[offset : offset + size])
             ]
             return {number: hwcaps.index(text) for number, text in enumerate(names) if text in hwcaps}
     return {}

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.container import container_of, library_path
 from lumisite.binds.cpu import Cpu, cpu_of
-from lumisite.binds.family import recognise_family
-from lumisite.binds.holds import holds_inside
-from lumisite.binds.image import Image
+from lumisite.binds.family import holds_inside, recognise_family
 from lumisite.binds.ldcache import glob
 from lumisite.binds.loader import MACHINES, Loader, read_rules
+from lumisite.binds.sif import Image
 from lumisite.binds.tree import Tree, resolve
 from lumisite.binds.versions import in_order, numbers_in
 from lumisite.errors import ResolveError
+from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
 from lumisite.site.model import Site
-from lumisite.site.settings import Situation, judge_conditions
+from lumisite.site.settings import Situation, decide
 from lumisite.site.versions import Version
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
@@ -119,7 +119,7 @@ def _sides(
         mine, theirs = (MACHINES[machine] for machine in (rules.machine, host_rules.machine))
         raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
     view = container_of(image, host, tuple(_binds(request, family)))
-    inside = replace(rules, library_path=(*extra_library_path(request, family), *rules.library_path))
+    inside = replace(rules, library_path=(*request.site.library_path(request.platform, family), *rules.library_path))
     return Sides(host_loader, Loader(image, rules), Loader(view, inside), view), unknown
 
 
@@ -132,12 +132,6 @@ def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Load
 
 def _cpu(host: Tree) -> Cpu:
     return cpu_of(host) or _ASSUMED_CPU
-
-
-def extra_library_path(request: Request, family: str) -> tuple[str, ...]:
-    """Give the directories that the wrapper puts on LD_LIBRARY_PATH for images of a family."""
-    libraries = request.site.platforms[request.platform].libraries
-    return tuple(f"{libraries[name]}/lib64" for name in request.site.families[family].library_path)
 
 
 def _beyond(request: Request, host: Tree) -> Iterator[str]:
@@ -156,10 +150,11 @@ def _beyond(request: Request, host: Tree) -> Iterator[str]:
 
 def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:
     """Give the binds of the modules that images of this family are run with: source, target, module."""
-    situation = Situation(request.platform, request.cpe, family)
+    decision = decide(request.site, Situation(request.platform, request.cpe, family))
     modules = _with_loaded(request.site, request.site.families[family].modules)
-    for bind in request.site.binds:
-        if bind.where in modules and judge_conditions(bind.when, situation)[0] is not False:
+    for verdict in decision.binds:
+        bind = verdict.bind
+        if isinstance(bind, Bind) and bind.where in modules and verdict.applies:
             yield bind.path, bind.target or bind.path, bind.where
 
 

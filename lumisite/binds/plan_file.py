@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import yaml
 
-from lumisite.binds.closure import Line
 from lumisite.binds.digest import digest_of
-from lumisite.binds.plan import Plan, Request, extra_library_path
+from lumisite.binds.plan import Plan, Request
 from lumisite.binds.tree import Source
-from lumisite.site.plans import ImagePlan
+from lumisite.site.plans import ImagePlan, PlanLine
 
 HEADER = """\
 # What one image needs from the host: found by `lumisite binds --write`, to be reviewed by a person, and compiled by
@@ -47,9 +47,9 @@ def format_plan(
         "holds": _without_empty(
             {"rocm": str(plan.holds.rocm) if plan.holds.rocm else None, "plugin": plan.holds.plugin}
         ),
-        "library_path": list(extra_library_path(request, plan.family)),
+        "library_path": list(request.site.library_path(request.platform, plan.family)),
         "notes": list(plan.notes),
-        "lines": [_line(line, accepted.get((line.name, line.decision, line.reason))) for line in plan.lines],
+        "lines": [_line(line, accepted.get((line.library, line.decision, line.reason))) for line in plan.lines],
     }
     return HEADER + yaml.safe_dump(_without_empty(document), sort_keys=False, allow_unicode=True, width=1_000_000)
 
@@ -59,24 +59,11 @@ def _image(image: Source, names: tuple[str, ...]) -> dict[str, Any]:
     return {**known, "file": image.name, "names": list(names)} if names else known
 
 
-def _line(line: Line, accepted: str | None) -> dict[str, Any]:
-    return _without_empty(
-        {
-            "library": line.name,
-            "decision": line.decision,
-            "soname": line.soname if line.soname != line.name else None,
-            "source": line.source if line.source.startswith("/") else None,
-            "target": line.target,
-            "by": line.by,
-            "without": line.without,
-            "wanted": line.wanted.removeprefix("-"),
-            "found": line.found.removeprefix("-"),
-            "reason": line.reason,
-            "chain": " <- ".join(line.chain),
-            "warnings": list(line.notes),
-            "accepted": accepted,
-        }
-    )
+def _line(line: PlanLine, accepted: str | None) -> dict[str, Any]:
+    keys = {item.name: getattr(line, item.name) for item in fields(PlanLine)}
+    soname = line.soname if line.soname != line.library else None
+    texts = {"soname": soname, "chain": " <- ".join(line.chain), "warnings": list(line.warnings), "accepted": accepted}
+    return _without_empty({**keys, **texts})
 
 
 def _without_empty(table: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Find the root file system in a SIF, the image file of SingularityCE and Apptainer.
+"""Open an image: a SIF, a squashfs file, or the folder that one was unpacked to; nothing is run or mounted.
 
-Source: `pkg/sif/sif.go` of sylabs/sif 2.11 and apptainer/sif 2.11 (the same layout, little-endian).
+A SIF is the image file of SingularityCE and Apptainer. Source: `pkg/sif/sif.go` of sylabs/sif 2.11 and apptainer/sif
+2.11 (the same layout, little-endian).
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from lumisite.binds.squashfs import ImageError
-from lumisite.binds.tree import Source
+from lumisite.binds.host import DiskTree, open_file
+from lumisite.binds.squashfs import MAGIC as SQUASHFS_MAGIC
+from lumisite.binds.squashfs import ImageError, read_squashfs
+from lumisite.binds.tree import Source, Tree
 
 MAGIC = b"SIF_MAGIC\0"
 MAGIC_OFFSET = 32
@@ -26,11 +30,11 @@ _FILE_SYSTEMS = {2: "ext3", 3: "immutable objects", 4: "raw data"}
 
 
 @dataclass(frozen=True)
-class Partition:
-    """A part of a SIF: where it begins and how many bytes it has."""
+class Image:
+    """The file system that containers start from, and what a reader of the answer should know about it."""
 
-    start: int
-    size: int
+    tree: Tree
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,29 @@ class SifObject:
     part: int
 
 
-def find_root(source: Source) -> tuple[Partition, tuple[str, ...]]:
+def open_image(path: str) -> Image:
+    """Open an image; raises `ImageError`, or `ToolError` where the system refuses."""
+    if "\0" not in path and Path(path).is_dir():
+        return Image(DiskTree(path))
+    source = open_file(path)
+    head = source.read(0, MAGIC_OFFSET + len(MAGIC))
+    if head[MAGIC_OFFSET:] == MAGIC:
+        part, notes = find_root(source)
+        return Image(read_squashfs(source, part.start, part.size), notes)
+    if head.startswith(SQUASHFS_MAGIC):
+        return Image(read_squashfs(source))
+    if not head:
+        raise ImageError(f"{path}: is empty, where a SIF or an unpacked image would be right")
+    raise ImageError(f"{path}: byte 0: is neither a SIF nor a squashfs file, it begins with {head[:12]!r}")
+
+
+def find_root(source: Source) -> tuple[SifObject, tuple[str, ...]]:
     """Give the squashfs that a SIF's containers start from, and what else in it counts; raises `ImageError`."""
     objects = tuple(list_objects(source))
     for one in objects:
         if one.kind == PARTITION and one.part == _PRIMARY:
-            return _checked(source, one), tuple(_notes(objects))
+            _check(source, one)
+            return one, tuple(_notes(objects))
     if any(one.kind in (_OCI_INDEX, _OCI_BLOB) for one in objects):
         raise ImageError(
             f"{source.name}: is an OCI-SIF, whose layers lumisite does not read (`singularity pull` without --oci "
@@ -82,7 +103,7 @@ def list_objects(source: Source) -> Iterator[SifObject]:
             yield SifObject(offset + index * step, kind, start, size, file_system, part)
 
 
-def _checked(source: Source, one: SifObject) -> Partition:
+def _check(source: Source, one: SifObject) -> None:
     where = f"{source.name}: byte {one.at}: its root file system"
     if one.file_system == _ENCRYPTED:
         raise ImageError(f"{where} is encrypted; lumisite has no key, so give it the unpacked image instead")
@@ -94,7 +115,6 @@ def _checked(source: Source, one: SifObject) -> Partition:
     if one.start + one.size > source.size:
         there = max(0, source.size - one.start)
         raise ImageError(f"{where} is cut: of its {one.size} bytes from byte {one.start} on {there} are there")
-    return Partition(one.start, one.size)
 
 
 def _notes(objects: tuple[SifObject, ...]) -> Iterator[str]:

@@ -35,23 +35,6 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Memory:
-    """A file that is already read."""
-
-    name: str
-    content: bytes
-
-    @property
-    def size(self) -> int:
-        """Its length in bytes."""
-        return len(self.content)
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Give a part of it."""
-        return self.content[offset : offset + length]
-
-
-@dataclass(frozen=True)
 class Paged:
     """A file that is read in small parts close to each other: whole pages of it are fetched, and the last ones kept.
 
@@ -119,19 +102,23 @@ class Tree(Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a path leads: its real `path` and `entry`, or no entry and the `trouble` in words."""
+    """Where a path leads: its real `path` and `entry`, or no entry and the `trouble` in words.
+
+    `links` is what each link says that the path ends at, one behind the other; those among its folders do not count.
+    """
 
     path: str
     entry: Entry | None
     trouble: str = ""
+    links: tuple[str, ...] = ()
 
 
 def resolve(tree: Tree, path: str) -> Place:
     """Follow all links of a path inside the tree; `..` at the root stays there."""
     real = "/"
     waiting = _parts(path)
-    links = 0
-    leads = False  # whether it is the name at the end of the path that is a link
+    followed = 0
+    links: tuple[str, ...] = ()
     entry: Entry | None = Entry("directory")
     while waiting:
         part = waiting.pop()
@@ -140,23 +127,24 @@ def resolve(tree: Tree, path: str) -> Place:
             continue
         here = posixpath.join(real, part)
         if len(here) > LONGEST_PATH:
-            return Place(path, None, f"is longer than {LONGEST_PATH} bytes")
+            return Place(path, None, f"is longer than {LONGEST_PATH} bytes", links)
         entry = tree.look(here)
         if entry is None:
-            return Place(here, None, f"leads to {shown(here)}, which is not there" if leads else "is not there")
+            return Place(here, None, f"leads to {shown(here)}, which is not there" if links else "is not there", links)
         if entry.kind == "link":
-            links += 1
-            leads = leads or not waiting
-            if links > MOST_LINKS:
-                return Place(here, None, "is a loop of links")
+            followed += 1
+            if not waiting:
+                links += (entry.link,)
+            if followed > MOST_LINKS:
+                return Place(here, None, "is a loop of links", links[:2])
             if entry.link.startswith("/"):
                 real = "/"
             waiting += _parts(entry.link)
         elif waiting and entry.kind != "directory":
-            return Place(here, None, f"leads through {shown(here)}, which is no directory")
+            return Place(here, None, f"leads through {shown(here)}, which is no directory", links)
         else:
             real = here
-    return Place(real, tree.look(real) if real != "/" else Entry("directory"))
+    return Place(real, tree.look(real) if real != "/" else Entry("directory"), links=links)
 
 
 def _parts(path: str) -> list[str]:

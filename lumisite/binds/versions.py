@@ -66,12 +66,12 @@ def newest(versions: Iterable[str]) -> str:
     return max(kept, key=lambda version: (groups[_group(version)], numbers_in(version)), default="none")
 
 
-def summary(found: Found) -> str:
-    """Say in a word how new a library is: its newest symbol version, the version of its file, or a dash."""
+def summary(found: Found) -> str | None:
+    """Say in a word how new a library is: its newest symbol version, or the version of its file."""
     if public_versions(found.info.verdef):
         return newest(found.info.verdef)
     numbers = _file_version(posixpath.basename(found.real))
-    return ".".join(map(str, numbers)) if len(numbers) > 1 else "-"
+    return ".".join(map(str, numbers)) if len(numbers) > 1 else None
 
 
 def numbers_in(text: str) -> tuple[int, ...]:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_host_option, add_json_option, add_site_option
+from lumisite.cli.parser import (
+    add_host_option,
+    add_json_option,
+    add_site_option,
+    check_host_root,
+    say,
+    write_whole,
+)
 from lumisite.errors import shown
 
 if TYPE_CHECKING:
@@ -76,7 +82,7 @@ def run_binds(arguments: argparse.Namespace) -> int:
         paths=tuple(arguments.path),
     )
     for note in plan.notes:
-        _say(note)
+        say(shown(note))
     if arguments.write is not None:
         _write_plan(arguments, request, plan)
     if arguments.json:
@@ -106,21 +112,18 @@ def plan_image(
 ) -> tuple[Request, Plan]:
     """Plan an image with a command's options `--site`, `--platform`, `--family` and `--host-root`."""
     from lumisite.binds.host import DiskTree
-    from lumisite.binds.image import open_image
     from lumisite.binds.plan import Request, make_plan
-    from lumisite.errors import ResolveError
+    from lumisite.binds.sif import open_image
     from lumisite.site.load import load_site
     from lumisite.site.selection import resolve_selection
 
-    root = arguments.host_root
-    if "\0" in root or not Path(root).is_dir():
-        raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")
+    check_host_root(arguments.host_root)
     site = load_site(arguments.site).site
     chosen = resolve_selection(site, platform=arguments.platform, cpe=cpe, rocm=rocm)
     image = open_image(image_path)
     known = paths or tuple(dict.fromkeys((os.path.abspath(image_path), os.path.realpath(image_path))))  # noqa: PTH100
     request = Request(site, chosen.platform, chosen.cpe[0], chosen.rocm[0], known, arguments.family, libraries)
-    return request, make_plan(request, image, DiskTree(root))
+    return request, make_plan(request, image, DiskTree(arguments.host_root))
 
 
 def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> None:
@@ -141,42 +144,33 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     literal = ((path, literal_path(path)) for path in paths)
     names = tuple(path for path, name in literal if name not in (None, real) and os.path.realpath(str(name)) == real)
     # A path that is no text makes no plan: reading it back says so.
-    text = format_plan(plan, request, paths, image, old, names).encode(errors="surrogateescape")
+    content = format_plan(plan, request, paths, image, old, names).encode(errors="surrogateescape")
     left = 0
     try:
-        parse_plan(text, file, plan_stages(request.site, {}))
+        parse_plan(content, file, plan_stages(request.site, {}))
     except SiteError as error:
         # Only what the image cannot have may be left for the reviewer to decide.
         if any(not problem.key.endswith(".decision") for problem in error.problems):
             raise
         left = len(error.problems)
-    _replace_file(file, text)
-    _say(f"{file} is written; review it, then name it in `plans` of the site, or give it to `lumisite render --plan`")
+    write_whole(file, content)
+    next_step = "review it, then name it in `plans` of the site, or give it to `lumisite render --plan`"
+    say(shown(f"{file} is written; {next_step}"))
     if left:
-        _say(f"{file}: render refuses it until {left} refused or missing {_plural(left)} `accepted:` with a reason")
+        open_lines = f"{left} refused or missing {_plural(left)} `accepted:` with a reason"
+        say(shown(f"{file}: render refuses it until {open_lines}"))
 
 
 def _plural(count: int) -> str:
     return "library has" if count == 1 else "libraries have"
 
 
-def _replace_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    from lumisite.errors import refused
-    from lumisite.release.files import replace_file
-
-    try:
-        replace_file(path, content)
-    except OSError as error:
-        raise refused("write", error) from None
-
-
 def _entry(line: Line) -> dict[str, object]:
     return {
-        "source": line.source,
+        "source": line.source or line.library,
         "target": line.target,
         "decision": line.decision,
-        "reason": "; ".join((line.reason, *line.notes)),
+        "reason": "; ".join((line.reason, *line.warnings)),
         "chain": " <- ".join(line.chain),
     }
 
@@ -184,7 +178,9 @@ def _entry(line: Line) -> dict[str, object]:
 def _table(lines: Sequence[Line]) -> Iterator[str]:
     """Give a row for each library, and below it where it comes from and goes to, the reason and the warnings."""
     rows = [("decision", "library", "wanted", "found", "chain")]
-    rows += [(line.decision, line.name, line.wanted, line.found, " <- ".join(line.chain)) for line in lines]
+    rows += [
+        (line.decision, line.library, line.wanted or "-", line.found or "-", " <- ".join(line.chain)) for line in lines
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     texts = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
@@ -195,8 +191,4 @@ def _table(lines: Sequence[Line]) -> Iterator[str]:
         if line.decision == "bind":
             yield f"    {shown(f'{line.source}:{line.target}')}"
         yield f"    {line.reason}"
-        yield from (f"    warning: {note}" for note in line.notes)
-
-
-def _say(text: str) -> None:
-    print(f"lumisite: {shown(text)}", file=sys.stderr)
+        yield from (f"    warning: {note}" for note in line.warnings)

@@ -173,7 +173,7 @@ def _holds(arguments: argparse.Namespace, site: Site) -> Holds:
     """Give what the image holds that runs, as far as it is asked for."""
     from dataclasses import replace
 
-    from lumisite.binds.holds import holds_of_image
+    from lumisite.binds.family import holds_of_image
     from lumisite.site.images import Holds
 
     holds = Holds()

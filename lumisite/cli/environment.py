@@ -66,6 +66,7 @@ def run_env(arguments: argparse.Namespace) -> int:
     from lumisite.release.templates import load_templates, open_template_cache
     from lumisite.site.load import load_plans, load_site
     from lumisite.site.selection import ALL, resolve_selection
+    from lumisite.site.settings import decide_stacks
 
     if "\0" in (arguments.image or ""):
         raise ResolveError(f"{arguments.image!r}: is no name of an image")
@@ -78,7 +79,8 @@ def run_env(arguments: argparse.Namespace) -> int:
     templates = load_templates()
     lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan)
     files = render_tree(loaded, selection, templates, open_template_cache(), plans, lock)
-    described = plan_modules(site, selection, loaded.file, templates, release_of(files))
+    decisions = decide_stacks(site, selection)
+    described = plan_modules(site, selection, decisions, loaded.file, templates, release_of(files))
     modules = _loaded(site, described, arguments.module)
     found = environment_of(Question(site, files, modules, step, arguments.image))
     if arguments.image is not None and not _was_read(arguments.image, lock, plans):
@@ -150,7 +152,7 @@ def _was_read(image: str, lock: LoadedLock | None, plans: Sequence[LoadedPlan]) 
 
 def _compare_with_image(site: Site, image: str, found: Environment) -> None:
     """Say where the image holds something else than the wrapper takes it for."""
-    from lumisite.binds.holds import holds_of_image
+    from lumisite.binds.family import holds_of_image
     from lumisite.site.images import Holds, holds_by_name
 
     if not Path(image).exists():

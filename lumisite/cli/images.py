@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_json_option, add_site_option, say
+from lumisite.cli.parser import add_host_option, add_json_option, add_site_option, check_host_root, say, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ def add_commands(commands: Commands) -> None:
         "paths", nargs="*", metavar="DIR|FILE", help="images, or directories of them (default: those of the site)"
     )
     add_site_option(images)
-    images.add_argument("--host-root", default="/", metavar="DIR", help="the host's root, or a copy (default: /)")
+    add_host_option(images)
     images.add_argument("--lock", metavar="FILE", help="write what is found to a lock; with --check, compare with it")
     images.add_argument(
         "--check", action="store_true", help="say what moved, changed, broke, vanished, is new, or has a stale plan"
@@ -64,13 +64,13 @@ def run_images(arguments: argparse.Namespace) -> int:
         raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")
     if arguments.systems and (arguments.paths or arguments.lock or arguments.json or arguments.digest):
         raise ResolveError("--systems: goes with --site and --host-root only; it reads the base images of the site")
-    root = arguments.host_root
-    if "\0" in root or not Path(root).is_dir():
-        raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")
+    check_host_root(arguments.host_root)
     loaded = load_site(arguments.site)
     site = loaded.site
     progress = _progress if sys.stderr.isatty() else None
-    reading = Reading(site, site.platforms[site.platform].rocm, arguments.digest or "header", root, progress)
+    reading = Reading(
+        site, site.platforms[site.platform].rocm, arguments.digest or "header", arguments.host_root, progress
+    )
     given = tuple(map(_absolute, arguments.paths))
     if arguments.systems:
         return _systems(reading, arguments.systems)
@@ -81,20 +81,21 @@ def run_images(arguments: argparse.Namespace) -> int:
 
 
 def _list(reading: Reading, given: Sequence[str], file: str | None, *, as_json: bool) -> int:
+    from dataclasses import asdict
+
     from lumisite.release.lock import format_lock, lock_of
 
     if file is not None:
         _read_lock(file, reading.site, to_replace=True)  # before the images are read, which may take an hour
     images = _read(reading, given)
     if as_json:
-        _print_json([_document(image) for image in images])
+        _print_json([asdict(image) for image in images])
     else:
         _print(line for image in images for line in _lines(image))
     broken = sum(bool(image.fault) for image in images)
     say(f"{_count(len(images))}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
-        written = _write(file, format_lock(lock_of(reading.site.name, reading.digest, given, images)))
-        say(f"{file}: {'written' if written else 'is the same already'}")
+        _write(file, format_lock(lock_of(reading.site.name, reading.digest, given, images)))
     return 1 if broken else 0
 
 
@@ -152,16 +153,16 @@ def _systems(reading: Reading, file: str) -> int:
     from lumisite.binds.inventory import Wanted, read_inventory
     from lumisite.errors import ResolveError
     from lumisite.release.cotainr import base_images, pin_systems
+    from lumisite.release.load_lock import read_lock_file
 
     site = reading.site
     if site.images is None or not site.images.cotainr:
         raise ResolveError(f"--systems: site {site.name} names no system of cotainr (add images.cotainr to it)")
     images = read_inventory(reading, [Wanted(path) for path in base_images(site)])
-    pinned = pin_systems(site, images, _content(file), file)
+    pinned = pin_systems(site, images, read_lock_file(Path(file)), file)
     for note in pinned.notes:
         say(note)
-    written = _write(file, pinned.text)
-    say(f"{file}: {'written' if written else 'is the same already'}")
+    _write(file, pinned.text)
     return 0
 
 
@@ -176,7 +177,7 @@ def _read(reading: Reading, given: Sequence[str]) -> tuple[Image, ...]:
     return read_inventory(reading, wanted)
 
 
-def _progress(path: str, done: int, size: int) -> None:
+def _progress(path: str, size: int, done: int) -> None:
     end = "\n" if done >= size else "\r"
     print(f"{posixpath.basename(path)}: {done / 1e9:.1f} of {size / 1e9:.1f} GB", end=end, file=sys.stderr, flush=True)
 
@@ -184,45 +185,27 @@ def _progress(path: str, done: int, size: int) -> None:
 def _read_lock(file: str, site: Site, *, to_replace: bool = False) -> Lock | None:
     """Read a lock; one that is replaced must be a lock of this site, so that no other file is lost."""
     from lumisite.errors import LumisiteError
+    from lumisite.release.load_lock import read_lock_file
     from lumisite.release.lock import parse_lock
 
-    content = _content(file)
-    if content is None:
-        return None
+    content = read_lock_file(Path(file))
     try:
-        return parse_lock(content, file, site.name)
+        return None if content is None else parse_lock(content, file, site.name)
     except LumisiteError as error:
         if to_replace:
             raise LumisiteError(f"{error}; it is not replaced") from None
         raise
 
 
-def _content(file: str) -> bytes | None:
-    from lumisite.release.load_lock import read_lock_file
-
-    return read_lock_file(Path(file))
-
-
-def _write(file: str, text: str) -> bool:
-    from lumisite.errors import refused
-    from lumisite.release.files import replace_file
-
-    try:
-        return replace_file(Path(file), text.encode())
-    except OSError as error:
-        raise refused("write", error) from None
+def _write(file: str, text: str) -> None:
+    written = write_whole(Path(file), text.encode())
+    say(f"{file}: {'written' if written else 'is the same already'}")
 
 
 def _absolute(path: str) -> str:
     """Give a path from the root on; `..` is left to the file system, as a link may stand before it."""
     joined = posixpath.join(os.getcwd(), path)  # noqa: PTH109 - a Path would drop what the user typed
     return joined if ".." in joined.split("/") else posixpath.normpath(joined)
-
-
-def _document(image: Image) -> dict[str, object]:
-    from dataclasses import asdict
-
-    return asdict(image)
 
 
 def _lines(image: Image) -> Iterator[str]:

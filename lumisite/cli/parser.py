@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lumisite import __version__
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import TypeAlias
 
     from lumisite.site.load import LoadedSite
@@ -102,6 +103,16 @@ def add_host_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host-root", default="/", metavar="DIR", help="the host's root, or a copy (default: /)")
 
 
+def check_host_root(root: str) -> None:
+    """Refuse a `--host-root` that is no directory; raises `ResolveError`."""
+    from pathlib import Path
+
+    from lumisite.errors import ResolveError
+
+    if "\0" in root or not Path(root).is_dir():
+        raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")
+
+
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add `--json`, for results that a machine may read."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -110,3 +121,14 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 def say(text: str) -> None:
     """Tell what goes on, beside the result."""
     print(f"lumisite: {text}", file=sys.stderr, flush=True)
+
+
+def write_whole(path: Path, content: bytes) -> bool:
+    """Write a file whole or not at all, and tell whether it was another before; raises `ToolError`."""
+    from lumisite.errors import refused
+    from lumisite.release.files import replace_file
+
+    try:
+        return replace_file(path, content)
+    except OSError as error:
+        raise refused("write", error) from None

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
+from lumisite.binds.container import covers
 from lumisite.errors import ResolveError
-from lumisite.release.modules import module_binds, module_version
+from lumisite.release.modules import module_version
 from lumisite.site.decode import suggestion
-from lumisite.site.entries import Bind, Evidence, FileSystem, Setting
+from lumisite.site.entries import Evidence, FileSystem, Setting
 from lumisite.site.evidence import checked, evidence_of, evidence_text
 from lumisite.site.images import Holds
 from lumisite.site.load import LoadedSite
@@ -17,12 +18,13 @@ from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection, Stack
 from lumisite.site.settings import (
+    BindVerdict,
+    Decision,
     Situation,
+    decide,
     depends_on_image,
     describe_action,
     describe_conditions,
-    judge_conditions,
-    judge_settings,
 )
 
 
@@ -86,10 +88,6 @@ class Entry:
         return "\n".join([*lines, f"    checked {self.checked}"] if self.checked else lines)
 
 
-def _column(title: str, texts: list[str]) -> list[str]:
-    return [f"    {title if number == 0 else '':8}{text}" for number, text in enumerate(texts)]
-
-
 @dataclass(frozen=True)
 class Explanation:
     """All entries about one name, the winner first."""
@@ -132,13 +130,12 @@ def explain(
         None if partition is None else bool(site.kind_of(partition).gpus),
         partition,
     )
+    decision = decide(site, situation)
     if any(setting.name == name for setting in site.settings):
-        return _explain_setting(site, situation, name)
-    binds: list[Bind | FileSystem] = [*site.file_systems, *site.binds]
-    if any(name in (bind.path, getattr(bind, "target", None)) for bind in binds) or name.startswith("/"):
-        return _explain_bind(site, situation, name)
-    module = name.partition("/")[0]
-    if module in site.modules:
+        return _explain_setting(site, decision, name)
+    if name.startswith("/"):
+        return _explain_bind(site, decision, name)
+    if name.partition("/")[0] in site.modules:
         return _explain_module(site, selection.stacks[0], name)
     known = [*site.modules, *dict.fromkeys(setting.name for setting in site.settings)]
     raise ResolveError(f"{name}: {site.name} has no setting, bind or module of this name ({suggestion(name, known)})")
@@ -149,10 +146,12 @@ def _known(option: str, name: str | None, table: Iterable[str]) -> None:
         raise ResolveError(f"{option}: {name} is not described ({suggestion(name, table)})")
 
 
-def _explain_setting(site: Site, situation: Situation, name: str) -> Explanation:
+def _explain_setting(site: Site, decision: Decision, name: str) -> Explanation:
     entries = []
-    for verdict in judge_settings(site, situation, [name]):
+    for verdict in decision.settings:
         setting = verdict.setting
+        if setting.name != name:
+            continue
         known = evidence_of(setting)
         entries.append(
             Entry(
@@ -168,39 +167,32 @@ def _explain_setting(site: Site, situation: Situation, name: str) -> Explanation
                 sources=tuple(references(site, *(one.source for one in known))),
             )
         )
-    return Explanation(name, "setting", _said(situation), _winners_first(entries))
+    return Explanation(name, "setting", _said(decision.situation), _winners_first(entries))
 
 
-def _explain_bind(site: Site, situation: Situation, path: str) -> Explanation:
-    entries = []
-    for index, system in enumerate(site.file_systems):
-        if path == system.path or path.startswith(f"{system.path}/"):
-            outcome = "not bound" if system.where is None else "wins"
-            entries.append(_bind_entry(site, f"file_systems[{index}]", outcome, system.path, "always", system))
-    for index, bind in enumerate(site.binds):
-        if path in (bind.path, bind.target) or path.startswith(f"{bind.path.rstrip('/')}/"):
-            holds, reason = judge_conditions(bind.when, situation)
-            outcome = {True: "wins", False: "does not apply", None: "may win"}[holds]
-            rule = _rule(describe_conditions(bind.when), reason)
-            entries.append(_bind_entry(site, f"binds[{index}]", outcome, bind.spec, rule, bind))
+def _explain_bind(site: Site, decision: Decision, path: str) -> Explanation:
+    entries = [
+        _bind_entry(site, one) for one in decision.binds if covers(one.bind.path, path) or path == one.bind.target
+    ]
     if not entries:
-        known = [*(system.path for system in site.file_systems), *(bind.path for bind in site.binds)]
+        known = [one.bind.path for one in decision.binds]
         raise ResolveError(f"{path}: {site.name} binds no such path ({suggestion(path, known)})")
-    return Explanation(path, "bind", _said(situation), _winners_first(entries))
+    return Explanation(path, "bind", _said(decision.situation), _winners_first(entries))
 
 
-def _bind_entry(site: Site, key: str, outcome: str, spec: str, rule: str, item: Bind | FileSystem) -> Entry:
-    place = "" if item.where is None else "the task prolog" if item.where == TASK else f"the module {item.where}"
+def _bind_entry(site: Site, verdict: BindVerdict) -> Entry:
+    bind = verdict.bind
+    conditions = describe_conditions(bind.when)
     return Entry(
-        key=key,
-        outcome=outcome,
-        value=spec,
-        rule=rule,
-        where=place,
-        why=item.why,
-        source=_source(item.source, item.confirmed),
+        key=verdict.key,
+        outcome=verdict.outcome,
+        value=bind.spec,
+        rule=conditions if isinstance(bind, FileSystem) else _rule(conditions, verdict.reason),
+        where="" if bind.where is None else "the task prolog" if bind.where == TASK else f"the module {bind.where}",
+        why=bind.why,
+        source=_source(bind.source, bind.confirmed),
         checked="",
-        sources=tuple(references(site, item.source)),
+        sources=tuple(references(site, bind.source)),
     )
 
 
@@ -241,13 +233,13 @@ def references(site: Site, *texts: str) -> Iterator[Reference]:
 def _explain_module(site: Site, stack: Stack, name: str) -> Explanation:
     base, _, version = name.partition("/")
     module = site.modules[base]
-    situation = Situation(stack.platform, stack.cpe)
     chosen = module_version(module, stack)
     if version and version != chosen and version not in module.old_versions:
         raise ResolveError(
             f"{name}: these releases give {base}/{chosen} (choose others with --platform, --cpe, --rocm)"
         )
-    binds = ", ".join(bind.spec for bind in module_binds(site, base, situation)) or "nothing"
+    decision = decide(site, Situation(stack.platform, stack.cpe))
+    binds = ", ".join(bind.spec for bind in decision.bound_by(base)) or "nothing"
     entry = Entry(
         key=f"modules.{base}",
         outcome=f"{base}/{chosen}",

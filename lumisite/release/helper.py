@@ -7,17 +7,16 @@ from dataclasses import dataclass
 
 from lumisite.release.helper_masks import KindPlan, plan_kind
 from lumisite.release.helper_settings import Variable, prolog_variables, rank_word, step_patterns, wrapper_variables
-from lumisite.release.image_plans import PlanCase, case_pattern, plan_cases
-from lumisite.release.known_images import ImageCase, image_cases
+from lumisite.release.image_plans import ImageCase, PlanCase, case_pattern, image_cases, plan_cases
 from lumisite.release.lock import Lock
 from lumisite.release.modules import bind_marker
-from lumisite.site.entries import Bind, FileSystem, When
+from lumisite.site.entries import FileSystem, HostPath
 from lumisite.site.images import has_plugin
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
-from lumisite.site.settings import Situation, default_family, judge_conditions
+from lumisite.site.settings import Decision, default_family
 
 
 @dataclass(frozen=True)
@@ -102,13 +101,20 @@ class HelperPlan:
 
 
 def plan_helper(
-    site: Site, selection: Selection, release: str, plans: Iterable[LoadedPlan] = (), lock: Lock | None = None
+    site: Site,
+    selection: Selection,
+    stacks: Mapping[str, Decision],
+    release: str,
+    plans: Iterable[LoadedPlan] = (),
+    lock: Lock | None = None,
 ) -> HelperPlan:
-    """Plan the scripts for a selection; its first releases are the stack of a job that names none."""
-    stacks = {stack.name: Situation(stack.platform, stack.cpe) for stack in selection.stacks}
+    """Plan the scripts for a selection, whose first releases are the stack of a job that names none.
+
+    `stacks` says what applies in each of its stacks.
+    """
     needs = {stack.name: site.families[default_family(site, stack.rocm)].modules for stack in selection.stacks}
     everywhere = {bind_marker(TASK), *map(bind_marker, set.intersection(*map(set, needs.values())))}
-    binding = {system.where for system in site.file_systems} | {bind.where for bind in site.binds}
+    binding = {bind.where for bind in site.host_paths.values()}
     local = next((system.path for system in site.file_systems if system.kind == "node-local"), "")
     loaded = tuple(plans)
     every = dict.fromkeys(stacks, tuple(site.modules))
@@ -119,8 +125,8 @@ def plan_helper(
         executable=site.runtime.executable,
         prefix=site.runtime.prefix,
         stacks=tuple(stacks),
-        variables=prolog_variables(site, stacks),
-        image_variables=wrapper_variables(site, stacks),
+        variables=prolog_variables(stacks),
+        image_variables=wrapper_variables(stacks),
         binds=tuple(_bind_steps(site, stacks, needs)),
         family_binds=tuple(step for step in _bind_steps(site, stacks, every) if step.marker not in everywhere),
         markers=tuple(bind_marker(place) for place in (*site.modules, TASK) if place in binding),
@@ -137,7 +143,7 @@ def plan_helper(
                 folder
                 for name, family in site.families.items()
                 if family.activation == "tykky"
-                for folder in _library_path(site, selection.platform, name)
+                for folder in site.library_path(selection.platform, name)
             )
         ),
     )
@@ -150,16 +156,11 @@ def _family_plan(site: Site, platform: str, name: str) -> FamilyPlan:
         patterns=tuple(map(case_pattern, family.paths)),
         markers=tuple(map(bind_marker, family.modules)),
         prepend_path=":".join(family.prepend_path),
-        library_path=":".join(_library_path(site, platform, name)),
+        library_path=":".join(site.library_path(platform, name)),
         rocm_after=family.rocm_after or "",
         plugin="yes" if has_plugin(site, name) else "no",
         mpi=family.mpi or "",
     )
-
-
-def _library_path(site: Site, platform: str, family: str) -> list[str]:
-    libraries = site.platforms[platform].libraries
-    return [f"{libraries[library]}/lib64" for library in site.families[family].library_path]
 
 
 def _directories(site: Site) -> Iterable[str]:
@@ -173,31 +174,26 @@ def _directories(site: Site) -> Iterable[str]:
 
 
 def _bind_steps(
-    site: Site, stacks: Mapping[str, Situation], modules: Mapping[str, tuple[str, ...]]
+    site: Site, stacks: Mapping[str, Decision], modules: Mapping[str, tuple[str, ...]]
 ) -> Iterable[BindStep]:
     """Give what the modules of each stack bind, then what only a task binds, in the site's order."""
-    places = [*site.modules, TASK]
-    listed: list[FileSystem | Bind] = [*site.file_systems, *site.binds]
-    for item in sorted((i for i in listed if i.where), key=lambda i: places.index(i.where or TASK)):
-        when = item.when if isinstance(item, Bind) else When()
-        keys = [
-            key
-            for key, situation in stacks.items()
-            if item.where in (TASK, *modules[key]) and judge_conditions(when, situation)[0] is not False
-        ]
-        if keys:
-            yield _bind_step(item, step_patterns(keys, stacks, when.nodes, when.gpus, when.partition))
+    for place in (*site.modules, TASK):
+        bound = {key: one.bound_by(place) for key, one in stacks.items() if place in (TASK, *modules[key])}
+        for bind in site.host_paths.values():
+            when = bind.when
+            if keys := [key for key, binds in bound.items() if bind in binds]:
+                yield _bind_step(bind, place, step_patterns(keys, stacks, when.nodes, when.gpus, when.partition))
 
 
-def _bind_step(item: FileSystem | Bind, patterns: tuple[str, ...]) -> BindStep:
-    shared = isinstance(item, FileSystem) and item.kind == "shared" and item.path.count("/") == 1
+def _bind_step(bind: HostPath, place: str, patterns: tuple[str, ...]) -> BindStep:
+    at_the_top = isinstance(bind, FileSystem) and bind.kind == "shared" and bind.path.count("/") == 1
     return BindStep(
         patterns=patterns,
-        path=item.path,
-        target=(item.target or item.path) if isinstance(item, Bind) else item.path,
-        spec=item.spec if isinstance(item, Bind) else item.path,
-        marker=bind_marker(item.where or TASK),
-        entry=item.path[1:] if shared else "",
-        required=item.required if isinstance(item, Bind) else True,
-        why=item.why,
+        path=bind.path,
+        target=bind.target or bind.path,
+        spec=bind.spec,
+        marker=bind_marker(place),
+        entry=bind.path[1:] if at_the_top else "",
+        required=bind.required,
+        why=bind.why,
     )

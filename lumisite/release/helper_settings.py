@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lumisite.site.entries import Setting, When
-from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
-from lumisite.site.settings import Situation, depends_on_image, judge_settings
+from lumisite.site.settings import Decision, depends_on_image
 from lumisite.site.versions import Version, VersionRange
 
 Action = Literal["set", "unset", "leave", "image", "directory", "master-address", "master-port", "one-gpu"]
@@ -91,15 +90,16 @@ def rank_word(text: str) -> str:
     return '"$ls_local_id"'.join(map(shlex.quote, text.split("{rank}"))) if "{rank}" in text else shlex.quote(text)
 
 
-def prolog_variables(site: Site, stacks: Mapping[str, Situation]) -> tuple[Variable, ...]:
+def prolog_variables(stacks: Mapping[str, Decision]) -> tuple[Variable, ...]:
     """Give the rules of the prolog for each variable that tasks get, by stack."""
-    return _variables({name: _cases(site, situation, _for_prolog) for name, situation in stacks.items()})
+    return _variables({name: _cases(decision, _for_prolog) for name, decision in stacks.items()})
 
 
-def wrapper_variables(site: Site, stacks: Mapping[str, Situation]) -> tuple[Variable, ...]:
+def wrapper_variables(stacks: Mapping[str, Decision]) -> tuple[Variable, ...]:
     """Give the rules of the wrapper for each variable of which some entry depends on the image."""
-    names = {setting.name for setting in site.settings if setting.where == TASK and depends_on_image(setting.when)}
-    found = _variables({name: _cases(site, situation, _for_wrapper) for name, situation in stacks.items()})
+    settings = [one.setting for decision in stacks.values() for one in decision.settings]
+    names = {setting.name for setting in settings if setting.where == TASK and depends_on_image(setting.when)}
+    found = _variables({name: _cases(decision, _for_wrapper) for name, decision in stacks.items()})
     return tuple(variable for variable in found if variable.name in names)
 
 
@@ -115,12 +115,11 @@ class _Case:
         return self.when == (None, None, None) and not (self.rule.rocm or self.rule.families or self.rule.plugin)
 
 
-def _cases(site: Site, situation: Situation, rule_of: Callable[[Setting], Rule]) -> dict[str, tuple[_Case, ...]]:
+def _cases(decision: Decision, rule_of: Callable[[Setting], Rule]) -> dict[str, tuple[_Case, ...]]:
     """Give the cases of each variable that the task sets, in ledger order; the last always holds."""
-    names = list(dict.fromkeys(setting.name for setting in site.settings if setting.where == TASK))
-    cases: dict[str, list[_Case]] = {name: [] for name in names}
-    for verdict in judge_settings(site, situation, names):
-        if verdict.outcome in ("wins", "may win"):
+    cases: dict[str, list[_Case]] = {one.setting.name: [] for one in decision.settings if one.setting.where == TASK}
+    for verdict in decision.settings:
+        if verdict.applies and verdict.setting.name in cases:
             when = verdict.setting.when
             rule = rule_of(verdict.setting)
             cases[verdict.setting.name].append(_Case((when.nodes, when.gpus, when.partition), rule))

@@ -1,24 +1,18 @@
-"""Reviewed plans as the wrapper looks them up: one case for each image, by the path that users type."""
+"""Images as the wrapper looks them up: a case for each plan, by the path that users type, and for each locked file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import glob
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lumisite.release.helper_settings import plugin_word, rocm_word
+from lumisite.release.lock import Lock
 from lumisite.release.manifest import PlannedLibrary, PlanSummary
 from lumisite.release.modules import bind_marker
+from lumisite.site.images import Holds, family_by_path, told_release
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, PlanLine, literal_path
-
-
-@dataclass(frozen=True)
-class AddedBind:
-    """A host file that the wrapper binds: `spec` is what the list of binds gets."""
-
-    path: str
-    target: str
-    spec: str
 
 
 @dataclass(frozen=True)
@@ -45,10 +39,20 @@ class PlanCase:
     family: str
     rocm: str
     plugin: str
-    binds: tuple[AddedBind, ...]
+    binds: tuple[PlanLine, ...]
     without: tuple[TakenBind, ...]
     library_path: str
     accepted: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ImageCase:
+    """What a file holds: its family, its ROCm release as a number, and yes or no for the plugin; empty is unknown."""
+
+    pattern: str
+    family: str
+    rocm: str
+    plugin: str
 
 
 def plan_cases(site: Site, platform: str, plans: Iterable[LoadedPlan]) -> tuple[PlanCase, ...]:
@@ -105,11 +109,7 @@ def _case(site: Site, loaded: LoadedPlan) -> PlanCase:
         family=plan.family,
         rocm=rocm_word(plan.holds.rocm),
         plugin=plugin_word(plan.holds.plugin),
-        binds=tuple(
-            AddedBind(line.source, line.target, _spec(line.source, line.target))
-            for line in plan.lines
-            if line.decision == "bind" and line.by is None and line.source is not None and line.target is not None
-        ),
+        binds=tuple(line for line in plan.lines if line.spec is not None and line.by is None),
         without=tuple(
             TakenBind(bind_marker(bind.where), bind.spec)
             for line in plan.lines
@@ -121,9 +121,37 @@ def _case(site: Site, loaded: LoadedPlan) -> PlanCase:
     )
 
 
-def _spec(source: str, target: str) -> str:
-    return source if source == target else f"{source}:{target}"
-
-
 def _accepted(line: PlanLine) -> str:
     return f"runs without the host's {line.library} here: {line.accepted}"
+
+
+def image_cases(site: Site, lock: Lock | None) -> tuple[ImageCase, ...]:
+    """Give a case for each file of a lock."""
+    return tuple(
+        ImageCase(
+            pattern=case_pattern(glob.escape(path)),
+            family=holds.family or "",
+            rocm=rocm_word(holds.rocm),
+            plugin=plugin_word(holds.plugin),
+        )
+        for path, holds in (_locked(site, lock) if lock is not None else ())
+    )
+
+
+def _locked(site: Site, lock: Lock) -> Iterator[tuple[str, Holds]]:
+    """Give each file once with what was read in it; a plugin that was not found is not there."""
+    seen = set()
+    for path, image in lock.images.items():
+        target = image.target or path
+        if not image.fault and image.versions and target not in seen:
+            seen.add(target)
+            rocm = told_release(image.versions.get("rocm"))
+            yield target, Holds(_family(site, image.family, target, path), rocm, "ofi_plugin" in image.versions)
+
+
+def _family(site: Site, name: str | None, *paths: str) -> str | None:
+    """Give a family that a lock names, if it recognised the image and does not only stand for what none recognises."""
+    family = site.families.get(name or "")
+    if family is None or (family.default_for is not None and family_by_path(site, *paths) != name):
+        return None
+    return name

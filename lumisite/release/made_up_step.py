@@ -344,9 +344,8 @@ def _binds(asked: Question, stages: Sequence[_Stage], said: Sequence[str]) -> It
 
 def _described_binds(site: Site) -> dict[str, tuple[str, str]]:
     """Give the key and the reason of each bind that the site describes."""
-    binds = {one.spec: (f"binds[{index}]", str(one.why)) for index, one in enumerate(site.binds)}
-    systems = {str(one.path): (f"file_systems[{index}]", str(one.why)) for index, one in enumerate(site.file_systems)}
-    return {**binds, **systems}
+    # The first of equals counts, so that a file system is called one.
+    return {one.spec: (key, one.why) for key, one in reversed(site.host_paths.items())}
 
 
 def _cpus(task: int, said: Sequence[str]) -> FoundCpus:

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from lumisite.binds.container import covers
 from lumisite.errors import ResolveError
 from lumisite.release.manifest import ModuleSummary
 from lumisite.site.decode import suggestion
-from lumisite.site.entries import Setting
+from lumisite.site.entries import HostPath, Setting
 from lumisite.site.evidence import rank, remark
 from lumisite.site.model import Module, Site
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection, Stack
-from lumisite.site.settings import (
-    Situation,
-    Verdict,
-    describe_action,
-    judge_conditions,
-    judge_settings,
-    module_settings,
-)
-
-
-@dataclass(frozen=True)
-class BoundPath:
-    """One bind as the runtime reads it, and its reason."""
-
-    spec: str
-    path: str
-    why: str
-    required: bool
+from lumisite.site.settings import Decision, Verdict, describe_action
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -96,20 +80,15 @@ class ModulePlan:
         )
 
 
-@dataclass(frozen=True)
-class VersionsPlan:
-    """What a `.modulerc.lua` says: full names throughout."""
-
-    name: str
-    origin: str
-    default: str
-    old: tuple[OldName, ...]
-
-
 def plan_modules(
-    site: Site, selection: Selection, site_file: str, templates: Iterable[str], release: str
+    site: Site,
+    selection: Selection,
+    decisions: Mapping[str, Decision],
+    site_file: str,
+    templates: Iterable[str],
+    release: str,
 ) -> list[ModulePlan]:
-    """Plan every modulefile of a selection, each module's default version first.
+    """Plan every modulefile of a selection, each module's default version first; `decisions` are by stack.
 
     Raises `ResolveError` when the site names a template that is not there.
     """
@@ -125,33 +104,10 @@ def plan_modules(
                 f"({suggestion(module.template, known)})"
             )
         plans += [
-            _plan(site, selection, name, module, stack, site_file, release) for stack in _stacks(selection, module)
+            _plan(site, selection, decisions[stack.name], name, stack, site_file, release)
+            for stack in _stacks(selection, module)
         ]
     return plans
-
-
-def plan_versions(plans: Iterable[ModulePlan], site: Site, site_file: str) -> list[VersionsPlan]:
-    """Plan one `.modulerc.lua` for each module: its default, and old names that no real version has taken."""
-    by_name: dict[str, list[ModulePlan]] = {}
-    for plan in plans:
-        by_name.setdefault(plan.name, []).append(plan)
-    origin = f"modulefiles_src/.modulerc.lua.j2 and {site_file}"
-    return [
-        VersionsPlan(name, origin, versions[0].full_name, versions[0].old_names) for name, versions in by_name.items()
-    ]
-
-
-def module_binds(site: Site, name: str, situation: Situation) -> tuple[BoundPath, ...]:
-    """The binds that a module (or `task`) brings, in the order of the site description; open conditions count."""
-    systems = [
-        BoundPath(system.path, system.path, system.why, True) for system in site.file_systems if system.where == name
-    ]
-    binds = [
-        BoundPath(bind.spec, bind.path, bind.why, bind.required)
-        for bind in site.binds
-        if bind.where == name and judge_conditions(bind.when, situation)[0] is not False
-    ]
-    return (*systems, *binds)
 
 
 def module_version(module: Module, stack: Stack) -> str:
@@ -169,23 +125,21 @@ def _stacks(selection: Selection, module: Module) -> list[Stack]:
 
 
 def _plan(
-    site: Site, selection: Selection, name: str, module: Module, stack: Stack, site_file: str, release: str
+    site: Site, selection: Selection, decision: Decision, name: str, stack: Stack, site_file: str, release: str
 ) -> ModulePlan:
-    situation = Situation(stack.platform, stack.cpe)
+    module = site.modules[name]
     version = module_version(module, stack)
-    taken = {module_version(module, other) for other in _stacks(selection, module)}
-    is_default = version == module_version(module, _stacks(selection, module)[0])
-    old_names = [old for old in module.old_versions if is_default and old not in taken]
-    binds = module_binds(site, name, situation)
-    settings = module_settings(site, situation, name)
-    provides = _provides(site, situation, binds)
+    versions = [module_version(module, other) for other in _stacks(selection, module)]
+    old_names = [old for old in module.old_versions if version == versions[0] and old not in versions]
+    binds, settings = decision.bound_by(name), decision.set_by(name)
+    provides = _provides(site, stack, binds)
     loads = tuple(f"{other}/{module_version(site.modules[other], stack)}" for other in module.loads)
     return ModulePlan(
         name=name,
         version=version,
         origin=f"modulefiles_src/{module.template}.lua.j2 and {site_file}",
         template=module.template,
-        help=_help(site, name, module, stack, binds, provides, loads, settings),
+        help=_help(site, decision, name, stack, provides, loads),
         whatis=_whatis(site, name, version, module),
         conflicts=module.conflicts,
         loads=loads,
@@ -224,15 +178,11 @@ def bind_marker(name: str) -> str:
     return f"LUMISITE_BINDS_{_variable_part(name)}"
 
 
-def _provides(site: Site, situation: Situation, binds: Iterable[BoundPath]) -> list[tuple[str, str]]:
+def _provides(site: Site, stack: Stack, binds: Iterable[HostPath]) -> list[tuple[str, str]]:
     """Library directories of the platform and the CPE release that some bind makes visible."""
     roots = [bind.path for bind in binds]
-    libraries = {**site.platforms[situation.platform].libraries, **site.cpe[str(situation.cpe)].libraries}
-    return [
-        (what, path)
-        for what, path in libraries.items()
-        if any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in roots)
-    ]
+    libraries = {**site.platforms[stack.platform].libraries, **site.cpe[str(stack.cpe)].libraries}
+    return [(what, path) for what, path in libraries.items() if any(covers(root, path) for root in roots)]
 
 
 def _whatis(site: Site, name: str, version: str, module: Module) -> tuple[str, ...]:
@@ -259,26 +209,27 @@ def _notices(site: Site, name: str, module: Module, stack: Stack) -> tuple[str, 
 
 def _help(
     site: Site,
+    decision: Decision,
     name: str,
-    module: Module,
     stack: Stack,
-    binds: Iterable[BoundPath],
     provides: Iterable[tuple[str, str]],
     loads: Iterable[str],
-    settings: Iterable[Setting],
 ) -> str:
     """What `module help` prints: each bind and setting with its reason, and whom to ask."""
+    module, settings = site.modules[name], decision.set_by(name)
     sections = [
         f"{name}/{module_version(module, stack)} for {site.title}, platform {stack.platform}",
         _paragraph(f"{module.summary}."),
         *map(_paragraph, _notices(site, name, module, stack)),
-        _listing(f"Appends to {site.runtime.prefix}_BINDPATH:", ((bind.spec, bind.why) for bind in binds)),
+        _listing(
+            f"Appends to {site.runtime.prefix}_BINDPATH:", ((bind.spec, bind.why) for bind in decision.bound_by(name))
+        ),
         _listing("Host libraries behind these binds:", ((path, what) for what, path in provides)),
         _listing("Loads:", ((full_name, site.modules[full_name.split("/")[0]].summary) for full_name in loads)),
         _listing("Sets, unless you have set it:", ((f"{s.name} {describe_action(s)}", s.why) for s in settings)),
     ]
     if module.helper:
-        sections += _helper_help(site, Situation(stack.platform, stack.cpe))
+        sections += _helper_help(site, decision)
     else:
         sections.append(_paragraph(f"Unload it before `{site.runtime.name} build`, which fails on binds."))
     sections.append(_support(site))
@@ -289,25 +240,24 @@ def _support(site: Site) -> str:
     return f"Support: {site.support.name}\n  {site.support.contact}"
 
 
-def _helper_help(site: Site, situation: Situation) -> list[str]:
+def _helper_help(site: Site, decision: Decision) -> list[str]:
     """Say what a task gets, what jobs need first."""
     given = [
         verdict
-        for verdict in judge_settings(site, situation)
-        if verdict.outcome in ("wins", "may win") and verdict.setting.where == TASK and not verdict.setting.leave
+        for verdict in decision.settings
+        if verdict.applies and verdict.setting.where == TASK and not verdict.setting.leave
     ]
     entries = [
         (f"{one.setting.name} {describe_action(one.setting)}", _reason(one))
         for one in sorted(given, key=lambda one: rank(one.setting))
     ]
-    binds = module_binds(site, TASK, situation)
     return [
         _paragraph(
             "Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it does the following. What "
             "depends on the image (its ROCm release, its family, its plugin) is decided by the image that runs, "
             "whatever the version of this module."
         ),
-        _listing("Binds, where the node has it:", ((bind.spec, bind.why) for bind in binds)),
+        _listing("Binds, where the node has it:", ((bind.spec, bind.why) for bind in decision.bound_by(TASK))),
         _listing("Sets, unless you have set it, what jobs need first:", entries),
         *map(_paragraph, _mpi_notes(site)),
         _paragraph("LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it does."),

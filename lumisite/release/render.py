@@ -13,13 +13,12 @@ from lumisite.release.helper import plan_helper
 from lumisite.release.image_plans import plan_summaries
 from lumisite.release.lock import LoadedLock
 from lumisite.release.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
-from lumisite.release.modules import ModulePlan, plan_modules, plan_versions
+from lumisite.release.modules import ModulePlan, plan_modules
 from lumisite.release.templates import make_environment
 from lumisite.site.load import LoadedSite
-from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import Selection
-from lumisite.site.settings import Situation, describe_action, judge_settings
+from lumisite.site.settings import Decision, decide_stacks, describe_action
 
 #: Stands for the release id until the tree's own hash is known, since the id is part of the texts.
 RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
@@ -40,10 +39,11 @@ def render_tree(
     Raises `ResolveError` when the site names a template that is not there.
     """
     environment = make_environment(templates, cache)
-    modules = plan_modules(loaded.site, selection, loaded.file, templates, RELEASE_TOKEN)
+    decisions = decide_stacks(loaded.site, selection)
+    modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
     files = {
         **_module_files(environment, loaded, modules),
-        **_helper_files(environment, loaded, selection, plans, lock),
+        **_helper_files(environment, loaded, selection, decisions, plans, lock),
     }
     draft = Manifest(
         release=RELEASE_TOKEN,
@@ -54,7 +54,7 @@ def render_tree(
         rocm=tuple(map(str, selection.rocm)),
         inputs=_inputs(loaded, templates, plans, lock),
         modules={plan.full_name: plan.summary for plan in modules},
-        settings=_settings(loaded.site, selection),
+        settings=_settings(decisions[selection.stacks[0].name]),
         plans=plan_summaries(selection.platform, plans),
         files=file_entries(files),
     )
@@ -73,12 +73,13 @@ def _module_files(
     for plan in plans:
         text = environment.get_template(f"{plan.template}.lua.j2").render(module=plan)
         files[f"modules/{plan.full_name}.lua"] = RenderedFile(text)
-    for versions in plan_versions(plans, loaded.site, loaded.file):
-        text = environment.get_template(".modulerc.lua.j2").render(versions=versions)
-        files[f"modules/{versions.name}/.modulerc.lua"] = RenderedFile(text)
-        for old in versions.old:
+    for default in {plan.name: plan for plan in reversed(plans)}.values():  # the first of each module
+        origin = f"modulefiles_src/.modulerc.lua.j2 and {loaded.file}"
+        text = environment.get_template(".modulerc.lua.j2").render(origin=origin, default=default)
+        files[f"modules/{default.name}/.modulerc.lua"] = RenderedFile(text)
+        for old in default.old_names:
             text = environment.get_template("_old_name.lua.j2").render(old=old)
-            files[f"modules/{versions.name}/{old.file}.lua"] = RenderedFile(text)
+            files[f"modules/{default.name}/{old.file}.lua"] = RenderedFile(text)
     return files
 
 
@@ -86,10 +87,11 @@ def _helper_files(
     environment: jinja2.Environment,
     loaded: LoadedSite,
     selection: Selection,
+    decisions: Mapping[str, Decision],
     plans: Sequence[LoadedPlan],
     lock: LoadedLock | None,
 ) -> dict[str, RenderedFile]:
-    plan = plan_helper(loaded.site, selection, RELEASE_TOKEN, plans, None if lock is None else lock.lock)
+    plan = plan_helper(loaded.site, selection, decisions, RELEASE_TOKEN, plans, None if lock is None else lock.lock)
 
     def rendered(template: str, **values: object) -> str:
         origin = f"spank_helpers/{template} and {loaded.file}"
@@ -116,12 +118,11 @@ def _inputs(
     }
 
 
-def _settings(site: Site, selection: Selection) -> dict[str, tuple[str, ...]]:
+def _settings(decision: Decision) -> dict[str, tuple[str, ...]]:
     """The task's part of the ledger for the default stack, one readable line for each entry that can win."""
-    situation = Situation(selection.platform, selection.cpe[0])
     lines: dict[str, tuple[str, ...]] = {}
-    for verdict in judge_settings(site, situation):
-        if verdict.setting.where == "task" and verdict.outcome in ("wins", "may win"):
+    for verdict in decision.settings:
+        if verdict.setting.where == "task" and verdict.applies:
             line = f"{describe_action(verdict.setting)} [{verdict.reason}]"
             lines[verdict.setting.name] = (*lines.get(verdict.setting.name, ()), line)
     return lines

@@ -4,23 +4,11 @@ As in `model`, annotations are real types, and the classes go without `__eq__` a
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal, TypeAlias
 
 from lumisite.site.decode import key
 from lumisite.site.scalars import AbsolutePath, Line, NodeCount, Place, Value, VariableName
 from lumisite.site.versions import VersionRange
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class FileSystem:
-    """A file system that users work on."""
-
-    path: AbsolutePath = key("Mount point, or the link that users type.")
-    kind: Literal["shared", "node-local"] = key("Seen by all nodes, or by one node only.")
-    why: Line = key("What it is for.")
-    source: Line = key("Where this is known from.")
-    where: Place | None = key("The module that binds it (not bound when left out).", default=None)
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -67,6 +55,27 @@ class Evidence:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class FileSystem:
+    """A file system that users work on."""
+
+    path: AbsolutePath = key("Mount point, or the link that users type.")
+    kind: Literal["shared", "node-local"] = key("Seen by all nodes, or by one node only.")
+    why: Line = key("What it is for.")
+    source: Line = key("Where this is known from.")
+    where: Place | None = key("The module that binds it (not bound when left out).", default=None)
+    confirmed: bool = key("`no` when no source confirms it.", default=True)
+    # It is bound without conditions and under its own path: what `Bind` says beside is no key here.
+    target: ClassVar[None] = None
+    when: ClassVar[When] = When()
+    required: ClassVar[bool] = True
+
+    @property
+    def spec(self) -> str:
+        """The bind as `--bind` takes it."""
+        return self.path
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Bind:
     """A host path that containers need, beside the file systems."""
 
@@ -86,6 +95,10 @@ class Bind:
         if self.options:
             return f"{self.path}:{self.target or self.path}:{self.options}"
         return f"{self.path}:{self.target}" if self.target else self.path
+
+
+#: An entry that may bind a host path: both kinds say `path`, `target`, `spec`, `where`, `when`, `required` and `why`.
+HostPath: TypeAlias = FileSystem | Bind
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lumisite.site.decode import key
-from lumisite.site.entries import Bind, FileSystem, Setting
+from lumisite.site.entries import Bind, FileSystem, HostPath, Setting
 from lumisite.site.scalars import AbsolutePath, CpuList, Line, PciBus, RelativePath
 from lumisite.site.versions import Version, VersionRange
 
@@ -329,6 +329,17 @@ class Site:
     )
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
     images: Images | None = key("The container images of the site.", default=None)
+
+    @property
+    def host_paths(self) -> dict[str, HostPath]:
+        """File systems and binds, as one kind of entry, by their keys: `file_systems[0]`."""
+        lists: dict[str, tuple[HostPath, ...]] = {"file_systems": self.file_systems, "binds": self.binds}
+        return {f"{name}[{index}]": one for name, entries in lists.items() for index, one in enumerate(entries)}
+
+    def library_path(self, platform: str, family: str) -> tuple[str, ...]:
+        """The directories of a platform's host that the loader of a family's images must search first."""
+        libraries = self.platforms[platform].libraries
+        return tuple(f"{libraries[name]}/lib64" for name in self.families[family].library_path)
 
     def kind_of(self, partition: str) -> NodeKind:
         """The node kind of a partition's nodes."""

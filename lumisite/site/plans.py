@@ -12,7 +12,7 @@ from typing import Literal
 from lumisite.site.decode import Rule, key, suggestion
 from lumisite.site.faults import Faults, unknown
 from lumisite.site.model import Site
-from lumisite.site.scalars import AbsolutePath, Line
+from lumisite.site.scalars import AbsolutePath, Chain, Line
 from lumisite.site.versions import Version, parse_version
 
 #: Decisions that leave a container without what its family needs.
@@ -35,11 +35,18 @@ class PlanLine:
     wanted: Line | None = key("How new a copy is wanted.", default=None)
     found: Line | None = key("How new the image's copy is.", default=None)
     reason: Line = key("Why this was decided.")
-    chain: Line = key("What leads from the library to a root.")
+    chain: Chain = key("What leads from the library to a root.")
     warnings: tuple[Line, ...] = key("What a reviewer should know.", default=())
     accepted: Line | None = key(
         "For `refuse` and `missing` only: why jobs may run without it, as the wrapper tells users.", default=None
     )
+
+    @property
+    def spec(self) -> str | None:
+        """The bind as `--bind` takes it, where something is to be bound."""
+        if self.decision != "bind" or self.source is None or self.target is None:
+            return None
+        return self.source if self.source == self.target else f"{self.source}:{self.target}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -38,27 +38,18 @@ def places_and_conditions_exist(site: Site) -> Faults:
 def binds_have_one_owner(site: Site) -> Faults:
     """A path is bound in one place: a module that leaves could otherwise take away another's bind."""
     owners: dict[str, str] = {}
-    for here, path, _, where in _bound(site):
-        if owners.setdefault(path, where) != where:
-            yield f"{here}.path", f"{path} is bound by {owners[path]} already (one place for each path)"
+    for here, bind in site.host_paths.items():
+        if bind.where is not None and owners.setdefault(bind.path, bind.where) != bind.where:
+            yield f"{here}.path", f"{bind.path} is bound by {owners[bind.path]} already (one place for each path)"
 
 
 def lmod_keeps_binds(site: Site) -> Faults:
     """Lmod (8.6 and 8.7, `path_regularize`) writes some binds in another way into a list of paths."""
-    for here, _, spec, where in _bound(site):
-        untidy = next((part for part in spec.split(",") if not _is_tidy(part)), None)
-        if where in site.modules and untidy is not None:
+    for here, bind in site.host_paths.items():
+        untidy = next((part for part in bind.spec.split(",") if not _is_tidy(part)), None)
+        if bind.where in site.modules and untidy is not None:
             right = "no space and no / at the end, and no empty option, would be right; where: task keeps it"
             yield here, f"Lmod does not keep {untidy!r} as it is in {site.runtime.prefix}_BINDPATH ({right})"
-
-
-def _bound(site: Site) -> Iterator[tuple[str, str, str, Place]]:
-    """Give what is bound: its key, its path on the host, the bind as `--bind` takes it, and where."""
-    for index, system in enumerate(site.file_systems):
-        if system.where is not None:
-            yield f"file_systems[{index}]", system.path, system.path, system.where
-    for index, bind in enumerate(site.binds):
-        yield f"binds[{index}]", bind.path, bind.spec, bind.where
 
 
 def _is_tidy(entry: str) -> bool:

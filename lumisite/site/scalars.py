@@ -24,6 +24,8 @@ AbsolutePath = NewType("AbsolutePath", str)
 RelativePath = NewType("RelativePath", str)
 #: The name of an environment variable.
 VariableName = NewType("VariableName", str)
+#: What leads from a library to a root, the library first: `libcxi.so.1 <- libfabric.so.1 <- root`.
+Chain = NewType("Chain", tuple[str, ...])
 #: A PCI bus, `c1`, or the whole address of a device on it, `0000:c1:00.0`.
 PciBus = NewType("PciBus", str)
 #: Kernel CPU numbers, in the order in which they were typed.
@@ -60,6 +62,11 @@ def read_line(text: str) -> Line:
     if not line.strip():
         raise UnfitError("has no text")
     return Line(line)
+
+
+def read_chain(text: str) -> Chain:
+    """The parts of a chain."""
+    return Chain(tuple(read_line(text).split(" <- ")))
 
 
 def read_value(text: str) -> Value:
@@ -162,6 +169,7 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
     {
         str: read_line,
         Line: read_line,
+        Chain: read_chain,
         Value: read_value,
         Place: read_line,
         AbsolutePath: read_absolute_path,

@@ -1,6 +1,6 @@
-"""The settings ledger: which entry wins for a variable in a given situation, and why the others lost.
+"""The settings ledger and the binds: which entries apply in a given situation, and why the others do not.
 
-One code path decides for rendering and explains for `lumisite why`.
+One code path decides: what is rendered, what is expected of a system and what `lumisite why` says are read from it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from lumisite.site.entries import Setting, When
+from lumisite.site.entries import HostPath, Setting, When
 from lumisite.site.model import Site
-from lumisite.site.scalars import Place
+from lumisite.site.selection import Selection
 from lumisite.site.versions import Version, VersionRange
 
 #: Conditions about what is inside an image. No module and no prolog can judge them, which come before it.
@@ -47,6 +47,55 @@ class Verdict:
     outcome: Outcome
     reason: str
 
+    @property
+    def applies(self) -> bool:
+        """Whether it holds, or may hold where the situation is known better."""
+        return self.outcome in ("wins", "may win")
+
+
+@dataclass(frozen=True)
+class BindVerdict:
+    """What became of one file system or bind: `key` is its place in the site description."""
+
+    key: str
+    bind: HostPath
+    outcome: Literal["wins", "may win", "does not apply", "not bound"]
+    reason: str
+
+    @property
+    def applies(self) -> bool:
+        """Whether it holds, or may hold where the situation is known better."""
+        return self.outcome in ("wins", "may win")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What applies in a situation: every entry of the ledger and every bind, in the order of the site description."""
+
+    situation: Situation
+    settings: tuple[Verdict, ...]
+    binds: tuple[BindVerdict, ...]
+
+    def bound_by(self, place: str) -> tuple[HostPath, ...]:
+        """Give what a module (or `task`) binds; open conditions count."""
+        return tuple(one.bind for one in self.binds if one.bind.where == place and one.applies)
+
+    def set_by(self, module: str) -> tuple[Setting, ...]:
+        """Give the entries that a module itself sets."""
+        won = (one.setting for one in self.settings if one.outcome == "wins" and one.setting.where == module)
+        return tuple(setting for setting in won if setting.value is not None)
+
+
+def decide(site: Site, situation: Situation) -> Decision:
+    """Decide on all settings and binds of a site."""
+    return Decision(situation, judge_settings(site, situation), judge_binds(site, situation))
+
+
+def decide_stacks(site: Site, selection: Selection) -> dict[str, Decision]:
+    """Decide for the stacks of a selection, by name, with all open that only the image and the step tell."""
+    by_cpe = {cpe: decide(site, Situation(selection.platform, cpe)) for cpe in selection.cpe}
+    return {stack.name: by_cpe[stack.cpe] for stack in selection.stacks}
+
 
 def default_family(site: Site, rocm: Version) -> str:
     """The family of an image that no family recognises; the site's rules make sure that there is exactly one."""
@@ -76,13 +125,15 @@ def judge_settings(site: Site, situation: Situation, names: Iterable[str] | None
     return tuple(verdicts)
 
 
-def module_settings(site: Site, situation: Situation, module: str) -> tuple[Setting, ...]:
-    """The entries that `module` itself sets in this situation."""
-    return tuple(
-        verdict.setting
-        for verdict in judge_settings(site, situation)
-        if verdict.outcome == "wins" and verdict.setting.where == Place(module) and verdict.setting.value is not None
-    )
+def judge_binds(site: Site, situation: Situation) -> tuple[BindVerdict, ...]:
+    """Judge every file system and every bind."""
+    outcomes: dict[bool | None, Literal["wins", "may win", "does not apply"]]
+    outcomes = {True: "wins", None: "may win", False: "does not apply"}
+    verdicts = []
+    for key, bind in site.host_paths.items():
+        holds, reason = judge_conditions(bind.when, situation)
+        verdicts.append(BindVerdict(key, bind, "not bound" if bind.where is None else outcomes[holds], reason))
+    return tuple(verdicts)
 
 
 def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, str]:

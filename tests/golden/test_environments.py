@@ -19,6 +19,7 @@ from lumisite.release.render import render_tree
 from lumisite.release.templates import load_templates
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
+from lumisite.site.settings import decide_stacks
 
 HERE = Path(__file__).parent / "environments"
 LUMI = load_site("lumi")
@@ -58,7 +59,8 @@ def rendered(rocm: str) -> tuple[dict[str, RenderedFile], tuple[ModulePlan, ...]
     templates = load_templates()
     selection = resolve_selection(LUMI.site, rocm=[rocm] if rocm else [], cpe=["all"] if rocm else [])
     files = render_tree(LUMI, selection, templates)
-    return files, tuple(plan_modules(LUMI.site, selection, LUMI.file, templates, release_of(files)))
+    decisions = decide_stacks(LUMI.site, selection)
+    return files, tuple(plan_modules(LUMI.site, selection, decisions, LUMI.file, templates, release_of(files)))
 
 
 def loaded(plans: tuple[ModulePlan, ...], bindings: ModulePlan) -> tuple[ModulePlan, ...]:

@@ -13,8 +13,8 @@ import pytest
 from lumisite.binds.cpu import Cpu, cpu_of
 from lumisite.binds.elf import ElfError, read_elf
 from lumisite.binds.host import DiskTree
-from lumisite.binds.image import open_image
 from lumisite.binds.loader import Loader, read_rules
+from lumisite.binds.sif import open_image
 from lumisite.binds.tree import Tree
 from tests.twin.cluster import Cluster
 from tests.twin.fixtures import require_twin

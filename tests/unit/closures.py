@@ -24,7 +24,7 @@ def sides(host: Files, image: Files, *, folders: tuple[str, ...] = (FABRIC,), bi
 
 
 def decided(roots: list[str], host: Files, image: Files, *, binds: tuple[str, ...] = ()) -> dict[str, Line]:
-    return {line.name: line for line in closure(roots, sides(host, image, binds=binds))}
+    return {line.library: line for line in closure(roots, sides(host, image, binds=binds))}
 
 
 def stock(name: str, folder: str) -> dict[str, bytes | Link]:

@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumisite.binds.image import Image
 from lumisite.binds.plan import Plan, Request, make_plan
-from lumisite.binds.sif import find_root
+from lumisite.binds.sif import Image, find_root
 from lumisite.binds.squashfs import read_squashfs
-from lumisite.binds.tree import Memory, Tree
+from lumisite.binds.tree import Tree
 from lumisite.errors import LumisiteError
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version
 from tests.unit.closures import FABRIC, host, stock
-from tests.unit.dict_trees import DictTree, Link, write_tree
+from tests.unit.dict_trees import DictTree, Link, Memory, write_tree
 from tests.unit.images import PARTITION, PRIMARY, SQUASHFS, sif, squash
 from tests.unit.test_elf import mutated
 from tests.unit.test_image import damaged

@@ -284,6 +284,9 @@ def test_why_explains_a_library_beside_a_setting_and_as_json(hosts: Path, capsys
     assert [(one["name"], one["kind"]) for one in found] == [("NCCL_NET", "setting"), ("libcxi.so.1", "library")]
     assert found[1]["line"]["decision"] == "refuse"
     assert found[1]["line"]["chain"] == ["libcxi.so.1", "root"]
+    assert " ".join(found[1]["line"]) == (
+        "name decision source target wanted found reason chain notes by without needed_by soname"
+    )
 
 
 def test_why_says_what_it_cannot_explain(hosts: Path, capsys: Output) -> None:

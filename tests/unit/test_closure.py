@@ -13,7 +13,7 @@ from tests.unit.elves import elf
 
 def test_an_image_without_anything_gets_all_with_the_chain_that_led_there() -> None:
     lines = decided(ROOTS, host("after"), stock("suse155", "/lib64"))
-    assert [(line.name, line.decision, " <- ".join(line.chain)) for line in lines.values()] == [
+    assert [(line.library, line.decision, " <- ".join(line.chain)) for line in lines.values()] == [
         ("libcxi.so.1", "bind", "libcxi.so.1 <- root"),
         ("libfabric.so.1", "bind", "libfabric.so.1 <- root"),
         ("libc.so.6", "skip", "libc.so.6 <- libcxi.so.1 <- root"),
@@ -22,7 +22,7 @@ def test_an_image_without_anything_gets_all_with_the_chain_that_led_there() -> N
     fabric = lines["libfabric.so.1"]
     assert (fabric.source, fabric.target) == (f"{FABRIC}/libfabric.so.1", "/lib64/libfabric.so.1")
     assert fabric.reason == "the image has none; put where the loader looks by default"
-    assert (fabric.wanted, fabric.found) == ("FABRIC_1.7", "-")
+    assert (fabric.wanted, fabric.found) == ("FABRIC_1.7", None)
 
 
 def test_a_library_in_a_default_directory_keeps_its_path() -> None:
@@ -33,7 +33,7 @@ def test_a_library_in_a_default_directory_keeps_its_path() -> None:
 
 def test_the_other_json_c_is_bound_beside_the_images_own_and_said_to_be_two() -> None:
     line = decided(ROOTS, host("after"), stock("suse155", "/lib64"))["libjson-c.so.5"]
-    assert line.notes == ("two versions: the image also has libjson-c.so.3; a process that needs both loads both",)
+    assert line.warnings == ("two versions: the image also has libjson-c.so.3; a process that needs both loads both",)
 
 
 def test_an_image_with_the_same_or_newer_needs_nothing() -> None:
@@ -48,7 +48,7 @@ def test_an_image_with_the_same_or_newer_needs_nothing() -> None:
 
 def test_a_glibc_that_is_too_old_is_named_with_what_the_image_has() -> None:
     lines = decided(ROOTS, host("after"), stock("debian11", DEBIAN))
-    assert [(line.name, line.decision) for line in lines.values()] == [
+    assert [(line.library, line.decision) for line in lines.values()] == [
         ("libcxi.so.1", "refuse"),
         ("libfabric.so.1", "refuse"),
     ]
@@ -109,7 +109,7 @@ def test_an_image_that_brings_its_own_is_told_when_a_module_hides_it() -> None:
     image = {f"/usr/lib64/{Path(path).name}": content for path, content in stock("ubuntu24", "/").items()}
     line = decided(ROOTS, host("before"), image, binds=("/usr/lib64/libcxi.so.1",))["libcxi.so.1"]
     assert line.decision == "skip"
-    assert line.notes == ("the module binds /usr/lib64/libcxi.so.1 over the image's own all the same",)
+    assert line.warnings == ("the module binds /usr/lib64/libcxi.so.1 over the image's own all the same",)
 
 
 def test_what_a_module_brings_of_a_library_that_the_image_must_keep_is_named() -> None:
@@ -118,7 +118,7 @@ def test_what_a_module_brings_of_a_library_that_the_image_must_keep_is_named() -
     assert (line.decision, line.without, line.by) == ("skip", "/usr/lib64/libcxi.so.1", None)
     folder = decided(ROOTS, host("before"), image, binds=("/usr/lib64",))["libcxi.so.1"]
     assert folder.without is None, "a folder is not taken away for one file in it"
-    assert folder.notes == ("the module binds /usr/lib64 over the image's own all the same",)
+    assert folder.warnings == ("the module binds /usr/lib64 over the image's own all the same",)
 
 
 def test_what_a_module_brings_of_a_library_that_the_image_cannot_load_is_named() -> None:
@@ -127,7 +127,7 @@ def test_what_a_module_brings_of_a_library_that_the_image_cannot_load_is_named()
     image["/.singularity.d/env/10-x.sh"] = b"export LD_LIBRARY_PATH=/usr/lib64"
     line = decided(ROOTS, host("after"), image, binds=("/usr/lib64/libcxi.so.1",))["libcxi.so.1"]
     assert (line.decision, line.without) == ("refuse", "/usr/lib64/libcxi.so.1")
-    assert line.notes == ("the module binds /usr/lib64/libcxi.so.1 which the image cannot load",)
+    assert line.warnings == ("the module binds /usr/lib64/libcxi.so.1 which the image cannot load",)
 
 
 def test_a_bind_that_a_module_makes_names_it() -> None:
@@ -155,7 +155,7 @@ def test_a_root_that_the_host_lacks_is_missing_and_says_what_is_there(changes: F
     line = decided(["libcxi.so.1"], {f"/lib64/{name}": what for name, what in changes.items()}, {"/lib64/x": b""})[
         "libcxi.so.1"
     ]
-    assert (line.decision, line.source, line.target, line.reason) == ("missing", "libcxi.so.1", None, reason)
+    assert (line.decision, line.source, line.target, line.reason) == ("missing", None, None, reason)
 
 
 def test_a_root_that_the_host_lacks_is_missing_even_where_the_image_has_it() -> None:
@@ -176,7 +176,7 @@ def test_a_library_that_neither_has_refuses_what_needs_it() -> None:
 def test_a_need_that_only_the_image_can_serve_is_skipped() -> None:
     lines = decided(["liba.so"], {"/lib64/liba.so": elf("liba.so", ["libb.so"])}, {"/lib64/libb.so": elf("libb.so")})
     assert (lines["liba.so"].decision, lines["libb.so"].decision) == ("bind", "skip")
-    assert lines["libb.so"].source == "libb.so"
+    assert lines["libb.so"].source is None
 
 
 def test_a_damaged_library_is_refused_with_file_and_byte() -> None:
@@ -237,7 +237,7 @@ def test_two_files_for_one_soname_on_the_host_are_told() -> None:
     }
     line = decided(["liba.so", "libb.so"], files, {"/lib64/y": b""})["libx.so.1"]
     assert (line.source, line.target) == ("/opt/one/libx.so.1", "/lib64/libx.so.1")
-    assert line.notes == ("two versions: libb.so by itself would load /opt/two/libx.so.1",)
+    assert line.warnings == ("two versions: libb.so by itself would load /opt/two/libx.so.1",)
 
 
 def test_a_search_path_from_the_librarys_own_place_counts_for_nothing_at_its_new_one() -> None:

@@ -59,19 +59,19 @@ def test_a_plan_that_is_carried_out_loads_exactly_what_it_says(seed: int, roots:
     on_host, in_image = random_sides(random.Random(seed))
     before = sides(on_host, in_image, binds=(FABRIC,) if module else ())
     lines = closure(roots, before)
-    assert set(roots) <= {line.name for line in lines}
-    assert not any(line.decision == "bind" and is_foundation(line.name) for line in lines)
-    bound = {line.name: line for line in lines if line.decision == "bind"}
+    assert set(roots) <= {line.library for line in lines}
+    assert not any(line.decision == "bind" and is_foundation(line.library) for line in lines)
+    bound = {line.library: line for line in lines if line.decision == "bind"}
     after = dict(in_image)
     if module:
         after.update({path: content for path, content in on_host.items() if path.startswith(FABRIC)})
-    after.update({line.target: on_host[line.source] for line in bound.values() if line.target is not None})
+    after.update({line.target: on_host[line.source] for line in bound.values() if line.target and line.source})
     tree = DictTree(after)
     loader = Loader(tree, read_rules(tree, Cpu(), library_path(tree)[0]))
     for name, line in bound.items():
         one = loader.search(name).found
         assert one is not None
-        assert after[one.path] == on_host[line.source], f"the loader finds another {name}"
+        assert after[one.path] == on_host[str(line.source)], f"the loader finds another {name}"
         assert_loads(loader, Loaded(name, one), set(bound))
 
 
@@ -96,9 +96,9 @@ def test_more_roots_never_take_a_library_away(seed: int, roots: list[str]) -> No
     assume(not any(roots[-1] in one.info.needed for one in found.values()))
     assume(last is None or not set(roots[:-1]) & set(last.info.needed))
     fewer = closure(roots[:-1], sides(on_host, in_image))
-    more = {line.name: line for line in closure(roots, sides(on_host, in_image))}
+    more = {line.library: line for line in closure(roots, sides(on_host, in_image))}
     for line in fewer:
-        assert more[line.name].decision == line.decision or line.name == roots[-1]
+        assert more[line.library].decision == line.decision or line.library == roots[-1]
 
 
 def test_the_walk_serves_everyone_by_the_first_of_a_name() -> None:

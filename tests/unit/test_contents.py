@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.binds.alias import follow
 from lumisite.binds.contents import read_contents, read_holds, read_labels, version_lines
-from lumisite.binds.holds import holds_of_image, holds_of_tree
+from lumisite.binds.family import holds_of_image, holds_of_tree
+from lumisite.binds.tree import resolve
 from lumisite.site.images import Holds
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version
@@ -138,13 +138,13 @@ def test_links_are_followed_one_by_one() -> None:
             "/lustre/real.sif": b"SIF",
         }
     )
-    trail = follow(tree, "/appl/latest.sif")
-    assert (trail.links, trail.real, trail.trouble) == (
+    place = resolve(tree, "/appl/latest.sif")
+    assert (place.links, place.path, place.trouble) == (
         ("v2/../v2/current.sif", "/pfs/real.sif"),
         "/lustre/real.sif",
         "",
     )
-    assert follow(tree, "/lustre/real.sif").links == ()
+    assert resolve(tree, "/lustre/real.sif").links == ()
 
 
 @pytest.mark.parametrize(
@@ -159,14 +159,16 @@ def test_links_are_followed_one_by_one() -> None:
     ],
 )
 def test_a_name_that_leads_nowhere_says_why(links: dict[str, bytes | Link], trouble: str) -> None:
-    trail = follow(DictTree(links), "/a/x.sif")
-    assert trail.real is None
-    assert trouble.removeprefix("/a: ") in trail.trouble
+    place = resolve(DictTree(links), "/a/x.sif")
+    assert place.entry is None
+    assert trouble.removeprefix("/a: ") in place.trouble
 
 
 def test_a_link_to_a_folder_may_end_in_dots() -> None:
     tree = DictTree({"/a/x.sif": Link("../b/."), "/b/file": b""})
-    assert (follow(tree, "/a/x.sif").real, follow(tree, "/a/x.sif").kind) == ("/b", "directory")
+    place = resolve(tree, "/a/x.sif")
+    assert place.entry is not None
+    assert (place.path, place.entry.kind) == ("/b", "directory")
 
 
 # ---- what settings depend on

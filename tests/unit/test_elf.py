@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.binds.elf import ElfError, ElfInfo, read_elf
-from lumisite.binds.tree import Memory
+from tests.unit.dict_trees import Memory
 from tests.unit.elves import elf
 
 DATA = Path(__file__).parents[1] / "data" / "elf"

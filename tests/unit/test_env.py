@@ -20,6 +20,7 @@ from lumisite.release.render import render_tree
 from lumisite.release.templates import load_templates
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
+from lumisite.site.settings import decide_stacks
 from tests.unit.prologs import Script, lay_out, lumi_like, render_files, shell_command
 
 R70 = "/x/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
@@ -177,7 +178,8 @@ def question(image: str | None = None) -> Question:
     loaded = load_site("lumi")
     selection = resolve_selection(loaded.site)
     files = render_tree(loaded, selection, load_templates())
-    plans = plan_modules(loaded.site, selection, loaded.file, load_templates(), "R")
+    decisions = decide_stacks(loaded.site, selection)
+    plans = plan_modules(loaded.site, selection, decisions, loaded.file, load_templates(), "R")
     return Question(loaded.site, files, plans, Step("standard-g", 2, 8), image)
 
 

@@ -17,9 +17,9 @@ from lumisite.binds.cpu import Cpu, cpu_of
 from lumisite.binds.host import DiskTree, open_file
 from lumisite.binds.ldcache import CacheError, conf_directories, read_cache
 from lumisite.binds.loader import Loader, Rules, Search, read_rules
-from lumisite.binds.tree import Memory, Tree, resolve
+from lumisite.binds.tree import Tree, resolve
 from lumisite.errors import ToolError
-from tests.unit.dict_trees import DictTree, Link, write_tree
+from tests.unit.dict_trees import DictTree, Link, Memory, write_tree
 from tests.unit.elves import elf
 from tests.unit.test_elf import mutated
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from lumisite.binds.compression import unpacker
-from lumisite.binds.image import open_image
+from lumisite.binds.sif import open_image
 from lumisite.binds.squashfs import ImageError, read_squashfs
-from lumisite.binds.tree import Memory, Tree, resolve
+from lumisite.binds.tree import Tree, resolve
 from lumisite.errors import ToolError
 from tests.unit import images
-from tests.unit.dict_trees import Link, write_tree
+from tests.unit.dict_trees import Link, Memory, write_tree
 from tests.unit.images import PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
 from tests.unit.test_elf import mutated
 

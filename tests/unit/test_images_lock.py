@@ -13,12 +13,11 @@ import pytest
 from lumisite.binds.digest import digest_of
 from lumisite.binds.host import open_file
 from lumisite.binds.inventory import Reading, read_inventory, wanted_of
-from lumisite.binds.tree import Memory
 from lumisite.cli import main
 from lumisite.release.drift import compare_images
 from lumisite.release.lock import format_lock, lock_of, parse_lock
 from lumisite.site.load import load_site
-from tests.unit.dict_trees import write_tree
+from tests.unit.dict_trees import Memory, write_tree
 from tests.unit.image_folders import (
     LATEST,
     NEW,

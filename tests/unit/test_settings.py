@@ -11,11 +11,11 @@ from lumisite.site.entries import When
 from lumisite.site.load import load_site
 from lumisite.site.settings import (
     Situation,
+    decide,
     default_family,
     describe_conditions,
     judge_conditions,
     judge_settings,
-    module_settings,
 )
 from lumisite.site.versions import parse_version, parse_version_range
 from tests.unit.sites import load_text, site_text
@@ -92,10 +92,20 @@ def test_the_default_family_follows_the_rocm_release(rocm: str, family: str) -> 
 def test_a_module_sets_only_what_wins_and_names_it() -> None:
     entry = "  - {name: A, value: '1', where: singularity-AI-bindings, when: {cpe: '>=25'}, why: w, source: here}\n"
     site = load_text(site_text(("settings:\n", f"settings:\n{entry}"))).site
-    now, before = (Situation("2026-01", parse_version(cpe)) for cpe in ("25.03", "24.03"))
-    assert [s.name for s in module_settings(site, now, "singularity-AI-bindings")] == ["A"]
-    assert module_settings(site, now, "singularity-CPEbits") == ()
-    assert module_settings(site, before, "singularity-AI-bindings") == ()
+    now, before = (decide(site, Situation("2026-01", parse_version(cpe))) for cpe in ("25.03", "24.03"))
+    assert [s.name for s in now.set_by("singularity-AI-bindings")] == ["A"]
+    assert now.set_by("singularity-CPEbits") == ()
+    assert before.set_by("singularity-AI-bindings") == ()
+
+
+def test_what_is_bound_is_decided_with_its_reason() -> None:
+    entry = "  - {path: /opt/a, where: singularity-CPEbits, when: {cpe: '>=25'}, why: w, source: here}\n"
+    site = load_text(site_text(("binds:\n", f"binds:\n{entry}"))).site
+    now, before = (decide(site, Situation("2026-01", parse_version(cpe))) for cpe in ("25.03", "24.03"))
+    assert "/opt/a" in [bind.path for bind in now.bound_by("singularity-CPEbits")]
+    assert "/opt/a" not in [bind.path for bind in before.bound_by("singularity-CPEbits")]
+    verdict = next(one for one in before.binds if one.key == "binds[0]")
+    assert (verdict.outcome, verdict.reason) == ("does not apply", "needs cpe >=25, here it is 24.03")
 
 
 def test_an_open_entry_does_not_end_the_race() -> None:

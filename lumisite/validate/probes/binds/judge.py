@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from lumisite.release.modules import module_binds
 from lumisite.site.scalars import TASK
+from lumisite.site.settings import decide
 from lumisite.validate.probes.probe import Expected, Line, Part, Probe, Record
 from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing_nodes, tell
 from lumisite.validate.probes.records import in_image, rows, table, text, value_at
@@ -77,27 +77,22 @@ def expected_binds(target: Target) -> ExpectedBinds:
 
     Which library is used is only judged where it carries traffic: gloo needs none of them.
     """
-    family = target.family
+    family, decision = target.family, decide(target.site, target.situation)
     uses_plugin = target.plan.backend == "nccl" and family.plugin != "none"
     in_image = family.plugin == "in-image"
     library_from: dict[str, Origin] = {FABRIC: "image"} if in_image else {}
     library_from |= {name: "host" for name in family.libraries if name not in PLUGINS}
     return ExpectedBinds(
         binds=tuple(
-            ExpectedBind(bind.path, _target(bind.spec), place, bind.required, bind.why)
+            ExpectedBind(bind.path, bind.target or bind.path, place, bind.required, bind.why)
             for place in (*family.modules, TASK)
-            for bind in module_binds(target.site, place, target.situation)
+            for bind in decision.bound_by(place)
         ),
         family=target.family_name,
         plugins=PLUGINS if uses_plugin else (),
         plugin_from="image" if in_image else "host",
         library_from=library_from if uses_plugin else {},
     )
-
-
-def _target(spec: str) -> str:
-    source, _, rest = spec.partition(":")
-    return rest.partition(":")[0] or source
 
 
 def judge(wanted: ExpectedBinds, records: Sequence[Record], expected: Expected) -> list[Line]:

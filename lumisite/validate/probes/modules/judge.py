@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from lumisite.release.modules import module_binds, module_version
-from lumisite.site.settings import Situation
+from lumisite.release.modules import module_version
+from lumisite.site.settings import decide_stacks
 from lumisite.validate.probes.probe import Expected, Line, Part, Probe, Record
 from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing_nodes, tell
 from lumisite.validate.probes.records import table, text, value_at
@@ -41,10 +41,11 @@ def modules(target: Target) -> Probe:
 def expected_modules(target: Target) -> ExpectedModules:
     """Every module in every version of the selection, with the binds that it brings by itself."""
     found: dict[str, tuple[str, ...]] = {}
+    decisions = decide_stacks(target.site, target.selection)
     for name, module in target.site.modules.items():
         for stack in target.selection.stacks:
-            binds = module_binds(target.site, name, Situation(stack.platform, stack.cpe))
-            found.setdefault(f"{name}/{module_version(module, stack)}", tuple(bind.spec for bind in binds))
+            binds = tuple(bind.spec for bind in decisions[stack.name].bound_by(name))
+            found.setdefault(f"{name}/{module_version(module, stack)}", binds)
     return ExpectedModules(found, f"{target.site.runtime.prefix}_BINDPATH")
 
 
