@@ -268,5 +268,5 @@ def test_training_in_the_wrapper_is_set_beside_the_container(site: Cluster) -> N
     usual = [record for record in done.records if record["part"] == "container"]
     line, *_ = judged(probe, [*usual, *slowed.records], site.nodes)
     assert isinstance(line, Gate)
-    assert line.verdict == "fail"
+    assert line.verdict == "fail", line.cause
     assert "in the environment GLOO_SOCKET_IFNAME is not set, not hsn0" in line.cause
