@@ -234,7 +234,7 @@ def test_hand_edits_of_the_release_are_faults(node: Callable[[Files], Path], cap
     (fault,) = faults(capsys)
     assert (fault["path"], fault["found"]) == (str(prolog), "has mode 0644 instead of 0755")
     Path("root/current/MANIFEST.json").write_text("{}")
-    assert faults(capsys)[0]["found"].startswith("format is missing")
+    assert faults(capsys)[0]["found"].startswith("is no manifest: it has no key format")
 
 
 def test_a_release_of_another_site_or_platform_is_refused(node: Callable[[Files], Path], capsys: Output) -> None:
