@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lumisite.release.runtimes import ACTION_FLAGS, ACTION_VALUED, ACTION_VALUED_LETTERS, ACTIONS, GLOBAL_VALUED
-from lumisite.site.images import family_by_path, told_rocm
+from lumisite.site.images import family_by_path, holds_by_name
 from lumisite.site.model import Site
 from lumisite.site.selection import runs_on
-from lumisite.site.versions import Version
+from lumisite.site.versions import Version, parse_version
 from lumisite.validate.lint.job import Job, texts_of
 from lumisite.validate.lint.lexer import Command
 from lumisite.validate.lint.machine import Hit, Machine
 from lumisite.validate.lint.shell import TALKERS
 
 RUNTIMES = ("singularity", "apptainer")
+#: How names of images of other hands say it: `rocm/pytorch:rocm6.3_ubuntu22.04`.
+_ROCM = re.compile(r"rocm[-_]?(\d+\.\d+(?:\.\d+)?)(?!.*rocm[-_]?\d)")
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,9 @@ class Start:
 
 def image_rocm(site: Site, path: str) -> Version | None:
     """The ROCm release in an image, as its name tells it to the wrapper; of other images, as their names say it."""
-    return told_rocm(site, _placed(path)) if path else None
+    told = holds_by_name(site, _placed(path)).rocm if path else None
+    said = _ROCM.search(path.rpartition("/")[2])
+    return told or (parse_version(said[1]) if said else None)
 
 
 def image_family(site: Site, path: str) -> str | None:
