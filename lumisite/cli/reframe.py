@@ -87,13 +87,12 @@ def add_commands(commands: Commands) -> None:
 
 
 def _direction(text: str) -> tuple[str, Choice]:
-    pattern, _, choice = text.rpartition("=")
-    if pattern and choice == "higher":
-        return pattern, "higher"
-    if pattern and choice == "lower":
-        return pattern, "lower"
-    if pattern and choice == "none":
-        return pattern, "none"
+    from lumisite.validate.reframe.cases import CHOICES
+
+    pattern, _, said = text.rpartition("=")
+    for choice in CHOICES:
+        if pattern and said == choice:
+            return pattern, choice
     raise argparse.ArgumentTypeError(f"{text!r} is not PATTERN=higher, PATTERN=lower or PATTERN=none")
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -24,12 +24,15 @@ Better: TypeAlias = Literal["higher", "lower"]
 GateState: TypeAlias = Literal["pass", "fail", "inconclusive"]
 Nodes: TypeAlias = tuple[str, ...]
 
+BETTER: tuple[Better, ...] = ("higher", "lower")
+GATE_STATES: tuple[GateState, ...] = ("pass", "fail", "inconclusive")
 SAMPLE_KEYS = ("metric", "value", "better", "run", "nodes", "time")
 GATE_KEYS = ("gate", "verdict", "cause", "advice", "run", "nodes", "time")
 
 #: No measured value is smaller or larger, in whatever unit.
 LEAST, LARGEST = 1e-100, 1e100
 
+_Word = TypeVar("_Word", bound=str)
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -112,7 +115,7 @@ def _sample(raw: Mapping[str, object]) -> Sample:
     return Sample(
         metric=_name("metric", raw["metric"]),
         value=_value(raw["value"]),
-        better=_better(raw["better"]),
+        better=_one_of("better", raw["better"], BETTER),
         run=_run(raw["run"]),
         nodes=_nodes(raw["nodes"]),
         time=parse_time(raw["time"]),
@@ -124,7 +127,7 @@ def _sample(raw: Mapping[str, object]) -> Sample:
 
 def _gate(raw: Mapping[str, object]) -> Gate:
     _need(raw, GATE_KEYS)
-    state = _state(raw["verdict"])
+    state = _one_of("verdict", raw["verdict"], GATE_STATES)
     rank = raw.get("rank")
     if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
         raise LineError(f"rank: {shown(rank)} is not a number from 0 up")
@@ -190,14 +193,12 @@ def _sentence(key: str, raw: object, *, needed: bool) -> str:
     return " ".join("".join(letter if letter.isprintable() else " " for letter in raw).split())
 
 
-def _state(raw: object) -> GateState:
-    if raw == "pass":
-        return "pass"
-    if raw == "fail":
-        return "fail"
-    if raw == "inconclusive":
-        return "inconclusive"
-    raise LineError(f"verdict: {shown(raw)} is neither pass nor fail nor inconclusive")
+def _one_of(key: str, raw: object, words: Sequence[_Word]) -> _Word:
+    """Read one of a few words. Raises `LineError`."""
+    for word in words:
+        if raw == word:
+            return word
+    raise LineError(f"{key}: {shown(raw)} is neither {' nor '.join(words)}")
 
 
 def _value(raw: object) -> float:
@@ -210,14 +211,6 @@ def _value(raw: object) -> float:
     if not LEAST <= value <= LARGEST:
         raise LineError(f"value: {shown(raw)} is not above 0 and finite (leave a job out that measured nothing)")
     return value
-
-
-def _better(raw: object) -> Better:
-    if raw == "higher":
-        return "higher"
-    if raw == "lower":
-        return "lower"
-    raise LineError(f"better: {shown(raw)} is neither higher nor lower")
 
 
 def _nodes(raw: object) -> Nodes:

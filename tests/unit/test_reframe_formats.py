@@ -174,6 +174,27 @@ def test_times_in_other_forms_are_the_same_time(tmp_path: Path, when: str) -> No
     assert {one.time for one in samples(path).values()} == {1768893160.0}
 
 
+def test_thresholds_tell_the_direction_by_the_names_of_4_0_too(tmp_path: Path) -> None:
+    head = "job_completion_time,version,display_name,system,partition,environ,jobid,result,n_value,n_unit,n_ref"
+    for ending in ("", "_thres"):
+        text = f"{head},n_lower{ending},n_upper{ending}\n{TIME},4.0.5,Bw,lumi,standard-g,builtin,7,pass,2.0,w,2,-0.1,None\n"
+        path = written(tmp_path, text, "p.log")
+        assert found(path, answers=Answers(nodes=("n1",))) == {(f"Bw {WHERE}/n", 2.0, "higher", "w")}
+
+
+def test_a_line_of_a_variant_with_other_numbers_is_told_and_no_gate_is_made_of_it(tmp_path: Path) -> None:
+    row = f"{{}},{TIME},Bw,lumi,standard-g,builtin,{{}},n1,{{}}\n"
+    text = HEAD + row.format("pass", 7, "2.25,GB/s") + row.format("pass", 8, "1.0,s,2.0,s") + row.format("fail", 9, "")
+    told: list[str] = []
+    kept = lines(written(tmp_path, text, "p.log"), after=True, said=told)
+    assert [(line.run.split("-")[1], getattr(line, "verdict", None)) for line in kept] == [
+        ("7", "pass"),
+        ("7", None),
+        ("9", "fail"),
+    ]
+    assert told == ["p.log: torn, left out: line 3 has 12 columns, the header 10"]
+
+
 @pytest.mark.parametrize("cut", range(1, 60))
 def test_a_last_line_that_is_cut_gives_no_number_and_refuses_nothing(tmp_path: Path, cut: int) -> None:
     row = f"pass,{TIME},Bw,lumi,standard-g,builtin,{{}},n1,2.25,s\n"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 Choice: TypeAlias = Literal["higher", "lower", "none"]
+CHOICES: tuple[Choice, ...] = ("higher", "lower", "none")
 
 #: How tests of the module are called that `lumisite reframe` writes; their numbers have lumisite's own names.
 OWN_TEST = "Lumisite"
