@@ -24,10 +24,11 @@ $(VENV)/.dev: pyproject.toml .ci/venv
 render: $(VENV)/.run-time  ## install lumisite here and render LUMI's modules into site-out/
 	$(BIN)/lumisite render --rocm $(ROCM)
 
-lint: $(VENV)/.dev  ## ruff and mypy
+lint: $(VENV)/.dev  ## ruff, mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
 
 unit: $(VENV)/.dev  ## the tests that need no root and no packages, under a minute (without the thorough ones)
 	$(IN_MEMORY) $(BIN)/pytest tests/unit tests/golden --numprocesses auto -m "not thorough" $(PYTEST_FLAGS)

@@ -80,12 +80,13 @@ def host_tree(platform: str) -> Path:
 
 def platform_libraries(platform: Platform) -> tuple[Library, ...]:
     """List the shared objects of a platform; what is needed comes before what needs it."""
+    return (*_fabric_libraries(platform), *_mpi_libraries(platform))
+
+
+def _fabric_libraries(platform: Platform) -> tuple[Library, ...]:
+    """List what libfabric needs, and libfabric."""
     fabric = f"opt/cray/libfabric/{platform.libfabric}/lib64"
-    mpich = f"opt/cray/pe/mpich/{platform.mpich}"
-    pmi = f"opt/cray/pe/pmi/{platform.pmi}/lib"
     json = f"libjson-c.so.{platform.json}"
-    mpi_needs = ("libfabric.so.1", "libpmi.so.0", "libpmi2.so.0", "libpals.so.0")
-    mpi_name = f"libmpi_gnu_{platform.gnu.replace('.', '')}.so.12"
     return (
         Library("usr/lib64/libjansson.so.4.14.0", "libjansson.so.4", "4.14.0", links=("libjansson.so.4",)),
         Library(f"usr/lib64/{json}.1.0", json, f"{platform.json}.1.0", glibc=platform.glibc, links=(json,)),
@@ -113,6 +114,17 @@ def platform_libraries(platform: Platform) -> tuple[Library, ...]:
             glibc=platform.glibc,
             links=("libfabric.so.1", "libfabric.so"),
         ),
+    )
+
+
+def _mpi_libraries(platform: Platform) -> tuple[Library, ...]:
+    """List PALS, PMI, Cray MPICH with its GPU layer, and the OFI plugin."""
+    fabric = f"opt/cray/libfabric/{platform.libfabric}/lib64"
+    mpich = f"opt/cray/pe/mpich/{platform.mpich}"
+    pmi = f"opt/cray/pe/pmi/{platform.pmi}/lib"
+    mpi_needs = ("libfabric.so.1", "libpmi.so.0", "libpmi2.so.0", "libpals.so.0")
+    mpi_name = f"libmpi_gnu_{platform.gnu.replace('.', '')}.so.12"
+    return (
         Library(
             "opt/cray/pals/1.3.2/lib/libpals.so.0.0.0",
             "libpals.so.0",
