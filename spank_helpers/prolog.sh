@@ -69,11 +69,11 @@ offer() {
 	[ -z "$verbose" ] || report setting "$1" "$4" "$1=$3 ($4)"
 }
 leave() {
-	done='left alone'
+	outcome='left alone'
 	if [ "$2" ] && ls_mine "$1" "${2#x}"; then
-		out="${out}unset $1$ls_nl" done='taken away again'
+		out="${out}unset $1$ls_nl" outcome='taken away again'
 	fi
-	[ -z "$verbose" ] || report setting "$1" "$4" "$1 is $done ($4)"
+	[ -z "$verbose" ] || report setting "$1" "$4" "$1 is $outcome ($4)"
 }
 no_entry() { leave "$1" "$2" '' 'no entry of the ledger applies here'; }
 # A variable that no step gets, and why: only said.
