@@ -21,7 +21,6 @@ from tests.twin.cluster import EXCHANGE, Cluster
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import GENERATIONS
 from tests.twin.host_tree import host_tree
-from tests.twin.lumi_g import lumi_g_all
 from tests.twin.roots import node_root
 from tests.unit.dict_trees import write_tree
 from tests.unit.nodes import (
@@ -196,22 +195,3 @@ def test_what_happens_to_a_running_node_is_told(twin: Cluster) -> None:
     assert any(what.startswith("interface hsn3: state up -> down") for what in said(report))
     assert ("setting", "NCCL_SOCKET_IFNAME") in touched(report, "interface hsn3")
     assert said(make_report(before, captured(twin, first)[0], TWIN)) == []
-
-
-def test_a_lumi_g_node_is_captured() -> None:
-    """The node is a guest with 64 CPUs, 8 L3 groups and 4 NUMA domains, as LUMI's are without second threads."""
-    require_twin("qemu-system-x86_64", "cpio")
-    files = {
-        f"/opt/py/{source.name}/{path.relative_to(source)}": path.read_text()
-        for source in (Path(module.__file__ or "").parent for module in (lumisite, yaml, packaging))
-        for path in source.rglob("*")
-        if path.suffix in (".py", ".yaml")
-    }
-    done = lumi_g_all(["PYTHONPATH=/opt/py python3 -m lumisite facts > /tmp/out/facts.json"], files=files)
-    done.results[0].check()
-    facts = parse_facts(done.files["facts.json"], "guest")
-    assert facts.host == "nid005001"
-    assert [group.cpus for group in facts.cpus] == [f"{first}-{first + 7}" for first in range(0, 64, 8)]
-    assert [group.numa for group in facts.cpus] == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert facts.threads_per_core == 1
-    assert facts.slurm is not None

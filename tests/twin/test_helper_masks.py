@@ -1,17 +1,24 @@
-"""The helper's CPU masks on the virtual LUMI-G node, with a real Slurm that confines each step to its CPUs.
+"""The virtual LUMI-G node: what it is to Slurm, hwloc and lumisite, and the helper's CPU masks on it.
 
-As on LUMI, the first core of each L3 group is reserved (`CpuSpecList`), and a step's cgroup holds what it was granted.
-The second node has two threads per core and no cgroups: what Slurm says must do there.
+It is booted twice, for all of the tests. As on LUMI, the first core of each L3 group is reserved (`CpuSpecList`), and a
+step's cgroup holds what it was granted. The second node has two threads per core and no cgroups: what Slurm says must do.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import xml.etree.ElementTree as ET
 from dataclasses import dataclass
+from pathlib import Path
 
+import packaging
 import pytest
+import yaml
 
+import lumisite
+from lumisite.errors import ResolveError
+from lumisite.node.facts import parse_facts
 from lumisite.node.masks import Request, cpu_masks
 from lumisite.node.topology import topology_of
 from lumisite.site.cpus import expand_cpu_list
@@ -23,7 +30,7 @@ from tests.twin import slurm_conf
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
 from tests.twin.gate_steps import JOBSIDE
-from tests.twin.lumi_g import NODE, GuestRun, lumi_g_all
+from tests.twin.lumi_g import NODE, GuestRun, lumi_g, lumi_g_all
 from tests.twin.process import Result
 from tests.twin.roots import DEFAULT_GENERATION
 from tests.unit.prologs import render_files
@@ -47,7 +54,17 @@ SHOW = (
 )
 PART = "salloc --quiet -p small-g -n2 -c20 --gpus=2 env -u SLURM_CPUS_PER_TASK -u SLURM_TRES_PER_TASK"
 
+#: What the node itself is.
+NODE_ITSELF = {
+    "cpus": "nproc; lscpu",
+    "tasks": "srun -n8 sh -c 'echo $SLURM_PROCID $(hostname) $(id -un)'",
+    "gpus": "srun -n8 --gpus-per-node=8 sh -c 'echo $ROCR_VISIBLE_DEVICES'",
+    "hwloc": "lstopo-no-graphics --of xml /tmp/out/node.xml",
+    "end": "echo out; echo err >&2; exit 3",
+}
 CONFINED = {
+    **NODE_ITSELF,
+    "facts": "PYTHONPATH=/opt/py python3 -m lumisite facts > /tmp/out/facts.json",
     **{f"mode {mode}": f"{SRUN} -p standard-g -n8 {mode} {SHOW}" for mode in ("--cpu-bind=none", "", "-c7")},
     "their masks": f"{SRUN} -p standard-g -n8 --cpu-bind=mask_cpu:{THEIRS} {SHOW}",
     "their variable": f"SLURM_CPU_BIND=mask_cpu:{THEIRS} {SRUN} -p standard-g -n8 {SHOW}",
@@ -64,6 +81,7 @@ CONFINED = {
     "gate": f"{SRUN} -p standard-g -n8 --cpu-bind=mask_cpu:{SWAPPED} python3 /opt/affinity.py /tmp/out",
 }
 THREADS = {
+    **NODE_ITSELF,
     **{f"count {tasks}": f"{SRUN} -p standard-g -n{tasks} --threads-per-core=2 {SHOW}" for tasks in COUNTS},
     "one thread": f"{SRUN} -p standard-g -n8 --hint=nomultithread {SHOW}",
     "-c14": f"{SRUN} -p standard-g -n8 -c14 {SHOW}",
@@ -122,6 +140,12 @@ def confined_run() -> GuestRun:
         "/etc/slurm/cgroup.conf": "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainCores=yes\n",
     }
     files |= {f"/opt/{name}": (JOBSIDE / name).read_text() for name in ("affinity.py", "lumisite_record.py")}
+    files |= {
+        f"/opt/py/{source.name}/{path.relative_to(source)}": path.read_text()
+        for source in (Path(module.__file__ or "").parent for module in (lumisite, yaml, packaging))
+        for path in source.rglob("*")
+        if path.suffix in (".py", ".yaml")
+    }
     return lumi_g_all(tuple(CONFINED.values()), files=files, timeout_s=900)
 
 
@@ -131,16 +155,77 @@ def confined(confined_run: GuestRun) -> dict[str, Result]:
 
 
 @pytest.fixture(scope="module")
-def threads() -> dict[str, Result]:
+def threads_run() -> GuestRun:
     """Two threads per core, and no cgroups."""
     require_twin("qemu-system-x86_64", "cpio")
-    return by_name(
-        THREADS, lumi_g_all(tuple(THREADS.values()), threads=2, files={"/opt/prolog": prolog()}, timeout_s=900)
-    )
+    return lumi_g_all(tuple(THREADS.values()), threads=2, files={"/opt/prolog": prolog()}, timeout_s=900)
+
+
+@pytest.fixture(scope="module")
+def threads(threads_run: GuestRun) -> dict[str, Result]:
+    return by_name(THREADS, threads_run)
 
 
 def by_name(commands: dict[str, str], done: GuestRun) -> dict[str, Result]:
     return dict(zip(commands, done.results, strict=True))
+
+
+def test_it_has_64_cpus_in_4_numa_domains(confined: dict[str, Result]) -> None:
+    shown = confined["cpus"].check().stdout
+    assert shown.splitlines()[0] == "64"
+    domains = re.findall(r"NUMA node(\d) CPU\(s\): +(\S+)", shown)
+    assert domains == [("0", "0-15"), ("1", "16-31"), ("2", "32-47"), ("3", "48-63")]
+
+
+def test_its_slurm_runs_eight_tasks_of_the_user(confined: dict[str, Result]) -> None:
+    rows = confined["tasks"].check().stdout.splitlines()
+    assert sorted(rows) == [f"{rank} nid005001 lumiuser" for rank in range(8)]
+
+
+def test_its_tasks_see_eight_gpus(confined: dict[str, Result]) -> None:
+    assert set(confined["gpus"].check().stdout.split()) == {"0,1,2,3,4,5,6,7"}
+
+
+def cpus_under_each(kind: str, done: GuestRun) -> list[list[int]]:
+    """Give the kernel's CPU numbers below each object of a kind, as hwloc sees them."""
+    objects = [part for part in ET.fromstring(done.files["node.xml"]).iter("object") if part.get("type") == kind]
+    return [
+        [int(unit.attrib["os_index"]) for unit in part.iter("object") if unit.get("type") == "PU"] for part in objects
+    ]
+
+
+def test_hwloc_sees_eight_cores_under_each_l3(confined_run: GuestRun) -> None:
+    groups = cpus_under_each("L3Cache", confined_run)
+    assert groups == [list(range(first, first + 8)) for first in range(0, 64, 8)]
+
+
+def test_exit_code_and_both_outputs_come_back(confined: dict[str, Result]) -> None:
+    last = confined["end"]
+    assert (last.code, last.stdout, last.stderr) == (3, "out\n", "err\n")
+
+
+def test_two_threads_per_core(threads: dict[str, Result], threads_run: GuestRun) -> None:
+    assert threads["cpus"].check().stdout.splitlines()[0] == "128"
+    assert re.search(r"Thread\(s\) per core: +2\n", threads["cpus"].stdout)
+    assert len(threads["tasks"].check().stdout.splitlines()) == 8
+    assert cpus_under_each("L3Cache", threads_run) == [list(range(first, first + 16)) for first in range(0, 128, 16)]
+    # Siblings are neighbours here, unlike on LUMI.
+    assert cpus_under_each("Core", threads_run) == [[first, first + 1] for first in range(0, 128, 2)]
+
+
+def test_other_numbers_of_threads_are_refused() -> None:
+    with pytest.raises(ResolveError, match="should be 1 or 2"):
+        lumi_g("true", threads=4)
+
+
+def test_it_is_captured(confined: dict[str, Result], confined_run: GuestRun) -> None:
+    confined["facts"].check()
+    facts = parse_facts(confined_run.files["facts.json"], "guest")
+    assert facts.host == "nid005001"
+    assert [group.cpus for group in facts.cpus] == [f"{first}-{first + 7}" for first in range(0, 64, 8)]
+    assert [group.numa for group in facts.cpus] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert facts.threads_per_core == 1
+    assert facts.slurm is not None
 
 
 @pytest.mark.parametrize("mode", ["--cpu-bind=none", "", "-c7"])
@@ -225,7 +310,7 @@ def test_two_ranks_with_each_others_masks_fail_the_gate(confined_run: GuestRun) 
     """Each mask is good by itself, and far from the rank's GPU. The others' are right."""
     lumi = load_site("lumi").site
     probe = next(one for one in gate_probes(lumi, resolve_selection(lumi, rocm=["6.2"])) if one.name == "affinity")
-    records = [json.loads(data) for data in confined_run.files.values()]
+    records = [json.loads(data) for name, data in confined_run.files.items() if name not in ("node.xml", "facts.json")]
     lines = probe.judge(records, JobShape((NODE.name,), 8))
     assert [getattr(line, "cause", "") for line in lines] == [
         (

@@ -33,6 +33,7 @@ def test_the_rehearsal_shows_before_maintenance_and_after(capfd: pytest.CaptureF
     # What `validate` says, `verdict` says of the numbers alone.
     assert re.search(r"^(PASS|WARN): ", shown, re.MULTILINE)
     assert re.search(r"^(PASS|WARN)$", shown, re.MULTILINE)
+    assert "lumisite validate --more" not in shown  # a verdict that waits for nothing
     assert "the same" in shown
     assert "3) singularity-AI-bindings/24.03-rocm6.0" in shown.partition("rolled back ")[2]
     without, with_module = re.findall(r"^sent_mb eth0 (\S+)$", shown, re.MULTILINE)
@@ -48,6 +49,7 @@ def test_a_step_that_does_not_show_what_it_should_fails_the_rehearsal(
     monkeypatch.setattr(rehearse, "UNLOAD", rehearse.UNLOAD.replace("module unload", "true"))
     for name in ("BASELINE", "VALIDATE", "VERDICT"):  # the long ones
         monkeypatch.setattr(rehearse, name, "echo before.jsonl has 4 jobs, collectives/all_reduce_busbw/4MiB/2n")
+    monkeypatch.setattr(rehearse.Stage, "worth", lambda _: True)
     assert rehearse.main() == 1
     assert "NOT as it should be" in capfd.readouterr().out
 
