@@ -39,6 +39,11 @@ class SiteError(LumisiteError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+def file_fault(file: str, message: str, line: int = 0, column: int = 0) -> SiteError:
+    """Give the error of a file that cannot be read at all, or not past a place."""
+    return SiteError([Problem(file, line, column, "", message)])
+
+
 class ResolveError(LumisiteError):
     """A version, platform or name that the site does not have."""
 

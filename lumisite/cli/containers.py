@@ -133,11 +133,11 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     from lumisite.binds.host import open_file
     from lumisite.binds.plan_file import format_plan
     from lumisite.errors import SiteError
-    from lumisite.site.load import parse_plan, read_plan
-    from lumisite.site.plans import literal_path
+    from lumisite.site.load import parse_plan, read_input
+    from lumisite.site.plans import literal_path, plan_stages
 
     file: Path = arguments.write
-    old: ImagePlan | None = read_plan(file) if file.exists() else None
+    old: ImagePlan | None = parse_plan(read_input(file), file) if file.exists() else None
     real = os.path.realpath(arguments.image)
     image = None if Path(real).is_dir() else open_file(real)
     paths = tuple(arguments.path) or (tuple(map(glob.escape, request.image_paths)) if old is None else old.paths)
@@ -147,7 +147,7 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     content = format_plan(plan, request, paths, image, old, names).encode(errors="surrogateescape")
     left = 0
     try:
-        parse_plan(content, file, request.site)
+        parse_plan(content, file, plan_stages(request.site, {}))
     except SiteError as error:
         # Only what the image cannot have may be left for the reviewer to decide.
         if any(not problem.key.endswith(".decision") for problem in error.problems):

@@ -7,7 +7,14 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_host_option, add_json_option, add_selection_options, add_site_option, say
+from lumisite.cli.parser import (
+    add_host_option,
+    add_json_option,
+    add_selection_options,
+    add_site_option,
+    load_selection,
+    say,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sized
@@ -103,11 +110,7 @@ def run_resolve(arguments: argparse.Namespace) -> int:
     """Print every candidate with its reason, the chosen ones marked."""
     from dataclasses import asdict
 
-    from lumisite.site.load import load_site
-    from lumisite.site.selection import resolve_selection
-
-    site = load_site(arguments.site).site
-    selection = resolve_selection(site, rocm=arguments.rocm, platform=arguments.platform, cpe=arguments.cpe)
+    _, selection = load_selection(arguments)
     if arguments.json:
         chosen = {
             "platform": selection.platform,
@@ -116,10 +119,7 @@ def run_resolve(arguments: argparse.Namespace) -> int:
         }
         print(json.dumps({**chosen, "candidates": [asdict(one) for one in selection.candidates]}, indent=2))
         return 0
-    print(
-        f"platform {selection.platform}, CPE {', '.join(map(str, selection.cpe))}, "
-        f"ROCm {', '.join(map(str, selection.rocm))}"
-    )
+    print(selection)
     width = max(len(candidate.name) for candidate in selection.candidates)
     for candidate in selection.candidates:
         mark = "*" if candidate.chosen else " "
@@ -132,24 +132,14 @@ def run_why(arguments: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from lumisite.release.explain import explain
-    from lumisite.site.load import load_site
-    from lumisite.site.selection import resolve_selection
 
-    loaded = load_site(arguments.site)
-    selection = resolve_selection(loaded.site, rocm=arguments.rocm, platform=arguments.platform, cpe=arguments.cpe)
+    loaded, selection = load_selection(arguments)
     libraries = _explain_libraries(arguments)
     holds = _holds(arguments, loaded.site)
     explanations = [
         libraries[name]
         if name in libraries
-        else explain(
-            loaded,
-            selection,
-            name,
-            holds=holds,
-            nodes=arguments.nodes,
-            partition=arguments.partition,
-        )
+        else explain(loaded, selection, name, holds=holds, nodes=arguments.nodes, partition=arguments.partition)
         for name in arguments.names
     ]
     if arguments.json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import stat
 import sys
 from typing import TYPE_CHECKING
 
@@ -151,16 +150,8 @@ def load_facts(name: str) -> Facts:
     """Read a facts file, and no more of it than a facts file can have."""
     from pathlib import Path
 
-    from lumisite.node.facts import LARGEST_FACTS_BYTES, FactsError, parse_facts
+    from lumisite.node.facts import LARGEST_FACTS_BYTES, parse_facts
+    from lumisite.site.load import read_input
 
-    try:
-        path = Path(name)
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise FactsError(f"{name}: is not a file (`lumisite facts -o FILE` writes one)")
-        with path.open("rb") as stream:
-            content = stream.read(LARGEST_FACTS_BYTES + 1)
-    except OSError as error:
-        raise FactsError(f"{name}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # a NUL in the name
-        raise FactsError(f"{name!r}: cannot be read: {error}") from None
+    content = read_input(Path(name), LARGEST_FACTS_BYTES, "`lumisite facts -o FILE` writes one")
     return parse_facts(content, name)

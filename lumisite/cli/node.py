@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import stat
 from typing import TYPE_CHECKING
 
 from lumisite.cli.parser import add_json_option, add_site_option, say
@@ -68,13 +67,14 @@ def _topology(arguments: argparse.Namespace) -> tuple[Topology, frozenset[int] |
     """Give the node asked for, and the PUs that this process may use where it is this node."""
     from pathlib import Path
 
-    from lumisite.site.load import load_site
+    from lumisite.site.load import load_site, read_input
 
     site = load_site(arguments.site).site
     if arguments.topology is not None:
-        from lumisite.node.hwloc import parse_hwloc
+        from lumisite.node.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
 
-        return _with_site_facts(parse_hwloc(_read_xml(arguments.topology), arguments.topology), site), None
+        content = read_input(Path(arguments.topology), SIZE_LIMIT_BYTES, "an hwloc XML file would be right")
+        return _with_site_facts(parse_hwloc(content, arguments.topology), site), None
     if arguments.node == _LIVE:
         from lumisite.node.live import live_tree, read_live
 
@@ -137,31 +137,12 @@ def _request(arguments: argparse.Namespace, topology: Topology, allowed: frozens
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:
-    from lumisite.node.cpuset import CpusetError, parse_number_list
+    from lumisite.site.cpus import CpusetError, parse_number_list
 
     try:
         return parse_number_list(text)
     except CpusetError as error:
         raise CpusetError(f"{option}: {error}") from None
-
-
-def _read_xml(name: str) -> bytes:
-    """Read a topology file, and no more of it than a topology file can have."""
-    from pathlib import Path
-
-    from lumisite.node.hwloc import SIZE_LIMIT_BYTES
-    from lumisite.node.topology import TopologyError
-
-    try:
-        path = Path(name)
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise TopologyError(f"{name}: is not a file (an hwloc XML file would be right)")
-        with path.open("rb") as stream:
-            return stream.read(SIZE_LIMIT_BYTES + 1)
-    except OSError as error:
-        raise TopologyError(f"{name}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # a NUL in the name
-        raise TopologyError(f"{name!r}: cannot be read: {error}") from None
 
 
 def _entry(answer: TaskMask) -> dict[str, object]:

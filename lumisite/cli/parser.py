@@ -6,13 +6,16 @@ import argparse
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lumisite import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
+
+    from lumisite.site.load import LoadedSite
+    from lumisite.site.selection import Selection
 
     Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -41,7 +44,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     """
     known = any(command in names for names in MODULES.values())
     wanted = [name for name, names in MODULES.items() if not known or command in names]
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog="lumisite",
         description="The layer between Slurm and the container on an HPC site.",
         epilog="Exit codes: 0 fine, 1 a difference or a failed verdict, 2 usage or site description, "
@@ -52,31 +55,6 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     for name in wanted:
         importlib.import_module(f"lumisite.cli.{name}").add_commands(commands)
     return parser
-
-
-class _Formatter(argparse.HelpFormatter):
-    """Help as wide as the terminal. argparse asks anew at each option, and imports much for the first answer."""
-
-    def __init__(self, prog: str, **options: Any) -> None:
-        super().__init__(prog, **{"width": _columns() - 2, **options})
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose commands have the same kind of help."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"formatter_class": _Formatter, **options})
-
-
-def _columns() -> int:
-    """Give the width of the terminal: as COLUMNS says, as it says itself, or 80."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said) > 0:
-        return int(said)
-    try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
-    except (AttributeError, OSError, ValueError):  # closed, none, or no terminal
-        return 80
 
 
 def add_site_option(parser: argparse.ArgumentParser) -> None:
@@ -111,6 +89,16 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def load_selection(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
+    """Load the site and choose the releases that these options ask for."""
+    from lumisite.site.load import load_site
+    from lumisite.site.selection import resolve_selection
+
+    loaded = load_site(arguments.site)
+    asked = {"rocm": arguments.rocm, "platform": arguments.platform, "cpe": arguments.cpe}
+    return loaded, resolve_selection(loaded.site, **asked)
+
+
 def add_host_option(parser: argparse.ArgumentParser) -> None:
     """Add `--host-root`, for what looks at libraries of the host."""
     parser.add_argument("--host-root", default="/", metavar="DIR", help="the host's root, or a copy (default: /)")
@@ -120,7 +108,7 @@ def check_host_root(root: str) -> None:
     """Refuse a `--host-root` that is no directory; raises `ResolveError`."""
     from lumisite.errors import ResolveError
 
-    if "\0" in root or not os.path.isdir(root):  # noqa: PTH112 - pathlib takes longer to import than to ask
+    if "\0" in root or not os.path.isdir(root):
         raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_selection_options, add_site_option, say
+from lumisite.cli.parser import add_selection_options, add_site_option, load_selection, say
 
 if TYPE_CHECKING:
     from lumisite.cli.parser import Commands
@@ -54,14 +54,12 @@ def run_render(arguments: argparse.Namespace) -> int:
     from lumisite.release.render import render_tree
     from lumisite.release.templates import load_templates, open_template_cache
     from lumisite.release.write import write_tree
-    from lumisite.site.load import load_plans, load_site
-    from lumisite.site.selection import resolve_selection
+    from lumisite.site.load import load_plans
 
     if arguments.out.resolve().name == "current":
         # The modulefiles take a folder of this name for the link of a deployment root, and look beside it.
         raise LumisiteError(f"--out: {arguments.out}: current is the name of a deployment's link (name another folder)")
-    loaded = load_site(arguments.site)
-    selection = resolve_selection(loaded.site, rocm=arguments.rocm, platform=arguments.platform, cpe=arguments.cpe)
+    loaded, selection = load_selection(arguments)
     plans = load_plans(loaded, arguments.plan)
     lock = load_lock(loaded, arguments.lock)
     files = render_tree(loaded, selection, load_templates(), open_template_cache(), plans, lock)
@@ -74,8 +72,7 @@ def run_render(arguments: argparse.Namespace) -> int:
     for path in files:
         print(arguments.out / path)
     print(
-        f"platform {selection.platform}, CPE {', '.join(map(str, selection.cpe))}, "
-        f"ROCm {', '.join(map(str, selection.rocm))}\n"
+        f"{selection}\n"
         f"try it:    module use {arguments.out.resolve() / 'modules'}\n"
         f"deploy it: lumisite deploy {arguments.out} {loaded.site.root}",
         file=sys.stderr,

@@ -1,7 +1,6 @@
-"""Sets of CPUs as people and tools write them: `49-55`, `0xfe000000000000`, and hwloc's comma-separated words.
+"""Sets of CPUs as tools write them: `0xfe000000000000`, and hwloc's comma-separated words. Lists are `site.cpus`'.
 
-Every number here is the kernel's CPU number (hwloc `P#`, Slurm's and `taskset`'s numbering too). Writing a list is
-`lumisite.site.cpus.format_cpu_list`.
+Every number here is the kernel's CPU number (hwloc `P#`, Slurm's and `taskset`'s numbering too).
 """
 
 from __future__ import annotations
@@ -9,42 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from lumisite.errors import LumisiteError
-
-CPU_NUMBER_LIMIT = 8192
-"""The kernel's own limit, `CONFIG_NR_CPUS` for x86_64: a larger number is damage and would only cost memory."""
+from lumisite.site.cpus import CPU_NUMBER_LIMIT, CpusetError, shown_cpus
 
 _WORD = re.compile(r"(?:0x)?[0-9a-f]{1,8}", re.IGNORECASE)
-
-
-class CpusetError(LumisiteError):
-    """Text that is no CPU set; the message has the value met and the form that is right, not the place."""
-
-
-def parse_number_list(text: str, *, limit: int = CPU_NUMBER_LIMIT) -> tuple[int, ...]:
-    """Read `0-3,8` as the kernel, Slurm and `taskset -c` write it; the order of the text is kept.
-
-    An empty text is the empty list. A number twice, a range that goes down, or a number that is not below
-    `limit` raises `CpusetError`.
-
-    >>> parse_number_list("4,5,0-2")
-    (4, 5, 0, 1, 2)
-    """
-    numbers: list[int] = []
-    for part in text.split(",") if text.strip() else ():
-        first, dash, last = part.strip().partition("-")
-        bounds = (first, last if dash else first)
-        if not all(bound.isascii() and bound.isdecimal() and len(bound) < 9 for bound in bounds):
-            raise CpusetError(f"{_shown(part)} is not a number or a range (write a list such as 0-3,8)")
-        low, high = map(int, bounds)
-        if low > high:
-            raise CpusetError(f"{_shown(part)} goes down (write {high}-{low})")
-        if high >= limit:
-            raise CpusetError(f"{_shown(part)} goes past {limit - 1}, the highest number that is read")
-        numbers.extend(range(low, high + 1))
-    if len(set(numbers)) != len(numbers):
-        raise CpusetError(f"{_shown(text)} names a number twice")
-    return tuple(numbers)
 
 
 def mask_of(pu_os: Iterable[int]) -> str:
@@ -63,7 +29,7 @@ def cpus_of_mask(mask: str) -> tuple[int, ...]:
     (17, 18, 19, 20, 21, 22, 23)
     """
     if not re.fullmatch(r"(?:0x)?[0-9a-fA-F]+", mask) or len(mask) > CPU_NUMBER_LIMIT // 4 + 2:
-        raise CpusetError(f"{_shown(mask)} is not a CPU mask (write hexadecimal digits, such as 0xfe)")
+        raise CpusetError(f"{shown_cpus(mask)} is not a CPU mask (write hexadecimal digits, such as 0xfe)")
     return _bits(int(mask, 16))
 
 
@@ -80,9 +46,9 @@ def parse_hwloc_bitmap(text: str) -> frozenset[int] | None:
     if words[0] == "0xf...f":
         return None
     if not text.strip() or not all(word == "" or _WORD.fullmatch(word) for word in words):
-        raise CpusetError(f"{_shown(text)} is not an hwloc bitmap (such as 0x0000ffff,0xffffffff)")
+        raise CpusetError(f"{shown_cpus(text)} is not an hwloc bitmap (such as 0x0000ffff,0xffffffff)")
     if len(words) * 32 > CPU_NUMBER_LIMIT:
-        raise CpusetError(f"{_shown(text)} has {len(words)} words (at most {CPU_NUMBER_LIMIT // 32} are read)")
+        raise CpusetError(f"{shown_cpus(text)} has {len(words)} words (at most {CPU_NUMBER_LIMIT // 32} are read)")
     value = 0
     for word in words:
         value = value << 32 | (int(word, 16) if word else 0)
@@ -91,8 +57,3 @@ def parse_hwloc_bitmap(text: str) -> frozenset[int] | None:
 
 def _bits(value: int) -> tuple[int, ...]:
     return tuple(index for index, bit in enumerate(reversed(bin(value)[2:])) if bit == "1")
-
-
-def _shown(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -1,24 +1,13 @@
-"""What a node is: everything that a maintenance may change under the containers, as one value and as one JSON file.
+"""What a node is: everything that a maintenance may change under the containers, as one value and as one JSON file."""
 
-The value is decoded here and not by a library, so that a damaged file gets the same one-line message with the file and
-the key as all other input. Annotations are real types here, not text: `parse_facts` reads them.
-"""
-
-import dataclasses
-import json
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from lumisite.errors import LumisiteError
+from lumisite.site.json_file import JsonFile
 
-FORMAT = 1
 #: A node with thousands of images needs one megabyte.
 LARGEST_FACTS_BYTES = 32 * 1024 * 1024
-
-T = typing.TypeVar("T")
 
 
 class FactsError(LumisiteError):
@@ -179,85 +168,20 @@ class Facts:
 
 def format_facts(facts: Facts) -> str:
     """Give the text of a facts file: the same facts always give the same bytes, in ASCII."""
-    document = {"lumisite_facts": FORMAT, **typing.cast("dict[str, Any]", _plain(facts))}
-    return json.dumps(document, sort_keys=True, indent=2) + "\n"
-
-
-def _plain(value: object) -> object:
-    """Turn a value into JSON's types, leave out what is absent, and spell out what does not print."""
-    if dataclasses.is_dataclass(value):
-        value = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
-        return {name: plain for name, one in value.items() if (plain := _plain(one)) not in (None, {}, [])}
-    if isinstance(value, Mapping):
-        return {_key(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, str):
-        return _key(value)
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+    return _FILE.encode(facts)
 
 
 def parse_facts(content: bytes, where: str) -> Facts:
-    """Read a facts file that may hold anything; `where` is the file that a `FactsError` names.
-
-    Keys that this version does not know are ignored: what changes the meaning of the others gets a new format.
-    """
+    """Read a facts file that may hold anything; `where` is the file that a `FactsError` names."""
     if len(content) > LARGEST_FACTS_BYTES:
         raise FactsError(f"{where}: has more than {LARGEST_FACTS_BYTES} bytes, which no facts file has")
-    try:
-        document = json.loads(content.decode("utf-8"))
-    except RecursionError:
-        raise FactsError(f"{where}: is nested too deep for a facts file") from None
-    except ValueError as error:  # UTF-8, JSON and numbers of too many digits alike
-        raise FactsError(f"{where}: is not JSON ({error}); `lumisite facts -o FILE` writes a facts file") from None
-    if not isinstance(document, dict) or "lumisite_facts" not in document:
-        raise FactsError(f"{where}: is no facts file; `lumisite facts -o FILE` writes one")
-    said = document.pop("lumisite_facts")
-    if type(said) is not int or said != FORMAT:
-        raise FactsError(f"{where}: lumisite_facts: {_shown(said)} is another format ({FORMAT} can be read)")
-    return typing.cast(Facts, _decoded(document, Facts, where, ""))
+    return _FILE.decode(content, Facts, where)
 
 
-def _decoded(value: Any, kind: Any, where: str, path: str) -> Any:
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin is types.UnionType:
-        return _decoded(value, inner[0], where, path)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _record(_typed(value, dict, "an object", where, path), kind, where, path)
-    if origin is Mapping:
-        pairs = _typed(value, dict, "an object", where, path)
-        return {
-            str(_typed(key, str, "a text", where, path)): _decoded(one, inner[1], where, f"{path}.{_key(key)}")
-            for key, one in pairs.items()
-        }
-    if origin is tuple:
-        items = _typed(value, list, "a list", where, path)
-        return tuple(_decoded(one, inner[0], where, f"{path}[{index}]") for index, one in enumerate(items))
-    return _typed(value, kind, {str: "a text", int: "a whole number"}[kind], where, path)
-
-
-def _record(pairs: Mapping[str, Any], kind: type[T], where: str, path: str) -> T:
-    values = {}
-    for item in dataclasses.fields(kind):  # type: ignore[arg-type]  # the caller has asked whether it is one
-        here = f"{path}.{item.name}" if path else item.name
-        if item.name in pairs:
-            values[item.name] = _decoded(pairs[item.name], item.type, where, here)
-        elif item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
-            raise FactsError(f"{where}: {here}: is missing")
-    return kind(**values)
-
-
-def _typed(value: Any, kind: type, what: str, where: str, path: str) -> Any:
-    if type(value) is not kind:
-        raise FactsError(f"{where}: {path}: {_shown(value)} is not {what}")
-    if isinstance(value, str) and not value.isprintable():
-        raise FactsError(f"{where}: {path}: {_shown(value)} holds a character that does not print")
-    return value
-
-
-def _key(name: str) -> str:
-    """Give text as it stands where it prints, else with odd characters spelled out."""
-    return name if name.isprintable() else ascii(name)
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+_FILE = JsonFile(
+    name="facts file",
+    key="lumisite_facts",
+    remedy="`lumisite facts -o FILE` writes one",
+    error=FactsError,
+    prints=True,
+)

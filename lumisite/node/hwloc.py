@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 from xml.parsers import expat
 
-from lumisite.node.cpuset import CPU_NUMBER_LIMIT, CpusetError, parse_hwloc_bitmap
+from lumisite.node.cpuset import parse_hwloc_bitmap
 from lumisite.node.topology import Core, Gpu, Topology, TopologyError, is_gpu, pci_order, place_of
+from lumisite.site.cpus import CPU_NUMBER_LIMIT, CpusetError
 
 SIZE_LIMIT_BYTES = 32 << 20
 """A node of 8192 PUs needs about a tenth of it."""

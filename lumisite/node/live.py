@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumisite.node.cpuset import CpusetError, parse_number_list
 from lumisite.node.topology import Core, Gpu, Topology, TopologyError, is_gpu, pci_order, place_of
+from lumisite.site.cpus import CpusetError, parse_number_list
 
 _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"

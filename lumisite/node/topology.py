@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lumisite.errors import LumisiteError
-from lumisite.site.cpus import expand_cpu_list
 
 if TYPE_CHECKING:
     from lumisite.site.model import NodeKind
@@ -81,7 +80,7 @@ def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topol
     is: its other thread is no place for a task either.
     """
     cores = tuple(_cores_of(kind))
-    reserved = frozenset(expand_cpu_list(kind.reserved)) if kind.reserved else frozenset()
+    reserved = frozenset(kind.reserved or ())
     buses = [*map(full_pci_bus, bus_ids), *[""] * len(kind.gpus)]
     return Topology(
         name=name,
@@ -94,8 +93,7 @@ def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topol
 def _cores_of(kind: NodeKind) -> Iterator[Core]:
     logical = 0
     for l3, group in enumerate(kind.l3):
-        first = expand_cpu_list(group.cores)
-        threads = [first, expand_cpu_list(group.siblings)] if group.siblings else [first]
+        threads = [group.cores, group.siblings] if group.siblings else [group.cores]
         for pus in zip(*threads, strict=True):
             yield Core(logical, tuple(sorted(pus)), l3, group.numa)
             logical += 1

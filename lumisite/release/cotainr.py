@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lumisite.binds.inventory import Image
-from lumisite.errors import DifferenceError
+from lumisite.errors import DifferenceError, SiteError
+from lumisite.site.json_file import parse_json
 from lumisite.site.model import Site
 
 _KEY = "base-image"
@@ -60,10 +61,9 @@ def _parse(content: bytes | None, where: str) -> dict[str, Mapping[str, Any]]:
     if content is None:
         return {}
     try:
-        found = json.loads(content.decode())
-    except (ValueError, RecursionError) as error:
-        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise DifferenceError(f"{where}{line}: is no JSON, so it is not replaced ({error}); name a new file") from None
+        found = parse_json(content, where)
+    except SiteError as error:
+        raise DifferenceError(f"{error}, so it is not replaced; name a new file") from None
     if not isinstance(found, dict) or not all(isinstance(one, dict) and _KEY in one for one in found.values()):
         raise DifferenceError(f"{where}: is no systems.json of cotainr, so it is not replaced; name a new file")
     return found

@@ -213,12 +213,8 @@ def _nothing_to_do(plan: Plan) -> str:
 def _copy_in(root: Root, out: Tree) -> None:
     releases = make_shared_directory(root.path, "releases")
     temporary = temporary_in(releases)
-    files = out.manifest.files
-    content: list[tuple[str, bytes, int]] = [
-        (path, out.contents[path], int(files[path].mode, 8)) for path in sorted(files)
-    ]
     try:
-        make_tree(temporary, [*content, (MANIFEST, out.manifest_bytes, 0o644)], sync=True)
+        make_tree(temporary, out.files(), sync=True)
         temporary.rename(releases / out.manifest.release)
     finally:
         remove(temporary)

@@ -11,15 +11,22 @@ import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from lumisite.errors import shown
-from lumisite.release.manifest import MANIFEST, Manifest, ModuleSummary
+from lumisite.release.manifest import MANIFEST, NO_MANIFEST, Manifest, ModuleSummary
 from lumisite.release.tree import Tree
 
 _LISTS = ("binds", "provides", "loads", "conflicts")
 _MOST_LINES_OF_A_FILE = 60
 _MOST_LINES = 600
+
+
+class Pair(NamedTuple):
+    """What something was and is; `None` where it was not or is not there."""
+
+    old: str | None
+    new: str | None
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class ModuleChange:
     old: str
     new: str
     lists: Mapping[str, ListChange]
-    environment: Mapping[str, tuple[str | None, str | None]]
+    environment: Mapping[str, Pair]
 
     def __bool__(self) -> bool:
         return self.old != self.new or any(self.lists.values()) or bool(self.environment)
@@ -82,7 +89,7 @@ class Difference:
 
     old: str
     new: str
-    versions: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    versions: Mapping[str, Pair] = field(default_factory=dict)
     modules: tuple[ModuleChange, ...] = ()
     settings: Mapping[str, ListChange] = field(default_factory=dict)
     files: tuple[FileChange, ...] = ()
@@ -94,13 +101,7 @@ class Difference:
 
 def compare(old: Tree | None, new: Tree) -> Difference:
     """Compare two trees; without an old one, everything of the new one is new."""
-    if old is None:
-        before = Manifest(release="", lumisite="", site="", platform="")
-        return _compare(before, {}, new)
-    return _compare(old.manifest, old.contents, new)
-
-
-def _compare(before: Manifest, contents: Mapping[str, bytes], new: Tree) -> Difference:
+    before, contents = (old.manifest, old.contents) if old else (NO_MANIFEST, {})
     after = new.manifest
     modules = tuple(module for module in _module_changes(before.modules, after.modules) if module)
     return Difference(
@@ -118,14 +119,14 @@ def _compare(before: Manifest, contents: Mapping[str, bytes], new: Tree) -> Diff
     )
 
 
-def _version_changes(before: Manifest, after: Manifest) -> dict[str, tuple[str | None, str | None]]:
+def _version_changes(before: Manifest, after: Manifest) -> dict[str, Pair]:
     pairs = {
         "site": (before.site, after.site),
         "platform": (before.platform, after.platform),
         "cpe": (" ".join(before.cpe), " ".join(after.cpe)),
         "rocm": (" ".join(before.rocm), " ".join(after.rocm)),
     }
-    return {name: (old or None, new or None) for name, (old, new) in pairs.items() if old != new}
+    return {name: Pair(old or None, new or None) for name, (old, new) in pairs.items() if old != new}
 
 
 def _provenance(before: Manifest, after: Manifest) -> Iterator[str]:
@@ -149,17 +150,11 @@ def _module_changes(old: Mapping[str, ModuleSummary], new: Mapping[str, ModuleSu
     for name in sorted({*before, *after}):
         olds, news = before[name], after[name]
         if len(olds) == len(news) == 1:
-            (old_version, was), (new_version, is_now) = *olds.items(), *news.items()
-            yield _module_change(name, old_version, new_version, was, is_now)
-            continue
-        for version in sorted({*olds, *news}):
-            yield _module_change(
-                name,
-                version if version in olds else "",
-                version if version in news else "",
-                olds.get(version, ModuleSummary()),
-                news.get(version, ModuleSummary()),
-            )
+            pairs = [(*olds, *news)]
+        else:
+            pairs = [(one if one in olds else "", one if one in news else "") for one in sorted({*olds, *news})]
+        for was, is_now in pairs:
+            yield _module_change(name, was, is_now, olds.get(was, ModuleSummary()), news.get(is_now, ModuleSummary()))
 
 
 def _by_name(modules: Mapping[str, ModuleSummary]) -> defaultdict[str, dict[str, ModuleSummary]]:
@@ -177,7 +172,7 @@ def _module_change(name: str, old: str, new: str, was: ModuleSummary, is_now: Mo
         new,
         lists={key: _list_change(getattr(was, key), getattr(is_now, key)) for key in _LISTS},
         environment={
-            variable: (was.environment.get(variable), is_now.environment.get(variable))
+            variable: Pair(was.environment.get(variable), is_now.environment.get(variable))
             for variable in sorted({*was.environment, *is_now.environment})
             if was.environment.get(variable) != is_now.environment.get(variable)
         },
@@ -325,17 +320,18 @@ def to_json(difference: Difference) -> dict[str, Any]:
         "different": bool(difference),
         "old": difference.old or None,
         "new": difference.new,
-        "versions": {name: _pair(*pair) for name, pair in difference.versions.items()},
+        "versions": {name: pair._asdict() for name, pair in difference.versions.items()},
         "modules": [
             {
                 "name": module.name,
-                **_pair(module.old or None, module.new or None),
-                **{key: _list_json(change) for key, change in module.lists.items() if change},
-                "environment": {name: _pair(*pair) for name, pair in module.environment.items()},
+                "old": module.old or None,
+                "new": module.new or None,
+                **{key: vars(change) for key, change in module.lists.items() if change},
+                "environment": {name: pair._asdict() for name, pair in module.environment.items()},
             }
             for module in difference.modules
         ],
-        "settings": {name: _list_json(change) for name, change in difference.settings.items()},
+        "settings": {name: vars(change) for name, change in difference.settings.items()},
         "files": [
             {
                 "what": change.what,
@@ -347,11 +343,3 @@ def to_json(difference: Difference) -> dict[str, Any]:
         ],
         "provenance": list(difference.provenance),
     }
-
-
-def _pair(old: str | None, new: str | None) -> dict[str, str | None]:
-    return {"old": old, "new": new}
-
-
-def _list_json(change: ListChange) -> dict[str, list[str]]:
-    return {"added": list(change.added), "removed": list(change.removed)}

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from lumisite.errors import DifferenceError
 from lumisite.release.files import make_directories, open_to_all, remove, sync_directory, write_file
-from lumisite.release.manifest import MANIFEST
 from lumisite.release.root import Release, Root, make_shared_directory, temporary_in
 from lumisite.release.tree import Fault, FaultKind, Tree, entries
 
@@ -21,7 +20,8 @@ def set_aside(root: Root, release: Release) -> Path | None:
     Times and modes are kept, links are copied as links; None when there is nothing to copy. Raises
     `DifferenceError` for a pipe or a device, which cannot be copied.
     """
-    paths = sorted(_put_in(release))
+    put_in = (FaultKind.EDITED, FaultKind.UNKNOWN)
+    paths = sorted(fault.path for fault in release.faults if fault.kind in put_in)
     if not paths:
         return None
     edited = make_shared_directory(root.path, "edited")
@@ -45,21 +45,15 @@ def set_aside(root: Root, release: Release) -> Path | None:
 def restore(root: Root, release: Release, wanted: Tree) -> None:
     """Make a release whole again from the tree that it was deployed from, each file in one step."""
     faulty = {fault.path for fault in release.faults}
-    known = {**wanted.contents, MANIFEST: wanted.manifest_bytes}
+    known = wanted.files()
     for fault in sorted(release.faults, key=lambda fault: fault.path, reverse=True):
         _clear(release.path, fault, known)
     for path in sorted(known):
         if path in faulty:
-            mode = 0o644 if path == MANIFEST else int(wanted.manifest.files[path].mode, 8)
-            _put(root, release.path / path, known[path], mode)
+            _put(root, release.path / path, *known[path])
     for directory in [release.path, *(release.path / path for path in _directories(release.path))]:
         open_to_all(directory)
         sync_directory(directory)
-
-
-def _put_in(release: Release) -> Iterable[str]:
-    """Every path at which something is that the release did not have."""
-    return (fault.path for fault in release.faults if fault.kind in (FaultKind.EDITED, FaultKind.UNKNOWN))
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -7,19 +7,19 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 
-def make_tree(top: Path, files: Iterable[tuple[str, bytes, int]], *, sync: bool) -> None:
-    """Fill the existing folder `top` with `(path, content, mode)`; with `sync`, all of it reaches the disk.
+def make_tree(top: Path, files: Mapping[str, tuple[bytes, int]], *, sync: bool) -> None:
+    """Fill the existing folder `top` with files, by path their content and mode; `sync`: all of it reaches the disk.
 
     Modes do not depend on the umask: folders get 0755. Raises `OSError`, and then leaves what it has written
     so far.
     """
     made = {top}
-    for path, content, mode in files:
+    for path, (content, mode) in files.items():
         target = top / path
         _make_parents(target.parent, made)
         write_file(target, content, mode, sync=sync)
@@ -128,15 +128,6 @@ def make_temporary(directory: Path, prefix: str) -> Path:
     """Make a folder under a new name, for its owner alone, until it gets its final name."""
     with _open_umask():
         return Path(tempfile.mkdtemp(prefix=prefix, dir=directory))
-
-
-def remove_temporary(directory: Path, prefix: str) -> None:
-    """Remove what a killed run has left in a folder that only the caller may write now.
-
-    What cannot be removed (another admin's) stays: it is in nobody's way, since every run takes new names.
-    """
-    for path in directory.glob(prefix + "*"):
-        remove(path)
 
 
 def remove(path: Path) -> None:

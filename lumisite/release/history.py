@@ -7,12 +7,12 @@ link is the only truth: `way_back` reads the lines in its light.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from lumisite.errors import DifferenceError
+from lumisite.errors import DifferenceError, SiteError
 from lumisite.release.manifest import is_release_id
+from lumisite.site.json_file import decode_values, parse_json
 
 
 @dataclass(frozen=True)
@@ -86,18 +86,14 @@ def _stand_on(stack: list[str], release: str) -> None:
 
 def _step(line: bytes, where: str) -> Step:
     try:
-        document: Any = json.loads(line.decode())
-    except (ValueError, RecursionError):
-        document = None
-    names = list(Step.__dataclass_fields__)
-    if not (
-        isinstance(document, dict)
-        and all(isinstance(document.get(name), str) for name in names)
-        and is_release_id(document["release"])
-        and (document["before"] == "" or is_release_id(document["before"]))
-    ):
+        return decode_values(parse_json(line, where), Step, where, (_faults,))
+    except SiteError:
         raise DifferenceError(
             f"{where}: is not a line of lumisite's history; move the file away, and the next deploy "
             f"starts a new one (rollback then knows no release before it)"
-        )
-    return Step(**{name: document[name] for name in names})
+        ) from None
+
+
+def _faults(step: Step) -> Iterator[tuple[str, str]]:
+    if not is_release_id(step.release) or (step.before and not is_release_id(step.before)):
+        yield "release", "is not a release id"

@@ -24,7 +24,6 @@ from lumisite.release.helper import START
 from lumisite.release.helper_settings import NOTHING_APPLIES
 from lumisite.release.manifest import MANIFEST, RenderedFile
 from lumisite.release.modules import ModulePlan
-from lumisite.site.cpus import expand_cpu_list
 from lumisite.site.model import Partition, Site
 
 #: How long a script may take, in seconds; it takes milliseconds.
@@ -193,7 +192,7 @@ def _slurm(asked: Question, task: int) -> dict[str, str]:
 
 def _cpus_of_node(site: Site, partition: Partition) -> int:
     groups = site.node_kinds[partition.node_kind].l3
-    return sum(len(expand_cpu_list(cpus)) for one in groups for cpus in (one.cores, one.siblings) if cpus)
+    return sum(len(one.cores) + len(one.siblings or ()) for one in groups)
 
 
 def _prolog_command(asked: Question, folder: Path) -> list[str]:

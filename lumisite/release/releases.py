@@ -8,11 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lumisite.release.history import deployed_step, way_back
-from lumisite.release.manifest import Manifest, sha256_of
+from lumisite.release.manifest import NO_MANIFEST, sha256_of
 from lumisite.release.root import Release, Root, inspect_release, release_names
 from lumisite.release.tree import Fault
-
-_NOTHING = Manifest(release="", lumisite="", site="", platform="")
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def _row(release: Listed) -> tuple[str, ...]:
 
 
 def _listed(root: Root, found: Release, role: str) -> Listed:
-    manifest = found.tree.manifest if found.tree else _NOTHING
+    manifest = found.tree.manifest if found.tree else NO_MANIFEST
     step = deployed_step(root.steps, found.release)
     return Listed(
         release=found.release,

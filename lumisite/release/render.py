@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -111,7 +110,7 @@ def _inputs(
 ) -> dict[str, str]:
     return {
         **({} if lock is None else {lock.file: sha256_of(lock.data)}),
-        loaded.file: hashlib.sha256(loaded.data).hexdigest(),
+        loaded.file: sha256_of(loaded.data),
         **{one.file: sha256_of(one.data) for one in plans},
         **{name: sha256_of(text.encode()) for name, text in templates.items()},
     }

@@ -12,9 +12,9 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, shown
@@ -22,7 +22,6 @@ from lumisite.release.files import (
     make_directories,
     make_temporary,
     remove,
-    remove_temporary,
     sync_directory,
     write_file,
 )
@@ -115,17 +114,17 @@ def inspect_release(root: Root, release: str, expected: Tree | None = None) -> R
         return Release(release, path, None, (Fault(".", FaultKind.MISSING, what),))
     changed = utc(path.stat().st_mtime)
     if expected:
-        contents, faults = judge(path, expected.manifest, sha256_of(expected.manifest_bytes))
-        return Release(release, path, replace(expected, path=path, contents=contents, faults=faults), faults, changed)
+        tree = judge(path, expected.manifest, expected.manifest_bytes, sha256_of(expected.manifest_bytes))
+        return Release(release, path, tree, tree.faults, changed)
     try:
         manifest, content = load_manifest(path)
     except DifferenceError as error:
-        fault = Fault(MANIFEST, FaultKind.EDITED, str(error).removeprefix(f"{path / MANIFEST}: "))
+        fault = Fault(MANIFEST, FaultKind.EDITED, str(error).removeprefix(f"{path / MANIFEST}:").strip())
         others = (other for other in unknown_entries(path) if other.path != MANIFEST)
         return Release(release, path, None, (fault, *others), changed)
     step = deployed_step(root.steps, release)
-    contents, faults = judge(path, manifest, step.manifest if step else sha256_of(content))
-    return Release(release, path, Tree(path, manifest, content, contents, faults), faults, changed)
+    tree = judge(path, manifest, content, step.manifest if step else sha256_of(content))
+    return Release(release, path, tree, tree.faults, changed)
 
 
 @contextmanager
@@ -144,7 +143,9 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
         _lock(descriptor, path, root)
         _sign(descriptor, actor, 0o644 | shared)
         for directory in (root, root / "releases", root / "edited"):
-            remove_temporary(directory, _TEMPORARY)
+            # What cannot be removed (another admin's) stays: it is in nobody's way, since every run takes new names.
+            for left in directory.glob(_TEMPORARY + "*"):
+                remove(left)
         yield
         os.ftruncate(descriptor, 0)
     finally:
@@ -173,28 +174,24 @@ def temporary_in(directory: Path) -> Path:
 
 def append_step(root: Root, step: Step) -> None:
     """Add a line to the history: afterwards it is there whole, or not at all."""
-    temporary = _temporary_name(root.path)
-    try:
-        write_file(temporary, format_history([*root.steps, step]).encode(), 0o644, sync=True)
-        temporary.replace(root.path / "history")
-    finally:
-        remove(temporary)
-    sync_directory(root.path)
+    text = format_history([*root.steps, step]).encode()
+    _put(root, "history", lambda path: write_file(path, text, 0o644, sync=True))
 
 
 def point_current(root: Root, release: str) -> None:
     """Move the link to a release in one step."""
-    temporary = _temporary_name(root.path)
+    _put(root, "current", lambda path: path.symlink_to(f"releases/{release}"))
+
+
+def _put(root: Root, name: str, make: Callable[[Path], None]) -> None:
+    """Make something under a name that the next run removes, and give it its own in one step."""
+    temporary = root.path / f"{_TEMPORARY}{os.urandom(6).hex()}"
     try:
-        temporary.symlink_to(f"releases/{release}")
-        temporary.replace(root.path / "current")
+        make(temporary)
+        temporary.replace(root.path / name)
     finally:
         remove(temporary)
     sync_directory(root.path)
-
-
-def _temporary_name(directory: Path) -> Path:
-    return directory / f"{_TEMPORARY}{os.urandom(6).hex()}"
 
 
 def prepare_root(path: Path) -> None:

@@ -68,6 +68,11 @@ class Tree:
         """The faults that are more than a mode."""
         return tuple(fault for fault in self.faults if fault.kind is not FaultKind.MODE)
 
+    def files(self) -> dict[str, tuple[bytes, int]]:
+        """Give the content and the mode of each file of a tree that is whole, the manifest last."""
+        known = {path: (self.contents[path], int(entry.mode, 8)) for path, entry in self.manifest.files.items()}
+        return {**dict(sorted(known.items())), MANIFEST: (self.manifest_bytes, 0o644)}
+
 
 def load_manifest(directory: Path) -> tuple[Manifest, bytes]:
     """Read the manifest of a tree; raises `DifferenceError` that names the file and what is wrong with it."""
@@ -91,12 +96,11 @@ def load_tree(directory: Path) -> Tree:
     tree.
     """
     manifest, content = load_manifest(directory)
-    contents, faults = judge(directory, manifest, sha256_of(content))
-    return Tree(directory, manifest, content, contents, faults)
+    return judge(directory, manifest, content, sha256_of(content))
 
 
-def judge(directory: Path, manifest: Manifest, manifest_sha256: str) -> tuple[dict[str, bytes], tuple[Fault, ...]]:
-    """Compare a directory with a manifest: the files that both have, and every fault sorted by path."""
+def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_sha256: str) -> Tree:
+    """Compare a directory with a manifest, whose file should have that hash; faults are sorted by path."""
     known = {**manifest.files, MANIFEST: FileEntry(manifest_sha256, "0644")}
     parents = {parent for path in known for parent in _parents(path)}
     found = entries(directory)
@@ -111,7 +115,8 @@ def judge(directory: Path, manifest: Manifest, manifest_sha256: str) -> tuple[di
             fault = _fault(path, FaultKind.UNKNOWN, "not written by lumisite", status)
         if fault:
             faults.append(fault)
-    return contents, tuple(sorted(faults, key=lambda fault: fault.path))
+    faults.sort(key=lambda fault: fault.path)
+    return Tree(directory, manifest, manifest_bytes, contents, tuple(faults))
 
 
 def unknown_entries(directory: Path) -> tuple[Fault, ...]:

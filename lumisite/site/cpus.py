@@ -1,20 +1,42 @@
-"""CPU lists as the kernel and Slurm write them."""
+"""CPU lists as the kernel, Slurm and people write them: `49-55`, `0-3,8`. Numbers are the kernel's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lumisite.errors import LumisiteError
 
-def expand_cpu_list(text: str) -> tuple[int, ...]:
-    """Give the numbers of a list that `read_cpu_list` has accepted, in its order.
+CPU_NUMBER_LIMIT = 8192
+"""The kernel's own limit, `CONFIG_NR_CPUS` for x86_64: a larger number is damage and would only cost memory."""
 
-    >>> expand_cpu_list("1-3,64")
-    (1, 2, 3, 64)
+
+class CpusetError(LumisiteError):
+    """Text that is no CPU set; the message has the value met and the form that is right, not the place."""
+
+
+def parse_number_list(text: str, *, limit: int = CPU_NUMBER_LIMIT) -> tuple[int, ...]:
+    """Read `0-3,8` as the kernel, Slurm and `taskset -c` write it; the order of the text is kept.
+
+    An empty text is the empty list. A number twice, a range that goes down, or a number that is not below
+    `limit` raises `CpusetError`.
+
+    >>> parse_number_list("4,5,0-2")
+    (4, 5, 0, 1, 2)
     """
     numbers: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        numbers.extend(range(int(first), int(last or first) + 1))
+    for part in text.split(",") if text.strip() else ():
+        first, dash, last = part.strip().partition("-")
+        bounds = (first, last if dash else first)
+        if not all(bound.isascii() and bound.isdecimal() and len(bound) < 9 for bound in bounds):
+            raise CpusetError(f"{shown_cpus(part)} is not a number or a range (write a list such as 0-3,8)")
+        low, high = map(int, bounds)
+        if low > high:
+            raise CpusetError(f"{shown_cpus(part)} goes down (write {high}-{low})")
+        if high >= limit:
+            raise CpusetError(f"{shown_cpus(part)} goes past {limit - 1}, the highest number that is read")
+        numbers.extend(range(low, high + 1))
+    if len(set(numbers)) != len(numbers):
+        raise CpusetError(f"{shown_cpus(text)} names a number twice")
     return tuple(numbers)
 
 
@@ -31,3 +53,9 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
         else:
             runs.append([cpu, cpu])
     return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in runs)
+
+
+def shown_cpus(text: str) -> str:
+    """Give a text as messages name it."""
+    shown = repr(text)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."

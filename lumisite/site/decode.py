@@ -1,4 +1,8 @@
-"""Nodes to dataclasses: the field's type says what the text means, and every fault of the file is found in one run."""
+"""Plain values to dataclasses: the field's type says what a value means, and every fault of a file is found in one run.
+
+What people write (YAML) has texts only, names that any tool takes, and no key that is not known. What lumisite writes
+(JSON) has numbers too, names of any kind, and may have keys of later versions, which are passed over.
+"""
 
 from __future__ import annotations
 
@@ -7,39 +11,29 @@ import difflib
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from lumisite.errors import Problem, SiteError
-from lumisite.site.document import Items, Node, Scalar, Table, parse_document
+from lumisite.site.document import Document, joined, parse_yaml
 
 T = TypeVar("T")
 
 #: A rule between keys: yields (key path, message) for each fault; key paths look like `partitions.small-g.node`.
 Rule = Callable[[Any], Iterable[tuple[str, str]]]
+#: How the text or number of each leaf type is read; raises `UnfitError`.
+Scalars = Mapping[Any, Callable[[Any], Any]]
 
 
 class UnfitError(ValueError):
-    """Text that a scalar type cannot take; the message says what would be right."""
+    """A value that a scalar type cannot take; the message says what would be right."""
 
 
 def key(doc: str, **options: Any) -> Any:
     """Declare a site key: a dataclass field whose `doc` goes into the generated reference."""
     return field(metadata={"doc": doc}, **options)
-
-
-@dataclass
-class _Faults:
-    """What is wrong so far, and where each key path stands, for the rules that come after."""
-
-    file: str
-    problems: list[Problem]
-    places: dict[str, Node]
-
-    def add(self, node: Node, path: str, message: str) -> None:
-        self.problems.append(Problem(self.file, node.line, node.column, path, message))
 
 
 class _Missing:
@@ -52,31 +46,26 @@ MISSING = _Missing()
 MOST_NAMES = 15
 
 
-def decode(
-    data: bytes,
-    kind: type[T],
-    *,
-    file: str,
-    scalars: Mapping[Any, Callable[[str], Any]],
-    stages: Iterable[Iterable[Rule]] = (),
-) -> T:
+def decode(data: bytes, kind: type[T], *, file: str, scalars: Scalars, stages: Iterable[Iterable[Rule]] = ()) -> T:
     """Decode YAML `data` into the dataclass `kind`; raise one `SiteError` with every fault found.
 
-    `scalars` maps a leaf type to the function that reads its text and raises `UnfitError`. Rules run only on a file
-    whose keys and values are all sound, and those of a stage only when the stages before found nothing.
+    Rules run only on a file whose keys and values are all sound, and those of a stage only when the stages before
+    found nothing.
     """
-    root = parse_document(data, file)
-    faults = _Faults(file, [], {"": root})
-    value = _Decoder(faults, dict(scalars)).value(root, kind, "")
+    document = parse_yaml(data, file)
+    value = Decoder(document, scalars, by_hand=True).value(document.value, kind, "")
     for rules in stages:
-        if faults.problems:
-            break
-        for rule in rules:
-            for path, message in rule(value):
-                faults.add(_place(faults.places, path), path, message)
-    if faults.problems:
-        raise SiteError(faults.problems)
+        follow(rules, value, document)
+    if document.faults:
+        raise SiteError(document.faults)
     return typing.cast(T, value)
+
+
+def follow(rules: Iterable[Rule], value: Any, document: Document) -> None:
+    """Note what the rules have to say about a value, if all in it is sound."""
+    for rule in () if document.faults else rules:
+        for path, message in rule(value):
+            document.faults.append(Problem(document.file, *document.place(path), path, message))
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
@@ -90,123 +79,118 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f"have {', '.join(names)}" if names else "there are none"
 
 
-def _place(places: Mapping[str, Node], path: str) -> Node:
-    """Find the nearest node to `path` that stands in the file."""
-    while path not in places:
-        path = path.rpartition(".")[0]
-    return places[path]
+class Decoder:
+    """One walk over the values of a document; methods return `MISSING` where a fault was noted."""
 
-
-class _Decoder:
-    """One walk over the nodes; methods return `MISSING` where a fault was recorded."""
-
-    def __init__(self, faults: _Faults, scalars: dict[Any, Callable[[str], Any]]) -> None:
-        self.faults = faults
+    def __init__(
+        self, document: Document, scalars: Scalars, *, by_hand: bool, may_lack: Collection[str] | None = None
+    ) -> None:
+        self.document = document
         self.scalars = scalars
-        self.fields: dict[type, dict[str, dataclasses.Field[Any]]] = {}
+        self.by_hand = by_hand
+        self.may_lack = may_lack
+        self.fields: dict[type, dict[str, tuple[dataclasses.Field[Any], Any]]] = {}
 
-    def value(self, node: Node, kind: Any, path: str) -> Any:
-        self.faults.places[path] = node
+    def value(self, value: Any, kind: Any, path: str) -> Any:
+        """Decode what stands at `path`."""
         origin = typing.get_origin(kind)
         if origin is types.UnionType or origin is typing.Union:
+            if value is None and not self.by_hand:
+                return None
             kind = next(arg for arg in typing.get_args(kind) if arg is not type(None))
             origin = typing.get_origin(kind)
-        if isinstance(node, Scalar) and node.empty:
-            return self._fault(node, path, "has no value (write one, or leave the key out)")
+        if value is None:
+            return self._fault(path, "has no value (write one, or leave the key out)")
         if kind in self.scalars or origin is Literal:
-            return self._scalar(node, kind, path)
+            return self._scalar(value, kind, path)
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-            return self._dataclass(node, kind, path)
+            return self._dataclass(value, kind, path)
         if origin is tuple:
-            return self._tuple(node, typing.get_args(kind)[0], path)
+            return self._tuple(value, typing.get_args(kind)[0], path)
         if origin is Mapping:
-            return self._mapping(node, typing.get_args(kind)[1], path)
+            return self._mapping(value, typing.get_args(kind), path)
         raise TypeError(f"no way to read {kind} is known")
 
-    def _fault(self, node: Node, path: str, message: str) -> _Missing:
-        self.faults.add(node, path, message)
+    def _fault(self, path: str, message: str, *, at_key: bool = False) -> _Missing:
+        place = self.document.keys[path] if at_key else self.document.place(path)
+        self.document.faults.append(Problem(self.document.file, *place, path, message))
         return MISSING
 
-    def _scalar(self, node: Node, kind: Any, path: str) -> Any:
-        if not isinstance(node, Scalar):
-            return self._fault(node, path, f"is a {_shape(node)} (one value would be right)")
+    def _scalar(self, value: Any, kind: Any, path: str) -> Any:
+        if isinstance(value, dict | list):
+            return self._fault(path, f"is a {_shape(value)} (one value would be right)")
         if kind not in self.scalars:
             choices = typing.get_args(kind)
-            if node.text not in choices:
-                return self._fault(node, path, f"{node.text!r} is not known here ({suggestion(node.text, choices)})")
-            return node.text
+            if value not in choices:
+                return self._fault(path, f"{value!r} is not known here ({suggestion(str(value), choices)})")
+            return value
         try:
-            return self.scalars[kind](node.text)
+            return self.scalars[kind](value)
         except UnfitError as error:
-            return self._fault(node, path, str(error))
+            return self._fault(path, str(error))
 
-    def _tuple(self, node: Node, kind: Any, path: str) -> Any:
-        if not isinstance(node, Items):
-            return self._fault(node, path, f"is a {_shape(node)} (a list would be right: [a, b])")
-        values = [self.value(child, kind, f"{path}[{index}]") for index, child in enumerate(node.nodes)]
+    def _tuple(self, value: Any, kind: Any, path: str) -> Any:
+        if not isinstance(value, list):
+            return self._fault(path, f"is a {_shape(value)} (a list would be right: [a, b])")
+        values = [self.value(child, kind, f"{path}[{index}]") for index, child in enumerate(value)]
         return MISSING if MISSING in values else tuple(values)
 
-    def _mapping(self, node: Node, kind: Any, path: str) -> Any:
-        if not isinstance(node, Table):
-            return self._fault(node, path, f"is a {_shape(node)} (a mapping of names would be right)")
-        values = {
-            name.text: self.value(child, kind, _joined(path, name.text)) for name, child in self._pairs(node, path)
-        }
-        return MISSING if MISSING in values.values() else MappingProxyType(values)
+    def _mapping(self, value: Any, kinds: tuple[Any, Any], path: str) -> Any:
+        if not isinstance(value, dict):
+            return self._fault(path, f"is a {_shape(value)} (a mapping of names would be right)")
+        values = {}
+        for name, child in value.items():
+            here = joined(path, name)
+            if (self._name(name, path, here) if self.by_hand else self._scalar(name, kinds[0], here)) is not MISSING:
+                values[name] = self.value(child, kinds[1], here)
+        if MISSING in values.values():
+            return MISSING
+        return MappingProxyType(values) if self.by_hand else values
 
-    def _pairs(self, node: Table, path: str) -> Iterable[tuple[Scalar, Node]]:
-        """Give each key once; a repeated one is a fault."""
-        seen: dict[str, Scalar] = {}
-        for name, child in node.pairs:
-            if name.text in seen:
-                self._fault(name, _joined(path, name.text), f"is given twice (first in line {seen[name.text].line})")
-                continue
-            seen[name.text] = name
-            if not re.fullmatch(r"[\w.+-]+", name.text):
-                self._fault(name, path, f"{name.text!r} is not a name (letters, digits, and . _ + - would be right)")
-                continue
-            yield name, child
+    def _name(self, name: str, path: str, here: str) -> Any:
+        """Give a name as people write it in keys."""
+        if re.fullmatch(r"[\w.+-]+", name):
+            return name
+        message = f"{name!r} is not a name (letters, digits, and . _ + - would be right)"
+        self.document.faults.append(Problem(self.document.file, *self.document.keys[here], path, message))
+        return MISSING
 
-    def _dataclass(self, node: Node, kind: Any, path: str) -> Any:
-        if not isinstance(node, Table):
-            return self._fault(node, path, f"is a {_shape(node)} (keys and values would be right)")
-        if kind not in self.fields:
-            self.fields[kind] = {_key_name(item): item for item in dataclasses.fields(kind)}
-        fields = self.fields[kind]
+    def _dataclass(self, value: Any, kind: Any, path: str) -> Any:
+        if not isinstance(value, dict):
+            return self._fault(path, f"is a {_shape(value)} (keys and values would be right)")
+        fields = self._fields(kind)
         values: dict[str, Any] = {}
-        given = set()
-        for name, child in self._pairs(node, path):
-            item = fields.get(name.text)
-            here = _joined(path, name.text)
-            if item is None:
-                self._fault(name, here, f"is not a key here ({suggestion(name.text, fields)})")
+        for name, child in value.items():
+            here = joined(path, name)
+            if self.by_hand and self._name(name, path, here) is MISSING:
                 continue
-            given.add(name.text)
-            values[item.name] = self.value(child, item.type, here)
-        complete = True
-        for text, item in fields.items():
-            if text not in given and _required(item):
-                complete = False
-                self._fault(node, _joined(path, text), f"is missing ({_first_sentence(item.metadata['doc'])})")
-        return kind(**values) if complete and MISSING not in values.values() else MISSING
+            if name in fields:
+                item, inner = fields[name]
+                values[item.name] = self.value(child, inner, here)
+            elif self.by_hand:
+                self._fault(here, f"is not a key here ({suggestion(name, fields)})", at_key=True)
+        missing = [name for name, (item, _) in fields.items() if name not in value and self._needed(name, item)]
+        for name in missing:
+            doc = fields[name][0].metadata.get("doc", "")
+            self._fault(joined(path, name), f"is missing ({_first_sentence(doc)})" if doc else "is missing")
+        return MISSING if missing or MISSING in values.values() else kind(**values)
 
+    def _fields(self, kind: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
+        """Give the field and the type behind each key; a `_` at the end only avoids a reserved word of Python."""
+        if kind not in self.fields:
+            hints = typing.get_type_hints(kind)
+            self.fields[kind] = {item.name.rstrip("_"): (item, hints[item.name]) for item in dataclasses.fields(kind)}
+        return self.fields[kind]
 
-def _key_name(item: dataclasses.Field[Any]) -> str:
-    """Keys are written with `_` as in Python; a trailing one only avoids a reserved word."""
-    return item.name.rstrip("_")
-
-
-def _required(item: dataclasses.Field[Any]) -> bool:
-    return item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+    def _needed(self, name: str, item: dataclasses.Field[Any]) -> bool:
+        if self.may_lack is not None:
+            return name not in self.may_lack
+        return item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
 
 
 def _first_sentence(doc: str) -> str:
     return doc.split(". ")[0].rstrip(".")
 
 
-def _joined(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-def _shape(node: Node) -> str:
-    return {Scalar: "single value", Items: "list", Table: "mapping"}[type(node)]
+def _shape(value: object) -> str:
+    return "list" if isinstance(value, list) else "mapping" if isinstance(value, dict) else "single value"

@@ -1,187 +1,188 @@
-"""YAML text to nodes that know where they stand; every scalar stays the text that the admin typed.
+"""YAML text to plain values, and where each of them stands.
 
 `yaml.safe_load` would turn `6.10` into 6.1, `10:00:00` into 36000 and `no` into False, and let a repeated key win
-silently; so only the library's event stream is used, and `decode` gives text its meaning.
+silently; so every scalar stays the text that the admin typed, and `decode` gives text its meaning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any
 
 import yaml
 
-from lumisite.errors import Problem, SiteError
+from lumisite.errors import Problem, SiteError, file_fault, shown
 
 MAX_BYTES = 4 * 1024 * 1024  # 100 times LUMI's own description
 MAX_DEPTH = 32
-MAX_NODES = 1_000_000  # aliases counted each time they are used: a file cannot unfold into gigabytes
+MAX_VALUES = 1_000_000  # aliases counted each time they are used: a file cannot unfold into gigabytes
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-
-@dataclass(frozen=True)
-class Scalar:
-    """A piece of text; `empty` when nothing was typed at all (`key:` alone)."""
-
-    line: int
-    column: int
-    text: str
-    empty: bool = False
+#: Line and column, from 1; 0 for the file as a whole.
+Place = tuple[int, int]
+NOWHERE: Place = (0, 0)
 
 
-@dataclass(frozen=True)
-class Items:
-    """A YAML sequence."""
+@dataclass
+class Document:
+    """The values of a file: dicts, lists, texts, and `None` where nothing was typed (`key:` alone).
 
-    line: int
-    column: int
-    nodes: tuple[Node, ...]
+    JSON has its numbers and truth values too. Places are by key path, `partitions.small-g.node` or `gpus[0]`: those of
+    values and those of keys. `faults` are what is wrong already, with the rest of the file readable.
+    """
+
+    file: str
+    value: Any
+    places: dict[str, Place] = field(default_factory=dict)
+    keys: dict[str, Place] = field(default_factory=dict)
+    faults: list[Problem] = field(default_factory=list)
+
+    def place(self, path: str) -> Place:
+        """Give the place of the nearest value to `path` that stands in the file."""
+        while path not in self.places and path:
+            path = path.rpartition(".")[0]
+        return self.places.get(path, NOWHERE)
 
 
-@dataclass(frozen=True)
-class Table:
-    """A YAML mapping, in the file's order, repeated keys and all."""
-
-    line: int
-    column: int
-    pairs: tuple[tuple[Scalar, Node], ...]
+def joined(path: str, name: str) -> str:
+    """Give the key path of `name` in the mapping at `path`."""
+    return f"{path}.{shown(name)}" if path else shown(name)
 
 
-Node: TypeAlias = Scalar | Items | Table
-
-
-def parse_document(data: bytes, file: str) -> Table:
+def parse_yaml(data: bytes, file: str) -> Document:
     """Read one YAML mapping from `data`; `file` is the name that errors give.
 
     Raises `SiteError` when it is too large, not UTF-8, not YAML, not one mapping, or has tags or looping aliases.
     """
     if len(data) > MAX_BYTES:
-        raise _fault(file, 0, 0, f"{len(data)} bytes are too many for a site description (at most {MAX_BYTES})")
+        raise file_fault(file, f"more than {MAX_BYTES} bytes are too many for a site description")
+    text = text_of(data, file)
+    document = Document(file, None)
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise _fault(file, line, 1, f"byte 0x{data[error.start]:02x} is not UTF-8 (save the file as UTF-8)") from None
-    try:
-        root = _build(yaml.parse(text, Loader=_Loader), file)
+        _Reader(document, yaml.parse(text, Loader=_Loader)).read()
     except yaml.MarkedYAMLError as error:
-        raise _syntax_fault(error, file) from None
+        said = ", ".join(part for part in (error.problem, error.context) if part) or "cannot be read"
+        raise file_fault(file, f"not YAML: {said}", *_place(error.problem_mark or error.context_mark)) from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position] if isinstance(error.position, int) else ""
-        line = before.count("\n") + 1
-        raise _fault(file, line, 1, f"character {_shown(error.character)} is not allowed in YAML") from None
-    if not isinstance(root, Table):
-        raise _fault(file, root.line, root.column, "the file must be a mapping of keys to values")
-    return root
+        message = f"character {_code(error.character)} is not allowed in YAML"
+        raise file_fault(file, message, before.count("\n") + 1, 1) from None
+    if not isinstance(document.value, dict):
+        raise file_fault(file, "the file must be a mapping of keys to values", *document.place(""))
+    return document
 
 
-@dataclass
-class _Open:
-    """A collection whose end has not come yet."""
+class _Reader:
+    """Events to values; libyaml's own composer follows any depth of nesting until its stack ends, so it is not used."""
 
-    line: int
-    column: int
-    is_table: bool
-    anchor: str | None
-    nodes: list[Node] = field(default_factory=list)
+    def __init__(self, document: Document, events: Iterator[Any]) -> None:
+        self.document = document
+        self.events = events
+        #: The value of each anchor, and the path at which it stands.
+        self.anchors: dict[str, tuple[Any, str]] = {}
+        #: The anchors of what has begun and has not ended.
+        self.open: list[str | None] = []
 
+    def read(self) -> None:
+        """Read the only document that there should be."""
+        started = False
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if started:
+                    raise self.fault(event, "a second document starts here (one file describes one site)")
+                started = True
+                self.document.value = self.value(next(self.events), "")
+        if not started:
+            raise file_fault(self.document.file, "the file is empty (a site description starts with `lumisite: 1`)")
 
-def _build(events: Iterable[yaml.Event], file: str) -> Node:
-    """Fold the event stream into one node; a stack instead of recursion, so depth is ours to bound."""
-    stack: list[_Open] = []
-    anchors: dict[str, Node] = {}
-    sizes: dict[int, int] = {}
-    total = 0
-    root: Node | None = None
-    documents = 0
-    for event in events:
-        mark = event.start_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        tag = getattr(event, "tag", None)
-        if tag is not None:
-            raise _fault(file, line, column, f"tags such as {tag} are not used here (leave it out)")
-        if isinstance(event, yaml.DocumentStartEvent):
-            documents += 1
-            if documents > 1:
-                raise _fault(file, line, column, "a second document starts here (one file describes one site)")
-        elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-            if len(stack) >= MAX_DEPTH:
-                raise _fault(file, line, column, f"nested deeper than {MAX_DEPTH} levels")
-            stack.append(_Open(line, column, isinstance(event, yaml.MappingStartEvent), event.anchor))
+    def value(self, event: Any, path: str) -> Any:
+        """Give the value that begins with `event`, and note where it and what is in it stand."""
+        if isinstance(event, yaml.AliasEvent):
+            return self.alias(event, path)
+        if event.tag is not None:
+            raise self.fault(event, f"tags such as {event.tag} are not used here (leave it out)")
+        self.note(event, path, _place(event.start_mark))
+        value: Any
+        if isinstance(event, yaml.ScalarEvent):
+            value = event.value if event.value or not event.implicit[0] else None
+        elif len(self.open) == MAX_DEPTH:
+            raise self.fault(event, f"nested deeper than {MAX_DEPTH} levels")
         else:
-            done = _finished(event, stack, anchors, file, line, column)
-            if done is None:
-                continue
-            size = sizes.get(id(done), 1) + sum(sizes.get(id(child), 1) for child in _children(done))
-            sizes[id(done)] = size
-            total += size if isinstance(event, yaml.AliasEvent) else 1
-            if total > MAX_NODES:
-                raise _fault(file, line, column, f"aliases unfold into more than {MAX_NODES} values")
-            if stack:
-                stack[-1].nodes.append(done)
-            else:
-                root = done
-    if root is None:
-        raise _fault(file, 0, 0, "the file is empty (a site description starts with `lumisite: 1`)")
-    return root
-
-
-def _finished(
-    event: yaml.Event, stack: list[_Open], anchors: dict[str, Node], file: str, line: int, column: int
-) -> Node | None:
-    """Give the node that `event` completes, if it completes one."""
-    if isinstance(event, yaml.ScalarEvent):
-        scalar = Scalar(line, column, event.value, empty=event.value == "" and event.implicit[0])
+            self.open.append(event.anchor)
+            value = self.mapping(path) if isinstance(event, yaml.MappingStartEvent) else self.sequence(path)
+            self.open.pop()
         if event.anchor:
-            anchors[event.anchor] = scalar
-        return scalar
-    if isinstance(event, yaml.AliasEvent):
-        if any(opened.anchor == event.anchor for opened in stack):
-            raise _fault(file, line, column, f"the anchor &{event.anchor} contains itself")
-        if event.anchor not in anchors:
-            raise _fault(file, line, column, f"there is no anchor &{event.anchor}")
-        return anchors[event.anchor]
-    if isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-        opened = stack.pop()
-        node = _closed(opened, file)
-        if opened.anchor:
-            anchors[opened.anchor] = node
-        return node
-    return None
+            self.anchors[event.anchor] = value, path
+        return value
+
+    def sequence(self, path: str) -> list[Any]:
+        values: list[Any] = []
+        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+            values.append(self.value(event, f"{path}[{len(values)}]"))
+        return values
+
+    def mapping(self, path: str) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
+                raise self.fault(event, "a key must be plain text")
+            here, place = joined(path, event.value), _place(event.start_mark)
+            if event.value in values:
+                message = f"is given twice (first in line {self.document.keys[here][0]})"
+                self.document.faults.append(Problem(self.document.file, *place, here, message))
+                self.value(next(self.events), f"{here}, again")
+                continue
+            self.document.keys[here] = place
+            values[event.value] = self.value(next(self.events), here)
+        return values
+
+    def alias(self, event: Any, path: str) -> Any:
+        if event.anchor in self.open:
+            raise self.fault(event, f"the anchor &{event.anchor} contains itself")
+        if event.anchor not in self.anchors:
+            raise self.fault(event, f"there is no anchor &{event.anchor}")
+        value, first = self.anchors[event.anchor]
+        self.repeat(event, value, first, path, len(self.open))
+        return value
+
+    def repeat(self, event: Any, value: Any, first: str, path: str, depth: int) -> None:
+        """Note that a value which stands at `first` is that of `path` too."""
+        self.note(event, path, self.document.places[first])
+        if depth > MAX_DEPTH:
+            raise self.fault(event, f"nested deeper than {MAX_DEPTH} levels")
+        if isinstance(value, list):
+            for index, child in enumerate(value):
+                self.repeat(event, child, f"{first}[{index}]", f"{path}[{index}]", depth + 1)
+        elif isinstance(value, dict):
+            for name, child in value.items():
+                self.document.keys[joined(path, name)] = self.document.keys[joined(first, name)]
+                self.repeat(event, child, joined(first, name), joined(path, name), depth + 1)
+
+    def note(self, event: Any, path: str, place: Place) -> None:
+        self.document.places[path] = place
+        if len(self.document.places) > MAX_VALUES:
+            raise self.fault(event, f"aliases unfold into more than {MAX_VALUES} values")
+
+    def fault(self, event: Any, message: str) -> SiteError:
+        return file_fault(self.document.file, message, *_place(event.start_mark))
 
 
-def _closed(opened: _Open, file: str) -> Node:
-    if not opened.is_table:
-        return Items(opened.line, opened.column, tuple(opened.nodes))
-    pairs = []
-    for key, value in zip(opened.nodes[::2], opened.nodes[1::2], strict=True):
-        if not isinstance(key, Scalar):
-            raise _fault(file, key.line, key.column, "a key must be plain text")
-        pairs.append((key, value))
-    return Table(opened.line, opened.column, tuple(pairs))
+def text_of(data: bytes, file: str) -> str:
+    """Give the text of a file in UTF-8; raises `SiteError`."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"byte 0x{data[error.start]:02x} is not UTF-8 (save the file as UTF-8)"
+        raise file_fault(file, message, line, 1) from None
 
 
-def _children(node: Node) -> Iterable[Node]:
-    if isinstance(node, Items):
-        return node.nodes
-    if isinstance(node, Table):
-        return (value for _, value in node.pairs)
-    return ()
+def _place(mark: Any) -> Place:
+    return (mark.line + 1, mark.column + 1) if mark else NOWHERE
 
 
-def _syntax_fault(error: yaml.MarkedYAMLError, file: str) -> SiteError:
-    mark = error.problem_mark or error.context_mark
-    said = ", ".join(part for part in (error.problem, error.context) if part) or "cannot be read"
-    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-    return _fault(file, line, column, f"not YAML: {said}")
-
-
-def _shown(character: object) -> str:
+def _code(character: object) -> str:
     code = ord(character) if isinstance(character, str) and len(character) == 1 else character
     return f"U+{code:04X}" if isinstance(code, int) else repr(code)
-
-
-def _fault(file: str, line: int, column: int, message: str) -> SiteError:
-    return SiteError([Problem(file, line, column, "", message)])

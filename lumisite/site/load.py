@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.errors import Problem, ResolveError, SiteError
-from lumisite.site.decode import decode, suggestion
+from lumisite.errors import Problem, ResolveError, SiteError, file_fault
+from lumisite.site.decode import Rule, decode, suggestion
 from lumisite.site.document import MAX_BYTES
 from lumisite.site.model import Site
 from lumisite.site.rules import STAGES
@@ -54,7 +54,7 @@ def embedded_sites() -> list[str]:
 
 def load_site_file(path: Path) -> LoadedSite:
     """Load a site description from `path`; raise `SiteError` with every fault that it has."""
-    data = _read(path)
+    data = read_input(path)
     # Output names the file without its directory, so that a render does not depend on where the checkout is.
     return LoadedSite(decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES), path.name, data, path.parent)
 
@@ -84,40 +84,28 @@ def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPla
     return tuple(plans)
 
 
-def read_plan(path: Path, site: Site | None = None) -> ImagePlan:
-    """Read one plan; its keys and values must be sound, and with a `site` it must fit that. Raises `SiteError`."""
-    return parse_plan(_read(path), path, site)
+def parse_plan(data: bytes, path: Path, stages: Iterable[Iterable[Rule]] = ()) -> ImagePlan:
+    """Read the text of a plan; `path` is for messages, `stages` are what it must keep to. Raises `SiteError`."""
+    from lumisite.site.plans import ImagePlan
 
-
-def parse_plan(data: bytes, path: Path, site: Site | None = None) -> ImagePlan:
-    """Read the text of a plan; `path` is for messages. Raises `SiteError`."""
-    from lumisite.site.plans import ImagePlan, plan_stages
-
-    stages = () if site is None else plan_stages(site, {})
     return decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages)
 
 
 def _load_plan(site: Site, name: str, path: Path, taken: dict[tuple[str, str], str]) -> LoadedPlan:
-    from lumisite.site.plans import ImagePlan, LoadedPlan, plan_stages
+    from lumisite.site.plans import LoadedPlan, plan_stages
 
-    data = _read(path)
-    stages = plan_stages(site, taken)
-    return LoadedPlan(decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages), name, data)
+    data = read_input(path)
+    return LoadedPlan(parse_plan(data, path, plan_stages(site, taken)), name, data)
 
 
-def _read(path: Path) -> bytes:
+def read_input(path: Path, most_bytes: int = MAX_BYTES, right: str = "a YAML file would be right") -> bytes:
+    """Read a file of which nothing is known yet, and one byte more of it than it may have; raises `SiteError`."""
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise SiteError([Problem(str(path), 0, 0, "", "is not a file (a YAML file would be right)")])
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise file_fault(str(path), f"is not a file ({right})")
         with path.open("rb") as stream:
-            return stream.read(MAX_BYTES + 1) if status.st_size <= MAX_BYTES else _too_large(path, status.st_size)
+            return stream.read(most_bytes + 1)
     except OSError as error:
-        raise SiteError([Problem(str(path), 0, 0, "", f"cannot be read: {error.strerror}")]) from None
+        raise file_fault(str(path), f"cannot be read: {error.strerror}") from None
     except ValueError as error:  # a NUL in the name
-        raise SiteError([Problem(repr(str(path)), 0, 0, "", f"cannot be read: {error}")]) from None
-
-
-def _too_large(path: Path, size: int) -> bytes:
-    message = f"{size} bytes are too many for a site description (at most {MAX_BYTES})"
-    raise SiteError([Problem(str(path), 0, 0, "", message)])
+        raise file_fault(repr(str(path)), f"cannot be read: {error}") from None

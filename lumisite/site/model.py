@@ -70,8 +70,6 @@ class CpeRelease:
     libraries: Mapping[str, AbsolutePath] = key(
         "Host directories of the release by what they hold: `cray-mpich: /opt/cray/pe/mpich/8.1.32`."
     )
-    rocm: Version | None = key("The ROCm release that it was built for.", default=None)
-    compilers: Line | None = key("Compilers of the release, for people.", default=None)
     source: Line = key("Where this is known from.")
     confirmed: bool = key("`no` when no source confirms it.", default=True)
 
@@ -142,7 +140,6 @@ class Nic:
 class NodeKind:
     """Nodes that are built alike."""
 
-    title: Line = key("What it is, for people.")
     memory_mib: int = key("Memory that jobs can be given, in MiB.")
     reserved: CpuList | None = key("Kernel CPU numbers that jobs never get: `0,8,16`.", default=None)
     l3: tuple[CacheGroup, ...] = key("The L3 groups, in the order of their index.")
@@ -157,8 +154,6 @@ class Partition:
 
     node_kind: str = key("The node kind of its nodes.")
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
-    time_limit: Line = key("Longest run time, as `sinfo` prints it: `2-00:00:00`.")
-    nodes: Line | None = key("Its nodes, in Slurm's own notation.", default=None)
     max_nodes: int | None = key("Most nodes for one job.", default=None)
     source: Line = key("Where this is known from.")
 
@@ -201,7 +196,6 @@ class Family:
         default=(),
     )
     mpi: Line | None = key("`srun --mpi` type that it needs, if not the site's default.", default=None)
-    supported: bool = key("`no` when nobody maintains it any more.", default=True)
     why: Line = key("What sets it apart.")
     source: Line = key("Where this is known from.")
     confirmed: bool = key("`no` when no source confirms all of it.", default=True)

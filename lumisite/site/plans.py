@@ -4,17 +4,16 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 from lumisite.site.decode import Rule, key, suggestion
+from lumisite.site.faults import Faults, unknown
 from lumisite.site.model import Site
 from lumisite.site.scalars import AbsolutePath, Chain, Line
 from lumisite.site.versions import Version, parse_version
-
-Faults = Iterator[tuple[str, str]]
 
 #: Decisions that leave a container without what its family needs.
 UNMET = ("refuse", "missing")
@@ -126,15 +125,11 @@ def _names_what_exists(site: Site, plan: ImagePlan) -> Faults:
     """A plan belongs to the site, and names a platform, releases and a family of it."""
     if plan.site != site.name:
         yield "site", f"{plan.site} is another site (this is {site.name})"
-    for name, table, where in (
-        (plan.platform, site.platforms, "platform"),
-        (plan.family, site.families, "family"),
-    ):
-        if name not in table:
-            yield where, f"{name} is not described ({suggestion(name, table)})"
+    yield from unknown("platform", [plan.platform], site.platforms)
+    yield from unknown("family", [plan.family], site.families)
     for version, releases, where in ((plan.cpe, site.cpe, "cpe"), (plan.rocm, site.rocm, "rocm")):
         if version not in map(parse_version, releases):
-            yield where, f"{version} is not described ({suggestion(str(version), releases)})"
+            yield from unknown(where, [str(version)], releases)
 
 
 def _recognises_an_image(plan: ImagePlan) -> Faults:
@@ -178,8 +173,7 @@ def _lines_can_be_done(site: Site, plan: ImagePlan) -> Faults:
         here = f"lines[{index}]"
         if line.decision == "bind" and (line.source is None or line.target is None):
             yield here, f"{line.library} is to be bound (source and target would be right)"
-        if line.by is not None and line.by not in site.modules:
-            yield f"{here}.by", f"{line.by} is not described ({suggestion(line.by, site.modules)})"
+        yield from unknown(f"{here}.by", [line.by] if line.by is not None else (), site.modules)
         if line.without is not None and line.without not in bound:
             yield (
                 f"{here}.without",

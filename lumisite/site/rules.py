@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from lumisite.site.cpus import expand_cpu_list
-from lumisite.site.decode import Rule, UnfitError, suggestion
+from lumisite.site.decode import Rule, UnfitError
 from lumisite.site.faults import Faults, is_file_name, unknown
 from lumisite.site.model import Module, NodeKind, Site
 from lumisite.site.rules_ledger import (
@@ -38,16 +37,16 @@ def platforms_name_what_exists(site: Site) -> Faults:
     yield from unknown("platform", [site.platform], site.platforms)
     for name, platform in site.platforms.items():
         here = f"platforms.{name}"
-        yield from _unknown_versions(f"{here}.cpe", [platform.cpe], site.cpe)
-        yield from _unknown_versions(f"{here}.cpe_supported", platform.cpe_supported, site.cpe)
-        yield from _unknown_versions(f"{here}.cpe_leftover", platform.cpe_leftover, site.cpe)
-        yield from _unknown_versions(f"{here}.rocm", [platform.rocm], site.rocm)
+        yield from unknown(f"{here}.cpe", [str(platform.cpe)], site.cpe)
+        yield from unknown(f"{here}.cpe_supported", map(str, platform.cpe_supported), site.cpe)
+        yield from unknown(f"{here}.cpe_leftover", map(str, platform.cpe_leftover), site.cpe)
+        yield from unknown(f"{here}.rocm", [str(platform.rocm)], site.rocm)
         if platform.cpe not in platform.cpe_supported:
             yield f"{here}.cpe", f"{platform.cpe} is the default but not among cpe_supported"
         for version in platform.cpe_leftover:
             if version in platform.cpe_supported:
                 yield f"{here}.cpe_leftover", f"{version} is also among cpe_supported"
-        yield from _unknown_versions(f"{here}.rocm_in_use", platform.rocm_in_use, site.rocm)
+        yield from unknown(f"{here}.rocm_in_use", map(str, platform.rocm_in_use), site.rocm)
         if platform.rocm not in platform.driver_rocm and platform.rocm not in platform.rocm_in_use:
             yield f"{here}.rocm", f"{platform.rocm} is outside what the driver supports ({platform.driver_rocm})"
         yield from unknown(f"{here}.gpu_bus_ids", platform.gpu_bus_ids, site.node_kinds)
@@ -68,15 +67,14 @@ def node_kinds_add_up(site: Site) -> Faults:
 def _node_kind_faults(here: str, kind: NodeKind) -> Faults:
     seen: set[int] = set()
     for index, group in enumerate(kind.l3):
-        cores = expand_cpu_list(group.cores)
-        siblings = expand_cpu_list(group.siblings) if group.siblings else ()
+        cores, siblings = group.cores, group.siblings or ()
         if siblings and len(siblings) != len(cores):
             yield f"{here}.l3[{index}].siblings", f"{len(siblings)} siblings for {len(cores)} cores"
         twice = sorted(seen.intersection(cores + siblings))
-        if twice or len({*cores, *siblings}) < len(cores) + len(siblings):
+        if twice or set(cores).intersection(siblings):
             yield f"{here}.l3[{index}].cores", f"a CPU is named twice{': ' + str(twice[0]) if twice else ''}"
         seen.update(cores + siblings)
-    for cpu in expand_cpu_list(kind.reserved) if kind.reserved else ():
+    for cpu in kind.reserved or ():
         if cpu not in seen:
             yield f"{here}.reserved", f"CPU {cpu} is in no L3 group"
     domains = {group.numa for group in kind.l3}
@@ -137,13 +135,6 @@ def _reaches(start: str, goal: str, modules: Mapping[str, Module], seen: set[str
             if _reaches(other, goal, modules, seen):
                 return True
     return False
-
-
-def _unknown_versions(path: str, versions: Iterable[Version], table: Iterable[str]) -> Faults:
-    table = list(table)
-    for version in versions:
-        if str(version) not in table:
-            yield path, f"{version} is not described ({suggestion(str(version), table)})"
 
 
 def validation_fits(site: Site) -> Faults:

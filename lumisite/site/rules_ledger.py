@@ -63,18 +63,13 @@ def _condition_faults(site: Site, here: str, where: Place, when: When) -> Faults
     yield from unknown(f"{here}.when.partition", when.partition or (), site.partitions)
     if where == TASK:
         return
-    for condition in ("nodes", "gpus", "partition"):
-        if getattr(when, condition) is not None:
-            yield (
-                f"{here}.when.{condition}",
-                f"the module {where} cannot know this before the step exists (where: task)",
-            )
-    for condition in IMAGE_CONDITIONS:
-        if getattr(when, condition) is not None:
-            yield (
-                f"{here}.when.{condition}",
-                f"the module {where} is loaded before any image is known (where: task, which the image decides)",
-            )
+    early = f"the module {where} cannot know this before the step exists (where: task)"
+    unseen = f"the module {where} is loaded before any image is known (where: task, which the image decides)"
+    for condition in given_conditions(when):
+        if condition in ("nodes", "gpus", "partition"):
+            yield f"{here}.when.{condition}", early
+        if condition in IMAGE_CONDITIONS:
+            yield f"{here}.when.{condition}", unseen
     module = site.modules.get(where)
     if module is not None and when.cpe is not None and module.version not in ("cpe", "cpe-rocm"):
         yield f"{here}.when.cpe", f"versions of {where} do not tell (they are made of: {module.version})"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NewType
 
+from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.decode import UnfitError
 from lumisite.site.versions import Version, VersionRange, parse_version, parse_version_range
 
@@ -27,8 +28,8 @@ VariableName = NewType("VariableName", str)
 Chain = NewType("Chain", tuple[str, ...])
 #: A PCI bus, `c1`, or the whole address of a device on it, `0000:c1:00.0`.
 PciBus = NewType("PciBus", str)
-#: Kernel CPU numbers as a list: `0-15,64-79`.
-CpuList = NewType("CpuList", str)
+#: Kernel CPU numbers, in the order in which they were typed.
+CpuList = NewType("CpuList", tuple[int, ...])
 #: Where a bind or a setting takes effect: `task` (the srun helper), or the name of a module.
 Place = NewType("Place", str)
 TASK = Place("task")
@@ -49,7 +50,6 @@ class NodeCount:
 
 #: Slurm drops a variable of a task prolog whose name and value reach 131072 bytes (measured on 22.05.8).
 MAX_VALUE_BYTES = 100_000
-MAX_CPUS = 4096
 
 _TRUE = ("true", "yes", "on")
 _FALSE = ("false", "no", "off")
@@ -141,13 +141,13 @@ def read_bool(text: str) -> bool:
 
 def read_cpu_list(text: str) -> CpuList:
     """Kernel CPU numbers: `0-7,64-71`."""
-    for part in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part, re.ASCII)
-        if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
-            raise UnfitError(f"{text!r} is not a list of CPUs (0-7,64-71 would be right)")
-        if int(match[2] or match[1]) >= MAX_CPUS:
-            raise UnfitError(f"{text!r} names a CPU past {MAX_CPUS - 1}")
-    return CpuList(text)
+    try:
+        numbers = parse_number_list(text)
+    except CpusetError as error:
+        raise UnfitError(str(error)) from None
+    if not numbers:
+        raise UnfitError("names no CPU (0-7,64-71 would be right)")
+    return CpuList(numbers)
 
 
 def read_node_count(text: str) -> NodeCount:

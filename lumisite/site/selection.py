@@ -51,6 +51,9 @@ class Selection:
     rocm: tuple[Version, ...]
     candidates: tuple[Candidate, ...]
 
+    def __str__(self) -> str:
+        return f"platform {self.platform}, CPE {', '.join(map(str, self.cpe))}, ROCm {', '.join(map(str, self.rocm))}"
+
     @property
     def stacks(self) -> tuple[Stack, ...]:
         """Every CPE release with every ROCm release, the default first."""

@@ -110,22 +110,9 @@ def parse_version_range(text: str) -> VersionRange:
 
 def nearest(version: Version, candidates: Iterable[Version]) -> Version | None:
     """Give the candidate whose numbers are closest to `version`, comparing part by part; the newer one of two."""
-    return min(candidates, key=lambda other: (_distance(version, other), -_as_number(other)), default=None)
+    return min(sorted(candidates, reverse=True), key=lambda other: _distance(version, other), default=None)
 
 
 def _distance(one: Version, other: Version) -> tuple[int, ...]:
-    width = 4
-    mine, theirs = (_padded(version, width) for version in (one, other))
+    mine, theirs = ([*version.order.release, 0, 0, 0][:4] for version in (one, other))
     return tuple(abs(a - b) for a, b in zip(mine, theirs, strict=True))
-
-
-def _as_number(version: Version) -> int:
-    number = 0
-    for part in _padded(version, 4):
-        number = number * 100_000 + min(part, 99_999)
-    return number
-
-
-def _padded(version: Version, width: int) -> tuple[int, ...]:
-    release = version.order.release[:width]
-    return release + (0,) * (width - len(release))

@@ -21,7 +21,7 @@ from lumisite.errors import ResolveError
 from lumisite.node.facts import parse_facts
 from lumisite.node.masks import Request, cpu_masks
 from lumisite.node.topology import topology_of
-from lumisite.site.cpus import expand_cpu_list
+from lumisite.site.cpus import parse_number_list
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.probes.findings import JobShape
@@ -105,7 +105,7 @@ class Task:
 def tasks_of(result: Result) -> list[Task]:
     """Read the lines of `SHOW`, by the number of the task."""
     rows = sorted(re.findall(r"^task (\d+) ([0-9a-f]+) ?(\S*)$", result.check().stdout, re.MULTILINE), key=by_number)
-    return [Task(f"0x{mask}", frozenset(expand_cpu_list(list_)) if list_ else frozenset()) for _, mask, list_ in rows]
+    return [Task(f"0x{mask}", frozenset(parse_number_list(list_))) for _, mask, list_ in rows]
 
 
 def by_number(row: tuple[str, ...]) -> int:

@@ -64,10 +64,10 @@ def test_run_json_holds_all_of_it() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"batches": []}, "run.json is damaged: no batches"),
-        ({"batches": [{"stamp": "s"}]}, "run.json is damaged: 'node_sets'"),
-        ({"batches": "x"}, "run.json is damaged: 'x' is not a list"),
-        ({"sbatch": 3}, "run.json is damaged: 3 is not a list"),
+        ({"batches": []}, r"run\.json: batches: has none"),
+        ({"batches": [{"stamp": "s"}]}, r"run\.json: batches\[0\]\.jobs: is missing"),
+        ({"batches": "x"}, r"run\.json: batches: is a single value \(a list would be right"),
+        ({"sbatch": 3}, r"run\.json: sbatch: is a single value \(a list would be right"),
     ],
 )
 def test_a_damaged_run_json_is_told(change: dict[str, object], message: str) -> None:
@@ -76,9 +76,9 @@ def test_a_damaged_run_json_is_told(change: dict[str, object], message: str) -> 
 
 
 def test_a_run_json_of_another_kind_is_told() -> None:
-    about = an_asked().about()
+    about = json.loads(json.dumps(an_asked().about()))
     del about["batches"], about["folder"]
-    with pytest.raises(ResolveError, match=r"run\.json lacks folder, batches: it was not written by this lumisite"):
+    with pytest.raises(ResolveError, match=r"run\.json: batches: is missing \(this lumisite wrote no such file"):
         parse_asked(about, "run.json")
 
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.node import cpuset
-from lumisite.node.cpuset import CpusetError, cpus_of_mask, mask_of, parse_hwloc_bitmap, parse_number_list
-from lumisite.site.cpus import format_cpu_list
+from lumisite.node.cpuset import cpus_of_mask, mask_of, parse_hwloc_bitmap
+from lumisite.site.cpus import CPU_NUMBER_LIMIT, CpusetError, format_cpu_list, parse_number_list
 
-cpu_sets = st.sets(st.integers(0, cpuset.CPU_NUMBER_LIMIT - 1), min_size=1, max_size=200)
+cpu_sets = st.sets(st.integers(0, CPU_NUMBER_LIMIT - 1), min_size=1, max_size=200)
 
 
 @given(cpu_sets)

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.errors import SiteError
-from lumisite.site.document import MAX_BYTES, MAX_DEPTH, Items, Scalar, Table, parse_document
+from lumisite.site.document import MAX_BYTES, MAX_DEPTH, Document, parse_yaml
 
 
 def faults(text: str | bytes) -> str:
     data = text.encode() if isinstance(text, str) else text
     with pytest.raises(SiteError) as caught:
-        parse_document(data, "site.yaml")
+        parse_yaml(data, "site.yaml")
     assert len(caught.value.problems) == 1
     return str(caught.value)
 
@@ -22,23 +22,28 @@ def faults(text: str | bytes) -> str:
     "typed", ["6.10", "24.10", "10:00:00", "no", "on", "010", "0x1f", "1e3", "~", "2026-01-21", ".5"]
 )
 def test_scalars_stay_what_the_admin_typed(typed: str) -> None:
-    root = parse_document(f"key: {typed}\n".encode(), "site.yaml")
-    assert root.pairs[0][1] == Scalar(1, 6, typed)
+    root = parse_yaml(f"key: {typed}\n".encode(), "site.yaml")
+    assert root.value == {"key": typed}
+    assert root.places["key"] == (1, 6)
 
 
 def test_positions_count_from_one() -> None:
-    root = parse_document(b"a: 1\nb:\n  - x\n  - {c: d}\n", "site.yaml")
-    items = root.pairs[1][1]
-    assert isinstance(items, Items)
-    assert (items.nodes[0].line, items.nodes[0].column) == (3, 5)
-    table = items.nodes[1]
-    assert isinstance(table, Table)
-    assert (table.pairs[0][1].line, table.pairs[0][1].column) == (4, 9)
+    root = parse_yaml(b"a: 1\nb:\n  - x\n  - {c: d}\n", "site.yaml")
+    assert root.value == {"a": "1", "b": ["x", {"c": "d"}]}
+    assert (root.places["b[0]"], root.places["b[1].c"], root.keys["b[1].c"]) == ((3, 5), (4, 9), (4, 6))
+    assert root.place("b[1].c.d") == (4, 9)
+
+
+def test_nothing_typed_is_no_empty_text() -> None:
+    assert parse_yaml(b"a:\nb: ''\nc: [x, {d: }]\n", "site.yaml").value == {"a": None, "b": "", "c": ["x", {"d": None}]}
 
 
 def test_an_alias_is_what_its_anchor_was() -> None:
-    root = parse_document(b"a: &x [1, 2]\nb: *x\n", "site.yaml")
-    assert root.pairs[0][1] is root.pairs[1][1]
+    root = parse_yaml(b"a: &x [1, {c: 2}]\nb: *x\n", "site.yaml")
+    assert root.value["a"] == root.value["b"] == ["1", {"c": "2"}]
+    assert root.places["a[1].c"] == root.places["b[1].c"] == (1, 15)
+    assert root.keys["b[1].c"] == (1, 12)
+    assert parse_yaml(b"a: &x 1\nb: &x 2\nc: *x\n", "site.yaml").value["c"] == "2"
 
 
 @pytest.mark.parametrize(
@@ -79,11 +84,13 @@ def test_aliases_cannot_unfold_into_gigabytes() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     assert "aliases unfold into more than" in faults("\n".join(lines))
+    chain = ["a0: &a0 x", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 3000))]
+    assert f"site.yaml:{MAX_DEPTH + 1}:" in faults("\n".join(chain))
 
 
 def parsed_or_refused(data: bytes) -> bool:
     try:
-        return isinstance(parse_document(data, "site.yaml"), Table)
+        return isinstance(parse_yaml(data, "site.yaml"), Document)
     except SiteError as error:
         return str(error).startswith("site.yaml")
 

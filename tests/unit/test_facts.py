@@ -191,7 +191,7 @@ def test_a_deployed_file_is_known_by_its_hash() -> None:
     ("content", "message"),
     [
         (b"", "is not JSON"),
-        (b"\xff\xfe", "is not JSON"),
+        (b"\xff\xfe", "byte 0xff is not UTF-8"),
         (b"[1]", "is no facts file"),
         (b"{}", "is no facts file"),
         (b"[" * 100_000, "nested too deep"),
@@ -199,20 +199,20 @@ def test_a_deployed_file_is_known_by_its_hash() -> None:
         (b'{"lumisite_facts": true, "site": "lumi"}', "true is another format"),
         (b'{"lumisite_facts": 1}', "site: is missing"),
         (b'{"lumisite_facts": 1, "site": 7}', "site: 7 is not a text"),
-        (b'{"lumisite_facts": 1, "site": "l", "gpus": {}}', "gpus: {} is not a list"),
-        (b'{"lumisite_facts": 1, "site": "l", "gpus": [3]}', "gpus[0]: 3 is not an object"),
+        (b'{"lumisite_facts": 1, "site": "l", "gpus": {}}', "gpus: is a mapping (a list would be right"),
+        (b'{"lumisite_facts": 1, "site": "l", "gpus": [3]}', "gpus[0]: is a single value (keys and values would be right)"),
         (b'{"lumisite_facts": 1, "site": "l", "gpus": [{"numa": "x"}]}', 'gpus[0].numa: "x" is not a whole number'),
         (b'{"lumisite_facts": 1, "site": "l", "gpus": [{"numa": true}]}', "gpus[0].numa: true is not a whole number"),
         (b'{"lumisite_facts": 1, "site": "l", "cpus": [{}]}', "cpus[0].cpus: is missing"),
-        (b'{"lumisite_facts": 1, "site": "l", "images": {"/a": {"\\n": 1}}}', 'images./a: "\\n" holds a character that does not print'),
-        (b'{"lumisite_facts": 1, "site": "l", "missing": {"a": "b"}}', 'missing.a: "b" is not a list'),
+        (b'{"lumisite_facts": 1, "site": "l", "images": {"/a": {"\\n": 1}}}', 'images./a.\'\\n\': "\\n" holds a character that does not print'),
+        (b'{"lumisite_facts": 1, "site": "l", "missing": {"a": "b"}}', "missing.a: is a single value (a list would be right"),
         (b" " * (LARGEST_FACTS_BYTES + 1), "bytes, which no facts file has"),
     ],
 )  # fmt: skip
 def test_a_damaged_facts_file_is_named(content: bytes, message: str) -> None:
     with pytest.raises(FactsError) as caught:
         parse_facts(content, "node.json")
-    assert str(caught.value).startswith("node.json: ")
+    assert str(caught.value).startswith("node.json:")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 

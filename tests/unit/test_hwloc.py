@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lumisite.node import hwloc
-from lumisite.node.cpuset import parse_number_list
 from lumisite.node.hwloc import parse_hwloc
 from lumisite.node.topology import Gpu, Topology, TopologyError
+from lumisite.site.cpus import parse_number_list
 from tests.unit.test_topology import LUMI_G
 
 NODES = Path(__file__).parents[1] / "data" / "nodes"

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.node import masks
-from lumisite.node.cpuset import cpus_of_mask, parse_number_list
+from lumisite.node.cpuset import cpus_of_mask
 from lumisite.node.masks import MaskError, Request, TaskMask, cpu_masks, mask_tables
 from lumisite.node.topology import Core, Gpu, Topology
+from lumisite.site.cpus import parse_number_list
 from tests.unit.test_topology import LUMI_G, only_numa
 
 # The masks that LUMI publishes for a whole LUMI-G node: user guide, "Distribution and binding", and for two

@@ -82,7 +82,10 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             ("{cores: 0-1, numa: 0}", "{cores: 0-1, siblings: '2', numa: 0}"),
             "node_kinds.twin.l3[0].siblings: 1 siblings for 2 cores",
         ),
-        (("{cores: 0-1, numa: 0}", "{cores: '0,0', numa: 0}"), "node_kinds.twin.l3[0].cores: a CPU is named twice"),
+        (
+            ("{cores: 0-1, numa: 0}", "{cores: '0,0', numa: 0}"),
+            "node_kinds.twin.l3[0].cores: '0,0' names a number twice",
+        ),
         (
             ("      - {cores: 0-1, numa: 0}", "      - {cores: 0-1, numa: 0}\n      - {cores: 1-2, numa: 0}"),
             "node_kinds.twin.l3[1].cores: a CPU is named twice: 1",

@@ -20,7 +20,7 @@ from lumisite.node.topology import (
 from lumisite.site.load import load_site
 from lumisite.site.model import CacheGroup, NodeKind
 from lumisite.site.model import Gpu as KindGpu
-from lumisite.site.scalars import CpuList, Line
+from lumisite.site.scalars import Line, read_cpu_list
 
 SITE = load_site("lumi").site
 BUS_IDS = SITE.platforms["2026-01"].gpu_bus_ids["lumi-g"]
@@ -30,10 +30,9 @@ LUMI_G = topology_of("node kind lumi-g", SITE.node_kinds["lumi-g"], BUS_IDS)
 def kind(reserved: str | None = None, siblings: str | None = "4-7") -> NodeKind:
     """Give a node of four cores in one L3."""
     return NodeKind(
-        title=Line("four cores"),
         memory_mib=1024,
-        reserved=CpuList(reserved) if reserved else None,
-        l3=(CacheGroup(cores=CpuList("0-3"), siblings=CpuList(siblings) if siblings else None, numa=0),),
+        reserved=read_cpu_list(reserved) if reserved else None,
+        l3=(CacheGroup(cores=read_cpu_list("0-3"), siblings=read_cpu_list(siblings) if siblings else None, numa=0),),
         gpus=(KindGpu(l3=0, numa=0), KindGpu(numa=0)),
         source=Line("made up"),
     )

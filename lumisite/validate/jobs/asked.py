@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
-from lumisite.errors import ResolveError, ToolError
+from lumisite.errors import ResolveError, SiteError, ToolError
+from lumisite.site.json_file import decode_values
 from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.jobs.folder import script_bytes
@@ -71,36 +72,15 @@ class Asked:
 
 def parse_asked(about: Mapping[str, object], place: str) -> Asked:
     """Read run.json back; `place` names it in messages. Raises `ResolveError`."""
-    optional = {"account", "reservation", "sbatch", "limit", "jax_image", "wrapper", "baseline", "into"}
-    names = [one.name for one in fields(Asked)]
-    missing = [name for name in names if name not in about and name not in optional]
-    if missing:
-        raise ResolveError(f"{place} lacks {', '.join(missing)}: it was not written by this lumisite")
-    raw = {name: about[name] for name in names if name in about}
     try:
-        for name in ("sbatch", "baseline"):
-            raw[name] = tuple(str(each) for each in _list(raw.get(name, [])))
-        raw["batches"] = tuple(_batch(each) for each in _list(raw["batches"]))
-        specs = raw["specs"]
-        raw["specs"] = {str(name): str(spec) for name, spec in specs.items()} if isinstance(specs, dict) else {}
-        if not raw["batches"]:
-            raise ValueError("no batches")
-    except (KeyError, TypeError, ValueError) as error:
-        raise ResolveError(f"{place} is damaged: {error}") from None
-    return Asked(**raw)  # type: ignore[arg-type]
+        return decode_values(about, Asked, place, (_faults,))
+    except SiteError as error:
+        raise ResolveError(f"{error.problems[0]} (this lumisite wrote no such file, or it is damaged)") from None
 
 
-def _list(raw: object) -> list[object]:
-    if not isinstance(raw, list):
-        raise TypeError(f"{raw!r} is not a list")
-    return raw
-
-
-def _batch(raw: object) -> Batch:
-    if not isinstance(raw, dict):
-        raise TypeError(f"{raw!r} is not an object")
-    sets = tuple(tuple(str(node) for node in _list(nodes)) for nodes in _list(raw["node_sets"]))
-    return Batch(str(raw["stamp"]), int(raw["jobs"]), sets, tuple(str(name) for name in _list(raw["probes"])))
+def _faults(asked: Asked) -> Iterator[tuple[str, str]]:
+    if not asked.batches:
+        yield "batches", "has none"
 
 
 def site_digest(loaded: LoadedSite) -> str:

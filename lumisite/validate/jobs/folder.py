@@ -17,7 +17,8 @@ from pathlib import Path
 
 from lumisite.binds.digest import digest_of
 from lumisite.binds.host import open_file
-from lumisite.errors import LumisiteError, ResolveError, ToolError
+from lumisite.errors import LumisiteError, ResolveError, SiteError, ToolError
+from lumisite.site.json_file import parse_json
 from lumisite.validate.jobs.script import DONE, EXIT, FACTS, RECORDS, STEP_ERR
 from lumisite.validate.lines import Gate, Sample, gate_json, sample_json
 from lumisite.validate.probes.probe import Line, Record, Step, Vector
@@ -223,11 +224,11 @@ def create_run(folder: Path, about: Mapping[str, object]) -> Run:
 def open_run(folder: Path) -> tuple[Run, dict[str, object]]:
     """Open a run's folder. Raises `ResolveError` if it is none."""
     try:
-        about = json.loads((folder / RUN).read_text())
+        about = parse_json((folder / RUN).read_bytes(), str(folder / RUN))
     except FileNotFoundError:
         raise ResolveError(f"{folder} is no run: it has no {RUN}") from None
-    except ValueError as error:
-        raise ResolveError(f"{folder / RUN} cannot be read: {error}") from None
+    except SiteError as error:
+        raise ResolveError(str(error)) from None
     if not isinstance(about, dict):
         raise ResolveError(f"{folder / RUN} is not an object")
     return Run(folder), about

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lumisite.errors import ResolveError
-from lumisite.site.cpus import expand_cpu_list
 from lumisite.site.model import Site, Validation
 from lumisite.validate.probes.probe import OUT, PROBES, Group, Step
 
@@ -165,6 +164,5 @@ def _step_line(site: Site, validation: Validation, plan: JobPlan, step: Step, pr
 def _cpus_per_task(site: Site, validation: Validation) -> int:
     """Give each rank its part of the cores that jobs get; a step has no more CPUs than it asks for."""
     kind = site.node_kinds[site.partitions[validation.partition].node_kind]
-    cores = {core for group in kind.l3 for core in expand_cpu_list(group.cores)}
-    reserved = set(expand_cpu_list(kind.reserved)) if kind.reserved else set()
-    return max(1, len(cores - reserved) // validation.tasks_per_node)
+    cores = {core for group in kind.l3 for core in group.cores}
+    return max(1, len(cores.difference(kind.reserved or ())) // validation.tasks_per_node)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lumisite.release.explain import references
-from lumisite.site.cpus import expand_cpu_list
 from lumisite.site.evidence import harms
 from lumisite.site.images import has_plugin
 from lumisite.site.model import NodeKind, Site
@@ -101,8 +100,7 @@ def _instead(site: Site, name: str) -> str:
 
 
 def _cores(kind: NodeKind) -> int:
-    reserved = set(expand_cpu_list(kind.reserved)) if kind.reserved else set()
-    return sum(len(set(expand_cpu_list(group.cores)) - reserved) for group in kind.l3)
+    return sum(len(set(group.cores).difference(kind.reserved or ())) for group in kind.l3)
 
 
 def _gpu_order(kind: NodeKind) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lumisite.node.cpuset import CpusetError, mask_of, parse_number_list
+from lumisite.node.cpuset import mask_of
 from lumisite.node.masks import MaskError, Request, cpu_masks
 from lumisite.node.topology import Topology
-from lumisite.site.cpus import format_cpu_list
+from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.validate.probes.findings import (
     Fault,
     Finding,

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lumisite.site.cpus import expand_cpu_list, format_cpu_list
+from lumisite.site.cpus import format_cpu_list, parse_number_list
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.findings import named
 from lumisite.validate.probes.hang_settings import suspicion
@@ -30,6 +30,8 @@ PLACES = {
 }
 DONE = (GROUPS + 1, 0)
 NODE_ADVICE = "look at the node of that rank: a rank that is silent is frozen or lost"
+#: More tasks than a step can have.
+MOST_RANKS = 1 << 24
 #: What srun says of a rank that did not end well; those that it killed itself are told by what was done to them.
 _TASK = re.compile(r"srun: error: (\S+): tasks? ([\d,-]+): (?!Killed|Terminated)([^|]*[^|\s])")
 
@@ -148,7 +150,7 @@ def _crashed(ended: Ended, expected: Expected) -> Gate | None:
     failed = min(_times(ended.records, "error_time"), default=math.inf)
     seats = _seats(ended.records, expected)
     for _, tasks, how in _TASK.findall(ended.words):
-        own = [seats[rank] for rank in expand_cpu_list(tasks) if rank < len(seats)]
+        own = [seats[rank] for rank in parse_number_list(tasks, limit=MOST_RANKS) if rank < len(seats)]
         lost = [seat for seat in own if "local_rank" not in seat.record and _last_seen(seat) <= failed]
         if lost:
             doing = f" while {lost[0].record['phase']}" if lost[0].record else ""
