@@ -108,7 +108,7 @@ def check_host_root(root: str) -> None:
     """Refuse a `--host-root` that is no directory; raises `ResolveError`."""
     from lumisite.errors import ResolveError
 
-    if "\0" in root or not os.path.isdir(root):
+    if "\0" in root or not os.path.isdir(root):  # noqa: PTH112 - pathlib takes longer to import than to ask
         raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")
 
 
