@@ -163,7 +163,7 @@ def _compare_with_image(site: Site, image: str, found: Environment) -> None:
         say(shown(note))
         return
     taken = holds_by_name(site, str(Path(image).resolve()), image)
-    known = any("ROCm release is not known" in line for line in found.said)
+    known = any("ROCm release is not known" in one.why for one in found.variables.values())
     differing = [
         f"{what} {_said(mine)}, taken for {_said(theirs)}"
         for what, mine, theirs in (("ROCm", holds.rocm, taken.rocm), ("plugin", holds.plugin, taken.plugin))

@@ -14,7 +14,7 @@ from lumisite.node.topology import Core, Gpu, Topology
 from lumisite.site.cpus import format_cpu_list
 
 TABLE_TASKS = (1, 2, 4, 8, 16)
-"""The tasks-per-node counts for which tables are made ahead of the job."""
+"""The tasks-per-node counts for which tables are made ahead of the job, beside the number of GPUs."""
 
 
 class MaskError(LumisiteError):
@@ -99,38 +99,21 @@ def cpu_masks(topology: Topology, request: Request) -> tuple[TaskMask, ...]:
     )
 
 
-def mask_tables(topology: Topology) -> Mapping[tuple[int, int], tuple[str, ...]]:
-    """Give the masks of a whole node by (tasks, threads), for the counts in `TABLE_TASKS` that have an answer.
+def mask_tables(topology: Topology) -> Mapping[tuple[int, int], tuple[TaskMask, ...]]:
+    """Give the answers for a whole node by (tasks, threads), for the counts that have a sound one for every task.
 
-    For whatever binds tasks at run time without lumisite (the task prolog): one mask for each `SLURM_LOCALID`.
+    For whatever binds tasks at run time without lumisite (the task prolog).
     """
-    tables: dict[tuple[int, int], tuple[str, ...]] = {}
-    for tasks in TABLE_TASKS:
+    tables: dict[tuple[int, int], tuple[TaskMask, ...]] = {}
+    for tasks in sorted({*TABLE_TASKS, len(topology.gpus)} - {0}):
         for threads in (1, 2):
             try:
                 answers = cpu_masks(topology, Request(tasks, threads))
             except MaskError:
                 continue
             if all(answer.pu_os for answer in answers):
-                tables[tasks, threads] = tuple(answer.mask or "" for answer in answers)
+                tables[tasks, threads] = answers
     return tables
-
-
-def near_pus(topology: Topology) -> Mapping[int, tuple[int, ...]]:
-    """Give, by GPU number, the PUs (all threads, none reserved) near each GPU, in rising order.
-
-    For a part of a node: what of them was granted may be given to the task that has the GPU. GPUs that are known
-    only by their NUMA domain share it evenly. A GPU without an answer has no entry.
-    """
-    if not topology.gpus:
-        return {}
-    answers = cpu_masks(topology, Request(len(topology.gpus)))
-    threads = {pu: core.pu_os for core in topology.cores for pu in core.pu_os}
-    return {
-        answer.gpus[0]: tuple(sorted({near for pu in answer.pu_os for near in threads[pu]} - topology.reserved))
-        for answer in answers
-        if answer.pu_os
-    }
 
 
 def _granted_gpus(topology: Topology, request: Request) -> tuple[Gpu, ...]:

@@ -1,7 +1,8 @@
 """What a rank finds in its environment: the rendered scripts are run, in a step and on a node that are made up.
 
-The scripts are the very texts that `render` writes. Only the lines that ask or touch a node are replaced (`_PROLOG` and
-`_WRAPPER` below), since this machine is none: the made-up node has every path, and all of its CPUs are granted.
+The scripts are the very texts that `render` writes. Only the functions that ask or touch a node, or tell what was
+decided, are defined anew at their end (`PROLOG` and `WRAPPER` below), since this machine is none: the made-up node has
+every path, and all of its CPUs are granted.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lumisite.errors import ToolError
+from lumisite.release.helper import START
 from lumisite.release.helper_settings import NOTHING_APPLIES
 from lumisite.release.manifest import MANIFEST, RenderedFile
 from lumisite.release.modules import ModulePlan
@@ -25,23 +28,33 @@ from lumisite.site.model import Partition, Site
 
 #: How long a script may take, in seconds; it takes milliseconds.
 LIMIT_S = 30
-_PROLOG = {
-    'there() { [ -e "$1" ]; }': "there() { :; }",
-    'in_root() { case $roots in */"$1"/*) ;; *) return 1 ;; esac; }': "in_root() { :; }",
-    "own_cpuset() { read -r place </proc/self/cpuset; }": "own_cpuset() { place=; }",
-    "own_private() { make_private && tidy; }": "own_private() { {private}; }",
-    'run_taskset() { LD_PRELOAD= LD_LIBRARY_PATH= LD_AUDIT= taskset "$@" >/dev/null; }': "run_taskset() { :; }",
+#: Between the parts of a report: what it is about, its name, why.
+_PARTS = "\x1f"
+PROLOG = """
+there() { :; }
+in_root() { :; }
+own_cpuset() { place=; }
+run_taskset() { :; }
+report() { out="${out}print $1\x1f$2\x1f$3$ls_nl"; }
+own_private() {
+    case $ls_site_private in '' | *[!A-Za-z0-9/._-]*) ;; *) user_id; private=$ls_site_private-$answer; return ;; esac
+    set -- $wanted
+    while [ "$#" -gt 1 ]; do report setting "$1" "$node $no_place"; shift 2; done
+    return 1
 }
-_WRAPPER = {'ls_there() { [ -e "$1" ]; }': "ls_there() { :; }"}
+"""
+WRAPPER = """
+ls_there() { :; }
+ls_report() { printf '%s\\n' "print $1\x1f$2\x1f$3" >&2; }
+"""
 #: Stands for the real runtime: writes down the environment that it is given.
 _RUNTIME = "#!/bin/sh\nexec env -0 >'{out}'\n"
-_SAID = re.compile(r"(\w+)(?:=(.*)| is left alone:? ?| stays .*?| is taken away(?: again)?) ?\((.*)\)", re.DOTALL)
-_NO_PLACE = " has no place for private directories, so caches go where programs put them:"
-_BOUND = re.compile(r"bind (\S+) \((.*)\)")
 
 
 #: Who acts, and the environment before and after it.
 _Stage: TypeAlias = tuple[str, Mapping[str, str], Mapping[str, str]]
+#: What was decided: setting or cpus, the name or the mask, and why.
+_Report: TypeAlias = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -89,12 +102,11 @@ class FoundCpus:
 
 @dataclass(frozen=True)
 class Environment:
-    """All that a rank finds; `said` is what the scripts say of themselves."""
+    """All that a rank finds."""
 
     variables: Mapping[str, Found]
     binds: tuple[FoundBind, ...]
     cpus: tuple[FoundCpus, ...]
-    said: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -127,16 +139,15 @@ def environment_of(asked: Question) -> Environment:
             _run_prolog(prolog, {**loaded, **_slurm(asked, task)})
             for task in range(asked.step.tasks_per_node if helper else 0)
         ]
-        after, said = (tasks[0][0], list(tasks[0][1])) if tasks else ({**loaded, **_slurm(asked, 0)}, [])
-        final, more = after, list[str]()
+        after, said = tasks[0] if tasks else ({**loaded, **_slurm(asked, 0)}, [])
+        final, more = after, list[_Report]()
         if asked.image is not None and helper:
             final, more = _run_wrapper(asked, folder, after)
     stages = (("module", _slurm(asked, 0), loaded), ("prolog", loaded, after), ("wrapper", after, final))
     return Environment(
-        variables=dict(sorted(_variables(asked, stages, said, more).items())),
-        binds=tuple(_binds(asked, stages, said)),
-        cpus=tuple(_cpus(task, lines) for task, (_, lines) in enumerate(tasks)),
-        said=(*said, *more),
+        variables=dict(sorted(_variables(asked, stages, {"prolog": said, "wrapper": more}).items())),
+        binds=tuple(_binds(asked, stages)),
+        cpus=tuple(_cpus(task, reports) for task, (_, reports) in enumerate(tasks)),
     )
 
 
@@ -186,66 +197,54 @@ def _cpus_of_node(site: Site, partition: Partition) -> int:
 
 def _prolog_command(asked: Question, folder: Path) -> list[str]:
     """Write the prolog for the made-up node, and give what runs it."""
-    changes = {line: text.replace("{private}", _private(asked.site)) for line, text in _PROLOG.items()}
-    script = _put(folder / "task_prolog", _replaced(asked, "spank/task_prolog", changes))
+    script = _put(folder / "task_prolog", _with_own(asked, "spank/task_prolog", PROLOG))
     # Sourced under the name that it has where it is deployed, since it puts its own folder on PATH.
     own = f"{asked.site.root}/releases/{release_of(asked.files)}/spank/task_prolog"
     return ["-c", '. "$1"', own, str(script)]
 
 
-def _run_prolog(command: Sequence[str], before: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Give the environment after the prolog, as Slurm makes it of the prolog's lines, and what it prints."""
+def _run_prolog(command: Sequence[str], before: Mapping[str, str]) -> tuple[dict[str, str], list[_Report]]:
+    """Give the environment after the prolog, as Slurm makes it of the prolog's lines, and what it decided."""
     environment = dict(before)
-    done = _run(command, {**before, "LUMISITE_VERBOSE": "1"})
-    said = []
-    for line in done.split("\n"):
+    said = _run(command, {**before, "LUMISITE_VERBOSE": "1"})
+    for line in said.split("\n"):
         verb, _, rest = line.partition(" ")
         name, _, value = rest.partition("=")
         if verb == "export":
             environment[name] = value
         elif verb == "unset":
             environment.pop(name, None)
-        elif verb == "print":
-            said.append(rest.removeprefix("lumisite: "))
-    return environment, tuple(said)
+    return environment, _reports(said)
 
 
-def _private(site: Site) -> str:
-    """Give the command that stands for making the private directory; it fails where the prolog has no place for one."""
-    local = next((system.path for system in site.file_systems if system.kind == "node-local"), "")
-    # As in choose_private of the prolog.
-    if not re.fullmatch("[A-Za-z0-9/._-]+", local):
-        return "return 1"
-    return f"user_id; private={local.rstrip('/')}/lumisite-$answer"
-
-
-def _run_wrapper(asked: Question, folder: Path, before: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Give the environment that the real runtime gets, and what the wrapper says."""
+def _run_wrapper(asked: Question, folder: Path, before: Mapping[str, str]) -> tuple[dict[str, str], list[_Report]]:
+    """Give the environment that the real runtime gets, and what the wrapper decided."""
     name = asked.site.runtime.name
     out, runtime = folder / "environment", folder / "runtime"
     _put(runtime, _RUNTIME.format(out=out))
-    wrapper = f"spank/bin/{name}"
-    real = next(line for line in asked.files[wrapper].text.split("\n") if line.startswith("ls_real="))
-    changes = {**_WRAPPER, f"\n{real}\n": f"\nls_real='{runtime}'\n"}
-    script = _put(folder / name, _replaced(asked, wrapper, changes))
+    own = f"{WRAPPER}ls_site_runtime={shlex.quote(str(runtime))}\n"
+    script = _put(folder / name, _with_own(asked, f"spank/bin/{name}", own))
     image = str(asked.image)
     path = image if "://" in image else os.path.abspath(image)  # noqa: PTH100 - as a shell's PWD has it
-    command = [str(script), "exec", path, "true"]
-    said = _run(command, {**before, "LUMISITE_VERBOSE": "1", "PWD": str(folder)})
+    said = _run([str(script), "exec", path, "true"], {**before, "LUMISITE_VERBOSE": "1", "PWD": str(folder)})
     pairs = (pair.partition("=") for pair in os.fsdecode(out.read_bytes()).split("\0") if pair)
-    after = {name: value for name, _, value in pairs}
-    own = {"LUMISITE_WRAPPER", "LUMISITE_VERBOSE", "PWD", "OLDPWD", "SHLVL", "_"} - set(before)
-    lines = [line.removeprefix("lumisite: ") for line in said.split("\n") if line.startswith("lumisite: ")]
-    return {name: value for name, value in after.items() if name not in own}, lines
+    extra = {"LUMISITE_WRAPPER", "LUMISITE_VERBOSE", "PWD", "OLDPWD", "SHLVL", "_"} - set(before)
+    return {name: value for name, _, value in pairs if name not in extra}, _reports(said)
 
 
-def _replaced(asked: Question, path: str, changes: Mapping[str, str]) -> str:
+def _reports(said: str) -> list[_Report]:
+    lines = (line.removeprefix("print ").split(_PARTS) for line in said.split("\n") if _PARTS in line)
+    return [(kind, name, why) for kind, name, why in lines]
+
+
+def _with_own(asked: Question, path: str, own: str) -> str:
+    """Put functions of our own behind those of a script that they stand for, before its last line starts it."""
     text = asked.files[path].text
-    for line, other in changes.items():
-        if text.count(line) != 1:
-            raise ToolError(f"{path} has not one line {line.strip()!r}: its template is not the one of this lumisite")
-        text = text.replace(line, other)
-    return text
+    names = [START, *re.findall(r"^\w+\(\) \{", own, re.MULTILINE)]
+    for name in names:
+        if f"\n{text}".count(f"\n{name}") != 1:
+            raise ToolError(f"{path} has not one line {name.strip()!r}: its script is not the one of this lumisite")
+    return text.removesuffix(START) + own + START
 
 
 def _put(path: Path, text: str) -> Path:
@@ -277,9 +276,9 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
     return text
 
 
-def _variables(asked: Question, stages: Sequence[_Stage], *said: Sequence[str]) -> dict[str, Found]:
+def _variables(asked: Question, stages: Sequence[_Stage], reports: Mapping[str, Sequence[_Report]]) -> dict[str, Found]:
     """Give each variable that some stage changed, and each of the ledger that is left alone."""
-    reasons = {"prolog": _reasons(said[0]), "wrapper": _reasons(said[1])}
+    reasons = {by: {name: why for kind, name, why in told if kind == "setting"} for by, told in reports.items()}
     found = {
         name: Found(None, by, *_entry(asked, name, why)) for by, told in reasons.items() for name, why in told.items()
     }
@@ -291,15 +290,6 @@ def _variables(asked: Question, stages: Sequence[_Stage], *said: Sequence[str]) 
             entry, why = _own_reason(asked, name, by) if why is None else _entry(asked, name, why)
             found[name] = Found(after.get(name), by, entry, why)
     return found
-
-
-def _reasons(said: Sequence[str]) -> dict[str, str]:
-    """Give what the scripts say of each variable."""
-    reasons = {match[1]: match[3] for match in map(_SAID.fullmatch, said) if match}
-    for line in said:
-        what, placeless, words = line.partition(_NO_PLACE)
-        reasons.update(dict.fromkeys(words.split()[::2], f"{what}{placeless[:-1]}") if placeless else {})
-    return reasons
 
 
 def _entry(asked: Question, name: str, why: str) -> tuple[str, str]:
@@ -329,17 +319,15 @@ def _own_reason(asked: Question, name: str, by: str) -> tuple[str, str]:
     return "", reasons.get(name, "what the helper remembers" if name.startswith("LUMISITE_") else "")
 
 
-def _binds(asked: Question, stages: Sequence[_Stage], said: Sequence[str]) -> Iterator[FoundBind]:
+def _binds(asked: Question, stages: Sequence[_Stage]) -> Iterator[FoundBind]:
     """Give the binds at the end, in their order, with who brought each."""
     variable = f"{asked.site.runtime.prefix}_BINDPATH"
-    reasons = {match[1]: match[2] for match in map(_BOUND.fullmatch, said) if match}
     described = _described_binds(asked.site)
     listed = [(by, set(after.get(variable, "").split(","))) for by, _, after in stages]
     for spec in filter(None, stages[-1][2].get(variable, "").split(",")):
         source, _, rest = spec.partition(":")
         by = next(by for by, specs in listed if spec in specs)
-        entry, why = described.get(spec, ("", reasons.get(spec, "")))
-        yield FoundBind(source, rest.partition(":")[0] or source, by, entry, why)
+        yield FoundBind(source, rest.partition(":")[0] or source, by, *described.get(spec, ("", "")))
 
 
 def _described_binds(site: Site) -> dict[str, tuple[str, str]]:
@@ -348,12 +336,9 @@ def _described_binds(site: Site) -> dict[str, tuple[str, str]]:
     return {one.spec: (key, one.why) for key, one in reversed(site.host_paths.items())}
 
 
-def _cpus(task: int, said: Sequence[str]) -> FoundCpus:
-    for line in said:
-        if line.startswith("CPU mask "):
-            word, _, why = line.removeprefix("CPU mask ").partition(" ")
+def _cpus(task: int, reports: Sequence[_Report]) -> FoundCpus:
+    for kind, word, why in reports:
+        if kind == "cpus":
             is_mask = word.startswith("0x")
-            return FoundCpus(task, word if is_mask else None, None if is_mask else word, why.strip("()"))
-        if line.startswith("no CPU mask: "):
-            return FoundCpus(task, None, None, line.removeprefix("no CPU mask: "))
+            return FoundCpus(task, word if is_mask else None, None if is_mask else word or None, why)
     return FoundCpus(task, None, None, "")

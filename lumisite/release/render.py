@@ -8,8 +8,8 @@ from dataclasses import replace
 import jinja2
 
 from lumisite import __version__
-from lumisite.release import runtimes
-from lumisite.release.helper import plan_helper
+from lumisite.release.helper import HelperRelease, filter_data, join_filter, join_script, prolog_data, step_data
+from lumisite.release.helper_images import wrapper_data
 from lumisite.release.image_plans import plan_summaries
 from lumisite.release.lock import LoadedLock
 from lumisite.release.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
@@ -43,7 +43,9 @@ def render_tree(
     modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
     files = {
         **_module_files(environment, loaded, modules),
-        **_helper_files(environment, loaded, selection, decisions, plans, lock),
+        **_helper_files(
+            loaded, HelperRelease(loaded.site, selection, decisions, RELEASE_TOKEN), templates, plans, lock
+        ),
     }
     draft = Manifest(
         release=RELEASE_TOKEN,
@@ -84,27 +86,23 @@ def _module_files(
 
 
 def _helper_files(
-    environment: jinja2.Environment,
     loaded: LoadedSite,
-    selection: Selection,
-    decisions: Mapping[str, Decision],
+    of: HelperRelease,
+    templates: Mapping[str, str],
     plans: Sequence[LoadedPlan],
     lock: LoadedLock | None,
 ) -> dict[str, RenderedFile]:
-    plan = plan_helper(loaded.site, selection, decisions, RELEASE_TOKEN, plans, None if lock is None else lock.lock)
-
-    def rendered(template: str, **values: object) -> str:
-        origin = f"spank_helpers/{template} and {loaded.file}"
-        return environment.get_template(template).render(origin=origin, plan=plan, options=runtimes, **values)
-
-    return {
-        "spank/task_prolog": RenderedFile(rendered("task_prolog.j2"), executable=True),
-        "spank/cli_filter.lua": RenderedFile(rendered("cli_filter.lua.j2")),
-        **{
-            f"spank/bin/{command}": RenderedFile(rendered("singularity.j2", command=command), executable=True)
-            for command in ("singularity", "apptainer")
-        },
+    scripts = {name.rpartition("/")[2]: text for name, text in templates.items()}
+    parts, locked = ("prolog.sh", "masks.sh", "step.sh"), None if lock is None else lock.lock
+    prolog = join_script(scripts, parts, loaded.file, (*step_data(of), *prolog_data(of)))
+    files = {
+        "spank/task_prolog": RenderedFile(prolog, executable=True),
+        "spank/cli_filter.lua": RenderedFile(join_filter(scripts, loaded.file, filter_data(of))),
     }
+    for command in ("singularity", "apptainer"):
+        text = join_script(scripts, ("wrapper.sh", "step.sh"), loaded.file, wrapper_data(of, command, plans, locked))
+        files[f"spank/bin/{command}"] = RenderedFile(text, executable=True)
+    return files
 
 
 def _inputs(

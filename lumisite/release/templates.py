@@ -21,7 +21,7 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
 
 
 def load_templates() -> dict[str, str]:
-    """Read every template; keys are `folder/file`, as the manifest and the first line of each output name them.
+    """Read every template and script; keys are `folder/file`, as the manifest and the first line of outputs name them.
 
     In a wheel the folders are inside the package, in a checkout beside it.
     """
@@ -31,7 +31,7 @@ def load_templates() -> dict[str, str]:
         if directory is None:
             raise ToolError(f"{folder}/ is neither in {PACKAGE} nor beside it: install lumisite again")
         try:
-            for path in sorted(directory.glob("*.j2")) + sorted(directory.glob(".*.j2")):
+            for path in sorted(path for path in directory.iterdir() if path.suffix in (".j2", ".sh", ".lua")):
                 texts[f"{folder}/{path.name}"] = path.read_text(encoding="utf-8")
         except OSError as error:
             raise refused("read the template", error) from error

@@ -19,7 +19,7 @@ import yaml
 import lumisite
 from lumisite.errors import ResolveError
 from lumisite.node.facts import parse_facts
-from lumisite.node.masks import Request, cpu_masks, near_pus
+from lumisite.node.masks import Request, cpu_masks
 from lumisite.node.topology import topology_of
 from lumisite.site.cpus import parse_number_list
 from lumisite.site.load import load_site
@@ -275,9 +275,9 @@ def test_a_part_of_a_node_never_gets_a_core_outside_its_cpuset(confined: dict[st
 def test_a_part_of_a_node_gets_what_was_granted_near_its_gpus(confined: dict[str, Result]) -> None:
     """Without -c a task is bound near its GPU, or not at all where nothing there was granted."""
     result = confined["part"]
-    near = near_pus(TOPOLOGY)
+    near = [set(answer.pu_os) for answer in cpu_masks(TOPOLOGY, Request(8, 2))]
     for gpu, task in enumerate(tasks_of(result)):
-        wanted = task.granted & set(near[gpu])
+        wanted = task.granted & near[gpu]
         if wanted:
             assert task.cpus == wanted
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -160,11 +161,15 @@ def test_an_image_that_a_lock_knows_is_not_compared_with_its_name(
 # ---- it cannot differ from the scripts
 
 
-def test_every_line_that_asks_the_node_is_replaced_once() -> None:
-    files = render_files(load_site("lumi"), rocm=["all"])
-    for lines, path in ((made_up_step._PROLOG, "spank/task_prolog"), (made_up_step._WRAPPER, "spank/bin/singularity")):
-        for line in lines:
-            assert files[path].count(line) == 1, line
+def test_every_function_that_asks_the_node_is_defined_anew() -> None:
+    """Between their two marks the scripts have what `env` must not run."""
+    for script, own in (("prolog.sh", made_up_step.PROLOG), ("wrapper.sh", made_up_step.WRAPPER)):
+        text = load_templates()[f"spank_helpers/{script}"]
+        marked = text[text.index("# ---- what asks") :]
+        marked = marked[: marked.index("\n\n")]
+        functions = re.findall(r"^(\w+)\(\) \{", marked, re.MULTILINE)
+        assert functions
+        assert set(functions) == set(re.findall(r"^(\w+)\(\) \{", own, re.MULTILINE))
 
 
 def test_another_template_is_refused_rather_than_half_replaced() -> None:

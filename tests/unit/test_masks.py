@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lumisite.node import masks
 from lumisite.node.cpuset import cpus_of_mask
-from lumisite.node.masks import MaskError, Request, TaskMask, cpu_masks, mask_tables, near_pus
+from lumisite.node.masks import MaskError, Request, TaskMask, cpu_masks, mask_tables
 from lumisite.node.topology import Core, Gpu, Topology
 from lumisite.site.cpus import parse_number_list
 from tests.unit.test_topology import LUMI_G, only_numa
@@ -224,23 +224,22 @@ def test_two_threads_need_cores_that_have_two() -> None:
 def test_tables_hold_every_count_that_has_an_answer() -> None:
     tables = mask_tables(LUMI_G)
     assert sorted(tables) == [(tasks, threads) for tasks in (1, 2, 4, 8, 16) for threads in (1, 2)]
-    assert list(tables[8, 1]) == PUBLISHED
-    assert list(tables[8, 2]) == PUBLISHED_BOTH_THREADS
+    assert [answer.mask for answer in tables[8, 1]] == PUBLISHED
+    assert [answer.mask for answer in tables[8, 2]] == PUBLISHED_BOTH_THREADS
     assert all(len(table) == tasks for (tasks, _), table in tables.items())
     three = replace(LUMI_G, gpus=LUMI_G.gpus[:3])
-    assert sorted(mask_tables(three)) == [(1, 1), (1, 2)]
+    assert sorted(mask_tables(three)) == [(1, 1), (1, 2), (3, 1), (3, 2)]
     lost = replace(LUMI_G, gpus=tuple(replace(gpu, l3=None, numa=None) for gpu in LUMI_G.gpus))
     assert sorted(mask_tables(lost)) == [(1, 1), (1, 2)]
+    one_lost = (Gpu(0, "", None, None), LUMI_G.gpus[1])
+    assert sorted(mask_tables(replace(LUMI_G, gpus=one_lost))) == [(1, 1), (1, 2)]
 
 
-def test_near_pus_are_both_threads_of_the_gpus_cores() -> None:
-    near = near_pus(LUMI_G)
-    assert {gpu: len(pus) for gpu, pus in near.items()} == dict.fromkeys(range(8), 14)
-    assert near[0] == (*range(49, 56), *range(113, 120))
-    assert near_pus(replace(LUMI_G, gpus=())) == {}
-    assert near_pus(replace(LUMI_G, reserved=LUMI_G.reserved | {113}))[0] == (*range(49, 56), *range(114, 120))
-    lost = (Gpu(0, "", None, None), LUMI_G.gpus[1])
-    assert list(near_pus(replace(LUMI_G, gpus=lost))) == [1]
+def test_the_table_for_all_gpus_has_both_threads_of_the_cores_near_each() -> None:
+    near = {answer.gpus: answer.pu_os for answer in mask_tables(LUMI_G)[8, 2]}
+    assert {gpus: len(pus) for gpus, pus in near.items()} == {(gpu,): 14 for gpu in range(8)}
+    assert near[0,] == (*range(49, 56), *range(113, 120))
+    assert sorted(mask_tables(replace(LUMI_G, gpus=()))) == [(1, 1), (1, 2)]
 
 
 @st.composite

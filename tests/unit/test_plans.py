@@ -10,6 +10,9 @@ import pytest
 import yaml
 
 from lumisite.cli import main
+from lumisite.release.image_plans import plan_cases
+from lumisite.site.load import load_site, parse_plan
+from lumisite.site.plans import LoadedPlan
 from tests.unit.closures import stock
 from tests.unit.dict_trees import Link, write_tree
 from tests.unit.images import PARTITION, PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
@@ -286,4 +289,17 @@ def test_a_plan_for_another_platform_is_left_out_and_said_so(trees: Path, capsys
     (trees / "plan.yaml").write_text(GOOD.replace("2026-01", "2024-08"))
     assert render("--plan", "plan.yaml") == 0
     assert "plan.yaml: is for platform 2024-08, so it is left out" in capsys.readouterr().err
-    assert "ls_follow_plan" not in (trees / "out/spank/bin/singularity").read_text()
+    assert "plan.yaml" not in (trees / "out/spank/bin/singularity").read_text()
+
+
+def test_the_wrapper_adds_only_what_no_module_binds() -> None:
+    text = (
+        b"{plan: 1, site: lumi, platform: 2026-01, cpe: 25.03, rocm: 6.2.4, family: lumi-pytorch, paths: ['/a.sif'], lines: ["
+        b"{library: liba.so, decision: bind, source: /a/liba.so, target: /a/liba.so, by: M, reason: r, chain: c},"
+        b"{library: libb.so, decision: bind, source: /a/libb.so, target: /lib64/libb.so, reason: r, chain: libb.so <- root},"
+        b"{library: libc.so, decision: skip, target: /a/libc.so, reason: r, chain: c}]}"
+    )
+    plan = parse_plan(text, Path("plan.yaml"))
+    (case,) = plan_cases(load_site("lumi").site, "2026-01", [LoadedPlan(plan, "plan.yaml", text)])
+    assert [line.spec for line in case.binds] == ["/a/libb.so:/lib64/libb.so"]
+    assert case.binds[0].chain == ("libb.so", "root")

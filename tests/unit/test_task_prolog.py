@@ -15,6 +15,7 @@ from tests.unit.prologs import (
     lay_out,
     lumi_like,
     lumi_like_files,
+    render_files,
     shell_command,
 )
 
@@ -303,3 +304,20 @@ def test_a_container_wrapper_environment_gets_the_plugin_on_request(prolog: Scri
     assert "LD_LIBRARY_PATH" not in sound(prolog.step(**again)).exports
     evil = sound(prolog.step(LUMISITE_TYKKY="/x\nexport EVIL=1", LD_LIBRARY_PATH="/mine"))
     assert "LD_LIBRARY_PATH" not in evil.exports
+
+
+@pytest.mark.parametrize(
+    ("given", "changed"),
+    [
+        ({"SINGULARITY_BINDPATH": "/mine"}, "SINGULARITY_BINDPATH"),
+        ({"SINGULARITY_BINDPATH": "/old", "APPTAINER_BINDPATH": "/mine"}, "APPTAINER_BINDPATH"),
+        ({}, "APPTAINER_BINDPATH"),
+    ],
+)
+def test_apptainer_keeps_the_list_that_the_user_has(given: dict[str, str], changed: str, tmp_path: Path) -> None:
+    site = lumi_like(("  prefix: SINGULARITY\n", "  prefix: APPTAINER\n"))
+    prolog = Script(tuple(shell_command("dash", tmp_path)), lay_out(tmp_path, render_files(site)) / "task_prolog")
+    exports = prolog.step(**given).exports
+    lists = {name: value for name, value in exports.items() if name.endswith("_BINDPATH")}
+    assert list(lists) == [changed]
+    assert lists[changed].startswith("/mine," if given else "/usr,")

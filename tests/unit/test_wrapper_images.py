@@ -234,14 +234,10 @@ def test_render_takes_the_lock_of_the_site_or_the_one_that_is_asked_for(
     Path("images.lock").write_text(format_lock(Lock("lumi", "header", (), {"/x/alias.sif": locked})))
     site = load_site("lumi").data.decode()
     Path("lumi.yaml").write_text(site.replace("\nimages:\n", "\nimages:\n  lock: images.lock\n"))
-    case = (
-        "/x/lumi-pytorch-rocm-a-pytorch-v2.7.sif) ls_family='lumi-pytorch' ls_rocm=6001003 ls_plugin=yes ls_known=1 ;;"
-    )
+    case = "/x/lumi-pytorch-rocm-a-pytorch-v2.7.sif) ls_family=lumi-pytorch ls_rocm=6001003 ls_plugin=yes ;;"
     for words in (["--site", "./lumi.yaml"], ["--lock", "images.lock"]):
         assert main(["render", *words, "--out", "out"]) == 0
-        assert case in Path("out/spank/bin/singularity").read_text().replace(
-            "ls_family=lumi-pytorch", "ls_family='lumi-pytorch'"
-        )
+        assert case in Path("out/spank/bin/singularity").read_text()
         assert "images.lock" in json.loads(Path("out/MANIFEST.json").read_text())["inputs"]
     capsys.readouterr()
     assert main(["render", "--lock", "gone", "--out", "no"]) == 3

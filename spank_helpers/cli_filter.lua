@@ -1,8 +1,7 @@
--- {{ origin | comment }}: change those and render again.
 -- For a site's own cli_filter.lua, which calls it: docs/how-to/site-wide-helper.md shows how. Nothing here vetoes a job,
 -- and no error gets out of it; a syntax error would stop every srun, sbatch and salloc of the host, so this file is
--- compiled and run against a made-up `slurm` table in the tests.
-local lumisite = { release = {{ plan.release | lua }} }
+-- compiled and run against a made-up `slurm` table in the tests. `lumisite render` puts the table `site` before it.
+local lumisite = { release = site.release }
 
 local CONTAINERS = { singularity = true, apptainer = true }
 -- How Slurm 22.05 to 26.05 show an option that is not set, or that the command does not have.
@@ -25,8 +24,8 @@ end
 
 -- The prolog beside this file. `current` moves with the next deployment; a job keeps the release that it started with.
 local function find_prolog()
-  local root, release = {{ plan.root | lua }}, {{ ("/releases/" ~ plan.release ~ "/spank") | lua }}
-  local here = root .. release
+  local release = "/releases/" .. site.release .. "/spank"
+  local here = site.root .. release
   pcall(function()
     local source = debug.getinfo(1, "S").source:match("^@(/.*)/[^/]*$")
     here = source and source:gsub("/current/spank$", function() return release end) or here
@@ -66,31 +65,44 @@ local function set_of(words)
   for word in words:gmatch("%S+") do found[word] = true end
   return found
 end
-local ACTIONS = set_of({{ options.ACTIONS | join(" ") | lua }})
-local VALUED = set_of({{ (options.ACTION_VALUED + options.GLOBAL_VALUED) | join(" ") | lua }})
-local FLAGS = set_of({{ (options.ACTION_FLAGS + options.GLOBAL_FLAGS) | join(" ") | lua }})
-local FLAG_LETTERS, VALUED_LETTERS = "^%-[{{ options.ACTION_FLAG_LETTERS }}]+$", "^%-[{{ options.ACTION_FLAG_LETTERS }}]*[{{ options.ACTION_VALUED_LETTERS }}]$"
--- The families in the order in which the first that fits counts, as patterns of Lua, with what their MPI needs.
-local FAMILIES = {
-{% for family in plan.families if family.patterns %}
-  { {% for pattern in family.patterns %}{{ pattern | lua_pattern | lua }}, {% endfor %}mpi = {{ family.mpi | lua }} },
-{% endfor %}
-}
+-- The options are those of the wrapper, before the action and behind it.
+local ACTIONS = set_of("exec run shell test")
+local GLOBAL_VALUED, GLOBAL_FLAGS = set_of("--config -c"), set_of([[
+  --build-config --debug --help --nocolor --quiet --silent --verbose --version -d -h -q -s -v
+]])
+local ACTION_VALUED = set_of([[
+  --add-caps --app --apply-cgroups --arch --authfile --bind --blkio-weight --blkio-weight-device --cdi-dirs
+  --containlibs --cpu-shares --cpus --cpuset-cpus --cpuset-mems --cwd --data --device --dns --docker-host
+  --docker-password --docker-username --drop-caps --env --env-file --fusemount --home --hostname --memory
+  --memory-reservation --memory-swap --mount --netns-path --network --network-args --no-env --no-mount --overlay
+  --pem-path --pid-file --pids-limit --proot --pwd --runscript-timeout --scratch --security --shell --tmpdir
+  --workdir
+]])
+local ACTION_FLAGS = set_of([[
+  --allow-setuid --boot --cleanenv --compat --compat32 --contain --containall --debug --disable-cache --docker-login
+  --fakeroot --help --ignore-fakeroot-command --ignore-subuid --ignore-userns --intel-hpu --ipc --keep-layers
+  --keep-privs --net --no-compat --no-eval --no-home --no-https --no-init --no-nv --no-oci --no-pid --no-privs
+  --no-rocm --no-setgroups --no-tmp-sandbox --no-umask --nocolor --nohttps --nv --nvccli --oci --oom-kill-disable
+  --passphrase --pid --quiet --rocm --sharens --sif-fuse --silent --tmp-sandbox --underlay --unsquash --userns --uts
+  --verbose --writable --writable-tmpfs
+]])
+local FLAG_LETTERS, VALUED_LETTERS = "^%-[Ccefhinpuw]+$", "^%-[Ccefhinpuw]*[BHSWo]$"
 
 -- Nothing at the first word that is not known for sure.
 local function image_of(argv)
   local action, skip = false, false
+  local valued, flags = GLOBAL_VALUED, GLOBAL_FLAGS
   for index = 2, #argv do
     local word = argv[index]
     if skip then
       skip = false
-    elseif VALUED[word] or (action and word:match(VALUED_LETTERS)) then
+    elseif valued[word] or (action and word:match(VALUED_LETTERS)) then
       skip = true
     elseif word:sub(1, 1) ~= "-" then
       if action then return word end
       if not ACTIONS[word] then return nil end
-      action = true
-    elseif not (FLAGS[word] or word:match("^%-%-[%w-]+=") or (action and word:match(FLAG_LETTERS))) then
+      action, valued, flags = true, ACTION_VALUED, ACTION_FLAGS
+    elseif not (flags[word] or word:match("^%-%-[%w-]+=") or (action and word:match(FLAG_LETTERS))) then
       return nil
     end
   end
@@ -103,10 +115,10 @@ local function choose_mpi(options)
   if (kind ~= nil and kind ~= "srun") or not is_container(options) or get(options, "mpi") then return end
   local image = image_of(options.argv)
   if not image then return end
-  for _, family in ipairs(FAMILIES) do
+  for _, family in ipairs(site.families) do
     for _, pattern in ipairs(family) do
       if image:match(pattern) or ("/" .. image):match(pattern) then
-        if family.mpi ~= "" then set(options, "mpi", family.mpi) end
+        if family.mpi then set(options, "mpi", family.mpi) end
         return
       end
     end

@@ -1,0 +1,121 @@
+"""How the site's data becomes sh: words, functions, and cases that ask for nothing that does not matter."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, product
+from typing import TypeAlias
+
+#: Where a line of data is broken, if it can be.
+WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Where:
+    """The steps in which a line of data counts, as the scripts know a step; what is empty does not matter.
+
+    `nodes` is `one` or `several`, `gpus` is `gpu` or `cpu`.
+    """
+
+    stack: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    partition: tuple[str, ...] = ()
+
+
+#: Lines of which the first counts whose condition holds.
+Chain: TypeAlias = tuple[tuple[Where, str], ...]
+#: What the scripts call the sides of a step.
+_SIDES = ("stack", "nodes", "gpus", "partition")
+
+
+def assign(**values: str) -> str:
+    """Write assignments on one line."""
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
+
+
+def row(**values: str) -> str:
+    """Write a row of a table: what is empty is left out, since the scripts begin with empty variables."""
+    return assign(**{name: value for name, value in values.items() if value}) or ":"
+
+
+def numbers(name: str, words: Iterable[object]) -> str:
+    """Write a long list of numbers, which the shell splits at any white space."""
+    text = "\n\t".join(textwrap.wrap(" ".join(map(str, words)), WIDTH - 10))
+    return f"{name}='{text}'"
+
+
+def call(function: str, *words: str) -> str:
+    """Write a call of words that are quoted here."""
+    return with_reason([function, *map(shlex.quote, words[:-1])], words[-1])
+
+
+def with_reason(words: Sequence[str], last: str) -> str:
+    """Write words of sh and a last one, which goes to a line of its own where it is long."""
+    line, quoted = " ".join(words), shlex.quote(last)
+    return f"{line} {quoted}" if len(line) + len(quoted) < WIDTH else f"{line} \\\n\t{quoted}"
+
+
+def variable(name: str) -> str:
+    """Write a variable's name, and its value behind an `x` or nothing where it is not set."""
+    return f'{name} "${{{name}+x${name}}}"'
+
+
+def indented(text: str) -> str:
+    """Indent all lines of a text; none of the site's values has a line break."""
+    return textwrap.indent(text, "\t")
+
+
+def function(name: str, body: Iterable[str]) -> list[str]:
+    """Write a function; one without a body does nothing."""
+    return [f"{name}() {{", *map(indented, list(body) or [":"]), "}"]
+
+
+def case(subject: str, rows: Iterable[tuple[Sequence[str], Sequence[str]]], otherwise: str = "") -> list[str]:
+    """Write a `case` of patterns (as they stand in it) and what to do."""
+    lines = [f"case {subject} in"]
+    for patterns, body in (*rows, *([(("*",), (otherwise,))] if otherwise else [])):
+        head = f"{_alternatives(patterns)})"
+        if len(body) == 1 and len(head) + len(body[0]) < WIDTH:
+            lines.append(f"{head} {body[0]} ;;")
+        else:
+            lines += [head, *map(indented, body), "\t;;"]
+    return [*lines, "esac"]
+
+
+def lookup(name: str, rows: Iterable[tuple[Sequence[str], str]]) -> list[str]:
+    """Write a function that looks its first argument up, and fails where there is nothing."""
+    table = [(patterns, (line,)) for patterns, line in rows]
+    return function(name, case('"$1"', table, "return 1") if table else ["return 1"])
+
+
+def decide(chains: Iterable[Chain]) -> Iterator[str]:
+    """Write chains; neighbours that ask for the same share a case, and a case asks only what some line asks."""
+    for wheres, group in groupby(chains, key=lambda chain: tuple(where for where, _ in chain)):
+        bodies = list(zip(*([line for _, line in chain] for chain in group), strict=True))
+        asked = [side for side in _SIDES if any(getattr(where, side) for where in wheres)]
+        if asked:
+            rows = [(_patterns(where, asked), body) for where, body in zip(wheres, bodies, strict=True)]
+            yield from case("/".join(f"$ls_{side}" for side in asked), rows)
+        else:
+            yield from bodies[0]
+
+
+def _patterns(where: Where, asked: Sequence[str]) -> list[str]:
+    if where == Where():
+        return ["*"]
+    return ["/".join(words) for words in product(*(map(shlex.quote, getattr(where, side)) or ["*"] for side in asked))]
+
+
+def _alternatives(patterns: Sequence[str]) -> str:
+    """Join patterns, with line breaks before they get long."""
+    text, width = patterns[0], len(patterns[0])
+    for pattern in patterns[1:]:
+        if width + len(pattern) < WIDTH - 10:
+            text, width = f"{text} | {pattern}", width + len(pattern) + 3
+        else:
+            text, width = f"{text} | \\\n\t{pattern}", len(pattern) + 4
+    return text

@@ -1,0 +1,362 @@
+#!/bin/sh
+# Runs once for each task of a job step. Slurm obeys what it prints, and the task must start whatever happens here.
+# docs/explanation/what-the-helper-does.md says how it keeps to that, and why it is written as it is.
+# `lumisite render` joins this file, masks.sh, step.sh and the site's data (all ls_site_*) to one, and calls ls_start.
+
+# Nothing of the user's shell may act here, not even on this line: an exported SHELLOPTS could trace into stdout.
+{
+	out=
+	flush() {
+		printf '%s' "$out"
+		out=
+	}
+	trap 'flush; exit 0' EXIT HUP INT QUIT TERM USR1 USR2
+	trap '' PIPE
+	set +e +u +x +v +a -f
+	unset -f '[' printf read umask mkdir taskset
+	unset GLOBIGNORE
+	:
+} >/dev/null 2>&1 || exit 0
+exec 2>/dev/null || exit 0
+users_path=${PATH-} PATH=/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C
+unset IFS
+
+case ${LUMISITE-} in off | OFF | no | 0) exit 0 ;; esac
+# The batch step has no step id, or -5 since Slurm 26.05; those from 4294967290 on are Slurm's own as well, an interactive
+# salloc among them.
+case ${SLURM_STEP_ID-} in '' | 0?* | *[!0-9]* | 429496729? | ???????????*) exit 0 ;; esac
+# A number that Slurm has set, or the second value; arithmetic on anything else would end the shell.
+number() { case $1 in '' | 0?* | *[!0-9]* | ???????????*) answer=$2 ;; *) answer=$1 ;; esac }
+number "${SLURM_JOB_ID-}" 0
+job=$answer
+number "${SLURM_PROCID-}" 0
+rank=$answer
+number "${SLURM_LOCALID-}" 0
+ls_local_id=$answer
+# The site's TaskProlog and the user's --task-prolog may both be this file.
+task=$job.$SLURM_STEP_ID.$rank
+case ${LUMISITE_DONE-} in "$task") exit 0 ;; esac
+case ${LUMISITE_VERBOSE-} in '' | 0 | no | off) verbose= ;; *) verbose=1 ;; esac
+
+# ---- what asks or touches the node, or tells what was decided: `lumisite env` defines these anew
+there() { [ -e "$1" ]; }
+in_root() { case $roots in */"$1"/*) ;; *) return 1 ;; esac }
+own_cpuset() { read -r place </proc/self/cpuset; }
+own_private() { make_private && tidy; }
+run_taskset() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' taskset "$@" >/dev/null; }
+# What it is about (setting or cpus), its name or mask, why, and all of it in words. Only where somebody listens.
+report() { say "$4"; }
+
+# ---- what is said
+say() { out="${out}print lumisite: $1$ls_nl"; }
+explain() { [ -z "$verbose" ] || say "$1"; }
+# Name, value: one protocol line, or none where the value would make two or is more than Slurm takes.
+put() {
+	case $2 in *"$ls_nl"*) return 1 ;; esac
+	[ "${#2}" -lt 130000 ] || return 1
+	out="${out}export $1=$2$ls_nl"
+}
+
+# ---- settings: each function gets a variable's name, its value behind an `x` or nothing where it is not set, the value
+# that the ledger has, and why
+offer() {
+	if [ "$2" ] && ! ls_mine "$1" "${2#x}"; then
+		explain "$1 stays as you have set it"
+		return
+	fi
+	after="$after$1=$3;"
+	case $2 in "x$3") ;; *) put "$1" "$3" ;; esac
+	[ -z "$verbose" ] || report setting "$1" "$4" "$1=$3 ($4)"
+}
+leave() {
+	outcome='left alone'
+	if [ "$2" ] && ls_mine "$1" "${2#x}"; then
+		out="${out}unset $1$ls_nl" outcome='taken away again'
+	fi
+	[ -z "$verbose" ] || report setting "$1" "$4" "$1 is $outcome ($4)"
+}
+no_entry() { leave "$1" "$2" '' 'no entry of the ledger applies here'; }
+# A variable that no step gets, and why: only said.
+left() { report setting "$1" "$2" "$1 is left alone ($2)"; }
+withdraw() {
+	case " ${LUMISITE_KEEP-} " in
+	*" $1 "*) explain "$1 stays, since LUMISITE_KEEP names it" ;;
+	*)
+		[ -z "$2" ] || out="${out}unset $1$ls_nl"
+		[ -z "$verbose" ] || report setting "$1" "$4" "$1 is taken away ($4)"
+		;;
+	esac
+}
+# What names a private directory waits until that is made.
+want_directory() {
+	if [ "$2" ] && ! ls_mine "$1" "${2#x}"; then
+		explain "$1 stays as you have set it"
+	else
+		wanted="$wanted $1 $3"
+	fi
+}
+first_host() {
+	host='' rest=${SLURM_STEP_NODELIST:-${SLURM_JOB_NODELIST-}}
+	while [ "$rest" ]; do
+		case $rest in
+		,*) break ;;
+		'['*']'*) ;;
+		'['*) return 1 ;;
+		esac
+		[ "${#host}" -lt 256 ] || return 1
+		case $rest in
+		'['*']'*)
+			part=${rest#?} part=${part%%]*} rest=${rest#*]} part=${part%%,*}
+			host=$host${part%%-*}
+			;;
+		*)
+			part=${rest%%[[,]*}
+			host=$host$part rest=${rest#"$part"}
+			;;
+		esac
+	done
+	case $host in '' | *[!A-Za-z0-9._-]*) return 1 ;; esac
+}
+master_address() {
+	case ${SLURM_DISTRIBUTION-} in
+	*arbitrary*)
+		leave "$1" "$2" '' 'with an arbitrary distribution rank 0 may be on any node'
+		return
+		;;
+	esac
+	if first_host; then
+		offer "$1" "$2" "$host$ls_site_host_suffix" "$4"
+	else
+		leave "$1" "$2" '' 'the list of nodes is not readable'
+	fi
+}
+master_port() {
+	# Below the ephemeral ports, never 29500; the modulus is a prime, so jobs with near numbers stay apart.
+	if [ "$job" = 0 ]; then
+		leave "$1" "$2" '' 'there is no job id'
+	else
+		offer "$1" "$2" $(((job % 15991 * 101 + SLURM_STEP_ID % 15991) % 15991 + 12000)) "$4"
+	fi
+}
+one_gpu() {
+	case ${LUMISITE_GPUS-} in
+	one) ;;
+	*)
+		explain "$1 is left alone: a task sees all GPUs that were granted (LUMISITE_GPUS=one gives it one)"
+		return
+		;;
+	esac
+	case $2 in
+	'')
+		if [ "$ls_kind_gpus" -gt "$ls_local_id" ]; then
+			offer "$1" "$2" "$ls_local_id" "$4"
+		else
+			leave "$1" "$2" '' 'there are fewer GPUs than tasks'
+		fi
+		;;
+	x | *[!0-9,x]* | x,* | *,,* | *,) explain "$1 stays as it is: not a list of GPU numbers" ;;
+	x*,*)
+		# Slurm has put the granted GPUs there, and the task takes its own of them.
+		rest=${2#x}, index=$ls_local_id
+		while [ "$index" -gt 0 ] && [ "$rest" ]; do
+			rest=${rest#*,} index=$((index - 1))
+		done
+		if [ -z "$rest" ]; then
+			explain "$1 stays as it is: there are fewer GPUs than tasks"
+		else
+			put "$1" "${rest%%,*}"
+			after="$after$1=${rest%%,*};"
+			[ -z "$verbose" ] || report setting "$1" "$4" "$1=${rest%%,*} ($4)"
+		fi
+		;;
+	*) explain "$1 stays as it is: it names one GPU" ;;
+	esac
+}
+
+# ---- binds
+# That a shared file system is there is seen in the list of `/`, without asking its servers.
+list_root() {
+	roots=/
+	set +f
+	for name in /*; do roots=$roots${name#/}/; done
+	set -f
+}
+# Variable that remembers whose binds are in the list, its value behind an `x` or nothing: for the binds that follow.
+brought_by() {
+	remember_binds
+	marker=$1 brought=${2#x} before=${2#x} loaded=1
+	# A module whose variable is gone has been unloaded.
+	case ${LUMISITE_STACK+stack}$2,$1 in stack,LUMISITE_BINDS_TASK) ;; stack,*) loaded= ;; esac
+}
+remember_binds() {
+	case $brought in "$before" | *"$ls_nl"*) return ;; esac
+	[ "${#brought}" -lt 130000 ] && markers="${markers}export $marker=$brought$ls_nl"
+}
+# Path, target, bind, its name in `/` or nothing, required or nothing, why.
+bind() {
+	if [ "$4" ]; then in_root "$4"; else there "$1"; fi || {
+		if [ "$5" ] && [ "$ls_local_id" = 0 ]; then
+			say "$node lacks $1, which containers need ($6)"
+		else
+			explain "$1 is not on $node and not bound ($6)"
+		fi
+		return
+	}
+	case $known in *",$2,"* | *":$2,"* | *":$2:"*)
+		explain "$2 is bound already"
+		return
+		;;
+	esac
+	if [ -z "$loaded" ] || [ -z "$bindable" ]; then
+		explain "$1 stays unbound: you have unloaded its module, or your list cannot be added to"
+		return
+	fi
+	ls_list=${ls_list:+$ls_list,}$3 known=$known$3, appended=1 brought=${brought:+$brought,}$3
+	explain "bind $3 ($6)"
+}
+add_binds() {
+	list_root
+	appended='' markers='' brought='' before=''
+	ls_know_list
+	case $ls_list in *"$ls_nl"*) bindable= ;; *) bindable=1 ;; esac
+	[ "$bindable" ] || explain "$ls_list_name has a line break and stays as it is"
+	known=",$ls_list,$ls_beside,"
+	ls_site_binds
+	remember_binds
+	if [ "$appended" ] && put "$ls_list_name" "$ls_list"; then
+		explain "$ls_list_name=$ls_list"
+		out=$out$markers
+	fi
+}
+
+# ---- the wrapper, first on PATH: Slurm looks the command up after this
+put_wrapper_first() {
+	own=${0%/*}
+	case $own in
+	*/current/spank) own=${own%/current/spank}/releases/$ls_site_release/spank ;;
+	/*) ;;
+	*) own=$ls_site_root/releases/$ls_site_release/spank ;;
+	esac
+	case $own$users_path in
+	*"$ls_nl"*) explain 'PATH has a line break and stays as it is' ;;
+	*) case :$users_path: in *":$own/bin:"*) ;; *) put PATH "$own/bin${users_path:+:$users_path}" ;; esac ;;
+	esac
+}
+# The container wrapper (Tykky) calls the runtime by its absolute path, past ours: on request, it is served here.
+serve_tykky() {
+	case ${ls_site_libraries:+${LUMISITE_TYKKY-}} in '' | 0 | no | off) return ;; esac
+	libraries=$ls_site_libraries
+	case $LUMISITE_TYKKY in *:*) ;; /*) libraries=$LUMISITE_TYKKY:$libraries ;; esac
+	case :${LD_LIBRARY_PATH-}: in
+	*":$libraries:"*) ;;
+	*)
+		put LD_LIBRARY_PATH "$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" &&
+			explain "LD_LIBRARY_PATH begins with $libraries"
+		;;
+	esac
+}
+
+# ---- private directories; dash, bash and busybox all have -k and -O
+# shellcheck disable=SC3067
+private() { [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ]; }
+# The user id, from the kernel: the environment may say anything.
+user_id() {
+	while read -r word value rest; do
+		case $word in Uid:)
+			number "$value" ''
+			[ -z "$answer" ] || return 0
+			;;
+		esac
+	done </proc/self/status
+	answer=job$job
+}
+# A directory is taken only if it is our own, no link, and has the sticky bit that the mkdir below gives it: one that
+# stood there before, of another user or open to a group, has not.
+# shellcheck disable=SC3065
+choose_private() {
+	case $1 in *[!A-Za-z0-9/._-]* | '') return 1 ;; esac
+	for private in "$1-$2" "$1-$2-$job"; do
+		if private "$private"; then
+			[ -k "$private" ] && return 0
+		elif [ ! -e "$private" ] && [ ! -L "$private" ]; then
+			return 0
+		fi
+	done
+	return 1
+}
+# shellcheck disable=SC3065
+made() {
+	private "$private" && [ -k "$private" ] || return 1
+	for name; do private "$private/$name" || return 1; done
+}
+# One program for all. The parents of what is named get their mode from the umask (700), the named ones 1700.
+# shellcheck disable=SC2174
+make_directories() {
+	for name; do
+		set -- "$@" "$private/$name/.lumisite"
+		shift
+	done
+	flush
+	umask 077
+	LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' mkdir -p -m 1700 "$private" "$@" >/dev/null
+}
+# shellcheck disable=SC3065,SC3067
+make_private() {
+	[ -k "${ls_site_private%/*}" ] || [ -O "${ls_site_private%/*}" ] || return 1
+	user_id
+	choose_private "$ls_site_private" "$answer" || return 1
+	ls_site_directories made && return 0
+	ls_site_directories make_directories
+	ls_site_directories made
+}
+# What nothing has read or written for two weeks goes: what the node's memory holds lives as long as the node. The first
+# task of each job looks here; `.tidied` names the job.
+tidy() {
+	case $ls_local_id/$job in 0/0) return 0 ;; 0/*) ;; *) return 0 ;; esac
+	last=
+	[ ! -f "$private/.tidied" ] || [ -L "$private/.tidied" ] || read -r last <"$private/.tidied"
+	case $last in "$job") return 0 ;; esac
+	flush
+	umask 077
+	printf '%s\n' "$job" >"$private/.tidied" || return 0
+	LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' /usr/bin/find "$private" -xdev -mindepth 2 \
+		-type f -atime +13 -mtime +13 -delete >/dev/null
+	return 0
+}
+use_private() {
+	no_place='has no place for private directories, so caches go where programs put them'
+	[ "$wanted" ] || return
+	if own_private; then
+		case ${LUMISITE_PRIVATE-} in "$private") ;; *) put LUMISITE_PRIVATE "$private" ;; esac
+		# shellcheck disable=SC2086  # names and directories of the site in turn, neither with a blank
+		set -- $wanted
+		while [ "$#" -gt 1 ]; do
+			eval "offer $1 \"\${$1+x\$$1}\" \"\$private/\$2\" 'a directory of your own on this node'"
+			shift 2
+		done
+	else
+		[ "$ls_local_id" != 0 ] && [ -z "$verbose" ] || say "$node $no_place:$wanted"
+	fi
+}
+
+ls_start() {
+	ls_know_step
+	node=${SLURMD_NODENAME-} after=';' wanted=''
+	case $node in '' | *[!A-Za-z0-9._-]*) node='this node' ;; esac
+	if [ "$verbose" ]; then
+		say "release $ls_site_release, stack $ls_stack, nodes: $ls_nodes, partition: $ls_partition, $ls_gpus nodes"
+		[ "$ls_known_stack" ] || say "LUMISITE_STACK is not a stack of this release, which has $ls_site_stacks"
+	fi
+	add_binds
+	put_wrapper_first
+	serve_tykky
+	ls_site_settings
+	[ -z "$verbose" ] || ls_site_left_alone
+	put LUMISITE_DONE "$task"
+	use_private
+	# The record of what is ours, for the prolog of a step inside this one.
+	case ${LUMISITE_EXPORTS-} in "$after") ;; *) put LUMISITE_EXPORTS "$after" ;; esac
+	bind_task || [ -z "$verbose" ] || report cpus '' "$why" "no CPU mask: $why"
+	flush
+	exit 0
+}

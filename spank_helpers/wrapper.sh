@@ -1,0 +1,388 @@
+#!/bin/sh
+# Stands before the real runtime on PATH: corrects the environment for the image in hand, then becomes the real one with
+# the same arguments. It starts no program but readlink, for an image that is a link, and changes no shell option, which an
+# exported SHELLOPTS would carry into the container. docs/explanation/what-the-helper-does.md says what is corrected, and
+# when nothing is. `lumisite render` joins this file, step.sh and the site's data (all ls_site_*) to one, and calls ls_start.
+unset -f '[' test printf readlink >/dev/null 2>&1 || :
+ls_verbose=
+case ${LUMISITE_VERBOSE-} in '' | 0 | no | off) ;; *) ls_verbose=1 ;; esac
+
+# ---- what asks the node, or tells what was decided: `lumisite env` defines these anew
+ls_there() { [ -e "$1" ]; }
+# What it is about (setting), its name, why, and all of it in words.
+ls_report() { ls_explain "$4"; }
+
+ls_say() { printf '%s\n' "lumisite: $1" >&2 || :; }
+ls_explain() { if [ -n "$ls_verbose" ]; then ls_say "$1"; fi; }
+
+# The real program is looked for on PATH only if it is not where the site says, or if that led back here.
+ls_find() {
+	ls_own=${0%/*} ls_rest=${PATH-}:
+	while [ -n "$ls_rest" ]; do
+		ls_folder=${ls_rest%%:*} ls_rest=${ls_rest#*:}
+		case $ls_folder in '' | "$ls_own" | */spank/bin) continue ;; esac
+		if [ -f "$ls_folder/$ls_program" ] && [ -x "$ls_folder/$ls_program" ]; then
+			ls_real=$ls_folder/$ls_program
+			return 0
+		fi
+	done
+	return 1
+}
+ls_know_runtime() {
+	ls_real=$ls_site_runtime ls_program=${ls_site_runtime##*/}
+	if [ "${LUMISITE_WRAPPER-}" = "$$" ] || [ ! -x "$ls_real" ]; then
+		if [ "${LUMISITE_WRAPPER-}" = "$$ searched" ] || ! ls_find; then
+			ls_say "there is no $ls_program on this node, neither $ls_site_runtime nor on PATH"
+			exit 127
+		fi
+		export LUMISITE_WRAPPER="$$ searched"
+	else
+		export LUMISITE_WRAPPER="$$"
+	fi
+}
+
+# ---- which command, and which image; at the first word that is not known for sure, nothing is.
+# The options are those of SingularityCE 4 and Apptainer 1, as lumisite/release/runtimes.py has them with their sources.
+ls_know_image() {
+	ls_state=global ls_command='' ls_image='' ls_back='' ls_writable=''
+	for ls_word; do
+		case $ls_state in
+		value) ls_state=$ls_back ;;
+		global) ls_read_global ;;
+		instance)
+			case $ls_word in
+			start | run) ls_command=instance ls_state=options ;;
+			*) ls_state=other ;;
+			esac
+			;;
+		options) ls_read_option ;;
+		image) if [ -z "$ls_image" ]; then ls_image=$ls_word; fi ;;
+		esac
+		case $ls_state$ls_image in other | unsure | image?*) break ;; esac
+	done
+}
+ls_read_global() {
+	case $ls_word in
+	--config | -c) ls_back=global ls_state=value ;;
+	--build-config | --debug | --help | --nocolor | --quiet | --silent | --verbose | --version) ;;
+	-d | -h | -q | -s | -v | --*=*) ;;
+	-*) ls_command=unknown ls_state=unsure ;;
+	instance) ls_state=instance ;;
+	exec | run | shell | test) ls_command=$ls_word ls_state=options ;;
+	*) ls_state=other ;;
+	esac
+}
+ls_read_option() {
+	case $ls_word in
+	--) ls_state=image ;;
+	--*=*) ;;
+	--writable) ls_writable=1 ;;
+	--add-caps | --app | --apply-cgroups | --arch | --authfile | --bind | --blkio-weight | --blkio-weight-device | \
+		--cdi-dirs | --containlibs | --cpu-shares | --cpus | --cpuset-cpus | --cpuset-mems | --cwd | --data | \
+		--device | --dns | --docker-host | --docker-password | --docker-username | --drop-caps | --env | --env-file | \
+		--fusemount | --home | --hostname | --memory | --memory-reservation | --memory-swap | --mount | \
+		--netns-path | --network | --network-args | --no-env | --no-mount | --overlay | --pem-path | --pid-file | \
+		--pids-limit | --proot | --pwd | --runscript-timeout | --scratch | --security | --shell | --tmpdir | \
+		--workdir)
+		ls_back=options ls_state=value
+		;;
+	--allow-setuid | --boot | --cleanenv | --compat | --compat32 | --contain | --containall | --debug | \
+		--disable-cache | --docker-login | --fakeroot | --help | --ignore-fakeroot-command | --ignore-subuid | \
+		--ignore-userns | --intel-hpu | --ipc | --keep-layers | --keep-privs | --net | --no-compat | --no-eval | \
+		--no-home | --no-https | --no-init | --no-nv | --no-oci | --no-pid | --no-privs | --no-rocm | --no-setgroups | \
+		--no-tmp-sandbox | --no-umask | --nocolor | --nohttps | --nv | --nvccli | --oci | --oom-kill-disable | \
+		--passphrase | --pid | --quiet | --rocm | --sharens | --sif-fuse | --silent | --tmp-sandbox | --underlay | \
+		--unsquash | --userns | --uts | --verbose | --writable-tmpfs) ;;
+	--*) ls_state=unsure ;;
+	-?*) ls_read_letters ;;
+	*) ls_image=$ls_word ls_state=image ;;
+	esac
+}
+ls_read_letters() {
+	ls_rest=${ls_word#-}
+	while [ -n "$ls_rest" ]; do
+		ls_letter=${ls_rest%"${ls_rest#?}"} ls_rest=${ls_rest#?}
+		case $ls_command$ls_letter in
+		*w) ls_writable=1 ;;
+		*[Ccefhinpu]) ;;
+		*[BHSWo] | shells)
+			if [ -z "$ls_rest" ]; then ls_back=options ls_state=value; fi
+			ls_rest=
+			;;
+		*) ls_state=unsure ls_rest='' ;;
+		esac
+	done
+}
+
+# ---- the list of binds
+# Entries that are ours: each is taken out of the list once.
+ls_take_out() {
+	ls_rest=$1,
+	while [ -n "$ls_rest" ]; do
+		ls_entry=${ls_rest%%,*} ls_rest=${ls_rest#*,}
+		case $ls_entry,$ls_list, in
+		,*) ;;
+		*",$ls_entry,"*)
+			ls_list=,$ls_list,
+			ls_list=${ls_list%%",$ls_entry,"*},${ls_list#*",$ls_entry,"}
+			ls_list=${ls_list#,} ls_list=${ls_list%,}
+			ls_explain "without the bind $ls_entry"
+			;;
+		esac
+	done
+}
+# Path, target, bind: into the list if the node has it and nothing is bound there yet.
+ls_add() {
+	case ,$ls_list,$ls_beside, in *",$2,"* | *":$2,"* | *":$2:"*) return 0 ;; esac
+	if ls_there "$1"; then
+		ls_list=${ls_list:+$ls_list,}$3
+		ls_explain "with the bind $3"
+	fi
+}
+# Variable, its old value: the list as it is now, and no empty variable that was not there.
+ls_store() {
+	case $ls_list in
+	"$2") ;;
+	'') unset "$1" ;;
+	*) export "$1=$ls_list" ;;
+	esac
+}
+# These get a variable that remembers whose binds are in the list, and its value behind an `x` or nothing.
+ls_take_out_brought() { ls_take_out "${2#x}"; }
+ls_take_out_unneeded() {
+	case $1,$ls_needs in LUMISITE_BINDS_TASK,* | *" $1 "*) ;; *) ls_take_out "${2#x}" ;; esac
+}
+# Whether the image needs these binds; a module that was there and is not any more has been unloaded on purpose.
+ls_needed() {
+	case $ls_needs in *" $1 "*) ;; *) return 1 ;; esac
+	[ -z "${LUMISITE_STACK+x}" ] || [ -n "$2" ]
+}
+
+# ---- what the image is
+# What a link leads to: the file decides what an image is, not its name. ls_path is what was typed, from the root on.
+ls_know_file() {
+	case $ls_image in
+	/* | *://*) ls_path=$ls_image ;;
+	*) ls_path=${PWD-}/$ls_image ;;
+	esac
+	ls_file=$ls_path
+	if [ -L "$ls_path" ]; then
+		ls_rest=$(PATH=/usr/bin:/bin LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' readlink -f -- "$ls_path" 2>/dev/null) ||
+			ls_rest=
+		case $ls_rest in /*) ls_file=$ls_rest ;; esac
+	fi
+}
+ls_know_family() {
+	ls_family='' ls_rocm='' ls_plugin='' ls_plan='' ls_planned='' ls_known=''
+	ls_mpi='' ls_needs='' ls_front='' ls_libraries='' ls_has='' ls_after=''
+	if ls_site_family "${LUMISITE_FAMILY-}"; then
+		ls_family=$LUMISITE_FAMILY
+	else
+		# Somebody has read this very file, or else its name tells.
+		if ls_site_plan "$ls_path" || ls_site_image "$ls_file"; then ls_known=1; fi
+		if [ -z "$ls_family" ]; then ls_site_name "$ls_file" || ls_site_name "$ls_path" || :; fi
+		ls_site_family "$ls_family" || :
+	fi
+	# What was read in another file than this one, or in an earlier one of this name, does not count.
+	if [ -n "$ls_known" ]; then
+		if [ -n "$ls_planned" ] && [ -e "$ls_path" ] && ! [ "$ls_path" -ef "$ls_planned" ]; then ls_known=; fi
+		if [ "$ls_file" -nt "$0" ]; then ls_known=; fi
+	fi
+	if [ -z "$ls_known" ]; then
+		ls_rocm='' ls_plugin=$ls_has
+		ls_read_rocm
+	fi
+}
+# ls_rocm is the release that stands behind the pattern ls_after in the file's path, as a number (6.2.4: 6002004; 70: 7000000).
+ls_read_rocm() {
+	if [ -z "$ls_after" ]; then return 0; fi
+	# shellcheck disable=SC2295  # a pattern
+	ls_word=${ls_file##$ls_after}
+	case $ls_word in "$ls_file") return 0 ;; esac
+	ls_word=${ls_word%%[!0-9.]*}
+	ls_word=${ls_word%.}
+	case $ls_word in [0-9][0-9]) ls_word=${ls_word%?}.${ls_word#?} ;; esac
+	case $ls_word in
+	*[!0-9.]* | .* | *. | *..* | *.*.*.* | 0[0-9]* | *.0[0-9]* | *[0-9][0-9][0-9][0-9]*) return 0 ;;
+	*.*) ;;
+	*) return 0 ;;
+	esac
+	ls_rest=${ls_word#*.}
+	case $ls_rest in *.*) ls_letter=${ls_rest#*.} ;; *) ls_letter=0 ;; esac
+	ls_rocm=$(((${ls_word%%.*} * 1000 + ${ls_rest%%.*}) * 1000 + ls_letter))
+}
+
+# ---- what a reviewed plan says of this one image, on top of what its family's modules give
+ls_follow_plan() {
+	# A link that leads elsewhere now, and a file that was written anew: both can be told without a program.
+	if [ -n "$ls_planned" ] && [ -e "$ls_path" ]; then
+		if ! [ "$ls_path" -ef "$ls_planned" ]; then
+			ls_warn "${SLURM_PROCID-0}" \
+				"leads to another file than the one that $ls_plan is for, so it gets what its family gets"
+			return 0
+		fi
+		if [ "$ls_path" -nt "$0" ]; then
+			ls_warn "${SLURM_PROCID-0}" \
+				"is newer than the release with its plan $ls_plan, which may be for another image"
+		fi
+	fi
+	ls_explain "$ls_path has the plan $ls_plan"
+	ls_site_follow "$ls_plan"
+}
+# The value of a variable that remembers binds, a bind: out of the list where a module brought it.
+ls_take_out_planned() {
+	case ,$1, in *",$2,"*) ls_take_out "$2" ;; esac
+}
+ls_add_planned() {
+	if ls_there "$1"; then ls_add "$@"; else
+		ls_warn "${SLURM_LOCALID-0}" "starts without $1, which its plan binds and ${SLURMD_NODENAME-this node} lacks"
+	fi
+}
+ls_accept() { ls_warn "${SLURM_PROCID-0}" "$1"; }
+# Rank, text: said by one task, of the job or of the node.
+ls_warn() {
+	case $1 in 0) ls_say "$ls_path $2" ;; esac
+}
+
+# ---- settings, as in the prolog: name, its value behind an `x` or nothing, what the ledger has, and why
+ls_offer() {
+	if [ -n "$2" ] && ! ls_mine "$1" "${2#x}"; then return 0; fi
+	export "$1=$3"
+	ls_report setting "$1" "$4" "$1=$3 ($4)"
+}
+ls_leave() {
+	if [ -n "$2" ] && ls_mine "$1" "${2#x}"; then unset "$1"; fi
+	ls_report setting "$1" "$4" "$1 is left alone ($4)"
+}
+ls_withdraw() {
+	case " ${LUMISITE_KEEP-} " in *" $1 "*) ;; *) unset "$1" ;; esac
+}
+ls_want_directory() {
+	if [ -n "${LUMISITE_PRIVATE-}" ]; then ls_offer "$1" "$2" "$LUMISITE_PRIVATE/$3" "$4"; fi
+}
+# A variable, and its rules: the first that fits decides, as in the ledger.
+ls_variable() { ls_name=$1 ls_value=$2 ls_decided=; }
+# Comparisons of the image's ROCm, families in blanks, yes or no for its plugin (each may be empty); what to do, with which
+# value, and why. What an unknown image may hold is not guessed: a wrong value can hang it.
+ls_rule() {
+	if [ -n "$ls_decided" ]; then return 0; fi
+	ls_open='' ls_rest=$1
+	while [ -n "$ls_rest" ]; do
+		ls_word=${ls_rest#* } ls_letter=${ls_rest%% *}
+		if [ -z "$ls_rocm" ]; then
+			ls_open='its ROCm release'
+		elif ! test "$ls_rocm" "$ls_letter" "${ls_word%% *}"; then
+			return 0
+		fi
+		case $ls_word in *' '*) ls_rest=${ls_word#* } ;; *) ls_rest= ;; esac
+	done
+	case $2,$ls_family, in
+	,*) ;;
+	*,,) ls_open='its family' ;;
+	*) case $2 in *" $ls_family "*) ;; *) return 0 ;; esac ;;
+	esac
+	case $3,$ls_plugin in
+	,* | yes,yes | no,no) ;;
+	*,) ls_open='its plugin' ;;
+	*) return 0 ;;
+	esac
+	ls_decided=1
+	if [ -n "$ls_open" ]; then
+		ls_leave "$ls_name" "$ls_value" '' "$ls_open is not known: $6"
+	else
+		"ls_$4" "$ls_name" "$ls_value" "$5" "$6"
+	fi
+}
+
+# ---- what is put in front, or behind what the user has
+# A venv in a squashfs file: FILE[:PATH], or auto for the file beside the image that is called like it.
+ls_add_venv() {
+	ls_file=${LUMISITE_VENV%%:*} ls_target=/user-software
+	case $LUMISITE_VENV in *:*) ls_target=${LUMISITE_VENV#*:} ;; esac
+	case $ls_file in auto) ls_file=${ls_path%.sif}.sqsh ;; /*) ;; *) ls_file=${PWD-}/$ls_file ;; esac
+	case $ls_file$ls_target in
+	*[,:\"]* | *"$ls_nl"*)
+		ls_say 'LUMISITE_VENV is not FILE or FILE:PATH, and no bind can hold it'
+		return 0
+		;;
+	esac
+	if [ -f "$ls_file" ]; then
+		case ,$ls_list, in
+		*",$ls_file:"*) ;;
+		*) ls_list=${ls_list:+$ls_list,}$ls_file:$ls_target:image-src=/ ;;
+		esac
+		ls_front=$ls_target/bin${ls_front:+:$ls_front}
+		ls_explain "with the venv $ls_file at $ls_target"
+	elif [ "$LUMISITE_VENV" != auto ]; then
+		ls_say "LUMISITE_VENV: there is no file $ls_file"
+	fi
+}
+# Variable, its value, directories: these go behind what the user has there, once.
+ls_extend() {
+	case $3,:$2: in
+	,* | *":$3:"*) ;;
+	*)
+		export "$1=${2:+$2:}$3"
+		ls_explain "$1=${2:+$2:}$3"
+		;;
+	esac
+}
+
+ls_correct() {
+	ls_know_file
+	ls_know_family
+	if [ -n "$ls_family" ]; then
+		ls_explain "$ls_path is of the family $ls_family${ls_rocm:+, with ROCm $((ls_rocm / 1000000)).$((ls_rocm / 1000 % 1000)).$((ls_rocm % 1000))}"
+		ls_site_brought ls_take_out_unneeded
+		ls_site_binds
+		if [ -n "$ls_plan" ]; then ls_follow_plan; fi
+		if [ -n "$ls_mpi" ] && [ "${SLURM_STEP_NUM_TASKS:-1}" != 1 ] && [ -z "${PMI_FD-}" ]; then
+			ls_explain "MPI in it needs srun --mpi=$ls_mpi, without which each task is alone"
+		fi
+	else
+		ls_explain "$ls_path is of no family that is known"
+	fi
+	if [ -n "${LUMISITE_DONE-}" ]; then
+		ls_local_id=0
+		case ${SLURM_LOCALID-} in '' | *[!0-9]*) ;; *) ls_local_id=$SLURM_LOCALID ;; esac
+		ls_site_settings
+	fi
+	if [ -n "${LUMISITE_VENV-}" ]; then ls_add_venv; fi
+	case $ls_site_prefix in
+	APPTAINER)
+		ls_extend APPTAINERENV_PREPEND_PATH "${APPTAINERENV_PREPEND_PATH-}" "$ls_front"
+		ls_extend APPTAINERENV_LD_LIBRARY_PATH "${APPTAINERENV_LD_LIBRARY_PATH-}" "$ls_libraries"
+		;;
+	*)
+		ls_extend SINGULARITYENV_PREPEND_PATH "${SINGULARITYENV_PREPEND_PATH-}" "$ls_front"
+		ls_extend SINGULARITYENV_LD_LIBRARY_PATH "${SINGULARITYENV_LD_LIBRARY_PATH-}" "$ls_libraries"
+		;;
+	esac
+}
+
+ls_start() {
+	ls_know_runtime
+	case ${LUMISITE-} in off | OFF | no | 0) exec "$ls_real" "$@" ;; esac
+	ls_know_image "$@"
+	ls_know_step
+	case $ls_state$ls_writable in
+	unsure*) ls_explain 'an option that is not known: nothing is corrected' ;;
+	image)
+		ls_know_list
+		ls_old=$ls_list
+		ls_correct
+		ls_store "$ls_list_name" "$ls_old"
+		;;
+	*)
+		# build, pull, inspect and all that start no container: ours would only break them, the user's own stay. So too with
+		# --writable, where a target that is not in the image is fatal: cotainr builds that way.
+		ls_list=${SINGULARITY_BINDPATH-}
+		ls_site_brought ls_take_out_brought
+		ls_store SINGULARITY_BINDPATH "${SINGULARITY_BINDPATH-}"
+		ls_list=${APPTAINER_BINDPATH-}
+		ls_site_brought ls_take_out_brought
+		ls_store APPTAINER_BINDPATH "${APPTAINER_BINDPATH-}"
+		;;
+	esac
+	exec "$ls_real" "$@"
+}

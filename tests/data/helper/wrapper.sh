@@ -1,0 +1,43 @@
+# A site of one family, to run the wrapper by hand; `echo` stands for the runtime:
+#   cat spank_helpers/wrapper.sh spank_helpers/step.sh tests/data/helper/wrapper.sh >/tmp/wrapper
+#   LUMISITE_VERBOSE=1 LUMISITE_DONE=x sh /tmp/wrapper exec torch-rocm-6.2.4.sif
+ls_site_prefix=SINGULARITY ls_site_stacks=25.03-rocm6.2
+ls_site_partition() {
+	return 1
+}
+ls_site_runtime=/usr/bin/echo
+ls_site_plan() {
+	return 1
+}
+ls_site_image() {
+	return 1
+}
+ls_site_name() {
+	case $1 in
+	*/torch-*) ls_family=torch ;;
+	*) return 1 ;;
+	esac
+}
+ls_site_family() {
+	case $1 in
+	torch) ls_needs=' LUMISITE_BINDS_HOST ' ls_front=/opt/bin ls_has=yes ls_after='*-rocm-' ;;
+	*) return 1 ;;
+	esac
+}
+ls_site_brought() {
+	"$1" LUMISITE_BINDS_HOST "${LUMISITE_BINDS_HOST+x$LUMISITE_BINDS_HOST}"
+}
+ls_site_binds() {
+	if ls_needed LUMISITE_BINDS_HOST "${LUMISITE_BINDS_HOST+x$LUMISITE_BINDS_HOST}"; then
+		ls_add / /host /:/host
+	fi
+}
+ls_site_follow() {
+	:
+}
+ls_site_settings() {
+	ls_variable NCCL_NET "${NCCL_NET+x$NCCL_NET}"
+	ls_rule '-ge 6002000' ' torch ' yes offer 'AWS Libfabric' 'TCP would go unnoticed'
+	ls_rule '' '' '' leave '' 'older images have no plugin'
+}
+ls_start "$@"
