@@ -286,4 +286,7 @@ def test_a_plan_for_another_platform_is_left_out_and_said_so(trees: Path, capsys
     (trees / "plan.yaml").write_text(GOOD.replace("2026-01", "2024-08"))
     assert render("--plan", "plan.yaml") == 0
     assert "plan.yaml: is for platform 2024-08, so it is left out" in capsys.readouterr().err
-    assert "ls_follow_plan" not in (trees / "out/spank/bin/singularity").read_text()
+    assert "plan.yaml" not in (trees / "out/spank/bin/singularity").read_text()
+    (trees / "plan.yaml").write_text(GOOD)
+    assert render("--plan", "plan.yaml") == 0
+    assert "ls_plan=plan.yaml" in (trees / "out/spank/bin/singularity").read_text()
