@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from lumisite.binds.container import Bound, ContainerTree, covers
-from lumisite.binds.elf import ElfInfo
-from lumisite.binds.loader import Found, Loaded, Loader, Need, Search, walk
 from lumisite.binds.network import built_without, stands_in
-from lumisite.binds.tree import resolve
 from lumisite.binds.versions import compare, in_order, is_foundation, newest, stem, summary
+from lumisite.images.container import Bound, ContainerTree, covers
+from lumisite.machine.elf import ElfInfo
+from lumisite.machine.loader import Found, Loaded, Loader, Need, Search, walk
+from lumisite.machine.tree import resolve
 from lumisite.site.plans import PlanLine
 from lumisite.site.scalars import AbsolutePath, Chain
 from lumisite.site.scalars import Line as Text

@@ -9,10 +9,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterator
 
-from lumisite.binds.elf import ElfError, read_needed
-from lumisite.binds.loader import Found, Loaded, Loader, walk
-from lumisite.binds.tree import Tree, resolve
 from lumisite.binds.versions import newest, public_versions, stem
+from lumisite.machine.elf import ElfError, read_needed
+from lumisite.machine.loader import Found, Loaded, Loader, walk
+from lumisite.machine.tree import Tree, resolve
 
 
 def built_without(name: str, host: Found, image: Found, roots: Collection[str], loader: Loader) -> tuple[str, ...]:

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from lumisite.binds.closure import Line, Sides, closure
-from lumisite.binds.container import container_of, library_path
-from lumisite.binds.cpu import Cpu, cpu_of
-from lumisite.binds.family import holds_inside, recognise_family
-from lumisite.binds.ldcache import glob
-from lumisite.binds.loader import MACHINES, Loader, read_rules
-from lumisite.binds.sif import Image
-from lumisite.binds.tree import Tree, resolve
 from lumisite.binds.versions import in_order, numbers_in
 from lumisite.errors import ResolveError
+from lumisite.images.container import container_of, library_path
+from lumisite.images.family import holds_inside, recognise_family
+from lumisite.images.sif import Image
+from lumisite.machine.cpu import Cpu, cpu_of
+from lumisite.machine.ldcache import glob
+from lumisite.machine.loader import MACHINES, Loader, read_rules
+from lumisite.machine.tree import Tree, resolve
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
 from lumisite.site.model import Site

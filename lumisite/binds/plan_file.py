@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from lumisite.binds.digest import digest_of
 from lumisite.binds.plan import Plan, Request
-from lumisite.binds.tree import Source
+from lumisite.images.digest import digest_of
+from lumisite.machine.tree import Source
 from lumisite.site.plans import ImagePlan, PlanLine
 
 HEADER = """\

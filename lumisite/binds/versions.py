@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Literal
 
-from lumisite.binds.loader import Found
+from lumisite.machine.loader import Found
 
 #: The C library and GCC's run time. Their parts must fit each other and the loader, and a process has one of each.
 _FOUNDATION = re.compile(

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from lumisite.site.load import LoadedSite
     from lumisite.site.model import Site
-    from lumisite.validate.jobs.asked import Asked
     from lumisite.validate.report.gather import Side
+    from lumisite.validate.run.asked import Asked
 
 #: Jobs of a run, by its purpose: five decide (docs/explanation/verdict.md); ten baseline jobs come from three days.
 JOBS = {"validate": 5, "baseline": 4}
@@ -45,9 +45,9 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
 
     from lumisite import __version__
     from lumisite.site.load import load_site
-    from lumisite.validate.jobs.asked import Asked, Batch, site_digest, with_specs
-    from lumisite.validate.jobs.folder import image_mark
-    from lumisite.validate.jobs.script import validation_of
+    from lumisite.validate.run.asked import Asked, Batch, site_digest, with_specs
+    from lumisite.validate.run.folder import image_mark
+    from lumisite.validate.run.script import validation_of
 
     loaded = load_site(arguments.site)
     site, validation = loaded.site, validation_of(loaded.site)
@@ -98,7 +98,7 @@ def _before(asked: Asked) -> None:
     """Say what will be missed later, before jobs are spent on it. Raises what a file that cannot be used raises."""
     from pathlib import Path
 
-    from lumisite.validate.jobs.folder import lines_of, samples_of
+    from lumisite.validate.run.folder import lines_of, samples_of
 
     if not asked.image_digest:
         say(f"{asked.image} is not there on this node: jobs look for it on theirs")
@@ -137,8 +137,8 @@ def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
     """Choose the nodes of the last batch."""
     from dataclasses import replace
 
-    from lumisite.validate.jobs import slurm
-    from lumisite.validate.jobs.plan import choose_node_sets
+    from lumisite.validate.run import slurm
+    from lumisite.validate.run.plan import choose_node_sets
 
     *earlier, batch = asked.batches
     only = slurm.expand(arguments.nodelist) if arguments.nodelist else None
@@ -163,8 +163,8 @@ def more_jobs(arguments: argparse.Namespace) -> Asked:
     from dataclasses import replace
     from pathlib import Path
 
-    from lumisite.validate.jobs.asked import Batch, with_specs
-    from lumisite.validate.jobs.folder import open_run
+    from lumisite.validate.run.asked import Batch, with_specs
+    from lumisite.validate.run.folder import open_run
 
     _, about = open_run(Path(arguments.more).resolve())
     asked, loaded = recorded_run(about, arguments, "--more", KEPT)
@@ -178,7 +178,7 @@ def resumed_run(arguments: argparse.Namespace) -> Asked:
     """Give what a run that was interrupted was asked."""
     from pathlib import Path
 
-    from lumisite.validate.jobs.folder import open_run
+    from lumisite.validate.run.folder import open_run
 
     _, about = open_run(Path(arguments.resume).resolve())
     return recorded_run(about, arguments, "--resume", (*KEPT, *JOBS_WANTED))[0]
@@ -194,8 +194,8 @@ def recorded_run(
     from lumisite import __version__
     from lumisite.errors import ResolveError
     from lumisite.site.load import load_site
-    from lumisite.validate.jobs.asked import parse_asked, require_unchanged
-    from lumisite.validate.jobs.folder import image_mark
+    from lumisite.validate.run.asked import parse_asked, require_unchanged
+    from lumisite.validate.run.folder import image_mark
 
     given = [name.replace("_", "-") for name in decided if getattr(arguments, name)]
     if given:

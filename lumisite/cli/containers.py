@@ -111,9 +111,9 @@ def plan_image(
     paths: tuple[str, ...] = (),
 ) -> tuple[Request, Plan]:
     """Plan an image with a command's options `--site`, `--platform`, `--family` and `--host-root`."""
-    from lumisite.binds.host import DiskTree
     from lumisite.binds.plan import Request, make_plan
-    from lumisite.binds.sif import open_image
+    from lumisite.images.sif import open_image
+    from lumisite.machine.host import DiskTree
     from lumisite.site.load import load_site
     from lumisite.site.selection import resolve_selection
 
@@ -130,9 +130,9 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     """Store a plan where the admin wants it; an earlier plan there keeps what was edited."""
     import glob
 
-    from lumisite.binds.host import open_file
     from lumisite.binds.plan_file import format_plan
     from lumisite.errors import SiteError
+    from lumisite.machine.host import open_file
     from lumisite.site.load import parse_plan, read_input
     from lumisite.site.plans import literal_path, plan_stages
 

@@ -131,7 +131,7 @@ def run_why(arguments: argparse.Namespace) -> int:
     """Explain each name; an unknown one is an error that names what comes close."""
     from dataclasses import asdict
 
-    from lumisite.release.explain import explain
+    from lumisite.render.explain import explain
 
     loaded, selection = load_selection(arguments)
     libraries = _explain_libraries(arguments)
@@ -173,7 +173,7 @@ def _holds(arguments: argparse.Namespace, site: Site) -> Holds:
     """Give what the image holds that runs, as far as it is asked for."""
     from dataclasses import replace
 
-    from lumisite.binds.family import holds_of_image
+    from lumisite.images.family import holds_of_image
     from lumisite.site.images import Holds
 
     holds = Holds()

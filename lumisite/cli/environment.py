@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lumisite.cli.parser import Commands
-    from lumisite.release.lock import LoadedLock
-    from lumisite.release.made_up_step import Environment, Step
-    from lumisite.release.modules import ModulePlan
+    from lumisite.images.lock import LoadedLock
+    from lumisite.render.made_up_step import Environment, Step
+    from lumisite.render.modules import ModulePlan
     from lumisite.site.model import Site
     from lumisite.site.plans import LoadedPlan
 
@@ -59,11 +59,11 @@ def add_commands(commands: Commands) -> None:
 def run_env(arguments: argparse.Namespace) -> int:
     """Print the environment of the first rank."""
     from lumisite.errors import ResolveError
-    from lumisite.release.load_lock import load_lock
-    from lumisite.release.made_up_step import Question, environment_of, release_of
-    from lumisite.release.modules import plan_modules
-    from lumisite.release.render import render_tree
-    from lumisite.release.templates import load_templates, open_template_cache
+    from lumisite.images.load_lock import load_lock
+    from lumisite.render.made_up_step import Question, environment_of, release_of
+    from lumisite.render.modules import plan_modules
+    from lumisite.render.render import render_tree
+    from lumisite.render.templates import load_templates, open_template_cache
     from lumisite.site.load import load_plans, load_site
     from lumisite.site.selection import ALL, resolve_selection
     from lumisite.site.settings import decide_stacks
@@ -108,7 +108,7 @@ def _tasks(text: str) -> int:
 
 def _step(site: Site, arguments: argparse.Namespace) -> Step:
     from lumisite.errors import ResolveError
-    from lumisite.release.made_up_step import Step
+    from lumisite.render.made_up_step import Step
     from lumisite.site.decode import suggestion
 
     default = site.validation.partition if site.validation is not None else next(iter(site.partitions), "")
@@ -152,7 +152,7 @@ def _was_read(image: str, lock: LoadedLock | None, plans: Sequence[LoadedPlan]) 
 
 def _compare_with_image(site: Site, image: str, found: Environment) -> None:
     """Say where the image holds something else than the wrapper takes it for."""
-    from lumisite.binds.family import holds_of_image
+    from lumisite.images.family import holds_of_image
     from lumisite.site.images import Holds, holds_by_name
 
     if not Path(image).exists():

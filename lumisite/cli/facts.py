@@ -10,7 +10,7 @@ from lumisite.cli.parser import add_json_option, add_site_option, say
 
 if TYPE_CHECKING:
     from lumisite.cli.parser import Commands
-    from lumisite.node.facts import Facts
+    from lumisite.facts.facts import Facts
     from lumisite.site.load import LoadedSite
 
 
@@ -64,10 +64,10 @@ def run_facts(arguments: argparse.Namespace) -> int:
     """Capture a node."""
     from pathlib import Path
 
-    from lumisite.binds.capture import capture
-    from lumisite.binds.host import DiskTree
     from lumisite.errors import ResolveError, ToolError
-    from lumisite.node.facts import format_facts
+    from lumisite.facts.capture import capture
+    from lumisite.facts.facts import format_facts
+    from lumisite.machine.host import DiskTree
     from lumisite.site.load import load_site
 
     root = arguments.root
@@ -94,8 +94,8 @@ def run_changes(arguments: argparse.Namespace) -> int:
     """Compare two captures."""
     import json
 
-    from lumisite.release.changes import make_report, report_lines, to_json
-    from lumisite.release.changes_site import platform_of
+    from lumisite.facts.changes import make_report, report_lines, to_json
+    from lumisite.facts.site import platform_of
     from lumisite.site.load import load_plans
 
     before, after = load_facts(arguments.before), load_facts(arguments.after)
@@ -137,7 +137,7 @@ def load_facts(name: str) -> Facts:
     """Read a facts file, and no more of it than a facts file can have."""
     from pathlib import Path
 
-    from lumisite.node.facts import LARGEST_FACTS_BYTES, parse_facts
+    from lumisite.facts.facts import LARGEST_FACTS_BYTES, parse_facts
     from lumisite.site.load import read_input
 
     content = read_input(Path(name), LARGEST_FACTS_BYTES, "`lumisite facts -o FILE` writes one")

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.binds.host import DiskTree
 from lumisite.cli.parser import say
 from lumisite.errors import LumisiteError, ResolveError, shown
-from lumisite.release.manifest import sha256_of
+from lumisite.machine.host import DiskTree
+from lumisite.release.node_check import HostFault, check_host
 from lumisite.release.root import existing_root, inspect_release
+from lumisite.render.manifest import sha256_of
 from lumisite.site.load import load_site
-from lumisite.validate.host import HostFault, check_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,11 +14,11 @@ from lumisite.cli.parser import add_host_option, add_json_option, add_site_optio
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lumisite.binds.digest import Kind
-    from lumisite.binds.inventory import Image, Reading
     from lumisite.cli.parser import Commands
-    from lumisite.release.drift import Change
-    from lumisite.release.lock import Lock
+    from lumisite.facts.drift import Change
+    from lumisite.images.digest import Kind
+    from lumisite.images.inventory import Image, Reading
+    from lumisite.images.lock import Lock
     from lumisite.site.model import Site
     from lumisite.site.plans import LoadedPlan
 
@@ -56,8 +56,8 @@ def add_commands(commands: Commands) -> None:
 
 def run_images(arguments: argparse.Namespace) -> int:
     """List, lock, check, or write cotainr's systems."""
-    from lumisite.binds.inventory import Reading
     from lumisite.errors import ResolveError
+    from lumisite.images.inventory import Reading
     from lumisite.site.load import load_plans, load_site
 
     if arguments.check and not arguments.lock:
@@ -83,7 +83,7 @@ def run_images(arguments: argparse.Namespace) -> int:
 def _list(reading: Reading, given: Sequence[str], file: str | None, *, as_json: bool) -> int:
     from dataclasses import asdict
 
-    from lumisite.release.lock import format_lock, lock_of
+    from lumisite.images.lock import format_lock, lock_of
 
     if file is not None:
         _read_lock(file, reading.site, to_replace=True)  # before the images are read, which may take an hour
@@ -111,7 +111,7 @@ def _check(
     from dataclasses import asdict, replace
 
     from lumisite.errors import ResolveError
-    from lumisite.release.drift import compare_images
+    from lumisite.facts.drift import compare_images
 
     lock = _read_lock(file, reading.site)
     if lock is None:
@@ -132,9 +132,9 @@ def _check(
 
 def _stale(reading: Reading, images: Sequence[Image], plans: Sequence[LoadedPlan]) -> dict[str, tuple[str, ...]]:
     """Give the plans of each image that were made for another file; a lock of whole digests has none to compare."""
-    from lumisite.binds.digest import digest_of
-    from lumisite.binds.host import open_file
-    from lumisite.release.plan_images import planned_files, stale_plans
+    from lumisite.images.digest import digest_of
+    from lumisite.machine.host import open_file
+    from lumisite.render.plan_images import planned_files, stale_plans
 
     found = {}
     known = planned_files(plans)
@@ -150,10 +150,10 @@ def _stale(reading: Reading, images: Sequence[Image], plans: Sequence[LoadedPlan
 
 
 def _systems(reading: Reading, file: str) -> int:
-    from lumisite.binds.inventory import Wanted, read_inventory
     from lumisite.errors import ResolveError
-    from lumisite.release.cotainr import base_images, pin_systems
-    from lumisite.release.load_lock import read_lock_file
+    from lumisite.images.cotainr import base_images, pin_systems
+    from lumisite.images.inventory import Wanted, read_inventory
+    from lumisite.images.load_lock import read_lock_file
 
     site = reading.site
     if site.images is None or not site.images.cotainr:
@@ -167,8 +167,8 @@ def _systems(reading: Reading, file: str) -> int:
 
 
 def _read(reading: Reading, given: Sequence[str]) -> tuple[Image, ...]:
-    from lumisite.binds.inventory import read_inventory, site_images, wanted_of
     from lumisite.errors import ResolveError
+    from lumisite.images.inventory import read_inventory, site_images, wanted_of
 
     site = reading.site
     wanted = wanted_of(given, reading.tree) if given else site_images(site)
@@ -185,8 +185,8 @@ def _progress(path: str, size: int, done: int) -> None:
 def _read_lock(file: str, site: Site, *, to_replace: bool = False) -> Lock | None:
     """Read a lock; one that is replaced must be a lock of this site, so that no other file is lost."""
     from lumisite.errors import LumisiteError
-    from lumisite.release.load_lock import read_lock_file
-    from lumisite.release.lock import parse_lock
+    from lumisite.images.load_lock import read_lock_file
+    from lumisite.images.lock import parse_lock
 
     content = read_lock_file(Path(file))
     try:
@@ -209,8 +209,8 @@ def _absolute(path: str) -> str:
 
 
 def _lines(image: Image) -> Iterator[str]:
-    from lumisite.binds.contents import version_lines
     from lumisite.errors import shown
+    from lumisite.images.contents import version_lines
 
     yield shown(image.path)
     yield from (f"    -> {shown(link)}" for link in image.links)

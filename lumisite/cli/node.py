@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lumisite.cli.parser import Commands
-    from lumisite.node.masks import Request, TaskMask
-    from lumisite.node.topology import Topology
+    from lumisite.machine.masks import Request, TaskMask
+    from lumisite.machine.topology import Topology
     from lumisite.site.model import Site
 
 _LIVE = "live"
@@ -47,7 +47,7 @@ def add_commands(commands: Commands) -> None:
 def _masks(arguments: argparse.Namespace) -> int:
     import json
 
-    from lumisite.node.masks import cpu_masks
+    from lumisite.machine.masks import cpu_masks
 
     topology, allowed = _topology(arguments)
     request = _request(arguments, topology, allowed)
@@ -71,12 +71,12 @@ def _topology(arguments: argparse.Namespace) -> tuple[Topology, frozenset[int] |
 
     site = load_site(arguments.site).site
     if arguments.topology is not None:
-        from lumisite.node.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
+        from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
 
         content = read_input(Path(arguments.topology), SIZE_LIMIT_BYTES, "an hwloc XML file would be right")
         return _with_site_facts(parse_hwloc(content, arguments.topology), site), None
     if arguments.node == _LIVE:
-        from lumisite.node.live import live_tree, read_live
+        from lumisite.machine.live import live_tree, read_live
 
         live = read_live(live_tree(Path("/")))
         everything = live.allowed >= live.topology.pu_os
@@ -104,7 +104,7 @@ def _kind_name(asked: str | None, site: Site) -> str:
 
 def _kinds(site: Site, name: str) -> Iterator[Topology]:
     """Give a node kind's topology for each platform that knows its bus ids, the one in force first."""
-    from lumisite.node.topology import topology_of
+    from lumisite.machine.topology import topology_of
 
     kind = site.node_kinds[name]
     for platform in sorted(site.platforms, key=lambda platform: platform != site.platform):
@@ -113,7 +113,7 @@ def _kinds(site: Site, name: str) -> Iterator[Topology]:
 
 
 def _with_site_facts(seen: Topology, site: Site) -> Topology:
-    from lumisite.node.topology import recognise
+    from lumisite.machine.topology import recognise
 
     known = recognise(seen, (kind for name in site.node_kinds for kind in _kinds(site, name)))
     if known is not None:
@@ -124,7 +124,7 @@ def _with_site_facts(seen: Topology, site: Site) -> Topology:
 
 
 def _request(arguments: argparse.Namespace, topology: Topology, allowed: frozenset[int] | None) -> Request:
-    from lumisite.node.masks import Request
+    from lumisite.machine.masks import Request
 
     cpus = None if arguments.cpus is None else frozenset(_numbers("--cpus", arguments.cpus))
     gpus = None if arguments.gpus is None else _numbers("--gpus", arguments.gpus)

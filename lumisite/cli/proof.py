@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lumisite.cli.parser import Commands
+    from lumisite.lint.job import Finding
     from lumisite.site.model import Site
-    from lumisite.validate.lint.job import Finding
     from lumisite.validate.samples import Recorded
     from lumisite.validate.transport.judge import Result
 
@@ -181,8 +181,8 @@ def run_lint(arguments: argparse.Namespace) -> int:
     """Print every bad line."""
     from dataclasses import asdict
 
+    from lumisite.lint.find import SIZE_LIMIT_BYTES, lint_script
     from lumisite.site.load import load_site
-    from lumisite.validate.lint.find import SIZE_LIMIT_BYTES, lint_script
 
     site = load_site(arguments.site).site
     findings: list[tuple[str, Finding]] = []

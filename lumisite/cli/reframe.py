@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from lumisite.cli.parser import Commands
     from lumisite.site.load import LoadedSite
-    from lumisite.validate.jobs.asked import Asked
-    from lumisite.validate.jobs.runner import Setting
-    from lumisite.validate.jobs.script import JobPlan
     from lumisite.validate.reframe.cases import Choice
+    from lumisite.validate.run.asked import Asked
+    from lumisite.validate.run.runner import Setting
+    from lumisite.validate.run.script import JobPlan
 
 #: Options that the module passes on to lumisite, besides the site.
 PASSED_ON = ("image", "nodes", "partition", "limit", "jax_image", "wrapper")
@@ -121,8 +121,8 @@ def run_reframe(arguments: argparse.Namespace) -> int:
 
 def _module(arguments: argparse.Namespace) -> int:
     from lumisite.cli.report import write_text
-    from lumisite.validate.jobs.script import slurm_words, validation_of
     from lumisite.validate.reframe.module import Module, module_text
+    from lumisite.validate.run.script import slurm_words, validation_of
 
     asked, loaded = _asked(arguments, "/stage", "module")
     setting, plan = _job(asked, loaded)
@@ -151,7 +151,7 @@ def _job(asked: Asked, loaded: LoadedSite) -> tuple[Setting, JobPlan]:
     """Give the one job. Slurm chooses its nodes, as for all of ReFrame's tests."""
     from dataclasses import replace
 
-    from lumisite.validate.jobs.asked import setting_of
+    from lumisite.validate.run.asked import setting_of
 
     setting, (plan,) = setting_of(asked, loaded)
     return setting, replace(plan, named=False)
@@ -185,8 +185,8 @@ def _stage(arguments: argparse.Namespace) -> int:
     import time
     from pathlib import Path
 
-    from lumisite.validate.jobs.folder import create_run
-    from lumisite.validate.jobs.script import job_script
+    from lumisite.validate.run.folder import create_run
+    from lumisite.validate.run.script import job_script
 
     folder = Path(arguments.stage).resolve()
     stamp = f"reframe-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}-{'-'.join(arguments.probe)}"
@@ -206,11 +206,11 @@ def _judge(arguments: argparse.Namespace) -> int:
 
     from lumisite import __version__
     from lumisite.site.load import load_site
-    from lumisite.validate.jobs.asked import parse_asked, require_unchanged
-    from lumisite.validate.jobs.folder import SAMPLES, image_mark, lines_of, open_run
-    from lumisite.validate.jobs.runner import Runner
-    from lumisite.validate.jobs.script import NODES
     from lumisite.validate.reframe.answer import answer
+    from lumisite.validate.run.asked import parse_asked, require_unchanged
+    from lumisite.validate.run.folder import SAMPLES, image_mark, lines_of, open_run
+    from lumisite.validate.run.runner import Runner
+    from lumisite.validate.run.script import NODES
 
     place = Path(arguments.judge).resolve()
     run, about = open_run(place)

@@ -46,14 +46,14 @@ def add_commands(commands: Commands) -> None:
 
 def run_render(arguments: argparse.Namespace) -> int:
     """Render and write; print each path, then how to try the modules."""
-    from lumisite.binds.host import DiskTree
     from lumisite.errors import LumisiteError, shown
-    from lumisite.release.image_plans import left_out
-    from lumisite.release.load_lock import load_lock
-    from lumisite.release.plan_images import other_images, planned_files
-    from lumisite.release.render import render_tree
-    from lumisite.release.templates import load_templates, open_template_cache
+    from lumisite.images.load_lock import load_lock
+    from lumisite.machine.host import DiskTree
     from lumisite.release.write import write_tree
+    from lumisite.render.image_plans import left_out
+    from lumisite.render.plan_images import other_images, planned_files
+    from lumisite.render.render import render_tree
+    from lumisite.render.templates import load_templates, open_template_cache
     from lumisite.site.load import load_plans
 
     if arguments.out.resolve().name == "current":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lumisite.cli.parser import Commands
-    from lumisite.node.facts import Facts
+    from lumisite.facts.facts import Facts
     from lumisite.site.load import LoadedSite
     from lumisite.validate.report.gather import Report, Side
     from lumisite.validate.report.vectors import Vector
@@ -158,10 +158,10 @@ def read_side(names: Sequence[str], *, after: bool = False) -> Side:
     from pathlib import Path
 
     from lumisite.cli.facts import load_facts
-    from lumisite.validate.jobs.folder import RUN, SAMPLES, SERIES
-    from lumisite.validate.jobs.script import FACTS
     from lumisite.validate.reframe.read import with_reframe
     from lumisite.validate.report.gather import Side
+    from lumisite.validate.run.folder import RUN, SAMPLES, SERIES
+    from lumisite.validate.run.script import FACTS
     from lumisite.validate.samples import read_lines
 
     paths = [Path(name) for name in names]

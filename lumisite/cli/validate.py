@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from lumisite.cli.parser import Commands
     from lumisite.site.load import LoadedSite
     from lumisite.site.model import Site
-    from lumisite.validate.jobs.asked import Asked
-    from lumisite.validate.jobs.folder import Run
-    from lumisite.validate.jobs.runner import Runner
     from lumisite.validate.lines import Gate, Sample
     from lumisite.validate.report.gather import Side
+    from lumisite.validate.run.asked import Asked
+    from lumisite.validate.run.folder import Run
+    from lumisite.validate.run.runner import Runner
     from lumisite.validate.verdict.system import SystemVerdict
 
 
@@ -109,10 +109,10 @@ def run_validate(arguments: argparse.Namespace) -> int:
 
     from lumisite.cli.asking import more_jobs, new_run, read_baseline, resumed_run
     from lumisite.site.load import load_site
-    from lumisite.validate.jobs.asked import setting_of
-    from lumisite.validate.jobs.folder import Run, create_run
-    from lumisite.validate.jobs.runner import Runner
-    from lumisite.validate.jobs.script import job_script
+    from lumisite.validate.run.asked import setting_of
+    from lumisite.validate.run.folder import Run, create_run
+    from lumisite.validate.run.runner import Runner
+    from lumisite.validate.run.script import job_script
 
     more = getattr(arguments, "more", None)
     asked = (resumed_run if arguments.resume else more_jobs if more else new_run)(arguments)
@@ -158,7 +158,7 @@ def _worked(runner: Runner, asked: Asked, journal: Sequence[Mapping[str, object]
     import signal
 
     from lumisite.errors import ToolError
-    from lumisite.validate.jobs.folder import RUN
+    from lumisite.validate.run.folder import RUN
 
     folder = runner.run.folder
     try:
@@ -185,8 +185,8 @@ def _report(run: Run, site: Site, *, as_json: bool) -> int:
     import json
 
     from lumisite.cli.report import read_side
-    from lumisite.validate.jobs.folder import SAMPLES, lines_of
     from lumisite.validate.lines import Gate, Sample
+    from lumisite.validate.run.folder import SAMPLES, lines_of
     from lumisite.validate.samples import Recorded
     from lumisite.validate.verdict.system import Terms, judge_system
 
@@ -209,8 +209,8 @@ def _report(run: Run, site: Site, *, as_json: bool) -> int:
 def _gather(run: Run, into: Path, site: Site) -> None:
     """Add what was measured to the baseline, and say what that has; a run with a failed gate is no baseline."""
     from lumisite.validate.baseline import has_and_lacks
-    from lumisite.validate.jobs.folder import SAMPLES, gather, lines_of, samples_of
-    from lumisite.validate.jobs.script import validation_of
+    from lumisite.validate.run.folder import SAMPLES, gather, lines_of, samples_of
+    from lumisite.validate.run.script import validation_of
     from lumisite.validate.samples import read_lines
 
     place = samples_of(into)
@@ -231,8 +231,8 @@ def _against(run: Run, asked: Asked, loaded: LoadedSite, before: Side, *, as_jso
 
     from lumisite.cli.report import read_side, written_report
     from lumisite.site.load import load_plans
-    from lumisite.validate.jobs.more import hunt_words, more_words
     from lumisite.validate.report.gather import make_report
+    from lumisite.validate.run.more import hunt_words, more_words
     from lumisite.validate.verdict.system import Terms
 
     terms = Terms.of(loaded.site.validation)

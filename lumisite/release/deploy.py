@@ -18,7 +18,6 @@ from lumisite.release.diff import Difference, compare
 from lumisite.release.edits import restore, set_aside
 from lumisite.release.files import make_tree, remove, sync_directory
 from lumisite.release.history import Step, deployed_step, way_back
-from lumisite.release.manifest import MANIFEST, sha256_of
 from lumisite.release.root import (
     Actor,
     Release,
@@ -31,6 +30,7 @@ from lumisite.release.root import (
     temporary_in,
 )
 from lumisite.release.tree import Tree, fault_lines, load_tree
+from lumisite.render.manifest import MANIFEST, sha256_of
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lumisite.errors import shown
-from lumisite.release.manifest import MANIFEST, NO_MANIFEST, Manifest, ModuleSummary
 from lumisite.release.tree import Tree
+from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, ModuleSummary
 
 _LISTS = ("binds", "provides", "loads", "conflicts")
 _MOST_LINES_OF_A_FILE = 60

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from lumisite.errors import DifferenceError, SiteError
-from lumisite.release.manifest import is_release_id
+from lumisite.render.manifest import is_release_id
 from lumisite.site.json_file import decode_values, parse_json
 
 

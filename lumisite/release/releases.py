@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lumisite.release.history import deployed_step, way_back
-from lumisite.release.manifest import NO_MANIFEST, sha256_of
 from lumisite.release.root import Release, Root, inspect_release, release_names
 from lumisite.release.tree import Fault
+from lumisite.render.manifest import NO_MANIFEST, sha256_of
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from lumisite.release.files import (
     write_file,
 )
 from lumisite.release.history import Step, deployed_step, format_history, parse_history
-from lumisite.release.manifest import MANIFEST, is_release_id, sha256_of
 from lumisite.release.tree import Fault, FaultKind, Tree, judge, load_manifest, read_file, unknown_entries, utc
+from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
 
 # What a deploy makes on the way to a final name starts so; a tree that is rendered inside the root does not.
 _TEMPORARY = ".lumisite-deploy-"

@@ -15,14 +15,7 @@ from enum import Enum
 from pathlib import Path
 
 from lumisite.errors import DifferenceError, shown
-from lumisite.release.manifest import (
-    LARGEST_MANIFEST_BYTES,
-    MANIFEST,
-    FileEntry,
-    Manifest,
-    parse_manifest,
-    sha256_of,
-)
+from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, FileEntry, Manifest, parse_manifest, sha256_of
 
 # No rendered file comes near; a larger one was put there by somebody and is not worth reading into memory.
 LARGEST_FILE_BYTES = 16 * 1024 * 1024

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.release.files import make_directories, make_temporary, make_tree, remove, remove_directories
-from lumisite.release.manifest import MANIFEST, RenderedFile, path_fault
 from lumisite.release.tree import FaultKind, fault_lines, load_tree
+from lumisite.render.manifest import MANIFEST, RenderedFile, path_fault
 
 _NAME = ".lumisite-tree-"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tests.bench.closure_ldd import against_ldd
 from tests.bench.measure import Row, in_turn, peak_mib, seconds
-from tests.unit.dict_trees import Link, write_tree
-from tests.unit.images import HEADER_BYTES, PARTITION, PRIMARY, SQUASHFS, descriptor, sif, squash
+from tests.support.dict_trees import Link, write_tree
+from tests.support.images import HEADER_BYTES, PARTITION, PRIMARY, SQUASHFS, descriptor, sif, squash
 
 LUMISITE = str(Path(sys.executable).parent / "lumisite")
 DATA = Path(__file__).parents[1] / "data" / "elf"

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from tests.bench.measure import Row
-from tests.unit.damage import outcomes
+from tests.support.damage import outcomes
 
 FILES = 10_000
 

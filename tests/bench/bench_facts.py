@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bench.measure import Row, in_turn, peak_mib, seconds
-from tests.unit.dict_trees import write_tree
-from tests.unit.nodes import AFTER, BEFORE, lumi_node, sif_head
+from tests.support.dict_trees import write_tree
+from tests.support.nodes import AFTER, BEFORE, lumi_node, sif_head
 
 LUMISITE = str(Path(sys.executable).parent / "lumisite")
 #: As many images, deployed files and other libraries as a large site has.

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from lumisite.site.load import load_site
 from tests.bench.measure import Row, table
+from tests.support.prologs import render_files
 from tests.twin.cluster import EXCHANGE, Cluster, ClusterPlan, running
 from tests.twin.helper_site import IMAGE, deploy_site
-from tests.unit.prologs import render_files
 
 TASKS, NODES = 32, 2
 ROUNDS = 40

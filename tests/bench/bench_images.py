@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 
 from tests.bench.measure import Row, in_turn, peak_mib, seconds
-from tests.unit.dict_trees import Link, write_tree
-from tests.unit.images import PARTITION, PRIMARY, SQUASHFS, sif, squash
-from tests.unit.test_contents import laif
+from tests.support.dict_trees import Link, write_tree
+from tests.support.images import PARTITION, PRIMARY, SQUASHFS, sif, squash
+from tests.unit.images.test_contents import laif
 
 LUMISITE = str(Path(sys.executable).parent / "lumisite")
 IMAGES, BUILDS, FILES = 200, 10, 2000

@@ -6,7 +6,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from lumisite.release.manifest import MANIFEST, parse_manifest
+from lumisite.render.manifest import MANIFEST, parse_manifest
 from tests.bench.measure import Row, table
 from tests.twin.lmod import VERSIONS, Lmod, render
 

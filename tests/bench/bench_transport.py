@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from tests.bench.measure import Row, peak_mib
-from tests.unit.logs import Run
+from tests.support.logs import Run
 
 LUMISITE = str(Path(sys.executable).parent / "lumisite")
 MEGABYTE = 1_000_000

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.node.facts import Facts, Interface, Releases, format_facts
-from tests.unit.example_runs import Maintenance, write_runs
+from lumisite.facts.facts import Facts, Interface, Releases, format_facts
+from tests.support.example_runs import Maintenance, write_runs
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="chromium is not installed (Debian: chromium)")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.release.made_up_step import Environment, Question, Step, environment_of, release_of
-from lumisite.release.manifest import RenderedFile
-from lumisite.release.modules import ModulePlan, plan_modules
-from lumisite.release.render import render_tree
-from lumisite.release.templates import load_templates
+from lumisite.render.made_up_step import Environment, Question, Step, environment_of, release_of
+from lumisite.render.manifest import RenderedFile
+from lumisite.render.modules import ModulePlan, plan_modules
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
 from lumisite.site.settings import decide_stacks

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.release.manifest import MANIFEST
+from lumisite.render.manifest import MANIFEST
 
 HERE = Path(__file__).parent
 TREES = {

@@ -13,10 +13,10 @@ from pathlib import Path
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.probe import OUT, PROBES, Ended, Line, Part, Probe, Record, Step, scripts
 from lumisite.validate.probes.suite import choose_probes
+from tests.support.records import a_job, target_of
 from tests.twin.cluster import Cluster
 from tests.twin.helper_site import LOAD
 from tests.twin.process import Result
-from tests.unit.records import a_job, target_of
 
 TORCH, JAX = "/appl/images/torch.sif", "/appl/images/jax.sif"
 

@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 
 from lumisite.errors import ToolError
-from lumisite.release.render import render_tree
-from lumisite.release.templates import load_templates
 from lumisite.release.write import write_tree
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates
 from lumisite.site.load import EMBEDDED, LoadedSite, load_site
 from lumisite.site.selection import resolve_selection
+from tests.support.sites import load_text
 from tests.twin.process import run_tool
 from tests.twin.roots import HOME, USER, USER_ID, node_root
-from tests.unit.sites import load_text
 
 #: The Debian release that each version of Lmod comes from (observed in November 2026).
 VERSIONS: Mapping[str, str] = {"8.6": "bookworm", "8.7": "trixie"}

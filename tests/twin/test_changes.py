@@ -11,29 +11,20 @@ import pytest
 import yaml
 
 import lumisite
-from lumisite.binds.capture import capture
-from lumisite.binds.host import DiskTree
-from lumisite.node.facts import Facts, parse_facts
-from lumisite.release.changes import Report, make_report
-from lumisite.release.changes_words import words
+from lumisite.facts.capture import capture
+from lumisite.facts.changes import Report, make_report
+from lumisite.facts.facts import Facts, parse_facts
+from lumisite.facts.words import words
+from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
+from tests.support.dict_trees import write_tree
+from tests.support.nodes import AFTER, BEFORE, LATEST, NEW_KERNEL, OLD_KERNEL, NodeFiles, Versions, lumi_node
 from tests.twin import faults
 from tests.twin.cluster import EXCHANGE, Cluster
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import GENERATIONS
 from tests.twin.host_tree import host_tree
 from tests.twin.roots import node_root
-from tests.unit.dict_trees import write_tree
-from tests.unit.nodes import (
-    AFTER,
-    BEFORE,
-    LATEST,
-    NEW_KERNEL,
-    OLD_KERNEL,
-    NodeFiles,
-    Versions,
-    lumi_node,
-)
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 

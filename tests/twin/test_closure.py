@@ -19,12 +19,12 @@ import pytest
 import yaml
 
 from lumisite.cli import main
+from tests.support.sites import site_text
 from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import LOAD
 from tests.twin.image import image
 from tests.twin.node import first_process
-from tests.unit.sites import site_text
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 

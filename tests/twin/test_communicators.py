@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from lumisite.validate.jobs.folder import SAMPLES, lines_of
 from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.run.folder import SAMPLES, lines_of
+from tests.support.sites import site_text
 from tests.twin.cluster import Cluster, ClusterPlan, running
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
@@ -18,7 +19,6 @@ from tests.twin.helper_site import deploy_site
 from tests.twin.login_node import LUMISITE, install_lumisite
 from tests.twin.process import Result
 from tests.twin.test_planted_faults import NCCL, set_by_user
-from tests.unit.sites import site_text
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 

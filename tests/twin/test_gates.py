@@ -9,6 +9,8 @@ import pytest
 
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.suite import choose_probes
+from tests.support.records import target_of
+from tests.support.sites import load_text, site_text
 from tests.twin import faults
 from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
@@ -16,8 +18,6 @@ from tests.twin.gate_steps import TORCH, Start, judged, run_gate, twin_probe
 from tests.twin.helper_site import deploy_site
 from tests.twin.roots import HOME
 from tests.twin.tykky import write_environment
-from tests.unit.records import target_of
-from tests.unit.sites import load_text, site_text
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 

@@ -26,7 +26,7 @@ from tests.twin.helper_site import (
     told_by,
 )
 from tests.twin.roots import USER_ID
-from tests.unit.test_task_prolog_hostile import ENVIRONMENTS
+from tests.unit.render.test_prolog_hostile import ENVIRONMENTS
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.release.manifest import MANIFEST, ModuleSummary, parse_manifest
+from lumisite.render.manifest import MANIFEST, ModuleSummary, parse_manifest
 from lumisite.site.load import load_site
 from tests.twin.lmod import TREE, Lmod, Session, Step, each_lmod, render
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.site.load import load_site
+from tests.support.sites import load_text, site_text
 from tests.twin.lmod import LMOD, TREE, Lmod, Session, each_lmod, lumi_with_a_setting, render
-from tests.unit.sites import load_text, site_text
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
 

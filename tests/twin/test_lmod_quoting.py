@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lumisite.site.load import LoadedSite
+from tests.support.sites import load_text, site_text
 from tests.twin.lmod import TREE, Lmod, Session, each_lmod, render
-from tests.unit.sites import load_text, site_text
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
 

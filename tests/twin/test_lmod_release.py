@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.release.manifest import MANIFEST
+from lumisite.render.manifest import MANIFEST
 from tests.twin.lmod import Lmod, each_lmod, render
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]

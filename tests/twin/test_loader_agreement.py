@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.binds.cpu import Cpu, cpu_of
-from lumisite.binds.elf import ElfError, read_elf
-from lumisite.binds.host import DiskTree
-from lumisite.binds.loader import Loader, read_rules
-from lumisite.binds.sif import open_image
-from lumisite.binds.tree import Tree
+from lumisite.images.sif import open_image
+from lumisite.machine.cpu import Cpu, cpu_of
+from lumisite.machine.elf import ElfError, read_elf
+from lumisite.machine.host import DiskTree
+from lumisite.machine.loader import Loader, read_rules
+from lumisite.machine.tree import Tree
 from tests.twin.cluster import Cluster
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import GENERATIONS
 from tests.twin.image import image
 from tests.twin.roots import node_root
-from tests.unit.test_elf import same_as_binutils
-from tests.unit.test_loader import walked
+from tests.unit.machine.test_elf import same_as_binutils
+from tests.unit.machine.test_loader import walked
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer]
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lumisite.validate.jobs.folder import SAMPLES, lines_of
 from lumisite.validate.lines import Gate
+from lumisite.validate.run.folder import SAMPLES, lines_of
+from tests.support.logs import Run
+from tests.support.sites import site_text
 from tests.twin import faults
 from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import deploy_site
 from tests.twin.login_node import LUMISITE, install_lumisite
-from tests.unit.logs import Run
-from tests.unit.sites import site_text
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.binds.cpu import cpu_of
-from lumisite.binds.host import DiskTree
-from lumisite.binds.loader import Loader, read_rules
+from lumisite.machine.cpu import cpu_of
+from lumisite.machine.host import DiskTree
+from lumisite.machine.loader import Loader, read_rules
+from tests.support.dict_trees import Link, write_tree
+from tests.support.elves import elf
 from tests.twin.fixtures import require_twin
-from tests.unit.dict_trees import Link, write_tree
-from tests.unit.elves import elf
-from tests.unit.test_loader import walked
+from tests.unit.machine.test_loader import walked
 
 pytestmark = [pytest.mark.root]
 

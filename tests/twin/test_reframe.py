@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.validate.jobs.folder import SAMPLES
+from lumisite.validate.run.folder import SAMPLES
 from tests.twin import faults
 from tests.twin.cluster import Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin

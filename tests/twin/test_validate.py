@@ -12,9 +12,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from lumisite.node.facts import parse_facts
-from lumisite.validate.jobs.folder import SAMPLES, SERIES, lines_of
+from lumisite.facts.facts import parse_facts
 from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.run.folder import SAMPLES, SERIES, lines_of
 from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict.nodes import slow_nodes
 from tests.twin import faults

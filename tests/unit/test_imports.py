@@ -12,7 +12,8 @@ import pytest
 import lumisite
 
 PACKAGE = Path(lumisite.__file__).parent
-ROOMS = ["cli", "validate", "release", "binds", "node", "site", "errors"]
+#: From the top: a room imports those behind it.
+ROOMS = ["cli", "lint", "validate", "facts", "release", "render", "binds", "images", "machine", "site", "errors"]
 
 #: The modules that may read or write files, run programs or look at the environment.
 EDGES = {
@@ -23,20 +24,20 @@ EDGES = {
     "release/root.py",
     "release/tree.py",
     "release/write.py",
-    "release/templates.py",
+    "render/made_up_step.py",
+    "render/templates.py",
+    "images/family.py",
+    "images/load_lock.py",
+    "images/sif.py",
+    "machine/host.py",
+    "machine/live.py",
     "site/load.py",
-    "node/live.py",
-    "binds/host.py",
-    "binds/family.py",
-    "binds/sif.py",
-    "release/load_lock.py",
-    "release/made_up_step.py",
-    "validate/jobs/folder.py",
-    "validate/jobs/slurm.py",
+    "validate/run/folder.py",
+    "validate/run/slurm.py",
 }
 #: The rooms of `validate`, from the top.
 PROOF = (
-    *("__init__", "host", "lint", "report", "reframe", "jobs", "baseline", "verdict"),
+    *("__init__", "report", "reframe", "run", "baseline", "verdict"),
     *("probes", "transport", "samples", "lines", "metric_names", "blocks"),
 )
 #: Scripts that run inside a job: nothing imports them.

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lumisite.release.changes import make_report, plain
-from lumisite.release.changes_compare import Change, Kind, compare
-from lumisite.release.changes_words import texts, words
+from lumisite.facts.changes import make_report, plain
+from lumisite.facts.compare import Change, Kind, compare
+from lumisite.facts.words import texts, words
 
 if TYPE_CHECKING:
-    from lumisite.node.facts import Facts
-    from lumisite.release.changes_site import Touch
+    from lumisite.facts.facts import Facts
+    from lumisite.facts.site import Touch
     from lumisite.site.model import Site
     from lumisite.site.plans import LoadedPlan
 

@@ -23,7 +23,7 @@ from lumisite.validate.verdict.nodes import is_per_node, job_value, node_scores
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 if TYPE_CHECKING:
-    from lumisite.node.facts import Facts
+    from lumisite.facts.facts import Facts
     from lumisite.site.model import Site
     from lumisite.site.plans import LoadedPlan
 

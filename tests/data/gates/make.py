@@ -12,12 +12,12 @@ from pathlib import Path
 
 from lumisite.site.load import load_site
 from lumisite.validate.probes.probe import Record, scripts
+from tests.support.prologs import render_files
 from tests.twin.cluster import ClusterPlan, running
 from tests.twin.gate_steps import TORCH, run_gate, twin_probe
 from tests.twin.helper_site import deploy_site
 from tests.twin.lumi_g import lumi_g_all
 from tests.twin.tykky import write_environment
-from tests.unit.prologs import render_files
 
 #: The records of `usersite` serve `conda` too.
 NAMES = {

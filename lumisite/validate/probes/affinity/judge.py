@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from lumisite.node.cpuset import mask_of
-from lumisite.node.masks import MaskError, Request, cpu_masks
-from lumisite.node.topology import Topology, topology_of
+from lumisite.machine.cpuset import mask_of
+from lumisite.machine.masks import MaskError, Request, cpu_masks
+from lumisite.machine.topology import Topology, topology_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record
 from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing_ranks, tell

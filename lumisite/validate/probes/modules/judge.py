@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from lumisite.release.modules import module_version
+from lumisite.render.modules import module_version
 from lumisite.site.settings import decide_stacks
 from lumisite.validate.probes.probe import Expected, Line, Part, Probe, Record
 from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing_nodes, tell

@@ -1,0 +1,1 @@
+"""What the machine is and was: captured, compared, and told."""

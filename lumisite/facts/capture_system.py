@@ -1,0 +1,220 @@
+"""What the kernel and the distribution say of a node: sysfs, procfs, os-release.
+
+Sources: os-release(5); proc(5); Documentation/ABI/{stable,testing}/sysfs-* in Linux 6.1; for the options of the kernel
+that count, `src/misc/rocmwrap.cc` of RCCL, which reads /boot/config-RELEASE before it uses DMA-BUF.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+import shlex
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from lumisite.errors import LumisiteError
+from lumisite.facts.facts import CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
+from lumisite.machine.live import Tree as KernelTree
+from lumisite.machine.live import read_topology
+from lumisite.machine.topology import Topology, TopologyError
+from lumisite.machine.tree import Tree, resolve
+from lumisite.site.cpus import format_cpu_list
+
+_SMALL_BYTES = 64 * 1024
+_LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
+_MOST_NAMES = 4096
+_OPTIONS = ("CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
+_DRIVERS = ("amdgpu", "nvidia")
+
+
+def first_line(tree: Tree, path: str) -> str | None:
+    """Give the first line of a small file; `None` where there is none, or nothing in it that can be shown."""
+    lines = (_text(tree, path) or "").strip().splitlines()
+    line = lines[0].strip() if lines else ""
+    return line if line and line.isprintable() else None
+
+
+def directory_names(tree: Tree, path: str) -> list[str]:
+    """Give the names in a directory, sorted, at most 4096 of them; none where it is none."""
+    place = resolve(tree, path)
+    if place.entry is None or place.entry.kind != "directory":
+        return []
+    return sorted(tree.names(place.path))[:_MOST_NAMES]
+
+
+def head_of(tree: Tree, path: str, length: int) -> bytes | None:
+    """Give the first bytes of a regular file; `None` where they cannot be had."""
+    place = resolve(tree, path)
+    if place.entry is None or place.entry.kind != "file":
+        return None
+    try:
+        source = tree.source(place.path)
+        return None if source is None else source.read(0, length)
+    except LumisiteError:  # sysfs answers some reads with an error: the speed of a link that is down
+        return None
+
+
+def content_of(tree: Tree, path: str, most: int) -> bytes | None:
+    """Give the content of a regular file of at most `most` bytes; `None` where that cannot be had."""
+    content = head_of(tree, path, most + 1)
+    return content if content is not None and len(content) <= most else None
+
+
+def size_of(tree: Tree, path: str) -> int | None:
+    """Give the size of a file in bytes; `None` where that cannot be had."""
+    try:
+        source = tree.source(path)
+    except LumisiteError:
+        return None
+    return None if source is None else source.size
+
+
+def _text(tree: Tree, path: str) -> str | None:
+    content = head_of(tree, path, _SMALL_BYTES)
+    return None if content is None else content.decode("utf-8", "replace")
+
+
+def _number(tree: Tree, path: str) -> int | None:
+    """Give a number that the kernel states; -1 is how it says that there is none."""
+    text = first_line(tree, path) or ""
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
+
+
+def host_name(tree: Tree) -> str | None:
+    """Give the name of the node."""
+    return first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname")
+
+
+def capture_system(tree: Tree) -> System:
+    """Read os-release(5)."""
+    text = _text(tree, "/etc/os-release") or _text(tree, "/usr/lib/os-release") or ""
+    words = dict(_assignments(text))
+    return System(words.get("PRETTY_NAME"), words.get("ID"), words.get("VERSION_ID"))
+
+
+def _assignments(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        try:
+            words = shlex.split(value)
+        except ValueError:  # a quote that does not end
+            continue
+        if equals and len(words) == 1 and words[0].isprintable():
+            yield name.strip(), words[0]
+
+
+def capture_kernel(tree: Tree) -> Kernel:
+    """Read the kernel's release and every configuration that stands where programs look for one."""
+    release = first_line(tree, "/proc/sys/kernel/osrelease")
+    if release is None:
+        found = re.match(r"Linux version (\S+)", first_line(tree, "/proc/version") or "")
+        release = found[1] if found else None
+    configs = {}
+    for path in [f"/boot/{name}" for name in directory_names(tree, "/boot") if name.startswith("config-")]:
+        content = content_of(tree, path, _LARGEST_CONFIG_BYTES)
+        if content is not None:
+            configs[path] = _config(content)
+    packed = content_of(tree, "/proc/config.gz", _LARGEST_CONFIG_BYTES)
+    unpacked = None if packed is None else _unpacked(packed)
+    if unpacked is not None:
+        configs["/proc/config.gz"] = _config(unpacked)
+    return Kernel(release, configs)
+
+
+def _unpacked(packed: bytes) -> bytes | None:
+    unpack = zlib.decompressobj(wbits=31)
+    try:
+        content = unpack.decompress(packed, _LARGEST_CONFIG_BYTES)
+    except zlib.error:
+        return None
+    return content if unpack.eof else None
+
+
+def _config(content: bytes) -> KernelConfig:
+    found = re.findall(rf"^({'|'.join(_OPTIONS)})=([a-z0-9]+)$".encode(), content, re.MULTILINE)
+    return KernelConfig(hashlib.sha256(content).hexdigest(), {name.decode(): value.decode() for name, value in found})
+
+
+def capture_drivers(tree: Tree) -> dict[str, Driver]:
+    """Read the GPU drivers that are loaded, and which sources of them are installed."""
+    sources = directory_names(tree, "/usr/src")
+    found = {}
+    for name in _DRIVERS:
+        version, build = (first_line(tree, f"/sys/module/{name}/{file}") for file in ("version", "srcversion"))
+        mine = tuple(one for one in sources if one.startswith(f"{name}-") and one.isprintable())
+        if version or build or mine:
+            found[name] = Driver(version, build, mine)
+    return found
+
+
+def capture_interfaces(tree: Tree, wanted: Iterable[str]) -> dict[str, Interface]:
+    """Read the interfaces that have a device behind them, or that the site names."""
+    names = directory_names(tree, "/sys/class/net")
+    kept = set(wanted)
+    return {name: one for name in names if (one := _interface(tree, name, always=name in kept)) is not None}
+
+
+def _interface(tree: Tree, name: str, *, always: bool) -> Interface | None:
+    here = f"/sys/class/net/{name}"
+    device = resolve(tree, f"{here}/device")
+    there = resolve(tree, here).entry is not None and name.isprintable()
+    if not there or (device.entry is None and not always):
+        return None
+    driver = resolve(tree, f"{here}/device/driver")
+    return Interface(
+        driver=None if driver.entry is None else posixpath.basename(driver.path),
+        state=first_line(tree, f"{here}/operstate"),
+        speed_mbit=_number(tree, f"{here}/speed"),
+        numa=_number(tree, f"{here}/device/numa_node"),
+        bus=None if device.entry is None else _bus(device.path),
+    )
+
+
+def _bus(path: str) -> str | None:
+    """Give the PCI address nearest to a device in its path of sysfs."""
+    parts = [part for part in path.split("/") if re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", part)]
+    return parts[-1] if parts else None
+
+
+def capture_nics(tree: Tree) -> dict[str, Device]:
+    """Read the Cassini adapters."""
+    found = {}
+    for name in directory_names(tree, "/sys/class/cxi"):
+        device = resolve(tree, f"/sys/class/cxi/{name}/device")
+        if name.isprintable() and device.entry is not None:
+            numa = _number(tree, f"/sys/class/cxi/{name}/device/numa_node")
+            found[name] = Device(_bus(device.path), numa, first_line(tree, f"{device.path}/local_cpulist"))
+    return found
+
+
+def with_topology(facts: Facts, tree: Tree) -> tuple[Facts, tuple[str, ...]]:
+    """Add CPUs by L3, and GPUs in the order of their bus; a tree without topology adds nothing, and gives a note."""
+    try:
+        topology = read_topology(_kernel_tree(tree))
+    except TopologyError as error:
+        return facts, (f"no topology: {error}",)
+    groups: dict[tuple[int | None, int | None], list[int]] = {}
+    for core in topology.cores:
+        groups.setdefault((core.l3, core.numa), []).extend(core.pu_os)
+    known = replace(
+        facts,
+        cpus=tuple(CpuGroup(format_cpu_list(pus), numa) for (_, numa), pus in groups.items()),
+        gpus=tuple(Device(gpu.pci_bus, gpu.numa, _near(topology, gpu.l3)) for gpu in topology.gpus),
+        threads_per_core=max(len(core.pu_os) for core in topology.cores),
+    )
+    return known, ()
+
+
+def _near(topology: Topology, l3: int | None) -> str | None:
+    if l3 is None:
+        return None
+    return format_cpu_list(pu for core in topology.cores if core.l3 == l3 for pu in core.pu_os)
+
+
+def _kernel_tree(tree: Tree) -> KernelTree:
+    def names(path: str) -> Sequence[str]:
+        return directory_names(tree, f"/{path}")
+
+    return KernelTree(tree.name.rstrip("/"), lambda path: _text(tree, f"/{path}"), names)

@@ -1,0 +1,116 @@
+"""What a maintenance changed, what that touches, and what is to be done about it: as values, as text and as JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lumisite.errors import ResolveError, shown
+from lumisite.facts.compare import Change, compare
+from lumisite.facts.draft import draft_lines
+from lumisite.facts.facts import Facts
+from lumisite.facts.site import Touch, make_context
+from lumisite.facts.touch import touches
+from lumisite.facts.users import user_lines
+from lumisite.facts.words import texts, words
+from lumisite.site.model import Site
+from lumisite.site.plans import LoadedPlan
+
+
+@dataclass(frozen=True)
+class Consequence:
+    """A change, and all that it touches."""
+
+    change: Change[Any]
+    touches: tuple[Touch, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What changed between two captures of a site's node. `was` and `now` are the platforms that they fit, if any."""
+
+    site: str
+    was: str
+    now: str | None
+    changes: tuple[Consequence, ...]
+    draft: tuple[str, ...]
+    users: tuple[str, ...]
+
+
+def make_report(
+    before: Facts, after: Facts, site: Site, name: str = "draft", plans: Iterable[LoadedPlan] = ()
+) -> Report:
+    """Compare two captures; `plans` are the site's stored ones.
+
+    Raises `ResolveError` for captures of another site, and a bad `name` for the draft.
+    """
+    for facts in (before, after):
+        if facts.site != site.name:
+            raise ResolveError(
+                f"--site: the facts are of site {facts.site!r}, this is {site.name} (give the same site)"
+            )
+    if not re.fullmatch(r"[\w.+-]+", name):
+        raise ResolveError(f"--name: {name!r} is not a name (letters, digits, and . _ + - would be right)")
+    if name in site.platforms:
+        raise ResolveError(f"--name: {site.name} has a platform {name} already (have {', '.join(site.platforms)})")
+    context = make_context(site, before, after, plans)
+    changes = compare(before, after)
+    return Report(
+        site.name,
+        context.was,
+        context.now,
+        tuple(Consequence(change, touches(change, context)) for change in changes),
+        draft_lines(context, name),
+        user_lines(changes, context),
+    )
+
+
+def report_lines(report: Report) -> list[str]:
+    """Give the whole report for people: changes with what they touch, the draft, the text for users."""
+    if not report.changes:
+        return ["nothing changed"]
+    now = f"fits platform {report.now}" if report.now else "fits no platform that is described"
+    count = f"{len(report.changes)} {'change' if len(report.changes) == 1 else 'changes'}"
+    lines = [f"{count}; the node was platform {report.was}, and now {now}", ""]
+    for one in report.changes:
+        lines += _consequence(one)
+    lines += ["", "-- draft for the site description", *report.draft]
+    return [*lines, "", "-- text for users", *report.users]
+
+
+def _consequence(one: Consequence) -> Iterator[str]:
+    """Give a change, and below it what it touches; what is touched for the same reason is told together."""
+    yield plain(words(one.change))
+    if not one.touches:
+        yield "  touches nothing that the site describes"
+    together: dict[tuple[str, str], list[str]] = {}
+    for touch in one.touches:
+        together.setdefault((touch.what, touch.why), []).append(touch.name)
+    for (what, why), names in together.items():
+        yield plain(f"  {what + ':':8} {', '.join(names)}")
+        yield plain(f"           {why}")
+
+
+def plain(text: str) -> str:
+    """Facts come from files of others: what does not print is spelled out."""
+    return text if text.isprintable() else shown(text)
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """Give the report as JSON values."""
+    changes = [{**_change(one.change), "touches": [asdict(touch) for touch in one.touches]} for one in report.changes]
+    return {
+        "site": report.site,
+        "platform_before": report.was,
+        "platform_after": report.now,
+        "changes": changes,
+        "draft": "\n".join(report.draft) + "\n",
+        "users": "\n".join(report.users) + "\n",
+    }
+
+
+def _change(change: Change[Any]) -> dict[str, Any]:
+    before, after = texts(change)
+    return {"kind": change.kind, "subject": change.subject, "before": before, "after": after, "what": words(change)}

@@ -1,0 +1,219 @@
+"""A draft of the platform for the site description, from a capture: what is known as values, the rest as comments.
+
+Required keys that no file of a node tells keep the value of the platform before, under a comment that says so; so the
+draft passes `lumisite check` when its entries are put below the keys of the same names.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lumisite.binds.versions import numbers_in
+from lumisite.facts.site import Context
+from lumisite.facts.words import driver_words
+from lumisite.site.images import told_release
+from lumisite.site.versions import Version
+
+#: What CPE releases are made of, by the names that the site description uses for them.
+_CPE_PRODUCTS = {"cray-mpich": "/opt/cray/pe/mpich", "cray-pmi": "/opt/cray/pe/pmi", "cray-pals": "/opt/cray/pals"}
+
+
+@dataclass(frozen=True)
+class _Cpe:
+    """The CPE releases of the draft, and comments on them."""
+
+    default: str
+    installed: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+
+
+def draft_lines(context: Context, name: str) -> tuple[str, ...]:
+    """Write the draft: entries for `platforms`, and for `cpe` and `rocm` where releases are new."""
+    cpe = _cpe(context)
+    host, why_not = _host_rocm(context)
+    rocm = str(context.stated.rocm) if host is None else _spelled(str(host), context.site.rocm)
+    lines = ["# Put each entry below the key of the same name in the site description, then run `lumisite check`."]
+    if context.now is not None:
+        lines.append(f"# Platform {context.now} of the site fits this node; compare, before you add another.")
+    lines += ["platforms:", f"  {name}:", *_system(context), *_driver_rocm(context, host)]
+    lines += [f"    # unknown: rocm: {why_not}"] if why_not else []
+    lines += [f"    rocm: {_text(rocm)}", *_platform(context, cpe)]
+    new = [release for release in cpe.installed if release not in context.site.cpe]
+    if new:
+        lines += ["cpe:", *(line for release in new for line in _cpe_entry(context, release, cpe))]
+    if rocm not in context.site.rocm:
+        lines += ["rocm:", f"  {_key(rocm)}: {{found: host, source: {_text(_source(context))}}}"]
+    return tuple(lines)
+
+
+def _system(context: Context) -> Iterator[str]:
+    facts, old = context.after, context.old
+    yield "    # unknown: since when it is in force"
+    yield "    since: unknown"
+    yield from _known("os", facts.os.name, old.os)
+    slurm = facts.slurm if told_release(facts.slurm) else None
+    for key, value in (("slurm", slurm), ("kernel", (facts.kernel.release or "").strip())):
+        yield f"    {key}: {_text(value)}" if value else f"    # unknown: {key}"
+    drivers = [driver_words(name, driver) for name, driver in facts.drivers.items()]
+    yield from _known("driver", "; ".join(drivers), old.driver)
+
+
+def _platform(context: Context, cpe: _Cpe) -> Iterator[str]:
+    yield from (f"    # unknown: {line}" for line in cpe.unknown)
+    yield f"    cpe: {_text(cpe.default)}"
+    yield f"    cpe_supported: [{', '.join(map(_text, cpe.installed))}]"
+    yield from _libraries(context)
+    yield from _bus_ids(context)
+    yield f"    source: {_text(_source(context))}"
+    yield "    confirmed: no"
+
+
+def _known(key: str, value: str | None, old: str) -> Iterator[str]:
+    """Give a required key: what the node says, else what the platform before has, marked as unknown."""
+    if not (value or "").strip():
+        yield f"    # unknown: {key}; this is what the platform before has"
+    yield f"    {key}: {_text((value or '').strip() or old)}"
+
+
+def _source(context: Context) -> str:
+    host = context.after.host if re.fullmatch(r"[\w.-]+", context.after.host or "", re.ASCII) else ""
+    return f"here: lumisite facts on {host or 'a node without a name'}"
+
+
+def _host_rocm(context: Context) -> tuple[Version | None, str]:
+    """Give the host's default ROCm release; where it cannot be the platform's, why not."""
+    default = context.after.rocm.default
+    version = told_release(default) if default and _is_name(default) else None
+    if version is None:
+        where = context.now or context.was
+        return None, f"the node has no /opt/rocm that leads to a release; this is what {where} has"
+    ranges = (family.default_for for family in context.site.families.values() if family.default_for is not None)
+    if not any(version in one for one in ranges):
+        return None, f"the host has {default}, for which no family is the default (`default_for`)"
+    return version, ""
+
+
+def _driver_rocm(context: Context, host: Version | None) -> Iterator[str]:
+    """Give the ROCm releases that the driver supports, which only AMD's documentation tells.
+
+    Where the platform that the node is now is described already, its range is taken; else the one of before, or the
+    series of the host's own ROCm if that lies outside.
+    """
+    supported = str(context.stated.driver_rocm)
+    unknown = f"no file tells which ROCm releases the driver supports; this is what {context.was} has"
+    if context.now:
+        unknown = f"no file tells it; this is what platform {context.now} has"
+    if host is not None and host not in context.stated.driver_rocm:
+        unknown = f"no file tells it, and {host} of the host is outside {supported}; this is its series alone"
+        major, minor = host.minor.split(".")
+        supported = f">={major}.{minor},<{major}.{int(minor) + 1}"
+    yield f"    # unknown: driver_rocm: {unknown}"
+    yield f"    driver_rocm: '{supported}'"
+
+
+def _spelled(version: str, known: Iterable[str]) -> str:
+    """Give a version as the site spells it, where it has the same one in another spelling."""
+    mine = told_release(version)
+    return next((one for one in known if told_release(one) == mine), version)
+
+
+def _cpe(context: Context) -> _Cpe:
+    """Give the CPE releases: those installed, else those of the site whose directories are all there."""
+    site, facts = context.site, context.after
+    old = str(context.old.cpe)
+    installed = tuple(_spelled(one, site.cpe) for one in facts.cpe.versions if _is_name(one) and told_release(one))
+    if installed:
+        unknown = ["which of the installed CPE releases are supported, and which are only left over (cpe_leftover)"]
+        default = _spelled(facts.cpe.default or "", site.cpe)
+        if default not in installed:
+            newest = max(installed, key=numbers_in)
+            return _Cpe(newest, installed, (*unknown, "cpe: no link names the default; this is the newest"))
+        return _Cpe(default, installed, tuple(unknown))
+    there = tuple(
+        name
+        for name, release in site.cpe.items()
+        if release.libraries
+        and all(path in facts.paths and facts.paths[path].kind == "directory" for path in release.libraries.values())
+    )
+    if there:
+        said = "cpe: no directory lists the CPE releases; these are those of the site whose libraries are all there"
+        return _Cpe(old if old in there else max(there, key=numbers_in), there, (said,))
+    return _Cpe(old, (old,), ("cpe: the node has none that can be seen; this is what the platform before has",))
+
+
+def _cpe_entry(context: Context, release: str, cpe: _Cpe) -> Iterator[str]:
+    """Give a new CPE release; its libraries are known only where one release of each product is installed."""
+    yield f"  {_key(release)}:"
+    found = {
+        what: context.after.products[path] for what, path in _CPE_PRODUCTS.items() if path in context.after.products
+    }
+    sure = {what: f"{_CPE_PRODUCTS[what]}/{one.versions[0]}" for what, one in found.items() if len(one.versions) == 1}
+    for what, one in found.items():
+        if what not in sure:
+            yield f"    # unknown: libraries.{what}: which of {', '.join(one.versions)} belongs to it"
+    if sure and len(cpe.installed) == 1:
+        yield "    libraries:"
+        yield from (f"      {what}: {_text(path)}" for what, path in sure.items())
+    else:
+        yield "    libraries: {}"
+    yield f"    source: {_text(_source(context))}"
+    yield "    confirmed: no"
+
+
+def _libraries(context: Context) -> Iterator[str]:
+    """Give the directories of the system's own libraries: the new release where the old one has gone."""
+    entries: list[tuple[str, str]] = []
+    for what, path in context.old.libraries.items():
+        releases = context.after.products.get(posixpath.dirname(path))
+        if releases is None:
+            there = path in context.after.paths and context.after.paths[path].kind == "directory"
+            if not there:
+                yield f"    # unknown: libraries.{what}; this is what the platform before has"
+            entries.append((what, path))
+            continue
+        versions = [one for one in releases.versions if _is_name(one)]
+        version = releases.default or max(versions, key=numbers_in, default="")
+        if not _is_name(version):
+            yield f"    # unknown: libraries.{what}; this is what the platform before has"
+            version = posixpath.basename(path)
+        elif releases.default is None and len(versions) > 1:
+            yield f"    # unknown: libraries.{what}: which of {', '.join(versions)}; this is the newest"
+        entries.append((what, f"{posixpath.dirname(path)}/{version}"))
+    yield "    libraries:" if entries else "    libraries: {}"
+    yield from (f"      {what}: {_text(path)}" for what, path in entries)
+
+
+def _bus_ids(context: Context) -> Iterator[str]:
+    site, facts = context.site, context.after
+    buses = [_short((gpu.bus or "").strip()) for gpu in facts.gpus]
+    kinds = [name for name, kind in site.node_kinds.items() if kind.gpus and len(kind.gpus) == len(buses)]
+    if len(kinds) == 1 and all(buses):
+        yield f"    gpu_bus_ids: {{{kinds[0]}: [{', '.join(map(_text, buses))}]}}"
+    elif any(kind.gpus for kind in site.node_kinds.values()):
+        yield f"    # unknown: gpu_bus_ids; no one node kind has the {len(buses)} GPUs of the node"
+
+
+def _short(bus: str) -> str:
+    """Give a PCI address as the site writes it: its bus alone, where the rest is zeros."""
+    found = re.fullmatch(r"0000:([0-9a-f]{2}):00\.0", bus)
+    return found[1] if found else bus
+
+
+def _is_name(text: str) -> bool:
+    """Tell whether text can be a key of the site description, or the last part of a path in it."""
+    return re.fullmatch(r"[\w+-][\w.+-]*", text, re.ASCII) is not None
+
+
+def _key(text: str) -> str:
+    return text if re.fullmatch(r"[A-Za-z][\w.+-]*|[0-9]+\.[\w.+-]+", text) else json.dumps(text)
+
+
+def _text(text: str) -> str:
+    """Write a YAML scalar: plain where that is plain to see, else quoted as JSON, which is YAML too."""
+    if re.fullmatch(r"[A-Za-z0-9/][\w./+-]*( [\w./+-]+)*", text, re.ASCII):
+        return text
+    return json.dumps(text if text.isprintable() else ascii(text), ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""What an image is, read without running it."""

@@ -1,0 +1,114 @@
+"""What a container of an image sees: the image, the host paths that modules bind over it, and its library path."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lumisite.images.environment import UNKNOWN, evaluate
+from lumisite.machine.tree import Entry, Source, Tree, resolve, text_of
+
+_VARIABLE = "LD_LIBRARY_PATH"
+_ENVIRONMENT = "/.singularity.d/env"
+_RUNTIME_LIBRARIES = "/.singularity.d/libs"
+_LARGEST_SCRIPT_BYTES = 256 * 1024
+#: Scripts that runtimes put into every image; what they do to LD_LIBRARY_PATH is to append their own directory.
+_RUNTIMES_OWN = ("01-", "94-", "95-", "99-")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A host path that a module binds: `real` is where `source` leads there, `target` the path in the container."""
+
+    source: str
+    real: str
+    target: str
+    by: str
+
+
+@dataclass(frozen=True)
+class ContainerTree:
+    """An image with host paths bound over it; the last bind of a path wins, as for the runtime."""
+
+    image: Tree
+    host: Tree
+    bound: tuple[Bound, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The image."""
+        return self.image.name
+
+    def look(self, path: str) -> Entry | None:
+        """Tell what stands at a path; a folder that only leads to a bind is there too."""
+        place = self.host_path(path)
+        if place is not None:
+            return self.host.look(place) if place != "/" else Entry("directory")
+        entry = self.image.look(path)
+        if entry is None and any(one.target.startswith(path + "/") for one in self.bound):
+            return Entry("directory")
+        return entry
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """Give the names in a directory; of a bind into a folder of the image, not its name."""
+        place = self.host_path(path)
+        if place is not None:
+            return self.host.names(place)
+        entry = self.image.look(path) if path != "/" else Entry("directory")
+        return self.image.names(path) if entry is not None and entry.kind == "directory" else ()
+
+    def source(self, path: str) -> Source | None:
+        """Give what reads a file."""
+        place = self.host_path(path)
+        return self.image.source(path) if place is None else self.host.source(place)
+
+    def host_path(self, path: str) -> str | None:
+        """Give the host path behind a path of the container, `None` where it is the image's own."""
+        one = self.bound_at(path)
+        return None if one is None else one.real.rstrip("/") + path[len(one.target) :] or "/"
+
+    def bound_at(self, path: str) -> Bound | None:
+        """Give the bind that covers a path of the container."""
+        return next((one for one in reversed(self.bound) if covers(one.target, path)), None)
+
+
+def covers(folder: str, path: str) -> bool:
+    """Tell whether a path is a folder, or below it.
+
+    >>> covers("/opt/cray", "/opt/cray/lib"), covers("/opt/cray", "/opt/cray-pe")
+    (True, False)
+    """
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def container_of(image: Tree, host: Tree, binds: Sequence[tuple[str, str, str]]) -> ContainerTree:
+    """Put binds over an image: source on the host, target, and module. A source that the host lacks binds nothing."""
+    bound = []
+    for source, target, by in binds:
+        place = resolve(host, source)
+        if place.entry is not None:
+            folder = resolve(image, posixpath.dirname(target))
+            top = folder.path if folder.entry is not None else posixpath.dirname(target)
+            bound.append(Bound(source, place.path, posixpath.join(top, posixpath.basename(target)), by))
+    return ContainerTree(image, host, tuple(bound))
+
+
+def library_path(image: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give LD_LIBRARY_PATH as an image's own environment sets it, and what of that could not be worked out.
+
+    Read are the scripts that builds write (`%environment`, and ENV of a Docker image); the runtime's own append its
+    directory of injected libraries. An image without such scripts sets nothing.
+    """
+    place = resolve(image, _ENVIRONMENT)
+    if place.entry is None or place.entry.kind != "directory":
+        return (), ()
+    values = {_VARIABLE: ""}
+    for name in sorted(image.names(place.path)):
+        if name.endswith(".sh") and not name.startswith(_RUNTIMES_OWN):
+            evaluate(text_of(image, posixpath.join(place.path, name), _LARGEST_SCRIPT_BYTES) or "", values)
+            values.setdefault(_VARIABLE, "")
+    parts = [part for part in re.split("[:;]", values[_VARIABLE]) if part]
+    unknown = tuple(part.replace(UNKNOWN, "") for part in parts if not part.startswith("/") or UNKNOWN in part)
+    return (*(part for part in parts if part.startswith("/") and UNKNOWN not in part), _RUNTIME_LIBRARIES), unknown

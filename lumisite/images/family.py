@@ -1,0 +1,79 @@
+"""What an image is taken for: its family, by path, labels or contents, and what it holds that settings depend on."""
+
+from __future__ import annotations
+
+import fnmatch
+import os.path
+from collections.abc import Iterable
+
+from lumisite.errors import LumisiteError, ResolveError
+from lumisite.images.contents import read_holds, read_labels
+from lumisite.images.sif import open_image
+from lumisite.machine.tree import Tree, resolve
+from lumisite.site.decode import suggestion
+from lumisite.site.images import Holds, family_by_path, holds_by_name, told_release
+from lumisite.site.model import Site
+from lumisite.site.settings import default_family
+from lumisite.site.versions import Version
+
+
+def recognise_family(
+    site: Site, paths: tuple[str, ...], image: Tree, rocm: Version, asked: str | None = None
+) -> tuple[str, str]:
+    """Give the name of an image's family and what it was recognised by; raises `ResolveError` for an unknown `asked`.
+
+    `paths` are the names under which the image is known: as the user typed it, and where that leads, which counts
+    more. A path that matches counts more than labels, and those more than contents; within each, the first family of
+    the site wins.
+    """
+    if asked is not None:
+        if asked not in site.families:
+            raise ResolveError(
+                f"--family: {site.name} has no image family {asked!r} ({suggestion(asked, site.families)})"
+            )
+        return asked, "as asked for"
+    found = recognised(site, paths, image)
+    return found or (default_family(site, rocm), f"as the site's default for ROCm {rocm}; no family recognises it")
+
+
+def recognised(site: Site, paths: tuple[str, ...], image: Tree) -> tuple[str, str] | None:
+    """Give the family that recognises an image, and by what; `None` where no family does."""
+    for path in reversed(paths):
+        name = family_by_path(site, path)
+        if name is not None:
+            pattern = next(one for one in site.families[name].paths if fnmatch.fnmatchcase(path, one))
+            return name, f"by its path, {pattern}"
+    labels = read_labels(image)
+    for name, family in site.families.items():
+        if family.labels and all(fnmatch.fnmatchcase(labels.get(key, ""), one) for key, one in family.labels.items()):
+            return name, f"by its labels, {', '.join(family.labels)}"
+    for name, family in site.families.items():
+        for path in family.contains:
+            if resolve(image, path).entry is not None:
+                return name, f"by {path} in it"
+    return None
+
+
+def holds_inside(family: str | None, tree: Tree) -> Holds:
+    """Read what an image of a family holds."""
+    rocm, plugin = read_holds(tree)
+    return Holds(family, told_release(rocm), plugin)
+
+
+def holds_of_tree(site: Site, paths: Iterable[str], tree: Tree) -> Holds:
+    """Recognise an image and read what it holds; `paths` are its names, as typed and where that leads."""
+    found = recognised(site, tuple(paths), tree)
+    return holds_inside(None if found is None else found[0], tree)
+
+
+def holds_of_image(site: Site, path: str) -> tuple[Holds, str]:
+    """Read an image, or take what its name tells where it cannot be read; with a note that says why."""
+    if "\0" in path:
+        return Holds(), f"{path!r}: is no name of an image"
+    typed = os.path.abspath(path)  # noqa: PTH100 - a Path would drop what the user typed
+    real = os.path.realpath(typed)
+    try:
+        return holds_of_tree(site, dict.fromkeys((typed, real)), open_image(real).tree), ""
+    except LumisiteError as error:
+        note = f"{path}: taken for what its name says, since it cannot be read: {error}"
+    return holds_by_name(site, real, typed), note

@@ -1,0 +1,174 @@
+"""The images of a site, name by name: where each leads, what it is, and what it carries."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeAlias
+
+from lumisite.errors import LumisiteError
+from lumisite.images.contents import Version, read_contents
+from lumisite.images.digest import Kind, digest_of
+from lumisite.images.family import recognise_family
+from lumisite.images.sif import open_image
+from lumisite.machine.host import DiskTree, list_directory, open_file
+from lumisite.machine.tree import Place, resolve
+from lumisite.site.model import Site
+from lumisite.site.versions import Version as Release
+
+#: What is taken for an image in a directory for which the site says nothing.
+USUAL_PATTERNS = ("*.sif", "*.simg", "*.sqfs", "*.squashfs", "*/*.sif")
+UNPACKED = ".singularity.d"
+
+#: Told of each image file that is read: its path, the bytes that it has, and those read so far.
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An image, or with `patterns` a directory whose names are images where they match."""
+
+    path: str
+    patterns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Image:
+    """One name of an image.
+
+    `links` is what each link on the way says, `target` the file at the end. `family` comes with `why`. Where something
+    is wrong, `fault` says what, and the rest is what could be read all the same. `size` is in bytes.
+    """
+
+    path: str
+    links: tuple[str, ...] = ()
+    target: str | None = None
+    size: int | None = None
+    digest: str | None = None
+    family: str | None = None
+    why: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, Version] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How images are read: for which site and which default release, with which digest, and below which `root`."""
+
+    site: Site
+    rocm: Release
+    digest: Kind = "header"
+    root: str = "/"
+    progress: Progress | None = None
+
+    @property
+    def tree(self) -> DiskTree:
+        """The file system in which all paths are; links do not lead out of it."""
+        return DiskTree(self.root)
+
+    def on_disk(self, path: str) -> str:
+        """Give where a path of the tree is for this process."""
+        return self.root.rstrip("/") + path
+
+
+def wanted_of(paths: Iterable[str], tree: DiskTree) -> tuple[Wanted, ...]:
+    """Take absolute paths for images, or for directories of them; a folder that an image was unpacked to is one."""
+    wanted = []
+    for path in paths:
+        place = resolve(tree, path)
+        is_folder = place.entry is not None and place.entry.kind == "directory" and not _unpacked(tree, place.path)
+        wanted.append(Wanted(path, USUAL_PATTERNS if is_folder else ()))
+    return tuple(wanted)
+
+
+def site_images(site: Site) -> tuple[Wanted, ...]:
+    """Give the image directories of a site."""
+    folders = site.images.folders if site.images is not None else ()
+    return tuple(Wanted(folder.path, tuple(map(str, folder.patterns))) for folder in folders)
+
+
+def read_inventory(reading: Reading, wanted: Sequence[Wanted]) -> tuple[Image, ...]:
+    """Describe each image once, by path; what cannot be read or listed is an entry with a fault."""
+    tree = reading.tree
+    entries: dict[str, Image] = {}
+    files: dict[str, list[Image]] = {}
+    for path, fault in _names(reading, wanted):
+        if path in entries:
+            continue
+        place = resolve(tree, path)
+        real = None if place.entry is None else place.path
+        entries[path] = Image(path, place.links, real, fault=fault or place.trouble or _unfit(tree, place))
+        if not entries[path].fault and real is not None:
+            files.setdefault(real, []).append(entries[path])
+    for real, aliases in files.items():
+        entries |= {one.path: one for one in _read(reading, real, aliases)}
+    return tuple(entries[path] for path in sorted(entries))
+
+
+def _names(reading: Reading, wanted: Iterable[Wanted]) -> Iterator[tuple[str, str]]:
+    """Give the paths of images, and directories that cannot be listed with the reason."""
+    for one in wanted:
+        if not one.patterns:
+            yield one.path, ""
+        for pattern in one.patterns:
+            yield from _matching(reading, one.path, pattern.split("/"))
+
+
+def _matching(reading: Reading, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    tree = reading.tree
+    place = resolve(tree, folder)
+    try:
+        names = list_directory(reading.on_disk(folder if place.entry is None else place.path))
+    except LumisiteError as error:
+        yield folder, str(error)
+        return
+    for name in names:
+        if not fnmatch.fnmatchcase(name, parts[0]) or (name.startswith(".") and not parts[0].startswith(".")):
+            continue
+        path = posixpath.join(folder, name)
+        if len(parts) == 1:
+            yield path, ""
+            continue
+        below = resolve(tree, path)
+        if below.entry is not None and below.entry.kind == "directory" and not _unpacked(tree, below.path):
+            yield from _matching(reading, path, parts[1:])
+
+
+def _unpacked(tree: DiskTree, path: str) -> bool:
+    return tree.look(posixpath.join(path, UNPACKED)) is not None
+
+
+def _unfit(tree: DiskTree, place: Place) -> str:
+    kind = None if place.entry is None else place.entry.kind
+    if kind == "directory" and not _unpacked(tree, place.path):
+        return f"is a directory, without the {UNPACKED} of an unpacked image"
+    return "" if kind in ("file", "directory") else "is neither a file nor a directory"
+
+
+def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Image]:
+    """Read one file for all names that lead to it; the digest of a damaged one is given where it can be."""
+    known = Image(real)
+    path = reading.on_disk(real)
+    entry = reading.tree.look(real)
+    try:
+        if entry is not None and entry.kind == "file":
+            source = open_file(path)
+            known = replace(known, size=source.size)
+            tell = reading.progress if reading.digest == "whole" else None
+            progress = None if tell is None else partial(tell, real, source.size)
+            known = replace(known, digest=digest_of(source, reading.digest, progress))
+        image = open_image(path)
+        contents = read_contents(image.tree)
+        known = replace(known, labels=contents.labels, versions=contents.versions, notes=image.notes)
+        for alias in aliases:
+            family, why = recognise_family(reading.site, (alias.path, real), image.tree, reading.rocm)
+            yield replace(known, path=alias.path, links=alias.links, target=real, family=family, why=why)
+    except LumisiteError as error:
+        fault = str(error).removeprefix(f"{path}: ")
+        for alias in aliases:
+            yield replace(known, path=alias.path, links=alias.links, target=real, fault=fault)

@@ -1,0 +1,90 @@
+"""The lock of a site's images: what each name led to, and what it held, when an admin last agreed to it.
+
+It is JSON with sorted keys, so that the same images always give the same bytes, and a version control system shows
+what moved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from lumisite.errors import shown
+from lumisite.images.digest import Kind
+from lumisite.images.inventory import Image
+from lumisite.site.document import joined
+from lumisite.site.json_file import JsonFile, short
+
+LARGEST_LOCK_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class LockedImage:
+    """What the lock knows of one name; `fault` is what was wrong with it then."""
+
+    target: str | None = None
+    links: tuple[str, ...] = ()
+    size: int | None = None
+    digest: str | None = None
+    family: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The images of a site by path; `given` are the paths that were asked for, none means the site's directories."""
+
+    site: str
+    digest: Kind
+    given: tuple[str, ...]
+    images: Mapping[str, LockedImage]
+
+
+@dataclass(frozen=True)
+class LoadedLock:
+    """A lock with the text that it was read from; `file` is the name that output may show."""
+
+    lock: Lock
+    file: str
+    data: bytes
+
+
+def lock_of(site: str, digest: Kind, given: Iterable[str], images: Iterable[Image]) -> Lock:
+    """Lock what was found."""
+    return Lock(site, digest, tuple(sorted(given)), {one.path: locked(one) for one in images})
+
+
+def locked(image: Image) -> LockedImage:
+    """Take of an image what a lock keeps; labels are left out, since the digest covers them."""
+    versions = {name: version.value for name, version in image.versions.items()}
+    return LockedImage(image.target, image.links, image.size, image.digest, image.family, versions, image.fault)
+
+
+def format_lock(lock: Lock) -> str:
+    """Give the text of a lock; what an image lacks is left out."""
+    return _FILE.encode(lock)
+
+
+def parse_lock(content: bytes, where: str, site: str | None = None) -> Lock:
+    """Read a lock; `where` is the file that errors name, `site` the site that it must be of. Raises `LumisiteError`."""
+
+    def faults(lock: Lock) -> Iterator[tuple[str, str]]:
+        if site is not None and lock.site != site:
+            yield "site", f"is a lock of site {shown(lock.site)}, not of {site} (give --site, or another --lock)"
+        for path, image in lock.images.items():
+            here = joined("images", path)
+            if not path.startswith("/"):
+                yield here, "is no absolute path"
+            if image.digest is not None and not re.fullmatch(f"{lock.digest}:[0-9a-f]{{64}}", image.digest):
+                yield f"{here}.digest", f"{short(image.digest)} is not {lock.digest}: and 64 hexadecimal digits"
+
+    return _FILE.decode(content, Lock, where, (faults,))
+
+
+_FILE = JsonFile(
+    name="lock of images",
+    key="lumisite_images",
+    remedy="write a new lock with `lumisite images --lock`, to a new file, if this one cannot be restored",
+)

@@ -1,0 +1,340 @@
+"""Read single files of a squashfs image, without mounting or unpacking it.
+
+Written here: of the two libraries that read squashfs, dissect.squashfs is under the AGPL, which a tool under the MIT
+licence cannot require, and PySquashfsImage reads every inode of the image before the first file. Neither bounds what a
+damaged block unpacks to.
+
+Source: `fs/squashfs/squashfs_fs.h` of Linux 6.1 (version 4.0 of the format, little-endian).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TypeVar
+
+from lumisite.errors import LumisiteError
+from lumisite.machine.compression import COMPRESSIONS, BadBlockError, Unpack, unpacker
+from lumisite.machine.tree import Entry, Source
+
+MAGIC = b"hsqs"
+_SUPERBLOCK = "<4sIIIIHHHHHHQQQQQQQQ"
+SUPERBLOCK_BYTES = struct.calcsize(_SUPERBLOCK)
+_METADATA_BYTES = 8192
+_LARGEST_BLOCK_BYTES = 1024 * 1024
+#: What is kept of the image in memory: 8 MiB of metadata, at most 16 MiB of files.
+_METADATA_KEPT = 1024
+_BLOCKS_KEPT = 16
+#: Limits far beyond real images: names of one directory in bytes, and blocks of one file.
+_LARGEST_LISTING_BYTES = 16 * 1024 * 1024
+_KEPT_LISTING_BYTES = 1024 * 1024
+_MOST_BLOCKS = 4 * 1024 * 1024
+_LONGEST_LINK_BYTES = 4096
+
+_NO_FRAGMENT = 0xFFFFFFFF
+_FRAGMENTS_PER_BLOCK = 512
+_DIRECTORY, _FILE, _LINK = 1, 2, 3
+_EXTENDED = 7
+_MOST_KIND = 14
+
+
+_T = TypeVar("_T")
+
+
+class ImageError(LumisiteError):
+    """An image that cannot be read: cut, damaged, encrypted, or of a kind that lumisite does not know."""
+
+
+@dataclass(frozen=True)
+class _Inode:
+    """`start` and `offset` place a directory's names, or a file's first block and its part of a fragment.
+
+    `after` is where the metadata behind the inode stands: the sizes of a file's blocks, or the text of a link.
+    """
+
+    kind: int
+    size: int
+    start: int
+    offset: int
+    fragment: int
+    after: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Squashfs:
+    """The file system between `start` and `start + size` of an image file."""
+
+    file: Source
+    start: int
+    block_bytes: int
+    root: int
+    size: int
+    tables: tuple[int, int, int]
+    unpack: Unpack
+    _metadata_seen: OrderedDict[int, tuple[bytes, int]] = field(default_factory=OrderedDict)
+    _blocks_seen: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
+    _names_seen: dict[int, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    _paths_seen: dict[str, tuple[int, int] | None] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The image file."""
+        return self.file.name
+
+    def look(self, path: str) -> Entry | None:
+        """Tell what stands at a path."""
+        place = self._find(path)
+        if place is None:
+            return None
+        reference, kind = place
+        if kind == _LINK:
+            return Entry("link", self._link(self._inode(reference)))
+        return Entry("directory" if kind == _DIRECTORY else "file" if kind == _FILE else "other")
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """Give the names in a directory."""
+        place = self._find(path)
+        if place is None or place[1] != _DIRECTORY:
+            return ()
+        return tuple(name for name, _ in self._listing(place[0]))
+
+    def source(self, path: str) -> SquashedFile | None:
+        """Give a file."""
+        place = self._find(path)
+        if place is None or place[1] != _FILE:
+            return None
+        return SquashedFile(f"{self.name}:{path}", self, self._inode(place[0]))
+
+    def _find(self, path: str) -> tuple[int, int] | None:
+        """Give the reference and the kind of what stands at a path, looking through its parents."""
+        if path == "/":
+            return self.root, _DIRECTORY
+        if path not in self._paths_seen:
+            top, _, name = path.rpartition("/")
+            parent = self._find(top or "/")
+            self._paths_seen[path] = None if parent is None or parent[1] != _DIRECTORY else self._child(parent[0], name)
+        return self._paths_seen[path]
+
+    def _child(self, directory: int, name: str) -> tuple[int, int] | None:
+        if directory not in self._names_seen:
+            if self._inode(directory).size > _KEPT_LISTING_BYTES:
+                return next((place for one, place in self._listing(directory) if one == name), None)
+            self._names_seen[directory] = dict(self._listing(directory))
+        return self._names_seen[directory].get(name)
+
+    def fault(self, at: int, what: str) -> ImageError:
+        """Give an error that names the byte of the image file."""
+        return ImageError(f"{self.name}: byte {self.start + at}: {what}")
+
+    def _bytes(self, at: int, length: int) -> bytes:
+        if at + length > self.size:
+            raise self.fault(at, f"{length} bytes would stand there, but the file system has {self.size}")
+        content = self.file.read(self.start + at, length)
+        if len(content) < length:
+            raise self.fault(at, f"the file ends there; {length} bytes are wanted")
+        return content
+
+    def _unpacked(self, at: int, content: bytes, most: int) -> bytes:
+        try:
+            return self.unpack(content, most)
+        except BadBlockError as error:
+            raise self.fault(at, f"a packed block is damaged: {error}") from None
+
+    def _metadata_block(self, at: int) -> tuple[bytes, int]:
+        """Give a block of metadata and where the next one stands."""
+
+        def make() -> tuple[bytes, int]:
+            (head,) = struct.unpack("<H", self._bytes(at, 2))
+            length = head & 0x7FFF
+            content = self._bytes(at + 2, length)
+            if not head & 0x8000:
+                content = self._unpacked(at, content, _METADATA_BYTES)
+            if not 0 < len(content) <= _METADATA_BYTES:
+                raise self.fault(at, f"a block of metadata has {len(content)} bytes (1 to {_METADATA_BYTES} are right)")
+            return content, at + 2 + length
+
+        return _remembered(self._metadata_seen, at, _METADATA_KEPT, make)
+
+    def _metadata(self, place: tuple[int, int], length: int) -> tuple[bytes, tuple[int, int]]:
+        """Give `length` bytes of metadata from a block and an offset in it, and the place behind them."""
+        at, offset = place
+        parts = []
+        while length > 0:
+            block, following = self._metadata_block(at)
+            part = block[offset : offset + length]
+            if not part and offset > len(block):
+                raise self.fault(at, f"a block of metadata has {len(block)} bytes, not {offset}")
+            parts.append(part)
+            length -= len(part)
+            offset += len(part)
+            if offset >= len(block):
+                at, offset = following, 0
+        return b"".join(parts), (at, offset)
+
+    def _inode(self, reference: int) -> _Inode:
+        inodes = self.tables[0]
+        place = (inodes + (reference >> 16), reference & 0xFFFF)
+        head, place = self._metadata(place, 16)
+        (kind,) = struct.unpack_from("<H", head)
+        layout = _INODES.get(kind)
+        if layout is None:
+            if _LINK < kind <= _MOST_KIND:
+                return _Inode(kind, 0, 0, 0, _NO_FRAGMENT, place)
+            raise self.fault(place[0], f"an inode is of kind {kind} (1 to {_MOST_KIND} are right)")
+        body, after = self._metadata(place, struct.calcsize(layout[0]))
+        values = struct.unpack(layout[0], body)
+        size, start, offset, fragment = (0 if index is None else values[index] for index in layout[1])
+        fragment = fragment if layout[1][3] is not None else _NO_FRAGMENT
+        return _Inode(kind if kind <= _EXTENDED else kind - _EXTENDED, size, start, offset, fragment, after)
+
+    def _link(self, inode: _Inode) -> str:
+        if inode.kind != _LINK or inode.size > _LONGEST_LINK_BYTES:
+            raise self.fault(inode.after[0], f"a link of kind {inode.kind} has {inode.size} bytes")
+        return self._metadata(inode.after, inode.size)[0].decode("utf-8", "surrogateescape")
+
+    def _listing(self, directory: int) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Give the names of a directory with the reference and the kind of each."""
+        inode = self._inode(directory)
+        length = inode.size - 3  # the size counts `.` and `..`, which are not written
+        if inode.kind != _DIRECTORY or length > _LARGEST_LISTING_BYTES:
+            raise self.fault(inode.after[0], f"a directory of kind {inode.kind} has {inode.size} bytes of names")
+        at = self.tables[1] + inode.start
+        content, _ = self._metadata((at, inode.offset), length)
+        place = 0
+        while place < len(content):
+            if place + 12 > len(content):
+                raise self.fault(at, "the names of a directory end in a header")
+            count, block, _ = struct.unpack_from("<III", content, place)
+            place += 12
+            for _ in range(count + 1):
+                if place + 8 > len(content):
+                    raise self.fault(at, "the names of a directory are fewer than it says")
+                offset, _, kind, last = struct.unpack_from("<HhHH", content, place)
+                name = content[place + 8 : place + 9 + last]
+                place += 9 + last
+                yield name.decode("utf-8", "surrogateescape"), (block << 16 | offset, kind)
+
+    def block_sizes(self, inode: _Inode) -> tuple[int, ...]:
+        """Give the packed size of each block of a file, as it is written."""
+        whole, rest = divmod(inode.size, self.block_bytes)
+        count = whole + (1 if rest and inode.fragment == _NO_FRAGMENT else 0)
+        if count > _MOST_BLOCKS:
+            raise self.fault(inode.after[0], f"a file has {inode.size} bytes, which is no size of a file here")
+        content, _ = self._metadata(inode.after, 4 * count)
+        return struct.unpack(f"<{count}I", content)
+
+    def block(self, at: int, size: int, most: int) -> bytes:
+        """Give an unpacked block of file content; `size` is the packed size, with a bit for one that is not packed."""
+
+        def make() -> bytes:
+            length = size & 0xFFFFFF
+            if length > _LARGEST_BLOCK_BYTES:
+                raise self.fault(at, f"a block of a file has {length} bytes (at most {_LARGEST_BLOCK_BYTES} are right)")
+            content = self._bytes(at, length)
+            return content if size & 0x1000000 else self._unpacked(at, content, self.block_bytes)
+
+        content = _remembered(self._blocks_seen, at, _BLOCKS_KEPT, make)
+        if len(content) < most:
+            raise self.fault(at, f"a block of a file unpacks to {len(content)} bytes, where {most} are wanted")
+        return content
+
+    def fragment(self, inode: _Inode, length: int) -> bytes:
+        """Give the end of a file that shares a block with the ends of others."""
+        index, entry = divmod(inode.fragment, _FRAGMENTS_PER_BLOCK)
+        (at,) = struct.unpack("<Q", self._bytes(self.tables[2] + 8 * index, 8))
+        content, _ = self._metadata((at, 16 * entry), 16)
+        start, size, _ = struct.unpack("<QII", content)
+        end = inode.offset + length
+        return self.block(start, size, end)[inode.offset : end]
+
+
+#: The layout of each inode behind its first 16 bytes, and where size, start, offset and fragment stand in it.
+_INODES: dict[int, tuple[str, tuple[int | None, int | None, int | None, int | None]]] = {
+    1: ("<IIHHI", (2, 0, 3, None)),
+    2: ("<IIII", (3, 0, 2, 1)),
+    3: ("<II", (1, None, None, None)),
+    8: ("<IIIIHHI", (1, 2, 5, None)),
+    9: ("<QQQIIII", (1, 0, 5, 4)),
+    10: ("<II", (1, None, None, None)),
+}
+
+
+@dataclass(frozen=True)
+class SquashedFile:
+    """One file of the image."""
+
+    name: str
+    image: Squashfs
+    inode: _Inode
+    _starts: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        return self.inode.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Give a part of it; raises `ImageError`."""
+        block_bytes = self.image.block_bytes
+        end = min(offset + length, self.size)
+        parts = []
+        while offset < end:
+            index, skip = divmod(offset, block_bytes)
+            content = self._block(index)[skip : skip + end - offset]
+            parts.append(content)
+            offset += len(content)
+        return b"".join(parts)
+
+    def _block(self, index: int) -> bytes:
+        """Give a block of the file in full; the last one may be shorter."""
+        if not self._starts:
+            sizes = self.image.block_sizes(self.inode)
+            places = accumulate((size & 0xFFFFFF for size in sizes), initial=self.inode.start)
+            self._starts.extend(zip(places, sizes, strict=False))
+        length = min(self.image.block_bytes, self.size - index * self.image.block_bytes)
+        if index >= len(self._starts):
+            return self.image.fragment(self.inode, length)
+        at, size = self._starts[index]
+        return self.image.block(at, size, length)[:length] if size else bytes(length)
+
+
+def read_squashfs(source: Source, start: int = 0, size: int | None = None) -> Squashfs:
+    """Open the file system at `start` of an image file; raises `ImageError`."""
+    size = source.size - start if size is None else size
+    content = source.read(start, SUPERBLOCK_BYTES)
+
+    def fault(what: str) -> ImageError:
+        return ImageError(f"{source.name}: byte {start}: {what}")
+
+    if content[:4] != MAGIC:
+        raise fault(f"no squashfs file system begins there (it would with {MAGIC!r}, not {content[:4]!r})")
+    if len(content) < SUPERBLOCK_BYTES:
+        raise fault(f"the file ends in the head of its file system (it has {source.size} bytes)")
+    values = struct.unpack(_SUPERBLOCK, content)
+    _, _, _, block_bytes, _, compression, block_log, _, _, major, minor, root, used, _, _, *tables, _ = values
+    inodes, names, fragments = tables
+    if (major, minor) != (4, 0):
+        raise fault(f"has squashfs of version {major}.{minor} (4.0 can be read)")
+    if not 12 <= block_log <= 20 or block_bytes != 1 << block_log:
+        raise fault(f"has blocks of {block_bytes} bytes (a power of 2 from 4096 to {_LARGEST_BLOCK_BYTES} is right)")
+    if used > size:
+        raise fault(f"is cut: its file system has {used} bytes, of which {size} are there")
+    unpack = unpacker(compression)
+    if unpack is None:
+        known = COMPRESSIONS.get(compression, f"method {compression}")
+        raise fault(f"is packed with {known}, which lumisite does not read (gzip, xz and zstd it does)")
+    return Squashfs(source, start, block_bytes, root, used, (inodes, names, fragments), unpack)
+
+
+def _remembered(seen: OrderedDict[int, _T], key: int, most: int, make: Callable[[], _T]) -> _T:
+    """Give what was made for a key before, or make it; the one that was not asked for longest is forgotten."""
+    if key in seen:
+        seen.move_to_end(key)
+        return seen[key]
+    seen[key] = made = make()
+    if len(seen) > most:
+        seen.popitem(last=False)
+    return made

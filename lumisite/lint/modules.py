@@ -1,0 +1,169 @@
+"""What scripts load wrongly with `module` and `ml`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from lumisite.lint.job import Finding, Job
+from lumisite.lint.shell import RUNTIMES, Command
+from lumisite.render.modules import module_version
+from lumisite.site.model import Site
+from lumisite.site.selection import Stack, supported_rocm
+
+_VERBS = ("load", "add", "unload", "rm", "del", "swap", "use", "purge", "reset", "restore")
+_EMPTIES = ("purge", "reset", "restore")
+#: Modules of other hands that carry binds; a site's own, and those that they conflict with, do so too.
+_BINDINGS = re.compile(r"singularity-(?:\w+-)?bindings")
+#: Modules whose Python is the host's: `python`, or with a vendor in front.
+_PYTHONS = re.compile(r"(?:\w+-)?python(?:/.*)?", re.IGNORECASE)
+#: What Lmod takes for the version that it would choose itself.
+_DEFAULTS = ("", "default")
+
+
+def _request(job: Job, command: Command) -> tuple[str, tuple[str, ...]]:
+    """Give what `module` or `ml` is asked to do, and for which names; `ml NAME` loads. Nothing for other commands.
+
+    Long options may stand before the verb.
+    """
+    if command.values[:1] not in (("module",), ("ml",)):
+        return "", ()
+    words = tuple(job.resolved(value) for value in command.values[1:] if not value.startswith("--"))
+    if command.values[0] == "ml" and words[:1] and words[0] not in _VERBS:
+        return "load", words
+    return (words[0], words[1:]) if words else ("", ())
+
+
+def build_with_binds(job: Job) -> Iterator[Finding]:
+    """The build of an image while a module has its binds in the environment."""
+    modules = job.site.modules
+    carrying = {*modules, *(name for module in modules.values() for name in module.conflicts)}
+    loaded: dict[str, str] = {}
+    for command in job.commands:
+        verb, names = _request(job, command)
+        if verb in _EMPTIES or _without_binds(command):
+            loaded.clear()
+        for name in names:
+            module = name.lstrip("-").partition("/")[0]
+            if verb in ("unload", "rm", "del") or name.startswith("-"):
+                loaded.pop(module, None)
+            elif verb in ("load", "add", "swap") and (module in carrying or _BINDINGS.fullmatch(module)):
+                loaded[module] = name
+        if loaded and _builds(command) and not _replaces_binds(command):
+            told = " ".join(sorted(loaded.values()))
+            yield Finding(
+                command.line,
+                "build-with-binds",
+                f"{told} binds paths that a new image does not have, and the build fails",
+                f"module unload {told} before the build",
+                "LUMI training 2day-20260422 205-Containers",
+            )
+
+
+def _without_binds(command: Command) -> bool:
+    """Whether it takes the binds away from all that follows."""
+    unset = command.values[:1] == ("unset",) and "SINGULARITY_BIND" in command.values
+    return unset or (_replaces_binds(command) and not _builds(command))
+
+
+def _replaces_binds(command: Command) -> bool:
+    return any(name == "SINGULARITY_BIND" and name not in word.value for name, word in command.assignments)
+
+
+def _builds(command: Command) -> bool:
+    words = command.behind(*RUNTIMES, "cotainr") or ()
+    return "build" in [word.value for word in words[:2]]
+
+
+def unknown_version(job: Job) -> Iterator[Finding]:
+    """A version of a module of the site that the site cannot have now; modules from folders of others are theirs."""
+    root = f"{job.site.root.rstrip('/')}/"
+    others = False
+    for command in job.commands:
+        verb, names = _request(job, command)
+        if verb == "use":
+            others |= not all(f"{name}/".startswith(root) or _retired(job.site, name) for name in names)
+        for name in names if verb in ("load", "add") and not others else ():
+            module, _, version = name.partition("/")
+            known = _versions(job.site, module)
+            if known and "$" not in version and version.lstrip(".") not in (*_DEFAULTS, *known):
+                yield Finding(
+                    command.line,
+                    "unknown-version",
+                    f"this system cannot have {module}/{version}: its versions are like {known[0]}",
+                    f"module load {module}, or what module spider {module} lists",
+                    "the site description: CPE and ROCm releases of the current platform",
+                )
+
+
+def _versions(site: Site, name: str) -> tuple[str, ...]:
+    """All versions that a render for the current platform can give a module, the default's first, and its old names."""
+    module = site.modules.get(name)
+    if module is None:
+        return ()
+    platform = site.platforms[site.platform]
+    cpes = dict.fromkeys((platform.cpe, *platform.cpe_supported, *platform.cpe_leftover))
+    rocms = dict.fromkeys((platform.rocm, *supported_rocm(site, platform)))
+    made = (module_version(module, Stack(site.platform, cpe, rocm)) for cpe in cpes for rocm in rocms)
+    return tuple(dict.fromkeys((*made, *module.old_versions)))
+
+
+def retired_folder(job: Job) -> Iterator[Finding]:
+    """A folder of a past course, from which modules are loaded that the site has."""
+    requests = [(command, *_request(job, command)) for command in job.commands]
+    for at, (command, verb, names) in enumerate(requests):
+        folder = next((name for name in names if verb == "use" and _retired(job.site, name)), None)
+        later = [name for _, verb, names in requests[at:] if verb in ("load", "add") for name in names]
+        wanted = [name for name in dict.fromkeys(one.partition("/")[0] for one in later) if name in job.site.modules]
+        if folder and wanted:
+            yield Finding(
+                command.line,
+                "retired-folder",
+                f"{folder} was made for a past course and is not kept up",
+                f"module load {' '.join(wanted)} without this line",
+                "Lumi-supercomputer/Getting_Started_with_AI_workshop bonus_material, commit f25016c; "
+                "Lumi-supercomputer/LUMI-EasyBuild-contrib easybuild/easyconfigs/s/singularity-AI-bindings",
+            )
+
+
+def _retired(site: Site, path: str) -> bool:
+    return any(fnmatchcase(path.rstrip("/"), pattern) for pattern in site.retired_modules)
+
+
+def host_venv(job: Job) -> Iterator[Finding]:
+    """A venv that a module's Python made to use its packages, where a container uses it."""
+    module, made = "", dict[str, str]()
+    for command in job.commands:
+        contained = command.spot == "container" or command.names_any(*RUNTIMES)
+        verb, names = _request(job, command)
+        if verb:
+            loaded = next((name for name in names if verb in ("load", "add") and _PYTHONS.fullmatch(name)), "")
+            module = loaded or ("" if verb in (*_EMPTIES, "unload", "rm", "del", "swap") else module)
+        elif not contained and module and (folder := _venv_made(job, command)):
+            made[folder] = module
+        for word in command.words if contained else ():
+            found = re.fullmatch(r"(.+)/bin/(?:activate|python[\d.]*)", job.resolved(word.value))
+            if found and found[1] in made:
+                maker = made[found[1]]
+                yield Finding(
+                    word.line,
+                    "host-venv",
+                    f"{found[1]} was made with the Python of {maker}, "
+                    "so that a container gets this and not the packages of its image",
+                    f"singularity exec IMAGE python -m venv --system-site-packages {found[1]}",
+                    "python/cpython Doc/library/venv.rst (a venv keeps the Python that made it)",
+                )
+
+
+def _venv_made(job: Job, command: Command) -> str | None:
+    """Give the folder of `python -m venv --system-site-packages FOLDER`, in any order, with one folder."""
+    folders = [value for value in command.values[3:] if not value.startswith("-")]
+    makes = (
+        command.spot == "batch"
+        and command.values[1:3] == ("-m", "venv")
+        and re.fullmatch(r"python[\d.]*", command.programs[0])
+        and "--system-site-packages" in command.values
+        and len(folders) == 1
+    )
+    return job.resolved(folders[0]).rstrip("/") if makes else None

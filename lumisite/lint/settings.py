@@ -1,0 +1,173 @@
+"""Variables that scripts set to what hangs, fails or is slow on this site."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from itertools import dropwhile
+from typing import Literal
+
+from lumisite.lint.images import Start, holds_of, starts_of
+from lumisite.lint.job import Finding, Job, Setting
+from lumisite.render.explain import references
+from lumisite.site.evidence import Harm, harms
+from lumisite.site.images import Holds
+from lumisite.site.model import Site
+from lumisite.site.settings import Situation, depends_on_image, judge_conditions
+
+#: Variables that name interfaces. NCCL takes the beginnings of names (src/misc/socket.cc), the others whole names.
+_BY_PREFIX = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
+_BY_NAME = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+_WITH_DEFAULT = re.compile(r"\$\{\w+:?[-=]([^{}]*)\}")
+_HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?:/|$)")
+_STARTERS = ("srun", "mpirun", "mpiexec", "singularity", "apptainer", "torchrun", "accelerate", "deepspeed")
+
+
+def _in_force(job: Job, names: Collection[str]) -> Iterator[tuple[Setting, str]]:
+    """Give the settings of some variables that hold when something is started, with what they set.
+
+    Other variables are put in; of `${NAME:-value}` it is the value.
+    """
+    for setting in job.named(*names):
+        if not _replaced(job, setting):
+            yield setting, _WITH_DEFAULT.sub(lambda found: found[1], job.resolved(setting.value))
+
+
+def _replaced(job: Job, setting: Setting) -> bool:
+    """Whether the variable is set again or taken away before anything is started."""
+    for command in dropwhile(lambda one: one is not setting.command, job.commands):
+        if command.names_any(*_STARTERS):
+            return False
+        again = any(name == setting.name for name, _ in command.assignments)
+        gone = command.values[:1] == ("unset",) and setting.name in command.values
+        if command is not setting.command and command.spot == setting.command.spot and (again or gone):
+            return True
+    return False
+
+
+def _nodes(job: Job, setting: Setting) -> Literal["one", "several"] | None:
+    """Whether what a setting reaches has one node or several: its own step, or else any step of the job."""
+    own = {step.nodes for step in job.steps if step.command is setting.command}
+    counts = own or {step.nodes for step in job.steps}
+    if any(count is not None and count > 1 for count in counts):
+        return "several"
+    return "one" if counts == {1} else None
+
+
+def harmful_value(job: Job) -> Iterator[Finding]:
+    """A value that is known to do harm, in the situations in which it does."""
+    known, starts = tuple(harms(job.site)), tuple(starts_of(job))
+    for setting, value in _in_force(job, {harm.setting.name for harm in known}):
+        here = (
+            one for one in known if one.setting.name == setting.name and _does_harm(job, one, setting, value, starts)
+        )
+        harm = next(here, None)
+        if harm:
+            yield Finding(
+                setting.line,
+                "harmful-value",
+                f"{setting.name}={value}: {harm.evidence.what or harm.setting.why}",
+                _instead(job.site, setting.name),
+                "; ".join(map(str, references(job.site, harm.evidence.source))) or harm.evidence.source,
+            )
+
+
+def _does_harm(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple[Start, ...]) -> bool:
+    """Whether a value is one of those that do harm, whatever its case, with any image that the setting reaches.
+
+    Where the script does not say how many nodes it has it does none; where it does not say which image it runs, or the
+    image's name does not tell what is in it, the evidence decides.
+    """
+    fits = "$" not in value and any(fnmatchcase(value.lower(), pattern.lower()) for pattern in harm.patterns)
+    nodes = _nodes(job, setting) if fits else None
+    if not fits or (harm.evidence.when.nodes and not nodes):
+        return False
+    own = {start.image for start in starts if start.command is setting.command}
+    held = [holds_of(job.site, image) for image in own or {start.image for start in starts}] or [Holds()]
+    site = job.site
+    situation = Situation(site.platform, site.platforms[site.platform].cpe, nodes=nodes)
+    judged = {judge_conditions(harm.evidence.when, replace(situation, **vars(one)))[0] for one in held}
+    return True in judged or (False not in judged and harm.evidence.unknown_images)
+
+
+def _instead(site: Site, name: str) -> str:
+    """Give the line that would be right: what the ledger sets whatever the image, else nothing."""
+    always = (one.value for one in site.settings if one.name == name and not depends_on_image(one.when))
+    value = next((value for value in always if value is not None), None)
+    return f"unset {name}" if value is None else f"export {name}={value}"
+
+
+def wrong_interface(job: Job) -> Iterator[Finding]:
+    """An interface that the site does not have for traffic."""
+    interfaces = job.site.network.interfaces
+    for setting, value in _in_force(job, (*_BY_PREFIX, *_BY_NAME)):
+        exact = setting.name in _BY_NAME
+        fault = _fault(value, exact, _nodes(job, setting), job.site) if "$" not in value else None
+        if fault:
+            yield Finding(
+                setting.line,
+                "wrong-interface",
+                f"{setting.name}={value} {fault}",
+                f"export {setting.name}={interfaces[0] if exact else ','.join(interfaces)}",
+                "HewlettPackard/shs-ccl-docs ccl_env.sh; NVIDIA/nccl src/misc/socket.cc; "
+                "Lumi-supercomputer/LUMI-training-materials 2day-20260422/202-Binding.md; "
+                "torch.distributed documentation, Common environment variables",
+            )
+
+
+def _fault(value: str, exact: bool, nodes: Literal["one", "several"] | None, site: Site) -> str | None:
+    """Say what is wrong with a list of interfaces.
+
+    With `^` in front NCCL takes all but these, with `=` it takes whole names. It passes over names that nothing has,
+    as long as one is left; gloo fails on the first.
+    """
+    fast, slow = site.network.interfaces, site.network.management
+    sign = re.match(r"\^?=?", "" if exact else value)
+    assert sign is not None
+    names = [name.partition(":")[0].strip() for name in value[sign.end() :].split(",") if name.strip()]
+    whole = exact or "=" in sign[0]
+    if not names:
+        return None
+    if "^" in sign[0]:
+        left_out = all(_named(interface, names, whole) for interface in fast)
+        return "leaves out the high-speed network" if left_out else None
+    if any(_named(interface, names, whole) for interface in slow):
+        return "is the management network, which must not carry traffic" if nodes != "one" else None
+    fits = [any(_named(interface, [name], whole) for interface in fast) for name in names]
+    if ("lo" in names and nodes != "several") or (all(fits) if exact else any(fits)):
+        return None
+    return f"is not {'the name' if whole else 'the beginning of the name'} of a high-speed interface of this system"
+
+
+def _named(interface: str, names: Iterable[str], whole: bool) -> bool:
+    return any(interface == name if whole else interface.startswith(name) for name in names)
+
+
+def shared_cache(job: Job) -> Iterator[Finding]:
+    """A cache of MIOpen or of a compiler, which the ledger puts on the node, on a file system that all nodes share."""
+    caches = {setting.name for setting in job.site.settings if setting.directory is not None}
+    local = next((one.path for one in job.site.file_systems if one.kind == "node-local"), None)
+    for setting, value in _in_force(job, caches):
+        if where := _shared(value, job.site):
+            folder = re.sub(r"_(?:PATH|DIR)$", "", setting.name).lower().replace("_", "-")
+            right = f"{local}/${{USER}}/{folder}" if local else "a directory of the node's own"
+            yield Finding(
+                setting.line,
+                "shared-cache",
+                f"{setting.name} is {where}, which all nodes share: "
+                "many tasks write there at once, which is slow and fails at times",
+                f"export {setting.name}={right}, and mkdir -p it in the task",
+                "Lumi-supercomputer/LUMI-AI-Guide pull requests 108 and 112; ROCm/MIOpen issue 2214; "
+                "Lumi-supercomputer/LUMI-EasyBuild-containers recipe PyTorch-2.7.1; aniskhan25/lumi-apptainer-bench E3",
+            )
+
+
+def _shared(path: str, site: Site) -> str | None:
+    """Say where on a shared file system a path is; a home directory is always on one."""
+    if _HOME.match(path):
+        return "in the home directory"
+    holding = [one for one in site.file_systems if f"{path}/".startswith(f"{one.path.rstrip('/')}/")]
+    nearest = max(holding, key=lambda one: len(one.path), default=None)
+    return f"on {nearest.path}" if nearest and nearest.kind == "shared" else None

@@ -1,0 +1,156 @@
+"""What sbatch and srun are asked for, by their options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lumisite.lint.shell import Command
+from lumisite.site.model import NodeKind, Site
+
+#: Options of sbatch and srun that take a value, which may be the next word (srun(1), sbatch(1) of Slurm 24.05).
+_VALUED = frozenset(
+    re.findall(
+        r"\S+",
+        """account array chdir comment constraint core-spec cores-per-socket cpu-bind cpu-freq cpus-per-gpu
+        cpus-per-task dependency distribution error exclude export gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket
+        gpus-per-task gres gres-flags het-group hint input job-name jobid kill-on-bad-exit mail-type mail-user mem
+        mem-bind mem-per-cpu mem-per-gpu mpi network nodelist nodes ntasks ntasks-per-core ntasks-per-gpu
+        ntasks-per-node open-mode output pack-group partition qos relative reservation signal sockets-per-node
+        task-epilog task-prolog tasks-per-node threads-per-core time wait wckey wrap""",
+    )
+)
+_SHORT = dict(
+    re.findall(
+        r"(\w)=(\S+)",
+        """A=account B=extra-node-info C=constraint D=chdir G=gpus J=job-name N=nodes S=core-spec a=array
+        c=cpus-per-task d=dependency e=error i=input m=distribution n=ntasks o=output p=partition q=qos r=relative
+        t=time w=nodelist x=exclude""",
+    )
+)
+_OTHER_NAMES = {"tasks-per-node": "ntasks-per-node", "pack-group": "het-group"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option that Slurm gets; `value` is empty for a flag."""
+
+    name: str
+    value: str
+    line: int
+
+
+Options = Mapping[str, Option]
+
+
+def read_options(words: Iterable[tuple[str, int]], *, stop: bool) -> dict[str, Option]:
+    """Read options, given as words with their lines, up to the first other word (`stop`), where the program begins."""
+    found: dict[str, Option] = {}
+    rest = list(words)[::-1]
+    while rest:
+        word, line = rest.pop()
+        if word.startswith("--") and len(word) > 2:
+            name, equals, value = word[2:].partition("=")
+            if not equals and name in _VALUED and rest and not rest[-1][0].startswith("-"):
+                value = rest.pop()[0]
+        elif re.match(r"-[A-Za-z]", word):
+            name, value = _SHORT.get(word[1], word[1]), word[2:].removeprefix("=")
+            if not value and word[1] in _SHORT and rest:
+                value = rest.pop()[0]
+        elif stop:
+            break
+        else:
+            continue
+        name = _OTHER_NAMES.get(name, name)
+        found[name] = Option(name, value, line)
+    return found
+
+
+@dataclass(frozen=True)
+class Step:
+    """One srun with the options that hold for it: its own, and those of `#SBATCH` where it has none.
+
+    `command` is the srun itself; none stands for the batch script, which runs as one task.
+    """
+
+    command: Command | None
+    own: Options
+    merged: Options
+
+    def number(self, name: str) -> int | None:
+        """Give a number that an option sets outright."""
+        option = self.merged.get(name)
+        return int(option.value) if option and re.fullmatch(r"\d{1,6}", option.value) else None
+
+    @property
+    def nodes(self) -> int | None:
+        """How many nodes it has at least; None where the script does not say it in numbers, and for `1-4`."""
+        option = self.merged.get("nodes")
+        found = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", option.value) if option else None
+        tasks, each = self.number("ntasks"), self.number("ntasks-per-node")
+        if found:
+            least = int(found[1])
+            if least == 1 and found[2] not in (None, "1"):
+                return None
+            return least if tasks is None else min(least, tasks)  # Slurm starts no more nodes than tasks
+        return -(-tasks // each) if not option and tasks and each else None
+
+    @property
+    def tasks_per_node(self) -> int | None:
+        """How many tasks a node gets; None where the script does not say it in numbers."""
+        if "ntasks-per-node" in self.merged and ("ntasks" not in self.own or "ntasks-per-node" in self.own):
+            return self.number("ntasks-per-node")
+        tasks, nodes = self.number("ntasks"), self.number("nodes")
+        if "ntasks" not in self.merged:
+            return 1
+        if tasks is None or ("nodes" in self.merged and not nodes):
+            return None
+        if nodes is None:
+            return tasks if tasks <= 8 else None  # Slurm may spread them
+        return -(-tasks // nodes)
+
+    @property
+    def gpus_per_node(self) -> int | None:
+        """How many GPUs a node gives; None where the script does not say it in numbers."""
+        for name, pattern in (("gpus-per-node", r"(?:[\w-]+:)?(\d+)"), ("gres", r"gpu:(?:[\w-]+:)?(\d+)")):
+            option = self.merged.get(name)
+            if option and (found := re.fullmatch(pattern, option.value)):
+                return int(found[1])
+        gpus, nodes = self.number("gpus"), self.number("nodes")
+        return -(-gpus // nodes) if gpus and nodes else gpus
+
+    @property
+    def cores_per_node(self) -> tuple[Option | None, int]:
+        """How many cores of a node it asks for, and the option that says so."""
+        tasks, each = self.tasks_per_node, self.number("cpus-per-task") or 1
+        gpus, by_gpu = self.gpus_per_node, self.number("cpus-per-gpu")
+        if gpus and by_gpu:
+            return self.merged["cpus-per-gpu"], gpus * by_gpu
+        option = self.merged.get("cpus-per-task") or self.merged.get("ntasks-per-node") or self.merged.get("ntasks")
+        return (option, tasks * each) if tasks else (None, 0)
+
+    @property
+    def asks_for_gpus(self) -> bool:
+        """Whether any option is about GPUs."""
+        gres = self.merged.get("gres")
+        return any(name.startswith("gpu") for name in self.merged) or bool(gres and "gpu" in gres.value)
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions that are named outright."""
+        option = self.merged.get("partition")
+        names = option.value.split(",") if option else []
+        return tuple(name for name in names if re.fullmatch(r"[\w.-]+", name) and name.lower() != "partition")
+
+    def node_kinds(self, site: Site) -> list[NodeKind]:
+        """Give the node kinds that it may run on: all with GPUs where it names no partition and asks for GPUs."""
+        if self.partitions:
+            known = [site.partitions[name].node_kind for name in self.partitions if name in site.partitions]
+            return [site.node_kinds[name] for name in known] if len(known) == len(self.partitions) else []
+        return [kind for kind in site.node_kinds.values() if kind.gpus] if self.asks_for_gpus else []
+
+
+def usable_cores(kind: NodeKind) -> int:
+    """Give the number of cores of a node that jobs can get."""
+    return sum(len(set(group.cores).difference(kind.reserved or ())) for group in kind.l3)

@@ -1,0 +1,1 @@
+"""How a node is read: its files, libraries, cores and GPUs."""

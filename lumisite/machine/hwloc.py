@@ -1,0 +1,265 @@
+"""Read a node from an hwloc XML file (`lstopo node.xml`), as hwloc 1.x and 2.x write it.
+
+Source of the format: "Importing and exporting topologies from/to XML files" in hwloc 2.9's reference manual, and
+files that hwloc 1.11 and 2.0 to 2.9 wrote. Nothing outside the text is ever read: no DTD, no entity.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+from xml.parsers import expat
+
+from lumisite.machine.cpuset import parse_hwloc_bitmap
+from lumisite.machine.topology import Core, Gpu, Topology, TopologyError, is_gpu, pci_order, place_of
+from lumisite.site.cpus import CPU_NUMBER_LIMIT, CpusetError
+
+SIZE_LIMIT_BYTES = 32 << 20
+"""A node of 8192 PUs needs about a tenth of it."""
+
+_OBJECT_LIMIT = 200_000
+_DEPTH_LIMIT = 64
+_INPUT_OUTPUT = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
+_PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):[0-9a-f]{4}\]")
+_PCI_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_GPU_OSDEV = re.compile(r"(rsmi|nvml|cuda)(\d{1,4})")
+_GPU_LIBRARIES = ("rsmi", "nvml", "cuda")
+
+
+@dataclass(frozen=True, eq=False)
+class _Object:
+    """An `<object>` element; two are never equal, so that they can be keys."""
+
+    file: str
+    line: int
+    kind: str
+    attributes: Mapping[str, str]
+    parent: _Object | None
+    depth: int
+
+    def fail(self, message: str) -> NoReturn:
+        raise TopologyError(f"{self.file}:{self.line}: {self.kind}: {message}")
+
+    def ancestors(self) -> Iterator[_Object]:
+        above = self.parent
+        while above is not None:
+            yield above
+            above = above.parent
+
+    def within(self, kind: str) -> _Object | None:
+        return next((above for above in self.ancestors() if above.kind == kind), None)
+
+    def text(self, name: str) -> str:
+        if name not in self.attributes:
+            self.fail(f"attribute {name} is missing")
+        return self.attributes[name]
+
+    def number(self, name: str) -> int:
+        text = self.text(name)
+        if not (text.isascii() and text.isdecimal()) or len(text) > 6 or int(text) >= CPU_NUMBER_LIMIT:
+            self.fail(f"{name} is {text[:60]!r} (a number from 0 to {CPU_NUMBER_LIMIT - 1} is right)")
+        return int(text)
+
+    def bitmap(self, name: str) -> frozenset[int] | None:
+        try:
+            return parse_hwloc_bitmap(self.text(name))
+        except CpusetError as error:
+            self.fail(f"{name}: {error}")
+
+
+@dataclass
+class _Collector:
+    """Gathers the objects while expat reads; holds the place that expat is at."""
+
+    file: str
+    objects: list[_Object] = field(default_factory=list)
+    open: list[_Object | None] = field(default_factory=list)
+    root: str = ""
+
+    def start(self, line: int, tag: str, attributes: Mapping[str, str]) -> None:
+        if not self.open:
+            self._check_root(line, tag, attributes)
+        parent = next((above for above in reversed(self.open) if above is not None), None)
+        if len(self.open) > _DEPTH_LIMIT or len(self.objects) >= _OBJECT_LIMIT:
+            self._fail(line, f"more than {_OBJECT_LIMIT} objects or {_DEPTH_LIMIT} levels: no hwloc file of a node")
+        if tag != "object":
+            self.open.append(None)
+            return
+        if "type" not in attributes:
+            self._fail(line, "an object without a type")
+        thing = _Object(self.file, line, _kind(attributes), attributes, parent, len(self.open))
+        self.objects.append(thing)
+        self.open.append(thing)
+
+    def _check_root(self, line: int, tag: str, attributes: Mapping[str, str]) -> None:
+        self.root = tag
+        if tag != "topology":
+            self._fail(line, f"the outermost element is {tag[:60]!r} (hwloc's XML has topology)")
+        version = attributes.get("version", "1")
+        if version.partition(".")[0] not in ("1", "2"):
+            self._fail(line, f"hwloc XML version {version[:20]!r} is not known (1 and 2 are)")
+
+    def _fail(self, line: int, message: str) -> NoReturn:
+        raise TopologyError(f"{self.file}:{line}: {message}")
+
+
+def parse_hwloc(data: bytes, file: str) -> Topology:
+    """Read the text of an hwloc XML file; `file` is its name for messages. Raises `TopologyError`.
+
+    PUs outside the machine's `allowed_cpuset` count as reserved. GPUs are numbered as ROCm SMI, NVML or CUDA did
+    where hwloc recorded that for each of them, else in the order of their PCI addresses.
+    """
+    objects = _objects(data, file)
+    pus = [thing for thing in objects if thing.kind == "PU"]
+    if not pus:
+        raise TopologyError(f"{file}: no PU in it: the cores of the node are missing")
+    cores = _cores(pus, [thing for thing in objects if thing.kind == "NUMANode"])
+    allowed = objects[0].bitmap("allowed_cpuset") if "allowed_cpuset" in objects[0].attributes else None
+    present = frozenset(pu for core in cores for pu in core.pu_os)
+    return Topology(
+        name=file,
+        cores=cores,
+        gpus=_gpus(objects, cores),
+        reserved=present - allowed if allowed is not None else frozenset(),
+    )
+
+
+def _objects(data: bytes, file: str) -> list[_Object]:
+    if len(data) > SIZE_LIMIT_BYTES:
+        raise TopologyError(f"{file}: larger than {SIZE_LIMIT_BYTES >> 20} MiB: no hwloc file of a node")
+    collector, parser = _Collector(file), expat.ParserCreate()
+    parser.StartElementHandler = lambda tag, attributes: collector.start(parser.CurrentLineNumber, tag, attributes)
+    parser.EndElementHandler = lambda _tag: collector.open.pop() and None
+    parser.EntityDeclHandler = _refuse_entity(file)
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise TopologyError(f"{file}:{error.lineno}:{error.offset + 1}: not XML: {_why(error)}") from None
+    except (ValueError, LookupError) as error:  # an encoding that expat or Python does not have
+        raise TopologyError(f"{file}: not XML: {error}") from None
+    return collector.objects
+
+
+def _refuse_entity(file: str) -> Callable[..., None]:
+    def refuse(name: str, *_rest: object) -> None:
+        raise TopologyError(f"{file}: declares the entity {name[:60]!r}; hwloc writes none, so this file is refused")
+
+    return refuse
+
+
+def _why(error: expat.ExpatError) -> str:
+    return expat.ErrorString(error.code) or str(error)
+
+
+def _kind(attributes: Mapping[str, str]) -> str:
+    """Give the object's type in hwloc 2's words; hwloc 1 wrote a data or unified L3 as a Cache of depth 3."""
+    if attributes["type"] == "Cache" and attributes.get("depth") == "3" and attributes.get("cache_type") != "2":
+        return "L3Cache"
+    return attributes["type"]
+
+
+def _cores(pus: Sequence[_Object], numa_nodes: Sequence[_Object]) -> tuple[Core, ...]:
+    """Group PUs into cores, in the file's order, which is hwloc's logical order.
+
+    A PU without a core above it (`--filter core:none`) is a core of its own.
+    """
+    threads: dict[_Object, list[int]] = {}
+    seen: dict[int, _Object] = {}
+    for pu in pus:
+        os_index = pu.number("os_index")
+        if os_index in seen:
+            pu.fail(f"os_index {os_index} is also that of the PU in line {seen[os_index].line}")
+        seen[os_index] = pu
+        threads.setdefault(pu.within("Core") or pu, []).append(os_index)
+    numa_of = _numa_of(numa_nodes)
+    l3s: dict[_Object, int] = {}
+    cores = []
+    for logical, (core, numbers) in enumerate(threads.items()):
+        cache = core.within("L3Cache")
+        l3 = l3s.setdefault(cache, len(l3s)) if cache is not None else None
+        cores.append(Core(logical, tuple(sorted(numbers)), l3, numa_of(numbers[0])))
+    return tuple(cores)
+
+
+def _numa_of(numa_nodes: Sequence[_Object]) -> Callable[[int], int | None]:
+    """Tell a PU's NUMA domain: of those that hold it, the one with the fewest PUs, then with the lowest number.
+
+    Several can hold it, since memory may be near a whole package. Memory without cores has an empty cpuset and is
+    nobody's domain. A machine without any NUMANode (hwloc 1 on a desktop) is one domain, 0.
+    """
+    domains: dict[int, int] = {}
+    cpusets = ((node.bitmap("cpuset") or frozenset(), node.number("os_index")) for node in numa_nodes)
+    for cpuset, number in sorted(cpusets, key=lambda pair: (len(pair[0]), pair[1])):
+        for pu in cpuset:
+            domains.setdefault(pu, number)
+    return (lambda pu: domains.get(pu)) if numa_nodes else (lambda _pu: 0)
+
+
+def _gpus(objects: Sequence[_Object], cores: Sequence[Core]) -> tuple[Gpu, ...]:
+    """Find the GPUs: PCI devices of a GPU's class, and whatever a GPU library has named."""
+    names: dict[_Object, dict[str, int]] = {thing: {} for thing in objects if thing.kind == "PCIDev" and _is_gpu(thing)}
+    for thing, library, number in _named_gpus(objects):
+        names.setdefault(thing.within("PCIDev") or thing, {})[library] = number
+    buses = {thing: _pci_bus(thing) if thing.kind == "PCIDev" else "" for thing in names}
+    ordered = sorted(names, key=lambda thing: (pci_order(buses[thing]) if buses[thing] else (), thing.line))
+    for first, second in itertools.pairwise(ordered):
+        if buses[first] and buses[first] == buses[second]:
+            second.fail(f"pci_busid {buses[first]} is also that of the device in line {first.line}")
+    numbers = _numbers([names[thing] for thing in ordered])
+    gpus = [_gpu(number, buses[thing], thing, cores) for number, thing in zip(numbers, ordered, strict=True)]
+    return tuple(sorted(gpus, key=lambda gpu: gpu.index))
+
+
+def _named_gpus(objects: Sequence[_Object]) -> Iterator[tuple[_Object, str, int]]:
+    """Give the devices that a GPU library has named (`rsmi3`), the library and its number.
+
+    A GPU has one such device for each library. Below a PCI device they are told to be one GPU; where PCI was
+    filtered out they are not, and only the first library's names count.
+    """
+    alone = None
+    for library in _GPU_LIBRARIES:
+        for thing in objects:
+            named = _GPU_OSDEV.fullmatch(thing.attributes.get("name", "")) if thing.kind == "OSDev" else None
+            if named is None or named[1] != library:
+                continue
+            if thing.within("PCIDev") is None:
+                alone = alone or library
+                if alone != library:
+                    continue
+            yield thing, library, int(named[2])
+
+
+def _numbers(names: Sequence[Mapping[str, int]]) -> Sequence[int]:
+    for library in _GPU_LIBRARIES:
+        numbers = [named[library] for named in names if library in named]
+        if len(set(numbers)) == len(names):
+            return numbers
+    return range(len(names))
+
+
+def _is_gpu(thing: _Object) -> bool:
+    if "pci_type" not in thing.attributes:
+        return False
+    found = _PCI_TYPE.match(thing.attributes["pci_type"].lower())
+    if not found:
+        thing.fail(f"pci_type is {thing.attributes['pci_type'][:60]!r} (such as '0380 [1002:7408] …' is right)")
+    return is_gpu(found[1], found[2])
+
+
+def _pci_bus(thing: _Object) -> str:
+    bus = thing.text("pci_busid").lower()
+    if not _PCI_BUS.fullmatch(bus):
+        thing.fail(f"pci_busid is {bus[:60]!r} (such as 0000:c1:00.0 is right)")
+    return bus
+
+
+def _gpu(index: int, pci_bus: str, thing: _Object, cores: Sequence[Core]) -> Gpu:
+    """Place a GPU by the CPUs of the nearest object above it that is not input or output itself."""
+    above = next((above for above in thing.ancestors() if above.kind not in _INPUT_OUTPUT), None)
+    near = above.bitmap("cpuset") if above is not None and "cpuset" in above.attributes else None
+    everywhere = frozenset(pu for core in cores for pu in core.pu_os)
+    numa, l3 = place_of(cores, everywhere if near is None else near)
+    return Gpu(index, pci_bus, numa, l3)

@@ -1,0 +1,168 @@
+"""Read what ldconfig wrote: the cache of library paths, and the list of directories that it was made from.
+
+Sources: ldconfig(8); `sysdeps/generic/dl-cache.h` and `elf/dl-cache.c` of glibc 2.36 (layout, order, extension);
+up to glibc 2.31 the same table stands behind one in an older layout, which is passed over.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import struct
+from collections.abc import Iterator, Sequence
+
+from lumisite.errors import LumisiteError
+from lumisite.machine.cpu import Cpu
+from lumisite.machine.tree import Source, Tree, resolve, text_of
+
+CACHE = "/etc/ld.so.cache"
+CONF = "/etc/ld.so.conf"
+
+#: The cache of a large distribution has 5 MB; a file of configuration a few lines.
+LARGEST_CACHE_BYTES = 64 * 1024 * 1024
+LARGEST_CONF_BYTES = 1024 * 1024
+MOST_CONF_FILES = 1000
+
+#: `FLAG_ELF_LIBC6` with the architecture, by `e_machine`: x86-64 and AArch64.
+_FLAGS = {62: 0x0303, 183: 0x0A03}
+_OLD = b"ld.so-1.7.0"
+_NEW = b"glibc-ld.so.cache1.1"
+#: Both machines are little-endian.
+_HEADER = "<20sII4xI12x"
+_ENTRY = "<iIIIQ"
+_OLD_ENTRY_BYTES = 12
+_EXTENSION_MAGIC = 0xEAA42174
+_HWCAPS_TAG = 1
+_IS_HWCAPS = 1 << 62
+_LONGEST_NAME_BYTES = 4096
+
+
+class CacheError(LumisiteError):
+    """A cache of library paths that is damaged."""
+
+
+def read_cache(source: Source, machine: int, hwcaps: Sequence[str] = (), legacy: Cpu | None = None) -> dict[str, str]:
+    """Give the path of each library name for this machine; raises `CacheError`.
+
+    Of several entries of one name the loader takes that of the best glibc-hwcaps subdirectory, `hwcaps` from best to
+    worst, and the first of equals. Entries with legacy hwcaps count for a loader that knows them, on the CPU `legacy`.
+    """
+    if source.size > LARGEST_CACHE_BYTES:
+        raise CacheError(f"{source.name}: has {source.size} bytes (at most {LARGEST_CACHE_BYTES} would be right)")
+    content = source.read(0, LARGEST_CACHE_BYTES)
+    base = _start(source.name, content)
+    _, count, _, extension = struct.unpack_from(_HEADER, content, base)
+    first = base + struct.calcsize(_HEADER)
+    last = first + count * struct.calcsize(_ENTRY)
+    if last > len(content):
+        raise CacheError(f"{source.name}: byte {base}: lists {count} libraries, for which {len(content)} bytes are few")
+    ranks = _ranks(source.name, content, (base, extension), hwcaps) if extension else {}
+    best: dict[str, tuple[int, str]] = {}
+    for kind, key, value, _, wants in struct.iter_unpack(_ENTRY, content[first:last]):
+        if kind != _FLAGS.get(machine):
+            continue
+        rank: int | None = len(hwcaps)
+        if wants:
+            if wants & _IS_HWCAPS:
+                rank = ranks.get(wants & 0xFFFFFFFF)
+            elif legacy is None or not legacy.takes(wants):
+                rank = None
+        name = _string(source.name, content, base + key)
+        if rank is not None and (name not in best or rank < best[name][0]):
+            best[name] = (rank, _string(source.name, content, base + value))
+    return {name: path for name, (_, path) in best.items()}
+
+
+def _start(name: str, content: bytes) -> int:
+    """Give the offset of the table in glibc's own layout."""
+    base = 0
+    if content.startswith(_OLD) and len(content) >= 16:
+        (count,) = struct.unpack_from("<I", content, 12)
+        base = (16 + count * _OLD_ENTRY_BYTES + 7) // 8 * 8
+    if content[base : base + len(_NEW)] != _NEW or base + struct.calcsize(_HEADER) > len(content):
+        raise CacheError(f"{name}: byte {base}: is no cache of libraries ({_NEW.decode()!r} would stand there)")
+    return base
+
+
+def _ranks(name: str, content: bytes, starts: tuple[int, int], hwcaps: Sequence[str]) -> dict[int, int]:
+    """Give the rank of each glibc-hwcaps subdirectory that the cache numbers; one that this CPU lacks has none.
+
+    `starts` are the offsets of the table, from which names are counted, and of its extension.
+    """
+    base, extension = starts
+    fault = CacheError(f"{name}: byte {extension}: its extension is damaged or cut")
+    if extension + 8 > len(content):
+        raise fault
+    magic, count = struct.unpack_from("<II", content, extension)
+    if magic != _EXTENSION_MAGIC or extension + 8 + count * 16 > len(content):
+        raise fault
+    table = content[extension + 8 : extension + 8 + count * 16]
+    for tag, _, offset, size in struct.iter_unpack("<IIII", table):
+        if tag == _HWCAPS_TAG:
+            if offset + size > len(content) or size % 4:
+                raise fault
+            names = [
+                _string(name, content, base + place)
+                for (place,) in struct.iter_unpack("<I", content[offset : offset + size])
+            ]
+            return {number: hwcaps.index(text) for number, text in enumerate(names) if text in hwcaps}
+    return {}
+
+
+def _string(name: str, content: bytes, offset: int) -> str:
+    end = content.find(b"\0", offset, offset + _LONGEST_NAME_BYTES)
+    if end < 0:
+        raise CacheError(f"{name}: byte {offset}: a name there has no end")
+    return content[offset:end].decode("utf-8", "replace")
+
+
+def conf_directories(tree: Tree) -> tuple[str, ...]:
+    """Give the directories of `ld.so.conf`, in order, with what it includes.
+
+    A tree that has only the folder beside it is read as if the file included that, as it does in all distributions.
+    """
+    found: dict[str, None] = {}
+    seen: set[str] = set()
+    files = [CONF] if resolve(tree, CONF).entry is not None else glob(tree, f"{CONF}.d/*.conf")
+    for line in (line for file in files for line in _conf_lines(tree, file, seen)):
+        # ldconfig(8): an old way to state a type stands behind `=`.
+        directory = line.partition("=")[0].strip()
+        if directory.startswith("/"):
+            found[posixpath.normpath(directory)] = None
+    return tuple(found)
+
+
+def _conf_lines(tree: Tree, path: str, seen: set[str]) -> Iterator[str]:
+    if path in seen or len(seen) >= MOST_CONF_FILES:
+        return
+    seen.add(path)
+    for raw in (text_of(tree, path, LARGEST_CONF_BYTES) or "").splitlines():
+        line = raw.partition("#")[0].strip()
+        word, _, patterns = line.partition(" ") if " " in line else line.partition("\t")
+        if word == "include":
+            for pattern in patterns.split():
+                for file in glob(tree, posixpath.join(posixpath.dirname(path), pattern)):
+                    yield from _conf_lines(tree, file, seen)
+        elif line and word != "hwcap":
+            yield line
+
+
+def glob(tree: Tree, pattern: str) -> tuple[str, ...]:
+    """Give the paths of a tree that match a shell pattern, sorted."""
+    paths = ["/"]
+    for part in pattern.strip("/").split("/"):
+        if any(sign in part for sign in "*?["):
+            paths = [
+                posixpath.join(path, name)
+                for path in paths
+                for name in sorted(_names(tree, path))
+                if fnmatch.fnmatchcase(name, part) and (part.startswith(".") or not name.startswith("."))
+            ]
+        else:
+            paths = [posixpath.join(path, part) for path in paths]
+    return tuple(path for path in paths if resolve(tree, path).entry is not None)
+
+
+def _names(tree: Tree, path: str) -> Sequence[str]:
+    place = resolve(tree, path)
+    return tree.names(place.path) if place.entry is not None and place.entry.kind == "directory" else ()

@@ -1,0 +1,347 @@
+"""Find libraries as the dynamic loader of a tree would, without running it.
+
+Sources: ld.so(8) of man-pages 6.03 for the order; `elf/dl-load.c` of glibc 2.36 for what it leaves open (a candidate
+for another machine is passed over, a damaged one ends the search). Relative directories in search paths depend on the
+working directory and are passed over. So is $ORIGIN in LD_LIBRARY_PATH, which stands for the folder of the program.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lumisite.machine.cpu import Cpu, has_legacy, has_levels
+from lumisite.machine.elf import ElfError, ElfInfo, read_elf
+from lumisite.machine.ldcache import CACHE, conf_directories, read_cache
+from lumisite.machine.tree import Place, Tree, resolve
+
+#: Where the loader of each machine stands, by `e_machine`.
+INTERPRETERS = {62: "/lib64/ld-linux-x86-64.so.2", 183: "/lib/ld-linux-aarch64.so.1"}
+MACHINES = {3: "i386", 21: "ppc64", 22: "s390", 40: "arm", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
+_X86_64 = 62
+_BY_CACHE = "through its cache"
+_USUAL_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+_MULTIARCH = {62: "x86_64-linux-gnu", 183: "aarch64-linux-gnu"}
+_ANY_CPU = Cpu()
+_LARGEST_INTERPRETER_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What one loader goes by: `directories` are its built-in ones, `cache` maps names to paths.
+
+    `hwcaps` are the subdirectories for this CPU, best first; `lib` and `platform` are what `$LIB` and `$PLATFORM` stand
+    for.
+    """
+
+    machine: int
+    directories: tuple[str, ...]
+    cache: Mapping[str, str] = field(default_factory=dict)
+    library_path: tuple[str, ...] = ()
+    hwcaps: tuple[str, ...] = ()
+    lib: str = "lib64"
+    platform: str = "x86_64"
+    interpreter: str | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A library that the loader would take: the `path` that it opens, the `real` file, and `how` it got there."""
+
+    path: str
+    real: str
+    info: ElfInfo
+    how: str = ""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What became of a search: what was `found`, or `trouble` that ends it, and the candidates `passed` over."""
+
+    found: Found | None
+    trouble: str = ""
+    passed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An object in a process: the `name` that it was first asked for by, and the object that asked."""
+
+    name: str
+    found: Found
+    parent: Loaded | None = None
+
+
+@dataclass(frozen=True)
+class Need:
+    """One NEEDED entry, or a root without `requester`: what serves it, or the failed search.
+
+    `other` is the path that the requester alone would have loaded, where another object of that name came first.
+    """
+
+    name: str
+    requester: Loaded | None
+    loaded: Loaded | None
+    search: Search
+    other: str | None = None
+
+
+@dataclass(frozen=True)
+class Loader:
+    """The dynamic loader of a tree. What it has read it keeps, as one answer asks for the same files many times."""
+
+    tree: Tree
+    rules: Rules
+    _seen: dict[str, Search] = field(default_factory=dict)
+    _folders: dict[str, Place] = field(default_factory=dict)
+    _known: list[frozenset[str]] = field(default_factory=list)
+
+    def search(self, name: str, requester: Loaded | None = None) -> Search:
+        """Find a library for an object that needs it, or for a program that opens it by name."""
+        passed: list[str] = []
+        for path, how in self._candidates(name, requester):
+            answer = self._judged(path)
+            passed += answer.passed
+            if answer.trouble:
+                return Search(None, answer.trouble, tuple(passed))
+            if answer.found is not None:
+                found = answer.found
+                return Search(Found(found.path, found.real, found.info, how), "", tuple(passed))
+        return Search(None, "", tuple(passed))
+
+    def copies(self, name: str) -> tuple[str, ...]:
+        """Give all copies of a library on the search path of a program, each real file once, the one taken first."""
+        found: dict[str, str] = {}
+        for path, _ in self._candidates(name, None):
+            one = self._judged(path).found
+            if one is not None:
+                found.setdefault(one.real, one.path)
+        return tuple(found.values())
+
+    def names(self) -> frozenset[str]:
+        """Give the names of all that stands in the directories of a program's search path, or in the cache."""
+        if not self._known:
+            folders = [self._folder(path) for path in (*self.rules.library_path, *self.rules.directories)]
+            listed = [
+                self.tree.names(folder.path)
+                for folder in {folder.path: folder for folder in folders}.values()
+                if folder.entry is not None and folder.entry.kind == "directory"
+            ]
+            self._known.append(frozenset(self.rules.cache).union(*listed))
+        return self._known[0]
+
+    def _candidates(self, name: str, requester: Loaded | None) -> Iterator[tuple[str, str]]:
+        if "/" in name:
+            origin = posixpath.dirname(requester.found.path) if requester else ""
+            yield from ((path, "by its path") for path in self._expand([name], origin))
+            return
+        for directories, how in self._directories(requester):
+            for directory in directories:
+                for hwcaps in self.rules.hwcaps:
+                    yield posixpath.join(directory, hwcaps, name), how
+                yield posixpath.join(directory, name), how
+            if how == _BY_CACHE and name in self.rules.cache:
+                path = self.rules.cache[name]
+                if not (requester and requester.found.info.nodeflib and self._is_default(path)):
+                    yield path, how
+
+    def _directories(self, requester: Loaded | None) -> Iterator[tuple[Sequence[str], str]]:
+        info = requester.found.info if requester else None
+        one = requester if info and info.runpath is None else None
+        while one is not None:
+            if one.found.info.rpath and one.found.info.runpath is None:
+                yield self._path_of(one, one.found.info.rpath), f"through the RPATH of {one.name}"
+            one = one.parent
+        known = (one for one in self.rules.library_path if "ORIGIN" not in one)
+        yield self._expand(known, ""), "through LD_LIBRARY_PATH"
+        if requester and info and info.runpath:
+            yield self._path_of(requester, info.runpath), f"through the RUNPATH of {requester.name}"
+        yield (), _BY_CACHE
+        if not (info and info.nodeflib):
+            yield self.rules.directories, "in a default directory"
+
+    def _path_of(self, requester: Loaded, text: str) -> tuple[str, ...]:
+        return self._expand(text.split(":"), posixpath.dirname(requester.found.path))
+
+    def expanded(self, name: str, requester: Loaded) -> str:
+        """Give a name as its requester means it: what two ask for as `$ORIGIN/liba.so` may be two files."""
+        return (self._path_of(requester, name) or (name,))[0] if name.startswith("$") else name
+
+    def _expand(self, texts: Iterable[str], origin: str) -> tuple[str, ...]:
+        tokens = {"ORIGIN": origin, "LIB": self.rules.lib, "PLATFORM": self.rules.platform}
+        expanded = (
+            re.sub(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)\b)", lambda m: tokens[m[1] or m[2]], text)
+            for text in texts
+        )
+        return tuple(text.rstrip("/") or "/" for text in expanded if text.startswith("/"))
+
+    def _is_default(self, path: str) -> bool:
+        return posixpath.dirname(path) in self.rules.directories
+
+    def _judged(self, path: str) -> Search:
+        if path not in self._seen:
+            self._seen[path] = self._try(path)
+        return self._seen[path]
+
+    def _try(self, path: str) -> Search:
+        """Judge one candidate: absent, found, passed over, or the end of the search."""
+        place = self._place(path)
+        if place.entry is None:
+            return Search(None, "", () if place.trouble == "is not there" else (f"{path} {place.trouble}",))
+        if place.entry.kind != "file":
+            return Search(None, "", (f"{path} is no file",))
+        source = self.tree.source(place.path)
+        if source is None:
+            return Search(None, "", (f"{path} may not be read",))
+        try:
+            info = read_elf(source)
+        except ElfError as error:
+            return Search(None, f"{path} cannot be loaded: {error}")
+        if (info.machine, info.bits, info.endianness) != (self.rules.machine, 64, "little"):
+            built_for = (
+                f"{MACHINES.get(info.machine, f'machine {info.machine}')}, {info.bits} bits, {info.endianness}-endian"
+            )
+            return Search(None, "", (f"{path} is for another machine ({built_for})",))
+        return Search(Found(path, place.path, info))
+
+    def _place(self, path: str) -> Place:
+        """Follow the links of a path; most candidates are not there, in folders that were asked for before."""
+        folder, _, name = path.rpartition("/")
+        place = self._folder(folder)
+        if place.entry is None:
+            # A link at the end of the folder's path is in the middle of this one.
+            return Place(place.path, None, "is not there" if place.trouble.endswith("is not there") else place.trouble)
+        if place.entry is not None and place.entry.kind == "directory" and name not in ("", ".", ".."):
+            here = posixpath.join(place.path, name)
+            entry = self.tree.look(here)
+            if entry is None:
+                return Place(here, None, "is not there")
+            if entry.kind != "link":
+                return Place(here, entry)
+        return resolve(self.tree, path)
+
+    def _folder(self, path: str) -> Place:
+        if path not in self._folders:
+            self._folders[path] = resolve(self.tree, path)
+        return self._folders[path]
+
+
+def walk(loader: Loader, roots: Iterable[Loaded | Need], *, others: bool = False) -> tuple[Need, ...]:
+    """Load roots and all that they need into one process, in the loader's order; roots that failed are passed on.
+
+    Breadth first; an object that is already there serves everyone who asks for its name or SONAME. With `others`, say
+    where a requester alone would have got another file.
+    """
+    by_name: dict[str, Loaded] = {}
+    by_file: dict[str, Loaded] = {}
+    interpreter = _interpreter(loader)
+    if interpreter is not None:
+        by_name[interpreter.name] = interpreter
+    needs: list[Need] = []
+    waiting: deque[Loaded] = deque()
+
+    def enter(loaded: Loaded) -> Loaded:
+        known = by_file.setdefault(loaded.found.real, loaded)
+        by_name[loaded.name] = known
+        if known is loaded:
+            by_name.setdefault(loaded.found.info.soname or loaded.name, loaded)
+            waiting.append(loaded)
+        return known
+
+    for root in roots:
+        if isinstance(root, Need):
+            loaded = None if root.loaded is None else by_name.get(root.name) or enter(root.loaded)
+            needs.append(Need(root.name, None, loaded, root.search))
+        else:
+            enter(root)
+    while waiting:
+        requester = waiting.popleft()
+        for name in requester.found.info.needed:
+            asked = loader.expanded(name, requester)
+            if asked in by_name:
+                served = by_name[asked]
+                search = loader.search(name, requester) if others and served is not interpreter else Search(None)
+                alone = search.found
+                other = alone.path if alone is not None and alone.real != served.found.real else None
+                needs.append(Need(name, requester, served, Search(served.found), other))
+                continue
+            search = loader.search(name, requester)
+            loaded = None if search.found is None else enter(Loaded(asked, search.found, requester))
+            needs.append(Need(name, requester, loaded, search))
+    return tuple(needs)
+
+
+def _interpreter(loader: Loader) -> Loaded | None:
+    if loader.rules.interpreter is None:
+        return None
+    found = loader.search(loader.rules.interpreter).found
+    return None if found is None else Loaded(found.info.soname or posixpath.basename(found.path), found)
+
+
+def read_rules(tree: Tree, cpu: Cpu = _ANY_CPU, library_path: Sequence[str] = (), *, captured: bool = False) -> Rules:
+    """Read what the loader of a tree goes by; raises a `LumisiteError` when its cache is damaged.
+
+    Its built-in directories and the hwcaps that it knows are read from the loader's own file; without one, x86-64 and
+    the directories of Debian or of others are taken. `captured` is for a host that may be copied in part: without
+    a cache it is searched as if ldconfig had just run, and without a loader in the directories of all distributions.
+    """
+    machine, interpreter, content = _find_interpreter(tree)
+    directories = _built_in(content) or _usual(tree, machine, everywhere=captured)
+    levels = cpu.levels if machine == _X86_64 and (has_levels(content) or not content) else ()
+    legacy = cpu if machine == _X86_64 and has_legacy(content) else None
+    place = resolve(tree, CACHE)
+    source = tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
+    cache: Mapping[str, str] = {}
+    more: tuple[str, ...] = ()
+    if source is not None:
+        cache = read_cache(source, machine, levels, legacy)
+    elif captured:
+        more = tuple(one for one in conf_directories(tree) if one not in directories)
+    return Rules(
+        machine=machine,
+        directories=more + directories,
+        cache=cache,
+        library_path=tuple(library_path),
+        hwcaps=(*(f"glibc-hwcaps/{level}" for level in levels), *(() if legacy is None else legacy.legacy)),
+        lib=directories[0].removeprefix("/usr").lstrip("/"),
+        platform=cpu.platform if machine == _X86_64 else _MULTIARCH[machine].partition("-")[0],
+        interpreter=interpreter,
+    )
+
+
+def _find_interpreter(tree: Tree) -> tuple[int, str | None, bytes]:
+    """Give the machine of a tree, the path of its loader and that file's content."""
+    for machine, path in INTERPRETERS.items():
+        place = resolve(tree, path)
+        source = tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
+        if source is None:
+            continue
+        try:
+            if read_elf(source).machine == machine:
+                return machine, path, source.read(0, _LARGEST_INTERPRETER_BYTES)
+        except ElfError:
+            continue
+    return _X86_64, None, b""
+
+
+def _built_in(interpreter: bytes) -> tuple[str, ...]:
+    """Find the loader's list of directories in its file: names one behind the other, each with a `/` at its end."""
+    listed = re.compile(rb"(?:/[!-~]{1,200}/\0){2,}")
+    at = interpreter.find(b"/\0/")
+    while at >= 0:
+        match = listed.match(interpreter, interpreter.rfind(b"\0", 0, at) + 1)
+        names = [name.decode() for name in match[0].split(b"\0") if name] if match else []
+        if names and all("lib" in name for name in names):
+            return tuple(posixpath.normpath(name) for name in names)
+        at = interpreter.find(b"/\0/", max(at + 1, match.end() if match else 0))
+    return ()
+
+
+def _usual(tree: Tree, machine: int, *, everywhere: bool) -> tuple[str, ...]:
+    debian = tuple(f"{top}/{_MULTIARCH[machine]}" for top in ("/lib", "/usr/lib"))
+    if resolve(tree, debian[1]).entry is None and resolve(tree, debian[0]).entry is None:
+        return _USUAL_DIRECTORIES
+    return (*debian, *(_USUAL_DIRECTORIES if everywhere else _USUAL_DIRECTORIES[2:]))

@@ -1,0 +1,275 @@
+"""Decide which CPUs each task of a node gets: cores near its GPU, inside what was granted, or none with the reason.
+
+The rules, and why they are as they are, stand in docs/explanation/cpu-masks.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lumisite.errors import LumisiteError
+from lumisite.machine.cpuset import mask_of
+from lumisite.machine.topology import Core, Gpu, Topology
+from lumisite.site.cpus import format_cpu_list
+
+TABLE_TASKS = (1, 2, 4, 8, 16)
+"""The tasks-per-node counts for which tables are made ahead of the job, beside the number of GPUs."""
+
+
+class MaskError(LumisiteError):
+    """A question about masks that has no sound answer for this node; says which question would have one."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a step asks for on one node.
+
+    `tasks` counts tasks on this node; `threads` hardware threads of each core (1 or 2). `cpus` are the granted PUs
+    in the kernel's numbering, `gpus` the granted GPUs in task order; `None` means all of the node.
+    """
+
+    tasks: int
+    threads: int = 1
+    cpus: frozenset[int] | None = None
+    gpus: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class TaskMask:
+    """The answer for one task (`SLURM_LOCALID`): its GPUs and its PUs in rising kernel numbers.
+
+    Without PUs the task must not be bound. `reason` says where the PUs come from, or why there are none.
+    """
+
+    task: int
+    gpus: tuple[int, ...]
+    pu_os: tuple[int, ...]
+    reason: str
+
+    @property
+    def cpus(self) -> str | None:
+        """The CPU list as Slurm and `taskset -c` write it, such as `49-55,113-119`."""
+        return format_cpu_list(self.pu_os) if self.pu_os else None
+
+    @property
+    def mask(self) -> str | None:
+        """The mask as `--cpu-bind=mask_cpu` and `taskset` take it."""
+        return mask_of(self.pu_os) if self.pu_os else None
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Cores that are equally near to some GPUs; `name` says where they are."""
+
+    name: str
+    cores: tuple[Core, ...]
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What one task gets of one pool."""
+
+    cores: tuple[Core, ...]
+    reason: str
+
+
+def cpu_masks(topology: Topology, request: Request) -> tuple[TaskMask, ...]:
+    """Give one answer for each task, in the order of `SLURM_LOCALID`; raises `MaskError`.
+
+    No two tasks share a core, and no task gets a reserved or a not granted PU. Tasks that share an L3 or a NUMA
+    domain get the same number of its cores.
+    """
+    gpus = _granted_gpus(topology, request)
+    usable = _usable(topology, request)
+    _check(topology, request, gpus)
+    owned = _gpus_of_tasks(request.tasks, gpus)
+    if request.tasks == 1 and len(gpus) == len(topology.gpus):
+        return (_whole(topology, gpus, usable, request),)
+    pools = {gpu.index: _pool(topology, gpu) for gpu in gpus}
+    claims: dict[_Pool, dict[int, int]] = {}
+    for task, own in enumerate(owned):
+        for gpu in own:
+            weights = claims.setdefault(pools[gpu.index], {})
+            weights[task] = weights.get(task, 0) + 1
+    shares = {pool: _divide(pool, weights, usable, request) for pool, weights in claims.items()}
+    return tuple(
+        _task_mask(task, own, [shares[pool][task] for pool in _distinct(pools, own)], usable)
+        for task, own in enumerate(owned)
+    )
+
+
+def mask_tables(topology: Topology) -> Mapping[tuple[int, int], tuple[TaskMask, ...]]:
+    """Give the answers for a whole node by (tasks, threads), for the counts that have a sound one for every task.
+
+    For whatever binds tasks at run time without lumisite (the task prolog).
+    """
+    tables: dict[tuple[int, int], tuple[TaskMask, ...]] = {}
+    for tasks in sorted({*TABLE_TASKS, len(topology.gpus)} - {0}):
+        for threads in (1, 2):
+            try:
+                answers = cpu_masks(topology, Request(tasks, threads))
+            except MaskError:
+                continue
+            if all(answer.pu_os for answer in answers):
+                tables[tasks, threads] = answers
+    return tables
+
+
+def _granted_gpus(topology: Topology, request: Request) -> tuple[Gpu, ...]:
+    if request.gpus is None:
+        return topology.gpus
+    by_index = {gpu.index: gpu for gpu in topology.gpus}
+    unknown = [index for index in request.gpus if index not in by_index]
+    if unknown:
+        have = format_cpu_list(by_index) or "none"
+        raise MaskError(f"GPU {format_cpu_list(unknown)} is not on {topology.name} (its GPUs: {have})")
+    if not request.gpus or len(set(request.gpus)) != len(request.gpus):
+        raise MaskError("the granted GPUs must be named once each, and at least one (leave them out for all)")
+    return tuple(by_index[index] for index in request.gpus)
+
+
+def _usable(topology: Topology, request: Request) -> dict[Core, tuple[int, ...]]:
+    """Give the cores that tasks may have and, of each, the PUs: the lowest of what is granted and not reserved.
+
+    A core that has fewer of them than `threads` is left out: half a core would make one task slower than its peers.
+    """
+    given = topology.pu_os - topology.reserved
+    if request.cpus is not None:
+        given &= request.cpus
+    picked = {core: tuple(pu for pu in core.pu_os if pu in given)[: request.threads] for core in topology.cores}
+    return {core: pus for core, pus in picked.items() if len(pus) == request.threads}
+
+
+def _check(topology: Topology, request: Request, gpus: Sequence[Gpu]) -> None:
+    """Refuse what no choice of cores can answer, whatever was granted."""
+    if request.tasks < 1:
+        raise MaskError(f"{request.tasks} tasks on a node (1 or more are right)")
+    if request.threads not in (1, 2):
+        raise MaskError(f"{request.threads} threads of each core (1 or 2 are right)")
+    foreign = (request.cpus or frozenset()) - topology.pu_os
+    if foreign:
+        have = format_cpu_list(topology.pu_os)
+        raise MaskError(f"CPU {format_cpu_list(foreign)} is not on {topology.name} (its CPUs: {have})")
+    if request.cpus is not None and not request.cpus:
+        raise MaskError("no CPU is granted (leave the list out for all of the node)")
+    cores = len(_usable(topology, Request(request.tasks, request.threads)))
+    if not cores:
+        raise MaskError(f"no core of {topology.name} has {request.threads} threads that tasks may use")
+    if request.tasks > cores:
+        raise MaskError(f"{request.tasks} tasks on the {cores} cores of {topology.name} that tasks may use")
+    if request.tasks > 1 and not gpus:
+        raise MaskError(
+            f"{topology.name} has no GPU, so no core is nearer to a task than another: "
+            "leave the binding to Slurm (--cpu-bind=cores)"
+        )
+    if request.tasks > 1 and request.tasks % len(gpus) and len(gpus) % request.tasks:
+        raise MaskError(_uneven(request.tasks, gpus))
+
+
+def _uneven(tasks: int, gpus: Sequence[Gpu]) -> str:
+    even = ", ".join(str(count) for count in range(1, len(gpus) + 1) if len(gpus) % count == 0)
+    way_out = ""
+    if tasks < len(gpus):
+        named = ",".join(str(gpu.index) for gpu in gpus[:tasks])
+        way_out = f"; or name one GPU for each task, such as --gpus {named}"
+    return (
+        f"{tasks} tasks cannot share {len(gpus)} GPUs evenly "
+        f"(counts that can: {even} and multiples of {len(gpus)}{way_out})"
+    )
+
+
+def _gpus_of_tasks(tasks: int, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...], ...]:
+    """Deal the GPUs out in order, in blocks: several GPUs to a task or several tasks to a GPU.
+
+    Blocks, not rounds, because that is what Slurm's `--gpu-bind=single:N` does (srun(1) of 22.05), and because
+    neighbouring GPUs are the two halves of one module.
+    """
+    if tasks >= len(gpus):
+        return tuple(gpus[task * len(gpus) // tasks :][:1] for task in range(tasks))
+    each = len(gpus) // tasks
+    return tuple(gpus[task * each : (task + 1) * each] for task in range(tasks))
+
+
+def _whole(
+    topology: Topology, gpus: Sequence[Gpu], usable: Mapping[Core, tuple[int, ...]], request: Request
+) -> TaskMask:
+    """Answer for the only task of a node with all of its GPUs: every core, near a GPU or not (torchrun, OpenMP)."""
+    pus = tuple(sorted(pu for picked in usable.values() for pu in picked))
+    reason = f"the only task: {_counted(len(usable))} that tasks may use"
+    if not pus:
+        reason = f"{_granted(request)} hold no core of {topology.name} that tasks may use"
+    return TaskMask(0, tuple(gpu.index for gpu in gpus), pus, reason)
+
+
+def _pool(topology: Topology, gpu: Gpu) -> _Pool:
+    """Give the cores near a GPU: those of its L3, or those of its NUMA domain that are near no other GPU's L3."""
+    if gpu.l3 is not None:
+        return _Pool(f"L3 {gpu.l3}", tuple(core for core in topology.cores if core.l3 == gpu.l3))
+    if gpu.numa is None:
+        return _Pool("", ())
+    taken = {other.l3 for other in topology.gpus if other.l3 is not None}
+    cores = (core for core in topology.cores if core.numa == gpu.numa and core.l3 not in taken)
+    return _Pool(f"NUMA domain {gpu.numa}", tuple(cores))
+
+
+def _divide(
+    pool: _Pool, weights: Mapping[int, int], usable: Mapping[Core, tuple[int, ...]], request: Request
+) -> dict[int, _Share]:
+    """Cut a pool into equal runs of whole cores, by task; `weights` counts the GPUs that a task has in the pool.
+
+    What is left over stays idle: equal tasks are worth more than one core more for the first of them.
+    """
+    near = [core for core in pool.cores if core in usable]
+    near.sort(key=lambda core: (core.l3 is not None, core.l3 or 0, core.core_logical))
+    if not near:
+        return {task: _Share((), _why_none(pool, request)) for task in weights}
+    if len(weights) == 1:
+        (task,) = weights
+        return {task: _Share(tuple(near), f"{_counted(len(near))} of {pool.name}")}
+    each = len(near) // sum(weights.values())
+    if not each:
+        reason = f"{len(weights)} tasks share the {_counted(len(near))} of {pool.name} that may be used"
+        return {task: _Share((), reason) for task in weights}
+    shares: dict[int, _Share] = {}
+    start = 0
+    for task, weight in weights.items():
+        cores = tuple(near[start : start + each * weight])
+        shares[task] = _Share(cores, f"{len(cores)} of the {_counted(len(near))} of {pool.name}")
+        start += each * weight
+    return shares
+
+
+def _why_none(pool: _Pool, request: Request) -> str:
+    if not pool.name:
+        return "where it is attached is not known"
+    if not pool.cores:
+        return f"{pool.name} has no core that is not near another GPU"
+    pus = format_cpu_list(pu for core in pool.cores for pu in core.pu_os)
+    with_threads = " with both threads" if request.threads == 2 else ""
+    return f"{_granted(request)} hold no core of {pool.name}{with_threads} that tasks may use (its CPUs: {pus})"
+
+
+def _granted(request: Request) -> str:
+    return "the node's CPUs" if request.cpus is None else f"the granted CPUs {format_cpu_list(request.cpus)}"
+
+
+def _distinct(pools: Mapping[int, _Pool], own: Sequence[Gpu]) -> tuple[_Pool, ...]:
+    return tuple(dict.fromkeys(pools[gpu.index] for gpu in own))
+
+
+def _task_mask(
+    task: int, own: Sequence[Gpu], shares: Sequence[_Share], usable: Mapping[Core, tuple[int, ...]]
+) -> TaskMask:
+    """Put a task's shares together; one GPU without a near core leaves the whole task without a mask."""
+    gpus = tuple(gpu.index for gpu in own)
+    named = f"GPU {gpus[0]}" if len(gpus) == 1 else f"GPUs {','.join(map(str, gpus))}"
+    missing = [share.reason for share in shares if not share.cores]
+    if missing:
+        return TaskMask(task, gpus, (), f"{named}: {'; '.join(missing)}")
+    pus = tuple(sorted(pu for share in shares for core in share.cores for pu in usable[core]))
+    return TaskMask(task, gpus, pus, f"{named}: {', '.join(share.reason for share in shares)}")
+
+
+def _counted(cores: int) -> str:
+    return "1 core" if cores == 1 else f"{cores} cores"

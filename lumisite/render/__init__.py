@@ -1,0 +1,1 @@
+"""What is written: modules and the helper, as text."""

@@ -1,0 +1,216 @@
+"""The srun helper: its scripts, each with the site's data for it.
+
+What differs between sites is data, and every choice that can be made before the job is made here; the scripts of
+`spank_helpers` look it up. A rendered file is the script, its data, and a last line that starts it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+
+from lumisite.machine.masks import mask_tables
+from lumisite.machine.topology import topology_of
+from lumisite.render.helper_settings import left_chains, prolog_chains, rank_word, step_of
+from lumisite.render.image_plans import case_pattern
+from lumisite.render.modules import bind_marker
+from lumisite.render.shell_text import (
+    Chain,
+    Where,
+    assign,
+    call,
+    decide,
+    function,
+    indented,
+    lookup,
+    numbers,
+    row,
+    variable,
+)
+from lumisite.render.templates import comment, lua_pattern, quote_lua
+from lumisite.site.entries import FileSystem, HostPath
+from lumisite.site.images import has_plugin
+from lumisite.site.model import Site
+from lumisite.site.scalars import TASK
+from lumisite.site.selection import Selection
+from lumisite.site.settings import Decision, default_family
+
+#: The last line of a script, when all is defined.
+START = 'ls_start "$@"\n'
+
+
+@dataclass(frozen=True)
+class HelperRelease:
+    """What the data is made for, and what applies in each stack; the first one is that of a job that names none."""
+
+    site: Site
+    selection: Selection
+    stacks: Mapping[str, Decision]
+    release: str
+
+    @property
+    def modules(self) -> dict[str, tuple[str, ...]]:
+        """By stack, the modules that its images need where no family recognises them."""
+        site = self.site
+        return {one.name: site.families[default_family(site, one.rocm)].modules for one in self.selection.stacks}
+
+
+def join_script(scripts: Mapping[str, str], names: Sequence[str], site_file: str, data: Iterable[str]) -> str:
+    """Write one sh script of several files of `spank_helpers`, the first of which begins it, and the site's data."""
+    first, _, rest = scripts[names[0]].partition("\n")
+    head = f"{first}\n{_origin('#', names[0], site_file)}\n{rest}"
+    return "\n".join([head, *(scripts[name] for name in names[1:]), "# ---- the site's data", *data, START])
+
+
+def join_filter(scripts: Mapping[str, str], site_file: str, data: Iterable[str]) -> str:
+    """Write the cli_filter module, behind its data."""
+    return "\n".join([_origin("--", "cli_filter.lua", site_file), *data, scripts["cli_filter.lua"]])
+
+
+def _origin(mark: str, name: str, site_file: str) -> str:
+    return f"{mark} spank_helpers/{name} and {comment(site_file)}: change those and render again."
+
+
+def step_data(of: HelperRelease) -> Iterator[str]:
+    """Give the data that prolog and wrapper both look up."""
+    site = of.site
+    yield assign(ls_site_prefix=site.runtime.prefix, ls_site_stacks=", ".join(of.stacks))
+    partitions = []
+    for name, one in site.partitions.items():
+        gpus = len(site.node_kinds[one.node_kind].gpus)
+        whole = "1" if one.whole_nodes else ""
+        values = row(ls_kind=one.node_kind, ls_kind_gpus=str(gpus), ls_whole_nodes=whole)
+        partitions.append(([shlex.quote(name)], values))
+    yield from lookup("ls_site_partition", partitions)
+
+
+def prolog_data(of: HelperRelease) -> Iterator[str]:
+    """Give the data that only the prolog looks up."""
+    site = of.site
+    local = next((system.path for system in site.file_systems if system.kind == "node-local"), "")
+    yield assign(ls_site_release=of.release, ls_site_root=site.root)
+    yield assign(
+        ls_site_private=f"{local.rstrip('/')}/lumisite" if local else "",
+        ls_site_host_suffix=site.network.host_suffix or "",
+        ls_site_libraries=_tykky_libraries(of),
+    )
+    yield from function("ls_site_binds", _prolog_binds(of))
+    yield from function("ls_site_settings", decide(prolog_chains(site, of.stacks)))
+    yield from function("ls_site_left_alone", decide(left_chains(site, of.stacks)))
+    yield from function("ls_site_directories", _directories(site))
+    yield from _masks(site)
+
+
+def wrapper_binds(of: HelperRelease) -> Iterator[str]:
+    """Give functions for the binds that depend on the image's family: whose are in the list, and those to be added."""
+    site = of.site
+    binding = {bind.where for bind in site.host_paths.values()}
+    brought = [bind_marker(place) for place in (*site.modules, TASK) if place in binding]
+    yield from function("ls_site_brought", (f'"$1" {variable(name)}' for name in brought))
+    everywhere = set.intersection(*map(set, of.modules.values()))
+    all_modules = dict.fromkeys(of.stacks, tuple(site.modules))
+    body = []
+    for place, binds in groupby(_binds(of, all_modules), key=lambda one: one[0].where):
+        if place != TASK and place not in everywhere:
+            marker = bind_marker(str(place))
+            lines = decide(((where, call("ls_add", item.path, *_target(item))),) for item, where in binds)
+            body += [f"if ls_needed {variable(marker)}; then", *map(indented, lines), "fi"]
+    yield from function("ls_site_binds", body)
+
+
+def family_data(of: HelperRelease) -> Iterator[str]:
+    """Give functions that know a family by its images' path, and what it needs by its name."""
+    families = of.site.families.items()
+    patterns = [(list(map(case_pattern, one.paths)), row(ls_family=name)) for name, one in families if one.paths]
+    yield from lookup("ls_site_name", patterns)
+    yield from lookup("ls_site_family", (([shlex.quote(name)], _family(of, name)) for name in of.site.families))
+
+
+def filter_data(of: HelperRelease) -> Iterator[str]:
+    """Give the table of the cli_filter module; the first family counts of which a pattern fits."""
+    yield "local site = {"
+    yield f"  release = {quote_lua(of.release)}, root = {quote_lua(of.site.root)},"
+    yield "  families = {"
+    for family in of.site.families.values():
+        mpi = [f"mpi = {quote_lua(family.mpi)}"] if family.mpi else []
+        patterns = [quote_lua(lua_pattern(case_pattern(path))) for path in family.paths]
+        if patterns:
+            yield f"    {{ {', '.join([*mpi, *patterns])} }},"
+    yield "  },"
+    yield "}"
+
+
+def _family(of: HelperRelease, name: str) -> str:
+    family = of.site.families[name]
+    return row(
+        ls_needs=f" {' '.join(map(bind_marker, family.modules))} ",
+        ls_front=":".join(family.prepend_path),
+        ls_libraries=":".join(of.site.library_path(of.selection.platform, name)),
+        ls_mpi=family.mpi or "",
+        ls_has="yes" if has_plugin(of.site, name) else "no",
+        ls_after=family.rocm_after or "",
+    )
+
+
+def _tykky_libraries(of: HelperRelease) -> str:
+    site, platform = of.site, of.selection.platform
+    names = [name for name, family in site.families.items() if family.activation == "tykky"]
+    return ":".join(dict.fromkeys(chain.from_iterable(site.library_path(platform, name) for name in names)))
+
+
+def _prolog_binds(of: HelperRelease) -> Iterator[str]:
+    chains: list[Chain] = []
+    for place, binds in groupby(_binds(of, of.modules), key=lambda one: one[0].where):
+        chains.append(((Where(), f"brought_by {variable(bind_marker(str(place)))}"),))
+        for item, where in binds:
+            # That a shared file system stands in `/` is seen in the list of `/`, without touching its servers.
+            shared = isinstance(item, FileSystem) and item.kind == "shared" and item.path.count("/") == 1
+            required = "x" if item.required else ""
+            words = (item.path, *_target(item), item.path[1:] if shared else "", required, item.why)
+            chains.append(((where, call("bind", *words)),))
+    yield from decide(chains)
+
+
+def _binds(of: HelperRelease, modules: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[HostPath, Where]]:
+    """Give what the modules of each stack bind, then what only a task binds, in the site's order."""
+    for place in (*of.site.modules, TASK):
+        bound = {stack: one.bound_by(place) for stack, one in of.stacks.items() if place in (TASK, *modules[stack])}
+        for item in of.site.host_paths.values():
+            if stacks := tuple(stack for stack, binds in bound.items() if item in binds):
+                yield item, step_of(item.when, () if len(stacks) == len(of.stacks) else stacks)
+
+
+def _target(item: HostPath) -> tuple[str, str]:
+    """Give where something is in a container, and its bind."""
+    return item.target or item.path, item.spec
+
+
+def _directories(site: Site) -> Iterator[str]:
+    """Give a call of what is asked for with all private directories."""
+    words: dict[str, None] = {}
+    for setting in site.settings:
+        if setting.where == TASK and setting.directory:
+            below = [f"{setting.directory}/{name}" for name in setting.with_directories]
+            words.update(dict.fromkeys(map(rank_word, below or [setting.directory])))
+    yield " ".join(['"$@"', *words])
+
+
+def _masks(site: Site) -> Iterator[str]:
+    """Give the tables of whole nodes by kind, tasks and threads, and the CPUs near each GPU or of the node."""
+    masks, cpus = [], []
+    for name, kind in site.node_kinds.items():
+        tables = mask_tables(topology_of(name, kind))
+        for (tasks, threads), answers in tables.items():
+            least = min(len(answer.pu_os) for answer in answers)
+            line = f"count={least} {numbers('masks', (answer.mask for answer in answers))}"
+            masks.append(([f"{shlex.quote(name)}/{tasks}/{threads}"], line))
+            if tasks == 1:
+                cpus.append(([f"{shlex.quote(name)}/{threads}"], numbers("words", answers[0].pu_os)))
+            if tasks == len(kind.gpus):
+                cpus += [
+                    ([f"{shlex.quote(name)}/{threads}/{one.gpus[0]}"], numbers("words", one.pu_os)) for one in answers
+                ]
+    yield from lookup("ls_site_masks", masks)
+    yield from lookup("ls_site_cpus", cpus)

@@ -1,0 +1,344 @@
+"""What a rank finds in its environment: the rendered scripts are run, in a step and on a node that are made up.
+
+The scripts are the very texts that `render` writes. Only the functions that ask or touch a node, or tell what was
+decided, are defined anew at their end (`PROLOG` and `WRAPPER` below), since this machine is none: the made-up node has
+every path, and all of its CPUs are granted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from lumisite.errors import ToolError
+from lumisite.render.helper import START
+from lumisite.render.helper_settings import NOTHING_APPLIES
+from lumisite.render.manifest import MANIFEST, RenderedFile
+from lumisite.render.modules import ModulePlan
+from lumisite.site.model import Partition, Site
+
+#: How long a script may take, in seconds; it takes milliseconds.
+LIMIT_S = 30
+#: Between the parts of a report: what it is about, its name, why.
+_PARTS = "\x1f"
+PROLOG = """
+there() { :; }
+in_root() { :; }
+own_cpuset() { place=; }
+run_taskset() { :; }
+report() { out="${out}print $1\x1f$2\x1f$3$ls_nl"; }
+own_private() {
+    case $ls_site_private in '' | *[!A-Za-z0-9/._-]*) ;; *) user_id; private=$ls_site_private-$answer; return ;; esac
+    set -- $wanted
+    while [ "$#" -gt 1 ]; do report setting "$1" "$node $no_place"; shift 2; done
+    return 1
+}
+"""
+WRAPPER = """
+ls_there() { :; }
+ls_report() { printf '%s\\n' "print $1\x1f$2\x1f$3" >&2; }
+"""
+#: Stands for the real runtime: writes down the environment that it is given.
+_RUNTIME = "#!/bin/sh\nexec env -0 >'{out}'\n"
+
+
+#: Who acts, and the environment before and after it.
+_Stage: TypeAlias = tuple[str, Mapping[str, str], Mapping[str, str]]
+#: What was decided: setting or cpus, the name or the mask, and why.
+_Report: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Step:
+    """The step that is made up: its partition, nodes, and tasks on each node."""
+
+    partition: str
+    nodes: int
+    tasks_per_node: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """A variable as a rank finds it; `value` is `None` where the ledger knows it and leaves it alone.
+
+    `by` is module, prolog or wrapper; `entry` is the key of the site description, and empty for what has none.
+    """
+
+    value: str | None
+    by: str
+    entry: str
+    why: str
+
+
+@dataclass(frozen=True)
+class FoundBind:
+    """A bind of the container."""
+
+    source: str
+    target: str
+    by: str
+    entry: str
+    why: str
+
+
+@dataclass(frozen=True)
+class FoundCpus:
+    """The CPUs of one task of the first node: `mask` or a list in `cpus`, else neither, and why."""
+
+    task: int
+    mask: str | None
+    cpus: str | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Environment:
+    """All that a rank finds."""
+
+    variables: Mapping[str, Found]
+    binds: tuple[FoundBind, ...]
+    cpus: tuple[FoundCpus, ...]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked: the rendered tree, the modules that are loaded, the step, and the image that is started.
+
+    Without modules the helper is on all the same, as the site's cli_filter attaches it.
+    """
+
+    site: Site
+    files: Mapping[str, RenderedFile]
+    modules: Sequence[ModulePlan]
+    step: Step
+    image: str | None
+
+
+def release_of(files: Mapping[str, RenderedFile]) -> str:
+    """Give the id of a rendered tree."""
+    return str(json.loads(files[MANIFEST].text)["release"])
+
+
+def environment_of(asked: Question) -> Environment:
+    """Run the scripts for the first rank, and the prolog for each task of its node. Raises `ToolError`."""
+    with tempfile.TemporaryDirectory(prefix="lumisite-env-") as name:
+        folder = Path(name)
+        loaded = _after_modules(asked)
+        helper = not asked.modules or "SLURM_TASK_PROLOG" in loaded
+        prolog = _prolog_command(asked, folder) if helper else []
+        tasks = [
+            _run_prolog(prolog, {**loaded, **_slurm(asked, task)})
+            for task in range(asked.step.tasks_per_node if helper else 0)
+        ]
+        after, said = tasks[0] if tasks else ({**loaded, **_slurm(asked, 0)}, [])
+        final, more = after, list[_Report]()
+        if asked.image is not None and helper:
+            final, more = _run_wrapper(asked, folder, after)
+    stages = (("module", _slurm(asked, 0), loaded), ("prolog", loaded, after), ("wrapper", after, final))
+    return Environment(
+        variables=dict(sorted(_variables(asked, stages, {"prolog": said, "wrapper": more}).items())),
+        binds=tuple(_binds(asked, stages)),
+        cpus=tuple(_cpus(task, reports) for task, (_, reports) in enumerate(tasks)),
+    )
+
+
+def _after_modules(asked: Question) -> dict[str, str]:
+    """Give the environment after `module load`, as the modulefiles' own plans have it."""
+    environment = {"PATH": "/usr/bin:/bin"}
+    for plan in asked.modules:
+        if plan.binds:
+            before = environment.get(plan.bind_variable)
+            environment[plan.bind_variable] = ",".join([*([before] if before else []), *plan.binds])
+            environment[plan.marker] = ",".join(plan.binds)
+        if plan.helper:
+            top = f"{plan.root}/releases/{plan.release}"
+            environment |= {str(one.name): str(one.value) for one in plan.settings}
+            environment |= {"SLURM_TASK_PROLOG": f"{top}/spank/task_prolog", "LUMISITE_STACK": plan.stack}
+            environment |= {"LUMISITE_RELEASE": top, "PATH": f"{top}/spank/bin:{environment['PATH']}"}
+    return environment
+
+
+def _slurm(asked: Question, task: int) -> dict[str, str]:
+    """Give what Slurm sets for a task of the first node."""
+    step = asked.step
+    partition = asked.site.partitions[step.partition]
+    names = f"node[1-{step.nodes}]" if step.nodes > 1 else "node1"
+    return {
+        "SLURM_JOB_ID": "1",
+        "SLURM_STEP_ID": "0",
+        "SLURM_PROCID": str(task),
+        "SLURM_LOCALID": str(task),
+        "SLURM_NODEID": "0",
+        "SLURM_TASK_PID": "1",
+        "SLURM_NNODES": str(step.nodes),
+        "SLURM_STEP_NUM_NODES": str(step.nodes),
+        "SLURM_STEP_NUM_TASKS": str(step.nodes * step.tasks_per_node),
+        "SLURM_STEP_NODELIST": names,
+        "SLURM_STEP_TASKS_PER_NODE": f"{step.tasks_per_node}" + (f"(x{step.nodes})" if step.nodes > 1 else ""),
+        "SLURM_JOB_PARTITION": step.partition,
+        "SLURM_CPUS_ON_NODE": str(_cpus_of_node(asked.site, partition)),
+        "SLURMD_NODENAME": "node1",
+    }
+
+
+def _cpus_of_node(site: Site, partition: Partition) -> int:
+    groups = site.node_kinds[partition.node_kind].l3
+    return sum(len(one.cores) + len(one.siblings or ()) for one in groups)
+
+
+def _prolog_command(asked: Question, folder: Path) -> list[str]:
+    """Write the prolog for the made-up node, and give what runs it."""
+    script = _put(folder / "task_prolog", _with_own(asked, "spank/task_prolog", PROLOG))
+    # Sourced under the name that it has where it is deployed, since it puts its own folder on PATH.
+    own = f"{asked.site.root}/releases/{release_of(asked.files)}/spank/task_prolog"
+    return ["-c", '. "$1"', own, str(script)]
+
+
+def _run_prolog(command: Sequence[str], before: Mapping[str, str]) -> tuple[dict[str, str], list[_Report]]:
+    """Give the environment after the prolog, as Slurm makes it of the prolog's lines, and what it decided."""
+    environment = dict(before)
+    said = _run(command, {**before, "LUMISITE_VERBOSE": "1"})
+    for line in said.split("\n"):
+        verb, _, rest = line.partition(" ")
+        name, _, value = rest.partition("=")
+        if verb == "export":
+            environment[name] = value
+        elif verb == "unset":
+            environment.pop(name, None)
+    return environment, _reports(said)
+
+
+def _run_wrapper(asked: Question, folder: Path, before: Mapping[str, str]) -> tuple[dict[str, str], list[_Report]]:
+    """Give the environment that the real runtime gets, and what the wrapper decided."""
+    name = asked.site.runtime.name
+    out, runtime = folder / "environment", folder / "runtime"
+    _put(runtime, _RUNTIME.format(out=out))
+    own = f"{WRAPPER}ls_site_runtime={shlex.quote(str(runtime))}\n"
+    script = _put(folder / name, _with_own(asked, f"spank/bin/{name}", own))
+    image = str(asked.image)
+    path = image if "://" in image else os.path.abspath(image)  # noqa: PTH100 - as a shell's PWD has it
+    said = _run([str(script), "exec", path, "true"], {**before, "LUMISITE_VERBOSE": "1", "PWD": str(folder)})
+    pairs = (pair.partition("=") for pair in os.fsdecode(out.read_bytes()).split("\0") if pair)
+    extra = {"LUMISITE_WRAPPER", "LUMISITE_VERBOSE", "PWD", "OLDPWD", "SHLVL", "_"} - set(before)
+    return {name: value for name, _, value in pairs if name not in extra}, _reports(said)
+
+
+def _reports(said: str) -> list[_Report]:
+    lines = (line.removeprefix("print ").split(_PARTS) for line in said.split("\n") if _PARTS in line)
+    return [(kind, name, why) for kind, name, why in lines]
+
+
+def _with_own(asked: Question, path: str, own: str) -> str:
+    """Put functions of our own behind those of a script that they stand for, before its last line starts it."""
+    text = asked.files[path].text
+    names = [START, *re.findall(r"^\w+\(\) \{", own, re.MULTILINE)]
+    for name in names:
+        if f"\n{text}".count(f"\n{name}") != 1:
+            raise ToolError(f"{path} has not one line {name.strip()!r}: its script is not the one of this lumisite")
+    return text.removesuffix(START) + own + START
+
+
+def _put(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    path.chmod(0o700)
+    return path
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Run a script with the shell that it names, and give what it says on both streams."""
+    shell = shutil.which("sh") or "/bin/sh"
+    try:
+        done = subprocess.run(
+            [shell, *command],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ToolError(f"{command[0]} was not done after {LIMIT_S} s") from None
+    except OSError as error:
+        raise ToolError(f"cannot run {shell}: {error.strerror}") from None
+    text = os.fsdecode(done.stdout)
+    if done.returncode:
+        raise ToolError(f"{Path(command[0]).name} ended with {done.returncode}: {text[-500:]}")
+    return text
+
+
+def _variables(asked: Question, stages: Sequence[_Stage], reports: Mapping[str, Sequence[_Report]]) -> dict[str, Found]:
+    """Give each variable that some stage changed, and each of the ledger that is left alone."""
+    reasons = {by: {name: why for kind, name, why in told if kind == "setting"} for by, told in reports.items()}
+    found = {
+        name: Found(None, by, *_entry(asked, name, why)) for by, told in reasons.items() for name, why in told.items()
+    }
+    for by, before, after in stages:
+        for name in {*before, *after}:
+            if before.get(name) == after.get(name) or (name.startswith("SLURM") and name != "SLURM_TASK_PROLOG"):
+                continue
+            why = reasons.get(by, {}).get(name)
+            entry, why = _own_reason(asked, name, by) if why is None else _entry(asked, name, why)
+            found[name] = Found(after.get(name), by, entry, why)
+    return found
+
+
+def _entry(asked: Question, name: str, why: str) -> tuple[str, str]:
+    """Find the ledger's entry by its reason, which the scripts carry; what a script says beyond that stays."""
+    own = [(index, setting) for index, setting in enumerate(asked.site.settings) if setting.name == name]
+    for index, setting in own:
+        if setting.why in why:
+            return f"settings[{index}]", why
+    directories = [(index, setting) for index, setting in own if setting.directory]
+    if len(directories) == 1 and why != NOTHING_APPLIES:
+        index, setting = directories[0]
+        return f"settings[{index}]", f"{setting.why} ({why})"
+    return "", why
+
+
+def _own_reason(asked: Question, name: str, by: str) -> tuple[str, str]:
+    for index, setting in enumerate(asked.site.settings):
+        if setting.name == name and by == "module":
+            return f"settings[{index}]", setting.why
+    reasons = {
+        "PATH": "the wrapper around the container runtime comes first",
+        "SLURM_TASK_PROLOG": "switches the srun helper on",
+        f"{asked.site.runtime.prefix}_BINDPATH": "the list of binds",
+        f"{asked.site.runtime.prefix}ENV_PREPEND_PATH": "what activates the image's Python",
+        f"{asked.site.runtime.prefix}ENV_LD_LIBRARY_PATH": "where the image's loader looks for host libraries",
+    }
+    return "", reasons.get(name, "what the helper remembers" if name.startswith("LUMISITE_") else "")
+
+
+def _binds(asked: Question, stages: Sequence[_Stage]) -> Iterator[FoundBind]:
+    """Give the binds at the end, in their order, with who brought each."""
+    variable = f"{asked.site.runtime.prefix}_BINDPATH"
+    described = _described_binds(asked.site)
+    listed = [(by, set(after.get(variable, "").split(","))) for by, _, after in stages]
+    for spec in filter(None, stages[-1][2].get(variable, "").split(",")):
+        source, _, rest = spec.partition(":")
+        by = next(by for by, specs in listed if spec in specs)
+        yield FoundBind(source, rest.partition(":")[0] or source, by, *described.get(spec, ("", "")))
+
+
+def _described_binds(site: Site) -> dict[str, tuple[str, str]]:
+    """Give the key and the reason of each bind that the site describes."""
+    # The first of equals counts, so that a file system is called one.
+    return {one.spec: (key, one.why) for key, one in reversed(site.host_paths.items())}
+
+
+def _cpus(task: int, reports: Sequence[_Report]) -> FoundCpus:
+    for kind, word, why in reports:
+        if kind == "cpus":
+            is_mask = word.startswith("0x")
+            return FoundCpus(task, word if is_mask else None, None if is_mask else word or None, why)
+    return FoundCpus(task, None, None, "")

@@ -1,0 +1,126 @@
+"""The rendered tree: a pure map of path to text, the same bytes each time that its inputs are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import jinja2
+
+from lumisite import __version__
+from lumisite.images.lock import LoadedLock
+from lumisite.render.helper import HelperRelease, filter_data, join_filter, join_script, prolog_data, step_data
+from lumisite.render.helper_images import wrapper_data
+from lumisite.render.image_plans import plan_summaries
+from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
+from lumisite.render.modules import ModulePlan, plan_modules
+from lumisite.render.templates import make_environment
+from lumisite.site.load import LoadedSite
+from lumisite.site.plans import LoadedPlan
+from lumisite.site.selection import Selection
+from lumisite.site.settings import Decision, decide_stacks, describe_action
+
+#: Stands for the release id until the tree's own hash is known, since the id is part of the texts.
+RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
+
+
+def render_tree(
+    loaded: LoadedSite,
+    selection: Selection,
+    templates: Mapping[str, str],
+    cache: jinja2.BytecodeCache | None = None,
+    plans: Sequence[LoadedPlan] = (),
+    lock: LoadedLock | None = None,
+) -> dict[str, RenderedFile]:
+    """Render a selection of releases to files; the release id is the hash of the tree with the id itself left out.
+
+    `plans` are the reviewed plans of images; those for other platforms only count as inputs. `lock` says what images
+    hold that have no plan.
+    Raises `ResolveError` when the site names a template that is not there.
+    """
+    environment = make_environment(templates, cache)
+    decisions = decide_stacks(loaded.site, selection)
+    modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
+    files = {
+        **_module_files(environment, loaded, modules),
+        **_helper_files(
+            loaded, HelperRelease(loaded.site, selection, decisions, RELEASE_TOKEN), templates, plans, lock
+        ),
+    }
+    draft = Manifest(
+        release=RELEASE_TOKEN,
+        lumisite=__version__,
+        site=loaded.site.name,
+        platform=selection.platform,
+        cpe=tuple(map(str, selection.cpe)),
+        rocm=tuple(map(str, selection.rocm)),
+        inputs=_inputs(loaded, templates, plans, lock),
+        modules={plan.full_name: plan.summary for plan in modules},
+        settings=_settings(decisions[selection.stacks[0].name]),
+        plans=plan_summaries(selection.platform, plans),
+        files=file_entries(files),
+    )
+    release = f"{selection.platform}-{sha256_of(format_manifest(draft).encode())[:12]}"
+    final = {
+        path: replace(file, text=file.text.replace(RELEASE_TOKEN, release)) for path, file in sorted(files.items())
+    }
+    manifest = replace(draft, release=release, files=file_entries(final))
+    return {**final, MANIFEST: RenderedFile(format_manifest(manifest))}
+
+
+def _module_files(
+    environment: jinja2.Environment, loaded: LoadedSite, plans: list[ModulePlan]
+) -> dict[str, RenderedFile]:
+    files = {}
+    for plan in plans:
+        text = environment.get_template(f"{plan.template}.lua.j2").render(module=plan)
+        files[f"modules/{plan.full_name}.lua"] = RenderedFile(text)
+    for default in {plan.name: plan for plan in reversed(plans)}.values():  # the first of each module
+        origin = f"modulefiles_src/.modulerc.lua.j2 and {loaded.file}"
+        text = environment.get_template(".modulerc.lua.j2").render(origin=origin, default=default)
+        files[f"modules/{default.name}/.modulerc.lua"] = RenderedFile(text)
+        for old in default.old_names:
+            text = environment.get_template("_old_name.lua.j2").render(old=old)
+            files[f"modules/{default.name}/{old.file}.lua"] = RenderedFile(text)
+    return files
+
+
+def _helper_files(
+    loaded: LoadedSite,
+    of: HelperRelease,
+    templates: Mapping[str, str],
+    plans: Sequence[LoadedPlan],
+    lock: LoadedLock | None,
+) -> dict[str, RenderedFile]:
+    scripts = {name.rpartition("/")[2]: text for name, text in templates.items()}
+    parts, locked = ("prolog.sh", "masks.sh", "step.sh"), None if lock is None else lock.lock
+    prolog = join_script(scripts, parts, loaded.file, (*step_data(of), *prolog_data(of)))
+    files = {
+        "spank/task_prolog": RenderedFile(prolog, executable=True),
+        "spank/cli_filter.lua": RenderedFile(join_filter(scripts, loaded.file, filter_data(of))),
+    }
+    for command in ("singularity", "apptainer"):
+        text = join_script(scripts, ("wrapper.sh", "step.sh"), loaded.file, wrapper_data(of, command, plans, locked))
+        files[f"spank/bin/{command}"] = RenderedFile(text, executable=True)
+    return files
+
+
+def _inputs(
+    loaded: LoadedSite, templates: Mapping[str, str], plans: Sequence[LoadedPlan], lock: LoadedLock | None
+) -> dict[str, str]:
+    return {
+        **({} if lock is None else {lock.file: sha256_of(lock.data)}),
+        loaded.file: sha256_of(loaded.data),
+        **{one.file: sha256_of(one.data) for one in plans},
+        **{name: sha256_of(text.encode()) for name, text in templates.items()},
+    }
+
+
+def _settings(decision: Decision) -> dict[str, tuple[str, ...]]:
+    """The task's part of the ledger for the default stack, one readable line for each entry that can win."""
+    lines: dict[str, tuple[str, ...]] = {}
+    for verdict in decision.settings:
+        if verdict.setting.where == "task" and verdict.applies:
+            line = f"{describe_action(verdict.setting)} [{verdict.reason}]"
+            lines[verdict.setting.name] = (*lines.get(verdict.setting.name, ()), line)
+    return lines

@@ -1,0 +1,304 @@
+"""The edge to a run's folder: what was planned, the journal, the lines measured, and what jobs leave on disk.
+
+Every line is appended with one write. A line that was torn when the writer was killed is cut off when the run is opened
+again, and a line that is there already is not written a second time: to collect a step twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lumisite.errors import LumisiteError, ResolveError, SiteError, ToolError
+from lumisite.images.digest import digest_of
+from lumisite.machine.host import open_file
+from lumisite.site.json_file import parse_json
+from lumisite.validate.lines import Gate, Sample, gate_json, sample_json
+from lumisite.validate.probes.probe import Line, Record, Step, Vector, scripts
+from lumisite.validate.run.script import DONE, EXIT, FACTS, RECORDS
+
+SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
+#: What the journal says of a job; one that has ended before its time is `ended`, one that ran to its end `over`.
+EVENTS = ("submitting", "submitted", "cancelled", "ended", "over")
+#: The files of lines of a run that is gathered whole.
+WHOLE: Mapping[str, str] = {SAMPLES: SAMPLES, SERIES: SERIES}
+#: How much of a step's stderr is looked at.
+WORDS_BYTES = 1 << 14
+
+
+@dataclass(frozen=True)
+class End:
+    """How a step or a job came to its own end: an exit code, or `module:CODE`; and when (seconds since 1970)."""
+
+    code: str
+    time: float
+
+
+@dataclass
+class _File:
+    """A file of lines that only grows."""
+
+    path: Path
+    seen: set[str] = field(default_factory=set)
+
+    def open(self) -> list[str]:
+        """Cut off what was torn, and give the lines."""
+        if not self.path.exists():
+            return []
+        data = self.path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            with self.path.open("r+b") as stream:
+                stream.truncate(len(whole))
+        lines = whole.decode("utf-8", "replace").splitlines()
+        self.seen = set(lines)
+        return lines
+
+    def add(self, line: str) -> None:
+        """Append a line, unless it is there."""
+        if line in self.seen:
+            return
+        data = line.encode() + b"\n"
+        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            size = os.fstat(handle).st_size
+            if os.write(handle, data) < len(data):
+                # The disk has become full in the middle of it: the next line must not be glued to this one.
+                os.ftruncate(handle, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
+        finally:
+            os.close(handle)
+        self.seen.add(line)
+
+
+class Run:
+    """A run's folder, held by one process at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.probes = folder / "probes"
+        self._lines = _File(folder / SAMPLES)
+        self._vectors = _File(folder / SERIES)
+        self._journal = _File(folder / JOURNAL)
+        self._lock = -1
+
+    def hold(self) -> list[dict[str, object]]:
+        """Take hold of the folder, repair what was torn, and give the journal. Raises `ToolError` if it is held."""
+        self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise ToolError(f"{self.folder}: another lumisite is at work on this run") from None
+        except OSError:
+            pass  # a file system without locks, such as Lustre mounted without flock
+        self._lines.open()
+        self._vectors.open()
+        return [_event(line, f"{self._journal.path}:{count}") for count, line in enumerate(self._journal.open(), 1)]
+
+    def require_there(self) -> None:
+        """Raise `ToolError` if somebody has removed the folder, which a job may have made anew."""
+        if not (self.folder / RUN).exists():
+            raise ToolError(f"{self.folder} was removed while its jobs ran")
+
+    def release(self) -> None:
+        """Let go of the folder."""
+        os.close(self._lock)
+
+    def describe(self, about: Mapping[str, object]) -> None:
+        """Write run.json; a reader sees all of the old one or all of the new one."""
+        _replace(self.folder / RUN, (json.dumps(about, indent=1) + "\n").encode())
+
+    def note(self, event: Mapping[str, object]) -> None:
+        """Write a line of the journal."""
+        self._journal.add(json.dumps(event))
+
+    def keep(self, lines: Iterable[Line]) -> None:
+        """Write what was measured, but for what is there."""
+        for line in lines:
+            if isinstance(line, Vector):
+                self._vectors.add(json.dumps(vars(line)))
+            else:
+                self._lines.add(sample_json(line) if isinstance(line, Sample) else gate_json(line))
+
+    @property
+    def has_facts(self) -> bool:
+        """Whether a capture of a node is kept."""
+        return (self.folder / FACTS).exists()
+
+    def keep_facts(self, run: str) -> None:
+        """Keep a job's capture of its node as that of the run; the first one stays."""
+        captured = self.job_folder(run) / FACTS
+        if self.has_facts or not captured.exists():
+            return
+        _replace(self.folder / FACTS, captured.read_bytes())
+
+    def job_folder(self, run: str) -> Path:
+        """Give a job's folder."""
+        return self.folder / "jobs" / run
+
+    def write_script(self, run: str, attempt: int, text: str) -> str:
+        """Write a job's script and give its path."""
+        folder = self.job_folder(run)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"job.{attempt}.sh"
+        path.write_text(text)
+        return str(path)
+
+    def marker(self, run: str, name: str) -> list[str]:
+        """Read one of a job's marks as words; empty if it is not there."""
+        try:
+            return (self.job_folder(run) / name).read_text().split()
+        except OSError:
+            return []
+
+    def done(self, run: str) -> End | None:
+        """Say how a job ended by itself, if it has."""
+        return _end(self.marker(run, DONE)[1:])
+
+    def step_end(self, run: str, step: Step) -> End | None:
+        """Say how a step ended, if it has."""
+        return _end(self.marker(run, f"{step.folder}/{EXIT}"))
+
+    def step_began(self, run: str, step: Step) -> float | None:
+        """Say when a step began, if it has."""
+        words = self.marker(run, f"{step.folder}/began")
+        with suppress(ValueError):
+            return float(words[0]) if words else None
+        return None
+
+    def records(self, run: str, step: Step) -> list[Record]:
+        """Read what the ranks of a step wrote, and of those that did not finish where they were."""
+        folder = self.job_folder(run) / step.folder / RECORDS
+        found: list[Record] = []
+        for path in sorted(folder.glob("*.json")) + sorted(folder.glob("*.at")):
+            with suppress(ValueError, OSError):
+                record = json.loads(path.read_text())
+                if isinstance(record, dict):
+                    found.append(record)
+        return found
+
+    def last_words(self, run: str, name: str) -> str:
+        """Give the end of a file in a job's folder on one line; empty if there is none."""
+        try:
+            with (self.job_folder(run) / name).open("rb") as stream:
+                stream.seek(max(0, stream.seek(0, os.SEEK_END) - WORDS_BYTES))
+                lines = stream.read().decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        return " | ".join(line.strip() for line in lines if line.strip())[-400:]
+
+
+def create_run(folder: Path, about: Mapping[str, object]) -> Run:
+    """Make a run's folder with the probes' scripts and run.json. Raises `ResolveError` if there is one already."""
+    if (folder / RUN).exists():
+        raise ResolveError(f"--out: {folder} holds a run already (`--resume {folder}` continues it)")
+    run = Run(folder)
+    run.probes.mkdir(parents=True, exist_ok=True)
+    (folder / "jobs").mkdir(exist_ok=True)
+    for name, path in scripts().items():
+        (run.probes / name).write_bytes(path.read_bytes())
+    run.describe(about)
+    return run
+
+
+def open_run(folder: Path) -> tuple[Run, dict[str, object]]:
+    """Open a run's folder. Raises `ResolveError` if it is none."""
+    try:
+        about = parse_json((folder / RUN).read_bytes(), str(folder / RUN))
+    except FileNotFoundError:
+        raise ResolveError(f"{folder} is no run: it has no {RUN}") from None
+    except SiteError as error:
+        raise ResolveError(str(error)) from None
+    if not isinstance(about, dict):
+        raise ResolveError(f"{folder / RUN} is not an object")
+    return Run(folder), about
+
+
+def script_bytes(name: str) -> bytes:
+    """Give a script as it goes into jobs."""
+    return scripts()[name].read_bytes()
+
+
+def image_mark(image: str) -> str:
+    """Tell an image from another by the start of its header digest; empty for none, and for an unpacked one."""
+    try:
+        return digest_of(open_file(image), "header").partition(":")[2][:16]
+    except LumisiteError:
+        return ""
+
+
+def _event(line: str, place: str) -> dict[str, object]:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        event = None
+    if (
+        not isinstance(event, dict)
+        or event.get("event") not in EVENTS
+        or (event["event"] == "submitted" and "id" not in event)
+    ):
+        raise ToolError(f"{place}: {line[:60]!r} is no line of a journal (remove it, if it was damaged)")
+    return event
+
+
+def _end(words: Sequence[str]) -> End | None:
+    with suppress(ValueError):
+        return End(words[0], round(float(words[1]), 3)) if len(words) == 2 else None
+    return None
+
+
+def gather(source: Path, target: Path, names: Mapping[str, str] = WHOLE) -> None:
+    """Add a run to those that a folder holds, without the lines that it has; a torn last line is cut off first.
+
+    `names` are the files of lines, and what they are called in `target`. The newest run's own words and its capture of
+    a node are those of the whole, if all files are taken.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    handle = os.open(f"{target / names[SAMPLES]}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        for name, own in names.items():
+            lines = _File(target / own)
+            lines.open()
+            for line in (source / name).read_text().splitlines() if (source / name).exists() else ():
+                lines.add(line)
+        for name in (RUN, FACTS) if len(names) > 1 else ():
+            if (source / name).exists():
+                _replace(target / name, (source / name).read_bytes())
+    finally:
+        os.close(handle)
+
+
+def samples_of(place: Path) -> Path:
+    """Give the file of samples of a place: the one in a folder like that of a run, or the file itself."""
+    return place if place.suffix == ".jsonl" or place.is_file() else place / SAMPLES
+
+
+def _replace(target: Path, content: bytes) -> None:
+    partial = target.with_name(f"{target.name}.partial")
+    partial.write_bytes(content)
+    partial.replace(target)
+
+
+def lines_of(path: Path, *, torn: bool = False) -> list[Sample | Gate]:
+    """Read the lines of a run that is whole, or `torn` at its end. Raises `ToolError` for one that cannot be read."""
+    from lumisite.validate.lines import LineError, parse_line
+
+    found = []
+    data = path.read_bytes()
+    for count, line in enumerate((data[: data.rfind(b"\n") + 1] if torn else data).splitlines(), start=1):
+        try:
+            found.append(parse_line(line))
+        except LineError as error:
+            raise ToolError(f"{path}:{count}: {error}") from None
+    return found

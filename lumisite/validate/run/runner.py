@@ -1,0 +1,351 @@
+"""Drive a run: submit its jobs, follow them, judge each step as it ends, and say what became of every job.
+
+What a job has done is read from the marks that it leaves on the shared file system; Slurm is asked only whether it
+still runs. All that a run knows is on disk, so that it can be killed at any point and continued.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lumisite.errors import ToolError
+from lumisite.validate.lines import Gate, GateState, Sample
+from lumisite.validate.probes.ddp.judge import RATE, efficiency
+from lumisite.validate.probes.probe import Ended, Expected, Group, Line, rounded
+from lumisite.validate.run import slurm
+from lumisite.validate.run.script import CLAIM, STEP_ERR, JobPlan, Options, job_script
+
+if TYPE_CHECKING:
+    from lumisite.site.model import Site
+    from lumisite.validate.run.folder import End, Run
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often to look: at the marks of jobs, and at Slurm; and how long a job's marks may lag behind its end."""
+
+    marks_s: float = 0.3
+    slurm_s: float = 4.0
+    grace_s: float = 3.0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What does not change during a run."""
+
+    site: Site
+    options: Options
+    image_mark: str
+    specs: Mapping[str, str]
+    """The short hash of what is measured, by the group's folder."""
+    pace: Pace = Pace()
+
+
+@dataclass
+class LiveJob:
+    """What is known of one job while the run goes on. `state` is the last event of its journal (`EVENTS`)."""
+
+    plan: JobPlan
+    state: str = "new"
+    id: str = ""
+    attempt: int = 0
+    lost: bool = False
+    """Whether Slurm has said that it is over; its marks may still be on their way."""
+    done_since: float = 0.0
+    collected: set[str] = field(default_factory=set)
+    samples: list[Sample] = field(default_factory=list)
+    shown: str = ""
+    """The group of steps that was last said to have begun, and what was last said of Slurm's."""
+    told: str = ""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is still something to come of it."""
+        return self.state not in ("ended", "over")
+
+    def gate(self, verdict: GateState, cause: str, advice: str, time: float) -> Gate:
+        """Give the line that says how it ended."""
+        return Gate("job", verdict, cause, advice, self.plan.run, tuple(sorted(self.plan.nodes)), time)
+
+
+class Runner:
+    """A run at work. `say` takes progress, one line at a time."""
+
+    def __init__(self, run: Run, setting: Setting, plans: Sequence[JobPlan], say: Callable[[str], None]) -> None:
+        self.run = run
+        self.setting = setting
+        self.jobs = [LiveJob(plan) for plan in plans]
+        self.say = say
+        self._asked = 0.0
+
+    def restore(self, journal: Sequence[Mapping[str, object]]) -> None:
+        """Take up what the journal says; a job that was being submitted is looked for by its name."""
+        by_run = {job.plan.run: job for job in self.jobs}
+        for event in journal:
+            if job := by_run.get(str(event.get("run"))):
+                self._heed_event(job, event)
+        for job in self.jobs:
+            if job.state == "submitting":
+                self._look_for(job)
+            self._collect(job)
+            done = self.run.done(job.plan.run)
+            if job.state == "over" and done is not None:
+                # They are there already, unless the machine went down before they were on its disk.
+                self.run.keep(self._last_lines(job, done.time))
+
+    def work(self) -> None:
+        """Submit what is not submitted, and go on until every job is over."""
+        for job in self.jobs:
+            if job.state in ("new", "cancelled"):
+                self._submit(job)
+        self._asked = time.monotonic() - max(0.0, self.setting.pace.slurm_s - 1)
+        while any(job.goes_on for job in self.jobs):
+            for job in self.jobs:
+                self._look(job)
+            self._ask_slurm()
+            if any(job.goes_on for job in self.jobs):
+                self.run.require_there()
+                time.sleep(self.setting.pace.marks_s)
+
+    def cancel(self) -> None:
+        """Cancel what this run has in Slurm, and keep what is measured."""
+        for job in self.jobs:
+            if job.state == "submitting":
+                self._look_for(job)
+        mine = self._in_slurm()
+        slurm.cancel([job.id for job in mine])
+        for job in mine:
+            self.say(f"{job.plan.run}: job {job.id} cancelled")
+            self._note(job, "cancelled")
+            self._collect(job)
+
+    def abandon(self) -> None:
+        """Cancel what this run has in Slurm, where nothing can be written down any more."""
+        slurm.cancel([job.id for job in self._in_slurm()])
+
+    def _in_slurm(self) -> list[LiveJob]:
+        """Give the jobs that Slurm has, or may have."""
+        return [job for job in self.jobs if job.state == "submitted"]
+
+    def _submit(self, job: LiveJob) -> None:
+        attempt = job.attempt + 1
+        setting, run = self.setting, self.run
+        text = job_script(setting.site, job.plan, setting.options, str(run.probes), attempt)
+        script = run.write_script(job.plan.run, attempt, text)
+        self._note(job, "submitting", attempt=attempt)
+        try:
+            identity = slurm.submit(script)
+        except slurm.RefusedError as error:
+            self._end(job, str(error), "submit by hand what the job folder holds, and read what sbatch says")
+            return
+        self._note(job, "submitted", id=identity)
+        self.say(f"{job.plan.run}: job {identity} on {','.join(job.plan.nodes)}")
+
+    def _look_for(self, job: LiveJob) -> None:
+        """Find out whether a job that was being submitted has reached Slurm."""
+        marks = self.run.marker(job.plan.run, f"started.{job.attempt}")
+        identity = marks[0] if marks else slurm.find(f"lumisite-{job.plan.run}")
+        if identity:
+            self._note(job, "submitted", id=identity)
+        else:
+            # Should it arrive after all, it finds its place taken and ends.
+            (self.run.job_folder(job.plan.run) / f"{CLAIM}.{job.attempt}").mkdir(exist_ok=True)
+            job.state = "new"
+
+    def _look(self, job: LiveJob) -> None:
+        """Read a job's marks."""
+        if job.state == "submitted":
+            self._collect(job)
+            done = self.run.done(job.plan.run)
+            if done is not None:
+                self._finish(job, done)
+
+    def _collect(self, job: LiveJob) -> None:
+        """Judge every group whose steps have all ended since."""
+        self.run.keep_facts(job.plan.run)
+        for group in job.plan.groups:
+            if group.folder in job.collected:
+                continue
+            ends = [self.run.step_end(job.plan.run, step) for step in group.steps]
+            known = [end for end in ends if end is not None]
+            if len(known) < len(ends):
+                self._show_start(job, group)
+                continue
+            lines = self._judge(job, group, known)
+            job.collected.add(group.folder)
+            job.samples += [line for line in lines if isinstance(line, Sample)]
+            self.run.keep(lines)
+            began = self.run.step_began(job.plan.run, group.steps[0]) or known[-1].time
+            self.say(f"{job.plan.run}: {group.folder} {_short(lines)}, {known[-1].time - began:.1f} s")
+
+    def _show_start(self, job: LiveJob, group: Group) -> None:
+        if job.shown != group.folder and self.run.step_began(job.plan.run, group.steps[0]) is not None:
+            job.shown = group.folder
+            self.say(f"{job.plan.run}: {group.folder} …")
+
+    def _judge(self, job: LiveJob, group: Group, ends: Sequence[End]) -> Sequence[Line]:
+        setting, run, first = self.setting, job.plan.run, group.steps[0]
+        expected = Expected(
+            probe=first.probe,
+            label=first.label,
+            nodes=first.nodes,
+            tasks=first.tasks,
+            run=run,
+            time=ends[-1].time,
+            image=setting.image_mark,
+            spec=setting.specs[group.folder],
+        )
+        ended = [
+            Ended(
+                step,
+                tuple(self.run.records(run, step)),
+                int(end.code),
+                self.run.last_words(run, f"{step.folder}/{STEP_ERR}") if end.code != "0" else "",
+                end.time - (self.run.step_began(run, step) or -math.inf),
+            )
+            for step, end in zip(group.steps, ends, strict=True)
+        ]
+        return group.judge(ended, expected)
+
+    def _finish(self, job: LiveJob, done: End) -> None:
+        """A job has come to its own end."""
+        if done.code.startswith("module"):
+            words = self.run.last_words(job.plan.run, "module.stderr")
+            self._end(job, f"the module could not be loaded on {job.plan.nodes[0]}: {words}", "run `lumisite releases`")
+            return
+        silent = [group.folder for group in job.plan.groups if group.folder not in job.collected]
+        if silent:
+            job.done_since = job.done_since or time.monotonic()
+            if time.monotonic() - job.done_since < self.setting.pace.grace_s:
+                return  # files of one node may arrive in another order
+            cause = f"the job ended, and {', '.join(silent)} left no result"
+            self._end(job, cause, "look whether the run's file system is full, or was not there for a while")
+            return
+        self.run.keep(self._last_lines(job, done.time))
+        self._note(job, "over")
+        self.say(f"{job.plan.run}: done")
+
+    def _last_lines(self, job: LiveJob, when: float) -> list[Line]:
+        return [*self._ladder(job), job.gate("pass", f"all {len(job.plan.steps)} steps have run", "", when)]
+
+    def _ladder(self, job: LiveJob) -> list[Line]:
+        """Give what only all steps together tell: how training scales."""
+        first = {step.label: step for step in reversed(job.plan.steps) if step.probe == "ddp"}
+        ranks = {label: step.ranks for label, step in first.items()}
+        rates = [sample for sample in job.samples if sample.metric.startswith(RATE)]
+        return [
+            replace(rate, metric=f"ddp/scaling_efficiency/{name}", value=rounded(value), unit="of linear")
+            for name, value in efficiency(rates, ranks)
+            for rate in rates
+            if rate.metric == RATE + name
+        ]
+
+    def _ask_slurm(self) -> None:
+        """Ask now and then whether the jobs still live."""
+        now = time.monotonic()
+        if now - self._asked < self.setting.pace.slurm_s:
+            return
+        self._asked = now
+        active = self._in_slurm()
+        states = slurm.poll([job.id for job in active])
+        for job in active:
+            self._heed(job, states[job.id], now)
+
+    def _heed(self, job: LiveJob, state: slurm.JobState, now: float) -> None:
+        """Act on what Slurm says of a job that has not said itself that it is done."""
+        if not state.ended:
+            job.lost = False
+            told = f"{state.state} ({state.reason})" if state.state else f"Slurm does not answer: {state.reason}"
+            if state.state != "RUNNING" and told != job.told:
+                job.told = told
+                self.say(f"{job.plan.run}: job {job.id} {told}{self._out_of_service(job)}")
+            return
+        if not job.lost:
+            job.lost = True
+            self._asked = now - self.setting.pace.slurm_s + self.setting.pace.grace_s
+            return
+        # Its marks have had time to arrive.
+        self._look(job)
+        if job.goes_on:
+            cause, advice = self._why(job, state)
+            self._end(job, cause, advice)
+
+    def _why(self, job: LiveJob, state: slurm.JobState) -> tuple[str, str]:
+        """Give the cause and the advice for a job that ended before it was done."""
+        during = self._during(job)
+        if state.state == "NODE_FAIL":
+            lost = self._lost_nodes(job)
+            names = ", ".join(lost) or f"one of {', '.join(job.plan.nodes)}"
+            verb = "were" if len(lost) > 1 else "was"
+            return f"{names} {verb} lost (NODE_FAIL){during}", "look at the node, then run again"
+        if state.state == "TIMEOUT":
+            return f"the job reached its time limit{during}", "raise validation.time_limit, or look for what hung"
+        if state.state == "CANCELLED":
+            return f"the job was cancelled by someone else{during}", "ask who cancelled it, then run again"
+        if state.state:
+            words = self.run.last_words(job.plan.run, f"slurm-{job.id}.out")
+            reason = f" ({state.reason})" if state.reason not in ("", "None") else ""
+            tail = f": {words}" if words else ""
+            return f"the job ended as {state.state}{reason}{during}{tail}", "read the job's output in its folder"
+        return f"Slurm no longer knows the job, and it did not say that it was done{during}", "ask the Slurm log"
+
+    def _during(self, job: LiveJob) -> str:
+        """Say in which step a job was."""
+        open_steps = [
+            step.folder
+            for step in job.plan.steps
+            if self.run.step_began(job.plan.run, step) is not None and self.run.step_end(job.plan.run, step) is None
+        ]
+        return f" during {open_steps[-1]}" if open_steps else ""
+
+    def _out_of_service(self, job: LiveJob) -> str:
+        """Say what to do where a job waits for nodes that take no jobs any more."""
+        known = (*slurm.FREE, *slurm.BUSY, *slurm.RESERVED)
+        away = [node for node in self._nodes(job) if node.state not in known]
+        if not away:
+            return ""
+        shown = ", ".join(f"{node.name} is {node.state}" for node in away)
+        names = ",".join(node.name for node in away)
+        return f"; {shown}: return it to service, or stop this (Ctrl-C) and start again with --avoid {names}"
+
+    def _lost_nodes(self, job: LiveJob) -> list[str]:
+        return [node.name for node in self._nodes(job) if node.state.startswith(("down", "fail"))]
+
+    def _nodes(self, job: LiveJob) -> list[slurm.Node]:
+        """Give the state of a job's nodes; none where Slurm does not say."""
+        try:
+            nodes = slurm.nodes_of(self.setting.options.partition)
+        except ToolError:
+            return []
+        return [node for node in nodes if node.name in job.plan.nodes]
+
+    def _end(self, job: LiveJob, cause: str, advice: str) -> None:
+        """A job is over before its time."""
+        self._note(job, "ended", cause=cause, advice=advice)
+        self.say(f"{job.plan.run}: {cause}")
+
+    def _note(self, job: LiveJob, event: str, **more: object) -> None:
+        entry = {"run": job.plan.run, "event": event, **more, "time": round(time.time(), 3)}
+        self.run.note(entry)
+        self._heed_event(job, entry)
+
+    def _heed_event(self, job: LiveJob, event: Mapping[str, object]) -> None:
+        """Take one line of the journal into account; what has ended stays so, and has a gate's line."""
+        if not job.goes_on:
+            return
+        job.state = str(event["event"])
+        job.id = str(event.get("id", job.id))
+        job.attempt = int(str(event.get("attempt", job.attempt)))
+        if job.state == "ended":
+            cause, advice, when = (str(event.get(name, "")) for name in ("cause", "advice", "time"))
+            self.run.keep([job.gate("fail", cause, advice, float(when or 0))])
+
+
+def _short(lines: Sequence[Line]) -> str:
+    gates = [line for line in lines if isinstance(line, Gate)]
+    bad = [gate for gate in gates if gate.verdict != "pass"]
+    return f"{bad[0].verdict}: {bad[0].cause}" if bad else "passed"

@@ -1,0 +1,137 @@
+"""A Slurm that the test plays, and the runner at work with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from lumisite.site.load import load_site
+from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.probes.probe import Ended, Expected, Group, Line, Part, Step
+from lumisite.validate.run import slurm
+from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
+from lumisite.validate.run.plan import plan_jobs
+from lumisite.validate.run.runner import Pace, Runner, Setting
+from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan, Options
+
+SITE = load_site("twin").site
+NODES = ("nid000001", "nid000002")
+
+
+class KilledError(BaseException):
+    """The runner is gone, as after kill -9: nothing that it holds in memory is left."""
+
+
+class PlayedSlurm:
+    """Slurm, played: a job's steps end one after the other each time somebody asks."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, str] = {}
+        self.states: dict[str, str] = {}
+        self.refuse = ""
+        self.stop_after: int | None = None
+        self.end_state = "COMPLETED"
+        self.cancelled: list[str] = []
+        self.nodes = [slurm.Node(name, "idle") for name in NODES]
+
+    def submit(self, script: str) -> str:
+        if self.refuse:
+            raise slurm.RefusedError(f"sbatch refused: {self.refuse}")
+        identity = str(len(self.jobs) + 1)
+        self.jobs[identity] = script
+        self.states[identity] = "RUNNING"
+        return identity
+
+    def find(self, name: str) -> str | None:
+        found = [job for job, script in self.jobs.items() if f"--job-name={name}\n" in Path(script).read_text()]
+        return found[-1] if found else None
+
+    def poll(self, jobs: Sequence[str]) -> Mapping[str, slurm.JobState]:
+        return {job: slurm.JobState(self.states.get(job, "")) for job in jobs}
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        self.cancelled += jobs
+        self.states.update(dict.fromkeys(jobs, "CANCELLED"))
+
+    def nodes_of(self, _partition: str) -> list[slurm.Node]:
+        return self.nodes
+
+    def go_on(self) -> None:
+        """Let one more step of each running job end, as its script would."""
+        for job, script in self.jobs.items():
+            if self.states[job] != "RUNNING":
+                continue
+            folder, attempt = Path(script).parent, Path(script).name.split(".")[1]
+            (folder / f"claim.{attempt}").mkdir(exist_ok=True)
+            (folder / f"started.{attempt}").write_text(f"{job} 0\n")
+            steps = [line.split()[1] for line in Path(script).read_text().splitlines() if line.startswith("step ")]
+            ended = [step for step in steps if (folder / step / EXIT).exists()]
+            if self.stop_after is not None and len(ended) == self.stop_after:
+                (folder / steps[len(ended)]).mkdir(exist_ok=True)
+                (folder / steps[len(ended)] / "began").write_text("100.0\n")
+                self.states[job] = self.end_state
+            elif len(ended) == len(steps):
+                (folder / DONE).write_text(f"{job} 0 1000\n")
+                self.states[job] = "COMPLETED"
+            else:
+                step = folder / steps[len(ended)]
+                (step / RECORDS).mkdir(parents=True, exist_ok=True)
+                (step / "began").write_text("100.0\n")
+                (step / RECORDS / "0.json").write_text(
+                    json.dumps({"rank": 0, "local_rank": 0, "value": len(ended) + 1})
+                )
+                (step / EXIT).write_text(f"0 {200 + len(ended)}.5\n")
+
+
+def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
+    value = steps[0].records[0]["value"]
+    assert isinstance(value, int)
+    return [expected.gate("pass", "fine"), expected.sample("speed", float(value), "higher", "1/s")]
+
+
+def a_group(name: str, nodes: tuple[str, ...]) -> Group:
+    step = Step(name, Part("", ("true",)), "several", nodes, 1, 10)
+    return Group((step,), judge)
+
+
+def plans(folder: Path, jobs: int = 2) -> list[JobPlan]:
+    names = ("one", "two", "three")
+    return plan_jobs("stamp", str(folder), [NODES], jobs, lambda nodes: [a_group(name, nodes) for name in names])
+
+
+def play(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
+    """Put a played Slurm in the place of the real one; time passes when the runner sleeps."""
+    cluster = PlayedSlurm()
+    for name in ("submit", "find", "poll", "cancel", "nodes_of"):
+        monkeypatch.setattr(slurm, name, getattr(cluster, name))
+    monkeypatch.setattr("lumisite.validate.run.runner.time.sleep", lambda _: cluster.go_on())
+    return cluster
+
+
+def runner(run: Run, said: list[str] | None = None, jobs: int = 2) -> Runner:
+    own = plans(run.folder, jobs)
+    specs = {group.folder: "spec" for plan in own for group in plan.groups}
+    setting = Setting(SITE, Options("standard-g"), "mark", specs, Pace(0, 0, 0))
+    return Runner(run, setting, own, (said if said is not None else []).append)
+
+
+def work(folder: Path, said: list[str] | None = None) -> list[Sample | Gate]:
+    run = Run(folder) if (folder / "run.json").exists() else create_run(folder, {})
+    one = runner(run, said)
+    try:
+        one.restore(run.hold())
+        one.work()
+    finally:
+        run.release()
+    return lines_of(folder / SAMPLES)
+
+
+def keys(lines: Sequence[Sample | Gate]) -> list[tuple[str, str, tuple[str, ...]]]:
+    return sorted((each.metric if isinstance(each, Sample) else each.gate, each.run, each.nodes) for each in lines)
+
+
+def job_gates(lines: Sequence[Sample | Gate]) -> list[Gate]:
+    return [line for line in lines if isinstance(line, Gate) and line.gate == "job"]

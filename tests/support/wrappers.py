@@ -1,0 +1,153 @@
+"""The wrapper, run for real under a shell, with a runtime that writes down what it is given."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.prologs import ROOT, STEP, lay_out, lumi_like, render_files, shell_command, write_script
+
+#: Stands for the real runtime: writes down the arguments and the environment that it was given.
+RUNTIME = f"""#!{sys.executable} -SEs
+import os, sys
+here = os.path.dirname(os.path.abspath(sys.argv[0]))
+open(here + "/arguments", "wb").write(b"".join(os.fsencode(word) + b"\\0" for word in sys.argv[1:]))
+open(here + "/environment", "wb").write(open("/proc/self/environ", "rb").read())
+"""
+
+CPE = "LUMISITE_BINDS_SINGULARITY_CPEBITS"
+USERS = "LUMISITE_BINDS_SINGULARITY_USERFILESYSTEMS"
+
+#: What a task has after the module and the prolog, which leaves to the wrapper what the image decides.
+TASK = {
+    **STEP,
+    "LUMISITE_STACK": "25.03-rocm6.2",
+    "LUMISITE_DONE": "1234567.0.3",
+    "LUMISITE_EXPORTS": ";NCCL_CROSS_NIC=1;AITER_JIT_DIR=/private/aiter/3;",
+    "LUMISITE_PRIVATE": "/private",
+    "NCCL_CROSS_NIC": "1",
+    "AITER_JIT_DIR": "/private/aiter/3",
+    "SINGULARITY_BINDPATH": f"/mine,/usr,{ROOT}/opt/cray,{ROOT}/libcxi.so.1,/spool,/other",
+    CPE: f"{ROOT}/opt/cray,{ROOT}/libcxi.so.1",
+    USERS: "/usr",
+    "LUMISITE_BINDS_TASK": "/spool",
+}
+
+LUMI_PYTORCH = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"
+CONDA = "/scratch/me/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1.sif"
+LAIF = "/appl/local/laifs/containers/lumi-multitorch-latest.sif"
+
+
+@dataclass(frozen=True)
+class Call:
+    """What the real runtime was given."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    stderr: str
+
+    @property
+    def binds(self) -> list[str]:
+        return self.environment["SINGULARITY_BINDPATH"].split(",")
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """The wrapper, its shell, and the place of the real runtime."""
+
+    shell: tuple[str, ...]
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "spank/bin/singularity"
+
+    @property
+    def runtime(self) -> Path:
+        return self.folder / "runtime/singularity"
+
+    def start(self, *arguments: str, environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*self.shell, str(self.path), *arguments], env=environment, capture_output=True, timeout=20, check=False
+        )
+
+    def call(self, *arguments: str, **changes: str | None) -> Call:
+        merged: dict[str, str | None] = {**TASK, **changes}
+        given = {name: text.replace(ROOT, str(self.folder)) for name, text in merged.items() if text is not None}
+        done = self.start(*arguments, environment=given)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == b""
+        return self.seen(os.fsdecode(done.stderr))
+
+    @property
+    def binds(self) -> str:
+        """The list of binds of a task, as it is before the wrapper."""
+        return TASK["SINGULARITY_BINDPATH"].replace(ROOT, str(self.folder))
+
+    def seen(self, stderr: str = "") -> Call:
+        words = os.fsdecode((self.runtime.parent / "arguments").read_bytes()).split("\0")[:-1]
+        pairs = os.fsdecode((self.runtime.parent / "environment").read_bytes()).split("\0")[:-1]
+        environment = dict(pair.split("=", 1) for pair in pairs)
+        return Call(words, environment, stderr)
+
+
+FILES = render_files(
+    lumi_like(
+        ("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity"),
+    ),
+    rocm=("6.2", "7.0"),
+)
+
+
+def make(folder: Path, shell: str) -> Wrapper:
+    lay_out(folder, FILES)
+    write_script(folder / "runtime/singularity", RUNTIME)
+    write_script(folder / "runtime/apptainer", RUNTIME)
+    return Wrapper(tuple(shell_command(shell, folder)), folder)
+
+
+#: Arguments that a shell would take apart.
+ODD = [
+    "",
+    " ",
+    "a b",
+    "new\nline\n",
+    "'",
+    '"',
+    "\\",
+    "$(reboot)",
+    "`id`",
+    "*",
+    "--",
+    "-",
+    "ü\udcff",
+    "\n",
+    "!",
+    "[",
+    "=",
+]
+
+EVIL = "x\nexport LD_PRELOAD=/evil.so\n$(reboot)`id`"
+HOSTILE: dict[str, dict[str, str]] = {
+    "IFS": {"IFS": "/,:abcdefgx"},
+    "start-up files": {"ENV": "/nowhere", "BASH_ENV": "/nowhere"},
+    "strict options": {"SHELLOPTS": "errexit:nounset:pipefail:noclobber:noglob"},
+    "allexport": {"SHELLOPTS": "allexport"},
+    "bash options": {"BASHOPTS": "failglob:nullglob:xpg_echo:extglob:execfail"},
+    "functions": {
+        f"BASH_FUNC_{name}%%": "() { exit 9; }" for name in ("[", "printf", "exec", "exit", "unset", "export")
+    },
+    "line breaks in the bind list": {"SINGULARITY_BINDPATH": EVIL},
+    "line breaks in ours": {CPE: EVIL, "LUMISITE_EXPORTS": EVIL, "LUMISITE_FAMILY": EVIL, "LUMISITE_STACK": EVIL},
+    "a broken PATH": {"PATH": EVIL},
+    "no PWD": {"PWD": ""},
+    "wildcards": {"SINGULARITY_BINDPATH": "/*,[a-z],?,*", CPE: "*", "LUMISITE_BINDS_TASK": "?,/opt/*"},
+    "our own variables": dict.fromkeys(sorted(set(re.findall(r"\bls_\w+", FILES["spank/bin/singularity"]))), EVIL),
+    "common names": {"list": "1", "nodes": "2", "stack": "3", "partition": "4", "kind": "5", "rest": "6", "key": "7"},
+    "a locale": {"LC_ALL": "C.UTF-8", "LANG": "tr_TR.UTF-8"},
+    "bytes that are no text": {"SINGULARITY_BINDPATH": "/\udcff,/a", "PWD": "/\udc80"},
+}

@@ -1,0 +1,323 @@
+"""The virtual LUMI-G node: what it is to Slurm, hwloc and lumisite, and the helper's CPU masks on it.
+
+It is booted twice, for all of the tests. As on LUMI, the first core of each L3 group is reserved (`CpuSpecList`), and a
+step's cgroup holds what it was granted. The second node has two threads per core and no cgroups: what Slurm says must do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+
+import packaging
+import pytest
+import yaml
+
+import lumisite
+from lumisite.errors import ResolveError
+from lumisite.facts.facts import parse_facts
+from lumisite.machine.masks import Request, cpu_masks
+from lumisite.machine.topology import topology_of
+from lumisite.site.cpus import parse_number_list
+from lumisite.site.load import load_site
+from lumisite.validate.probes.probe import scripts
+from lumisite.validate.probes.suite import choose_probes
+from tests.support.prologs import render_files
+from tests.support.records import target_of
+from tests.twin import slurm_conf
+from tests.twin.fence import SCRIPTS
+from tests.twin.fixtures import require_twin
+from tests.twin.gate_steps import judged
+from tests.twin.lumi_g import NODE, GuestRun, lumi_g, lumi_g_all
+from tests.twin.process import Result
+from tests.twin.roots import DEFAULT_GENERATION
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm]
+
+PUBLISHED = (
+    "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"  # LUMI's pages
+)
+THEIRS = "0x2,0x4,0x8,0x10,0x20,0x40,0x80,0x200"
+#: The first two tasks have each other's masks.
+SWAPPED = ",".join([*reversed(PUBLISHED.split(",")[:2]), *PUBLISHED.split(",")[2:]])
+COUNTS = (1, 2, 4, 8, 16)
+TOPOLOGY = topology_of("lumi-g", load_site("lumi").site.node_kinds["lumi-g"])
+
+SRUN = "env LUMISITE_VERBOSE=1 srun --task-prolog=/opt/prolog"
+#: One line for each task: its number, its affinity, and the CPUs of its step's cgroup if it has one.
+SHOW = (
+    'sh -c \'echo task $SLURM_LOCALID $(taskset -p $$ | sed "s/.*: //")'
+    " $(cat /sys/fs/cgroup$(cat /proc/self/cpuset)/cpuset.cpus.effective 2>/dev/null)'"
+)
+PART = "salloc --quiet -p small-g -n2 -c20 --gpus=2 env -u SLURM_CPUS_PER_TASK -u SLURM_TRES_PER_TASK"
+
+#: What the node itself is.
+NODE_ITSELF = {
+    "cpus": "nproc; lscpu",
+    "tasks": "srun -n8 sh -c 'echo $SLURM_PROCID $(hostname) $(id -un)'",
+    "gpus": "srun -n8 --gpus-per-node=8 sh -c 'echo $ROCR_VISIBLE_DEVICES'",
+    "hwloc": "lstopo-no-graphics --of xml /tmp/out/node.xml",
+    "end": "echo out; echo err >&2; exit 3",
+}
+CONFINED = {
+    **NODE_ITSELF,
+    "facts": "PYTHONPATH=/opt/py python3 -m lumisite facts > /tmp/out/facts.json",
+    **{f"mode {mode}": f"{SRUN} -p standard-g -n8 {mode} {SHOW}" for mode in ("--cpu-bind=none", "", "-c7")},
+    "their masks": f"{SRUN} -p standard-g -n8 --cpu-bind=mask_cpu:{THEIRS} {SHOW}",
+    "their variable": f"SLURM_CPU_BIND=mask_cpu:{THEIRS} {SRUN} -p standard-g -n8 {SHOW}",
+    "their taskset": f"{SRUN} -p standard-g -n8 taskset 0x800 {SHOW}",
+    "off": f"LUMISITE=off {SRUN} -p standard-g -n8 {SHOW}",
+    "inside a step": f"srun -p standard-g -n1 --task-prolog=/opt/prolog {SRUN} --overlap -n8 {SHOW}",
+    **{f"count {tasks}": f"{SRUN} -p standard-g -n{tasks} {SHOW}" for tasks in COUNTS if tasks != 8},
+    "gpu map": f"{SRUN} -p standard-g -n8 --gpus-per-node=8 --gpu-bind=map:4,5,2,3,6,7,0,1 {SHOW}",
+    "part": f"{PART} {SRUN} -n2 {SHOW}",
+    "part -c7": f"{SRUN} -p small-g -n2 -c7 --gpus=2 {SHOW}",
+    "part -c1": f"{SRUN} -p small-g -n2 --gpus-per-task=1 {SHOW}",
+    "part torchrun": f"{SRUN} -p small-g -n1 -c20 --gpus=4 {SHOW}",
+    # Leaves a record of every task, for the gate that judges masks.
+    "gate": f"{SRUN} -p standard-g -n8 --cpu-bind=mask_cpu:{SWAPPED} python3 /opt/affinity.py /tmp/out",
+}
+THREADS = {
+    **NODE_ITSELF,
+    **{f"count {tasks}": f"{SRUN} -p standard-g -n{tasks} --threads-per-core=2 {SHOW}" for tasks in COUNTS},
+    "one thread": f"{SRUN} -p standard-g -n8 --hint=nomultithread {SHOW}",
+    "-c14": f"{SRUN} -p standard-g -n8 -c14 {SHOW}",
+    "part": f"{SRUN} -p small-g -n8 -c4 {SHOW}",
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a task was bound to: `mask` as the prolog's table has it, and the CPUs of its cgroup (or none)."""
+
+    mask: str
+    granted: frozenset[int]
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        bits = int(self.mask, 16)
+        return frozenset(cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1)
+
+
+def tasks_of(result: Result) -> list[Task]:
+    """Read the lines of `SHOW`, by the number of the task."""
+    rows = sorted(re.findall(r"^task (\d+) ([0-9a-f]+) ?(\S*)$", result.check().stdout, re.MULTILINE), key=by_number)
+    return [Task(f"0x{mask}", frozenset(parse_number_list(list_))) for _, mask, list_ in rows]
+
+
+def by_number(row: tuple[str, ...]) -> int:
+    return int(row[0])
+
+
+def masks_of(result: Result) -> list[str]:
+    return [task.mask for task in tasks_of(result)]
+
+
+def golden(tasks: int, threads: int) -> list[str | None]:
+    return [answer.mask for answer in cpu_masks(TOPOLOGY, Request(tasks, threads))]
+
+
+def prolog() -> str:
+    return render_files(load_site("lumi"), rocm=("6.2",))["spank/task_prolog"]
+
+
+@pytest.fixture(scope="module")
+def confined_run() -> GuestRun:
+    """One thread per core, cgroups, reserved cores."""
+    require_twin("qemu-system-x86_64", "cpio")
+    lines = ("TaskPlugin=task/cgroup,task/affinity",)
+    conf = slurm_conf.slurm_conf(DEFAULT_GENERATION, NODE.name, [NODE.name], 64, lines)
+    shape = "Sockets=8 CoresPerSocket=8 ThreadsPerCore=1 CpuSpecList=0,8,16,24,32,40,48,56"
+    start, mount = (SCRIPTS / "guest_init.sh").read_text(), "mount -t devtmpfs devtmpfs /dev\n"
+    assert mount in start
+    files = {
+        "/opt/prolog": prolog(),
+        "/init": start.replace(mount, f"{mount}mount -t cgroup2 cgroup2 /sys/fs/cgroup\n"),
+        "/etc/slurm/slurm.conf": conf.replace("CPUs=64", shape),
+        "/etc/slurm/cgroup.conf": "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainCores=yes\n",
+    }
+    files |= {f"/opt/{name}": scripts()[name].read_text() for name in ("affinity.py", "lumisite_record.py")}
+    files |= {
+        f"/opt/py/{source.name}/{path.relative_to(source)}": path.read_text()
+        for source in (Path(module.__file__ or "").parent for module in (lumisite, yaml, packaging))
+        for path in source.rglob("*")
+        if path.suffix in (".py", ".yaml")
+    }
+    return lumi_g_all(tuple(CONFINED.values()), files=files, timeout_s=900)
+
+
+@pytest.fixture(scope="module")
+def confined(confined_run: GuestRun) -> dict[str, Result]:
+    return by_name(CONFINED, confined_run)
+
+
+@pytest.fixture(scope="module")
+def threads_run() -> GuestRun:
+    """Two threads per core, and no cgroups."""
+    require_twin("qemu-system-x86_64", "cpio")
+    return lumi_g_all(tuple(THREADS.values()), threads=2, files={"/opt/prolog": prolog()}, timeout_s=900)
+
+
+@pytest.fixture(scope="module")
+def threads(threads_run: GuestRun) -> dict[str, Result]:
+    return by_name(THREADS, threads_run)
+
+
+def by_name(commands: dict[str, str], done: GuestRun) -> dict[str, Result]:
+    return dict(zip(commands, done.results, strict=True))
+
+
+def test_it_has_64_cpus_in_4_numa_domains(confined: dict[str, Result]) -> None:
+    shown = confined["cpus"].check().stdout
+    assert shown.splitlines()[0] == "64"
+    domains = re.findall(r"NUMA node(\d) CPU\(s\): +(\S+)", shown)
+    assert domains == [("0", "0-15"), ("1", "16-31"), ("2", "32-47"), ("3", "48-63")]
+
+
+def test_its_slurm_runs_eight_tasks_of_the_user(confined: dict[str, Result]) -> None:
+    rows = confined["tasks"].check().stdout.splitlines()
+    assert sorted(rows) == [f"{rank} nid005001 lumiuser" for rank in range(8)]
+
+
+def test_its_tasks_see_eight_gpus(confined: dict[str, Result]) -> None:
+    assert set(confined["gpus"].check().stdout.split()) == {"0,1,2,3,4,5,6,7"}
+
+
+def cpus_under_each(kind: str, done: GuestRun) -> list[list[int]]:
+    """Give the kernel's CPU numbers below each object of a kind, as hwloc sees them."""
+    objects = [part for part in ET.fromstring(done.files["node.xml"]).iter("object") if part.get("type") == kind]
+    return [
+        [int(unit.attrib["os_index"]) for unit in part.iter("object") if unit.get("type") == "PU"] for part in objects
+    ]
+
+
+def test_hwloc_sees_eight_cores_under_each_l3(confined_run: GuestRun) -> None:
+    groups = cpus_under_each("L3Cache", confined_run)
+    assert groups == [list(range(first, first + 8)) for first in range(0, 64, 8)]
+
+
+def test_exit_code_and_both_outputs_come_back(confined: dict[str, Result]) -> None:
+    last = confined["end"]
+    assert (last.code, last.stdout, last.stderr) == (3, "out\n", "err\n")
+
+
+def test_two_threads_per_core(threads: dict[str, Result], threads_run: GuestRun) -> None:
+    assert threads["cpus"].check().stdout.splitlines()[0] == "128"
+    assert re.search(r"Thread\(s\) per core: +2\n", threads["cpus"].stdout)
+    assert len(threads["tasks"].check().stdout.splitlines()) == 8
+    assert cpus_under_each("L3Cache", threads_run) == [list(range(first, first + 16)) for first in range(0, 128, 16)]
+    # Siblings are neighbours here, unlike on LUMI.
+    assert cpus_under_each("Core", threads_run) == [[first, first + 1] for first in range(0, 128, 2)]
+
+
+def test_other_numbers_of_threads_are_refused() -> None:
+    with pytest.raises(ResolveError, match="should be 1 or 2"):
+        lumi_g("true", threads=4)
+
+
+def test_it_is_captured(confined: dict[str, Result], confined_run: GuestRun) -> None:
+    confined["facts"].check()
+    facts = parse_facts(confined_run.files["facts.json"], "guest")
+    assert facts.host == "nid005001"
+    assert [group.cpus for group in facts.cpus] == [f"{first}-{first + 7}" for first in range(0, 64, 8)]
+    assert [group.numa for group in facts.cpus] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert facts.threads_per_core == 1
+    assert facts.slurm is not None
+
+
+@pytest.mark.parametrize("mode", ["--cpu-bind=none", "", "-c7"])
+def test_eight_tasks_get_the_published_masks(confined: dict[str, Result], mode: str) -> None:
+    assert masks_of(confined[f"mode {mode}"]) == PUBLISHED.split(",")
+
+
+@pytest.mark.parametrize("name", ["their masks", "their variable"])
+def test_a_users_masks_survive(confined: dict[str, Result], name: str) -> None:
+    assert masks_of(confined[name]) == THEIRS.split(",")
+    assert confined[name].stdout.count("no CPU mask: the binding is yours") == 8
+
+
+def test_a_users_taskset_survives(confined: dict[str, Result]) -> None:
+    assert masks_of(confined["their taskset"]) == ["0x800"] * 8
+
+
+def test_off_leaves_slurms_own_binding(confined: dict[str, Result]) -> None:
+    assert not set(masks_of(confined["off"])) & set(PUBLISHED.split(","))
+    assert "lumisite" not in confined["off"].stdout
+
+
+def test_a_step_inside_a_step_is_not_held_by_the_outer_binding(confined: dict[str, Result]) -> None:
+    assert masks_of(confined["inside a step"]) == PUBLISHED.split(",")
+
+
+@pytest.mark.parametrize("tasks", [count for count in COUNTS if count != 8])
+def test_other_counts_match_the_table(confined: dict[str, Result], tasks: int) -> None:
+    assert masks_of(confined[f"count {tasks}"]) == golden(tasks, 1)
+
+
+def test_one_task_reads_what_to_pass_to_torchrun(confined: dict[str, Result]) -> None:
+    assert "torchrun --numa-binding=exclusive" in confined["count 1"].stdout
+
+
+def test_a_gpu_map_is_followed(confined: dict[str, Result]) -> None:
+    assert masks_of(confined["gpu map"]) == [golden(8, 1)[gpu] for gpu in (4, 5, 2, 3, 6, 7, 0, 1)]
+
+
+@pytest.mark.parametrize("name", [name for name in CONFINED if name.startswith("part")])
+def test_a_part_of_a_node_never_gets_a_core_outside_its_cpuset(confined: dict[str, Result], name: str) -> None:
+    for task in tasks_of(confined[name]):
+        assert task.cpus
+        assert task.cpus <= task.granted
+
+
+def test_a_part_of_a_node_gets_what_was_granted_near_its_gpus(confined: dict[str, Result]) -> None:
+    """Without -c a task is bound near its GPU, or not at all where nothing there was granted."""
+    result = confined["part"]
+    near = [set(answer.pu_os) for answer in cpu_masks(TOPOLOGY, Request(8, 2))]
+    for gpu, task in enumerate(tasks_of(result)):
+        wanted = task.granted & near[gpu]
+        if wanted:
+            assert task.cpus == wanted
+        else:
+            assert f"no granted CPU is near GPU {gpu}" in result.stdout
+
+
+def test_the_only_task_of_a_part_gets_all_of_it(confined: dict[str, Result]) -> None:
+    (task,) = tasks_of(confined["part torchrun"])
+    assert task.cpus == task.granted
+
+
+@pytest.mark.parametrize("tasks", COUNTS)
+def test_two_threads_match_the_table(threads: dict[str, Result], tasks: int) -> None:
+    assert masks_of(threads[f"count {tasks}"]) == golden(tasks, 2)
+
+
+def test_one_thread_of_two(threads: dict[str, Result]) -> None:
+    assert masks_of(threads["one thread"]) == PUBLISHED.split(",")
+
+
+def test_as_many_cpus_as_both_threads_have_means_both(threads: dict[str, Result]) -> None:
+    assert masks_of(threads["-c14"]) == golden(8, 2)
+
+
+def test_a_part_that_no_cgroup_tells_keeps_slurms_binding(threads: dict[str, Result]) -> None:
+    assert threads["part"].stdout.count("part of a node, and there is no cgroup that tells which") == 8
+
+
+def test_two_ranks_with_each_others_masks_fail_the_gate(confined_run: GuestRun) -> None:
+    """Each mask is good by itself, and far from the rank's GPU. The others' are right."""
+    (probe,) = choose_probes(target_of("lumi"), ["affinity"])
+    records = [json.loads(data) for name, data in confined_run.files.items() if name not in ("node.xml", "facts.json")]
+    lines = judged(probe, records, (NODE.name,), 8)
+    assert [getattr(line, "cause", "") for line in lines] == [
+        (
+            "rank 0 on nid005001: it has the mask 0xfe00000000000000 (CPUs 57-63, NUMA domain 3), "
+            "expected 0xfe000000000000 (CPUs 49-55) as local rank 0 of lumi-g"
+        ),
+        (
+            "rank 1 on nid005001: it has the mask 0xfe000000000000 (CPUs 49-55, NUMA domain 3), "
+            "expected 0xfe00000000000000 (CPUs 57-63) as local rank 1 of lumi-g"
+        ),
+    ]

@@ -1,0 +1,257 @@
+"""What is decided for each library, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.closures import DEBIAN, FABRIC, ROOTS, decided, host, stock
+from tests.support.dict_trees import Files, Link
+from tests.support.elves import elf
+
+
+def test_an_image_without_anything_gets_all_with_the_chain_that_led_there() -> None:
+    lines = decided(ROOTS, host("after"), stock("suse155", "/lib64"))
+    assert [(line.library, line.decision, " <- ".join(line.chain)) for line in lines.values()] == [
+        ("libcxi.so.1", "bind", "libcxi.so.1 <- root"),
+        ("libfabric.so.1", "bind", "libfabric.so.1 <- root"),
+        ("libc.so.6", "skip", "libc.so.6 <- libcxi.so.1 <- root"),
+        ("libjson-c.so.5", "bind", "libjson-c.so.5 <- libfabric.so.1 <- root"),
+    ]
+    fabric = lines["libfabric.so.1"]
+    assert (fabric.source, fabric.target) == (f"{FABRIC}/libfabric.so.1", "/lib64/libfabric.so.1")
+    assert fabric.reason == "the image has none; put where the loader looks by default"
+    assert (fabric.wanted, fabric.found) == ("FABRIC_1.7", None)
+
+
+def test_a_library_in_a_default_directory_keeps_its_path() -> None:
+    line = decided(ROOTS, host("after"), stock("suse155", "/lib64") | {"/usr/lib64/x": b""})["libcxi.so.1"]
+    assert (line.source, line.target) == ("/usr/lib64/libcxi.so.1", "/usr/lib64/libcxi.so.1")
+    assert line.reason == "the image has none; the loader looks in that directory"
+
+
+def test_the_other_json_c_is_bound_beside_the_images_own_and_said_to_be_two() -> None:
+    line = decided(ROOTS, host("after"), stock("suse155", "/lib64"))["libjson-c.so.5"]
+    assert line.warnings == ("two versions: the image also has libjson-c.so.3; a process that needs both loads both",)
+
+
+def test_an_image_with_the_same_or_newer_needs_nothing() -> None:
+    lines = decided(ROOTS, host("after"), stock("ubuntu24", DEBIAN))
+    assert {line.decision for line in lines.values()} == {"skip"}
+    assert lines["libcxi.so.1"].reason == "the image has the same: both have up to LIBCXI_1.5"
+    fabric = lines["libfabric.so.1"]
+    assert fabric.reason == "the image has the newer: it has up to FABRIC_1.8, the host's up to FABRIC_1.7"
+    assert fabric.target == f"{DEBIAN}/libfabric.so.1".replace("/usr", "", 1) or fabric.target
+    assert "libjson-c.so.5" not in lines, "what only a library of the image needs is the image's own business"
+
+
+def test_a_glibc_that_is_too_old_is_named_with_what_the_image_has() -> None:
+    lines = decided(ROOTS, host("after"), stock("debian11", DEBIAN))
+    assert [(line.library, line.decision) for line in lines.values()] == [
+        ("libcxi.so.1", "refuse"),
+        ("libfabric.so.1", "refuse"),
+    ]
+    assert lines["libcxi.so.1"].reason == "needs GLIBC_2.34 of libc.so.6, where the image has up to GLIBC_2.30"
+    assert lines["libfabric.so.1"].reason.endswith("; libcxi.so.1, which is refused")
+    assert all(line.target is None for line in lines.values())
+
+
+def test_a_libstdcxx_that_is_too_old_refuses_the_gpu_layer_only() -> None:
+    lines = decided(["libmpi_gnu_123.so.12", "libmpi_gtl_hsa.so.0"], host("after"), stock("suse155", "/lib64"))
+    assert lines["libmpi_gnu_123.so.12"].decision == "bind"
+    gpu = lines["libmpi_gtl_hsa.so.0"]
+    assert gpu.decision == "refuse"
+    assert gpu.reason == "needs GLIBCXX_3.4.32 of libstdc++.so.6, where the image has up to GLIBCXX_3.4.30"
+    assert "libstdc++.so.6" not in lines, "only the refused library needs it, and it is not why"
+
+
+def test_an_older_copy_in_the_image_is_covered_where_the_loader_finds_it() -> None:
+    image = stock("debian11", DEBIAN)
+    image[f"{DEBIAN}/libfabric.so.1.17.0"] = image[f"{DEBIAN}/libfabric.so.1"]
+    image[f"{DEBIAN}/libfabric.so.1"] = Link("libfabric.so.1.17.0")
+    line = decided(ROOTS, host("before", FABRIC), image)["libfabric.so.1"]
+    assert (line.decision, line.target) == ("bind", f"{DEBIAN}/libfabric.so.1.17.0")
+    assert line.reason.startswith(
+        "the image's copy is older: it has up to FABRIC_1.4, the host's up to FABRIC_1.5; put over"
+    )
+
+
+def test_what_a_module_binds_already_is_marked_where_the_loader_looks_there() -> None:
+    image = stock("suse155", "/lib64")
+    lines = decided(ROOTS, host("after"), image, binds=("/usr/lib64/libcxi.so.1", "/opt/cray"))
+    assert lines["libcxi.so.1"].target == "/usr/lib64/libcxi.so.1"
+    assert (
+        "the module binds /usr/lib64/libcxi.so.1 already, and the loader finds it in a default"
+        in lines["libcxi.so.1"].reason
+    )
+    assert lines["libfabric.so.1"].target == "/lib64/libfabric.so.1"
+    assert "the module binds /opt/cray, but this image's loader does not look there" in lines["libfabric.so.1"].reason
+
+
+def test_a_library_path_of_the_image_into_a_bound_folder_needs_no_bind_of_its_own() -> None:
+    image = stock("suse155", "/lib64")
+    image["/.singularity.d/env/10-docker2singularity.sh"] = f'export LD_LIBRARY_PATH="{FABRIC}"'.encode()
+    line = decided(ROOTS, host("after"), image, binds=("/opt/cray",))["libfabric.so.1"]
+    assert (line.decision, line.source, line.target) == ("bind", f"{FABRIC}/libfabric.so.1", f"{FABRIC}/libfabric.so.1")
+    assert "the module binds /opt/cray already, and the loader finds it through LD_LIBRARY_PATH" in line.reason
+
+
+def test_a_library_path_of_the_image_to_a_renamed_folder_does_not_help() -> None:
+    """The images of 2025 name /opt/cray/libfabric/1.15.2.0, which went with the update of January 2026."""
+    image = stock("suse155", "/lib64")
+    image["/.singularity.d/env/10-x.sh"] = b'export LD_LIBRARY_PATH="/opt/cray/libfabric/1.15.2.0/lib64"'
+    line = decided(ROOTS, host("after"), image, binds=("/opt/cray",))["libfabric.so.1"]
+    assert (line.decision, line.target) == ("bind", "/lib64/libfabric.so.1")
+
+
+def test_an_image_that_brings_its_own_is_told_when_a_module_hides_it() -> None:
+    image = {f"/usr/lib64/{Path(path).name}": content for path, content in stock("ubuntu24", "/").items()}
+    line = decided(ROOTS, host("before"), image, binds=("/usr/lib64/libcxi.so.1",))["libcxi.so.1"]
+    assert line.decision == "skip"
+    assert line.warnings == ("the module binds /usr/lib64/libcxi.so.1 over the image's own all the same",)
+
+
+def test_what_a_module_brings_of_a_library_that_the_image_must_keep_is_named() -> None:
+    image = {f"/usr/lib64/{Path(path).name}": content for path, content in stock("ubuntu24", "/").items()}
+    line = decided(ROOTS, host("before"), image, binds=("/usr/lib64/libcxi.so.1",))["libcxi.so.1"]
+    assert (line.decision, line.without, line.by) == ("skip", "/usr/lib64/libcxi.so.1", None)
+    folder = decided(ROOTS, host("before"), image, binds=("/usr/lib64",))["libcxi.so.1"]
+    assert folder.without is None, "a folder is not taken away for one file in it"
+    assert folder.warnings == ("the module binds /usr/lib64 over the image's own all the same",)
+
+
+def test_what_a_module_brings_of_a_library_that_the_image_cannot_load_is_named() -> None:
+    image = {**stock("debian11", DEBIAN), "/usr/lib64/x": b""}
+    image["/etc/ld.so.conf"] = b"/usr/lib64\n"
+    image["/.singularity.d/env/10-x.sh"] = b"export LD_LIBRARY_PATH=/usr/lib64"
+    line = decided(ROOTS, host("after"), image, binds=("/usr/lib64/libcxi.so.1",))["libcxi.so.1"]
+    assert (line.decision, line.without) == ("refuse", "/usr/lib64/libcxi.so.1")
+    assert line.warnings == ("the module binds /usr/lib64/libcxi.so.1 which the image cannot load",)
+
+
+def test_a_bind_that_a_module_makes_names_it() -> None:
+    lines = decided(ROOTS, host("after"), stock("suse155", "/lib64"), binds=("/usr/lib64/libcxi.so.1",))
+    assert (lines["libcxi.so.1"].by, lines["libfabric.so.1"].by) == ("the module", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"libcxi.so.2": elf("libcxi.so.2")}, "the host has none; it has libcxi.so.2"),
+        (
+            {"libcxi.so.1": Link("libcxi.so.1.4.9")},
+            "the host has none; /lib64/libcxi.so.1 leads to /lib64/libcxi.so.1.4.9, which is not there",
+        ),
+        (
+            {"libcxi.so.1": elf("libcxi.so.1", bits=32, machine=3)},
+            "the host has none; /lib64/libcxi.so.1 is for another machine (i386, 32 bits, little-endian)",
+        ),
+        ({"libother.so": b""}, "the host has none"),
+    ],
+    ids=["SONAME", "dangling", "machine", "gone"],
+)
+def test_a_root_that_the_host_lacks_is_missing_and_says_what_is_there(changes: Files, reason: str) -> None:
+    line = decided(["libcxi.so.1"], {f"/lib64/{name}": what for name, what in changes.items()}, {"/lib64/x": b""})[
+        "libcxi.so.1"
+    ]
+    assert (line.decision, line.source, line.target, line.reason) == ("missing", None, None, reason)
+
+
+def test_a_root_that_the_host_lacks_is_missing_even_where_the_image_has_it() -> None:
+    line = decided(["libcxi.so.1"], {"/lib64/x": b""}, {"/lib64/libcxi.so.1": elf("libcxi.so.1")})["libcxi.so.1"]
+    assert line.decision == "missing"
+    assert line.reason == "the host has none; the image has its own, /lib64/libcxi.so.1"
+
+
+def test_a_library_that_neither_has_refuses_what_needs_it() -> None:
+    lines = decided(["liba.so"], {"/lib64/liba.so": elf("liba.so", ["libb.so"])}, {"/lib64/x": b""})
+    assert (lines["liba.so"].decision, lines["liba.so"].reason) == (
+        "refuse",
+        "needs libb.so, which neither the host nor the image has",
+    )
+    assert (lines["libb.so"].decision, lines["libb.so"].chain) == ("missing", ("libb.so", "liba.so", "root"))
+
+
+def test_a_need_that_only_the_image_can_serve_is_skipped() -> None:
+    lines = decided(["liba.so"], {"/lib64/liba.so": elf("liba.so", ["libb.so"])}, {"/lib64/libb.so": elf("libb.so")})
+    assert (lines["liba.so"].decision, lines["libb.so"].decision) == ("bind", "skip")
+    assert lines["libb.so"].source is None
+
+
+def test_a_damaged_library_is_refused_with_file_and_byte() -> None:
+    cut = elf("liba.so")[:50]
+    line = decided(["liba.so"], {"/lib64/liba.so": cut}, {"/lib64/x": b""})["liba.so"]
+    assert line.decision == "refuse"
+    assert (
+        line.reason
+        == "/lib64/liba.so cannot be loaded: /lib64/liba.so: byte 16: the file ends in its header (it has 50 bytes)"
+    )
+
+
+def test_the_c_library_is_never_bound_even_when_it_is_asked_for() -> None:
+    files = stock("after", "/lib64")
+    lines = decided(["libc.so.6", "libstdc++.so.6"], files, stock("suse155", "/lib64"))
+    assert [line.decision for line in lines.values()] == ["skip", "skip"]
+    assert (
+        decided(["libc.so.6"], files, {"/lib64/x": b""})["libc.so.6"].reason
+        == "the image has no libc.so.6, which is never bound by itself"
+    )
+
+
+def test_an_older_copy_that_suffices_stands_in_for_one_that_cannot_be_loaded() -> None:
+    libc = ["GLIBC_2.30"]
+    files: Files = {
+        "/lib64/liba.so": elf("liba.so", ["libb.so.1"], verneed={"libb.so.1": ["B_1"]}),
+        "/lib64/libb.so.1": elf(
+            "libb.so.1", ["libc.so.6"], verneed={"libc.so.6": ["GLIBC_2.38"]}, verdef=["B_1", "B_2"]
+        ),
+        "/lib64/libc.so.6": elf("libc.so.6", verdef=[*libc, "GLIBC_2.38"]),
+    }
+    image = {"/lib64/libb.so.1": elf("libb.so.1", verdef=["B_1"]), "/lib64/libc.so.6": elf("libc.so.6", verdef=libc)}
+    lines = decided(["liba.so"], files, image)
+    assert (lines["liba.so"].decision, lines["libb.so.1"].decision) == ("bind", "skip")
+    assert lines["libb.so.1"].reason == (
+        "the image's copy is older but has all that is needed; the host's needs GLIBC_2.38 of libc.so.6, "
+        "where the image has up to GLIBC_2.30"
+    )
+    assert decided(["libb.so.1"], files, image)["libb.so.1"].decision == "refuse", "a root must come from the host"
+
+
+@pytest.mark.parametrize(("needed", "decision"), [(["CURL_4"], "bind"), (["SUSE_1"], "refuse")])
+def test_another_build_serves_where_it_has_what_is_needed(needed: list[str], decision: str) -> None:
+    files: Files = {
+        "/lib64/liba.so": elf("liba.so", ["libcurl.so.4"], verneed={"libcurl.so.4": needed}),
+        "/lib64/libcurl.so.4": elf("libcurl.so.4", verdef=["CURL_4", "SUSE_1"]),
+    }
+    image = {"/lib64/libcurl.so.4": elf("libcurl.so.4", verdef=["CURL_4", "DEBIAN_1"])}
+    assert decided(["liba.so"], files, image)["liba.so"].decision == decision
+
+
+def test_two_files_for_one_soname_on_the_host_are_told() -> None:
+    files: Files = {
+        "/lib64/liba.so": elf("liba.so", ["libx.so.1"], runpath="/opt/one"),
+        "/lib64/libb.so": elf("libb.so", ["libx.so.1"], runpath="/opt/two"),
+        "/opt/one/libx.so.1": elf("libx.so.1"),
+        "/opt/two/libx.so.1": elf("libx.so.1", verdef=["X_2"]),
+    }
+    line = decided(["liba.so", "libb.so"], files, {"/lib64/y": b""})["libx.so.1"]
+    assert (line.source, line.target) == ("/opt/one/libx.so.1", "/lib64/libx.so.1")
+    assert line.warnings == ("two versions: libb.so by itself would load /opt/two/libx.so.1",)
+
+
+def test_a_search_path_from_the_librarys_own_place_counts_for_nothing_at_its_new_one() -> None:
+    files: Files = {
+        f"{FABRIC}/liba.so": elf("liba.so", ["libb.so"], runpath="$ORIGIN/private:/opt/fixed"),
+        f"{FABRIC}/libb.so": elf("libb.so"),
+    }
+    beside: Files = {"/lib64/x": b"", f"{FABRIC}/private/libb.so": elf("libb.so")}
+    assert decided(["liba.so"], files, beside)["libb.so"].decision == "bind"
+    fixed: Files = {"/lib64/x": b"", "/opt/fixed/libb.so": elf("libb.so")}
+    assert decided(["liba.so"], files, fixed)["libb.so"].decision == "skip"
+
+
+def test_a_dangling_link_in_the_image_is_not_bound_over() -> None:
+    image: Files = {"/lib64/libx.so.1": Link("/opt/gone"), "/usr/lib64/y": b""}
+    line = decided(["libx.so.1"], {f"{FABRIC}/libx.so.1": elf("libx.so.1")}, image)["libx.so.1"]
+    assert line.target == "/usr/lib64/libx.so.1"

@@ -1,0 +1,79 @@
+"""Which of two copies is the newer, and where the loader of an image looks."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumisite.binds.versions import compare, is_foundation
+from lumisite.images.container import library_path
+from lumisite.machine.loader import Found, Loader, read_rules
+from tests.support.dict_trees import DictTree
+from tests.support.elves import elf
+
+
+def found(file: str, *verdef: str) -> Found:
+    (loaded,) = [
+        Loader(DictTree({f"/{file}": elf("x", verdef=verdef)}), read_rules(DictTree({}))).search(f"/{file}").found
+    ]
+    assert loaded is not None
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("image", "host_copy", "relation"),
+    [
+        (found("x.so.1", "A_1", "A_2"), found("x.so.1", "A_1"), "newer"),
+        (found("x.so.1", "A_1"), found("x.so.1", "A_1"), "same"),
+        (found("x.so.1", "A_1"), found("x.so.1", "A_1", "A_2"), "older"),
+        (found("x.so.1", "A_1", "B_1"), found("x.so.1", "A_1", "C_1"), "different"),
+        (found("x.so.1", "A_1", "X_PRIVATE_9"), found("x.so.1", "A_1", "X_PRIVATE_3"), "same"),
+        (found("x.so.1"), found("x.so.1", "A_1"), "older"),
+        (found("x.so.1.10.0"), found("x.so.1.9.2"), "newer"),
+        (found("x.so.1.2"), found("x.so.1.2"), "same"),
+        (found("x.so.1.2"), found("x.so.1.2.1"), "older"),
+        (found("x.so.1.2", "A_1"), found("x.so.1.3"), "older"),
+        (found("x.so.1"), found("x.so.1.3"), "unknown"),
+        (found("x.so"), found("x.so"), "unknown"),
+    ],
+)
+def test_two_copies_are_compared_by_symbol_versions_then_by_their_files(
+    image: Found, host_copy: Found, relation: str
+) -> None:
+    assert compare(image, host_copy)[0] == relation
+
+
+def test_the_parts_of_the_c_library_are_known() -> None:
+    inside = "ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 libresolv.so.2 libnss_files.so.2 libgcc_s.so.1 libstdc++.so.6"
+    outside = "libcxi.so.1 libcrypt.so.1 libgomp.so.1 libcurl.so.4 libmpi.so.12 libnl-3.so.200 libcap.so.2 libdlb.so.1 ldmud.so.1"
+    assert all(is_foundation(name) for name in inside.split())
+    assert not any(is_foundation(name) for name in outside.split())
+
+
+@pytest.mark.parametrize(
+    ("scripts", "path", "unknown"),
+    [
+        ({}, (), ()),
+        (
+            {"10-docker2singularity.sh": 'export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-"/opt/rocm/lib:/a"}"'},
+            ("/opt/rocm/lib", "/a"),
+            (),
+        ),
+        (
+            {
+                "10-a.sh": "LD_LIBRARY_PATH=/a",
+                "90-environment.sh": "export LD_LIBRARY_PATH=/b:$LD_LIBRARY_PATH # first",
+            },
+            ("/b", "/a"),
+            (),
+        ),
+        ({"90-environment.sh": "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:/b;"}, ("/b",), ("$CONDA_PREFIX/lib",)),
+        ({"90-environment.sh": "export LD_LIBRARY_PATH=/b${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"}, ("/b",), ()),
+        ({"95-apps.sh": "LD_LIBRARY_PATH=/scif:$LD_LIBRARY_PATH", "99-base.sh": "LD_LIBRARY_PATH=/x"}, (), ()),
+    ],
+)
+def test_the_library_path_is_read_from_the_images_own_scripts(
+    scripts: dict[str, str], path: tuple[str, ...], unknown: tuple[str, ...]
+) -> None:
+    tree = DictTree({f"/.singularity.d/env/{name}": text.encode() for name, text in scripts.items()} or {"/x": b""})
+    own = ("/.singularity.d/libs",) if scripts else ()
+    assert library_path(tree) == ((*path, *own), unknown)

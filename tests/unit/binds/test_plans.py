@@ -1,0 +1,308 @@
+"""A plan as a file: written, reviewed, checked against the site, and part of what a render is made from."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lumisite.cli import main
+from lumisite.render.image_plans import plan_cases
+from lumisite.site.load import load_site, parse_plan
+from lumisite.site.plans import LoadedPlan
+from tests.support.closures import stock
+from tests.support.dict_trees import Link, write_tree
+from tests.support.images import PARTITION, PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
+from tests.support.sites import site_text
+
+Output = pytest.CaptureFixture[str]
+FABRIC = "/opt/cray/libfabric/1.22.0"
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Path:
+    """A node after January 2026, three images, and the twin's site as a file."""
+    files = stock("after", "/usr/lib64")
+    files[f"{FABRIC}/lib64/libfabric.so.1"] = files.pop("/usr/lib64/libfabric.so.1")
+    files["/lib64"] = Link("usr/lib64")
+    write_tree(tmp_path / "host", files)
+    debian = "/usr/lib/x86_64-linux-gnu"
+    for name, folder in (("debian11", debian), ("suse155", "/lib64"), ("ubuntu24", debian)):
+        write_tree(tmp_path / name, stock(name, folder))
+    own = {f"/usr/lib64/{Path(path).name}": content for path, content in stock("ubuntu24", "/").items()}
+    write_tree(tmp_path / "own", own)
+    (tmp_path / "site.yaml").write_text(site_text())
+    return tmp_path
+
+
+def write(image: str, *options: str, code: int = 0) -> None:
+    arguments = ["binds", image, "--site", "site.yaml", "--host-root", "host", "--family", "twin-torch"]
+    assert main([*arguments, "--write", "plan.yaml", *options]) == code
+
+
+def test_a_plan_says_all_that_the_table_says(trees: Path) -> None:
+    write("suse155", "--path", "/appl/images/suse.sif")
+    plan = yaml.safe_load((trees / "plan.yaml").read_text())
+    assert {name: plan[name] for name in ("plan", "site", "platform", "cpe", "rocm", "family", "paths")} == {
+        "plan": "1",
+        "site": "twin",
+        "platform": "2026-01",
+        "cpe": "25.03",
+        "rocm": "6.2.4",
+        "family": "twin-torch",
+        "paths": ["/appl/images/suse.sif"],
+    }
+    assert plan["holds"] == {"plugin": False}, "it was read, and has neither ROCm nor the plugin"
+    assert "image" not in plan, "a folder has no digest that is worth something"
+    lines = {line.pop("library"): line for line in plan["lines"]}
+    assert lines["libfabric.so.1"] == {
+        "decision": "bind",
+        "source": f"{FABRIC}/lib64/libfabric.so.1",
+        "target": "/lib64/libfabric.so.1",
+        "wanted": "FABRIC_1.7",
+        "reason": "the image has none; put where the loader looks by default (singularity-CPEbits binds /opt/cray, but this "
+        "image's loader does not look there)",
+        "chain": "libfabric.so.1 <- root",
+    }
+    assert lines["libcxi.so.1"]["by"] == "singularity-CPEbits"
+    assert lines["libjson-c.so.5"]["warnings"] == [
+        "two versions: the image also has libjson-c.so.3; a process that needs both loads both"
+    ]
+    assert lines["libc.so.6"]["decision"] == "skip"
+
+
+def test_a_second_run_writes_the_same_bytes_and_a_table_all_the_same(trees: Path, capsys: Output) -> None:
+    write("suse155")
+    first, said = (trees / "plan.yaml").read_bytes(), capsys.readouterr()
+    write("suse155")
+    assert (trees / "plan.yaml").read_bytes() == first
+    assert "libfabric.so.1 <- root" in said.out
+    assert "plan.yaml is written; review it" in said.err
+    assert list(trees.glob(".plan*")) == []
+
+
+def test_what_an_admin_has_edited_stays(trees: Path, capsys: Output) -> None:
+    write("debian11", code=1)
+    text = (trees / "plan.yaml").read_text()
+    text = re.sub(r"paths:\n(- .*\n)+", "paths:\n- /appl/images/old-*.sif\n", text)
+    text = re.sub(
+        r"(library: libcxi.so.1\n(?:  .*\n)*?  chain: .*\n)",
+        r"\1  accepted: single nodes only, until June" + "\n",
+        text,
+    )
+    (trees / "plan.yaml").write_text(text)
+    write("debian11", code=1)
+    plan = yaml.safe_load((trees / "plan.yaml").read_text())
+    assert plan["paths"] == ["/appl/images/old-*.sif"]
+    assert plan["lines"][0]["accepted"] == "single nodes only, until June"
+    capsys.readouterr()
+    write("debian11", "--path", "/x.sif", code=1)
+    assert yaml.safe_load((trees / "plan.yaml").read_text())["paths"] == ["/x.sif"]
+    assert "render refuses it until 1 refused or missing library has `accepted:`" in capsys.readouterr().err
+
+
+def test_an_acceptance_ends_with_its_reason(trees: Path) -> None:
+    """What was accepted for one GLIBC is not for another."""
+    write("debian11", code=1)
+    text = (trees / "plan.yaml").read_text().replace("up to GLIBC_2.30\n", "up to GLIBC_2.28\n  accepted: yes\n")
+    (trees / "plan.yaml").write_text(text)
+    write("debian11", code=1)
+    assert "accepted" not in yaml.safe_load((trees / "plan.yaml").read_text())["lines"][0]
+
+
+def test_a_file_that_is_no_plan_is_not_overwritten(trees: Path, capsys: Output) -> None:
+    (trees / "plan.yaml").write_text("lumisite: 1\nname: mine\n")
+    write("suse155", code=2)
+    assert (trees / "plan.yaml").read_text() == "lumisite: 1\nname: mine\n"
+    assert "plan.yaml:1:1: lumisite: is not a key here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("no/folder/plan.yaml", "cannot write no/folder/plan.yaml: No such file or directory"),
+        ("host", "host: is not a file"),
+    ],
+)
+def test_where_nothing_can_be_written_is_one_line(trees: Path, capsys: Output, place: str, message: str) -> None:
+    arguments = ["binds", "suse155", "--site", "site.yaml", "--host-root", "host", "--write", place]
+    assert main(arguments) in (2, 3)
+    assert message in capsys.readouterr().err
+
+
+def test_a_source_that_no_bind_can_hold_is_not_written(trees: Path, capsys: Output) -> None:
+    odd = trees / "host/opt/cray/libfabric/1.22.0/lib64"
+    odd.rename(trees / "host/opt/cray/libfabric/odd,name")
+    (trees / "host/opt/cray/libfabric/1.22.0/lib64").symlink_to("../odd,name")
+    write("suse155", code=2)
+    assert "odd,name/libfabric.so.1' contains ',', which no container runtime takes" in capsys.readouterr().err
+    assert not (trees / "plan.yaml").exists()
+
+
+@needs_mksquashfs
+def test_a_plan_knows_its_image_by_its_head(trees: Path) -> None:
+    content = squash(trees / "suse155", trees / "image.sqfs").read_bytes()
+    (trees / "image.sif").write_bytes(sif((PARTITION, content, SQUASHFS, PRIMARY)))
+    (trees / "alias [1].sif").symlink_to("image.sif")
+    write("alias [1].sif")
+    plan = yaml.safe_load((trees / "plan.yaml").read_text())
+    assert plan["image"]["bytes"] == (trees / "image.sif").stat().st_size
+    assert re.fullmatch("header:[0-9a-f]{64}", plan["image"]["digest"])
+    assert plan["paths"] == [f"{trees}/alias [[]1].sif", f"{trees}/image.sif"]
+    assert plan["image"]["file"] == f"{trees}/image.sif"
+    assert plan["image"]["names"] == [f"{trees}/alias [[]1].sif"], "the file itself is no link to it"
+
+
+# ---- checked against the site
+
+GOOD = """\
+plan: 1
+site: twin
+platform: 2026-01
+cpe: 25.03
+rocm: 6.2.4
+family: twin-torch
+paths: [/appl/images/small.sif]
+lines:
+  - {library: libcxi.so.1, decision: bind, source: /usr/lib64/libcxi.so.1, target: /lib64/libcxi.so.1, reason: has none, chain: root}
+  - {library: libz.so.1, decision: skip, without: /usr/lib64/libcxi.so.1, reason: has it, chain: root}
+"""
+BAD = {
+    "another site": (("site: twin", "site: lumi"), "2:7: site: lumi is another site (this is twin)"),
+    "no platform": (("2026-01", "2027-01"), "3:11: platform: 2027-01 is not described (did you mean 2026-01?)"),
+    "no CPE": (("25.03", "26.03"), "4:6: cpe: 26.03 is not described (did you mean 25.03?)"),
+    "no ROCm": (("6.2.4", "9.9"), "5:7: rocm: 9.9 is not described (have 6.0.3, 6.2.4)"),
+    "no family": (("twin-torch", "twin-torhc"), "6:9: family: twin-torhc is not described (did you mean twin-torch?)"),
+    "no path": (("[/appl/images/small.sif]", "[]"), "7:8: paths: is empty, so that no image has this plan"),
+    "a relative path": (("/appl/images", "images"), "7:9: paths[0]: 'images/small.sif' fits no absolute path"),
+    "every path": (("/appl/images/small.sif", "'*/*'"), "7:9: paths[0]: '*/*' fits every image (name one)"),
+    "twice": (("small.sif]", "small.sif, /appl/images/small.sif]"), "paths[1]: /appl/images/small.sif stands there tw"),
+    "no decision": (
+        ("decision: bind", "decision: bnid"),
+        "9:38: lines[0].decision: 'bnid' is not known here (did you mean bind?)",
+    ),
+    "no source": (
+        ("source: /usr/lib64/libcxi.so.1, ", ""),
+        "9:5: lines[0]: libcxi.so.1 is to be bound (source and targ",
+    ),
+    "a comma": (
+        ("/lib64/libcxi.so.1, reason", "'/a,b', reason"),
+        "contains ',', which no container runtime takes in a b",
+    ),
+    "no module": (("reason: has none", "by: CPEbits, reason: x"), "lines[0].by: CPEbits is not described (have singul"),
+    "nothing to take": (
+        ("without: /usr/lib64/libcxi", "without: /usr/lib64/libcix"),
+        "no module of twin binds /usr/lib64",
+    ),
+    "a bind to take": (
+        ("has none", "x, without: /opt/cray"),
+        "lines[0].without: libcxi.so.1 is to be bound (without is",
+    ),
+    "one target": (
+        ("decision: skip, without", "decision: bind, source: /a, target: /lib64/libcxi.so.1, wanted"),
+        "lines[1].target: /lib64/libcxi.so.1 is the target of lines[0] already",
+    ),
+    "a refusal": (
+        ("decision: skip", "decision: refuse"),
+        "lines[1].decision: libz.so.1 is refused: has it (another imag",
+    ),
+    "a miss": (
+        ("decision: skip", "decision: missing"),
+        "lines[1].decision: libz.so.1 is missing: has it (another imag",
+    ),
+    "nothing to accept": (("has it", "x, accepted: y"), "lines[1].accepted: libz.so.1 is not refused or missing"),
+    "an odd key": (("plan: 1", "plan: 1\nplam: 1"), "2:1: plam: is not a key here (did you mean plan?)"),
+    "another form": (("plan: 1", "plan: 2"), "1:7: plan: '2' is not known here (have 1)"),
+    "no YAML": (("plan: 1", "plan: ["), "not YAML"),
+}
+
+
+def render(*options: str) -> int:
+    return main(["render", "--site", "site.yaml", "--rocm", "6.2", "--out", "out", *options])
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_plan_is_named_by_line_column_and_key(trees: Path, capsys: Output, case: str) -> None:
+    (old, new), message = BAD[case]
+    assert old in GOOD
+    (trees / "plan.yaml").write_text(GOOD.replace(old, new, 1))
+    assert render("--plan", "plan.yaml") == 2
+    said = capsys.readouterr().err
+    assert "plan.yaml:" in said
+    assert message in said
+    assert not (trees / "out").exists()
+
+
+def test_check_finds_the_faults_of_the_plans_that_a_site_names(trees: Path, capsys: Output) -> None:
+    (trees / "plans").mkdir()
+    (trees / "site.yaml").write_text(site_text(("modules:\n", "plans: [plans/a.yaml, plans/b.yaml]\nmodules:\n")))
+    (trees / "plans/a.yaml").write_text(GOOD.replace("25.03", "26.03"))
+    assert main(["check", "site.yaml"]) == 2
+    said = capsys.readouterr().out
+    assert "plans/a.yaml:4:6: cpe: 26.03 is not described" in said
+    assert "plans/b.yaml: cannot be read: No such file or directory" in said
+    (trees / "plans/a.yaml").write_text(GOOD)
+    (trees / "plans/b.yaml").write_text(GOOD)
+    assert main(["check", "site.yaml"]) == 2
+    assert "b.yaml:7:9: paths[0]: /appl/images/small.sif has a plan for 2026-01 already, plans/a.yaml" in (
+        capsys.readouterr().out
+    )
+    (trees / "plans/b.yaml").write_text(GOOD.replace("small", "other"))
+    assert main(["check", "site.yaml"]) == 0
+    assert capsys.readouterr().out.endswith(", 3 modules, 2 plans\n")
+
+
+@pytest.mark.parametrize("path", ["/plans/a.yaml", "../a.yaml", "plans//a.yaml", "''"])
+def test_plans_stand_below_their_site(trees: Path, capsys: Output, path: str) -> None:
+    (trees / "site.yaml").write_text(site_text(("modules:\n", f"plans: [{path}]\nmodules:\n")))
+    assert main(["check", "site.yaml"]) == 2
+    assert "plans[0]: " in capsys.readouterr().out
+
+
+def test_the_manifest_records_each_plan(trees: Path) -> None:
+    (trees / "plans").mkdir()
+    (trees / "plans/a.yaml").write_text(GOOD)
+    (trees / "more.yaml").write_text(GOOD.replace("small", "other"))
+    (trees / "site.yaml").write_text(site_text(("modules:\n", "plans: [plans/a.yaml]\nmodules:\n")))
+    assert render("--plan", "more.yaml") == 0
+    first = json.loads((trees / "out/MANIFEST.json").read_text())
+    assert {"plans/a.yaml", "more.yaml", "site.yaml"} <= set(first["inputs"])
+    (trees / "more.yaml").write_text((trees / "more.yaml").read_text() + "# reviewed\n")
+    assert render("--plan", "more.yaml") == 0
+    second = json.loads((trees / "out/MANIFEST.json").read_text())
+    assert second["inputs"]["more.yaml"] != first["inputs"]["more.yaml"]
+    assert second["inputs"]["plans/a.yaml"] == first["inputs"]["plans/a.yaml"]
+
+
+def test_two_inputs_of_one_name_are_refused(trees: Path, capsys: Output) -> None:
+    (trees / "other").mkdir()
+    (trees / "plan.yaml").write_text(GOOD)
+    (trees / "other/plan.yaml").write_text(GOOD.replace("small", "other"))
+    assert render("--plan", "plan.yaml", "--plan", "other/plan.yaml") == 2
+    assert "other/plan.yaml: another input has the name plan.yaml already" in capsys.readouterr().err
+
+
+def test_a_plan_for_another_platform_is_left_out_and_said_so(trees: Path, capsys: Output) -> None:
+    (trees / "plan.yaml").write_text(GOOD.replace("2026-01", "2024-08"))
+    assert render("--plan", "plan.yaml") == 0
+    assert "plan.yaml: is for platform 2024-08, so it is left out" in capsys.readouterr().err
+    assert "plan.yaml" not in (trees / "out/spank/bin/singularity").read_text()
+    (trees / "plan.yaml").write_text(GOOD)
+    assert render("--plan", "plan.yaml") == 0
+    assert "ls_plan=plan.yaml" in (trees / "out/spank/bin/singularity").read_text()
+
+
+def test_the_wrapper_adds_only_what_no_module_binds() -> None:
+    text = (
+        b"{plan: 1, site: lumi, platform: 2026-01, cpe: 25.03, rocm: 6.2.4, family: lumi-pytorch, paths: ['/a.sif'], lines: ["
+        b"{library: liba.so, decision: bind, source: /a/liba.so, target: /a/liba.so, by: M, reason: r, chain: c},"
+        b"{library: libb.so, decision: bind, source: /a/libb.so, target: /lib64/libb.so, reason: r, chain: libb.so <- root},"
+        b"{library: libc.so, decision: skip, target: /a/libc.so, reason: r, chain: c}]}"
+    )
+    plan = parse_plan(text, Path("plan.yaml"))
+    (case,) = plan_cases(load_site("lumi").site, "2026-01", [LoadedPlan(plan, "plan.yaml", text)])
+    assert [line.spec for line in case.binds] == ["/a/libb.so:/lib64/libb.so"]
+    assert case.binds[0].chain == ("libb.so", "root")

@@ -1,0 +1,355 @@
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.errors import ResolveError
+from lumisite.images.family import recognise_family
+from lumisite.machine.host import DiskTree
+from lumisite.site.load import load_site
+from lumisite.site.versions import parse_version
+from tests.support.closures import stock
+from tests.support.consoles import find_blocks, find_commands
+from tests.support.dict_trees import DictTree, Files, Link, write_tree
+from tests.support.elves import elf
+from tests.support.images import PARTITION, PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
+
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "closure.md"
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Path:
+    """The node before and after January 2026: libfabric renamed, json-c and the GPU layer newer."""
+    for when, fabric, mpich in (("before", "1.15.2.0", "8.1.29"), ("after", "1.22.0", "8.1.32")):
+        files = stock(when, "/usr/lib64")
+        cray = "/opt/cray"
+        files[f"{cray}/libfabric/{fabric}/lib64/libfabric.so.1.{fabric}"] = files.pop("/usr/lib64/libfabric.so.1")
+        files[f"{cray}/libfabric/{fabric}/lib64/libfabric.so.1"] = Link(f"libfabric.so.1.{fabric}")
+        for name, folder in (("libmpi_gnu_123.so.12", "ofi/gnu/12.3/lib"), ("libmpi_gtl_hsa.so.0", "gtl/lib")):
+            if f"/usr/lib64/{name}" in files:
+                files[f"{cray}/pe/mpich/{mpich}/{folder}/{name}"] = files.pop(f"/usr/lib64/{name}")
+        files["/lib64"] = Link("usr/lib64")
+        write_tree(tmp_path / when, files)
+    for name, folder in (
+        ("debian11", "/usr/lib/x86_64-linux-gnu"),
+        ("suse155", "/lib64"),
+        ("ubuntu24", "/usr/lib/x86_64-linux-gnu"),
+    ):
+        write_tree(tmp_path / "images" / name, stock(name, folder))
+    return tmp_path
+
+
+def answer(capsys: Output, *arguments: str, code: int = 0) -> list[dict[str, str | None]]:
+    assert main(["binds", *arguments, "--json"]) == code
+    entries = json.loads(capsys.readouterr().out)
+    assert isinstance(entries, list)
+    for entry in entries:
+        assert list(entry) == ["source", "target", "decision", "reason", "chain"]
+        assert entry["decision"] in ("bind", "skip", "refuse", "missing")
+        assert (entry["target"] is None) == (entry["decision"] in ("refuse", "missing"))
+    return entries
+
+
+def decisions(entries: list[dict[str, str | None]]) -> dict[str, str | None]:
+    return {str(entry["chain"]).partition(" ")[0]: entry["decision"] for entry in entries}
+
+
+LEGACY = ("--family", "lumi-pytorch")
+
+
+def test_the_answer_for_machines_is_the_one_of_the_contract(hosts: Path, capsys: Output) -> None:
+    assert answer(capsys, str(hosts / "images/suse155"), "--host-root", str(hosts / "after"), *LEGACY) == [
+        {
+            "source": "/usr/lib64/libcxi.so.1",
+            "target": "/usr/lib64/libcxi.so.1",
+            "decision": "bind",
+            "reason": "the image has none; singularity-CPEbits binds /usr/lib64/libcxi.so.1 already, and the loader finds it "
+            "in a default directory",
+            "chain": "libcxi.so.1 <- root",
+        },
+        {
+            "source": "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1",
+            "target": "/lib64/libfabric.so.1",
+            "decision": "bind",
+            "reason": "the image has none; put where the loader looks by default (singularity-CPEbits binds /opt/cray, but "
+            "this image's loader does not look there)",
+            "chain": "libfabric.so.1 <- root",
+        },
+        {
+            "source": "/usr/lib64/libc.so.6",
+            "target": "/lib64/libc.so.6",
+            "decision": "skip",
+            "reason": "part of the C or GCC run time, never bound by itself; the image has GLIBC_2.34",
+            "chain": "libc.so.6 <- libcxi.so.1 <- root",
+        },
+        {
+            "source": "/usr/lib64/libjson-c.so.5",
+            "target": "/usr/lib64/libjson-c.so.5",
+            "decision": "bind",
+            "reason": "the image has none; the loader looks in that directory; two versions: the image also has "
+            "libjson-c.so.3; a process that needs both loads both",
+            "chain": "libjson-c.so.5 <- libfabric.so.1 <- root",
+        },
+    ]
+
+
+def test_the_answer_for_people_is_the_table_of_the_docs(hosts: Path, capsys: Output) -> None:
+    image, after = str(hosts / "images/suse155"), str(hosts / "after")
+    assert main(["binds", image, "--host-root", after, "--family", "lumi-mpi4py"]) == 1
+    output = capsys.readouterr()
+    (block,) = [one for one in find_blocks(PAGE.read_text()) if one.language == "console"]
+    (command,) = find_commands(block)
+    assert output.out.splitlines() == list(command.expected)
+    assert output.err.splitlines()[0] == "lumisite: image family lumi-mpi4py (as asked for)"
+
+
+@pytest.mark.parametrize(
+    ("image", "before", "after"),
+    [
+        (
+            "debian11",
+            {"libcxi.so.1": "bind", "libfabric.so.1": "bind", "libc.so.6": "skip", "libjson-c.so.3": "bind"},
+            {"libcxi.so.1": "refuse", "libfabric.so.1": "refuse"},
+        ),
+        (
+            "suse155",
+            {"libcxi.so.1": "bind", "libfabric.so.1": "bind", "libc.so.6": "skip", "libjson-c.so.3": "skip"},
+            {"libcxi.so.1": "bind", "libfabric.so.1": "bind", "libc.so.6": "skip", "libjson-c.so.5": "bind"},
+        ),
+        (
+            "ubuntu24",
+            {"libcxi.so.1": "skip", "libfabric.so.1": "skip"},
+            {"libcxi.so.1": "skip", "libfabric.so.1": "skip"},
+        ),
+    ],
+)
+def test_the_update_of_january_2026_changes_what_images_need(
+    hosts: Path, capsys: Output, image: str, before: dict[str, str], after: dict[str, str]
+) -> None:
+    path = str(hosts / "images" / image)
+    code = int("refuse" in before.values())
+    found = answer(capsys, path, "--host-root", str(hosts / "before"), "--platform", "2024-08", *LEGACY, code=code)
+    assert decisions(found) == before
+    found = answer(capsys, path, "--host-root", str(hosts / "after"), *LEGACY, code=int("refuse" in after.values()))
+    assert decisions(found) == after
+
+
+def test_a_renamed_folder_is_told_with_what_stands_there_now(hosts: Path, capsys: Output) -> None:
+    image = str(hosts / "images/suse155")
+    entries = answer(capsys, image, "--host-root", str(hosts / "after"), "--platform", "2024-08", *LEGACY, code=1)
+    assert {
+        "source": "libfabric.so.1",
+        "target": None,
+        "decision": "missing",
+        "reason": "the host has none",
+        "chain": "libfabric.so.1 <- root",
+    } in entries
+    assert main(["binds", image, "--host-root", str(hosts / "after"), "--platform", "2024-08", *LEGACY]) == 1
+    said = capsys.readouterr().err
+    assert (
+        "the site says that libfabric is in /opt/cray/libfabric/1.15.2.0, which the host lacks (it has 1.22.0 there)"
+        in said
+    )
+
+
+def test_what_stands_there_is_told_in_one_order(hosts: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system gives names in any order, and names without numbers are all the same to the numbers."""
+    folder = hosts / "after/opt/cray/libfabric"
+    for name in ("default", "old", "beta", "1.9"):
+        (folder / name).mkdir()
+    listed, said = DiskTree.names, set()
+    for turn in range(3):
+        choose = random.Random(turn)
+
+        def names(tree: DiskTree, path: str, choose: random.Random = choose) -> tuple[str, ...]:
+            found = sorted(listed(tree, path))
+            return tuple(choose.sample(found, len(found)))
+
+        monkeypatch.setattr(DiskTree, "names", names)
+        image = str(hosts / "images/suse155")
+        assert main(["binds", image, "--host-root", str(hosts / "after"), "--platform", "2024-08", *LEGACY]) == 1
+        said.add(capsys.readouterr().err)
+    assert len(said) == 1
+    assert "which the host lacks (it has beta, default, old, 1.9, 1.22.0 there)" in said.pop()
+
+
+@needs_mksquashfs
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
+def test_a_sif_and_its_unpacked_tree_have_the_same_plan(hosts: Path, capsys: Output, compression: str) -> None:
+    image = hosts / "images/suse155"
+    content = squash(image, hosts / "image.sqfs", "-comp", compression).read_bytes()
+    (hosts / "image.sif").write_bytes(sif((PARTITION, content, SQUASHFS, PRIMARY)))
+    options = ("--host-root", str(hosts / "after"), *LEGACY)
+    assert answer(capsys, str(hosts / "image.sif"), *options) == answer(capsys, str(image), *options)
+
+
+def test_an_image_that_no_family_recognises_gets_the_sites_default(hosts: Path, capsys: Output) -> None:
+    image = str(hosts / "images/suse155")
+    assert answer(capsys, image, "--host-root", str(hosts / "after")) == []
+    assert main(["binds", image, "--host-root", str(hosts / "after")]) == 0
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "image family laif-multitorch (as the site's default for ROCm 6.3.4; no family recognises it)" in output.err
+    entries = answer(capsys, image, "--host-root", str(hosts / "after"), "--rocm", "6.2")
+    assert len(entries) == 4, "the default for ROCm 6.2 is lumi-pytorch"
+
+
+def test_libraries_of_the_admin_come_beside_those_of_the_family(hosts: Path, capsys: Output) -> None:
+    image, after = str(hosts / "images/suse155"), str(hosts / "after")
+    found = answer(
+        capsys, image, "--host-root", after, "--library", "libmpi_gnu_123.so.12", "--library", "libjson-c.so.5"
+    )
+    assert decisions(found)["libmpi_gnu_123.so.12"] == "bind"
+    assert found[0]["source"] == "/opt/cray/pe/mpich/8.1.32/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12"
+    assert [entry["chain"] for entry in found][1] == "libjson-c.so.5 <- root"
+
+
+def test_rocm_and_single_libraries_are_found_where_the_hosts_loader_does_not_look(
+    tmp_path: Path, capsys: Output
+) -> None:
+    """The platform's own ROCm first, then the newest; and the folder that the site binds a library from."""
+    files: dict[str, bytes | Link] = {
+        "/lib/x86_64-linux-gnu/libz.so.1": elf("libz.so.1"),
+        "/usr/lib64/libcxi.so.1": elf("libcxi.so.1", ["libhsa-runtime64.so.1"]),
+        "/opt/rocm-6.10.0/lib/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1"),
+        "/opt/rocm-6.9.1/lib/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1"),
+    }
+    write_tree(tmp_path / "host", files)
+    write_tree(tmp_path / "image", {"/lib64/x": b""})
+    arguments = ("image", "--host-root", "host", "--family", "cotainr", "--platform", "2026-01")
+    sources = [entry["source"] for entry in answer(capsys, *arguments, code=1)]
+    assert "/opt/rocm-6.10.0/lib/libhsa-runtime64.so.1" in sources
+    write_tree(tmp_path / "host", {"/opt/rocm-6.3.4/lib/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1")})
+    sources = [entry["source"] for entry in answer(capsys, *arguments, code=1)]
+    assert sources == ["/usr/lib64/libcxi.so.1", "libfabric.so.1", "/opt/rocm-6.3.4/lib/libhsa-runtime64.so.1"]
+
+
+def test_an_image_is_recognised_by_its_name_its_labels_and_its_content() -> None:
+    site = load_site("lumi").site
+    rocm = parse_version("6.3.4")
+    path = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"
+    plain = DictTree({"/etc/os-release": b""})
+    assert recognise_family(site, (path,), plain, rocm)[0] == "lumi-pytorch"
+    assert recognise_family(site, ("alias.sif", path), plain, rocm)[0] == "lumi-pytorch"
+    assert recognise_family(site, ("mine.sif",), DictTree({"/opt/cotainr/conda/bin/python": b""}), rocm) == (
+        "cotainr",
+        "by /opt/cotainr/conda in it",
+    )
+    assert recognise_family(site, ("mine.sif",), plain, rocm, "lumi-jax") == ("lumi-jax", "as asked for")
+    with pytest.raises(
+        ResolveError, match=r"--family: lumi has no image family 'lumi-jaxx' \(did you mean lumi-jax\?\)"
+    ):
+        recognise_family(site, ("mine.sif",), plain, rocm, "lumi-jaxx")
+    for labels in (b"{", b"[1]", b"[" * 100_000):
+        assert (
+            recognise_family(site, ("x",), DictTree({"/.singularity.d/labels.json": labels}), rocm)[0]
+            == "laif-multitorch"
+        )
+
+
+def explained(capsys: Output, *arguments: str, code: int = 0) -> str:
+    assert main(["why", *arguments]) == code
+    output = capsys.readouterr()
+    return output.out if code == 0 else output.err
+
+
+def test_why_explains_one_library_of_an_image(hosts: Path, capsys: Output) -> None:
+    image, after = str(hosts / "images/suse155"), str(hosts / "after")
+    options = ("--image", image, "--host-root", after, "--family", "lumi-mpi4py")
+    assert explained(capsys, "libfabric.so.1", *options) == (
+        f"libfabric.so.1 (library; {image}, family lumi-mpi4py, platform 2026-01, cpe 25.03, rocm 6.3.4)\n"
+        "  bind: the image has none; put where the loader looks by default (singularity-CPEbits binds /opt/cray, but this "
+        "image's loader does not look there)\n"
+        "    chain   libfabric.so.1 <- root\n"
+        "    needed  libmpi_gnu_123.so.12 needs FABRIC_1.5\n"
+        "    wanted  FABRIC_1.5\n"
+        "    found   -\n"
+        "    bind    /opt/cray/libfabric/1.22.0/lib64/libfabric.so.1:/lib64/libfabric.so.1\n"
+    )
+    said = explained(capsys, "libmpi_gtl_hsa.so.0", *options)
+    assert "refuse: needs GLIBCXX_3.4.32 of libstdc++.so.6, where the image has up to GLIBCXX_3.4.30" in said
+    assert "    bind " not in said
+    assert "warning two versions" in explained(capsys, "libjson-c.so.5", *options)
+
+
+def test_why_explains_a_library_beside_a_setting_and_as_json(hosts: Path, capsys: Output) -> None:
+    options = ("--image", str(hosts / "images/debian11"), "--host-root", str(hosts / "after"), "--rocm", "6.2")
+    found = json.loads(explained(capsys, "NCCL_NET", "libcxi.so.1", *options, "--json"))
+    assert [(one["name"], one["kind"]) for one in found] == [("NCCL_NET", "setting"), ("libcxi.so.1", "library")]
+    assert found[1]["line"]["decision"] == "refuse"
+    assert found[1]["line"]["chain"] == ["libcxi.so.1", "root"]
+    assert " ".join(found[1]["line"]) == (
+        "name decision source target wanted found reason chain notes by without needed_by soname"
+    )
+
+
+def test_why_says_what_it_cannot_explain(hosts: Path, capsys: Output) -> None:
+    options = ("--image", str(hosts / "images/suse155"), "--host-root", str(hosts / "after"), *LEGACY)
+    said = explained(capsys, "libcxy.so.1", *options, code=2)
+    assert "libcxy.so.1: is in no chain from a root of the family lumi-pytorch" in said
+    assert "(did you mean libcxi.so.1?)" in said
+    assert "is a library, which is explained for one image (--image IMAGE)" in explained(capsys, "libcxi.so.1", code=2)
+    assert "settings[" in explained(capsys, "NCCL_NET", *options)
+    gone = explained(capsys, "libcxi.so.1", "--image", "gone.sif", code=3)
+    assert gone == "lumisite: cannot read gone.sif: No such file or directory\n"
+
+
+BROKEN: dict[str, tuple[list[str], int, str]] = {
+    "no image": (["gone.sif"], 3, "lumisite: cannot read gone.sif: No such file or directory"),
+    "no SIF": (["plain"], 2, "lumisite: plain: byte 0: is neither a SIF nor a squashfs file, it begins with b'text'"),
+    "no root": (["tree", "--host-root", "nowhere"], 2, "lumisite: --host-root: 'nowhere' is no directory"),
+    "no family": (["tree", "--family", "lumi-pytorh"], 2, "did you mean lumi-pytorch?"),
+    "no SONAME": (
+        ["tree", "--library", "/lib/x.so"],
+        2,
+        "lumisite: --library: '/lib/x.so' is no SONAME, such as libmpi.so.12",
+    ),
+    "no platform": (["tree", "--platform", "2031"], 2, "lumisite: --platform: lumi has no platform '2031'"),
+    "no site": (["tree", "--site", "mars"], 2, "mars"),
+    "a NUL": (["a\0b"], 3, "lumisite: cannot read 'a\\x00b': "),
+    "another machine": (
+        ["arm", *LEGACY, "--host-root", "host"],
+        2,
+        "lumisite: arm: is an image for AArch64, the host host is x86-64",
+    ),
+    "a broken cache": (["cache", *LEGACY], 2, "ld.so.cache: byte 0: is no cache of libraries"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_bad_input_is_one_line_and_an_exit_code(tmp_path: Path, capsys: Output, case: str) -> None:
+    arguments, code, message = BROKEN[case]
+    (tmp_path / "plain").write_text("text")
+    trees: dict[str, Files] = {
+        "tree": {"/lib64/x": b""},
+        "arm": {"/lib/ld-linux-aarch64.so.1": elf("ld-linux-aarch64.so.1", machine=183)},
+        "host": {"/lib64/ld-linux-x86-64.so.2": elf("ld-linux-x86-64.so.2")},
+        "cache": {"/etc/ld.so.cache": b"x" * 100},
+    }
+    for name, files in trees.items():
+        write_tree(tmp_path / name, files)
+    assert main(["binds", *arguments]) == code
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+
+
+def test_a_host_of_another_file_tree_never_leads_out_of_it(hosts: Path, capsys: Output) -> None:
+    """An absolute link of a captured host is one of that host, not of this machine."""
+    library = hosts / "after/usr/lib64/libcxi.so.1"
+    shutil.move(library, hosts / "after/usr/lib64/libcxi.so.1.5.0")
+    library.symlink_to("/usr/lib64/libcxi.so.1.5.0")
+    entries = answer(capsys, str(hosts / "images/suse155"), "--host-root", str(hosts / "after"), *LEGACY)
+    assert entries[0]["source"] == "/usr/lib64/libcxi.so.1"
+    library.unlink()
+    library.symlink_to(hosts / "before/usr/lib64/libcxi.so.1")
+    entries = answer(capsys, str(hosts / "images/suse155"), "--host-root", str(hosts / "after"), *LEGACY, code=1)
+    assert entries[0]["decision"] == "missing"
+    assert "libcxi.so.1 leads to /" in str(entries[0]["reason"])

@@ -1,0 +1,348 @@
+"""The pages say what is true: generated ones are fresh, examples are run, links lead somewhere."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from docs.generate import DOCS, PAGES, main, stale_pages
+from docs.hooks import on_page_markdown
+from docs.markdown import plain, table
+from docs.reference.cli import commands_of, exit_codes, help_text, shown_arguments, usage
+from docs.reference.site import fields_of, rule_text, site_sections
+from lumisite.cli.parser import build_parser
+from lumisite.errors import LumisiteError
+from lumisite.site.rules import STAGES
+from tests.support.consoles import EXAMPLES, find_blocks, find_commands, matches, refusal, rewritten, work_through
+from tests.support.example_runs import SHOWN, write_runs
+
+TOP = DOCS.parent
+TEXTS = {str(path.relative_to(TOP)): path for path in [TOP / "README.md", *sorted(DOCS.rglob("*.md"))]}
+
+#: Pages whose examples are made up and so cannot be run; a page that can be is a failure here.
+MADE_UP: tuple[str, ...] = ()
+
+
+@pytest.fixture(params=TEXTS, name="page")
+def _page(request: pytest.FixtureRequest) -> Path:
+    return TEXTS[request.param]
+
+
+# Generated pages
+
+
+def test_generated_pages_are_fresh() -> None:
+    assert list(stale_pages(DOCS)) == [], "run `make docs`"
+
+
+def test_check_names_the_stale_page_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("docs.generate.DOCS", tmp_path)
+    assert main([]) == 0
+    assert main(["--check"]) == 0
+    page = tmp_path / "reference/cli.md"
+    page.write_text(page.read_text().replace("render", "rinder"))
+    capsys.readouterr()
+    assert main(["--check"]) == 1
+    assert capsys.readouterr().out.startswith("docs/reference/cli.md: is stale")
+    assert "rinder" in page.read_text()
+    assert main([]) == 0
+    assert "rinder" not in page.read_text()
+
+
+def test_every_command_and_argument_has_help() -> None:
+    parser = build_parser()
+    arguments = [(one, parser) for one in shown_arguments(parser)]
+    for name, (summary, command) in commands_of(parser).items():
+        assert summary, f"{name} has no help"
+        arguments += [(one, command) for one in shown_arguments(command)]
+    for argument, owner in arguments:
+        assert help_text(argument, owner).strip(), f"{owner.prog}: {argument.dest} has no help"
+
+
+def test_every_option_is_in_the_reference() -> None:
+    page = (DOCS / "reference/cli.md").read_text()
+    for name, (_, command) in commands_of(build_parser()).items():
+        section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        for argument in shown_arguments(command):
+            for spelling in argument.option_strings or [str(argument.metavar or argument.dest)]:
+                assert spelling in section, f"{name}: {spelling}"
+
+
+def test_every_exit_code_is_said() -> None:
+    codes = dict(exit_codes(build_parser()))
+    assert list(codes) == ["0", "1", "2", "3", "4", "5"]
+    kinds: list[type[LumisiteError]] = [LumisiteError, *LumisiteError.__subclasses__()]
+    assert {str(kind.exit_code) for kind in kinds} <= set(codes)
+
+
+def test_every_site_key_says_what_it_is() -> None:
+    for section in site_sections().values():
+        assert (section.kind.__doc__ or "").endswith(".")
+        for item, _ in fields_of(section.kind):
+            doc = item.metadata.get("doc", "")
+            assert re.fullmatch(r"[A-Z`].*\.", doc), f"{section.name}.{item.name}: {doc!r} is not a sentence"
+
+
+def test_every_rule_says_what_it_demands() -> None:
+    assert all(rule_text(rule).endswith(".") for stage in STAGES for rule in stage)
+
+
+def test_usage_is_as_people_write_it() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="+", metavar="NAME")
+    parser.add_argument("--value", action="append")
+    parser.add_argument("-o", "--out", required=True, metavar="FILE")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--node", metavar="KIND")
+    either.add_argument("--topology", metavar="XML")
+    parser.add_argument("--threads", choices=(1, 2))
+    parser.add_argument("--secret", help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true")
+    assert usage("lumisite test", parser) == [
+        "lumisite test [--value VALUE]... -o FILE [--node KIND | --topology XML]",
+        "              [--threads {1,2}] [--json] NAME [NAME ...]",
+    ]
+
+
+def test_text_survives_markdown() -> None:
+    assert plain("a|b *c* E_F __d [x] <i> `<g>` `<g|h>`") == (
+        r"a&#124;b \*c\* E_F \_\_d \[x\] &lt;i> `<g>` <code>&lt;g&#124;h></code>"
+    )
+    assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+
+
+# Examples
+
+
+def test_examples_are_true(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if str(page.relative_to(TOP)) in MADE_UP:
+        request.applymarker(pytest.mark.xfail(strict=True, raises=ValueError, reason="its examples are made up"))
+    text = page.read_text()
+    new, differences = work_through(text, tmp_path)
+    if request.config.getoption("--update-docs"):
+        page.write_text(new)
+    else:
+        assert not differences, "\n\n".join([*differences, "`pytest --update-docs` rewrites the pages"])
+
+
+def test_nothing_but_its_description_knows_lumi(tmp_path: Path) -> None:
+    text = (DOCS / "how-to/describe-your-own-site.md").read_text()
+    lumis = re.compile(
+        r"\bLUMI\b|lumi\.yaml|Cray|Slingshot|SINGULARITY_|/pfs|/scratch|/var/spool/slurmd", re.IGNORECASE
+    )
+    work_through(text, tmp_path)
+    rendered = [path for path in (tmp_path / "skerry-out").rglob("*") if path.is_file()]
+    assert len(rendered) > 10
+    for path in rendered:
+        written = path.read_text()
+        if path.parent.name in ("spank", "bin"):  # Apptainer reads these too, so the helper must know the names
+            written = written.replace("SINGULARITY_BIND", "").replace("SINGULARITYENV_", "")
+        assert lumis.search(written) is None, path
+
+
+def test_what_cannot_run_here_at_least_parses(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for block in find_blocks(page.read_text()):
+        if block.language in ("sh", "bash"):
+            typed = [line for line in block.lines if line.startswith("lumisite ")]
+        elif "no-run" in block.words:
+            typed = [command.text for command in find_commands(block)]
+            assert any(map(refusal, typed)), f"line {block.line}: all of this can run: take `no-run` away"
+        else:
+            continue
+        for command in typed:
+            words = shlex.split(re.split(r"[|>&]", command)[0], comments=True)
+            if words[0] == "lumisite":
+                _parse(words[1:], capsys)
+
+
+def test_commands_in_prose_exist(page: Path) -> None:
+    commands = {*commands_of(build_parser()), "--version", "--help"}
+    targets = set(re.findall(r"^([a-z-]+):", (TOP / "Makefile").read_text(), re.MULTILINE))
+    prose = _without_blocks(page.read_text())
+    for name in re.findall(r"`lumisite ([\w-]+)", prose):
+        assert name in commands
+    for name in re.findall(r"`make ([\w-]+)", prose):
+        assert name in targets
+
+
+def _parse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        build_parser().parse_args(words)
+    except SystemExit as stop:
+        if stop.code != 0:
+            pytest.fail(f"lumisite {' '.join(words)}: {capsys.readouterr().err}")
+
+
+# How examples are compared
+
+
+def test_a_wrong_example_is_seen_and_corrected(tmp_path: Path) -> None:
+    text = "```console\n$ echo new\nold\n$ lumisite check nowhere.yaml\n$ echo $?\n0\n```\nend\n"
+    new, differences = work_through(text, tmp_path)
+    assert len(differences) == 3
+    assert new == (
+        "```console\n$ echo new\nnew\n$ lumisite check nowhere.yaml\n"
+        "nowhere.yaml: cannot be read: No such file or directory\nlumisite: 1 fault\n$ echo $?\n2\n```\nend\n"
+    )
+    assert work_through(new, tmp_path) == (new, [])
+
+
+def test_files_of_a_page_are_written_for_its_commands(tmp_path: Path) -> None:
+    text = (
+        "```yaml file=a.yaml\na: 1\n```\n```yaml append=a.yaml\nb: 2\n```\n```console\n$ cat a.yaml\na: 1\nb: 2\n```\n"
+    )
+    assert work_through(text, tmp_path) == (text, [])
+
+
+def test_changes_of_a_page_are_made_for_its_commands(tmp_path: Path) -> None:
+    text = "```yaml file=a.yaml\na: 1\nb: 2\n```\n```diff file=a.yaml\n a: 1\n-b: 2\n+c: 3\n```\n"
+    work_through(text, tmp_path)
+    assert (tmp_path / "a.yaml").read_text() == "a: 1\nc: 3\n"
+
+
+def test_a_change_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
+    text = "```yaml file=a.yaml\na: 1\n```\n```diff file=a.yaml\n-b: 2\n+c: 3\n```\n"
+    with pytest.raises(ValueError, match="0 times"):
+        work_through(text, tmp_path)
+
+
+def test_the_home_of_a_test_is_not_shown(tmp_path: Path) -> None:
+    text = "```console\n$ echo $HOME/site-out\n/home/admin/site-out\n```\n"
+    assert work_through(text, tmp_path) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "same"),
+    [
+        (["a", "...", "d"], ["a", "b", "c", "d"], True),
+        (["...", "d"], ["d"], True),
+        (["a", "..."], ["b", "a"], False),
+        (["release 2026-…"], ["release 2026-01-abc"], True),
+        (["a.c"], ["abc"], False),
+        (["a"], ["a", "b"], False),
+        ([], [], True),
+    ],
+)
+def test_dots_stand_for_what_is_left_out(expected: list[str], actual: list[str], same: bool) -> None:
+    assert matches(expected, actual) is same
+
+
+def test_rewriting_keeps_what_is_left_out() -> None:
+    old = ["head", "old", "...", "id 1-…", "tail"]
+    assert rewritten(old, ["head", "new", "x", "y", "id 1-abc", "tail"]) == ["head", "new", "...", "id 1-…", "tail"]
+    assert rewritten(["...", "gone"], ["a", "b"]) == ["...", "b"]
+    assert rewritten(["a"], ["b", "c"]) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf site-out",
+        "lumisite check | sh",
+        "lumisite check; ls",
+        "lumisite check &",
+        "ls $(pwd)",
+        "echo `pwd`",
+        "echo x > /etc/motd",
+        "lumisite deploy site-out /appl/local/lumisite --apply",
+        "lumisite render --out ../up",
+        "lumisite render --out /tmp/x && ls",
+        "cp site-out /appl",
+        "cp site-out ~/x",
+    ],
+)
+def test_only_harmless_commands_are_run(command: str) -> None:
+    assert refusal(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["lumisite why /var/spool/slurmd", "ls site-out | cat > list", "mkdir a && cp site.yaml a", "ls /nowhere"],
+)
+def test_harmless_commands_are_run(command: str) -> None:
+    assert refusal(command) == ""
+
+
+@pytest.mark.parametrize("text", ["- a\n\n  ```console\n  $ ls\n  ```\n", "~~~\n~~~\n", "```console norun\n```\n"])
+def test_a_block_that_would_not_be_run_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="line"):
+        find_blocks(text)
+
+
+# Pages
+
+
+def test_the_readme_is_short() -> None:
+    assert len((TOP / "README.md").read_text().splitlines()) < 100
+
+
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", _without_blocks(page.read_text())):
+        if re.match(r"https?://|mailto:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (page.parent / name).resolve() if name else page
+        assert linked.exists(), f"{target} is not there"
+        if anchor:
+            assert anchor in _anchors(linked), f"{target}: there is no such heading or anchor"
+
+
+def test_every_room_is_explained() -> None:
+    page = (DOCS / "explanation/shape.md").read_text()
+    rooms = {path.parent.name for path in (TOP / "lumisite").glob("*/__init__.py")}
+    assert rooms <= set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+
+
+def test_the_table_of_contents_lists_every_page() -> None:
+    listed = list(_names(yaml.safe_load((TOP / "mkdocs.yml").read_text())["nav"]))
+    assert sorted(listed) == sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
+    assert set(PAGES) <= set(listed)
+
+
+def test_the_pages_build(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "public")]
+    built = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    html = (tmp_path / "public/tutorial/first-site/index.html").read_text()
+    assert 'class="language-yaml"' in html
+    assert "append=" not in html
+    assert not [*tmp_path.rglob("*.py"), *tmp_path.rglob("*.pyc")]
+
+
+def test_what_a_fence_says_beyond_its_language_is_for_the_test_only() -> None:
+    assert on_page_markdown("```console no-run\n$ ls -l\n```\n") == "```console\n$ ls -l\n```\n"
+
+
+def _without_blocks(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def _anchors(page: Path) -> set[str]:
+    text = page.read_text()
+    headings = re.findall(r"^#+ (.+)$", _without_blocks(text), re.MULTILINE)
+    slugs = {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", heading.lower())) for heading in headings}
+    return slugs | set(re.findall(r'<a id="([^"]+)">', text))
+
+
+def _names(nav: object) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    items = nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else []
+    return [name for item in items for name in _names(item)]
+
+
+def test_the_examples_are_what_their_program_writes(tmp_path: Path) -> None:
+    write_runs(tmp_path, SHOWN)
+    written, kept = (
+        {str(path.relative_to(top)): path.read_text() for path in top.rglob("*.json*")} for top in (tmp_path, EXAMPLES)
+    )
+    assert written == kept

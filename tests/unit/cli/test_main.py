@@ -1,0 +1,174 @@
+"""The command line as its user meets it: exit codes, one clear error on stderr, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.cli.parser import MODULES, build_parser
+from lumisite.site.load import EMBEDDED
+from tests.support.sites import site_text
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    code = main(list(argv))
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    return code, captured.out, captured.err
+
+
+def test_render_writes_the_tree_and_says_how_to_use_it(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "render", "--rocm", "6.2")
+    assert code == 0
+    assert "site-out/modules/singularity-AI-bindings/25.03-rocm6.2.lua" in out.splitlines()
+    assert all(Path(line).is_file() for line in out.splitlines())
+    assert f"module use {Path.cwd()}/site-out/modules" in err
+
+
+def test_a_second_render_is_byte_identical_and_touches_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "render", "--rocm", "6.2")[0] == 0
+    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in Path("site-out").rglob("*") if p.is_file()}
+    assert run(capsys, "render", "--rocm", "6.2")[0] == 0
+    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in Path("site-out").rglob("*") if p.is_file()} == before
+
+
+@pytest.mark.parametrize("argv", [[], ["rendr"], ["render", "--rocm"], ["why"], ["render", "--nodes", "x"]])
+def test_usage_errors_exit_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (2, "")
+    assert "usage: lumisite" in err
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["render", "--help"], ["why", "--help"]])
+def test_help_and_version_exit_0(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, *argv)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["render", "--rocm", "6.0"], "the nearest that would do is 6.1.3"),
+        (["render", "--rocm", "6.2", "--platform", "2026-1"], "did you mean 2026-01?"),
+        (["render", "--rocm", "6.2", "--cpe", "25.4"], "is not installed on platform 2026-01"),
+        (["render", "--rocm", "6.2", "--site", "lum"], "did you mean lumi?"),
+        (
+            ["render", "--rocm", "6.2", "--site", "./nowhere.yaml"],
+            "nowhere.yaml: cannot be read: No such file or directory",
+        ),
+        (["render", "--rocm", "6.2", "--site", "."], "there is no embedded site '.'"),
+        (["render", "--rocm", "6.2", "--site", "./"], "is not a file (a YAML file would be right)"),
+        (["render", "--rocm", "6.2", "--out", "x/current"], "current is the name of a deployment's link"),
+        (["resolve", "--rocm", "9"], "lumi has no ROCm 9"),
+        (["why", "NOBODY"], "lumi has no setting, bind or module of this name"),
+    ],
+)
+def test_refusals_are_one_line_and_exit_2(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+    assert not Path("site-out").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "site.yaml: the file is empty"),
+        (b"{", "not YAML"),
+        (b"\xff\xfe\x00\x00", "is not UTF-8"),
+        (b"a: &a [*a]\n", "the anchor &a contains itself"),
+        (b"x" * (50 * 1024 * 1024), "bytes are too many for a site description"),
+        (b"lumisite: 2\n", "lumisite: '2' is not known here (have 1)"),
+    ],
+    ids=["empty", "not-yaml", "not-utf-8", "loop", "50-MB", "format-2"],
+)
+@pytest.mark.parametrize("command", [["check"], ["render", "--rocm", "6.2", "--site"]])
+def test_a_bad_site_file_exits_2(
+    command: list[str], content: bytes, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("site.yaml").write_bytes(content)
+    code, out, err = run(capsys, *command, "./site.yaml")
+    assert code == 2
+    assert said in out + err
+    assert "site.yaml" in out + err
+    assert [path.name for path in Path().iterdir()] == ["site.yaml"]
+
+
+def test_check_prints_every_fault_with_its_position(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("site.yaml").write_text(site_text(("title: the twin", "titel: the twin"), ("kind: shared", "kind: shred")))
+    code, out, err = run(capsys, "check", "site.yaml")
+    assert code == 2
+    assert [line.split(": ")[1] for line in out.splitlines()] == ["title", "titel", "file_systems[0].kind"]
+    assert err == "lumisite: 3 faults\n"
+
+
+def test_check_of_a_sound_file(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("site.yaml").write_text(site_text())
+    code, out, err = run(capsys, "check", "site.yaml")
+    assert (code, err) == (0, "")
+    assert out.startswith("site.yaml: no faults: 2 platforms, 2 CPE and 2 ROCm releases, 1 image family,")
+
+
+def test_resolve_and_why_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    resolved = json.loads(run(capsys, "resolve", "--rocm", "6.2", "--json")[1])
+    assert (resolved["platform"], resolved["cpe"], resolved["rocm"]) == ("2026-01", ["25.03"], ["6.2.4"])
+    explained = json.loads(run(capsys, "why", "NCCL_CROSS_NIC", "/opt/cray", "--json")[1])
+    assert [entry["name"] for entry in explained] == ["NCCL_CROSS_NIC", "/opt/cray"]
+
+
+def test_every_embedded_site_checks_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    for path in EMBEDDED.glob("*.yaml"):
+        assert run(capsys, "check", path.stem)[0] == 0
+
+
+def test_the_table_of_commands_is_the_parsers_own() -> None:
+    for module, names in MODULES.items():
+        commands = build_parser(names[0])._subparsers._group_actions[0].choices  # type: ignore[union-attr]
+        assert tuple(commands or ()) == names, module
+
+
+def test_a_reader_that_leaves_is_no_failure(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m lumisite resolve --rocm 6.2; echo $? >code"
+    subprocess.run(["bash", "-c", f"({command}) | true"], check=True, cwd=tmp_path, timeout=60)
+    assert (tmp_path / "code").read_text().strip() == "0"
+
+
+def test_a_terminal_that_cannot_show_a_character_gets_its_number() -> None:
+    Path("site.yaml").write_text(site_text(('why: "project space"', 'why: "proj\u00e9ct space \u2192"')))
+    command = [sys.executable, "-c", "from lumisite.cli import run; run()", "why", "/project", "--site", "site.yaml"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "why     proj\\xe9ct space \\u2192" in done.stdout
+
+
+def test_an_interrupt_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lumisite.site.load.load_site", interrupted)
+    code, _, err = run(capsys, "resolve")
+    assert (code, err) == (130, "lumisite: interrupted\n")
+
+
+def test_help_is_as_wide_as_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    widths = []
+    for columns in ("60", "150", "none"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert main(["binds", "--help"]) == 0
+        widths.append(max(map(len, capsys.readouterr().out.splitlines())))
+    assert widths[0] <= 60 < widths[2] <= 80 < widths[1] <= 150
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full (Linux) is not here")
+def test_an_output_that_is_full_is_one_line() -> None:
+    command = [sys.executable, "-m", "lumisite", "resolve", "--rocm", "6.2"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "lumisite: cannot go on: No space left on device\n")

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.machine import live
+from lumisite.site.load import load_site
+from tests.unit.machine.test_live import lumi_g_files, write
+from tests.unit.machine.test_masks import PUBLISHED, PUBLISHED_BOTH_THREADS
+
+NODES = Path(__file__).parents[2] / "data" / "nodes"
+Output = pytest.CaptureFixture[str]
+
+
+def answers(capsys: Output, *arguments: str) -> list[dict[str, object]]:
+    assert main(["masks", "--json", *arguments]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, list)
+    assert all(list(entry) == ["task", "gpu", "cpus", "mask"] for entry in found)
+    return found
+
+
+def test_a_whole_node_of_the_sites_only_gpu_kind_is_the_default(capsys: Output) -> None:
+    assert answers(capsys) == answers(capsys, "--site", "lumi", "--node", "lumi-g", "--tasks", "8", "--threads", "1")
+    assert [entry["mask"] for entry in answers(capsys)] == PUBLISHED
+    assert [entry["gpu"] for entry in answers(capsys)] == list(range(8))
+    assert answers(capsys)[0] == {"task": 0, "gpu": 0, "cpus": "49-55", "mask": "0xfe000000000000"}
+    assert [entry["mask"] for entry in answers(capsys, "--threads", "2")] == PUBLISHED_BOTH_THREADS
+
+
+def test_a_sites_only_kind_is_the_default_without_gpus_too(capsys: Output) -> None:
+    (entry,) = answers(capsys, "--site", "twin")
+    assert entry["gpu"] is None
+    assert entry["cpus"] is not None
+
+
+def test_a_site_with_two_kinds_of_gpu_nodes_must_be_told_which(tmp_path: Path, capsys: Output) -> None:
+    text = load_site("lumi").data.decode()
+    kind = text.partition("\n  lumi-g:\n")[2].partition("\n  lumi-c:")[0]
+    (tmp_path / "two.yaml").write_text(text.replace("\npartitions:", f"\n  lumi-h:\n{kind}\npartitions:", 1))
+    assert main(["masks", "--site", "two.yaml"]) == 2
+    assert "has not one node kind with GPUs, so name one (have lumi-g, lumi-h)" in capsys.readouterr().err
+    assert [entry["mask"] for entry in answers(capsys, "--site", "two.yaml", "--node", "lumi-h")] == PUBLISHED
+
+
+def test_a_task_with_several_gpus_has_a_list_of_them(capsys: Output) -> None:
+    assert [entry["gpu"] for entry in answers(capsys, "--tasks", "4")] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def test_tasks_default_to_one_for_each_granted_gpu(capsys: Output) -> None:
+    assert [entry["gpu"] for entry in answers(capsys, "--gpus", "6,2-3")] == [6, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "name", ["lumi-g.xml", "lumi-g-hwloc1.xml", "lumi-g-numa.xml", "lumi-g-unplaced.xml", "lumi-g-low-noise.xml"]
+)
+def test_a_file_of_a_lumi_g_node_gives_lumi_gs_masks(name: str, capsys: Output) -> None:
+    assert [entry["mask"] for entry in answers(capsys, "--topology", str(NODES / name))] == PUBLISHED
+    assert main(["masks", "--topology", str(NODES / name)]) == 0
+    assert "recognised by its cores and bus ids" in capsys.readouterr().err
+
+
+def test_a_file_of_a_node_from_before_the_bus_ids_changed_does_too(tmp_path: Path, capsys: Output) -> None:
+    old = (NODES / "lumi-g-numa.xml").read_text().replace("0000:ce:", "0000:cc:").replace("0000:de:", "0000:dc:")
+    (tmp_path / "old.xml").write_text(old)
+    assert [entry["mask"] for entry in answers(capsys, "--topology", "old.xml")] == PUBLISHED
+
+
+def test_a_file_of_another_node_is_taken_as_it_is_and_that_is_said(capsys: Output) -> None:
+    assert main(["masks", "--json", "--topology", str(NODES / "two-sockets-nvidia.xml")]) == 0
+    output = capsys.readouterr()
+    assert [entry["cpus"] for entry in json.loads(output.out)] == ["8-11", "12-15", "0-3", "4-7"]
+    assert "is no node kind of site lumi: which cores its site reserves is not known" in output.err
+
+
+def test_the_live_node_is_limited_to_what_the_process_may_use(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = lumi_g_files()
+    files["proc/self/status"] = "Cpus_allowed_list:\t1-7,9-15,65-71\n"
+    write(files, tmp_path)
+    real = live.live_tree
+    monkeypatch.setattr(live, "live_tree", lambda _root: real(tmp_path))
+    assert [entry["cpus"] for entry in answers(capsys, "--node", "live", "--gpus", "4,5")] == ["1-7", "9-15"]
+    assert [entry["cpus"] for entry in answers(capsys, "--node", "live", "--gpus", "4", "--cpus", "0-3")] == ["1-3"]
+    assert main(["masks", "--node", "live", "--gpus", "0"]) == 1
+
+
+def test_this_machine_can_be_read(capsys: Output) -> None:
+    assert main(["masks", "--node", "live", "--tasks", "1", "--json"]) in (0, 1)
+    assert json.loads(capsys.readouterr().out)[0]["task"] == 0
+
+
+def test_a_task_without_a_mask_is_null_in_json_and_told_on_stderr(capsys: Output) -> None:
+    assert main(["masks", "--json", "--cpus", "49-55", "--gpus", "0,4"]) == 1
+    output = capsys.readouterr()
+    assert json.loads(output.out)[1] == {"task": 1, "gpu": 4, "cpus": None, "mask": None}
+    assert output.err.startswith("lumisite: task 1 gets no mask: GPU 4: the granted CPUs 49-55 hold no core of L3 0")
+
+
+def test_the_table_ends_with_an_option_for_srun(capsys: Output) -> None:
+    assert main(["masks"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["task", "gpu", "cpus", "mask", "from"]
+    assert lines[1].split()[:4] == ["0", "0", "49-55", "0xfe000000000000"]
+    assert lines[-1] == f"--cpu-bind=mask_cpu:{','.join(PUBLISHED)}"
+
+
+def test_the_option_is_left_out_where_it_would_not_fit_every_node(capsys: Output) -> None:
+    assert main(["masks", "--cpus", "49-55", "--gpus", "0"]) == 0
+    output = capsys.readouterr()
+    assert "mask_cpu" not in output.out
+    assert "srun gives every node the same masks" in output.err
+    assert main(["masks", "--cpus", "49-55", "--gpus", "0,1"]) == 1
+    assert "mask_cpu" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("granted", ["0-127", ",".join(f"{first + 1}-{first + 7}" for first in range(0, 128, 8))])
+def test_a_grant_of_every_core_that_tasks_may_use_is_a_whole_node(granted: str, capsys: Output) -> None:
+    assert main(["masks", "--cpus", granted]) == 0
+    assert capsys.readouterr().out.endswith(f"--cpu-bind=mask_cpu:{','.join(PUBLISHED)}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--node", "lumi-x"], "--node: site lumi has no node kind 'lumi-x' (did you mean lumi-g?)"),
+        (["--node", "lumi-g", "--topology", "x"], "not allowed with argument"),
+        (["--site", "nowhere"], "there is no embedded site 'nowhere'"),
+        (["--cpus", "x"], "--cpus: 'x' is not a number or a range"),
+        (["--cpus", ""], "no CPU is granted"),
+        (["--cpus", "500"], "CPU 500 is not on node kind lumi-g"),
+        (["--gpus", "9"], "GPU 9 is not on node kind lumi-g"),
+        (["--gpus", "0,0"], "--gpus: '0,0' names a number twice"),
+        (["--tasks", "many"], "invalid int value: 'many'"),
+        (["--tasks", "3"], "3 tasks cannot share 8 GPUs evenly"),
+        (["--tasks", "0"], "0 tasks on a node"),
+        (["--threads", "4"], "invalid choice: 4"),
+        (["--topology", "none.xml"], "none.xml: cannot be read: No such file or directory"),
+        (["--topology", "."], ".: is not a file (an hwloc XML file would be right)"),
+        (["--topology", "/dev/zero"], "/dev/zero: is not a file"),
+        (["--topology", "a\0b"], "cannot be read"),
+    ],
+)
+def test_a_wrong_call_is_refused_with_the_right_one(arguments: list[str], says: str, capsys: Output) -> None:
+    assert main(["masks", *arguments]) == 2
+    output = capsys.readouterr()
+    assert says in output.err
+    assert output.out == ""
+
+
+def test_the_example_in_the_docs_is_what_is_printed(capsys: Output) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "explanation" / "cpu-masks.md").read_text()
+    command, _, printed = page.partition("```console\n$ lumisite ")[2].partition("```")[0].partition("\n")
+    assert main(command.split()) == 0
+    assert capsys.readouterr().out == printed

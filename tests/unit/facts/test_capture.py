@@ -1,0 +1,260 @@
+"""What a node is: read from files alone, written the same way every time, and never guessed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.facts.capture import capture
+from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, FactsError, Named, Releases, format_facts, parse_facts
+from lumisite.machine.host import DiskTree
+from lumisite.site.load import load_site
+from tests.support.dict_trees import DictTree, Link, write_tree
+from tests.support.nodes import AFTER, BEFORE, LATEST, MODULEFILE, NEW_KERNEL, RELEASE, NodeFiles, lumi_node, sif_head
+
+LUMI = load_site("lumi").site
+
+
+def facts_of(files: NodeFiles) -> Facts:
+    return capture(DictTree(files), LUMI).facts
+
+
+def test_a_whole_node_is_captured() -> None:
+    facts = facts_of(lumi_node())
+    assert (facts.site, facts.host, facts.os.name) == ("lumi", "nid005001", "SLES 15 SP6")
+    assert (facts.kernel.release, facts.glibc, facts.slurm) == (NEW_KERNEL, "2.38", "24.05.8")
+    assert sorted(facts.kernel.configs) == [f"/boot/config-{NEW_KERNEL}", "/proc/config.gz"]
+    first, second = facts.kernel.configs.values()
+    assert first == second
+    assert first.options == {"CONFIG_DMABUF_MOVE_NOTIFY": "y", "CONFIG_PCI_P2PDMA": "y"}
+    assert facts.drivers["amdgpu"].version == "6.10.5"
+    assert (facts.rocm.versions, facts.rocm.default) == (("6.3.4",), "6.3.4")
+    assert (facts.cpe.versions, facts.cpe.default) == (("25.03", "25.09"), "25.03")
+    assert facts.products["/opt/cray/libfabric"].versions == ("1.22.0",)
+    assert facts.products["/opt/cray/pe/mpich"].versions == ("8.1.32", "9.0.1")
+    assert facts.loads["libcxi.so.1"] == "/usr/lib64/libcxi.so.1.6.0"
+    assert facts.libraries["/usr/lib64/libcxi.so.1.6.0"].wants == {"GLIBC": "2.38"}
+    assert "libjson-c.so.5" in facts.loads, "what a library needs belongs to it"
+    assert facts.missing == {}
+    assert list(facts.interfaces) == ["hsn0", "hsn1", "hsn2", "hsn3"]
+    hsn2 = facts.interfaces["hsn2"]
+    assert (hsn2.driver, hsn2.state, hsn2.speed_mbit, hsn2.numa, hsn2.bus) == (
+        "cxi_ss1",
+        "up",
+        200000,
+        0,
+        "0000:d5:00.0",
+    )
+    assert facts.nics["cxi2"].numa == 0
+    assert [gpu.bus for gpu in facts.gpus] == [
+        f"0000:{bus}:00.0" for bus in ("c1", "c6", "c9", "ce", "d1", "d6", "d9", "de")
+    ]
+    assert (facts.gpus[0].numa, facts.gpus[0].cpus) == (3, "48-55,112-119")
+    assert [group.cpus for group in facts.cpus][:2] == ["0-7,64-71", "8-15,72-79"]
+    assert facts.threads_per_core == 2
+    images = facts.images["/appl/local/laifs/containers"]
+    folder = f"lumi-multitorch-{AFTER.image}"
+    assert (
+        images["lumi-multitorch-latest.sif"].target
+        == f"/appl/local/laifs/containers/{folder}/lumi-multitorch-full-{AFTER.image}.sif"
+    )
+    assert images["lumi-multitorch-latest.sif"].id == f"{1:032x}"
+    assert (facts.deployed.release, len(facts.deployed.files)) == (RELEASE, 2)
+    assert facts.runtime.real == "/usr/bin/singularity"
+    assert facts.paths["/scratch"] == Named("directory", "/pfs")
+    assert facts.paths["/flash"] == Named("none")
+
+
+def test_an_empty_tree_has_no_facts_and_nothing_is_guessed() -> None:
+    captured = capture(DictTree({}), LUMI)
+    assert {named.kind for named in captured.facts.paths.values()} == {"none"}
+    rest = json.loads(format_facts(captured.facts))
+    del rest["paths"]
+    assert rest == {"lumisite_facts": 1, "site": "lumi"}
+    assert any("no topology" in note for note in captured.notes)
+
+
+def test_a_facts_file_says_the_same_when_it_is_read_again() -> None:
+    for versions in (BEFORE, AFTER):
+        facts = facts_of(lumi_node(versions))
+        assert parse_facts(format_facts(facts).encode(), "x") == facts
+
+
+def test_two_captures_of_one_tree_are_the_same_bytes(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "node", lumi_node())
+    for name in ("one", "two"):
+        assert main(["facts", "--root", str(root), "-o", str(tmp_path / name)]) == 0
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert parse_facts((tmp_path / "one").read_bytes(), "x") == facts_of(lumi_node())
+
+
+def test_this_machine_is_captured_without_a_word_on_stdout_but_the_facts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["facts"]) == 0
+    facts = parse_facts(capsys.readouterr().out.encode(), "here")
+    assert facts.kernel.release == os.uname().release
+    assert facts.host == os.uname().nodename
+
+
+def test_links_never_leave_the_root(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("secret\n")
+    planted: dict[str, bytes | Link | None] = {
+        "/etc/os-release": Link(f"../../../../../../..{outside}"),
+        "/proc/sys/kernel/osrelease": Link(str(outside)),
+        "/usr/lib64/libcxi.so.1": Link("libcxi.so.1"),
+        "/appl/local/lumisite/current": Link("current"),
+        "/sys/class/net/hsn0": Link("/sys/class/net/hsn1"),
+        "/sys/class/net/hsn1": Link("/sys/class/net/hsn0"),
+        LATEST: Link(str(outside)),
+    }
+    root = write_tree(tmp_path / "node", lumi_node(AFTER, planted))
+    text = format_facts(capture(DiskTree(str(root)), LUMI).facts)
+    facts = parse_facts(text.encode(), "x")
+    assert "secret" not in text
+    assert (facts.os.name, facts.kernel.release, facts.deployed.release) == (None, None, None)
+    assert facts.paths["/usr/lib64/libcxi.so.1"] == Named("dangling", "is a loop of links")
+    assert "/usr/lib64/libcxi.so.1" in facts.dangling
+    assert list(facts.interfaces) == ["hsn2", "hsn3"]
+
+
+def test_hostile_files_are_left_out_and_do_not_stop_it(tmp_path: Path) -> None:
+    """Each file in turn holds rubbish, is a directory, or a pipe that nobody writes to."""
+    choose = random.Random(3)
+    files = lumi_node()
+    for kind in ("rubbish", "directory", "pipe", "unreadable"):
+        root = write_tree(tmp_path / kind, files)
+        for path in [
+            path for path, content in sorted(files.items()) if not isinstance(content, Link) and choose.random() < 0.4
+        ]:
+            place = root / path.lstrip("/")
+            if kind == "rubbish":
+                place.write_bytes(choose.randbytes(300))
+            elif kind == "unreadable":
+                place.chmod(0)
+            else:
+                place.unlink()
+                place.mkdir() if kind == "directory" else os.mkfifo(place)
+        facts = capture(DiskTree(str(root)), LUMI).facts
+        assert parse_facts(format_facts(facts).encode(), "x") == facts
+
+
+def test_a_damaged_cache_of_libraries_is_named(tmp_path: Path) -> None:
+    captured = capture(DictTree(lumi_node(AFTER, {"/etc/ld.so.cache": b"nonsense" * 9})), LUMI)
+    assert any("ld.so.cache" in note for note in captured.notes)
+    assert captured.facts.loads["libcxi.so.1"] == "/usr/lib64/libcxi.so.1.6.0"
+
+
+def test_an_empty_directory_is_no_release(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "node", lumi_node())
+    for name in ("opt/rocm-6.0.3", "opt/cray/libfabric/1.15.2.0"):
+        (root / name).mkdir()
+    facts = capture(DiskTree(str(root)), LUMI).facts
+    assert facts.rocm.versions == ("6.3.4",)
+    assert facts.products["/opt/cray/libfabric"].versions == ("1.22.0",)
+
+
+def test_a_default_that_leads_nowhere_is_none_and_a_dangling_link() -> None:
+    facts = facts_of(lumi_node(AFTER, {"/opt/cray/libfabric/default": Link("9.9.9")}))
+    assert facts.products["/opt/cray/libfabric"] == Releases(("1.22.0",))
+    assert facts.dangling == {"/opt/cray/libfabric/default": "leads to nothing that is there"}
+
+
+def test_two_versions_in_slurms_library_are_no_answer() -> None:
+    library = "/usr/lib64/slurm/libslurmfull.so"
+    assert facts_of(lumi_node(AFTER, {library: b"\0" + b"24.05.8\0" + b"24.11.5\0"})).slurm is None
+    assert facts_of(lumi_node(AFTER, {library: b"x24.05.8y"})).slurm is None
+    assert facts_of(lumi_node(AFTER, {library: None})).slurm is None
+
+
+def test_more_directories_of_images_can_be_named() -> None:
+    files = lumi_node(
+        AFTER, {"/scratch/images/a.sif": sif_head(7), "/scratch/images/notes.txt": b"x", "/scratch": None}
+    )
+    facts = capture(DictTree(files), LUMI, ("/scratch/images",)).facts
+    assert facts.images["/scratch/images"]["a.sif"].id == f"{7:032x}"
+    assert list(facts.images["/scratch/images"]) == ["a.sif"]
+
+
+def test_the_sites_own_folders_of_images_are_read() -> None:
+    alias = "/appl/local/containers/sif-images/lumi-rocm-rocm-6.2.4.sif"
+    frozen = "/appl/local/containers/tested-containers/lumi-rocm-rocm-6.2.4-dockerhash-0123456789ab.sif"
+    images = facts_of(lumi_node(AFTER, {alias: Link(frozen), frozen: sif_head(8)})).images
+    assert images["/appl/local/containers/sif-images"]["lumi-rocm-rocm-6.2.4.sif"].target == frozen
+
+
+def test_a_deployed_file_is_known_by_its_hash() -> None:
+    deployed = facts_of(lumi_node()).deployed
+    edited = facts_of(lumi_node(AFTER, {f"/appl/local/lumisite/releases/{RELEASE}/{MODULEFILE}": b"edited\n"})).deployed
+    assert {path for path in deployed.files if deployed.files[path] != edited.files[path]} == {MODULEFILE}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is not JSON"),
+        (b"\xff\xfe", "byte 0xff is not UTF-8"),
+        (b"[1]", "is no facts file"),
+        (b"{}", "is no facts file"),
+        (b"[" * 100_000, "nested too deep"),
+        (b'{"lumisite_facts": 2, "site": "lumi"}', "2 is another format (1 can be read)"),
+        (b'{"lumisite_facts": true, "site": "lumi"}', "true is another format"),
+        (b'{"lumisite_facts": 1}', "site: is missing"),
+        (b'{"lumisite_facts": 1, "site": 7}', "site: 7 is not a text"),
+        (b'{"lumisite_facts": 1, "site": "l", "gpus": {}}', "gpus: is a mapping (a list would be right"),
+        (b'{"lumisite_facts": 1, "site": "l", "gpus": [3]}', "gpus[0]: is a single value (keys and values would be right)"),
+        (b'{"lumisite_facts": 1, "site": "l", "gpus": [{"numa": "x"}]}', 'gpus[0].numa: "x" is not a whole number'),
+        (b'{"lumisite_facts": 1, "site": "l", "gpus": [{"numa": true}]}', "gpus[0].numa: true is not a whole number"),
+        (b'{"lumisite_facts": 1, "site": "l", "cpus": [{}]}', "cpus[0].cpus: is missing"),
+        (b'{"lumisite_facts": 1, "site": "l", "images": {"/a": {"\\n": 1}}}', 'images./a.\'\\n\': "\\n" holds a character that does not print'),
+        (b'{"lumisite_facts": 1, "site": "l", "missing": {"a": "b"}}', "missing.a: is a single value (a list would be right"),
+        (b" " * (LARGEST_FACTS_BYTES + 1), "bytes, which no facts file has"),
+    ],
+)  # fmt: skip
+def test_a_damaged_facts_file_is_named(content: bytes, message: str) -> None:
+    with pytest.raises(FactsError) as caught:
+        parse_facts(content, "node.json")
+    assert str(caught.value).startswith("node.json:")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cut_or_scratched_facts_file_gives_an_error_or_facts() -> None:
+    choose = random.Random(11)
+    whole = format_facts(facts_of(lumi_node())).encode()
+    refused = 0
+    for _ in range(150):
+        if choose.random() < 0.5:
+            damaged = whole[: choose.randrange(len(whole))]
+        else:
+            scratched = bytearray(whole)
+            for _ in range(5):
+                scratched[choose.randrange(len(whole))] = choose.choice(b'{}[]",:0x\\ \x00\xff')
+            damaged = bytes(scratched)
+        try:
+            parse_facts(damaged, "node.json")
+        except FactsError:
+            refused += 1
+    assert refused > 100
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--root", "/nowhere"], "--root: '/nowhere' is no directory"),
+        (["--root", "/etc/passwd"], "is no directory"),
+        (["--root", "a\0b"], "is no directory"),
+        (["--images", "images"], "--images: 'images' is no absolute path"),
+        (["-o", "/nowhere/x"], "cannot write '/nowhere/x': No such file or directory"),
+        (["--site", "lumo"], "did you mean lumi?"),
+    ],
+)
+def test_bad_arguments_are_named(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["facts", *words]) in (2, 3)
+    said = capsys.readouterr()
+    assert message in said.err
+    assert said.out == ""

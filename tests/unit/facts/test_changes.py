@@ -1,0 +1,224 @@
+"""Each break that a maintenance can plant is named with its reason, and a pair that did not change is silent."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+from lumisite.facts.changes import Report, make_report, report_lines, to_json
+from lumisite.facts.compare import compare
+from lumisite.facts.facts import Facts, Named, Releases, format_facts, parse_facts
+from lumisite.facts.site import platform_of
+from lumisite.facts.touch import RULES
+from lumisite.facts.words import texts, words
+from tests.support.breaks import BREAKS, LUMI, REQUIRED, facts_of, pasted
+from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node, sif_head
+
+
+@pytest.fixture(name="node", scope="module")
+def _node() -> Facts:
+    return facts_of(lumi_node())
+
+
+@pytest.fixture(name="january", scope="module")
+def _january(node: Facts) -> Report:
+    return make_report(facts_of(lumi_node(BEFORE)), node, LUMI)
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_planted_break_is_named_with_its_reason(name: str, node: Facts) -> None:
+    planted, said, touched = BREAKS[name]
+    report = make_report(node, facts_of(lumi_node(AFTER, planted)), LUMI)
+    named = [one for one in report.changes if said in words(one.change)]
+    assert len(named) == 1, [words(one.change) for one in report.changes]
+    found: dict[tuple[str, str], str] = {(touch.what, touch.name): touch.why for touch in named[0].touches}
+    for what, part, why in touched:
+        assert why in found[what, part]
+
+
+def test_what_is_told_is_not_repeated_for_each_path(node: Facts, january: Report) -> None:
+    subjects = [one.change.subject for one in january.changes if one.change.kind in ("path", "library")]
+    assert subjects == ["libcxi.so.1", "libhsa-runtime64.so.1"], "libfabric and the MPI are told by their directories"
+    for name in ("vanished library", "dangling link", "retargeted image alias"):
+        report = make_report(node, facts_of(lumi_node(AFTER, BREAKS[name][0])), LUMI)
+        assert "path" not in [one.change.kind for one in report.changes], name
+
+
+def test_a_path_that_dangles_is_told_as_a_link_alone() -> None:
+    before = Facts(site="l", paths={"/opt/x": Named("directory", "/opt/y")})
+    trouble = "leads to /opt/y, which is not there"
+    after = Facts(site="l", paths={"/opt/x": Named("dangling", trouble)}, dangling={"/opt/x": trouble})
+    assert [change.kind for change in compare(before, after)] == ["dangling"]
+
+
+def test_the_texts_of_what_came_and_went(node: Facts) -> None:
+    """What JSON says of a library that has gone is its SONAME, of one that stands elsewhere its file."""
+    came = replace(node, loads={**node.loads, "libnew.so.1": "/lib/libnew.so.1"})
+    moved = replace(node, loads={**node.loads, "libcxi.so.1": "/lib/libcxi.so.1"})
+    nothing = replace(node, paths={**node.paths, "/flash": Named("directory")})
+    found = [texts(compare(one, other)[0]) for one, other in ((node, came), (came, node), (node, moved))]
+    assert found == [
+        (None, "libnew.so.1"),
+        ("libnew.so.1", None),
+        ("/usr/lib64/libcxi.so.1.6.0", "/lib/libcxi.so.1"),
+    ]
+    assert [texts(*compare(*pair)) for pair in ((node, nothing), (nothing, node))] == [
+        (None, "directory"),
+        ("directory", None),
+    ]
+
+
+def test_every_kind_of_change_has_a_planted_break(node: Facts, january: Report) -> None:
+    seen = {one.change.kind for one in january.changes}
+    for planted, _, _ in BREAKS.values():
+        seen |= {change.kind for change in compare(node, facts_of(lumi_node(AFTER, planted)))}
+    assert seen >= RULES.keys()
+
+
+def test_an_unchanged_pair_is_silent(node: Facts) -> None:
+    report = make_report(node, facts_of(lumi_node()), LUMI)
+    assert report.changes == ()
+    assert report_lines(report) == ["nothing changed"]
+    assert report.users[0] == "Nothing changed on LUMI that containers depend on."
+
+
+def test_what_comes_back_is_told_too(node: Facts) -> None:
+    for name in ("json-c mismatch", "dangling link", "vanished interface", "vanished image"):
+        planted, said, _ = BREAKS[name]
+        back = make_report(facts_of(lumi_node(AFTER, planted)), node, LUMI)
+        assert back.changes, name
+        assert all(said not in words(one.change) for one in back.changes), name
+
+
+def test_january_is_recognised_by_the_platforms_of_the_site(january: Report) -> None:
+    assert (january.was, january.now) == ("2024-08", "2026-01")
+    said = "\n".join(report_lines(january))
+    assert "libfabric: directory renamed, /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0" in said
+    assert "libjson-c: SONAME changed, libjson-c.so.3 -> libjson-c.so.5" in said
+    assert "libcxi.so.1 wants GLIBC_2.38 (before: 2.14)" in said
+    assert "GPU 3 0000:cc:00.0 -> 0000:ce:00.0, GPU 7 0000:dc:00.0 -> 0000:de:00.0" in said
+    assert "kernel configuration moved" in said
+
+
+def test_releases_that_leave_the_drivers_range_are_named_with_their_modules(january: Report) -> None:
+    driver = next(one for one in january.changes if one.change.kind == "driver")
+    modules = {touch.name for touch in driver.touches if touch.what == "module"}
+    assert "singularity-AI-bindings/24.03-rocm6.0" in modules
+    assert all("rocm6.2" not in name for name in modules)
+
+
+@pytest.mark.parametrize(
+    ("name", "rocm"),
+    [
+        ("containers/easybuild-sif-images/lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.3.1.sif", "6.0.3"),
+        ("containers/easybuild-sif-images/mine_rocm6.0_ubuntu22.04.sif", "6.0"),
+        ("laifs/containers/lumi-multitorch-u24r60f21m43t29.sif", "6.0"),
+        ("laifs/containers/lumi-multitorch-u24r62f21m43t29.sif", None),
+    ],
+)
+def test_images_that_leave_the_drivers_range_are_named(name: str, rocm: str | None) -> None:
+    path = f"/appl/local/{name}"
+    planted = {path: sif_head(9)}
+    report = make_report(facts_of(lumi_node(BEFORE, planted)), facts_of(lumi_node(AFTER, planted)), LUMI)
+    driver = next(one for one in report.changes if one.change.kind == "driver")
+    named = [(touch.name, touch.why) for touch in driver.touches if touch.what == "image"]
+    assert named == ([] if rocm is None else [(path, f"ROCm {rocm} is outside >=6.1,<7.1")])
+
+
+def test_names_are_values_whatever_they_hold(node: Facts) -> None:
+    """A comma and braces in a name are no signs of a list, nor of a place to put another name in."""
+    odd = {"libcxi.so.{}, x": node.loads["libcxi.so.1"]}
+    loads = {name: path for name, path in node.loads.items() if name != "libcxi.so.1"} | odd
+    report = make_report(node, replace(node, loads=loads), LUMI)
+    soname = next(one for one in report.changes if one.change.kind == "soname")
+    assert (soname.change.before, soname.change.after) == (("libcxi.so.1",), tuple(odd))
+    whys = {touch.why for touch in soname.touches if touch.what == "plan"}
+    assert whys == {"its images borrow libcxi.so.1 from the host, which is now libcxi.so.{}, x"}
+
+
+def test_users_read_what_changed_and_what_to_rebuild(january: Report) -> None:
+    text = " ".join(" ".join(january.users).split())
+    for part in (
+        "libfabric: 1.15.2.0 -> 1.22.0.",
+        "Images with ROCm 5.6.1, 5.7.3, 6.0.3: the new GPU driver supports >=6.1,<7.1.",
+        "Images without GLIBC_2.38 that take libraries from the host",
+        "Images that take libjson-c.so.3 from the host",
+        f"{LATEST} now leads to",
+        "nothing is left",
+        "Support: LUMI User Support Team",
+    ):
+        assert part in text, part
+
+
+def test_users_read_whom_each_soname_concerns_that_went(node: Facts) -> None:
+    path = node.loads["libcxi.so.1"]
+    others = {name: at for name, at in node.loads.items() if name != "libcxi.so.1"}
+    before = replace(node, loads=others | {"libcxi.so.0": path, "libcxi.so.1": path})
+    users = make_report(before, replace(node, loads=others | {"libcxi.so.2": path}), LUMI).users
+    said = " ".join(" ".join(users).split())
+    assert "take libcxi.so.0, libcxi.so.1 from the host: the host has libcxi.so.2 instead. This concerns" in said
+
+
+def test_users_can_stay_with_an_image_that_is_still_there(node: Facts) -> None:
+    planted, _, _ = BREAKS["retargeted image alias"]
+    users = " ".join(" ".join(make_report(node, facts_of(lumi_node(AFTER, planted)), LUMI).users).split())
+    assert f"name /appl/local/laifs/containers/lumi-multitorch-{AFTER.image}/lumi-multitorch-full" in users
+
+
+# The draft
+
+
+def test_text_and_json_say_the_same(january: Report) -> None:
+    document = json.loads(json.dumps(to_json(january)))
+    text = "\n".join(report_lines(january))
+    assert [one["what"] for one in document["changes"]] == [words(one.change) for one in january.changes]
+    for one in document["changes"]:
+        assert one["what"] in text
+        for touch in one["touches"]:
+            assert touch["name"] in text
+            assert touch["why"] in text
+    assert document["draft"].splitlines() == list(january.draft)
+
+
+def test_a_node_that_fits_no_platform_is_compared_all_the_same(node: Facts) -> None:
+    assert platform_of(LUMI, Facts(site="lumi")) is None
+    assert platform_of(LUMI, replace(node, slurm="99.1.1")) is None
+    assert make_report(Facts(site="lumi"), Facts(site="lumi", slurm="99.1.1"), LUMI).was == LUMI.platform
+
+
+def test_paths_that_only_one_capture_asked_for_are_no_change(node: Facts) -> None:
+    assert compare(node, replace(node, paths={**node.paths, "/new": Named("directory")})) == ()
+
+
+def test_releases_of_a_product_without_default_are_compared() -> None:
+    one, two = (Facts(site="l", products={"/opt/x": Releases((v,), d)}) for v, d in (("1.0", "1.0"), ("1.0", None)))
+    assert [words(change) for change in compare(one, two)] == ["/opt/x/default: 1.0 -> none"]
+
+
+def test_any_two_facts_files_give_a_report(node: Facts, january: Report) -> None:
+    """Values of the two files are mixed at random, and some are replaced by rubbish of the right type."""
+    choose = random.Random(5)
+    documents = [json.loads(format_facts(facts)) for facts in (node, facts_of(lumi_node(BEFORE)))]
+    rubbish = ["", " ", "../..", "{}", "0" * 300, "-1", "a, b", "1.0.0", "1!2", "a:b", "\u00e4", "#", '"']
+
+    def mixed(one: object, other: object) -> object:
+        if isinstance(one, dict) and isinstance(other, dict):
+            keys = [key for key in {**one, **other} if key in REQUIRED or choose.random() < 0.9]
+            return {key: mixed(one.get(key, other.get(key)), other.get(key, one.get(key))) for key in keys}
+        if isinstance(one, str) and choose.random() < 0.1:
+            return choose.choice(rubbish)
+        return choose.choice([one, other])
+
+    for _ in range(30):
+        pair = []
+        for _ in range(2):
+            document = mixed(*documents)
+            assert isinstance(document, dict)
+            document |= {"lumisite_facts": 1, "site": "lumi"}
+            pair.append(parse_facts(json.dumps(document).encode(), "x"))
+        report = make_report(pair[0], pair[1], LUMI)
+        assert all(line.isprintable() for line in report_lines(report))
+        assert "draft" in pasted("lumi", report.draft).platforms

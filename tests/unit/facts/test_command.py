@@ -1,0 +1,82 @@
+"""`changes` on the command line: exit codes, what is printed, bad input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.facts.facts import Facts, format_facts
+from tests.support.breaks import facts_of
+from tests.support.nodes import BEFORE, lumi_node
+
+
+@pytest.fixture(name="node", scope="module")
+def _node() -> Facts:
+    return facts_of(lumi_node())
+
+
+def written(path: Path, facts: Facts) -> str:
+    path.write_text(format_facts(facts))
+    return str(path)
+
+
+def test_the_command_says_by_its_exit_code_whether_something_changed(
+    tmp_path: Path, node: Facts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same, other = (
+        written(tmp_path / "same", node),
+        written(tmp_path / "other", replace(node, slurm="25.05.1", host="nid9")),
+    )
+    assert main(["changes", same, same]) == 0
+    assert capsys.readouterr() == ("nothing changed\n", "")
+    assert main(["changes", same, other]) == 1
+    said = capsys.readouterr()
+    assert "Slurm: 24.05.8 -> 25.05.1" in said.out
+    assert "is of nid005001" in said.err
+    for option, first in (("--draft", "# Put each entry"), ("--users", "LUMI was updated"), ("--json", "{")):
+        assert main(["changes", same, other, option]) == 1
+        assert capsys.readouterr().out.startswith(first)
+    assert main(["changes", same, other, "--draft", "--users"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "more", "message"),
+    [
+        ("node", "nowhere", [], "nowhere: cannot be read: No such file or directory"),
+        ("node", ".", [], ".: is not a file"),
+        ("node", "a\0b", [], "cannot be read"),
+        ("node", "broken", [], "is not JSON"),
+        ("node", "twin", [], "nothing can be compared"),
+        ("node", "node", ["--site", "twin"], "the facts are of site 'lumi', this is twin"),
+        ("skerry", "skerry", [], "is of site '../../etc/passwd', which is not embedded"),
+        ("node", "node", ["--name", "a b"], "--name: 'a b' is not a name"),
+        ("node", "node", ["--name", "2026-01"], "--name: lumi has a platform 2026-01 already"),
+    ],
+)
+def test_bad_input_is_named(
+    before: str, after: str, more: list[str], message: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Facts, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "node", node)
+    written(tmp_path / "twin", Facts(site="twin"))
+    written(tmp_path / "skerry", Facts(site="../../etc/passwd"))
+    (tmp_path / "broken").write_text(format_facts(node)[:500])
+    assert main(["changes", before, after, *more]) == 2
+    said = capsys.readouterr()
+    assert message in said.err
+    assert "\n" not in said.err.strip()
+    assert said.out == ""
+
+
+def test_files_in_the_wrong_order_are_asked_about(
+    tmp_path: Path, node: Facts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = written(tmp_path / "old", facts_of(lumi_node(BEFORE))), written(tmp_path / "new", node)
+    assert main(["changes", old, new]) == 1
+    assert "swapped" not in capsys.readouterr().err
+    assert main(["changes", new, old]) == 1
+    assert f"{new} fits platform 2026-01, {old} the older 2024-08: are they swapped?" in capsys.readouterr().err

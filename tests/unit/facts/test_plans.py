@@ -1,0 +1,104 @@
+"""Stored plans that a maintenance touches are named by their file and their image."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.facts.changes import make_report
+from lumisite.facts.facts import Facts, format_facts
+from lumisite.facts.words import words
+from lumisite.site.load import EMBEDDED, load_site, parse_plan
+from lumisite.site.plans import LoadedPlan
+from tests.support.breaks import BREAKS, FABRIC, JSON, facts_of
+from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node
+
+LUMI = load_site("lumi").site
+PLAN = f"""\
+plan: 1
+site: lumi
+platform: 2026-01
+cpe: 25.03
+rocm: 6.3.4
+family: lumi-pytorch
+paths: [{LATEST}]
+library_path: [/opt/cray/libfabric/1.22.0/lib64]
+lines:
+  - {{library: libcxi.so.1, decision: bind, source: /usr/lib64/libcxi.so.1, target: /lib64/libcxi.so.1, reason: r, chain: c}}
+  - {{library: libfabric.so.1, decision: bind, source: {FABRIC}, target: /lib64/libfabric.so.1, reason: r, chain: c}}
+  - {{library: libjson-c.so.5, decision: skip, target: {JSON}, reason: r, chain: c}}
+"""
+OTHER = PLAN.split("library_path")[0].replace(LATEST, "/images/small.sif")
+OLD = PLAN.replace("2026-01", "2024-08")
+#: The breaks that reach the plan, and the reason; all others leave it alone.
+TOUCHED = {
+    "renamed libfabric directory": f"names /opt/cray/libfabric/1.22.0/lib64, {FABRIC}",
+    "SONAME change": "decides about libcxi.so.1",
+    "json-c mismatch": "decides about libfabric.so.1, libjson-c.so.5",
+    "another need": "decides about libfabric.so.1",
+    "glibc of the node": "binds libraries that were built with another glibc, or may be now",
+    "glibc too old in images": "decides about libfabric.so.1",
+    "dangling link": "names /usr/lib64/libcxi.so.1",
+    "rebuilt library": "decides about libjson-c.so.5",
+    "retargeted image alias": f"another file is behind {LATEST} now",
+    "image replaced in place": f"another file is behind {LATEST} now",
+    "vanished image": f"no file is behind {LATEST} now",
+}
+
+
+def plans() -> tuple[LoadedPlan, ...]:
+    texts = {"plans/a.yaml": PLAN, "plans/other.yaml": OTHER, "plans/old.yaml": OLD}
+    return tuple(LoadedPlan(parse_plan(text.encode(), Path(file)), file, b"") for file, text in texts.items())
+
+
+@pytest.fixture(name="node", scope="module")
+def _node() -> Facts:
+    return facts_of(lumi_node())
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_break_names_the_plans_that_it_touches_and_no_others(name: str, node: Facts) -> None:
+    planted, said, _ = BREAKS[name]
+    report = make_report(node, facts_of(lumi_node(AFTER, planted)), LUMI, plans=plans())
+    (broken,) = (one for one in report.changes if said in words(one.change))
+    whys = {touch.name: touch.why for touch in broken.touches if touch.what == "plan" and touch.name.endswith("yaml")}
+    if name in TOUCHED:
+        assert list(whys) == ["plans/a.yaml"]
+        assert whys["plans/a.yaml"].startswith(f"is for {LATEST}, and {TOUCHED[name]}")
+    else:
+        assert whys == {}
+
+
+def test_the_plans_of_the_platform_before_are_those_that_a_maintenance_breaks(node: Facts) -> None:
+    report = make_report(facts_of(lumi_node(BEFORE)), node, LUMI, plans=plans())
+    named = {touch.name for one in report.changes for touch in one.touches if touch.name.endswith(".yaml")}
+    assert named == {"plans/old.yaml"}
+
+
+def test_an_unchanged_pair_names_none(node: Facts) -> None:
+    assert make_report(node, node, LUMI, plans=plans()).changes == ()
+
+
+def test_the_command_reads_the_plans_of_the_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Facts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("before").write_text(format_facts(node))
+    Path("after").write_text(format_facts(facts_of(lumi_node(AFTER, BREAKS["SONAME change"][0]))))
+    site = (EMBEDDED / "lumi.yaml").read_text()
+    Path("site.yaml").write_text(f"{site}\nplans: [plans/a.yaml]\n")
+    Path("plans").mkdir()
+    Path("plans/a.yaml").write_text(PLAN)
+    command = ["changes", "before", "after", "--site", "site.yaml"]
+    assert main(command) == 1
+    said = capsys.readouterr().out
+    assert f"  plan:    plans/a.yaml\n           is for {LATEST}, and decides about libcxi.so.1\n" in said
+    assert main([*command, "--json"]) == 1
+    touches = [touch for one in json.loads(capsys.readouterr().out)["changes"] for touch in one["touches"]]
+    assert {"what": "plan", "name": "plans/a.yaml", "why": f"is for {LATEST}, and decides about libcxi.so.1"} in touches
+    Path("plans/a.yaml").write_text(PLAN.replace("25.03", "27.03"))
+    assert main(command) == 2
+    assert "plans/a.yaml:4:6: cpe: 27.03 is not described" in capsys.readouterr().err

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lumisite.images.contents import read_contents, read_holds, read_labels, version_lines
+from lumisite.images.family import holds_of_image, holds_of_tree
+from lumisite.machine.tree import resolve
+from lumisite.site.images import Holds
+from lumisite.site.load import load_site
+from lumisite.site.versions import parse_version
+from tests.support.dict_trees import DictTree, Files, Link
+
+LIBC = (
+    b"\x7fELF"
+    + bytes(300_000)
+    + b"GNU C Library (Ubuntu GLIBC 2.39-0ubuntu8.4) stable release version 2.39.\n"
+    + bytes(999)
+)
+MULTIARCH = "/usr/lib/x86_64-linux-gnu"
+
+
+def versions(files: Files) -> dict[str, str]:
+    return {name: one.value for name, one in read_contents(DictTree(files)).versions.items()}
+
+
+def laif() -> dict[str, bytes | Link]:
+    """As the recipes of the LUMI AI Factory lay an image out."""
+    return {
+        "/opt/rocm": Link("/etc/alternatives/rocm"),
+        "/etc/alternatives/rocm": Link("/opt/rocm-6.4.4"),
+        "/opt/rocm-6.4.4/.info/version": b"6.4.4-129\n",
+        "/opt/venv/pyvenv.cfg": b"home = /usr/bin\nversion = 3.12.3\n",
+        "/opt/venv/bin/python3": b"",
+        "/opt/venv/lib/python3.12/site-packages/torch/version.py": b"__version__ = '2.9.1+rocm6.4'\nhip: str = '6.4'\n",
+        f"{MULTIARCH}/libc.so.6": LIBC,
+        "/usr/lib/libfabric.so.1": Link("libfabric.so.1.29.0"),
+        "/usr/lib/libfabric.so.1.29.0": b"\x7fELF",
+        "/usr/lib/pkgconfig/libfabric.pc": b"Name: libfabric\nVersion: 2.1.0\n",
+        "/usr/lib/libcxi.so.1": Link("libcxi.so.1.5.0"),
+        "/usr/lib/libcxi.so.1.5.0": b"\x7fELF",
+        "/usr/lib/librccl-net.so": b"\x7fELF" + bytes(9000) + b"NET/OFI Initializing aws-ofi-rccl 1.4.0\0",
+    }
+
+
+def test_every_version_is_read_where_it_is_stated() -> None:
+    found = read_contents(DictTree(laif())).versions
+    assert {name: (one.value, one.of) for name, one in found.items()} == {
+        "rocm": ("6.4.4", "/opt/rocm/.info/version"),
+        "torch": ("2.9.1+rocm6.4", "/opt/venv/lib/python3.12/site-packages/torch/version.py"),
+        "libfabric": ("2.1.0", "/usr/lib/pkgconfig/libfabric.pc"),
+        "ofi_plugin": ("1.4.0", "/usr/lib/librccl-net.so"),
+        "libcxi": ("libcxi.so.1.5.0", "/usr/lib/libcxi.so.1.5.0"),
+        "glibc": ("2.39", f"{MULTIARCH}/libc.so.6"),
+        "python": ("3.12.3", "/opt/venv/pyvenv.cfg"),
+    }
+    assert next(version_lines(found)) == "ROCm 6.4.4"
+
+
+@pytest.mark.parametrize("name", ["rocm", "torch", "libfabric", "ofi_plugin", "libcxi", "glibc", "python"])
+def test_what_is_not_stated_is_absent(name: str) -> None:
+    """Each file alone, cut to its first byte, says nothing; only a file's own name may stand for it."""
+    empty = {path: content if isinstance(content, Link) else content[:1] for path, content in laif().items()}
+    assert versions({}) == {}
+    assert versions(empty).get(name) == {
+        "rocm": "6.4.4",
+        "libfabric": "libfabric.so.1.29.0",
+        "libcxi": "libcxi.so.1.5.0",
+        "ofi_plugin": "librccl-net.so",
+        "python": "3.12",
+    }.get(name)
+
+
+def test_several_environments_all_count() -> None:
+    files = laif()
+    files["/opt/miniconda3/envs/pytorch/lib/python3.10/site-packages/torch/version.py"] = b"__version__ = '2.1.2'\n"
+    files["/opt/miniconda3/envs/pytorch/bin/python3"] = b""
+    files["/opt/miniconda3/envs/pytorch/conda-meta/python-3.10.14-hd12c33a_0.json"] = b"{}"
+    found = versions(files)
+    assert (found["torch"], found["python"]) == ("2.9.1+rocm6.4, 2.1.2", "3.12.3, 3.10.14")
+
+
+def test_the_systems_python_counts_only_where_there_is_no_environment() -> None:
+    files: dict[str, bytes | Link] = {"/usr/bin/python3": Link("python3.11"), "/usr/bin/python3.11": b""}
+    assert versions(files) == {"python": "3.11"}
+    assert versions(laif() | files)["python"] == "3.12.3"
+
+
+def test_the_folder_of_a_release_of_libfabric_names_it() -> None:
+    files: dict[str, bytes | Link] = {"/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1": b"\x7fELF"}
+    assert versions(files) == {"libfabric": "1.22.0"}
+
+
+def test_the_path_that_the_image_sets_comes_first() -> None:
+    files = laif() | {
+        "/opt/own/libcxi.so.1": b"\x7fELF",
+        "/.singularity.d/env/10-docker2singularity.sh": b'export LD_LIBRARY_PATH="/opt/own"\n',
+    }
+    assert read_contents(DictTree(files)).versions["libcxi"].of == "/opt/own/libcxi.so.1"
+
+
+def test_a_banner_across_two_reads_is_found() -> None:
+    banner = b"GNU C Library (GNU libc) stable release version 2.31 (git 0d1)"
+    for start in range(128 * 1024 - len(banner) - 2, 128 * 1024 + 2, 7):
+        content = bytes(start) + banner + bytes(200_000)
+        assert versions({"/lib64/libc.so.6": content}) == {"glibc": "2.31"}
+
+
+def test_labels_state_what_files_do_not() -> None:
+    labels = {
+        "org.example.rocm.version": "6.2.4",
+        "org.example.pytorch": "2.5",
+        "libfabric.note": "1.0",
+        "rocm_dir": "/opt",
+    }
+    files: dict[str, bytes | Link] = {"/.singularity.d/labels.json": json.dumps(labels).encode()}
+    assert read_contents(DictTree(files)).labels == labels
+    assert versions(files) == {"rocm": "6.2.4", "torch": "2.5"}
+    assert versions(laif() | files)["rocm"] == "6.4.4"
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 9999, b'{"a": 1}'])
+def test_labels_that_are_none_are_no_end(content: bytes) -> None:
+    assert set(read_labels(DictTree({"/.singularity.d/labels.json": content})).values()) <= {"1"}
+
+
+# Aliases
+
+
+def test_links_are_followed_one_by_one() -> None:
+    tree = DictTree(
+        {
+            "/appl/latest.sif": Link("v2/../v2/current.sif"),
+            "/appl/v2/current.sif": Link("/pfs/real.sif"),
+            "/pfs": Link("/lustre"),
+            "/lustre/real.sif": b"SIF",
+        }
+    )
+    place = resolve(tree, "/appl/latest.sif")
+    assert (place.links, place.path, place.trouble) == (
+        ("v2/../v2/current.sif", "/pfs/real.sif"),
+        "/lustre/real.sif",
+        "",
+    )
+    assert resolve(tree, "/lustre/real.sif").links == ()
+
+
+@pytest.mark.parametrize(
+    ("links", "trouble"),
+    [
+        ({"/a/x.sif": Link("gone.sif")}, "leads to /a/gone.sif, which is not there"),
+        ({"/a/x.sif": Link("/no/where.sif")}, "leads to /no, which is not there"),
+        ({"/a/x.sif": Link("y.sif"), "/a/y.sif": Link("x.sif")}, "is a loop of links"),
+        ({"/a/x.sif": Link("x.sif")}, "is a loop of links"),
+        ({"/a/y.sif": b""}, "is not there"),
+        ({"/a": Link("a")}, "/a: is a loop of links"),
+    ],
+)
+def test_a_name_that_leads_nowhere_says_why(links: dict[str, bytes | Link], trouble: str) -> None:
+    place = resolve(DictTree(links), "/a/x.sif")
+    assert place.entry is None
+    assert trouble.removeprefix("/a: ") in place.trouble
+
+
+def test_a_link_to_a_folder_may_end_in_dots() -> None:
+    tree = DictTree({"/a/x.sif": Link("../b/."), "/b/file": b""})
+    place = resolve(tree, "/a/x.sif")
+    assert place.entry is not None
+    assert (place.path, place.entry.kind) == ("/b", "directory")
+
+
+# ---- what settings depend on
+
+
+@pytest.mark.parametrize(
+    ("files", "rocm"),
+    [
+        ({"/opt/rocm-6.2.4/lib/x": b""}, "6.2.4"),
+        ({"/opt/rocm-6.2/lib/x": b"", "/opt/rocm-beta/x": b""}, "6.2"),
+        ({"/opt/rocm/lib/librccl.so.1.0.70002": b""}, "7.0.2"),
+        ({f"{MULTIARCH}/librccl.so.1.0.60204": b""}, "6.2.4"),
+        ({"/opt/rocm/lib/librccl.so.1.0": b""}, None),
+        ({"/.singularity.d/labels.json": json.dumps({"org.example.rocm.version": "6.4.4"}).encode()}, "6.4.4"),
+        ({"/opt/rocm-7.0.2/.info/version": b"7.0.2-56", "/opt/rocm/lib/librccl.so.1.0.60204": b""}, "7.0.2"),
+        ({}, None),
+    ],
+)
+def test_the_rocm_release_is_read_where_it_can_be(files: Files, rocm: str | None) -> None:
+    assert read_holds(DictTree(files))[0] == rocm
+
+
+def test_the_plugin_is_there_where_its_file_is() -> None:
+    assert read_holds(DictTree(laif()))[1]
+    without = {path: content for path, content in laif().items() if "rccl-net" not in path}
+    assert not read_holds(DictTree(without))[1]
+    assert read_holds(DictTree({"/opt/aws-ofi-rccl/librccl-net.so": b""}))[1]
+
+
+def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) -> None:
+    site = load_site("lumi").site
+    assert holds_of_tree(site, ["/x/mine.sif"], DictTree(laif())) == Holds(None, parse_version("6.4.4"), True)
+    own = {**laif(), "/opt/cotainr/conda/bin/python": b""}
+    assert holds_of_tree(site, ["/x/mine.sif"], DictTree(own)).family == "cotainr"
+    broken = tmp_path / "lumi-rocm-rocm-6.1.3.sif"
+    broken.write_text("text")
+    holds, note = holds_of_image(site, str(broken))
+    assert holds == Holds("lumi-rocm", parse_version("6.1.3"), True)
+    assert "taken for what its name says, since it cannot be read: " in note
+    assert holds_of_image(site, "a\0b") == (Holds(), "'a\\x00b': is no name of an image")

@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import contextlib
+import lzma
+import os
+import random
+import struct
+import sys
+import tracemalloc
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lumisite.errors import ToolError
+from lumisite.images.sif import open_image
+from lumisite.images.squashfs import ImageError, read_squashfs
+from lumisite.machine.compression import unpacker
+from lumisite.machine.tree import Tree, resolve
+from tests.support import images
+from tests.support.dict_trees import Link, Memory, write_tree
+from tests.support.images import PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
+from tests.unit.machine.test_elf import mutated
+
+SUPERBLOCK = struct.Struct("<4sIIIIHHHHHHQQQQQQQQ")
+
+
+def source_tree(top: Path, *, large: bool = True) -> Path:
+    """A folder with everything that squashfs stores in a way of its own."""
+    choose = random.Random(3)
+    files: dict[str, bytes | Link] = {
+        "/empty": b"",
+        "/small": b"small",
+        "/usr/lib64/one-block": choose.randbytes(4096),
+        "/usr/lib64/many-blocks": choose.randbytes(4096 * 7 + 13),
+        "/usr/lib64/zeros": bytes(4096 * 5),
+        "/usr/lib64/text": b"a line of text\n" * 3000,
+        "/lib64": Link("usr/lib64"),
+        "/absolute": Link("/usr/lib64/text"),
+        "/long": Link("x" * 3000),
+        "/name-\u00e9\u4e2d": b"name",
+    }
+    if large:  # so many names that the directory has a header of its own for each 256, and an index
+        files.update({f"/many/a-name-that-takes-some-room-{number:05d}": b"%d" % number for number in range(1000)})
+    write_tree(top, files)
+    (top / "no-names").mkdir()
+    os.mkfifo(top / "pipe")
+    return top
+
+
+def contents(tree: Tree, path: str = "/") -> dict[str, bytes | str | None]:
+    """Give every file of a tree with its content, every link with where it leads, and folders that are empty."""
+    found: dict[str, bytes | str | None] = {}
+    for name in tree.names(path) if path.count("/") < 9 else ():  # damage may put a folder into itself
+        here = path.rstrip("/") + "/" + name
+        entry = tree.look(here)
+        assert entry is not None, here
+        if entry.kind == "directory":
+            found.update(contents(tree, here) or {here: None})
+        elif entry.kind == "link":
+            found[here] = entry.link
+        elif entry.kind == "other":
+            found[here] = None
+        else:
+            file = tree.source(here)
+            assert file is not None
+            found[here] = file.read(0, file.size + 10)
+    return found
+
+
+@needs_mksquashfs
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-comp", "gzip"),
+        ("-comp", "zstd"),
+        ("-comp", "xz", "-Xbcj", "x86"),
+        ("-comp", "zstd", "-Xcompression-level", "22", "-b", "1M"),
+        ("-comp", "gzip", "-b", "4096"),
+        ("-comp", "gzip", "-b", "4096", "-no-fragments"),
+        ("-comp", "gzip", "-b", "4096", "-always-use-fragments", "-no-xattrs"),
+        ("-comp", "zstd", "-noI", "-noD", "-noF", "-b", "4096"),
+    ],
+    ids=" ".join,
+)
+def test_every_file_of_a_squashfs_is_read_as_it_went_in(tmp_path: Path, options: tuple[str, ...]) -> None:
+    tree = source_tree(tmp_path / "tree")
+    image = open_image(str(squash(tree, tmp_path / "image.sqfs", *options)))
+    assert contents(image.tree) == contents(open_image(str(tree)).tree)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    top = tmp_path_factory.mktemp("small")
+    tree = source_tree(top / "tree", large=False)
+    return squash(tree, top / "image", "-comp", "zstd", "-b", "4096").read_bytes()
+
+
+def opened(tmp_path: Path, content: bytes) -> Tree:
+    (tmp_path / "image.sif").write_bytes(content)
+    return open_image("image.sif").tree
+
+
+@needs_mksquashfs
+def test_a_sif_is_read_where_its_primary_partition_is(tmp_path: Path, small: bytes) -> None:
+    parts = [(images.DEFINITION, b"Bootstrap: docker", 0, 0), (images.PARTITION, b"hsqs", SQUASHFS, images.SYSTEM)]
+    tree = opened(tmp_path, sif(*parts, (images.PARTITION, small, SQUASHFS, PRIMARY)))
+    place = resolve(tree, "/lib64/text")
+    file = tree.source(place.path)
+    assert file is not None
+    assert file.read(15, 30) == b"a line of text\n" * 2
+    assert file.read(4090, 12) == (b"a line of text\n" * 3000)[4090:4102]
+    assert file.read(44_990, 100) == b"e of text\n"[-10:]
+    assert file.read(99_999, 5) == b""
+
+
+@needs_mksquashfs
+def test_an_overlay_in_a_sif_is_said_to_be_left_out(tmp_path: Path, small: bytes) -> None:
+    root = (images.PARTITION, small, SQUASHFS, PRIMARY)
+    (tmp_path / "image.sif").write_bytes(sif(root, (images.PARTITION, b"x", images.EXT3, images.OVERLAY)))
+    assert "carries an overlay, which is not read" in open_image("image.sif").notes[0]
+
+
+def test_a_folder_is_an_unpacked_image(tmp_path: Path) -> None:
+    tree = open_image(str(source_tree(tmp_path / "tree", large=False))).tree
+    assert resolve(tree, "/lib64/text").path == "/usr/lib64/text"
+
+
+def superblock(**changes: int) -> bytes:
+    names = [
+        "magic",
+        "inodes",
+        "time",
+        "block",
+        "fragments",
+        "compression",
+        "log",
+        "flags",
+        "ids",
+        "major",
+        "minor",
+        "root",
+        "used",
+    ]
+    values = dict.fromkeys(names, 0) | {"block": 131072, "log": 17, "compression": 1, "major": 4, "used": 96} | changes
+    return SUPERBLOCK.pack(b"hsqs", *list(values.values())[1:], 0, 0, 0, 0, 0, 0).ljust(4096, b"\0")
+
+
+def primary(content: bytes, file_system: int = SQUASHFS) -> bytes:
+    return sif((images.PARTITION, content, file_system, PRIMARY))
+
+
+ROOT = 28672  # where the first part of a SIF begins
+BAD = {
+    "empty": (b"", "image.sif: is empty, where a SIF or an unpacked image would be right"),
+    "something else": (b"PK\3\4" * 20, r"image.sif: byte 0: is neither a SIF nor a squashfs file, it begins with b'PK"),
+    "cut in the header": (primary(superblock())[:100], "byte 0: the file ends in the header of the SIF (it has 100 by"),
+    "cut in the list": (primary(superblock())[:2000], "byte 128: the file ends in its list of 48 parts"),
+    "version 02": (sif(version=b"02\0"), r"byte 42: is a SIF of version b'02\x00' (b'01\x00' can be read)"),
+    "absurd count": (sif(total=2**40), "byte 88: says that it has 1099511627776 parts from byte 128 on"),
+    "no partition": (sif((images.DEFINITION, b"x", 0, 0)), "none of its 1 parts is a primary system partition"),
+    "OCI": (sif((images.OCI_INDEX, b"{}", 0, 0)), "is an OCI-SIF, whose layers lumisite does not read"),
+    "encrypted": (primary(b"", images.ENCRYPTED), "byte 128: its root file system is encrypted; lumisite has no key"),
+    "ext3": (primary(b"", images.EXT3), "byte 128: its root file system is ext3, where squashfs would be right"),
+    "cut": (primary(superblock())[: ROOT + 900], f"is cut: of its 4096 bytes from byte {ROOT} on 900 are there"),
+    "not squashfs": (primary(bytes(4096)), f"byte {ROOT}: no squashfs file system begins there"),
+    "short": (primary(b"hsqs")[: ROOT + 4], f"byte {ROOT}: the file ends in the head of its file system"),
+    "version 3": (primary(superblock(major=3)), f"byte {ROOT}: has squashfs of version 3.0 (4.0 can be read)"),
+    "odd blocks": (primary(superblock(block=5)), f"byte {ROOT}: has blocks of 5 bytes (a power of 2 from 4096 to"),
+    "lz4": (primary(superblock(compression=5)), "is packed with lz4, which lumisite does not read (gzip, xz and zstd"),
+    "method 77": (primary(superblock(compression=77)), "is packed with method 77, which lumisite does not read"),
+    "cut inside": (primary(superblock(used=9999)), "is cut: its file system has 9999 bytes, of which 4096 are there"),
+    "plain and cut": (
+        superblock(used=9999),
+        "image.sif: byte 0: is cut: its file system has 9999 bytes, of which 4096",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_image_is_one_error_that_names_the_file_and_the_byte(tmp_path: Path, case: str) -> None:
+    content, message = BAD[case]
+    with pytest.raises(ImageError) as caught:
+        opened(tmp_path, content)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("image.sif: ")
+
+
+def test_an_image_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ToolError, match=r"cannot read gone\.sif: No such file or directory"):
+        open_image("gone.sif")
+    with pytest.raises(ToolError, match="embedded null byte"):
+        open_image("a\0b")
+
+
+def test_a_block_that_unpacks_to_far_too_much_is_given_up_early() -> None:
+    """32 KB can hold 32 MB of zeros; no more than the 8 KB of a block may be unpacked."""
+    packed = zlib.compress(bytes(64 * 1024 * 1024))
+    image = superblock(root=0, used=8192) + struct.pack("<H", 0x7FFF) + packed[:32767]
+    tracemalloc.start()
+    with pytest.raises(ImageError, match="it unpacks to more than 8192 bytes"):
+        read_squashfs(Memory("bomb", patch(image, inode_table=4096))).names("/")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1024 * 1024
+
+
+def patch(image: bytes, *, inode_table: int) -> bytes:
+    image = image.ljust(4096 + 40_000, b"\0")
+    image = image[:40] + struct.pack("<Q", len(image)) + image[48:]
+    return image[:64] + struct.pack("<Q", inode_table) + image[72:]
+
+
+@pytest.mark.parametrize("compression", [1, 4, 6])
+def test_no_compression_gives_more_than_it_was_allowed(compression: int) -> None:
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    packs: dict[int, Callable[[bytes], bytes]] = {1: zlib.compress, 4: lzma.compress, 6: zstd.compress}
+    pack = packs[compression]
+    unpack = unpacker(compression)
+    assert unpack is not None
+    assert unpack(pack(b"x" * 100), 100) == b"x" * 100
+    for content, most in ((pack(b"x" * 101), 100), (pack(b"x" * 100)[:-3], 100), (b"", 100), (b"garbage" * 9, 100)):
+        with pytest.raises(
+            Exception, match=r"more than 100 bytes|has no end|header|corrupt|format|Unknown|valid"
+        ) as caught:
+            unpack(content, most)
+        assert type(caught.value).__name__ == "BadBlockError"
+
+
+@needs_mksquashfs
+def test_an_image_of_20_gigabytes_takes_no_more_memory(tmp_path: Path, small: bytes) -> None:
+    gigabyte = 1024**3
+    image = tmp_path / "image.sif"
+    image.write_bytes(primary(small))
+    with image.open("r+b") as stream:
+        stream.truncate(20 * gigabyte)
+        stream.seek(128)
+        stream.write(images.descriptor(images.PARTITION, 11 * gigabyte, 9 * gigabyte, file_system=1, part=PRIMARY))
+        stream.seek(11 * gigabyte)
+        stream.write(small)
+    tracemalloc.start()
+    assert contents(open_image(str(image)).tree)["/small"] == b"small"
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20 * 1024 * 1024
+
+
+@needs_mksquashfs
+def test_a_thousand_damaged_images_give_errors_and_no_traceback(tmp_path: Path) -> None:
+    """A file system that is not packed shows damage everywhere, a packed one mostly as a bad block."""
+    tree = source_tree(tmp_path / "tree", large=False)
+    plain = squash(tree, tmp_path / "plain", "-noI", "-noD", "-noF", "-b", "4096").read_bytes()
+    packed = squash(tree, tmp_path / "packed", "-comp", "zstd", "-b", "4096").read_bytes()
+    choose = random.Random(5)
+    refused = 0
+    for _ in range(1000):
+        try:
+            contents(read_squashfs(Memory("image", damaged(choose.choice([plain, packed]), choose))))
+        except ImageError:
+            refused += 1
+    assert refused > 300
+
+
+def damaged(content: bytes, choose: random.Random) -> bytes:
+    """Damage where it counts: half of the time in the head, the inodes and the names, which stand at the end."""
+    if choose.random() < 0.5:
+        start = choose.choice([0, max(0, len(content) - 6000)])
+        return content[:start] + mutated(content[start : start + 6000], choose) + content[start + 6000 :]
+    return mutated(content, choose)
+
+
+def test_a_sif_with_damage_gives_errors_and_no_traceback(tmp_path: Path) -> None:
+    choose = random.Random(6)
+    content = primary(superblock())
+    for _ in range(300):
+        with contextlib.suppress(ImageError, ToolError):
+            opened(tmp_path, mutated(content[:2000], choose) + content[2000:]).names("/")

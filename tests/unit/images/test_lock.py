@@ -1,0 +1,345 @@
+"""The lock of images: what moved, changed, broke or vanished, and what that touches."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.facts.drift import compare_images
+from lumisite.images.digest import digest_of
+from lumisite.images.inventory import Reading, read_inventory, wanted_of
+from lumisite.images.lock import format_lock, lock_of, parse_lock
+from lumisite.machine.host import open_file
+from lumisite.site.load import load_site
+from tests.support.dict_trees import Memory, write_tree
+from tests.support.image_folders import LATEST, NEW, OLD, Output, image_folder, lumi_text, make_sif, retarget
+from tests.support.images import needs_mksquashfs, squash
+from tests.unit.images.test_contents import laif
+
+pytestmark = needs_mksquashfs
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return image_folder(tmp_path)
+
+
+def lock(folder: Path, *words: str) -> Path:
+    assert main(["images", str(folder), "--lock", "images.lock", *words]) == 0
+    return Path("images.lock")
+
+
+def changes(capsys: Output, *words: str, code: int = 1) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert main(["images", "--check", "--lock", "images.lock", "--json", *words]) == code
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, list)
+    return found
+
+
+def test_the_same_images_give_the_same_lock(folder: Path, capsys: Output) -> None:
+    before = lock(folder).read_bytes()
+    time = Path("images.lock").stat().st_mtime_ns
+    lock(folder)
+    assert Path("images.lock").read_bytes() == before
+    assert Path("images.lock").stat().st_mtime_ns == time
+    assert capsys.readouterr().err.endswith("images.lock: is the same already\n")
+    os.utime(folder / OLD, (1, 1))  # what a copy or a touch changes is no content
+    assert changes(capsys, code=0) == []
+    assert format_lock(parse_lock(before, "images.lock", "lumi")).encode() == before
+
+
+def test_a_moved_alias_names_what_it_touches(folder: Path, capsys: Output) -> None:
+    lock(folder)
+    retarget(folder)
+    (change,) = changes(capsys)
+    assert (change["path"], change["kind"]) == (str(folder / LATEST), "moved")
+    assert change["what"] == [
+        f"leads to {folder / NEW}, not to {folder / OLD}; the content is another",
+        "torch 2.9.1 -> 2.10.0",
+    ]
+    assert change["families"] == ["laif-multitorch"]
+    assert change["modules"] == ["singularity-userfilesystems", "singularity-AI-bindings"]
+    assert main(["images", "--check", "--lock", "images.lock"]) == 1
+    output = capsys.readouterr()
+    assert output.out.splitlines() == [
+        f"moved     {folder / LATEST}",
+        f"    leads to {folder / NEW}, not to {folder / OLD}; the content is another",
+        "    torch 2.9.1 -> 2.10.0",
+        "    touches family laif-multitorch; modules singularity-userfilesystems, singularity-AI-bindings",
+    ]
+    assert output.err == "lumisite: 3 images, 1 differ from images.lock\n"
+
+
+def test_every_difference_has_its_kind(folder: Path, capsys: Output) -> None:
+    make_sif(folder / "stays.sif", {"/etc/a": b"1"})
+    make_sif(folder / "goes.sif", {"/etc/a": b"1"})
+    make_sif(folder / "breaks.sif", {"/etc/a": b"1"})
+    lock(folder)
+    (folder / "goes.sif").unlink()
+    (folder / "breaks.sif").write_bytes(b"")
+    make_sif(folder / "comes.sif", {"/etc/a": b"1"})
+    make_sif(folder / OLD, {"/etc/a": b"2"})
+    shutil.copy2(folder / NEW, folder / "copy.sif")
+    (folder / "copy.sif").rename(folder / NEW)  # the same content is no change
+    found = [(Path(one["path"]).name, one["kind"]) for one in changes(capsys)]
+    assert found == [
+        ("goes.sif", "vanished"),
+        ("breaks.sif", "broken"),
+        (Path(OLD).name, "changed"),
+        (LATEST, "changed"),
+        ("comes.sif", "new"),
+    ]
+
+
+def test_an_alias_that_comes_to_dangle_has_vanished(folder: Path, capsys: Output) -> None:
+    lock(folder)
+    retarget(folder, "no.sif")
+    (change,) = changes(capsys)
+    assert (change["kind"], change["what"]) == ("vanished", [f"leads to {folder}/no.sif, which is not there"])
+    assert change["families"] == ["laif-multitorch"]
+
+
+def test_what_was_broken_and_stays_so_is_no_difference(folder: Path, capsys: Output) -> None:
+    (folder / "bad.sif").write_bytes(b"")
+    assert main(["images", str(folder), "--lock", "images.lock"]) == 1
+    assert changes(capsys, code=0) == []
+    make_sif(folder / "bad.sif", {"/etc/a": b"1"})
+    (change,) = changes(capsys)
+    assert change["what"][0].startswith("can be read again; it was: is empty")
+
+
+def test_given_paths_are_remembered_and_can_be_fewer(folder: Path, capsys: Output) -> None:
+    lock(folder)
+    retarget(folder)
+    (folder / NEW).unlink()
+    assert len(changes(capsys)) == 2
+    assert [one["kind"] for one in changes(capsys, str(folder / LATEST))] == ["vanished"]
+    assert changes(capsys, str(folder / OLD), code=0) == []
+
+
+def test_the_validation_image_and_cotainrs_are_named(folder: Path, capsys: Output) -> None:
+    text = lumi_text().replace("/appl/local/laifs/containers/lumi-multitorch-latest.sif", str(folder / LATEST))
+    Path("site.yaml").write_text(text.replace("docker://ubuntu:24.04", str(folder / OLD)))
+    lock(folder, "--site", "site.yaml")
+    retarget(folder)
+    (change,) = changes(capsys, "--site", "site.yaml")
+    assert change["used_by"] == ["images.cotainr.lumi-c", "validation.image"]
+
+
+def test_plans_for_the_image_are_named(folder: Path) -> None:
+    site = load_site("lumi").site
+    reading = Reading(site, site.platforms[site.platform].rocm)
+    wanted = wanted_of([str(folder)], reading.tree)
+    locked = lock_of("lumi", "header", (), read_inventory(reading, wanted))
+    retarget(folder)
+    plans = {"latest.yaml": ["*/lumi-multitorch-latest.sif"], "old.yaml": [f"*/{OLD}"], "other.yaml": ["/other/*"]}
+    (change,) = compare_images(locked, read_inventory(reading, wanted), site, (), plans)
+    assert change.plans == ("latest.yaml", "old.yaml")
+
+
+def test_a_plan_that_the_site_names_is_named(folder: Path, capsys: Output) -> None:
+    Path("site.yaml").write_text(f"{lumi_text()}\nplans: [latest.yaml]\n")
+    lines = ["plan: 1", "site: lumi", "platform: 2026-01", "cpe: 25.03", "rocm: 6.3.4", "family: laif-multitorch"]
+    Path("latest.yaml").write_text("\n".join([*lines, f"paths: ['{folder / LATEST}']", "lines: []", ""]))
+    lock(folder, "--site", "site.yaml")
+    retarget(folder)
+    (change,) = changes(capsys, "--site", "site.yaml")
+    assert change["plans"] == ["latest.yaml"]
+
+
+@pytest.mark.parametrize("kind", ["header", "whole"])
+def test_a_plan_that_was_made_for_another_file_is_named(folder: Path, capsys: Output, kind: str) -> None:
+    """Also where the lock has agreed to the new file since."""
+    Path("site.yaml").write_text(f"{lumi_text()}\nplans: [latest.yaml, other.yaml]\n")
+    lines = ["plan: 1", "site: lumi", "platform: 2026-01", "cpe: 25.03", "rocm: 6.3.4", "family: laif-multitorch"]
+    image = {"bytes": 1, "digest": digest_of(open_file(str(folder / OLD)), "header")}
+    for name, path in (("latest.yaml", LATEST), ("other.yaml", OLD)):
+        text = [*lines, f"paths: ['*/{path}']", f"image: {json.dumps(image)}", "lines: []", ""]
+        Path(name).write_text("\n".join(text))
+    lock(folder, "--site", "site.yaml", "--digest", kind)
+    assert changes(capsys, "--site", "site.yaml", code=0) == []
+    retarget(folder)
+    (change,) = changes(capsys, "--site", "site.yaml")
+    assert change["kind"] == "moved"
+    assert change["what"][-1] == "is another file than latest.yaml was made for"
+    lock(folder, "--site", "site.yaml", "--digest", kind)
+    (change,) = changes(capsys, "--site", "site.yaml")
+    assert (change["kind"], change["plans"]) == ("stale", ["latest.yaml"])
+    assert main(["images", "--check", "--lock", "images.lock", "--site", "site.yaml"]) == 1
+    assert "    is another file than latest.yaml was made for\n" in capsys.readouterr().out
+
+
+def test_an_unpacked_image_is_compared_by_what_it_states(tmp_path: Path, capsys: Output, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    sandbox = write_tree(tmp_path / "a.sif", laif() | {"/.singularity.d/labels.json": b"{}"})
+    write_tree(tmp_path / "b.sif", {"/.singularity.d/labels.json": b"{}"})
+    (tmp_path / "latest.sif").symlink_to("a.sif")
+    lock(tmp_path)
+    (sandbox / "opt/rocm-6.4.4/.info/version").write_text("7.0.2-56\n")
+    (sandbox / "opt/rocm").unlink()
+    (tmp_path / "latest.sif").unlink()
+    (tmp_path / "latest.sif").symlink_to("b.sif")
+    moved, changed = changes(capsys)
+    assert changed["what"] == ["has other content under the same name", "ROCm 6.4.4 -> 7.0.2"]
+    assert moved["what"][0] == f"leads to {tmp_path}/b.sif, not to {tmp_path}/a.sif"
+
+
+# Digests
+
+
+def test_header_and_whole_see_what_they_say(folder: Path) -> None:
+    path = folder / OLD
+    content = path.read_bytes()
+
+    def digests(changed: bytes) -> tuple[bool, bool]:
+        """Whether header and whole see a change."""
+        one, other = Memory("a", content), Memory("b", changed)
+        return (
+            digest_of(one, "header") != digest_of(other, "header"),
+            digest_of(one, "whole") != digest_of(other, "whole"),
+        )
+
+    assert digests(content) == (False, False)
+    assert digests(content + b"\0") == (True, True)
+    assert digests(content[:-1]) == (True, True)
+    seen = {
+        name: digests(_flipped(content, at)) for name, at in {"launch": 5, "id": 50, "times": 70, "table": 130}.items()
+    }
+    assert set(seen.values()) == {(True, True)}
+    assert digests(content.replace(b"20260225", b"20260226")) == (True, True)  # a small part of the SIF
+    root = int.from_bytes(content[128 + 17 : 128 + 25], "little")
+    assert digests(_flipped(content, root + 8)) == (True, True)  # the time in the head of the file system
+    whole, _, header = str(digest_of(open_file(str(path)), "whole")).partition(":")
+    assert (whole, len(header)) == ("whole", 64)
+
+
+def test_content_that_changes_in_place_is_seen_by_whole_only(tmp_path: Path, capsys: Output) -> None:
+    """The honest limit of the quick digest, as its page says."""
+    squash(write_tree(tmp_path / "t", {"/big": os.urandom(300_000)}), tmp_path / "a.sqfs")
+    content = (tmp_path / "a.sqfs").read_bytes()
+    one, other = Memory("a", content), Memory("b", _flipped(content, 1000))
+    assert digest_of(one, "header") == digest_of(other, "header")
+    assert digest_of(one, "whole") != digest_of(other, "whole")
+
+
+def _flipped(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def test_the_lock_says_which_digest_it_has(folder: Path, capsys: Output) -> None:
+    lock(folder, "--digest", "whole")
+    assert changes(capsys, code=0) == []
+    assert main(["images", "--check", "--lock", "images.lock", "--digest", "header"]) == 2
+    assert "has digests of kind whole, which header cannot be compared with" in capsys.readouterr().err
+
+
+# Bad locks
+
+
+def test_no_other_file_is_replaced_by_a_lock(folder: Path, capsys: Output) -> None:
+    for name in (OLD, LATEST):
+        before = (folder / name).read_bytes()
+        assert main(["images", str(folder), "--lock", str(folder / name)]) == 2
+        assert "it is not replaced" in capsys.readouterr().err
+        assert (folder / name).read_bytes() == before
+    lock(folder)
+    assert main(["images", str(folder), "--lock", "images.lock", "--site", "twin"]) == 2
+    assert "is a lock of site lumi, not of twin" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            '"site": "lumi"',
+            '"site": "twin"',
+            ":{n}:11: site: is a lock of site twin, not of lumi (give --site, or another --lock)",
+        ),
+        ('"site": "lumi"', '"site": 5', ":{n}:11: site: 5 is not a text"),
+        (
+            '"lumisite_images": 1',
+            '"lumisite_images": 2',
+            ":{n}:22: lumisite_images: 2 is another format (1 can be read)",
+        ),
+        ('"lumisite_images": 1', '"lumisite": 1', ": is no lock of images: it has no key lumisite_images ("),
+        (
+            '"digest": "header"',
+            '"digest": "half"',
+            ":{n}:13: digest: 'half' is not known here (have header, whole)",
+        ),
+        ('"digest": "header:', '"digest": "header:x', ":{n}:17: images.{image}.digest: "),
+        (
+            '"family": "laif-multitorch"',
+            '"family": []',
+            ":{n}:17: images.{image}.family: is a list (one value would be right)",
+        ),
+        (
+            '"size": ',
+            '"size": -0.5, "b": ',
+            ":{n}:15: images.{image}.size: -0.5 is not a whole number",
+        ),
+        ('"given": [', '"given": [1, ', ":{n}:13: given[0]: 1 is not a text"),
+        ('"images": {', '"image": {', ":1:1: images: is missing"),
+        ('"images": {', '"images": {"x": {},', ":{n}:19: images.x: is no absolute path"),
+        ('"given": [', '"given": ', ":5:3: is not JSON: Expecting ',' delimiter"),
+        (
+            '"site": "lumi"',
+            '"site": "lumi", "site": "lumi"',
+            ": is not JSON that can be read: the key site stands twice in one object",
+        ),
+    ],
+)
+def test_a_damaged_lock_is_named_with_line_and_key(
+    folder: Path, capsys: Output, old: str, new: str, message: str
+) -> None:
+    path = lock(folder)
+    text = path.read_text()
+    assert old in text
+    number = text[: text.index(old)].count("\n") + 1
+    path.write_text(text.replace(old, new, 1))
+    capsys.readouterr()
+    assert main(["images", "--check", "--lock", "images.lock"]) == 2
+    error = capsys.readouterr().err
+    message = message.replace("{n}", str(number))
+    assert error.startswith("lumisite: images.lock" + message.replace("{image}", str(folder / OLD)))
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"\xff", b"[" * 100_000, b"null", b'{"lumisite_images": true}', b"{} x"]
+)
+def test_what_is_no_lock_is_said_in_one_line(folder: Path, capsys: Output, content: bytes) -> None:
+    Path("images.lock").write_bytes(content)
+    assert main(["images", "--check", "--lock", "images.lock"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("lumisite: images.lock:")
+    assert error.count("\n") == 1
+
+
+def test_usage_that_makes_no_sense_is_refused(folder: Path, capsys: Output) -> None:
+    for words, said in (
+        (["--check"], "--check: needs --lock FILE"),
+        (["--check", "--lock", "no.lock"], "--lock: no.lock is not there"),
+        (["--systems", "s.json", "--lock", "x"], "--systems: goes with --site and --host-root only"),
+        (["--lock", str(folder)], "it is not a file"),
+        (["--lock", "a\0b"], "cannot read 'a\\x00b'"),
+    ):
+        assert main(["images", *words]) in (2, 3)
+        assert said in capsys.readouterr().err
+
+
+def test_a_lock_that_cannot_be_written_names_its_file(folder: Path, capsys: Output) -> None:
+    assert main(["images", str(folder), "--lock", "no/where.lock"]) == 3
+    assert capsys.readouterr().err.endswith("lumisite: cannot write no/where.lock: No such file or directory\n")
+    assert not list(Path().glob(".lumisite*"))
+
+
+# cotainr

@@ -1,0 +1,277 @@
+"""The forms that users give to a job: what is written to files, submitted in a line, or kept in variables."""
+
+from __future__ import annotations
+
+import timeit
+
+import pytest
+
+from lumisite.lint.find import lint_script
+from lumisite.site.load import load_site
+
+LUMI = load_site("lumi").site
+#: A job on a part of a node, and one on whole nodes.
+PART = "#!/bin/bash\n#SBATCH -p small-g -N 1 --gpus-per-node=2 --ntasks-per-node=2 -c 7\n"
+WHOLE = "#!/bin/bash\n#SBATCH -p standard-g -N 2 --gpus-per-node=8 --ntasks-per-node=8 -c 7\n"
+
+
+def found(text: str) -> list[str]:
+    return [f"{finding.line} {finding.rule}" for finding in lint_script(text.encode(), "s", LUMI)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # a job in a job: sbatch reads the here-document, whose lines count from the top of the file
+        ("sbatch <<'EOF'\n#!/bin/bash\n#SBATCH -p dev-g\n#SBATCH -n 8 -N 1 -c 8\nsrun x\nEOF\n", ["4 too-many-cores"]),
+        ("cat > j.sh <<EOF\n#SBATCH -p dev-g\n#SBATCH -n 8 -N 1 --gpus-per-task=1\nEOF\n", ["3 gpu-binding"]),
+        ("P=small-g\nsbatch <<EOF\n#SBATCH -p $P\nexport MASTER_PORT=4000\nEOF\n", ["4 fixed-port"]),
+        ("sbatch -p small-g <<'EOF'\n#SBATCH -n 2\nexport MASTER_PORT=4000\nEOF\n", ["3 fixed-port"]),
+        (
+            "cat <<'EOF' > j\n#SBATCH -p dev-g\nD=$(mktemp -d)\nexport MIOPEN_USER_DB_PATH=$D\nEOF\n",
+            ["3 miopen-mktemp"],
+        ),
+        ("cat <<'EOF' > run.sh\nexport MIOPEN_USER_DB_PATH=$(mktemp -d)\nEOF\n", []),
+        # each job for itself: what one asks for is not in the other
+        (
+            WHOLE + "cat > j <<'EOF'\n#SBATCH -p small-g\nexport MASTER_PORT=4000\nEOF\nexport MASTER_PORT=5000\n",
+            ["5 fixed-port"],
+        ),
+        # options of sbatch and salloc
+        ("sbatch -p standard-g -N 1 -n 8 -c 8 job.sh\n", ["1 too-many-cores"]),
+        ("time sbatch -p standard-g -N 1 -n 8 -c 8 job.sh\n", ["1 too-many-cores"]),
+        ("sbatch -p standard-g -N 1 job.sh -n 8 -c 8\n", []),
+        ("sbatch -p small-g --wrap='MASTER_PORT=4000 python x'\n", ["1 fixed-port"]),
+        ("sbatch -p small-g --wrap 'srun -n 2 --gpus-per-task=1 x'\n", ["1 gpu-binding"]),
+        ("salloc -p dev-g -N 1 --ntasks-per-node=8 \\\n  --gpus-per-task=1\n", ["2 gpu-binding"]),
+        ("echo sbatch -p standard-g -N 1 -n 8 -c 8 job.sh\n", []),
+        # as a terminal showed it
+        ("cat j.sh\n#!/bin/bash\n#SBATCH -p dev-g -n 8 -N 1 -c 8\n", ["3 too-many-cores"]),
+        ("cat j.sh\n#SBATCH -p dev-g -n 8 -N 1 -c 8\n", []),
+    ],
+)
+def test_jobs_that_a_script_writes_or_submits(text: str, expected: list[str]) -> None:
+    assert found(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (WHOLE + 'S="srun -N 2 \\\n  --gpus-per-task=1"\n$S x\n', ["4 gpu-binding"]),
+        (WHOLE + 'O="--gpus-per-task=1 -n 16"\nsrun $O x\n', ["4 gpu-binding"]),
+        (WHOLE + "O='--mpi=pmi2 --gpus-per-task=1'\nsrun \"$O\" x\n", []),
+        (WHOLE + 'O=(\n  -n 16 # don\'t\n  --gpus-per-task=1\n)\nsrun "${O[@]}" x\n', ["5 gpu-binding"]),
+        (WHOLE + 'O=(-n 16)\nO+=("--gpus-per-task=1")\nsrun ${O[@]} x\n', ["4 gpu-binding"]),
+        (WHOLE + "O=(-n 16 --gpus-per-task=1)\nsrun x\n", []),
+        (PART + 'A=(--master_port=4000)\ntorchrun "${A[@]}" x\n', ["3 fixed-port"]),
+        (PART + 'export "MASTER_PORT=4000"\n', ["3 fixed-port"]),
+        (WHOLE + "if true; then srun --gpus-per-task=1 x; fi\n", ["3 gpu-binding"]),
+        (WHOLE + "echo srun --gpus-per-task=1 x\ncommand -v srun\n", []),
+        (PART + "if true; then export MASTER_PORT=4000; fi\n", ["3 fixed-port"]),
+        (PART + "for i in 1 2; do MIOPEN_USER_DB=/tmp/x srun y; done\n", ["3 miopen-name"]),
+        (PART + "srun --export=ALL,MIOPEN_USER_DB=/tmp/x y\n", ["3 miopen-name"]),
+    ],
+)
+def test_what_stands_in_variables_and_after_reserved_words(text: str, expected: list[str]) -> None:
+    assert found(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("#SBATCH -p small-g -N 1 -n 8 -c 7\n#SBATCH hetjob\n#SBATCH -p small -N 1 -n 8 -c 16\n", []),
+        ("#SBATCH -p small -N 1 -n 8 -c 16\n#SBATCH hetjob\n#SBATCH -p dev-g -N 1 -n 8 -c 8\n", ["3 too-many-cores"]),
+        (
+            "#SBATCH -p small -n 4\n#SBATCH hetjob\n#SBATCH -p dev-g -N 1 -n 8\nsrun --het-group=1 --gpus-per-task=1 b\n",
+            ["4 gpu-binding"],
+        ),
+        ("#SBATCH -p standard-g,small-g\nexport MASTER_PORT=4000\n", ["2 fixed-port"]),
+        ("#SBATCH -p standard-g,small-g -N 1 -n 8 -c 8\n", ["1 too-many-cores"]),
+        ("#SBATCH -p standard-g,unknown -N 1 -n 8 -c 8\n", []),
+    ],
+)
+def test_several_components_and_partitions(text: str, expected: list[str]) -> None:
+    assert found(text) == expected
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "#SBATCH -p batch\n",
+        "#SBATCH --partition=booster --gres=gpu:4\n",
+        "#SBATCH -p gpu,gpu-dev\n",
+        "#SBATCH -C gpu\n",
+        "#SBATCH --gpus=8 --qos=debug\n",
+        "module load cuda/12.2\n",
+        "apptainer exec --nv x.sif true\n",
+    ],
+)
+def test_the_machine_of_another_site_is_not_this_one(head: str) -> None:
+    body = (
+        "#SBATCH --ntasks-per-node=8 -c 16 --gpus-per-task=1 --gpu-bind=closest\nexport MASTER_PORT=29500 CXI_FORK_SAFE=1\n"
+        "export LD_LIBRARY_PATH=/opt/cray/libfabric/2.3.1/lib64\nsrun -c 16 --cpu-bind=map_cpu:1,2 ./app\n"
+    )
+    assert found(head + body) == []
+    assert found("#SBATCH -p standard-g\n" + body) != []
+    assert found("#SBATCH -p <partition>\n" + body) != []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("export MASTER_PORT=${MASTER_PORT:-29400}", 1),
+        (': "${MASTER_PORT:=29400}"', 1),
+        ("P=29400; export MASTER_PORT=$P", 1),
+        ("P=29400; torchrun --master_port $P x", 1),
+        ("torchrun --rdzv_endpoint $HOST:29400 x", 1),
+        ('torchrun --rdzv-endpoint="$HOST:29400" x', 1),
+        ("accelerate launch --main_process_port 29400 x", 1),
+        ('A="--nnodes 2 --master_port 29400"; torchrun $A x', 1),
+        ("export MASTER_PORT=29400; torchrun --master_port $MASTER_PORT x", 1),
+        ("torchrun --master_port 0 --rdzv-endpoint=localhost:0 x", 0),
+        ("torchrun --rdzv-endpoint=$HOST:$PORT x", 0),
+        ("export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))", 0),
+        ("export MASTER_PORT=$(expr 10000 + $(echo -n $SLURM_JOBID | tail -c 4))", 0),
+        ("export MASTER_PORT=${MASTER_PORT:-$((20000 + RANDOM % 9999))}", 0),
+        ("MASTER_PORT=30000; while used; do MASTER_PORT=$((MASTER_PORT + 1)); done", 0),
+    ],
+)
+def test_ports(line: str, expected: int) -> None:
+    assert found(PART + line + "\n") == ["3 fixed-port"] * expected
+    assert found(WHOLE + line + "\n") == []
+
+
+def test_a_job_with_all_cores_of_its_nodes_shares_no_port() -> None:
+    text = "#SBATCH -p dev-g -N 2 --ntasks-per-node=1 -c {}\nexport MASTER_PORT=4000\n"
+    assert found(text.format(56)) == []
+    assert found(text.format(28)) == ["2 fixed-port"]
+
+
+def test_a_port_says_what_may_have_taken_it() -> None:
+    (shared,) = lint_script(f"{PART}export MASTER_PORT=29500\n".encode(), "s", LUMI)
+    (whole,) = lint_script(f"{WHOLE}export MASTER_PORT=29500\n".encode(), "s", LUMI)
+    assert shared.reason == "port 29500 may be taken by another job on the node"
+    assert whole.reason == "port 29500 may be taken by what else starts with the default port"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$WITH_CONDA\nsrun singularity exec x.sif python y\n", ["3 with-conda"]),
+        ('C="$WITH_CONDA; python y"\nsrun singularity exec x.sif bash -c "$C"\n', ["3 with-conda"]),
+        ("C='$WITH_CONDA; python y'\nsrun singularity exec x.sif bash -c \"$C\"\n", []),
+        ("cat > r.sh <<EOF\n$WITH_CONDA\npython y\nEOF\n", ["4 with-conda"]),
+        ("cat > r.sh <<EOF\n\\$WITH_CONDA\npython y\nEOF\n", []),
+        ("cat > r.sh <<'EOF'\n$WITH_CONDA\npython y\nEOF\n", []),
+        ("srun bash -c 'singularity exec x.sif bash -c \"$WITH_CONDA; python y\"'\n", ["3 with-conda"]),
+        ("srun singularity exec x.sif bash -c 'bash -c \"$WITH_CONDA; python y\"'\n", []),
+        ("C=\"$WITH_CONDA; python y\"\nsrun singularity exec x.sif bash -c '$C'\n", []),
+        ('echo "activate with $WITH_CONDA"\n', []),
+    ],
+)
+def test_conda_is_activated_inside(text: str, expected: list[str]) -> None:
+    assert found(PART + text) == expected
+
+
+def test_a_script_that_the_container_runs_activates_conda() -> None:
+    assert found("#!/bin/bash -e\n$WITH_CONDA\npython x.py\n") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("D=$(mktemp -d); E=$D/x; export MIOPEN_USER_DB_PATH=$E/db", 1),
+        ("export MIOPEN_USER_DB_PATH=$(TMPDIR=/tmp mktemp -d)", 1),
+        ("export MIOPEN_CUSTOM_CACHE_DIR=`mktemp -d`", 1),
+        ("srun singularity exec --env MIOPEN_USER_DB_PATH=$(mktemp -d) x.sif python y", 1),
+        ('srun singularity exec x.sif bash -c "export MIOPEN_USER_DB_PATH=$(mktemp -d); python y"', 1),
+        ('srun singularity exec x.sif bash -c "export MIOPEN_USER_DB_PATH=\\$(mktemp -d); python y"', 0),
+        ("srun singularity exec x.sif bash -c 'export MIOPEN_USER_DB_PATH=$(mktemp -d); python y'", 0),
+        ("D=$(mktemp -d); export MIOPEN_USER_DB_PATH=/tmp/$USER; cp x $D", 0),
+    ],
+)
+def test_where_mktemp_runs(line: str, expected: int) -> None:
+    assert found(PART + line + "\n") == ["3 miopen-mktemp"] * expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--gpus-per-node=8 --cpus-per-gpu=8", 1),
+        ("--gres=gpu:mi250:8 --cpus-per-gpu=8", 1),
+        ("--gpus-per-node=8 --cpus-per-gpu=7", 0),
+        ("--hint=multithread --ntasks=1 -c 112", 0),
+        ("--hint=multithread --ntasks=1 -c 128", 1),
+    ],
+)
+def test_cores(options: str, expected: int) -> None:
+    assert found(f"#SBATCH -p standard-g -N 1\n#SBATCH {options}\n") == ["2 too-many-cores"] * expected
+
+
+def test_the_list_of_one_node_is_its_name() -> None:
+    line = "export MASTER_ADDR=$(echo $SLURM_NODELIST | cut -d, -f1)\n"
+    assert found("#SBATCH -p standard-g -N 1\n" + line) == []
+    assert found("#SBATCH -p standard-g -N 4\n" + line) == ["2 nodelist"]
+    assert found("#SBATCH -p standard-g -N 4\nH=${SLURM_NODELIST%%,*}\nexport MASTER_ADDR=$H\n") == ["2 nodelist"]
+    cut = '#SBATCH -p standard-g -N 4\nH="nid$(echo $SLURM_STEP_NODELIST | grep -Eo [0-9]+ | head -n 1)"\n'
+    assert found(cut + "torchrun --rdzv_endpoint=$H:$PORT x\n") == ["2 nodelist"]
+    assert found(cut + "torchrun --master_addr $H x\n") == ["2 nodelist"]
+    assert found(cut + "echo $H\n") == []
+
+
+def test_a_launcher_in_a_variable_sets_the_world_size() -> None:
+    head = "#SBATCH -p standard-g -N 2 --ntasks-per-node=1 --gpus-per-node=mi250:8\nexport WORLD_SIZE=$SLURM_NTASKS\n"
+    assert found(head + "srun python x.py\n") == ["2 world-size"]
+    assert found(head + 'L="python -m torch.distributed.run --nproc_per_node=8"\nsrun bash -c "$L x.py"\n') == []
+    assert found(head + 'S="srun --ntasks-per-node=8"\n$S python x.py\n') == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("singularity build x.sif x.def", ["2 build-with-binds"]),
+        ("export SINGULARITY_BIND=$SINGULARITY_BIND,/x\nsingularity build x.sif x.def", ["3 build-with-binds"]),
+        ("unset SINGULARITY_BIND\nsingularity build x.sif x.def", []),
+        ("export SINGULARITY_BIND=\nsingularity build x.sif x.def", []),
+        ("SINGULARITY_BIND= singularity build x.sif x.def", []),
+        ("module --force purge\nsingularity build x.sif x.def", []),
+    ],
+)
+def test_builds_without_the_binds(lines: str, expected: list[str]) -> None:
+    assert found(f"module load lumi-aif-singularity-bindings\n{lines}\n") == expected
+
+
+@pytest.mark.parametrize(
+    "module", ["singularity-userfilesystems", "singularity-slurm-bindings/1", "singularity-bindings"]
+)
+def test_modules_that_carry_binds(module: str) -> None:
+    assert found(f"ml {module}\nsingularity build x.sif x.def\n") == ["2 build-with-binds"]
+    assert found(f"ml {module}\nml -{module}\nsingularity build x.sif x.def\n") == []
+    assert found(f"module show {module}\nsingularity build x.sif x.def\n") == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("P=4000\nQ=$P\nexport MASTER_PORT=${Q}\n", ["5 fixed-port"]),
+        ("P=4000\nP=$((P + 1))\nexport MASTER_PORT=$P\n", []),
+        ("P=$P\nexport MASTER_PORT=$P\n", []),
+        ("A0=xxxx\n" + "".join(f"A{n + 1}=$A{n}$A{n}\n" for n in range(60)) + "true $A60\n", []),
+    ],
+)
+def test_variables_that_are_made_of_others(lines: str, expected: list[str]) -> None:
+    assert found(PART + lines) == expected
+
+
+@pytest.mark.parametrize("text", ["$(" * 20_000, '"$(' * 20_000, "X=(" * 20_000, "A=(" + "$(" * 20_000])
+def test_the_deepest_nesting_is_read_to_the_end(text: str) -> None:
+    assert found(text) == []
+
+
+def test_a_text_of_many_words_takes_no_longer_for_each() -> None:
+    """Eight times the words may take sixteen times as long, not sixty-four."""
+
+    def seconds(words: int) -> float:
+        return min(timeit.repeat(lambda: found('A="' + "--x 1 " * words + '"'), number=1, repeat=3))
+
+    assert seconds(40_000) < 16 * max(seconds(5_000), 0.01)

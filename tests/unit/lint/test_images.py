@@ -1,0 +1,127 @@
+"""Images that a script runs, and how."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumisite.lint.find import lint_script
+from lumisite.lint.images import holds_of, starts_of
+from lumisite.lint.job import Job
+from lumisite.lint.shell import parse_script
+from lumisite.site.load import load_site
+
+SITE = load_site("lumi").site
+LUMI = SITE
+TWIN = load_site("twin").site
+LAIF = "/appl/local/laifs/containers"
+
+
+def found(text: str) -> list[str]:
+    return [f"{finding.line} {finding.rule}" for finding in lint_script(text.encode(), "s", LUMI)]
+
+
+# ---------------------------------------------------------------- which image
+
+
+@pytest.mark.parametrize(
+    ("path", "rocm"),
+    [
+        ("/appl/x/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif", "6.2.4"),
+        ("lumi-rocm-rocm-5.6.1.sif", "5.6.1"),
+        ("docker://rocm/pytorch:rocm6.3_ubuntu22.04_py3.10_pytorch_2.4.0", "6.3"),
+        ("lumi-multitorch-full-u24r70f21m50t210-20260513_121430.sif", "7.0"),
+        ("lumi-multitorch-mpich-u24r64f21m43t29-20260225_144743.sif", "6.4"),
+        ("lumi-multitorch-u24r72f21m50t211-20260929_104918", "7.2"),
+        (f"{LAIF}/lumi-multitorch-u24r70f21m50t210-20260415_130625/lumi-multitorch-full.sif", "7.0"),
+        (f"{LAIF}/lumi-multitorch-latest.sif", None),
+        ("/scratch/rocm-6.0.3/my.sif", None),
+        ("rocm-test.sif", None),
+        ("menu24r70f2.sif", None),
+        ("$SIF", None),
+        ("", None),
+    ],
+)
+def test_the_rocm_that_a_name_tells(path: str, rocm: str | None) -> None:
+    told = holds_of(SITE, path).rocm
+    assert (None if told is None else str(told)) == rocm
+
+
+@pytest.mark.parametrize(
+    ("path", "family"),
+    [
+        ("lumi-multitorch-latest.sif", "laif-multitorch"),
+        ("$DIR/lumi-multitorch-latest.sif", "laif-multitorch"),
+        ("/x/lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28.sif", "lumi-jax"),
+        ("my.sif", None),
+        ("$SIF", None),
+        ("", None),
+    ],
+)
+def test_the_family_that_a_path_tells(path: str, family: str | None) -> None:
+    assert holds_of(SITE, path).family == family
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("singularity exec a.sif b.sif", [("exec", "a.sif")]),
+        ("srun -N 2 /usr/bin/apptainer --debug run --nv -B /x --bind=/y -eB /z -B/w a.sif x", [("run", "a.sif")]),
+        ("singularity -c conf shell --env A=b,C=d --cleanenv -- a.sif", [("shell", "a.sif")]),
+        ("S=a.sif; singularity exec $S x", [("exec", "a.sif")]),
+        ("D=/d; S=$D/a.sif; T=${S}; singularity exec ${T} x", [("exec", "/d/a.sif")]),
+        ("S=a.sif; S=b.sif; singularity exec $S x", [("exec", "$S")]),
+        ("O='-B /x --rocm'; singularity exec $O a.sif x", [("exec", "a.sif")]),
+        ("singularity exec $O a.sif x", [("exec", "a.sif")]),
+        ("singularity exec $O $S x", [("exec", "$O")]),
+        ("singularity exec --new-option a.sif x", [("exec", "")]),
+        ("R='singularity exec -B /x a.sif'\nsrun $R x", [("exec", "a.sif")]),
+        ("R=(singularity exec\n -B /x a.sif)\nsrun ${R[@]} x", [("exec", "a.sif")]),
+        ("srun bash -c 'singularity exec a.sif x'", [("exec", "a.sif")]),
+        ("sbatch --wrap='true'\nsingularity build a.sif a.def; singularity pull a.sif b", []),
+        ("echo singularity exec a.sif; module load singularity; which singularity", []),
+        ("singularity exec", []),
+    ],
+)
+def test_the_containers_that_a_script_starts(text: str, expected: list[tuple[str, str]]) -> None:
+    assert [(start.action, start.image) for start in starts_of(Job(SITE, parse_script(text)))] == expected
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("lumi-rocm-rocm-5.6.1.sif", 1),
+        ("/x/lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.3.1.sif", 1),
+        ("lumi-rocm-rocm-6.1.3.sif", 0),
+        ("docker://rocm/dev-ubuntu-24.04:rocm7.1", 1),
+        ("/x/lumi-multitorch-u24r70f21m50t210-20260415_130625.sif", 0),
+        ("/x/lumi-multitorch-u24r72f21m50t211-20260929_104918.sif", 0),
+        ("my.sif", 0),
+        ("$SIF", 0),
+    ],
+)
+def test_images_outside_the_range_of_the_driver(image: str, expected: int) -> None:
+    for head in ("", "#SBATCH -p small-g\n"):
+        line = head.count("\n") + 2
+        assert found(f"{head}I={image}\nsingularity run $I x\n") == [f"{line} image-outside-range"] * expected
+    assert found(f"#SBATCH -p small\nsingularity run {image} x\n") == []
+    assert lint_script(f"#SBATCH -p small-g\nsingularity run {image} x\n".encode(), "s", TWIN) == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("singularity exec lumi-multitorch-latest.sif x", 1),
+        (f"srun singularity exec -B /x {LAIF}/lumi-multitorch-latest.sif x", 1),
+        (f"I={LAIF}/lumi-multitorch-latest.sif; srun singularity exec $I x; srun singularity exec $I y", 1),
+        ("singularity run lumi-multitorch-latest.sif x", 0),
+        ("singularity shell lumi-multitorch-latest.sif", 0),
+        ("singularity exec lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28.sif x", 0),
+        ("singularity exec my.sif x", 0),
+        ("singularity exec $SIF x", 0),
+        ("echo singularity exec lumi-multitorch-latest.sif x", 0),
+    ],
+)
+def test_exec_of_an_image_that_its_runscript_prepares(command: str, expected: int) -> None:
+    assert found(f"#SBATCH -p dev-g --gpus=2\n{command}\n") == ["2 skipped-runscript"] * expected
+    assert found(f"#SBATCH -p dev-g\n{command}\n") == []
+    assert found(f"#SBATCH -p gpu --gpus=2\n{command}\n") == []

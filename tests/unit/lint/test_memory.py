@@ -1,0 +1,76 @@
+"""Memory that a script asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumisite.lint.find import lint_script
+from lumisite.site.load import load_site
+
+LUMI = load_site("lumi").site
+TWIN = load_site("twin").site
+
+
+def found(text: str) -> list[str]:
+    return [f"{finding.line} {finding.rule}" for finding in lint_script(text.encode(), "s", LUMI)]
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        # more than goes with the GPUs, where others are on the node
+        ("-p small-g -N 1 --gpus-per-node=1 --mem=64G", "memory-of-others"),
+        ("-p small-g --gpus=1 --mem=128000", "memory-of-others"),
+        ("-p dev-g -N 2 --gpus-per-node=mi250:2 --mem=480G", "memory-of-others"),
+        ("-p dev-g -N 1 --gres=gpu:2 --mem-per-gpu=61441M", "memory-of-others"),
+        ("-p dev-g,small-g -n 1 --gpus-per-task=2 --mem=0.2T --mem=200G", "memory-of-others"),
+        ("-p small-g -N 1 -n 1 -c 14 --gpus=1 --mem-per-cpu=8G", "memory-of-others"),
+        ("-p small-g -N 1 --gpus-per-node=1 --mem=125829120K", "memory-of-others"),
+        ("-p small-g -N 1 --gpus-per-node=1 --mem=60G", None),
+        ("-p small-g -N 1 --gpus-per-node=1 --mem=61440", None),
+        ("-p small-g -N 1 --gpus-per-node=1 --mem-per-gpu=60G", None),
+        ("-p small-g -N 1 --gpus-per-node=8 --mem=480G", None),
+        ("-p small-g -N 1 --gpus-per-node=1 --mem=0", None),
+        ("-p small-g -N 1 --gpus-per-node=1 --mem=480G --exclusive", None),
+        ("-p small-g -N 1 -n 1 -c 7 --gpus=1 --mem-per-cpu=8G", None),
+        ("-p small-g --mem=100G", None),
+        ("-p small-g -N 1 --gpus-per-node=$N --mem=100G", None),
+        ("-p small-g -N 1 --gpus-per-node=1 --mem=$MEM", None),
+        ("-p standard-g -N 1 --gpus-per-node=1 --mem=480G", None),
+        ("-p standard-g,small-g -N 1 --gpus-per-node=1 --mem=480G", None),
+        ("--gpus-per-node=1 --mem=100G", None),
+        # more than a node has
+        ("-p standard-g -N 1 --mem=512G", "memory-of-node"),
+        ("-p standard-g -N 1 --mem=491521", "memory-of-node"),
+        ("-p small-g -N 1 --gpus-per-node=1 --mem=1T", "memory-of-node"),
+        ("-p standard-g -N 2 --gpus-per-node=8 --mem-per-gpu=64G", "memory-of-node"),
+        ("-p standard-g -N 1 --ntasks-per-node=8 -c 7 --mem-per-cpu=9G", "memory-of-node"),
+        ("--gpus-per-node=8 --mem=500g", "memory-of-node"),
+        ("-p standard-g -N 1 --mem=480G", None),
+        ("-p standard-g -N 2 --gpus=16 --mem-per-gpu=60G", None),
+        ("-p standard-g --gpus=16 --mem-per-gpu=60G", None),
+        ("-p standard-g --gpus=8 --mem-per-gpu=64G", None),
+        ("-p standard-g -N 1 --ntasks-per-node=8 -c 7 --mem-per-cpu=8G", None),
+        ("-p small --mem=512G", None),
+        ("--mem=512G", None),
+        ("-C gpu --gpus-per-node=8 --mem=512G", None),
+    ],
+)
+def test_memory(options: str, rule: str | None) -> None:
+    assert found(f"#!/bin/bash\n#SBATCH {options}\nsrun ./x\n") == ([f"2 {rule}"] if rule else [])
+
+
+def test_steps_share_what_their_job_has() -> None:
+    job = "#SBATCH -p small-g -N 1 --gpus-per-node=8 --mem=480G\n"
+    assert found(f"{job}srun -n 1 --gpus=1 --mem=120G ./x\n") == []
+    assert found(f"{job}srun -n 1 --gpus=1 --mem=500G ./x\n") == ["2 memory-of-node"]
+    assert found("srun -p small-g -N 1 --gpus=1 --mem=120G ./x\n") == ["1 memory-of-others"]
+    assert found("sbatch -p small-g --gpus=1 --mem=120G job.sh\n") == ["1 memory-of-others"]
+
+
+def test_memory_is_said_in_words_and_as_an_option() -> None:
+    (finding,) = lint_script(b"#SBATCH -p dev-g --gpus=2 --mem=200G\n", "s", LUMI)
+    assert finding.reason.startswith("200 GiB of memory for 2 GPUs, with which 120 GiB go")
+    assert finding.right == "#SBATCH --mem-per-gpu=60G"
+    (finding,) = lint_script(b"#SBATCH -p standard-g --mem=4G\n", "s", TWIN)
+    assert finding.reason == "4 GiB of memory on a node of which jobs get 2 GiB: the job never starts"

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import doctest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lumisite.machine import cpuset
+from lumisite.machine.cpuset import cpus_of_mask, mask_of, parse_hwloc_bitmap
+from lumisite.site.cpus import CPU_NUMBER_LIMIT, CpusetError, format_cpu_list, parse_number_list
+
+cpu_sets = st.sets(st.integers(0, CPU_NUMBER_LIMIT - 1), min_size=1, max_size=200)
+
+
+@given(cpu_sets)
+def test_lists_and_masks_invert(cpus: set[int]) -> None:
+    assert set(parse_number_list(format_cpu_list(cpus))) == cpus
+    assert cpus_of_mask(mask_of(cpus)) == tuple(sorted(cpus))
+
+
+@given(cpu_sets)
+def test_a_mask_is_lower_case_hex_without_padding(cpus: set[int]) -> None:
+    mask = mask_of(cpus)
+    assert mask == hex(int(mask, 16)) == mask.lower()
+    assert int(mask, 16).bit_count() == len(cpus)
+
+
+@given(cpu_sets)
+def test_hwloc_words_say_the_same_as_the_mask(cpus: set[int]) -> None:
+    value = sum(1 << cpu for cpu in cpus)
+    words = [value >> 32 * index & 0xFFFFFFFF for index in reversed(range(max(cpus) // 32 + 1))]
+    for text in (
+        ",".join(f"0x{word:08x}" for word in words),
+        ",".join(f"0x{word:08x}" if word else "" for word in words),
+    ):
+        assert parse_hwloc_bitmap(text) == frozenset(cpus)
+
+
+def test_the_order_of_a_list_is_kept() -> None:
+    assert parse_number_list("4,5,2-3,6-7,0,1") == (4, 5, 2, 3, 6, 7, 0, 1)
+    assert parse_number_list("8191") == (8191,)
+    assert parse_number_list("") == parse_number_list("\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a", "'a' is not a number or a range"),
+        ("1-", "'1-' is not a number or a range"),
+        ("-1", "'-1' is not a number or a range"),
+        ("1,,2", "'' is not a number or a range"),
+        ("1-2-3", "'1-2-3' is not a number or a range"),
+        ("0x3", "'0x3' is not a number or a range"),
+        ("٣", "is not a number or a range"),  # a digit, but not one of ASCII
+        ("7-1", "'7-1' goes down (write 1-7)"),
+        ("0-99999999", "goes past 8191"),
+        ("8192", "goes past 8191"),
+        ("9" * 5000, "is not a number or a range"),
+        ("1,0-2", "names a number twice"),
+    ],
+)
+def test_a_damaged_list_is_refused_with_what_is_right(text: str, says: str) -> None:
+    with pytest.raises(CpusetError) as caught:
+        parse_number_list(text)
+    assert says in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("text", ["", "g", "0x", "0xfffffffff", "0x1;0x2", "f...f", "0x1," * 300, "-1", "1 1"])
+def test_a_damaged_bitmap_is_refused(text: str) -> None:
+    with pytest.raises(CpusetError):
+        parse_hwloc_bitmap(text)
+
+
+def test_a_bitmap_without_an_end_is_everything() -> None:
+    assert parse_hwloc_bitmap("0xf...f") is None
+    assert parse_hwloc_bitmap("0xf...f,0xffffff00") is None
+
+
+@pytest.mark.parametrize("text", ["", "0x", "fg", "0xfe,0xfe", "-0x1", "f" * 3000])
+def test_a_damaged_mask_is_refused(text: str) -> None:
+    with pytest.raises(CpusetError):
+        cpus_of_mask(text)
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
+    messages = []
+    for read in (parse_number_list, parse_hwloc_bitmap, cpus_of_mask):
+        try:
+            read(text)
+        except CpusetError as error:
+            messages.append(str(error))
+    assert not any("\n" in message or len(message) > 200 for message in messages)
+
+
+def test_the_examples_in_the_docstrings_are_true() -> None:
+    assert doctest.testmod(cpuset).failed == 0
+    assert doctest.testmod(cpuset).attempted > 0

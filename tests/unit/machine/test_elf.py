@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lumisite.machine.elf import ElfError, ElfInfo, read_elf
+from tests.support.dict_trees import Memory
+from tests.support.elves import elf
+
+DATA = Path(__file__).parents[2] / "data" / "elf"
+LIBRARIES = sorted(path for path in DATA.rglob("*") if path.is_file() and path.suffix != ".sh")
+
+
+def read(path: Path) -> ElfInfo:
+    return read_elf(Memory(str(path), path.read_bytes()))
+
+
+def parsed(content: bytes) -> ElfInfo:
+    return read_elf(Memory("x.so", content))
+
+
+def test_a_library_is_read_with_all_that_the_loader_asks_of_it() -> None:
+    assert read(DATA / "after" / "libfabric.so.1") == ElfInfo(
+        machine=62,
+        bits=64,
+        endianness="little",
+        soname="libfabric.so.1",
+        needed=("libcxi.so.1", "libjson-c.so.5", "libc.so.6"),
+        verneed={"libc.so.6": ("GLIBC_2.34",), "libcxi.so.1": ("LIBCXI_1.5",), "libjson-c.so.5": ("JSONC_0.14",)},
+        verdef=("FABRIC_1.0", "FABRIC_1.4", "FABRIC_1.5", "FABRIC_1.7"),
+    )
+
+
+def test_search_paths_and_flags_are_read() -> None:
+    assert read(DATA / "odd" / "librunpath.so.1").runpath == "$ORIGIN/../private:/opt/$LIB/${PLATFORM}"
+    old = read(DATA / "odd" / "librpath.so.1")
+    assert (old.rpath, old.runpath, old.nodeflib) == ("/opt/old", None, True)
+
+
+def test_a_program_names_its_interpreter() -> None:
+    assert (read(DATA / "odd" / "program").interpreter or "").startswith("/lib64/ld-linux-x86-64.so")
+
+
+def test_a_library_of_32_bits_is_read() -> None:
+    small = read(DATA / "odd" / "lib32.so.1")
+    assert (small.machine, small.bits, small.soname, small.verdef) == (3, 32, "lib32.so.1", ("A_1", "A_2"))
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_every_class_and_byte_order_is_read(bits: int, order: str) -> None:
+    info = parsed(
+        elf("liba.so.1", ["libb.so.2"], verneed={"libb.so.2": ["B_1", "B_2"]}, verdef=["A_1"], bits=bits, order=order)
+    )
+    assert (info.bits, info.endianness) == (bits, "little" if order == "<" else "big")
+    assert (info.soname, info.needed) == ("liba.so.1", ("libb.so.2",))
+    assert (info.verneed, info.verdef) == ({"libb.so.2": ("B_1", "B_2")}, ("A_1",))
+
+
+def test_versions_that_the_loader_can_do_without_are_left_out() -> None:
+    info = parsed(elf("a", ["b"], verneed={"b": ["B_1", "B_2"]}, weak=["B_2"]))
+    assert info.verneed == {"b": ("B_1",)}
+
+
+def binutils(*command: str | Path) -> dict[str, str]:
+    """Give what readelf or objdump prints of each file. Both are needed: readelf prints every symbol with its version."""
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    header = r"^File: (.*)$" if command[0] == "readelf" else r"^(.*):     file format .*$"
+    parts = re.split(header, output, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def same_as_binutils(paths: list[Path]) -> int:
+    """Compare SONAME, NEEDED, search paths and versions of libraries with what binutils read."""
+    dynamic = binutils("readelf", "--wide", "--dynamic", *paths)
+    versions = binutils("objdump", "--private-headers", *paths)
+    for path in paths:
+        info = read(path)
+        tags = [(tag, text) for tag, text in re.findall(r"\((\w+)\) .*\[(.*)\]", dynamic[str(path)]) if tag in TAGS]
+        mine = [("NEEDED", name) for name in info.needed]
+        mine += [("SONAME", info.soname or ""), ("RPATH", info.rpath or ""), ("RUNPATH", info.runpath or "")]
+        assert sorted(tags) == sorted(tag for tag in mine if tag[1]), path
+        needs, defines = versions_of(versions[str(path)])
+        assert needs == {(file, version) for file, names in info.verneed.items() for version in names}, path
+        assert defines == set(info.verdef), path
+    return len(paths)
+
+
+TAGS = ("NEEDED", "SONAME", "RPATH", "RUNPATH")
+
+
+def versions_of(text: str) -> tuple[set[tuple[str, str]], set[str]]:
+    needs = set()
+    file = ""
+    for name, flags, version in re.findall(r"required from (.*):$|^    0x[0-9a-f]{8} 0x(..) \d\d (.*)$", text, re.M):
+        file = name or file
+        if version and not int(flags, 16) & 2:  # a weak one
+            needs.add((file, version))
+    return needs, set(re.findall(r"^\d+ 0x0[02] 0x[0-9a-f]{8} (\S+)", text, re.M))
+
+
+@pytest.mark.skipif(not shutil.which("readelf"), reason="binutils are not installed")
+def test_binutils_agree_on_the_committed_libraries() -> None:
+    assert same_as_binutils(LIBRARIES) > 20
+
+
+def patched(content: bytes, offset: int, layout: str, *values: int) -> bytes:
+    return content[:offset] + struct.pack(layout, *values) + content[offset + struct.calcsize(layout) :]
+
+
+PLAIN = elf("liba.so.1", ["libb.so.2"], verneed={"libb.so.2": ["B_1"]}, verdef=["A_1"])
+DYNAMIC = PLAIN.index(struct.pack("<qQ", 1, 1))  # the first tag: NEEDED, string 1
+DAMAGED = {
+    "empty": (b"", "x.so: is empty, where an ELF file would be right"),
+    "a linker script": (b"/* GNU ld script */", "x.so: byte 0: is no ELF file, it begins with b'/* GNU l'"),
+    "three bytes": (b"\x7fEL", "x.so: byte 0: is no ELF file"),
+    "class 9": (patched(PLAIN, 4, "B", 9), "x.so: byte 4: has class 9 and byte order 1"),
+    "byte order 0": (patched(PLAIN, 5, "B", 0), "x.so: byte 4: has class 2 and byte order 0"),
+    "cut in the header": (PLAIN[:40], "x.so: byte 16: the file ends in its header (it has 40 bytes)"),
+    "an object file": (patched(PLAIN, 16, "<H", 1), "x.so: byte 16: is of type 1; only programs (2) and shared"),
+    "odd program headers": (patched(PLAIN, 54, "<H", 57), "x.so: byte 16: its program headers have 57 bytes each"),
+    "cut in the program headers": (PLAIN[:100], "x.so: byte 64: the file ends in its 2 program headers"),
+    "65,535 program headers": (patched(PLAIN, 56, "<H", 65535), "x.so: byte 64: the file ends in its 65535 program"),
+    "program headers beyond all files": (
+        patched(PLAIN, 32, "<Q", 2**64 - 8),
+        "byte 18446744073709551608: the file ends",
+    ),
+    "cut in the dynamic section": (PLAIN[: DYNAMIC + 20], "its dynamic section has no end within 1 entries"),
+    "no end of the dynamic section": (patched(PLAIN, len(PLAIN) - 16, "<q", 7), "its dynamic section has no end"),
+    "a dynamic section outside": (patched(PLAIN, 64 + 56 + 16, "<Q", 2**63), "no segment holds its dynamic section"),
+    "a name beyond the names": (patched(PLAIN, DYNAMIC + 8, "<Q", 9999), "its NEEDED begins at 9999 of a string table"),
+    "an empty name": (patched(PLAIN, DYNAMIC + 8, "<Q", 0), "its NEEDED is empty"),
+    "a name that is no text": (elf("a", [b"lib\xff.so"]), r"its NEEDED is no text: b'lib\xff.so'"),
+    "a name with a line break": (elf("a", ["lib\n.so"]), r"its NEEDED is no text: b'lib\n.so'"),
+    "a name without end": (elf("a", ["b" * 5000]), "its NEEDED does not end within 4096 bytes"),
+    "versions of form 2": (PLAIN.replace(struct.pack("<HHI", 1, 1, 21), struct.pack("<HHI", 2, 1, 21)), "has form 2"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_damage_is_one_error_that_names_the_file_and_the_byte(damage: str) -> None:
+    content, message = DAMAGED[damage]
+    with pytest.raises(ElfError) as caught:
+        parsed(content)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("x.so: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_static_program_needs_nothing() -> None:
+    assert parsed(elf(kind=2)[:64] + bytes(112)).needed == ()
+
+
+def test_a_chain_of_versions_that_never_ends_is_given_up() -> None:
+    """A chain can only go forward, so it is as long as the file; this one has a million links."""
+    head = elf("a", [], verdef=["A_1"])
+    start = head.index(struct.pack("<HHHHI", 1, 1, 1, 1, 0))
+    links = struct.pack("<HHHHIII", 1, 1, 1, 1, 0, 20, 20) * 1_000_000
+    content = patched(head[:start] + links, 64 + 32, "<Q", len(links) + 1000)
+    tags = struct.pack("<qQ", 0x6FFFFFFC, start) + struct.pack("<qQ", 0, 0)
+    content = patched(content, 64 + 56 + 16, "<QQQ", len(content), 0, len(tags)) + tags
+    with pytest.raises(ElfError, match="its symbol versions are more than 16384"):
+        parsed(content)
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_give_anything_but_an_error_or_an_answer(content: bytes) -> None:
+    for whole in (content, PLAIN[:64] + content, PLAIN[:176] + content):
+        with contextlib.suppress(ElfError):
+            parsed(whole)
+
+
+def mutated(content: bytes, choose: random.Random) -> bytes:
+    """Damage a file: bytes changed, a number made absurd, a part cut out or the end cut off."""
+    damaged = bytearray(content)
+    for _ in range(choose.randrange(1, 5)):
+        place = choose.randrange(len(damaged) or 1)
+        match choose.randrange(4):
+            case 0:
+                damaged[place : place + 1] = choose.randbytes(1)
+            case 1:
+                damaged[place : place + 8] = choose.choice([b"\xff" * 8, bytes(8), b"\x7f" + b"\xff" * 7])
+            case 2:
+                del damaged[place : place + choose.randrange(1, 64)]
+            case _:
+                del damaged[place:]
+    return bytes(damaged)
+
+
+def test_a_thousand_damaged_libraries_give_errors_and_no_traceback() -> None:
+    choose = random.Random(0)
+    contents = [path.read_bytes() for path in LIBRARIES]
+    refused = 0
+    for _ in range(1000):
+        try:
+            parsed(mutated(choose.choice(contents), choose))
+        except ElfError:
+            refused += 1
+    assert refused > 300

@@ -1,0 +1,228 @@
+"""Links, caches and processors of a host's tree."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lumisite.errors import ToolError
+from lumisite.machine.cpu import Cpu, cpu_of
+from lumisite.machine.host import DiskTree, open_file
+from lumisite.machine.ldcache import CacheError, conf_directories, read_cache
+from lumisite.machine.loader import Loader, Rules, Search, read_rules
+from lumisite.machine.tree import Tree, resolve
+from tests.support.dict_trees import DictTree, Link, Memory, write_tree
+from tests.support.elves import elf
+from tests.unit.machine.test_elf import mutated
+
+LDCONFIG = shutil.which("ldconfig", path="/sbin:/usr/sbin:/usr/bin:/bin")
+LOADER = Path("/lib64/ld-linux-x86-64.so.2")
+needs_ldconfig = pytest.mark.skipif(LDCONFIG is None, reason="ldconfig (glibc) is not installed")
+needs_loader = pytest.mark.skipif(not LOADER.exists(), reason=f"{LOADER} (glibc on x86-64) is not here")
+
+LINKS: dict[str, bytes | Link] = {
+    "/usr/lib64/libx.so.1": Link("libx.so.1.2"),
+    "/usr/lib64/libx.so.1.2": b"x",
+    "/lib64": Link("/usr/lib64"),
+    "/opt/a/lib": Link("../../../../../usr/lib64"),
+    "/opt/gone": Link("/nowhere/else"),
+    "/opt/one": Link("two"),
+    "/opt/two": Link("/opt/one"),
+    "/opt/self": Link("self/x"),
+}
+
+
+@pytest.fixture(params=["dict", "disk"])
+def linked(request: pytest.FixtureRequest, tmp_path: Path) -> Tree:
+    return DictTree(LINKS) if request.param == "dict" else DiskTree(str(write_tree(tmp_path / "root", LINKS)))
+
+
+@pytest.mark.parametrize(
+    ("path", "real"),
+    [
+        ("/lib64/libx.so.1", "/usr/lib64/libx.so.1.2"),
+        ("/opt/a/lib/libx.so.1", "/usr/lib64/libx.so.1.2"),
+        ("/../../lib64/../lib64/./libx.so.1.2", "/usr/lib64/libx.so.1.2"),
+        ("/", "/"),
+        ("/usr/..", "/"),
+    ],
+)
+def test_links_lead_inside_the_tree(linked: Tree, path: str, real: str) -> None:
+    place = resolve(linked, path)
+    assert place.path == real
+    assert place.entry is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "trouble"),
+    [
+        ("/etc/passwd", "is not there"),
+        ("/opt/gone", "leads to /nowhere, which is not there"),
+        ("/opt/gone/x", "is not there"),
+        ("/lib64/libgone.so", "is not there"),
+        ("/opt/one", "is a loop of links"),
+        ("/opt/self", "is a loop of links"),
+        ("/usr/lib64/libx.so.1/x", "leads through /usr/lib64/libx.so.1.2, which is no directory"),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_why(linked: Tree, path: str, trouble: str) -> None:
+    place = resolve(linked, path)
+    assert (place.entry, place.trouble) == (None, trouble)
+
+
+def test_no_path_leads_out_of_the_tree(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    root = write_tree(tmp_path / "root", {"/a": Link("../secret"), "/b": Link(str(tmp_path / "secret")), "/c/d": b""})
+    for path in ("/a", "/b", "/../secret", "/c/../../secret"):
+        assert resolve(DiskTree(str(root)), path).entry is None
+
+
+def test_what_is_no_file_is_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "libpipe.so")
+    tree = DiskTree(str(tmp_path))
+    rules = Rules(62, ("/",))
+    assert Loader(tree, rules).search("libpipe.so") == Search(None, "", ("/libpipe.so is no file",))
+    with pytest.raises(ToolError, match=r"libpipe\.so: it is not a regular file"):
+        open_file(str(tmp_path / "libpipe.so"))
+    with pytest.raises(ToolError, match="No such file or directory"):
+        open_file(str(tmp_path / "gone"))
+
+
+def test_conf_files_are_included_by_pattern_in_order_and_once() -> None:
+    tree = DictTree(
+        {
+            "/etc/ld.so.conf": b"# first\n/opt/first/ # a note\ninclude ld.so.conf.d/*.conf\nhwcap 0 nosegneg\n/opt/last\nrelative\n",
+            "/etc/ld.so.conf.d/b.conf": b"/opt/b=libc6\ninclude /etc/ld.so.conf\n",
+            "/etc/ld.so.conf.d/a.conf": Link("/opt/a/ld.conf"),
+            "/etc/ld.so.conf.d/.hidden.conf": b"/opt/hidden\n",
+            "/etc/ld.so.conf.d/other.txt": b"/opt/other\n",
+            "/opt/a/ld.conf": b"\t/opt/a/lib\n/opt/first\n",
+        }
+    )
+    assert conf_directories(tree) == ("/opt/first", "/opt/a/lib", "/opt/b", "/opt/last")
+
+
+def test_a_copy_of_a_host_with_only_the_folder_of_conf_files_is_read_too() -> None:
+    assert conf_directories(DictTree({"/etc/ld.so.conf.d/host.conf": b"/opt/cray/pe/lib64\n"})) == (
+        "/opt/cray/pe/lib64",
+    )
+    assert conf_directories(DictTree({"/etc/hosts": b""})) == ()
+
+
+def cached_tree(top: Path, *, legacy: bool = False) -> Path:
+    """A tree with libraries for several levels of a CPU and several machines, and where ldconfig shall look."""
+    files: dict[str, bytes | Link] = {"/etc/ld.so.conf": b"/opt/cray/lib\n/usr/lib64\n/usr/lib\n"}
+    for name in ("liba.so.1", "libb.so.1"):
+        files[f"/usr/lib64/{name}"] = elf(name)
+    files["/opt/cray/lib/liba.so.1"] = elf("liba.so.1")
+    files["/opt/cray/lib/glibc-hwcaps/x86-64-v2/liba.so.1"] = elf("liba.so.1")
+    files["/opt/cray/lib/glibc-hwcaps/x86-64-v4/liba.so.1"] = elf("liba.so.1")
+    if legacy:
+        files["/opt/cray/lib/haswell/liba.so.1"] = elf("liba.so.1")
+        files["/opt/cray/lib/tls/libb.so.1"] = elf("libb.so.1")
+    files["/usr/lib/libb.so.1"] = elf("libb.so.1", machine=3, bits=32)
+    files["/usr/lib/libc.so.1"] = elf("libc.so.1", machine=3, bits=32)
+    files["/lib64"], files["/lib"] = Link("usr/lib64"), Link("usr/lib")
+    return write_tree(top, files)
+
+
+@needs_ldconfig
+@pytest.mark.parametrize("layout", ["new", "compat"])
+def test_the_cache_is_read_as_ldconfig_wrote_it(tmp_path: Path, layout: str) -> None:
+    root = cached_tree(tmp_path)
+    assert LDCONFIG is not None
+    subprocess.run([LDCONFIG, "-X", "-c", layout, "-r", str(root)], check=True, capture_output=True)
+    source = open_file(str(root / "etc/ld.so.cache"))
+    levels = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
+    plain = read_cache(source, 62)
+    assert plain["liba.so.1"] == "/opt/cray/lib/liba.so.1"
+    assert plain["libb.so.1"] == "/usr/lib64/libb.so.1", "that for another machine is passed over"
+    assert "libc.so.1" not in plain
+    assert read_cache(source, 62, levels)["liba.so.1"] == "/opt/cray/lib/glibc-hwcaps/x86-64-v4/liba.so.1"
+    assert read_cache(source, 62, levels[1:])["liba.so.1"] == "/opt/cray/lib/glibc-hwcaps/x86-64-v2/liba.so.1"
+
+
+@needs_ldconfig
+def test_legacy_hwcaps_of_a_cache_count_for_a_loader_that_knows_them(tmp_path: Path) -> None:
+    root = cached_tree(tmp_path, legacy=True)
+    assert LDCONFIG is not None
+    subprocess.run([LDCONFIG, "-X", "-r", str(root)], check=True, capture_output=True)
+    source = open_file(str(root / "etc/ld.so.cache"))
+    if b"/opt/cray/lib/haswell" not in source.read(0, source.size):
+        pytest.skip("this ldconfig is that of glibc 2.37 or newer, which knows none")
+    for cpu, folder in ((Cpu((), "haswell"), "/haswell"), (Cpu(), "")):
+        legacy = read_cache(source, 62, (), cpu)
+        assert legacy["liba.so.1"] == f"/opt/cray/lib{folder}/liba.so.1"
+        assert legacy["libb.so.1"] == "/opt/cray/lib/tls/libb.so.1"
+    assert read_cache(source, 62, ("x86-64-v4",), Cpu())["liba.so.1"].endswith("x86-64-v4/liba.so.1")
+    assert read_cache(source, 62)["libb.so.1"] == "/usr/lib64/libb.so.1"
+
+
+@needs_ldconfig
+def test_a_damaged_cache_is_one_clear_error(tmp_path: Path) -> None:
+    root = cached_tree(tmp_path)
+    assert LDCONFIG is not None
+    subprocess.run([LDCONFIG, "-X", "-r", str(root)], check=True, capture_output=True)
+    content = (root / "etc/ld.so.cache").read_bytes()
+    for damaged, message in (
+        (b"", "byte 0: is no cache of libraries"),
+        (content[:40], "byte 0: is no cache of libraries"),
+        (content[:60], "byte 0: lists 7 libraries, for which 60 bytes are few"),
+        (content[:20] + b"\xff" * 4 + content[24:], "lists 4294967295 libraries"),
+        (content[:76] + b"\xff" * 4 + content[80:], "a name there has no end"),
+        (content[:32] + struct.pack("<I", 9999) + content[36:], "byte 9999: its extension is damaged or cut"),
+    ):
+        with pytest.raises(CacheError, match=message):
+            read_cache(Memory("cache", damaged), 62, ("x86-64-v2",))
+    choose = random.Random(1)
+    for _ in range(500):
+        with contextlib.suppress(CacheError):
+            read_cache(Memory("cache", mutated(content, choose)), 62, ("x86-64-v2",))
+
+
+def test_a_tree_without_a_cache_is_searched_as_ldconfig_would() -> None:
+    tree = DictTree({"/etc/ld.so.conf": b"/opt/cray/lib\n", "/opt/cray/lib/liba.so.1": elf("liba.so.1")})
+    assert read_rules(tree, captured=True).directories == ("/opt/cray/lib", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+    assert "/opt/cray/lib" not in read_rules(tree).directories
+
+
+@needs_loader
+def test_the_loader_itself_says_its_directories() -> None:
+    rules = read_rules(DiskTree("/"))
+    said = subprocess.run([LOADER, "--help"], capture_output=True, text=True, check=True).stdout
+    assert list(rules.directories) == re.findall(r"^  (/\S+) \(system search path\)", said, re.M)
+    for platform in re.findall(r"(\S+) \(AT_PLATFORM; supported, searched\)", said):
+        assert read_rules(DiskTree("/"), cpu_of(DiskTree("/")) or Cpu()).platform == platform
+
+
+@needs_loader
+def test_this_cpu_has_the_levels_that_the_loader_says() -> None:
+    said = subprocess.run([LOADER, "--help"], capture_output=True, text=True, check=True).stdout
+    cpu = cpu_of(DiskTree("/"))
+    assert cpu is not None
+    assert cpu.levels == tuple(re.findall(r"(x86-64-v\d) \(supported, searched\)", said))
+    legacy = re.findall(r"^  (\w+) \((?:AT_PLATFORM; )?supported, searched\)", said, re.M)
+    if legacy:  # glibc 2.37 has none
+        assert cpu.legacy[0].split("/") == ["tls", *(name for name in legacy if name != "tls")]
+
+
+def test_a_tree_that_does_not_know_its_cpu_says_so() -> None:
+    assert cpu_of(DictTree({"/a": b""})) is None
+
+
+def test_only_intels_processors_have_a_platform_of_their_own() -> None:
+    """So that the nodes of LUMI-G, which are AMD's, look into the plain ones of the legacy subdirectories."""
+    flags = "avx2 fma bmi1 bmi2 abm movbe popcnt avx f16c xsave cx16 lahf_lm pni sse4_1 sse4_2 ssse3"
+    for vendor, platform in (("AuthenticAMD", "x86_64"), ("GenuineIntel", "haswell")):
+        cpu = cpu_of(DictTree({"/proc/cpuinfo": f"vendor_id\t: {vendor}\nflags\t\t: {flags}\n".encode()}))
+        assert cpu == Cpu(("x86-64-v3", "x86-64-v2"), platform)
+    assert Cpu().legacy == ("tls/x86_64/x86_64", "tls/x86_64", "tls", "x86_64/x86_64", "x86_64")
+    assert Cpu((), "haswell").legacy[:4] == ("tls/haswell/x86_64", "tls/haswell", "tls/x86_64", "tls")

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lumisite.machine import hwloc
+from lumisite.machine.hwloc import parse_hwloc
+from lumisite.machine.topology import Gpu, Topology, TopologyError
+from lumisite.site.cpus import parse_number_list
+from tests.unit.machine.test_topology import LUMI_G
+
+NODES = Path(__file__).parents[2] / "data" / "nodes"
+FILES = sorted(path.name for path in NODES.glob("*.xml"))
+HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n'
+
+
+def node(name: str) -> Topology:
+    return parse_hwloc((NODES / name).read_bytes(), name)
+
+
+def small(inside: str, *, before: str = HEAD, machine: str = 'cpuset="0x3"', version: str = 'version="2.0"') -> str:
+    """Give the XML of a machine with `inside` in it."""
+    return f'{before}<topology {version}><object type="Machine" {machine}>{inside}</object></topology>'
+
+
+def parse(text: str | bytes) -> Topology:
+    return parse_hwloc(text.encode() if isinstance(text, str) else text, "node.xml")
+
+
+PUS = '<object type="PU" os_index="0"/><object type="PU" os_index="1"/>'
+
+
+@pytest.mark.parametrize("name", ["lumi-g.xml", "lumi-g-hwloc1.xml"])
+def test_both_formats_of_hwloc_give_the_whole_node(name: str) -> None:
+    found = node(name)
+    assert found.cores == LUMI_G.cores
+    assert found.gpus == LUMI_G.gpus
+    assert found.reserved == frozenset()  # a file does not know them
+
+
+def test_gpus_below_a_numa_domain_have_no_l3() -> None:
+    assert node("lumi-g-numa.xml").gpus == tuple(Gpu(gpu.index, gpu.pci_bus, gpu.numa, None) for gpu in LUMI_G.gpus)
+
+
+def test_gpus_below_the_whole_machine_have_no_place() -> None:
+    assert node("lumi-g-unplaced.xml").gpus == tuple(Gpu(gpu.index, gpu.pci_bus, None, None) for gpu in LUMI_G.gpus)
+
+
+def test_a_node_in_low_noise_mode_lacks_the_reserved_cores() -> None:
+    found = node("lumi-g-low-noise.xml")
+    assert found.pu_os == LUMI_G.pu_os - LUMI_G.reserved
+    assert [core.l3 for core in found.cores] == [l3 for l3 in range(8) for _ in range(7)]
+
+
+def test_gpus_are_numbered_as_their_library_does() -> None:
+    assert node("two-sockets-nvidia.xml").gpus == (
+        Gpu(0, "0000:b1:00.0", 1, None),
+        Gpu(1, "0000:ca:00.0", 1, None),
+        Gpu(2, "0000:17:00.0", 0, None),
+        Gpu(3, "0000:31:00.0", 0, None),
+    )
+
+
+def test_without_a_librarys_numbers_the_order_is_that_of_the_pci_addresses() -> None:
+    text = re.sub(r'name="(rsmi|nvml|cuda)', 'name="card', (NODES / "two-sockets-nvidia.xml").read_text())
+    assert [gpu.pci_bus[5:7] for gpu in parse(text).gpus] == ["17", "31", "b1", "ca"]
+    half = text.replace('name="card2"', 'name="nvml2"')  # one GPU alone is not enough to go by
+    assert [gpu.pci_bus[5:7] for gpu in parse(half).gpus] == ["17", "31", "b1", "ca"]
+
+
+def test_a_device_that_a_gpu_library_names_is_a_gpu_whatever_its_class() -> None:
+    device = '<object type="PCIDev" pci_busid="0000:41:00.0" pci_type="1200 [8086:0bd5] [8086:0000] 2f">%s</object>'
+    assert parse(small(PUS + device % "")).gpus == ()
+    named = device % '<object type="OSDev" name="cuda0"/><object type="OSDev" name="nvml0"/>'
+    assert parse(small(PUS + named)).gpus == (Gpu(0, "0000:41:00.0", 0, None),)
+
+
+def test_without_pci_devices_the_librarys_names_count_each_gpu_once() -> None:
+    names = "".join(f'<object type="OSDev" name="{library}{n}"/>' for n in (1, 0) for library in ("nvml", "cuda"))
+    assert parse(small(PUS + names)).gpus == (Gpu(0, "", 0, None), Gpu(1, "", 0, None))
+
+
+def test_the_smallest_numa_domain_is_a_cores_own_and_memory_alone_is_none() -> None:
+    domains = "".join(
+        f'<object type="NUMANode" os_index="{number}" cpuset="{cpuset}"/>'
+        for number, cpuset in ((0, "0x3"), (1, "0x1"), (2, "0x2"), (3, "0x0"), (4, "0x2"))
+    )
+    assert [core.numa for core in parse(small(domains + PUS)).cores] == [1, 2]
+
+
+def test_pus_without_cores_are_cores() -> None:
+    assert [core.pu_os for core in parse(small(PUS)).cores] == [(0,), (1,)]
+
+
+def test_pus_that_are_not_allowed_are_reserved() -> None:
+    assert parse(small(PUS, machine='cpuset="0x3" allowed_cpuset="0x2"')).reserved == {0}
+    assert parse(small(PUS, machine='cpuset="0x3" allowed_cpuset="0xf...f"')).reserved == frozenset()
+
+
+def test_a_cache_of_instructions_is_no_l3() -> None:
+    cache = '<object type="Cache" depth="3" cache_type="{}" cpuset="0x3">' + PUS + "</object>"
+    assert parse(small(cache.format(0), version="")).cores[0].l3 == 0
+    assert parse(small(cache.format(2), version="")).cores[0].l3 is None
+
+
+def pci(attributes: str) -> str:
+    return small(PUS + f'\n<object type="PCIDev" {attributes}/>')
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "node.xml:1:1: not XML: no element found"),
+        ("hello", "node.xml:1:1: not XML: syntax error"),
+        ("\0\0\0\0", "node.xml:1:1: not XML"),
+        (b"\xff\xfe\x00", "not XML"),
+        ('<?xml version="1.0" encoding="nothing"?><topology/>', "not XML: unknown encoding"),
+        ("<html/>", "the outermost element is 'html' (hwloc's XML has topology)"),
+        (small(PUS)[:-20], "not XML"),
+        ('<topology version="3.0"/>', "hwloc XML version '3.0' is not known (1 and 2 are)"),
+        ('<topology version=""/>', "hwloc XML version '' is not known"),
+        (HEAD + '<topology version="2.0"/>', "node.xml: no PU in it"),
+        (small("<object/>"), "an object without a type"),
+        (small('<object type="PU"/>'), "node.xml:3: PU: attribute os_index is missing"),
+        (small('<object type="PU" os_index="-1"/>'), "os_index is '-1' (a number from 0 to 8191 is right)"),
+        (small('<object type="PU" os_index="99999999999999999999"/>'), "(a number from 0 to 8191 is right)"),
+        (small('<object type="PU" os_index="8192"/>'), "(a number from 0 to 8191 is right)"),
+        (small(PUS + PUS), "os_index 0 is also that of the PU in line 3"),
+        (small(PUS, machine='allowed_cpuset="0x1,zz"'), "Machine: allowed_cpuset: '0x1,zz' is not an hwloc bitmap"),
+        (small(PUS + '<object type="NUMANode" os_index="0"/>'), "NUMANode: attribute cpuset is missing"),
+        (small(PUS + '<object type="NUMANode" cpuset="0x1"/>'), "NUMANode: attribute os_index is missing"),
+        (
+            small(PUS + '<object type="NUMANode" os_index="0" cpuset="' + "0xffffffff," * 999 + '0x0"/>'),
+            "has 1000 words (at most 256 are read)",
+        ),
+        (pci('pci_type="0380 [1002:7408] x"'), "node.xml:4: PCIDev: attribute pci_busid is missing"),
+        (pci('pci_type="0380 [1002:7408] x" pci_busid="c1"'), "pci_busid is 'c1' (such as 0000:c1:00.0 is right)"),
+        (pci('pci_type="AMD" pci_busid="0000:c1:00.0"'), "pci_type is 'AMD' (such as '0380 [1002:7408] …' is right)"),
+        (
+            small(PUS + 2 * '<object type="PCIDev" pci_type="0380 [1002:7408] x" pci_busid="0000:c1:00.0"/>'),
+            "pci_busid 0000:c1:00.0 is also that of the device in line 3",
+        ),
+        (HEAD + "<topology>" + '<object type="Group">' * 200, "64 levels: no hwloc file of a node"),
+        (small('<object type="Misc"/>' * 200_001), "more than 200000 objects"),
+    ],
+)
+def test_damage_is_refused_in_one_line_that_names_it(text: str | bytes, says: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        parse(text)
+    assert says in str(caught.value)
+    assert str(caught.value).startswith("node.xml:")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_file_with_entities_is_refused_before_they_grow() -> None:
+    declared = "".join(f'<!ENTITY a{n + 1} "{f"&a{n};" * 100}">' for n in range(1, 9))
+    bomb = f'<!DOCTYPE topology [<!ENTITY a1 "x">{declared}]>'
+    with pytest.raises(TopologyError, match="declares the entity 'a1'"):
+        parse(small('<info value="&a9;"/>' + PUS, before=bomb))
+    outside = '<!DOCTYPE topology [<!ENTITY file SYSTEM "/etc/passwd">]>'
+    with pytest.raises(TopologyError, match="declares the entity 'file'"):
+        parse(small("<info>&file;</info>" + PUS, before=outside))
+    parameter = '<!DOCTYPE topology [<!ENTITY % more SYSTEM "http://127.0.0.1:9/x.dtd"> %more;]>'
+    with pytest.raises(TopologyError, match="declares the entity 'more'"):
+        parse(small(PUS, before=parameter))
+
+
+def test_a_file_that_is_too_large_is_not_even_parsed() -> None:
+    with pytest.raises(TopologyError, match="larger than 32 MiB"):
+        parse_hwloc(b"\0" * (hwloc.SIZE_LIMIT_BYTES + 1), "node.xml")
+
+
+SOURCE = (NODES / "two-sockets-nvidia.xml").read_bytes()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_damage_to_a_real_file_is_read_or_refused(data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(SOURCE)))
+    length = data.draw(st.sampled_from([0, 1, 1, 2, 9, 200, len(SOURCE)]))
+    middle = data.draw(st.one_of(st.binary(max_size=9), st.sampled_from([b'"', b"<object ", b"0xf...f", b",", b"-1"])))
+    damaged = SOURCE[:start] + middle + SOURCE[start + length :]
+    try:
+        outcome = "\n".join(str(core) for core in parse_hwloc(damaged, "node.xml").cores)
+    except TopologyError as error:
+        outcome = str(error)
+    assert outcome.startswith(("node.xml:", "Core("))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_hwloc_itself_says_the_same(name: str) -> None:
+    calc = shutil.which("hwloc-calc")
+    if calc is None:
+        pytest.skip("hwloc-calc is missing (Debian: hwloc-nox)")
+
+    def ask(*question: str) -> tuple[int, ...]:
+        command = [calc, "-i", str(NODES / name), "--physical-output", "-I", *question]
+        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return tuple(sorted(parse_number_list(output.strip())))
+
+    found = node(name)
+    for core in found.cores[::5]:
+        assert ask("PU", f"core:{core.core_logical}") == core.pu_os
+        assert ask("NUMANode", f"core:{core.core_logical}") == (core.numa,)
+    for gpu in found.gpus:
+        near = found.pu_os
+        if gpu.l3 is not None:
+            near = frozenset(pu for core in found.cores if core.l3 == gpu.l3 for pu in core.pu_os)
+        elif gpu.numa is not None:
+            near = frozenset(pu for core in found.cores if core.numa == gpu.numa for pu in core.pu_os)
+        assert ask("PU", f"pci={gpu.pci_bus}") == tuple(sorted(near))

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from lumisite.machine.hwloc import parse_hwloc
+from lumisite.machine.live import LiveNode, Tree, live_tree, read_live
+from lumisite.machine.topology import Core, Gpu, Topology, TopologyError
+from lumisite.site.cpus import format_cpu_list
+from tests.unit.machine.test_topology import LUMI_G
+
+CPU = "sys/devices/system/cpu"
+
+
+def lumi_g_files() -> dict[str, str]:
+    """Give the kernel's files of a LUMI-G node, by path; what they hold follows from LUMI-G's topology.
+
+    The kernel writes each set of CPUs twice, as a list and as words of a mask; hwloc reads the words.
+    """
+    files = dict.fromkeys((f"{CPU}/online", f"{CPU}/possible", f"{CPU}/present"), "0-127\n")
+    files |= {"sys/devices/system/node/online": "0-3\n", "proc/cpuinfo": "processor\t: 0\n", "proc/mounts": ""}
+    for core in LUMI_G.cores:
+        in_l3 = [pu for other in LUMI_G.cores if other.l3 == core.l3 for pu in other.pu_os]
+        for pu in core.pu_os:
+            files |= cpu_files(f"{CPU}/cpu{pu}", core, in_l3)
+    for numa in range(4):
+        here = f"sys/devices/system/node/node{numa}"
+        cpus = [pu for core in LUMI_G.cores if core.numa == numa for pu in core.pu_os]
+        files |= {f"{here}/cpulist": listed(cpus), f"{here}/cpumap": words(cpus)}
+        files[f"{here}/meminfo"] = f"Node {numa} MemTotal:       131072000 kB\n"
+    for gpu in LUMI_G.gpus:
+        near = (pu for core in LUMI_G.cores if core.l3 == gpu.l3 for pu in core.pu_os)
+        files |= pci(gpu.pci_bus, "0x038000", "0x1002", listed(near), gpu.numa)
+    files |= pci("0000:02:00.0", "0x030000", "0x1a03", "0-127\n", -1)
+    files["proc/self/status"] = "Name:\tpython3\nCpus_allowed:\tffffffff\nCpus_allowed_list:\t0-127\n"
+    return files
+
+
+def cpu_files(here: str, core: Core, in_l3: Sequence[int]) -> dict[str, str]:
+    files = {f"{here}/topology/core_id": f"{core.core_logical}\n", f"{here}/topology/physical_package_id": "0\n"}
+    for name in ("core_cpus", "thread_siblings"):
+        files |= {f"{here}/topology/{name}_list": listed(core.pu_os), f"{here}/topology/{name}": words(core.pu_os)}
+    for index, (level, cpus) in enumerate(((2, core.pu_os), (3, in_l3))):
+        cache = f"{here}/cache/index{index}"
+        files |= {f"{cache}/level": f"{level}\n", f"{cache}/type": "Unified\n"}
+        files |= {f"{cache}/shared_cpu_list": listed(cpus), f"{cache}/shared_cpu_map": words(cpus)}
+    return files
+
+
+def listed(cpus: Iterable[int]) -> str:
+    return f"{format_cpu_list(cpus)}\n"
+
+
+def words(cpus: Iterable[int]) -> str:
+    value = sum(1 << cpu for cpu in cpus)
+    return ",".join(f"{value >> shift & 0xFFFFFFFF:08x}" for shift in (96, 64, 32, 0)) + "\n"
+
+
+def pci(bus: str, pci_class: str, vendor: str, local: str, numa: int | None) -> dict[str, str]:
+    here = f"sys/bus/pci/devices/{bus}"
+    return {
+        f"{here}/class": f"{pci_class}\n",
+        f"{here}/vendor": f"{vendor}\n",
+        f"{here}/local_cpulist": local,
+        f"{here}/numa_node": f"{numa}\n",
+    }
+
+
+def tree(files: Mapping[str, str]) -> Tree:
+    def names(path: str) -> list[str]:
+        return sorted({file[len(path) + 1 :].split("/")[0] for file in files if file.startswith(f"{path}/")})
+
+    return Tree("", files.get, names)
+
+
+def read(**changed: str | None) -> LiveNode:
+    """Read a LUMI-G node some files of which are others or (None) not there; `__` stands for `/`."""
+    files = lumi_g_files()
+    for name, text in changed.items():
+        ends = [path for path in files if path.endswith(name.replace("__", "/"))]
+        assert ends, name
+        for path in ends:
+            if text is None:
+                del files[path]
+            else:
+                files[path] = text
+    return read_live(tree(files))
+
+
+def test_a_live_lumi_g_node_has_lumi_gs_topology() -> None:
+    live = read()
+    assert live.topology == Topology("this node", LUMI_G.cores, LUMI_G.gpus)
+    assert live.allowed == frozenset(range(128))
+
+
+def test_the_same_tree_on_disk_reads_the_same(tmp_path: Path) -> None:
+    write(lumi_g_files(), tmp_path)
+    assert read_live(live_tree(tmp_path)) == read()
+
+
+def test_hwloc_sees_the_same_cores_in_the_tree(tmp_path: Path) -> None:
+    lstopo = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
+    if lstopo is None:
+        pytest.skip("lstopo is missing (Debian: hwloc-nox)")
+    write(lumi_g_files(), tmp_path)
+    command = [lstopo, "-i", str(tmp_path), "--if", "fsroot", "--of", "xml"]
+    output = subprocess.run(command, check=True, capture_output=True).stdout
+    assert parse_hwloc(output, "node.xml").cores == read().topology.cores
+
+
+def write(files: Mapping[str, str], root: Path) -> None:
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+
+
+def test_an_older_kernel_names_siblings_otherwise() -> None:
+    assert read(topology__core_cpus_list=None).topology.cores == LUMI_G.cores
+
+
+def test_threads_that_are_offline_are_not_there() -> None:
+    live = read(cpu__online="0-63\n")
+    assert [core.pu_os for core in live.topology.cores] == [(cpu,) for cpu in range(64)]
+    assert live.topology.gpus == LUMI_G.gpus
+
+
+def test_a_gpu_without_local_cpus_is_placed_by_its_numa_domain() -> None:
+    assert read(local_cpulist=None).topology.gpus == tuple(
+        Gpu(gpu.index, gpu.pci_bus, gpu.numa, None) for gpu in LUMI_G.gpus
+    )
+    assert read(local_cpulist="0-127\n").topology.gpus[0].numa == 3
+    nowhere = read(local_cpulist="0-127\n", numa_node="-1\n").topology.gpus
+    assert {(gpu.numa, gpu.l3) for gpu in nowhere} == {(None, None)}
+
+
+def test_what_this_process_may_use_is_read_apart_from_what_there_is() -> None:
+    live = read(status="Cpus_allowed_list:\t1-7,65-71\n")
+    assert live.allowed == {*range(1, 8), *range(65, 72)}
+    assert live.topology.pu_os == frozenset(range(128))
+
+
+def test_a_virtual_machine_without_caches_domains_and_gpus_is_read() -> None:
+    live = read_live(tree({"sys/devices/system/cpu/online": "0-1\n", "proc/self/status": "Cpus_allowed_list: 0-1\n"}))
+    assert [(core.pu_os, core.l3, core.numa) for core in live.topology.cores] == [
+        ((0,), None, None),
+        ((1,), None, None),
+    ]
+    assert live.topology.gpus == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"cpu__online": None}, "/sys/devices/system/cpu/online: cannot be read"),
+        ({"cpu__online": "\n"}, "/sys/devices/system/cpu/online: no CPU is online"),
+        ({"cpu__online": "all\n"}, "/sys/devices/system/cpu/online: 'all' is not a number"),
+        ({"cpu3__topology__core_cpus_list": "5\n"}, "core_cpus_list: CPU 3 is not among its own siblings"),
+        ({"cpu0__cache__index1__shared_cpu_list": "x\n"}, "cpu0/cache/index1/shared_cpu_list: 'x' is not a number"),
+        ({"node2__cpulist": "9-1\n"}, "/sys/devices/system/node/node2/cpulist: '9-1' goes down"),
+        ({"0000:c1:00.0__local_cpulist": "?\n"}, "0000:c1:00.0/local_cpulist: '?' is not a number"),
+        ({"status": None}, "/proc/self/status: no Cpus_allowed_list in it"),
+        ({"status": "Name: x\n"}, "/proc/self/status: no Cpus_allowed_list in it"),
+    ],
+)
+def test_a_file_that_is_damaged_or_missing_is_named(changed: Mapping[str, str | None], says: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        read(**changed)
+    assert says in str(caught.value)

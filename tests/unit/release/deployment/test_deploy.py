@@ -1,0 +1,302 @@
+"""Deploying, through the command line as an admin types it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.release.history import parse_history
+from lumisite.release.root import Actor, locked
+from lumisite.release.tree import load_tree
+from lumisite.render.manifest import MANIFEST
+from tests.support.scene import THIRD, Run, current, deploy
+from tests.support.trees import NEW, OLD, everything, tree, written
+
+
+def test_without_apply_nothing_is_written(run: Run) -> None:
+    code, out, err = run("deploy", "new", "ROOT")
+    assert code == 1
+    assert "singularity-CPEbits/25.03: new module, + /opt/cray" in out
+    assert err == "nothing was written; run again with --apply to deploy it\n"
+    assert not Path("ROOT").exists()
+
+
+def test_apply_shows_the_difference_and_moves_a_relative_link(run: Run) -> None:
+    deploy("old")
+    code, out, err = run("deploy", "new", "ROOT", "--apply")
+    assert (code, err) == (0, "")
+    assert "- /opt/cray/libfabric/1.15.2.0" in out
+    assert out.endswith(f"deployed {NEW} (before: {OLD})\n")
+    assert str(Path("ROOT/current").readlink()) == f"releases/{NEW}"
+    assert current() == NEW
+
+
+def test_a_deployed_release_is_a_whole_copy_and_the_old_one_stays_as_it_was() -> None:
+    deploy("old")
+    before = everything(Path("ROOT/releases") / OLD)
+    deploy("new")
+    assert everything(Path("ROOT/releases") / OLD) == before
+    copied, rendered = everything(Path("ROOT/releases") / NEW), everything(Path("new"))
+    assert {path: (mode, text) for path, (mode, _, text) in copied.items()} == {
+        path: (mode, text) for path, (mode, _, text) in rendered.items()
+    }
+
+
+def test_a_job_that_stands_in_its_release_goes_on_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy("old")
+    root = Path.cwd()
+    prolog = Path("ROOT/current").resolve() / "spank/task_prolog"
+    text = prolog.read_text()
+    deploy("new")
+    monkeypatch.chdir(root)
+    assert prolog.read_text() == text
+
+
+@pytest.mark.parametrize("bits", [0o007, 0o077])
+def test_users_can_read_whatever_the_umask_of_the_admin_is(bits: int) -> None:
+    before = os.umask(bits)
+    try:
+        assert main(["deploy", "new", "deep/ROOT", "--apply"]) == 0
+    finally:
+        os.umask(before)
+    modes = {path: stat.S_IMODE(mode) for path, (mode, _, _) in everything(Path("deep")).items()}
+    assert {modes[path] for path in ("ROOT", "ROOT/releases", f"ROOT/releases/{NEW}")} == {0o755}
+    assert stat.S_IMODE(Path("deep").stat().st_mode) == 0o755
+    assert modes["ROOT/history"] == 0o644
+    assert not load_tree(Path("deep/ROOT/current")).faults
+
+
+def test_admins_who_share_the_root_share_what_is_in_it() -> None:
+    Path("ROOT").mkdir()
+    Path("ROOT").chmod(0o2775)
+    deploy("old")
+    assert stat.S_IMODE(Path("ROOT/releases").stat().st_mode) == 0o2775
+    assert stat.S_IMODE(Path("ROOT/.lock").stat().st_mode) == 0o664
+
+
+def test_what_is_deployed_already_is_nothing_to_do(run: Run) -> None:
+    deploy("new")
+    before = everything(Path("ROOT"))
+    assert run("deploy", "new", "ROOT") == (0, f"no difference to {NEW}\n", "")
+    assert run("deploy", "new", "ROOT", "--apply")[:2] == (
+        0,
+        f"no difference to {NEW}\nnothing to do: {NEW} is deployed\n",
+    )
+    unchanged = {path for path in before if path != ".lock"}
+    after = everything(Path("ROOT"))
+    assert {path: after[path] for path in unchanged} == {path: before[path] for path in unchanged}
+    assert set(after) == set(before)
+
+
+def test_another_id_with_the_same_content_is_nothing_to_do(run: Run, tmp_path: Path) -> None:
+    deploy("new")
+    written(tmp_path / "same", tree("2026-01-000000000000"))
+    code, out, _ = run("deploy", "same", "ROOT", "--apply")
+    assert code == 0
+    assert f"nothing to do: {NEW} is deployed and has the same content as 2026-01-000000000000" in out
+    assert current() == NEW
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        (lambda out: (out / "spank/task_prolog").write_text("x"), 1, "spank/task_prolog: edited ("),
+        (lambda out: (out / "spank/task_prolog").unlink(), 1, "spank/task_prolog: missing"),
+        (lambda out: (out / "more").write_text("x"), 1, "more: not written by lumisite ("),
+        (lambda out: (out / MANIFEST).write_text("{}"), 1, "MANIFEST.json: is no manifest: it has no key format"),
+        (lambda out: (out / MANIFEST).unlink(), 2, "new: has no MANIFEST.json; name a directory that"),
+        (lambda out: out.rename("gone"), 2, "new: is not a directory; name one that"),
+    ],
+)
+def test_a_tree_that_is_not_as_it_was_rendered_is_refused(
+    run: Run, change: Callable[[Path], object], code: int, message: str
+) -> None:
+    change(Path("new"))
+    for options in ([], ["--apply"]):
+        found, out, err = run("deploy", "new", "ROOT", *options)
+        assert (found, out) == (code, "")
+        assert message in err
+    assert not Path("ROOT").exists()
+
+
+def test_modes_of_the_rendered_tree_do_not_matter_since_the_copy_gets_its_own() -> None:
+    for path in Path("new").rglob("*"):
+        path.chmod(0o700)
+    deploy("new")
+    assert current() == NEW
+
+
+@pytest.mark.parametrize(
+    ("prepare", "code", "message"),
+    [
+        (lambda root: root.write_text(""), 2, "ROOT: is not a directory"),
+        (lambda root: (root / "current").mkdir(parents=True), 1, "current: is not a symbolic link"),
+        (
+            lambda root: (root.mkdir(), (root / "current").symlink_to("/etc")),
+            1,
+            "points to '/etc' and not to releases",
+        ),
+        (
+            lambda root: (root.mkdir(), (root / "current").symlink_to("releases/..")),
+            1,
+            "and not to releases/<id>",
+        ),
+        (
+            lambda root: (root.mkdir(), (root / "current").symlink_to("../releases/a")),
+            1,
+            "and not to releases/<id>",
+        ),
+        (lambda root: (root.mkdir(), (root / "history").write_text("x\n")), 1, "history:1: is not a line of"),
+        (lambda root: (root / "history").mkdir(parents=True), 3, "history: Is a directory"),
+        (lambda root: (root.mkdir(), (root / "releases").write_text("")), 3, "cannot deploy into"),
+        (lambda root: (root / ".lock").mkdir(parents=True), 3, "cannot lock"),
+        (
+            lambda root: ((root / "releases").mkdir(parents=True), (root / "releases" / NEW).write_text("")),
+            1,
+            "is not a directory, so lumisite did not make it",
+        ),
+    ],
+)
+def test_a_root_that_is_not_ours_is_refused_in_one_line(
+    run: Run, tmp_path: Path, prepare: Callable[[Path], object], code: int, message: str
+) -> None:
+    prepare(Path("ROOT"))
+    before = everything(tmp_path)
+    found, _, err = run("deploy", "new", "ROOT", "--apply")
+    assert found == code
+    assert message in err
+    assert err.count("\n") == 1
+    after = everything(tmp_path)
+    after.pop("ROOT/.lock", None)
+    before.pop("ROOT/.lock", None)
+    assert {path: found[2] for path, found in after.items()} == {path: found[2] for path, found in before.items()}
+
+
+def test_a_root_inside_the_tree_is_refused(run: Run) -> None:
+    code, _, err = run("deploy", "new", "new/ROOT", "--apply")
+    assert code == 2
+    assert "lies inside new" in err
+    assert not load_tree(Path("new")).faults
+
+
+def test_an_id_with_other_content_is_refused_even_when_edits_are_set_aside(run: Run, tmp_path: Path) -> None:
+    deploy("new", "old")
+    written(tmp_path / "other", tree(NEW, libfabric="9.9"))
+    code, _, err = run("deploy", "other", "ROOT", "--apply", "--set-edits-aside")
+    assert code == 1
+    assert "was deployed under the same id with other content" in err
+    assert current() == OLD
+    # The same without a line in the history: a deploy that was killed before it came so far.
+    Path("ROOT/history").unlink()
+    assert run("deploy", "other", "ROOT", "--apply", "--set-edits-aside")[0] == 1
+
+
+def test_a_current_release_that_is_gone_is_told_and_replaced(run: Run) -> None:
+    deploy("old")
+    Path("ROOT/releases", OLD).rename("gone")
+    code, _, err = run("deploy", "new", "ROOT", "--apply")
+    assert code == 0
+    assert f"{OLD}: is missing, though" in err
+    assert current() == NEW
+
+
+def test_the_current_release_that_is_gone_can_be_deployed_again(run: Run) -> None:
+    deploy("old")
+    Path("ROOT/releases", OLD).rename("gone")
+    deploy("old")
+    assert current() == OLD
+
+
+def test_a_release_folder_can_be_deployed_again(run: Run) -> None:
+    deploy("old", "new", "third")
+    assert run("deploy", f"ROOT/releases/{OLD}", "ROOT", "--apply")[0] == 0
+    assert current() == OLD
+    assert run("rollback", "ROOT")[0] == 0
+    assert current() == THIRD
+
+
+def test_a_reader_that_leaves_does_not_stop_a_deploy(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "lumisite", "deploy", "new", "ROOT", "--apply"]
+    with os.fdopen(writing, "wb") as closed:
+        found = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
+    assert (found.returncode, found.stderr) == (0, b"")
+    assert current() == NEW
+
+
+def test_a_terminal_that_knows_ascii_only_gets_all_of_the_difference(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lumisite", "diff", "new", "ROOT", "--full"]
+    found = subprocess.run(
+        command,
+        capture_output=True,
+        cwd=tmp_path,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (found.returncode, found.stderr) == (1, b"")
+    assert b'+help("\\xe9")' in found.stdout
+
+
+# -- two at once
+
+
+def test_a_second_deploy_is_told_who_is_at_work(run: Run) -> None:
+    deploy("old")
+    root = Path("ROOT").resolve()
+    with locked(root, Actor("anna@uan01", 4711, "2026-01-21T08:00:00Z")):
+        for command in (["deploy", "new", "ROOT", "--apply"], ["rollback", "ROOT"]):
+            code, _, err = run(*command)
+            assert code == 3
+            assert err == (
+                f"lumisite: {root}: another deploy or rollback is at work (pid 4711, anna@uan01, "
+                f"since 2026-01-21T08:00:00Z); nothing was written, run again when it is done\n"
+            )
+        assert run("deploy", "new", "ROOT")[0] == 1
+        assert run("releases", "ROOT")[0] == 0
+    assert current() == OLD
+    deploy("new")
+
+
+def test_deploys_and_rollbacks_at_once_do_not_mix(tmp_path: Path) -> None:
+    deploy("third")
+    reading, writing = os.pipe()
+    children = [_child(number, reading, writing) for number in range(8)]
+    os.close(writing)  # all children start now
+    os.close(reading)
+    results = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert set(results) <= {0, 3}
+    assert 0 in results
+    assert current() in (OLD, NEW, THIRD)
+    for release in Path("ROOT/releases").iterdir():
+        assert not load_tree(release).faults
+    assert {path.name for path in Path("ROOT/releases").iterdir()} <= {OLD, NEW, THIRD}
+    steps = parse_history(Path("ROOT/history").read_bytes(), "history")
+    assert all(later.before == earlier.release for earlier, later in pairwise(steps))
+
+
+def _child(number: int, reading: int, writing: int) -> int:
+    child = os.fork()
+    if child:
+        return child
+    os.close(writing)
+    os.read(reading, 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    codes = set()
+    try:
+        for turn in range(5):
+            name = ("old", "new")[(number + turn) % 2]
+            back = number == 7
+            codes.add(main(["rollback", "ROOT"] if back else ["deploy", name, "ROOT", "--apply"]))
+    except BaseException:
+        os._exit(99)
+    os._exit(98 if codes - {0, 3} else min(codes))

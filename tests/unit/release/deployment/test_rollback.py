@@ -1,0 +1,149 @@
+"""Rolling back, and the history that says where to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lumisite.release.history import Step, way_back
+from tests.support.scene import Run, current, deploy, edit_current
+from tests.support.trees import NEW, OLD
+
+
+def test_rollback_goes_one_release_back_at_once_and_tells_what_changes(run: Run) -> None:
+    deploy("old", "new")
+    code, out, err = run("rollback", "ROOT")
+    assert (code, err) == (0, "")
+    assert out == (
+        f"rolled back {NEW} -> {OLD}\n"
+        "platform 2026-01 -> 2025-06, 1 module, 1 file\n"
+        "platform: 2026-01 -> 2025-06\n"
+        "singularity-CPEbits/25.03: + /opt/cray/libfabric/1.15.2.0, - /opt/cray/libfabric/1.22.0, "
+        "FI_VERSION: 1.22.0 -> 1.15.2.0\n"
+    )
+    assert current() == OLD
+
+
+def test_each_rollback_goes_one_further_until_there_is_none(run: Run) -> None:
+    deploy("old", "new", "third")
+    assert run("rollback", "ROOT")[0] == 0
+    assert run("rollback", "ROOT")[0] == 0
+    assert current() == OLD
+    code, _, err = run("rollback", "ROOT")
+    assert code == 3
+    assert f"{OLD} has no release before it; nothing was changed" in err
+
+
+def test_a_deploy_after_a_rollback_starts_from_there(run: Run) -> None:
+    deploy("old", "new")
+    assert run("rollback", "ROOT")[0] == 0
+    deploy("third")
+    assert run("rollback", "ROOT")[0] == 0
+    assert current() == OLD
+
+
+def test_a_release_that_comes_again_has_both_places_on_the_way_back(run: Run) -> None:
+    deploy("old", "new", "old")
+    for release in (NEW, OLD):
+        assert run("rollback", "ROOT")[0] == 0
+        assert current() == release
+    assert run("rollback", "ROOT")[0] == 3
+
+
+def test_a_link_that_was_moved_by_hand_is_followed(run: Run) -> None:
+    deploy("old", "new", "third")
+    Path("ROOT/current").unlink()
+    Path("ROOT/current").symlink_to(f"releases/{NEW}")
+    assert run("rollback", "ROOT")[0] == 0
+    assert current() == OLD
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda release: (release / "spank/task_prolog").unlink(), "spank/task_prolog: missing"),
+        (lambda release: (release / "spank/task_prolog").write_text("x"), "spank/task_prolog: edited ("),
+        (lambda release: release.rename("gone"), "missing"),
+    ],
+)
+def test_rollback_refuses_a_release_that_is_not_whole(run: Run, damage: Callable[[Path], object], message: str) -> None:
+    deploy("old", "new")
+    damage(Path("ROOT/releases", OLD))
+    history = Path("ROOT/history").read_bytes()
+    code, _, err = run("rollback", "ROOT")
+    assert code == 1
+    assert message in err
+    assert "nothing was changed" in err
+    assert current() == NEW
+    assert Path("ROOT/history").read_bytes() == history
+
+
+def test_rollback_away_from_an_edited_release_goes_and_tells(run: Run) -> None:
+    deploy("old", "new")
+    edit_current()
+    code, _, err = run("rollback", "ROOT")
+    assert code == 0
+    assert f"{NEW}: is not as it was deployed, and stays so:\n  modules/mine.lua" in err
+    assert Path("ROOT/releases", NEW, "modules/mine.lua").exists()
+    assert current() == OLD
+
+
+def test_rollback_goes_even_when_its_line_cannot_be_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy("old", "new")
+
+    def full(descriptor: int, content: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        code, _, err = run("rollback", "ROOT")
+    assert code == 0
+    assert "history: could not be written; the link was moved all the same" in err
+    assert current() == OLD
+    assert run("rollback", "ROOT")[0] == 3
+    deploy("third")
+    assert run("rollback", "ROOT")[0] == 0
+    assert current() == OLD
+
+
+@pytest.mark.parametrize("command", ["rollback", "releases"])
+def test_a_root_that_does_not_exist_is_a_usage_error(run: Run, command: str) -> None:
+    code, _, err = run(command, "ROOT")
+    assert code == 2
+    assert "ROOT: does not exist" in err
+    assert not Path("ROOT").exists()
+
+
+def test_rollback_of_a_root_without_a_release_is_refused(run: Run) -> None:
+    Path("ROOT").mkdir()
+    code, _, err = run("rollback", "ROOT")
+    assert code == 3
+    assert "has no current release; deploy one" in err
+
+
+def step(release: str, before: str, action: str = "deploy") -> Step:
+    return Step(action, release, before, "", "", "")
+
+
+@pytest.mark.parametrize(
+    ("steps", "link", "way"),
+    [
+        ([], "", ()),
+        ([], "a", ("a",)),
+        ([step("a", "")], "", ()),
+        ([step("a", ""), step("b", "a")], "b", ("a", "b")),
+        ([step("a", ""), step("b", "a")], "a", ("a",)),
+        ([step("a", ""), step("b", "a"), step("b", "a")], "b", ("a", "b")),
+        ([step("a", ""), step("b", "a"), step("a", "b", "rollback")], "a", ("a",)),
+        ([step("a", ""), step("b", "a"), step("a", "b", "rollback")], "b", ("a", "b")),
+        ([step("a", ""), step("b", "a"), step("a", "b", "rollback"), step("c", "a")], "c", ("a", "c")),
+        ([step("a", ""), step("b", "a"), step("a", "b"), step("b", "a", "rollback")], "b", ("a", "b")),
+        ([step("a", ""), step("b", "a"), step("c", "b")], "a", ("a",)),
+        ([step("a", ""), step("b", "a")], "x", ("a", "b", "x")),
+    ],
+)
+def test_the_way_back_is_read_in_the_light_of_the_link(steps: list[Step], link: str, way: tuple[str, ...]) -> None:
+    assert way_back(steps, link) == way

@@ -1,0 +1,206 @@
+"""The difference between two trees, by meaning and by file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from lumisite.release.diff import Difference, compare, file_lines, meaning_lines, summary, to_json
+from lumisite.release.tree import Tree
+from lumisite.render.manifest import MANIFEST, Manifest, ModuleSummary, RenderedFile, parse_manifest
+from tests.support.trees import NEW, OLD, manifest, tree, with_manifest
+
+
+def on_disk(files: dict[str, RenderedFile]) -> Tree:
+    contents = {path: file.text.encode() for path, file in files.items()}
+    return Tree(Path(), parse_manifest(contents[MANIFEST], "M"), contents[MANIFEST], contents)
+
+
+def described(old: Manifest, new: Manifest) -> Difference:
+    """The difference between two manifests whose files are the same."""
+    files = {"a": RenderedFile("")}
+    return compare(on_disk(with_manifest(files, old)), on_disk(with_manifest(files, new)))
+
+
+def modules(old: dict[str, ModuleSummary], new: dict[str, ModuleSummary]) -> list[str]:
+    return meaning_lines(described(replace(manifest(), modules=old), replace(manifest(), modules=new)))
+
+
+def test_a_library_that_moved_is_one_line() -> None:
+    found = compare(on_disk(tree(OLD, libfabric="1.15.2.0")), on_disk(tree(NEW)))
+    assert meaning_lines(found) == [
+        "platform: 2025-06 -> 2026-01",
+        (
+            "singularity-CPEbits/25.03: + /opt/cray/libfabric/1.22.0, - /opt/cray/libfabric/1.15.2.0, "
+            "FI_VERSION: 1.15.2.0 -> 1.22.0"
+        ),
+    ]
+    assert summary(found) == "platform 2025-06 -> 2026-01, 1 module, 1 file"
+
+
+def test_a_file_that_differs_in_its_release_id_only_is_no_difference() -> None:
+    old, new = on_disk(tree(NEW)), on_disk(tree("2026-01-000000000000"))
+    assert old.contents["spank/task_prolog"] != new.contents["spank/task_prolog"]
+    found = compare(old, new)
+    assert not found
+    assert summary(found) == "no difference"
+
+
+def test_inputs_and_lumisite_itself_are_told_but_no_difference() -> None:
+    new = replace(manifest(), lumisite="0.2.0", inputs={"lumi.yaml": "1" * 64, "site.j2": "2" * 64})
+    found = described(manifest(), new)
+    assert not found
+    assert found.provenance == ("lumisite 0.1.0 -> 0.2.0", "lumi.yaml", "site.j2")
+
+
+def test_the_only_version_of_a_module_before_and_after_reads_as_one_change() -> None:
+    old = {"CPEbits/24.03": ModuleSummary(binds=("/a", "/b"))}
+    assert modules(old, {"CPEbits/25.03": ModuleSummary(binds=("/b", "/c"))}) == ["CPEbits/24.03 -> 25.03: + /c, - /a"]
+    assert modules(old, {"CPEbits/25.03": ModuleSummary(binds=("/a", "/b"))}) == [
+        "CPEbits/24.03 -> 25.03: the same under a new version"
+    ]
+
+
+def test_with_several_versions_a_new_one_is_new_and_a_removed_one_is_removed() -> None:
+    one, other = ModuleSummary(binds=("/a",)), ModuleSummary(loads=("x/1",))
+    assert modules({"m/1": one, "m/2": one}, {"m/2": one, "m/3": other}) == [
+        "m/1: removed",
+        "m/3: new module, loads + x/1",
+    ]
+
+
+def test_a_path_that_is_bound_and_provided_is_told_once() -> None:
+    assert modules({"m/1": ModuleSummary()}, {"m/1": ModuleSummary(binds=("/a",), provides=("/a", "/b"))}) == [
+        "m/1: + /a, + /b"
+    ]
+
+
+def test_every_part_of_a_module_is_compared() -> None:
+    old = ModuleSummary(loads=("a/1",), conflicts=("x",), environment={"GONE": "1", "SAME": "1", "V": ""})
+    new = ModuleSummary(loads=("a/2",), conflicts=("y",), environment={"NEW": "a\nb", "SAME": "1", "V": "2"})
+    assert modules({"m/1": old}, {"m/1": new}) == [
+        (
+            "m/1: loads + a/2, loads - a/1, conflicts + y, conflicts - x, "
+            "GONE: 1 -> (none), NEW: (none) -> 'a\\nb', V: '' -> 2"
+        )
+    ]
+
+
+def test_settings_that_changed_came_or_went_are_told() -> None:
+    old = replace(manifest(), settings={"A": ("1",), "B": ("1", "2"), "C": ("1",), "S": ("same",)})
+    new = replace(manifest(), settings={"A": ("2",), "B": ("2", "3", "4"), "D": ("1",), "S": ("same",)})
+    assert meaning_lines(described(old, new)) == [
+        "setting A: 1 -> 2",
+        "setting B: + 3, + 4, - 1",
+        "setting C: 1 -> (none)",
+        "setting D: (none) -> 1",
+    ]
+
+
+def test_without_a_release_before_everything_is_new() -> None:
+    found = compare(None, on_disk(tree(NEW)))
+    assert "platform: (none) -> 2026-01" in meaning_lines(found)
+    assert {change.what for change in found.files} == {"new"}
+    assert len(found.files) == len(tree()) - 1
+    assert found.provenance == ()
+
+
+def test_a_file_is_shown_as_a_unified_diff_with_its_release_id_blanked() -> None:
+    found = compare(on_disk(tree(OLD, libfabric="1.15.2.0")), on_disk(tree(NEW)))
+    assert file_lines(found) == [
+        "--- a/modules/singularity-CPEbits/25.03.lua",
+        "+++ b/modules/singularity-CPEbits/25.03.lua",
+        "@@ -1,4 +1,4 @@",
+        " -- release <release>",
+        ' help("é")',
+        ' append_path("SINGULARITY_BINDPATH", "/opt/cray")',
+        '-setenv("FI_VERSION", "1.15.2.0")',
+        '+setenv("FI_VERSION", "1.22.0")',
+    ]
+
+
+def test_the_file_of_a_module_with_a_new_version_is_compared_with_its_old_one() -> None:
+    found = compare(on_disk(tree(OLD, cpe="24.03")), on_disk(tree(NEW)))
+    changes = {change.new_path: (change.old_path, change.what) for change in found.files}
+    assert changes == {
+        "modules/singularity-CPEbits/.modulerc.lua": ("modules/singularity-CPEbits/.modulerc.lua", "changed"),
+        "modules/singularity-CPEbits/25.03.lua": ("modules/singularity-CPEbits/24.03.lua", "renamed"),
+    }
+    assert "renamed a/modules/singularity-CPEbits/24.03.lua -> b/modules/singularity-CPEbits/25.03.lua" in (
+        file_lines(found)
+    )
+
+
+def files(old: dict[str, RenderedFile], new: dict[str, RenderedFile], *, full: bool = False) -> list[str]:
+    return file_lines(
+        compare(on_disk(with_manifest(old, manifest())), on_disk(with_manifest(new, manifest()))), full=full
+    )
+
+
+def test_new_and_removed_files_are_named_and_with_full_shown() -> None:
+    old, new = {"old": RenderedFile("a\nb\n")}, {"new": RenderedFile("c")}
+    assert files(old, new) == ["new b/new (1 lines)", "removed a/old (2 lines)"]
+    assert files(old, new, full=True) == [
+        "--- /dev/null",
+        "+++ b/new",
+        "@@ -0,0 +1 @@",
+        "+c\\ no newline at end of file",
+        "--- a/old",
+        "+++ /dev/null",
+        "@@ -1,2 +0,0 @@",
+        "-a",
+        "-b",
+    ]
+
+
+def test_a_mode_is_a_difference() -> None:
+    assert files({"a": RenderedFile("")}, {"a": RenderedFile("", executable=True)}) == ["mode b/a: 0644 -> 0755"]
+
+
+def test_a_missing_newline_at_the_end_is_a_difference() -> None:
+    assert files({"a": RenderedFile("x\n")}, {"a": RenderedFile("x")})[-2:] == [
+        "-x",
+        "+x\\ no newline at end of file",
+    ]
+
+
+def test_a_long_diff_is_cut_with_a_note_and_with_full_is_not() -> None:
+    old = {"a": RenderedFile("".join(f"{n}\n" for n in range(500)))}
+    new = {"a": RenderedFile("".join(f"{n} new\n" for n in range(500)))}
+    assert len(files(old, new)) == 61
+    assert files(old, new)[-1] == "... 943 more lines (--full shows all)"
+    assert len(files(old, new, full=True)) == 1003
+
+
+def test_many_files_are_cut_with_a_note() -> None:
+    new = {f"f{number}": RenderedFile("") for number in range(1000)}
+    assert files({}, new)[-1] == "... and 400 more files (--full shows all)"
+    assert len(files({}, new)) == 601
+
+
+def test_what_is_not_text_on_disk_is_spelled_out() -> None:
+    old = on_disk(with_manifest({"a": RenderedFile("x\n")}, manifest()))
+    edited = replace(old, contents={**old.contents, "a": b"\xff\n"})
+    assert file_lines(compare(edited, old))[-2:] == ["-\\xff", "+x"]
+
+
+def test_json_has_the_same_and_can_be_read_by_a_machine() -> None:
+    found = json.loads(json.dumps(to_json(compare(on_disk(tree(OLD, libfabric="1.15.2.0")), on_disk(tree(NEW))))))
+    assert found["different"] is True
+    assert found["versions"] == {"platform": {"old": "2025-06", "new": "2026-01"}}
+    assert found["modules"] == [
+        {
+            "name": "singularity-CPEbits",
+            "old": "25.03",
+            "new": "25.03",
+            "provides": {
+                "added": ["/opt/cray/libfabric/1.22.0"],
+                "removed": ["/opt/cray/libfabric/1.15.2.0"],
+            },
+            "environment": {"FI_VERSION": {"old": "1.15.2.0", "new": "1.22.0"}},
+        }
+    ]
+    assert [(file["what"], file["new"]) for file in found["files"]] == [
+        ("changed", "modules/singularity-CPEbits/25.03.lua")
+    ]

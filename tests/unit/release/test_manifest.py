@@ -1,0 +1,231 @@
+"""MANIFEST.json: the same bytes each time; whatever else lies in its place is refused with a reason."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lumisite.errors import DifferenceError, LumisiteError
+from lumisite.release.tree import load_manifest, read_file
+from lumisite.render.manifest import (
+    MANIFEST,
+    FileEntry,
+    Manifest,
+    ModuleSummary,
+    PlannedLibrary,
+    PlanSummary,
+    RenderedFile,
+    file_entries,
+    format_manifest,
+    parse_manifest,
+)
+from tests.support.trees import manifest, tree
+
+GOOD = json.loads(tree()[MANIFEST].text)
+A_FILE = "spank/task_prolog"
+ENTRY = {"sha256": "0" * 64, "mode": "0644"}
+PLAN: dict[str, Any] = {"images": [], "digest": "", "libraries": [], "folders": []}
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+lists = st.lists(texts, max_size=3).map(tuple)
+paths = st.sampled_from(["a", "modules/x/1.0.lua", "spank/bin/é"])
+modules = st.builds(
+    ModuleSummary,
+    binds=lists,
+    provides=lists,
+    loads=lists,
+    conflicts=lists,
+    environment=st.dictionaries(texts, texts, max_size=3),
+)
+plans = st.builds(
+    PlanSummary,
+    images=lists,
+    digest=texts,
+    libraries=st.lists(st.builds(PlannedLibrary, source=texts, target=texts, soname=texts), max_size=2).map(tuple),
+    folders=lists,
+)
+entries = st.builds(FileEntry, sha256=st.just("0" * 64), mode=st.sampled_from(["0644", "0755"]))
+manifests = st.builds(
+    Manifest,
+    release=st.just("2026-01-0123456789ab"),
+    lumisite=texts,
+    site=texts,
+    platform=texts,
+    cpe=lists,
+    rocm=lists,
+    inputs=st.dictionaries(texts, texts, max_size=3),
+    modules=st.dictionaries(texts, modules, max_size=3),
+    settings=st.dictionaries(texts, lists, max_size=3),
+    plans=st.dictionaries(texts, plans, max_size=2),
+    files=st.dictionaries(paths, entries, max_size=3),
+)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(manifests)
+def test_what_is_written_reads_back_the_same(written: Manifest) -> None:
+    assert parse_manifest(format_manifest(written).encode(), "M") == written
+
+
+def test_the_text_does_not_depend_on_the_order_of_the_mappings() -> None:
+    one = manifest()
+    other = replace(one, inputs={"b": "1", "a": "2"})
+    assert format_manifest(other) == format_manifest(replace(one, inputs={"a": "2", "b": "1"}))
+    assert format_manifest(one).endswith("}\n")
+    assert list(json.loads(format_manifest(one))) == sorted(GOOD)
+
+
+def test_entries_describe_every_file_but_the_manifest() -> None:
+    found = file_entries({"a": RenderedFile("x"), "b": RenderedFile("", executable=True), MANIFEST: RenderedFile("")})
+    assert found == {
+        "a": FileEntry("2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881", "0644"),
+        "b": FileEntry("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "0755"),
+    }
+
+
+def test_half_a_surrogate_pair_is_refused_with_its_file() -> None:
+    with pytest.raises(LumisiteError, match=r"^modules/a: holds U\+D800, which UTF-8 cannot write"):
+        file_entries({"modules/a": RenderedFile("\ud800")})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("format", 2, "format: 2 is another format (1 can be read)"),
+        ("format", True, "format: true is another format"),
+        ("release", "../../etc", 'release: "../../etc" is not a release id'),
+        ("release", ".hidden", "is not a release id"),
+        ("release", "x" * 101, "is not a release id"),
+        ("release", 7, "release: 7 is not a text"),
+        ("site", None, "site: has no value"),
+        ("cpe", "25.03", "cpe: is a single value (a list would be right"),
+        ("rocm", [6.2], "rocm[0]: 6.2 is not a text"),
+        ("inputs", [], "inputs: is a list (a mapping of names would be right)"),
+        ("inputs", {"lumi.yaml": 1}, "inputs.lumi.yaml: 1 is not a text"),
+        ("modules", {"a/1": []}, "modules.a/1: is a list (keys and values would be right)"),
+        ("modules", {"a/1": {}}, "modules.a/1.binds: is missing"),
+        ("settings", {"X": {"y": 1}}, "settings.X: is a mapping (a list would be right"),
+        ("files", {"/etc/passwd": ENTRY}, "files./etc/passwd: is not a relative path"),
+        ("files", {"": ENTRY}, "is not a relative path"),
+        ("files", {"a/../../b": ENTRY}, "has an empty, `.` or `..` part"),
+        ("files", {"a//b": ENTRY}, "has an empty, `.` or `..` part"),
+        ("files", {"a\nb": ENTRY}, r"files.'a\nb': holds a character that does not print"),
+        ("files", {"a\0b": ENTRY}, "holds a character that does not print"),
+        ("files", {MANIFEST: ENTRY}, "the manifest cannot list itself"),
+        ("files", {"a": 3}, "files.a: is a single value (keys and values would be right)"),
+        (
+            "files",
+            {"a": {"sha256": "0", "mode": "0644"}},
+            'sha256: "0" is not 64 lower-case hexadecimal digits',
+        ),
+        ("files", {"a": {"sha256": "0" * 64, "mode": "4755"}}, 'mode: "4755" is not 0644 or 0755'),
+        ("plans", [], "plans: is a list (a mapping of names would be right)"),
+        (
+            "plans",
+            {"a.yaml": {**PLAN, "libraries": [1]}},
+            "plans.a.yaml.libraries[0]: is a single value (keys and values would be right)",
+        ),
+        (
+            "plans",
+            {"a.yaml": {**PLAN, "libraries": [{"source": "/a"}]}},
+            "plans.a.yaml.libraries[0].soname: is missing",
+        ),
+        ("plans", {"a.yaml": {**PLAN, "digest": 7}}, "plans.a.yaml.digest: 7 is not a text"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_key(key: str, value: object, message: str) -> None:
+    with pytest.raises(DifferenceError) as caught:
+        parse_manifest(json.dumps({**GOOD, key: value}).encode(), "site-out/MANIFEST.json")
+    assert str(caught.value).startswith("site-out/MANIFEST.json:1:")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", sorted(GOOD.keys() - {"plans", "format"}))
+def test_a_missing_key_is_named(key: str) -> None:
+    rest = {name: value for name, value in GOOD.items() if name != key}
+    with pytest.raises(DifferenceError, match=rf"^M:1:1: {key}: is missing"):
+        parse_manifest(json.dumps(rest).encode(), "M")
+
+
+def test_a_manifest_from_before_plans_were_recorded_has_none() -> None:
+    rest = {name: value for name, value in GOOD.items() if name != "plans"}
+    assert parse_manifest(json.dumps(rest).encode(), "M").plans == {}
+
+
+def test_a_key_that_a_later_version_added_is_no_fault() -> None:
+    assert parse_manifest(json.dumps({**GOOD, "new": 1}).encode(), "M").site == "lumi"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"7", b"\xff\xfe", b"[" * 100_000, b'{"a": "\\ud800"}', b"1" * 5000, b"NaN", b"null", b"{}"],
+    ids=range(11),
+)
+def test_what_is_no_manifest_at_all_is_refused(content: bytes) -> None:
+    with pytest.raises(DifferenceError, match=r"^M:"):
+        parse_manifest(content, "M")
+
+
+@given(st.binary(max_size=50) | json_values.map(lambda value: json.dumps(value).encode()))
+def test_any_bytes_give_a_manifest_or_a_difference(content: bytes) -> None:
+    with pytest.raises(DifferenceError):
+        parse_manifest(content, "M")
+
+
+@given(st.sampled_from(sorted(GOOD)), json_values)
+def test_any_value_at_any_key_gives_a_manifest_or_one_line(key: str, value: Any) -> None:
+    error = ""
+    try:
+        parse_manifest(json.dumps({**GOOD, key: value}).encode(), "M")
+    except DifferenceError as difference:
+        error = str(difference)
+    assert "\n" not in error
+
+
+@given(st.integers(0, len(tree()[MANIFEST].text.encode()) - 2))
+def test_a_manifest_that_was_cut_short_is_refused(length: int) -> None:
+    with pytest.raises(DifferenceError, match="is not JSON"):
+        parse_manifest(tree()[MANIFEST].text.encode()[:length], "M")
+
+
+def test_half_a_surrogate_pair_in_a_manifest_is_refused() -> None:
+    with pytest.raises(DifferenceError, match=r'^M: site: "\\ud800" holds half of a character'):
+        parse_manifest(json.dumps({**GOOD, "site": "\ud800"}).encode(), "M")
+
+
+def test_what_turned_into_a_link_or_a_pipe_is_neither_followed_nor_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    with pytest.raises(OSError, match="symbolic links"):
+        read_file(tmp_path / "link")
+    os.mkfifo(tmp_path / "pipe")
+    assert read_file(tmp_path / "pipe") == b""
+
+
+def test_a_manifest_that_is_missing_a_link_a_folder_or_huge_is_named(tmp_path: Path) -> None:
+    path = tmp_path / MANIFEST
+    with pytest.raises(DifferenceError, match=f"^{path}: is missing"):
+        load_manifest(tmp_path)
+    path.symlink_to("/dev/zero")
+    with pytest.raises(DifferenceError, match="is a symbolic link, not a file"):
+        load_manifest(tmp_path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DifferenceError, match="is a directory, not a file"):
+        load_manifest(tmp_path)
+    path.rmdir()
+    with path.open("wb") as huge:
+        huge.truncate(1 << 40)
+    with pytest.raises(DifferenceError, match="has 1099511627776 bytes"):
+        load_manifest(tmp_path)

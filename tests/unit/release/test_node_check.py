@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lumisite.cli import main
+from tests.support.dict_trees import Files, Link, write_tree
+from tests.support.elves import elf
+from tests.support.sites import site_text
+
+Output = pytest.CaptureFixture[str]
+FABRIC = "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1"
+LIBCXI = "/usr/lib64/libcxi.so.1"
+UPDATED = "if the system was updated, describe its platform, render and deploy; if not, restore it"
+
+
+def host() -> dict[str, bytes | Link]:
+    """What the twin's release of 2026-01 hands to containers."""
+    files: dict[str, bytes | Link] = {
+        f"/{name}/.keep": b"" for name in ("scratch", "project", "projappl", "flash", "appl")
+    }
+    return files | {
+        "/usr/bin/apptainer": b"#!/bin/sh\n",
+        "/usr/bin/singularity": Link("apptainer"),
+        "/opt/cray/pe/mpich/8.1.32/lib/libmpi.so.12": elf("libmpi.so.12"),
+        FABRIC: Link("libfabric.so.1.29.0"),
+        f"{FABRIC}.29.0": elf("libfabric.so.1", ["libcxi.so.1", "libjson-c.so.5", "libc.so.6"]),
+        LIBCXI: Link("libcxi.so.1.6.0"),
+        f"{LIBCXI}.6.0": elf("libcxi.so.1"),
+        "/usr/lib64/libjson-c.so.5": elf("libjson-c.so.5"),
+    }
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Files], Path]:
+    """Deploy the twin's release to `root`, and write a node to `host`."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["render", "--site", "twin", "--out", "out"]) == 0
+    assert main(["deploy", "out", "root", "--apply"]) == 0
+
+    def write(files: Files) -> Path:
+        top = write_tree(tmp_path / "host", files)
+        (top / "usr/bin/apptainer").chmod(0o755) if (top / "usr/bin/apptainer").is_file() else None
+        return top
+
+    return write
+
+
+def faults(capsys: Output, site: str = "twin") -> list[dict[str, Any]]:
+    capsys.readouterr()
+    code = main(["check", site, "--host", "--root", "root", "--host-root", "host", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, list)
+    assert code == (1 if found else 0)
+    return found
+
+
+def test_a_node_that_has_all_is_silent(node: Callable[[Files], Path], capsys: Output) -> None:
+    node(host())
+    assert faults(capsys) == []
+    assert main(["check", "twin", "--host", "--root", "root", "--host-root", "host"]) == 0
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.splitlines()[0].startswith("lumisite: /var/spool/slurmd: is not there; compute nodes need it")
+    assert output.err.endswith("against host: 12 things looked at, no fault\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            {"/usr/bin/singularity": None},
+            [("/usr/bin/singularity", "the real singularity", "is not there")],
+        ),
+        (
+            {
+                "/usr/bin/singularity": Link("/appl/lumisite/current/spank/bin/singularity"),
+                "/appl/lumisite/current/spank/bin/singularity": b"",
+            },
+            [
+                (
+                    "/usr/bin/singularity",
+                    "the real singularity",
+                    "leads to /appl/lumisite/current/spank/bin/singularity, lumisite's own wrapper",
+                )
+            ],
+        ),
+        (
+            {"/flash/.keep": None},
+            [
+                (
+                    "/flash",
+                    "what singularity-userfilesystems/2026-01 binds",
+                    "is not there (/ has appl, opt, projappl, project, scratch, usr)",
+                )
+            ],
+        ),
+        (
+            {f"{LIBCXI}.6.0": None},
+            [
+                (
+                    "/usr/lib64/libcxi.so.1",
+                    "what singularity-CPEbits/25.03 binds",
+                    "leads to /usr/lib64/libcxi.so.1.6.0, which is not there (/usr/lib64 has libcxi.so.1)",
+                ),
+                (
+                    "libcxi.so.1",
+                    "a library for image families twin-torch",
+                    "/usr/lib64/libcxi.so.1 leads to /usr/lib64/libcxi.so.1.6.0, which is not there",
+                ),
+                (
+                    "libcxi.so.1",
+                    "a library that /opt/cray/libfabric/1.22.0/lib64/libfabric.so.1 needs",
+                    "is in no directory of libraries (/usr/lib64 has libcxi.so.1)",
+                ),
+            ],
+        ),
+        (
+            {f"{LIBCXI}.6.0": elf("libcxi.so.2")},
+            [
+                ("/usr/lib64/libcxi.so.1", f"SONAME libcxi.so.1, {by}", "has SONAME libcxi.so.2")
+                for by in ("for image families twin-torch", "what singularity-CPEbits/25.03 binds")
+            ],
+        ),
+        (
+            {"/usr/lib64/libjson-c.so.5": None, "/usr/lib64/libjson-c.so.3": elf("libjson-c.so.3")},
+            [
+                (
+                    "libjson-c.so.5",
+                    "a library that /opt/cray/libfabric/1.22.0/lib64/libfabric.so.1 needs",
+                    "is in no directory of libraries (/usr/lib64 has libjson-c.so.3)",
+                )
+            ],
+        ),
+        (
+            {f"{LIBCXI}.6.0": b"no library"},
+            [
+                (
+                    "/usr/lib64/libcxi.so.1",
+                    "the library libcxi.so.1, what singularity-CPEbits/25.03 binds",
+                    "byte 0: is no ELF file, it begins with b'no libra'",
+                ),
+                (
+                    "libcxi.so.1",
+                    "a library for image families twin-torch",
+                    "/usr/lib64/libcxi.so.1 cannot be loaded: host/usr/lib64/libcxi.so.1.6.0: byte 0: is no ELF file, it begins with b'no libra'",
+                ),
+            ],
+        ),
+        (
+            {"/opt/cray/pe/mpich/8.1.32/lib/libmpi.so.12": None, "/opt/cray/pe/mpich/8.1.29/lib/libmpi.so.12": b""},
+            [("/opt/cray/pe/mpich/8.1.32", "cray-mpich of CPE 25.03", "is not there (/opt/cray/pe/mpich has 8.1.29)")],
+        ),
+        (
+            {"/opt/cray/pe/mpich/8.1.32/lib/libmpi.so.12": None, "/opt/cray/pe/mpich/8.1.32": b""},
+            [("/opt/cray/pe/mpich/8.1.32", "cray-mpich of CPE 25.03", "is a file")],
+        ),
+    ],
+)
+def test_each_fault_is_named(
+    node: Callable[[Files], Path],
+    capsys: Output,
+    change: dict[str, bytes | Link | None],
+    expected: list[tuple[str, str, str]],
+) -> None:
+    files = host() | change
+    node({path: content for path, content in files.items() if content is not None})
+    found = [(one["path"], one["expected"], one["found"]) for one in faults(capsys)]
+    assert [one for one in found if one in expected] == expected
+    assert len(found) - len(expected) <= (1 if "no library" in str(change) else 0), found
+    assert all(one["remedy"] for one in faults(capsys))
+
+
+def test_a_link_that_leads_nowhere_is_to_be_mended(node: Callable[[Files], Path], capsys: Output) -> None:
+    node({path: content for path, content in host().items() if path != f"{LIBCXI}.6.0"})
+    mend = "mend the link, or describe the new path, render and deploy"
+    assert {one["remedy"] for one in faults(capsys) if one["path"] == LIBCXI} == {mend}
+
+
+def test_a_fault_is_one_line_for_people(node: Callable[[Files], Path], capsys: Output) -> None:
+    node({path: content for path, content in host().items() if path != "/flash/.keep"})
+    capsys.readouterr()
+    assert main(["check", "twin", "--host", "--root", "root", "--host-root", "host"]) == 1
+    assert capsys.readouterr().out == (
+        "/flash: is not there (/ has appl, opt, projappl, project, scratch, usr); what "
+        f"singularity-userfilesystems/2026-01 binds is expected; {UPDATED}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "mode", "found", "remedy"),
+    [
+        (
+            "opt/cray/libfabric",
+            0o750,
+            "/opt/cray/libfabric has mode 0750, which shuts users out",
+            "chmod o+x /opt/cray/libfabric",
+        ),
+        (
+            "opt/cray/libfabric/1.22.0",
+            0o751,
+            "has mode 0751, which shuts users out",
+            "chmod o+rx /opt/cray/libfabric/1.22.0",
+        ),
+        (
+            "usr/lib64/libcxi.so.1.6.0",
+            0o600,
+            "has mode 0600, which shuts users out",
+            "chmod o+r /usr/lib64/libcxi.so.1.6.0",
+        ),
+        ("usr/bin/apptainer", 0o744, "has mode 0744, which shuts users out", "chmod o+rx /usr/bin/apptainer"),
+        ("scratch", 0o770, "has mode 0770, which shuts users out", "chmod o+x /scratch"),
+    ],
+)
+def test_what_users_may_not_read_is_named(
+    node: Callable[[Files], Path], capsys: Output, path: str, mode: int, found: str, remedy: str
+) -> None:
+    top = node(host())
+    (top / path).chmod(mode)
+    named = faults(capsys)
+    assert (found, remedy) in [(one["found"], one["remedy"]) for one in named]
+    (top / path).chmod(0o711 if path == "scratch" else 0o755)
+    assert faults(capsys) == []
+
+
+def test_hand_edits_of_the_release_are_faults(node: Callable[[Files], Path], capsys: Output) -> None:
+    node(host())
+    prolog = Path("root/current/spank/task_prolog").resolve()
+    prolog.chmod(0o644)
+    (fault,) = faults(capsys)
+    assert (fault["path"], fault["found"]) == (str(prolog), "has mode 0644 instead of 0755")
+    Path("root/current/MANIFEST.json").write_text("{}")
+    assert faults(capsys)[0]["found"].startswith("is no manifest: it has no key format")
+
+
+def test_a_release_of_another_site_or_platform_is_refused(node: Callable[[Files], Path], capsys: Output) -> None:
+    node(host())
+    words = ["--host", "--root", "root", "--host-root", "host"]
+    assert main(["check", "lumi", *words]) == 2
+    assert "is of site twin, not of lumi" in capsys.readouterr().err
+    Path("site.yaml").write_text(
+        site_text().replace("2026-01:", "2026-02:").replace("platform: 2026-01", "platform: 2026-02")
+    )
+    assert main(["check", "site.yaml", *words]) == 2
+    assert (
+        "is for platform 2026-01, which the site description does not have (did you mean 2026-02?)"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_site_that_was_edited_since_is_said(node: Callable[[Files], Path], capsys: Output) -> None:
+    node(host())
+    Path("twin.yaml").write_text(site_text(("title: the twin", "title: the other")))
+    assert main(["check", "./twin.yaml", "--host", "--root", "root", "--host-root", "host"]) == 0
+    assert "twin.yaml is not as it was when 2026-01-" in capsys.readouterr().err
+
+
+def test_usage_is_refused_in_one_line(node: Callable[[Files], Path], capsys: Output) -> None:
+    Path("empty").mkdir()
+    for words, said in (
+        (["--root", "root"], "--root: goes with --host only"),
+        (["--json"], "--json: goes with --host only"),
+        (["--host", "--root", "nowhere"], "nowhere: does not exist"),
+        (["--host", "--root", "empty"], "no release is deployed there"),
+        (["--host", "--root", "root", "--host-root", "nowhere"], "--host-root: 'nowhere' is no directory"),
+    ):
+        capsys.readouterr()
+        assert main(["check", "twin", *words]) == 2
+        assert said in capsys.readouterr().err

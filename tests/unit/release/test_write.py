@@ -1,0 +1,326 @@
+"""Writing a rendered tree: whole, with fixed modes, and never over anything that is not lumisite's own."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lumisite.errors import DifferenceError, LumisiteError, ToolError
+from lumisite.release import write
+from lumisite.release.files import make_tree
+from lumisite.release.tree import load_tree
+from lumisite.release.write import write_tree
+from lumisite.render.manifest import MANIFEST, RenderedFile
+from tests.support.killing import kills
+from tests.support.trees import NEW, OLD, everything, tree, with_manifest, written
+
+
+@contextmanager
+def umask(bits: int) -> Iterator[None]:
+    before = os.umask(bits)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_tree_is_written_with_every_file_of_its_manifest(tmp_path: Path) -> None:
+    assert write_tree(tree(), tmp_path / "out")
+    for path, file in tree().items():
+        assert (tmp_path / "out" / path).read_text() == file.text
+    assert load_tree(tmp_path / "out").faults == ()
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("bits", [0o000, 0o007, 0o077, 0o777])
+def test_modes_do_not_depend_on_the_umask(tmp_path: Path, bits: int) -> None:
+    if bits == 0o777 and os.geteuid() != 0:
+        bits = 0o277  # only root gets along without any permission on its own folders
+    with umask(bits):
+        write_tree(tree(), tmp_path / "made" / "out")
+    modes = {path: stat.S_IMODE(mode) for path, (mode, _, _) in everything(tmp_path).items()}
+    assert modes["made"] == modes["made/out"] == modes["made/out/spank/bin"] == 0o755
+    assert modes["made/out/MANIFEST.json"] == modes["made/out/modules/singularity-CPEbits/25.03.lua"] == 0o644
+    assert modes["made/out/spank/task_prolog"] == modes["made/out/spank/bin/singularity"] == 0o755
+
+
+def test_an_inherited_group_stays(tmp_path: Path) -> None:
+    tmp_path.chmod(0o2775)
+    write_tree(tree(), tmp_path / "new" / "out")
+    assert stat.S_IMODE((tmp_path / "new" / "out" / "spank").stat().st_mode) == 0o2755
+    assert load_tree(tmp_path / "new" / "out").faults == ()
+
+
+def test_the_same_tree_again_touches_nothing(tmp_path: Path) -> None:
+    out = written(tmp_path / "out")
+    before = (everything(tmp_path), out.stat().st_ino)
+    assert not write_tree(tree(), out)
+    assert (everything(tmp_path), out.stat().st_ino) == before
+
+
+def test_another_tree_takes_its_place_and_leaves_nothing_of_the_old(tmp_path: Path) -> None:
+    out = written(tmp_path / "out", tree(OLD, cpe="24.03"))
+    assert write_tree(tree(), out)
+    assert load_tree(out).manifest.release == NEW
+    assert not (out / "modules/singularity-CPEbits/24.03.lua").exists()
+    assert names(tmp_path) == ["out"]
+
+
+def test_the_old_tree_comes_back_when_the_second_of_two_renames_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = written(tmp_path / "out", tree(OLD))
+    rename = Path.rename
+
+    def fails_for_the_new(self: Path, target: Path) -> Path:
+        if target == out and load_tree(self).manifest.release == NEW:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fails_for_the_new)
+    with pytest.raises(ToolError, match=f"^cannot write {out}: Input/output error$"):
+        write_tree(tree(), out)
+    assert load_tree(out).manifest.release == OLD
+    assert names(tmp_path) == ["out"]
+
+
+def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    assert write_tree(tree(), tmp_path / "out")
+    assert load_tree(tmp_path / "out").faults == ()
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("real")
+    write_tree(tree(OLD), tmp_path / "link")
+    write_tree(tree(), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert load_tree(tmp_path / "real").manifest.release == NEW
+
+
+def test_a_removed_file_and_a_changed_mode_are_put_right(tmp_path: Path) -> None:
+    out = written(tmp_path / "out")
+    (out / "spank/task_prolog").unlink()
+    (out / "spank/bin/singularity").chmod(0o600)
+    assert write_tree(tree(), out)
+    assert load_tree(out).faults == ()
+
+
+def test_a_folder_of_somebody_is_refused_untouched(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("years of work")
+    before = everything(tmp_path)
+    with pytest.raises(DifferenceError, match=r"is not empty and has no MANIFEST\.json"):
+        write_tree(tree(), tmp_path / "out")
+    assert everything(tmp_path) == before
+
+
+def edit(out: Path) -> None:
+    (out / "spank/task_prolog").write_text("#!/bin/sh\n# my fix\n")
+
+
+def add(out: Path) -> None:
+    (out / "modules/mine.lua").write_text("")
+
+
+def add_folder(out: Path) -> None:
+    (out / "notes").mkdir()
+
+
+def replace_by_link(out: Path) -> None:
+    (out / "spank/task_prolog").unlink()
+    (out / "spank/task_prolog").symlink_to("/etc/passwd")
+
+
+def replace_folder_by_link(out: Path) -> None:
+    (out / "spank").rename(out.parent / "elsewhere")
+    (out / "spank").symlink_to("../elsewhere")
+
+
+def replace_by_pipe(out: Path) -> None:
+    (out / "spank/task_prolog").unlink()
+    os.mkfifo(out / "spank/task_prolog")
+
+
+def odd_name(out: Path) -> None:
+    Path(os.fsdecode(bytes(out / "modules") + b"/\xff\n\x1b[31m")).write_text("")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (edit, "spank/task_prolog: edited ("),
+        (add, "modules/mine.lua: not written by lumisite ("),
+        (add_folder, "notes: not written by lumisite ("),
+        (replace_by_link, "spank/task_prolog: replaced by a symbolic link ("),
+        (replace_folder_by_link, "spank: not written by lumisite ("),
+        (replace_by_pipe, "spank/task_prolog: replaced by a special file ("),
+        (odd_name, r"'modules/\udcff\n\x1b[31m': not written by lumisite ("),
+    ],
+)
+@pytest.mark.parametrize("release", [OLD, NEW], ids=["another tree", "the same tree"])
+def test_what_somebody_put_in_is_refused_and_named(
+    tmp_path: Path, change: Callable[[Path], None], named: str, release: str
+) -> None:
+    out = written(tmp_path / "out")
+    change(out)
+    before = everything(tmp_path)
+    with pytest.raises(DifferenceError) as caught:
+        write_tree(tree(release), out)
+    assert named in str(caught.value)
+    assert "move it away, or name a new directory" in str(caught.value)
+    assert everything(tmp_path) == before
+
+
+def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
+    out = written(tmp_path / "out")
+    (out / MANIFEST).write_text("{")
+    with pytest.raises(DifferenceError, match="is not JSON"):
+        write_tree(tree(), out)
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(ToolError, match="it is not a directory"):
+        write_tree(tree(), tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("file/out", "file: Not a directory|file/out: Not a directory"),
+        ("file/x/out", "file/x: Not a directory"),
+        ("n" * 256, "n{256}: File name too long"),
+        ("new/" + "n" * 256, "n{256}: File name too long"),
+    ],
+    ids=["below a file", "deeper below a file", "long name", "long name in a new folder"],
+)
+def test_a_place_where_nothing_can_be_written_is_one_line(tmp_path: Path, where: str, reason: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ToolError, match=f"^cannot write {tmp_path}/.*({reason})$"):
+        write_tree(tree(), tmp_path / where)
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_file_name_that_is_too_long_leaves_nothing(tmp_path: Path) -> None:
+    files = with_manifest({f"modules/{'m' * 300}/1.lua": RenderedFile("")}, load_tree(written(tmp_path / "a")).manifest)
+    with pytest.raises(ToolError, match=f"^cannot write {tmp_path}/out/modules/m+: File name too long$"):
+        write_tree(files, tmp_path / "out")
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "a//x", "a\nx"])
+def test_a_path_that_leaves_the_tree_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(LumisiteError, match="a tree cannot hold such a file"):
+        write_tree({**tree(), path: RenderedFile("")}, tmp_path / "out")
+    assert names(tmp_path) == []
+
+
+def test_the_folder_that_the_user_is_in_is_not_pulled_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = written(tmp_path / "out", tree(OLD))
+    monkeypatch.chdir(out / "modules")
+    with pytest.raises(LumisiteError, match=f"you are in it; go to {tmp_path} and run again"):
+        write_tree(tree(), Path(".."))
+    monkeypatch.chdir(out)
+    assert not write_tree(tree(OLD), Path())
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["new", "over another"])
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, old: bool) -> None:
+    out = tmp_path / "made" / "out"
+    if old:
+        written(out, tree(OLD))
+    before = everything(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
+    try:
+        with pytest.raises(ToolError, match=f"^cannot write {out}/MANIFEST.json: File too large$"):
+            write_tree(tree(), out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    # The mtime of the parent has changed with the temporary folder.
+    assert [(path, found[2]) for path, found in everything(tmp_path).items()] == [
+        (path, found[2]) for path, found in before.items()
+    ]
+
+
+def test_the_tree_of_a_killed_run_is_removed(tmp_path: Path) -> None:
+    dead = tmp_path / ".lumisite-tree-dead"
+    dead.mkdir()
+    (dead / "half").write_text("")
+    write_tree(tree(), tmp_path / "out")
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["new", "over another"])
+def test_killed_anywhere_what_is_there_is_the_old_or_the_new_tree_whole(tmp_path: Path, old: bool) -> None:
+    place, out = tmp_path / "place", tmp_path / "place" / "out"
+
+    def start() -> None:
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        if old:
+            written(out, tree(OLD, cpe="24.03"))
+
+    seen, gaps = set(), []
+    for change in kills(start, lambda: write_tree(tree(), out)):
+        seen.add(change.split()[0])
+        if out.exists():
+            assert load_tree(out).faults == (), change
+        elif old:
+            gaps.append(change.split()[0])
+        write_tree(tree(), out)
+        assert load_tree(out).manifest.release == NEW
+        assert names(place) == ["out"], change
+    assert {"open", "os.write", "os.mkdir", "os.chmod", "fcntl.flock", "os.rename"} <= seen
+    assert gaps == (["os.rename"] if old else []), "only a kill between the two renames leaves no tree"
+
+
+def test_runs_at_once_all_succeed_and_leave_one_whole_tree(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    children = []
+    for number in range(6):
+        child = os.fork()
+        if child == 0:
+            try:
+                for turn in range(20):
+                    write_tree(tree((OLD, NEW)[(number + turn) % 2]), out)
+            except BaseException as error:
+                os.write(2, f"{error!r}\n".encode())
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    results = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert results == [0] * 6
+    assert load_tree(out).faults == ()
+    assert names(tmp_path) == ["out"]
+
+
+def test_what_comes_to_the_place_while_the_tree_is_written_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def somebody_is_quicker(top: Path, files: Mapping[str, tuple[bytes, int]], *, sync: bool) -> None:
+        make_tree(top, files, sync=sync)
+        out.mkdir()
+        (out / "mine").write_text("mine")
+
+    monkeypatch.setattr(write, "make_tree", somebody_is_quicker)
+    with pytest.raises(DifferenceError, match=r"is not empty and has no MANIFEST\.json"):
+        write_tree(tree(), out)
+    assert names(tmp_path) == ["out"]
+    assert (out / "mine").read_text() == "mine"

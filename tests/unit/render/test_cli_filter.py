@@ -1,0 +1,251 @@
+"""The cli_filter module, compiled and run by real Lua against a made-up `slurm` table and options."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from lumisite.render.templates import quote_lua
+from tests.support.prologs import lay_out, lumi_like_files
+
+LUAS = ("lua5.3", "lua5.4")
+
+#: Options as cli_filter/lua gives them: reading one that Slurm does not know, or setting nil, raises; argv is read-only.
+HARNESS = """
+local given, argv, broken = %(options)s, %(argv)s, %(broken)s
+slurm = { SUCCESS = 0, ERROR = -1 }
+for _, level in ipairs({ "info", "verbose", "debug", "error" }) do
+  slurm["log_" .. level] = function(format, ...) print(level .. ": " .. string.format(format, ...)) end
+end
+local options = setmetatable({}, {
+  __index = function(_, name)
+    if broken == "reading" then error("broken option " .. name) end
+    if name == "argv" then return argv end
+    return given[name]
+  end,
+  __newindex = function(_, name, value)
+    if type(value) ~= "string" or broken == "writing" then error("cannot set " .. name) end
+    print("set " .. name .. "=" .. value)
+    given[name] = value
+  end,
+})
+if broken == "slurm" then slurm = nil end
+local lumisite = dofile(%(path)s)
+lumisite.setup_defaults(options, true)
+local answer = lumisite.pre_submit(options, 0)
+lumisite.post_submit(0, 7, 0)
+print("answer " .. tostring(answer))
+"""
+
+
+@pytest.fixture(params=LUAS)
+def lua(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed (.ci/packages installs it)")
+    return found
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    spank = lay_out(tmp_path, lumi_like_files())
+    path = spank / "cli_filter.lua"
+    path.chmod(0o644)
+    return path
+
+
+def table(values: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"[{quote_lua(name)}] = {quote_lua(value)}" for name, value in values.items()) + "}"
+
+
+def filtered(
+    lua: str,
+    module: Path,
+    options: Mapping[str, str] | None = None,
+    argv: Sequence[str] = ("singularity", "exec", "x.sif", "python"),
+    broken: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Run the filter for srun; give what it set and said, line by line."""
+    script = HARNESS % {
+        "options": table({"type": "srun", **(options or {})}),
+        "argv": "{" + ", ".join(map(quote_lua, argv)) + "}",
+        "broken": quote_lua(broken),
+        "path": quote_lua(str(module)),
+    }
+    done = subprocess.run([lua, "-"], input=script, capture_output=True, text=True, env=dict(environment or {}))
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines.pop() == "answer nil"
+    return lines
+
+
+def test_it_compiles(lua: str, module: Path) -> None:
+    luac = shutil.which(lua.replace("lua5", "luac5"))
+    assert luac is not None
+    assert subprocess.run([luac, "-p", str(module)], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["singularity", "apptainer", "/usr/bin/singularity", "./apptainer"])
+def test_the_prolog_is_attached_to_container_steps(lua: str, module: Path, command: str) -> None:
+    lines = filtered(lua, module, argv=[command, "exec", "x.sif"])
+    assert lines == [f"set task-prolog={module.parent}/task_prolog"]
+
+
+@pytest.mark.parametrize("argv", [["python"], ["my-singularity"], ["singularity.sh"], ["singularity/run"], []])
+def test_other_steps_are_left_alone(lua: str, module: Path, argv: list[str]) -> None:
+    assert filtered(lua, module, argv=argv) == []
+
+
+@pytest.mark.parametrize("kind", ["sbatch", "salloc"])
+def test_only_srun_gets_it(lua: str, module: Path, kind: str) -> None:
+    assert filtered(lua, module, {"type": kind}) == []
+
+
+def test_the_users_prolog_stays(lua: str, module: Path) -> None:
+    assert filtered(lua, module, {"task-prolog": "/mine"}) == []
+
+
+NAMES = ("task-prolog", "cpu-bind", "export", "gpu-bind", "gpus-per-task", "ntasks-per-gpu", "cpus-per-task")
+
+
+@pytest.mark.parametrize("unset", ["", "unset", "-2", "0", "(null)", "invalid-context"])
+def test_an_option_that_is_not_set_is_known_in_each_form(lua: str, module: Path, unset: str) -> None:
+    assert filtered(lua, module, dict.fromkeys(NAMES, unset)) == [f"set task-prolog={module.parent}/task_prolog"]
+
+
+def test_a_prolog_that_is_not_there_is_not_attached(lua: str, module: Path) -> None:
+    (module.parent / "task_prolog").unlink()
+    assert [line.partition(":")[0] for line in filtered(lua, module)] == ["verbose"]
+
+
+def test_a_job_keeps_the_release_that_it_started_with(lua: str, module: Path, tmp_path: Path) -> None:
+    release = lumi_like_files()["spank/cli_filter.lua"].partition('release = "')[2].partition('"')[0]
+    root = tmp_path / "root"
+    (root / "releases").mkdir(parents=True)
+    (root / "releases" / release).symlink_to(module.parent.parent)
+    (root / "current").symlink_to(f"releases/{release}")
+    lines = filtered(lua, root / "current/spank/cli_filter.lua")
+    assert lines == [f"set task-prolog={root}/releases/{release}/spank/task_prolog"]
+
+
+@pytest.mark.parametrize(
+    "binding", ["cores", "quiet,threads", "map_cpu:0,1", "mask_cpu:0xff", "rank", "sockets", "ldoms"]
+)
+def test_a_users_cpu_binding_is_marked(lua: str, module: Path, binding: str) -> None:
+    assert "set export=ALL,LUMISITE_CPU_BIND=user" in filtered(lua, module, {"cpu-bind": binding})
+
+
+@pytest.mark.parametrize("binding", ["none", "quiet", "verbose", "quiet,none", ""])
+def test_no_binding_leaves_the_mask_to_the_prolog(lua: str, module: Path, binding: str) -> None:
+    assert not any("LUMISITE_CPU_BIND" in line for line in filtered(lua, module, {"cpu-bind": binding}))
+
+
+@pytest.mark.parametrize(
+    ("export", "after"),
+    [
+        ("ALL,A=b", "ALL,A=b,LUMISITE_CPU_BIND=user"),
+        ("NONE", "LUMISITE_CPU_BIND=user"),
+        ("A", "A,LUMISITE_CPU_BIND=user"),
+    ],
+)
+def test_what_the_user_exports_stays(lua: str, module: Path, export: str, after: str) -> None:
+    assert f"set export={after}" in filtered(lua, module, {"cpu-bind": "cores", "export": export})
+
+
+def test_a_binding_that_came_from_the_step_around_it_is_not_the_users(lua: str, module: Path) -> None:
+    inside = {"SLURM_STEP_ID": "0", "SLURM_CPU_BIND": "quiet,mask_cpu:0x1"}
+    lines = filtered(lua, module, {"cpu-bind": "quiet,mask_cpu:0x1"}, environment=inside)
+    assert not any("LUMISITE_CPU_BIND" in line for line in lines)
+    script = {**inside, "SLURM_STEP_ID": "-5"}  # a batch script under Slurm 26.05
+    assert any("LUMISITE_CPU_BIND" in line for line in filtered(lua, module, {"cpu-bind": "cores"}, environment=script))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gpus-per-task": "1"},
+        {"gpu-bind": "closest"},
+        {"gpu-bind": "map:4,5,2,3,6,7,0,1"},
+        {"ntasks-per-gpu": "1"},
+        {"gpu-bind": "single:1", "gres-flags": "enforce-binding"},
+    ],
+)
+def test_it_warns_of_gpus_that_hide_from_each_other(lua: str, module: Path, options: dict[str, str]) -> None:
+    said = [line for line in filtered(lua, module, options) if line.startswith("info: lumisite: ")]
+    assert len(said) == 1
+    assert "--gres-flags=allow-task-sharing" in said[0]
+    assert not any(
+        line.startswith("info") for line in filtered(lua, module, {**options, "gres-flags": "allow-task-sharing"})
+    )
+
+
+def test_it_does_not_warn_of_gpus_that_all_tasks_see(lua: str, module: Path) -> None:
+    for options in ({"gpu-bind": "none", "gpus-per-task": "1"}, {"gpus-per-node": "8"}, {"gpus-per-task": "-2"}):
+        assert not any(line.startswith("info") for line in filtered(lua, module, options))
+
+
+def test_it_warns_of_two_ways_to_bind_at_once(lua: str, module: Path) -> None:
+    both = {"cpu-bind": "mask_cpu:0xff", "cpus-per-task": "7"}
+    assert any("leave out one of them" in line for line in filtered(lua, module, both))
+    for one in ({"cpu-bind": "cores", "cpus-per-task": "7"}, {"cpu-bind": "mask_cpu:0xff", "cpus-per-task": "-2"}):
+        assert not any("leave out one of them" in line for line in filtered(lua, module, one))
+
+
+def test_a_percent_sign_in_an_option_is_no_format(lua: str, module: Path) -> None:
+    assert any("closest%s%n" in line for line in filtered(lua, module, {"gpu-bind": "closest%s%n"}))
+
+
+@pytest.mark.parametrize("broken", ["reading", "writing", "slurm"])
+def test_it_never_fails_and_never_vetoes(lua: str, module: Path, broken: str) -> None:
+    options = {"cpu-bind": "mask_cpu:1", "cpus-per-task": "7", "gpus-per-task": "1"}
+    said = ("debug: ", "info: ", "set task-prolog=", "set export=")
+    assert all(line.startswith(said) for line in filtered(lua, module, options, broken=broken))
+
+
+def test_off_switches_it_off(lua: str, module: Path) -> None:
+    assert filtered(lua, module, {"gpus-per-task": "1"}, environment={"LUMISITE": "off"}) == []
+
+
+def test_a_site_can_require_it(lua: str, module: Path) -> None:
+    script = f"package.path = {quote_lua(str(module.parent))} .. '/?.lua'; print(require('cli_filter').release)"
+    done = subprocess.run([lua, "-e", script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("2026-01-")
+
+
+# ---- the MPI that an image needs
+
+
+LAIF = "/appl/local/laifs/containers/lumi-multitorch-latest.sif"
+
+
+@pytest.mark.parametrize(
+    ("words", "mpi"),
+    [
+        (f"singularity exec {LAIF} python", True),
+        (f"/usr/bin/singularity -c x run -eB /a --bind /b --env=A=b --cleanenv {LAIF} python", True),
+        ("apptainer exec lumi-multitorch-mine.sif python", True),
+        ("singularity exec ../x/lumi-multitorch-mine.sif python", True),
+        (f"singularity exec --what-is-this {LAIF} python", False),
+        (f"singularity exec -x {LAIF} python", False),
+        (f"singularity build {LAIF} x", False),
+        (f"singularity exec mine.sif {LAIF}", False),
+        ("singularity exec /x/lumi-mpi4py-rocm-6.2.0-python-3.12.sif python", False),
+        ("singularity exec", False),
+        (f"python {LAIF}", False),
+    ],
+)
+def test_the_mpi_of_an_image_is_asked_for_its_step(lua: str, module: Path, words: str, *, mpi: bool) -> None:
+    assert ("set mpi=pmi2" in filtered(lua, module, argv=words.split())) == mpi
+
+
+def test_the_mpi_that_the_user_asks_for_stays(lua: str, module: Path) -> None:
+    argv = f"singularity exec {LAIF} x".split()
+    assert "set mpi=pmi2" not in filtered(lua, module, {"mpi": "none"}, argv)
+    assert "set mpi=pmi2" not in filtered(lua, module, {"type": "salloc"}, argv)
+    assert filtered(lua, module, argv=argv, broken="writing") == []

@@ -1,0 +1,219 @@
+"""`lumisite env`: what a rank finds, by the rendered scripts themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.errors import ToolError
+from lumisite.images.lock import Lock, LockedImage, format_lock
+from lumisite.render import made_up_step
+from lumisite.render.made_up_step import Question, Step, environment_of
+from lumisite.render.manifest import RenderedFile
+from lumisite.render.modules import plan_modules
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates
+from lumisite.site.load import load_site
+from lumisite.site.selection import resolve_selection
+from lumisite.site.settings import decide_stacks
+from tests.support.prologs import Script, lay_out, lumi_like, render_files, shell_command
+
+R70 = "/x/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
+Output = pytest.CaptureFixture[str]
+
+
+def env(capsys: Output, *words: str) -> dict[str, Any]:
+    assert main(["env", *words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_each_variable_says_who_sets_it_by_which_entry_and_why(capsys: Output) -> None:
+    found = env(capsys, R70, "--nodes", "2", "--tasks-per-node", "8")
+    assert set(found) == {"variables", "binds", "cpus"}
+    variables = found["variables"]
+    assert all(set(one) == {"value", "by", "entry", "why"} for one in variables.values())
+    settings = load_site("lumi").site.settings
+    for name, by, value in (
+        ("NCCL_NET", "wrapper", "AWS Libfabric"),
+        ("NCCL_NET_GDR_LEVEL", "wrapper", None),
+        ("FI_MR_CACHE_MONITOR", "prolog", "userfaultfd"),
+        ("OMP_NUM_THREADS", "prolog", None),
+        ("AITER_JIT_DIR", "prolog", f"/tmp/lumisite-{os.getuid()}/aiter/0"),
+    ):
+        one = variables[name]
+        assert (one["by"], one["value"]) == (by, value)
+        index = int(one["entry"].removeprefix("settings[").removesuffix("]"))
+        assert settings[index].name == name
+        assert settings[index].why in one["why"]
+    assert variables["SLURM_TASK_PROLOG"]["by"] == "module"
+    assert variables["PATH"]["value"].split(":")[0].startswith("/appl/local/lumisite/releases/2026-01-")
+
+
+def test_binds_and_masks_are_those_of_the_scripts(capsys: Output) -> None:
+    found = env(capsys, R70, "--nodes", "2")
+    by = {bind["target"]: bind["by"] for bind in found["binds"]}
+    assert by["/scratch"] == "module"
+    assert by["/var/spool/slurmd"] == "prolog"
+    assert "/opt/cray" not in by
+    assert [one["mask"] for one in found["cpus"]][:2] == ["0xfe000000000000", "0xfe00000000000000"]
+    assert len(found["cpus"]) == 8
+    unbound = env(capsys, "--tasks-per-node", "7")
+    assert {one["mask"] for one in unbound["cpus"]} == {None}
+    assert "not in the table" in unbound["cpus"][0]["why"]
+
+
+def test_without_an_image_it_is_what_no_wrapper_corrects(capsys: Output) -> None:
+    found = env(capsys, "--nodes", "2")["variables"]
+    assert found["NCCL_NET"]["value"] is None
+    assert found["NCCL_NET"]["by"] == "prolog"
+    assert found["NCCL_NET"]["why"].startswith("the image decides: ")
+    assert not any(one["by"] == "wrapper" for one in found.values())
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("none", []),
+        ("singularity-CPEbits", ["/opt/cray", "/usr/lib64/libcxi.so.1"]),
+        ("singularity-CPEbits/25.09", ["/opt/cray", "/usr/lib64/libcxi.so.1"]),
+    ],
+)
+def test_another_module_or_none(module: str, names: list[str], capsys: Output) -> None:
+    found = env(capsys, "--module", module)
+    assert [bind["target"] for bind in found["binds"] if bind["by"] == "module"] == names
+    assert ("FI_CXI_RX_MATCH_MODE" in found["variables"]) == (module == "none")
+
+
+def test_a_version_of_the_module_changes_nothing_that_the_image_decides(capsys: Output) -> None:
+    wanted = env(capsys, R70, "--nodes", "2")["variables"]
+    for version in ("25.03-rocm6.1", "25.09-rocm7.2"):
+        found = env(capsys, R70, "--nodes", "2", "--module", f"singularity-AI-bindings/{version}")["variables"]
+        assert {name: one["value"] for name, one in found.items() if name.startswith(("NCCL", "FI"))} == {
+            name: one["value"] for name, one in wanted.items() if name.startswith(("NCCL", "FI"))
+        }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--partition", "standart-g"], "--partition: standart-g is not described (did you mean standard-g?)"),
+        (["--module", "singularity-AI"], "--module: lumi has no module singularity-AI (did you mean"),
+        (["--module", "singularity-AI-bindings/1"], "--module: lumi has no module singularity-AI-bindings/1 (did you"),
+        (["--lock", "gone.json"], "cannot read gone.json: it is not there"),
+        (["--nodes", "0"], "argument --nodes: '0' is no number from 1 to 999999"),
+        (["--nodes", "²"], "argument --nodes: '²' is no number from 1 to 999999"),
+        (["--tasks-per-node", "9999"], "9999 tasks are more than a node has (at most 1024)"),
+        (["a\0b"], "'a\\x00b': is no name of an image"),
+        (["--platform", "2031"], "--platform: lumi has no platform '2031'"),
+    ],
+)
+def test_a_wrong_question_is_one_clear_error(
+    words: list[str], message: str, capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["env", *words]) in (2, 3)
+    said = capsys.readouterr()
+    assert message in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+def test_the_text_names_the_step_and_says_what_is_not_here(capsys: Output) -> None:
+    assert main(["env", "gone.sif", "--partition", "standard"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("gone.sif on 1 node of standard, 1 on each, with singularity-userfilesystems/2026-01 ")
+    assert "\n  PYTHONNOUSERSITE=1\n      prolog, settings[" in said.out
+    assert "gone.sif is not here: the wrapper is asked by its name alone" in said.err
+
+
+def test_an_image_that_holds_something_else_than_its_name_says_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    image = Path("lumi-rocm-rocm-6.1.3.sif")
+    (image / "opt/rocm-7.0.2/.info").mkdir(parents=True)
+    (image / "opt/rocm-7.0.2/.info/version").write_text("7.0.2-56\n")
+    assert main(["env", str(image)]) == 0
+    assert "holds ROCm 7.0.2, taken for 6.1.3; plugin no, taken for yes" in capsys.readouterr().err
+
+
+def test_an_image_that_a_lock_knows_is_not_compared_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.sif/opt/rocm-6.1.3").mkdir(parents=True)
+    assert main(["env", "mine.sif"]) == 0
+    assert "holds ROCm 6.1.3, taken for unknown" in capsys.readouterr().err
+    locked = LockedImage(f"{tmp_path}/mine.sif", family="cotainr", versions={"rocm": "6.1.3"})
+    Path("lock").write_text(format_lock(Lock("lumi", "header", (), {f"{tmp_path}/mine.sif": locked})))
+    assert main(["env", "mine.sif", "--lock", "lock"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+# ---- it cannot differ from the scripts
+
+
+def test_every_function_that_asks_the_node_is_defined_anew() -> None:
+    """Between their two marks the scripts have what `env` must not run."""
+    for script, own in (("prolog.sh", made_up_step.PROLOG), ("wrapper.sh", made_up_step.WRAPPER)):
+        text = load_templates()[f"spank_helpers/{script}"]
+        marked = text[text.index("# ---- what asks") :]
+        marked = marked[: marked.index("\n\n")]
+        functions = re.findall(r"^(\w+)\(\) \{", marked, re.MULTILINE)
+        assert functions
+        assert set(functions) == set(re.findall(r"^(\w+)\(\) \{", own, re.MULTILINE))
+
+
+def test_another_template_is_refused_rather_than_half_replaced() -> None:
+    asked = question()
+    files = {**asked.files, "spank/task_prolog": RenderedFile("#!/bin/sh\nexit 0\n")}
+    with pytest.raises(ToolError, match="spank/task_prolog has not one line"):
+        environment_of(Question(asked.site, files, asked.modules, asked.step, None))
+
+
+def question(image: str | None = None) -> Question:
+    loaded = load_site("lumi")
+    selection = resolve_selection(loaded.site)
+    files = render_tree(loaded, selection, load_templates())
+    decisions = decide_stacks(loaded.site, selection)
+    plans = plan_modules(loaded.site, selection, decisions, loaded.file, load_templates(), "R")
+    return Question(loaded.site, files, plans, Step("standard-g", 2, 8), image)
+
+
+def test_it_says_what_the_prolog_itself_exports(tmp_path: Path) -> None:
+    """The same script, in the same step, on a real machine that has what the site of the tests describes."""
+    spank = lay_out(tmp_path, render_files(lumi_like(), rocm=()))
+    ran = Script(tuple(shell_command("dash", tmp_path)), spank / "task_prolog").step(
+        SLURM_LOCALID="0", SLURM_PROCID="0"
+    )
+    told = {name: one.value for name, one in environment_of(question()).variables.items() if one.by == "prolog"}
+    place = f"{tmp_path}/tmp", "/tmp"
+    differing = {"MASTER_ADDR", "MASTER_PORT", "SINGULARITY_BINDPATH", "PATH"}
+    for name, value in ran.exports.items():
+        if not name.startswith("LUMISITE") and name not in differing:
+            assert told[name] == value.replace(*place), name
+    assert {name for name, value in told.items() if value is not None and not name.startswith("LUMISITE")} <= {
+        *ran.exports,
+        *differing,
+    }
+
+
+@pytest.mark.parametrize(
+    "change", [("  - {path: /tmp, kind: node-local", "  - {path: /tmp, kind: shared"), ("path: /tmp,", "path: '/t m',")]
+)
+def test_without_a_place_for_private_directories_it_claims_none(
+    change: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = load_site("lumi").data.decode()
+    assert change[0] in text
+    Path("site.yaml").write_text(text.replace(*change))
+    assert env(capsys, "--site", "./site.yaml")["variables"]["MIOPEN_USER_DB_PATH"]["value"] is None

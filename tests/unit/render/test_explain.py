@@ -1,0 +1,114 @@
+"""`why`: the winner, the rule, the reason, the source, and what lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumisite.errors import ResolveError
+from lumisite.render.explain import Explanation, explain
+from lumisite.site.images import Holds
+from lumisite.site.load import load_site
+from lumisite.site.selection import resolve_selection
+from lumisite.site.versions import parse_version
+
+LUMI = load_site("lumi")
+
+
+def why(name: str, rocm: str = "6.2", **options: object) -> Explanation:
+    return explain(LUMI, resolve_selection(LUMI.site, rocm=[rocm]), name, **options)  # type: ignore[arg-type]
+
+
+OLD, NEW = (Holds("lumi-pytorch", parse_version(rocm), True) for rocm in ("6.1.3", "7.0.2"))
+
+
+def test_a_setting_names_value_rule_reason_and_source_and_what_lost() -> None:
+    explanation = why("NCCL_NET_GDR_LEVEL", nodes="several", partition="standard-g", holds=OLD)
+    assert [entry.outcome for entry in explanation.entries] == ["wins", "lost"]
+    winner = explanation.entries[0]
+    assert winner.value == "NCCL_NET_GDR_LEVEL = PHB"
+    assert winner.rule == "when: rocm <6.2, nodes several, gpus yes"
+    assert winner.where == "the wrapper, which sees the image"
+    assert "HPE" in winner.source
+    newer = why("NCCL_NET_GDR_LEVEL", nodes="several", partition="standard-g", holds=NEW)
+    assert newer.entries[0].value == "NCCL_NET_GDR_LEVEL is left alone"
+    assert newer.entries[1].rule.endswith("; needs rocm <6.2, here it is 7.0.2")
+
+
+def test_evidence_and_sources_can_be_followed() -> None:
+    entry = why("FI_MR_CACHE_MONITOR", nodes="several", partition="standard-g").entries[0]
+    needed = entry.evidence[0]
+    assert (needed.effect, needed.by, needed.platform, needed.nodes) == ("needed", "measured", "2026-01", "4")
+    assert needed.runs == 41
+    assert entry.checked == "2026-09 on platform 2026-01"
+    study = next(source for source in entry.sources if source.id == "STUDY")
+    assert study.address.startswith("https://github.com/")
+    assert any(source.place == "issue 44" for source in entry.sources if source.id == "LCR")
+
+
+def test_what_is_left_open_is_shown_with_what_wins_otherwise() -> None:
+    assert [e.outcome for e in why("NCCL_NET_GDR_LEVEL").entries] == ["may win", "wins otherwise"]
+
+
+def test_a_path_below_a_bind_is_explained_by_it() -> None:
+    explanation = why("/opt/cray/libfabric/1.22.0")
+    assert (explanation.kind, explanation.entries[0].value) == ("bind", "/opt/cray")
+
+
+def test_a_bind_that_does_not_apply_says_so() -> None:
+    assert why("/usr/lib64/libjansson.so.4").entries[0].outcome == "does not apply"
+
+
+def test_a_file_system_that_no_module_binds_says_so() -> None:
+    assert why("/users").entries[0].outcome == "not bound"
+
+
+def test_a_module_says_its_version_binds_and_loads() -> None:
+    assert why("singularity-CPEbits").entries[0].value == "binds /opt/cray, /usr/lib64/libcxi.so.1"
+    bindings = why("singularity-AI-bindings/24.03").entries[0]
+    assert bindings.outcome == "singularity-AI-bindings/25.03-rocm6.2"
+    assert "singularity-CPEbits" in bindings.where
+
+
+def test_what_no_source_confirms_is_marked() -> None:
+    assert why("GLOO_SOCKET_IFNAME").entries[0].source.endswith("(not confirmed for this site)")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("NCCL_NETT", "NCCL_NETT: lumi has no setting, bind or module of this name (did you mean NCCL_NET?)"),
+        ("/opt/crya", "/opt/crya: lumi binds no such path (did you mean /opt/cray?)"),
+        (
+            "singularity-CPEbits/24.03",
+            (
+                "singularity-CPEbits/24.03: these releases give singularity-CPEbits/25.03 "
+                "(choose others with --platform, --cpe, --rocm)"
+            ),
+        ),
+    ],
+)
+def test_an_unknown_name_is_one_error_that_comes_close(name: str, message: str) -> None:
+    with pytest.raises(ResolveError) as caught:
+        why(name)
+    assert str(caught.value) == message
+
+
+def test_an_unknown_family_or_partition_is_refused() -> None:
+    with pytest.raises(ResolveError, match="--family: laif is not described"):
+        why("NCCL_NET", holds=Holds("laif"))
+    with pytest.raises(ResolveError, match="--partition: dev is not described"):
+        why("NCCL_NET", partition="dev")
+
+
+def test_text_shows_every_part() -> None:
+    text = str(why("NCCL_CROSS_NIC", nodes="several", partition="standard-g"))
+    for part in (
+        "NCCL_CROSS_NIC = 1",
+        "when: nodes several, gpus yes",
+        "set by  the task prolog",
+        "why ",
+        "source ",
+        "known   helps, documented: found to improve performance on large systems",
+        "checked 2026-09 on platform 2026-01",
+    ):
+        assert part in text

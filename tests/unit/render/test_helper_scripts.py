@@ -1,0 +1,119 @@
+"""The helper's scripts as they lie in `spank_helpers`: what checkers say of them, and runs by hand with small data."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lumisite.render import runtimes
+from lumisite.site.load import load_site
+from tests.support.prologs import lay_out, render_files
+from tests.support.wrappers import FILES, LAIF, make
+from tests.unit.render.test_cli_filter import filtered
+
+ROOM = Path(__file__).parents[3] / "spank_helpers"
+DATA = Path(__file__).parents[2] / "data/helper"
+SCRIPTS = sorted(ROOM.glob("*.sh"))
+TOOLS = Path(sys.executable).parent
+
+#: A part alone uses variables of other parts (SC2154), and sets (SC2034) and defines (SC2329) what others use.
+OF_PARTS = "SC2034,SC2154,SC2329"
+#: A site need not use all that there is, and its reasons in plain text may have backquotes (SC2016).
+OF_RENDERED = "SC2016,SC2034,SC2329"
+
+
+def tool(name: str, *words: str) -> None:
+    if not (TOOLS / name).exists():
+        pytest.skip(f"{name} is not installed (`pip install -e .[dev]` installs it)")
+    done = subprocess.run([TOOLS / name, *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_shellcheck_finds_nothing_in_the_scripts() -> None:
+    tool("shellcheck", "--shell=sh", f"--exclude={OF_PARTS}", *map(str, SCRIPTS))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_the_scripts_are_formatted(script: Path) -> None:
+    tool("shfmt", "-p", "-d", str(script))
+
+
+@pytest.mark.parametrize("site", ["lumi", "twin"])
+def test_shellcheck_finds_nothing_in_what_is_rendered(site: str, tmp_path: Path) -> None:
+    spank = lay_out(tmp_path, render_files(load_site(site), rocm=["all"], cpe=["all"]))
+    scripts = [spank / "task_prolog", spank / "bin/singularity", spank / "bin/apptainer"]
+    tool("shellcheck", f"--exclude={OF_RENDERED}", *map(str, scripts))
+    for path in scripts:
+        # What a person reads is on lines of its own; patterns and calls before it fit a line.
+        assert max(len(re.split("['\"]", line)[0]) for line in path.read_text().splitlines()) < 140
+
+
+def test_the_scripts_have_no_template_marks() -> None:
+    for path in ROOM.iterdir():
+        assert not re.search(r"\{\{|\{%|\{##", path.read_text()), path
+
+
+def by_hand(tmp_path: Path, *parts: Path) -> Path:
+    script = tmp_path / "script"
+    script.write_text("".join(part.read_text() for part in parts))
+    return script
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_the_prolog_runs_by_hand(shell: str, tmp_path: Path) -> None:
+    script = by_hand(tmp_path, *(ROOM / name for name in ("prolog.sh", "masks.sh", "step.sh")), DATA / "prolog.sh")
+    step = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_PARTITION": "gpu", "LUMISITE_VERBOSE": "1"}
+    done = subprocess.run([shell, script], env={"PATH": "/bin", **step}, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert done.stderr == ""
+    assert "export SINGULARITY_BINDPATH=/:/host" in lines
+    assert "export NCCL_DEBUG=WARN" in lines
+    assert "print lumisite: OMP_NUM_THREADS is left alone (only the program knows better)" in lines
+    assert lines[-1] == "print lumisite: no CPU mask: how many tasks this node has is not known"
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_the_wrapper_runs_by_hand(shell: str, tmp_path: Path) -> None:
+    script = by_hand(tmp_path, ROOM / "wrapper.sh", ROOM / "step.sh", DATA / "wrapper.sh")
+    command = [shell, str(script), "exec", "torch-rocm-6.2.4.sif", "true"]
+    step = {"PATH": "/bin", "PWD": "/x", "LUMISITE_VERBOSE": "1", "LUMISITE_DONE": "x"}
+    done = subprocess.run(command, env=step, capture_output=True, text=True, check=True)
+    assert done.stdout == "exec torch-rocm-6.2.4.sif true\n"
+    assert "lumisite: with the bind /:/host\n" in done.stderr
+    assert "lumisite: NCCL_NET=AWS Libfabric (TCP would go unnoticed)\n" in done.stderr
+
+
+def test_the_filter_runs_by_hand(tmp_path: Path) -> None:
+    module = by_hand(tmp_path, DATA / "cli_filter.lua", ROOM / "cli_filter.lua")
+    assert filtered("lua5.4", module, argv=["singularity", "exec", "/x/torch-1.sif"])[-1] == "set mpi=pmi2"
+
+
+# ---- the options of the runtimes, which wrapper, filter and lint each have in their own language
+
+
+def words_with_options() -> list[list[str]]:
+    return [
+        *([flag, "exec"] for flag in runtimes.GLOBAL_FLAGS),
+        *([option, "value", "exec"] for option in runtimes.GLOBAL_VALUED),
+        *([action] for action in runtimes.ACTIONS),
+        *(["run", flag] for flag in runtimes.ACTION_FLAGS if flag != "--writable"),
+        *(["test", option, "value"] for option in runtimes.ACTION_VALUED),
+        *(["exec", f"-{letter}"] for letter in runtimes.ACTION_FLAG_LETTERS if letter != "w"),
+        *(["exec", f"-{letter}", "value"] for letter in runtimes.ACTION_VALUED_LETTERS),
+    ]
+
+
+def test_the_wrapper_steps_over_every_option_that_is_listed(tmp_path: Path) -> None:
+    wrapper = make(tmp_path, "dash")
+    for words in words_with_options():
+        assert wrapper.call(*words, LAIF).environment["SINGULARITY_BINDPATH"] != wrapper.binds, words
+
+
+def test_the_filter_steps_over_every_option_that_is_listed(tmp_path: Path) -> None:
+    module = lay_out(tmp_path, FILES) / "cli_filter.lua"
+    for words in words_with_options():
+        assert "set mpi=pmi2" in filtered("lua5.4", module, argv=["singularity", *words, LAIF]), words

@@ -1,0 +1,382 @@
+"""The prolog among faults and hostile environments: the task starts every time, and nothing of a user's is obeyed.
+
+Each row of `ENVIRONMENTS` and each test below it is one kind of fault, run for real under each shell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.prologs import (
+    SHELLS,
+    STEP,
+    Ran,
+    Script,
+    is_root,
+    lay_out,
+    lumi_like_files,
+    render_files,
+    shell_command,
+)
+from tests.support.sites import load_text, site_text
+from tests.unit.render.test_prolog import sound
+
+EVIL = "x\nexport LD_PRELOAD=/evil.so\nunset HOME\nprint evil\n"
+TEXT = lumi_like_files()["spank/task_prolog"]
+
+#: Every variable that the prolog reads or uses; a user may have any of them in the environment.
+NAMES = sorted(set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", TEXT)) | set(re.findall(r"\b([a-z_0-9]+)=", TEXT)))
+#: What it may set.
+LEDGER = set(
+    re.findall(r"^\s*(?:.*\) )?(?:offer|leave|left|want_directory|master_\w+|one_gpu) ([A-Z_]+) ", TEXT, re.MULTILINE)
+)
+ALLOWED = LEDGER | {
+    "LD_LIBRARY_PATH",
+    "LUMISITE_AUTO_BIND",
+    "LUMISITE_CPU_BIND",
+    "PATH",
+    "SINGULARITY_BINDPATH",
+    "LUMISITE_BINDS_SINGULARITY_CPEBITS",
+    "LUMISITE_BINDS_SINGULARITY_USERFILESYSTEMS",
+    "LUMISITE_BINDS_TASK",
+    "LUMISITE_DONE",
+    "LUMISITE_EXPORTS",
+    "LUMISITE_PRIVATE",
+}
+
+
+@pytest.fixture(params=SHELLS)
+def prolog(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
+    spank = lay_out(tmp_path, lumi_like_files())
+    return Script(tuple(shell_command(request.param, tmp_path)), spank / "task_prolog")
+
+
+def harmless(ran: Ran) -> Ran:
+    """Nothing but its own variables is set, and no line comes from a value of the user's."""
+    assert set(ran.exports) <= ALLOWED
+    assert set(ran.unsets) <= ALLOWED
+    assert all(line.startswith("lumisite: ") for line in ran.prints)
+    return sound(ran)
+
+
+def without_warnings(ran: Ran) -> Ran:
+    """Leave out what the loader and bash themselves say before the script begins; Slurm reads it, and obeys none."""
+    lines = ran.stderr.splitlines(keepends=True)
+    started = [line for line in lines if not re.match(r"(ERROR: ld\.so: |\S*sh: warning: setlocale: )", line)]
+    return Ran(ran.status, ran.stdout, "".join(started))
+
+
+def test_the_names_are_found() -> None:
+    assert {"SLURM_JOB_ID", "NCCL_CROSS_NIC", "out", "private", "verbose"} <= set(NAMES)
+    assert {"NCCL_NET", "MIOPEN_USER_DB_PATH", "MASTER_PORT", "ROCR_VISIBLE_DEVICES"} <= LEDGER
+
+
+FUNCTIONS = (
+    *("[", "test", "printf", "read", "echo", "mkdir", "taskset", "command", "cd", "umask", "true"),
+    *("exec", "exit", "trap", "unset", "set", "export", "eval", "shift", "return", ":", "."),
+    *("flush", "say", "explain", "put", "offer", "mine", "number", "bind", "private", "made"),
+)
+
+ENVIRONMENTS: dict[str, dict[str, str]] = {
+    "a line break in the bind list": {"SINGULARITY_BINDPATH": EVIL},
+    "a line break in the other bind list": {"SINGULARITY_BIND": EVIL},
+    "a line break in PATH": {"PATH": f"/usr/bin:{EVIL}"},
+    "a line break in a setting": {"NCCL_NET": EVIL, "MASTER_ADDR": EVIL},
+    "a line break in the record": {"LUMISITE_EXPORTS": f";NCCL_NET={EVIL};", "NCCL_NET": EVIL},
+    "a line break in the stack": {"LUMISITE_STACK": EVIL},
+    "a line break in a switch": {"LUMISITE": EVIL, "LUMISITE_VERBOSE": EVIL, "LUMISITE_GPUS": EVIL},
+    "a line break in a marker": {"LUMISITE_BINDS_TASK": EVIL, "LUMISITE_BINDS_SINGULARITY_CPEBITS": EVIL},
+    "a line break in the list of nodes": {"SLURM_STEP_NODELIST": EVIL},
+    "a line break in the node's name": {"SLURMD_NODENAME": EVIL},
+    "a line break in the partition": {"SLURM_JOB_PARTITION": EVIL},
+    "a line break in every number": {
+        name: EVIL for name in STEP if name.startswith("SLURM_") and "STEP_ID" not in name
+    },
+    "a line break in the step id": {"SLURM_STEP_ID": EVIL},
+    "format characters": {"SINGULARITY_BINDPATH": "%s%d%n\\x41\\n\\c", "PATH": "%s:\\c:/usr/bin"},
+    "shell syntax in values": {"SINGULARITY_BINDPATH": "$(touch x)`id`;&|<>*?[a]~'\"", "LUMISITE_KEEP": "$(id)"},
+    "arithmetic in numbers": {"SLURM_JOB_ID": "a[$(touch x)]", "SLURM_LOCALID": "1+1", "SLURM_NODEID": "x=1"},
+    "octal numbers": {"SLURM_JOB_ID": "08", "SLURM_STEP_ID": "1", "SLURM_LOCALID": "09", "SLURM_PROCID": "010"},
+    "huge numbers": {"SLURM_JOB_ID": "9" * 40, "SLURM_LOCALID": "9" * 40, "SLURM_CPUS_ON_NODE": "9" * 40},
+    "negative numbers": {"SLURM_JOB_ID": "-1", "SLURM_LOCALID": "-1", "SLURM_STEP_NUM_NODES": "-2"},
+    "a broken list of tasks": {"SLURM_STEP_TASKS_PER_NODE": "8(x,)(,,x2),,"},
+    "a huge list of GPUs": {"SLURM_STEP_GPUS": ",".join(["0-8191"] * 1000)},
+    "a broken list of GPUs": {"SLURM_STEP_GPUS": "3-1,,-,1-", "SLURM_GPU_BIND": "map:,,-"},
+    "a broken CPU binding": {
+        "SLURM_CPU_BIND": "mask_cpu:",
+        "SLURM_CPU_BIND_TYPE": "mask_cpu:",
+        "SLURM_CPU_BIND_LIST": "",
+    },
+    "a list of nodes that does not end": {"SLURM_STEP_NODELIST": "nid[" * 1000},
+    "a list of nodes of many brackets": {"SLURM_STEP_NODELIST": "[1]" * 20_000},
+    "IFS": {"IFS": "/0123456789abcdefx ,=:"},
+    "a start-up file": {"ENV": "/lumisite-evil", "BASH_ENV": "/lumisite-evil"},
+    "preloaded libraries": {"LD_PRELOAD": "libc.so.6"},
+    "a locale": {"LC_ALL": "tr_TR.UTF-8", "LANG": "zh_CN.GB18030", "LC_CTYPE": "C.UTF-8", "LANGUAGE": "de"},
+    "shell options": {"SHELLOPTS": "errexit:nounset:noglob:noclobber:allexport:pipefail:monitor:physical"},
+    "a trace into stdout": {"SHELLOPTS": "xtrace", "BASH_XTRACEFD": "1", "PS4": "\nexport LD_PRELOAD=/evil.so "},
+    "bash options": {"BASHOPTS": "failglob:nullglob:nocasematch:xpg_echo:extglob:dotglob:lastpipe:execfail"},
+    "an ignored glob": {"GLOBIGNORE": "/*:*"},
+    "exported functions": {f"BASH_FUNC_{name}%%": "() { echo export LD_PRELOAD=/evil.so; }" for name in FUNCTIONS},
+    "shell variables": {
+        "PS1": "$(id)",
+        "PS4": "$(id)",
+        "CDPATH": "/",
+        "TMOUT": "1",
+        "OPTIND": "7",
+        "POSIXLY_CORRECT": "1",
+    },
+    "our own variables": {name: EVIL for name in NAMES if name.islower()},
+    "bytes that are no text": {"SINGULARITY_BINDPATH": "/\udcff\udc80\x01\x7f", "PATH": "/\udcc3:/usr/bin"},
+    "a large environment": {f"LARGE_{number}": "x" * 100_000 for number in range(10)},
+    "no home and no name": {"HOME": "", "USER": "", "LOGNAME": "", "PWD": "/nowhere", "OLDPWD": "", "SHLVL": "x"},
+    "Python's and Lua's variables": {"PYTHONPATH": "/evil", "LUA_INIT": "@/evil", "PERL5OPT": "-Mevil"},
+}
+
+
+@pytest.mark.parametrize("verbose", ["", "1"], ids=["quiet", "verbose"])
+@pytest.mark.parametrize("fault", ENVIRONMENTS)
+def test_a_hostile_environment(prolog: Script, fault: str, verbose: str) -> None:
+    before = set(Path.cwd().iterdir())
+    ran = without_warnings(prolog.run({**STEP, "LUMISITE_VERBOSE": verbose, **ENVIRONMENTS[fault]}, timeout_s=20))
+    harmless(ran)
+    assert set(Path.cwd().iterdir()) == before
+    # It has not only survived: what the fault does not concern is there.
+    if "SLURM_STEP_ID" not in ENVIRONMENTS[fault] and "LUMISITE_EXPORTS" not in ENVIRONMENTS[fault]:
+        assert ran.exports["PYTHONNOUSERSITE"] == "1"
+        assert ran.exports["LUMISITE_EXPORTS"].endswith(";")
+
+
+@pytest.mark.parametrize("name", ["LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT"])
+def test_libraries_that_break_the_tools_it_runs(prolog: Script, tmp_path: Path, name: str) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for library in ("libselinux.so.1", "libsmartcols.so.1", "libpcre2-8.so.0"):
+        (broken / library).write_text("no library")
+    value = broken if name == "LD_LIBRARY_PATH" else broken / "libselinux.so.1"
+    ran = harmless(without_warnings(prolog.step(**{name: str(value)})))
+    assert Path(ran.exports["MIOPEN_USER_DB_PATH"]).is_dir()
+
+
+def test_a_verbose_shell_writes_nothing_that_slurm_obeys(tmp_path: Path) -> None:
+    """Slurm reads stderr as it reads stdout; bash has echoed these lines before the first command can stop it."""
+    prolog = Script(tuple(shell_command("bash", tmp_path)), lay_out(tmp_path, lumi_like_files()) / "task_prolog")
+    ran = prolog.step(SHELLOPTS="verbose")
+    assert ran.status == 0
+    assert ran.exports["PYTHONNOUSERSITE"] == "1"
+    assert not re.search(r"^(export|unset|print) ", ran.stderr, re.MULTILINE)
+
+
+@pytest.mark.parametrize("option", ["noexec", "onecmd"])
+def test_a_shell_that_runs_nothing_still_lets_the_task_start(tmp_path: Path, option: str) -> None:
+    prolog = Script(tuple(shell_command("bash", tmp_path)), lay_out(tmp_path, lumi_like_files()) / "task_prolog")
+    ran = prolog.step(SHELLOPTS=option)
+    assert (ran.status, ran.stdout) == (0, "")
+
+
+# ---- what the process is given
+
+
+def start(prolog: Script, **options: object) -> subprocess.CompletedProcess[bytes]:
+    arguments: dict[str, object] = {"env": STEP, "stdin": subprocess.DEVNULL, "timeout": 20, **options}
+    return subprocess.run([*prolog.command, str(prolog.path)], **arguments)  # type: ignore[call-overload,no-any-return]
+
+
+def test_a_working_directory_that_is_gone(prolog: Script, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+
+    def leave_it() -> None:
+        os.chdir(gone)
+        gone.rmdir()
+
+    done = start(prolog, preexec_fn=leave_it, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert done.returncode == 0
+    assert b"export PYTHONNOUSERSITE=1\n" in done.stdout
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_closed_descriptor(prolog: Script, number: int) -> None:
+    assert start(prolog, preexec_fn=lambda: os.close(number), stdin=None).returncode == 0
+
+
+def test_a_full_disk_behind_stdout(prolog: Script) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = start(prolog, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_reader_that_has_gone(prolog: Script) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = start(prolog, stdout=writer, stderr=subprocess.PIPE, restore_signals=True)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("files", [13, 14, 16, 32])
+def test_few_descriptors(prolog: Script, files: int) -> None:
+    """dash and busybox need a dozen to run any script at all."""
+    limit = (resource.RLIMIT_NOFILE, (files, files))
+    done = start(prolog, preexec_fn=lambda: resource.setrlimit(*limit), stdout=subprocess.PIPE)
+    assert done.returncode == 0
+
+
+def test_no_space_for_files(prolog: Script) -> None:
+    done = start(prolog, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)), stdout=subprocess.PIPE)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o007, 0o777])
+def test_a_strange_umask(prolog: Script, mask: int) -> None:
+    assert start(prolog, preexec_fn=lambda: os.umask(mask), stdout=subprocess.PIPE).returncode == 0
+
+
+def changed(prolog: Script, *changes: tuple[str, str]) -> None:
+    text = prolog.path.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    prolog.path.write_text(text)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT])
+def test_a_signal_while_it_runs(prolog: Script, tmp_path: Path, number: signal.Signals) -> None:
+    """It waits for a fifo in place of a file of the kernel; what it had to say by then is still said."""
+    os.mkfifo(tmp_path / "fifo")
+    changed(prolog, ("/proc/self/status", str(tmp_path / "fifo")))
+    command = [*prolog.command, str(prolog.path)]
+    with subprocess.Popen(command, env=STEP, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with contextlib.suppress(BrokenPipeError), (tmp_path / "fifo").open("w") as fifo:  # opens when the prolog reads
+            process.send_signal(number)
+            fifo.write("Name: x\n")
+        stdout, stderr = process.communicate(timeout=20)
+    ran = harmless(Ran(process.returncode, stdout, stderr))
+    assert ran.exports["PYTHONNOUSERSITE"] == "1"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("PATH=/usr/bin:/bin:/usr/sbin:/sbin", "PATH=/nowhere")],
+        [("/proc/self/status", "/nowhere/status"), ("/proc/self/cpuset", "/nowhere/cpuset")],
+        [("/proc/self/status", "/dev/null"), ("/proc/self/cpuset", "/dev/null")],
+        [("/proc/self/status", "/usr"), ("/proc/self/cpuset", "/usr")],
+        [("/dev/null", "/nowhere/null")],
+        [("for name in /*", "for name in /nowhere/*")],
+    ],
+    ids=["no tools", "no proc", "an empty proc", "a proc of directories", "no /dev/null", "an empty root"],
+)
+def test_a_node_that_lacks_something(prolog: Script, changes: list[tuple[str, str]]) -> None:
+    changed(prolog, *changes)
+    ran = prolog.step()
+    assert ran.status == 0
+    if changes[0][0] != "/dev/null":
+        assert harmless(ran).exports["PYTHONNOUSERSITE"] == "1"
+
+
+@pytest.mark.parametrize("kind", ["absent", "file", "dangling", "loop"])
+def test_a_tmp_that_is_none(prolog: Script, tmp_path: Path, kind: str) -> None:
+    tmp = tmp_path / "tmp"
+    tmp.rmdir()
+    if kind == "file":
+        tmp.touch()
+    elif kind in ("dangling", "loop"):
+        tmp.symlink_to(tmp if kind == "loop" else tmp_path / "nowhere")
+    ran = harmless(prolog.step(SLURM_LOCALID="0"))
+    assert "MIOPEN_USER_DB_PATH" not in ran.exports
+    assert any("no place for private directories" in line for line in ran.prints)
+
+
+@pytest.mark.skipif(
+    not is_root(), reason="the limit on processes does not bind root's own, and only root can change users"
+)
+@pytest.mark.parametrize("shell", ["dash", "busybox"])
+def test_no_process_may_be_started(shell: str) -> None:
+    """What was decided before the first fork is said all the same; bash says it too, after trying for 15 seconds."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        folder = Path(place)
+        folder.chmod(0o755)
+        spank = lay_out(folder, lumi_like_files())
+
+        def be_nobody() -> None:
+            os.setgid(65534)
+            os.setuid(65534)
+            resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+
+        done = subprocess.run(
+            [*shell_command(shell, folder), str(spank / "task_prolog")],
+            env=STEP,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            preexec_fn=be_nobody,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"export PYTHONNOUSERSITE=1\n" in done.stdout
+
+
+# ---- any value at all
+
+
+@pytest.fixture(scope="module", params=SHELLS)
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Script:
+    folder = tmp_path_factory.mktemp("property")
+    spank = lay_out(folder, lumi_like_files())
+    return Script(tuple(shell_command(request.param, folder)), spank / "task_prolog")
+
+
+#: bash keeps a few variables to itself and refuses to start, or to run anything, with some values of these.
+VALUES = st.text(
+    st.one_of(
+        st.sampled_from("\nexport unset print=;:,/$`'\"\\()[]{}*?x01289-%"), st.characters(exclude_characters="\0")
+    ),
+    max_size=40,
+) | st.sampled_from([EVIL, "export A=b", "\nexport A=b", " export A=b", "x\n\nunset PATH", "off\nexport A=b"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(values=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=8), verbose=st.sampled_from(["", "1"]))
+def test_no_value_of_any_variable_becomes_a_protocol_line(shared: Script, values: dict[str, str], verbose: str) -> None:
+    values = {
+        name: value.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
+        for name, value in values.items()
+    }
+    harmless(shared.run({**STEP, "LUMISITE_VERBOSE": verbose, **values}))
+
+
+# ---- a site that says little
+
+
+def test_a_site_with_next_to_nothing_gives_a_script_that_runs_to_its_end(tmp_path: Path, prolog: Script) -> None:
+    """A list that is empty must not leave an `if` without a command, which would end the script unseen."""
+    text = site_text()
+    for start_, end in (("\nbinds:", "\nsettings:"), ("\nsettings:", "\nmodules:")):
+        text = text[: text.index(start_)] + text[text.index(end) :]
+    text = re.sub(r"file_systems:\n(  - .*\n)+", "file_systems: []\n", text)
+    text = re.sub(r"partitions:\n(  .*\n)+", "partitions: {}\n", text)
+    files = render_files(load_text(text))
+    sparse = Script(prolog.command, lay_out(tmp_path / "sparse", files) / "task_prolog")
+    ran = harmless(sparse.step(LUMISITE_VERBOSE="1"))
+    assert ran.prints[-1].startswith("lumisite: no CPU mask")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("rocm", [("all",), ("6.2",)])
+def test_every_script_parses_in_every_shell(tmp_path: Path, shell: str, rocm: tuple[str, ...]) -> None:
+    spank = lay_out(tmp_path, lumi_like_files(*rocm))
+    for path in (spank / "task_prolog", spank / "bin/singularity", spank / "bin/apptainer"):
+        done = subprocess.run([*shell_command(shell, tmp_path), "-n", str(path)], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b""), path

@@ -1,0 +1,167 @@
+"""The task prolog's private directories: whose they are, who may enter, how long they live."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.prologs import STEP, Ran, Script, is_root
+from tests.unit.render.test_prolog import CACHES, prolog, sound
+
+__all__ = ["prolog"]
+
+
+def private(ran: Ran) -> Path:
+    return Path(ran.exports["MIOPEN_USER_DB_PATH"])
+
+
+def test_miopen_has_a_directory_that_only_the_user_can_enter(prolog: Script, tmp_path: Path) -> None:
+    ran = sound(prolog.step())
+    for name in ("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"):
+        path = Path(ran.exports[name])
+        assert path.is_relative_to(tmp_path / "tmp")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+        for parent in path.relative_to(tmp_path / "tmp").parents:
+            assert stat.S_IMODE((tmp_path / "tmp" / parent).stat().st_mode) & 0o77 == (0o77 if not parent.name else 0)
+    assert f"lumisite-{os.getuid()}" in str(path)
+    assert private(sound(prolog.step(SLURM_STEP_ID="1"))) == private(ran)
+
+
+def test_the_users_umask_does_not_open_it(prolog: Script) -> None:
+    before = os.umask(0o007)
+    try:
+        assert stat.S_IMODE(private(sound(prolog.step())).stat().st_mode) == 0o700
+    finally:
+        os.umask(before)
+
+
+def test_ranks_that_start_together_agree_on_it(prolog: Script) -> None:
+    environments = [{**STEP, "SLURM_LOCALID": str(rank), "SLURM_PROCID": str(rank)} for rank in range(8)]
+    running = [
+        subprocess.Popen([*prolog.command, str(prolog.path)], env=environment, stdout=subprocess.PIPE, text=True)
+        for environment in environments
+    ]
+    answers = [Ran(process.wait(), process.communicate()[0], "") for process in running]
+    assert len({private(sound(answer)) for answer in answers}) == 1
+    assert private(answers[0]).is_dir()
+
+
+def usual_place(tmp_path: Path) -> Path:
+    return tmp_path / "tmp" / f"lumisite-{os.getuid()}"
+
+
+def test_a_link_in_its_place_is_not_followed(prolog: Script, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    usual_place(tmp_path).symlink_to(home)
+    place = private(sound(prolog.step()))
+    assert not place.is_relative_to(usual_place(tmp_path))
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert list(home.iterdir()) == []
+
+
+def test_a_dangling_link_in_its_place_is_not_followed(prolog: Script, tmp_path: Path) -> None:
+    usual_place(tmp_path).symlink_to(tmp_path / "nowhere")
+    assert not private(sound(prolog.step())).is_relative_to(usual_place(tmp_path))
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o750, 0o700])
+def test_a_directory_that_stood_there_before_is_not_used(prolog: Script, tmp_path: Path, mode: int) -> None:
+    usual_place(tmp_path).mkdir()
+    usual_place(tmp_path).chmod(mode)
+    place = private(sound(prolog.step()))
+    assert not place.is_relative_to(usual_place(tmp_path))
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(not is_root(), reason="only root can give a directory to another user")
+def test_a_directory_of_another_user_is_not_used(prolog: Script, tmp_path: Path) -> None:
+    usual_place(tmp_path).mkdir()
+    usual_place(tmp_path).chmod(0o1777)
+    os.chown(usual_place(tmp_path), 65534, 65534)
+    assert not private(sound(prolog.step())).is_relative_to(usual_place(tmp_path))
+
+
+def test_a_link_inside_it_is_not_followed(prolog: Script, tmp_path: Path) -> None:
+    place = private(sound(prolog.step()))
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.rmtree(place)
+    place.symlink_to(home)
+    assert "MIOPEN_USER_DB_PATH" not in sound(prolog.step()).exports
+
+
+def test_without_a_private_place_the_variables_stay_unset_and_it_says_so(prolog: Script, tmp_path: Path) -> None:
+    for name in (usual_place(tmp_path).name, f"{usual_place(tmp_path).name}-1234567"):
+        (tmp_path / "tmp" / name).write_text("in the way")
+    ran = sound(prolog.step(SLURM_LOCALID="0"))
+    assert "MIOPEN_USER_DB_PATH" not in ran.exports
+    assert any("no place for private directories" in line for line in ran.prints)
+
+
+def test_no_directory_where_others_could_rename_it(prolog: Script, tmp_path: Path) -> None:
+    """/tmp without the sticky bit belongs to whoever is fastest; root owns it here only if root runs the test."""
+    (tmp_path / "tmp").chmod(0o777)
+    if is_root():
+        os.chown(tmp_path / "tmp", 65534, 65534)
+        assert "MIOPEN_USER_DB_PATH" not in sound(prolog.step()).exports
+    else:
+        assert "MIOPEN_USER_DB_PATH" in sound(prolog.step()).exports
+
+
+def test_a_users_own_cache_directory_makes_no_other(prolog: Script, tmp_path: Path) -> None:
+    ran = sound(prolog.step(**dict.fromkeys(CACHES, "/mine")))
+    assert not CACHES & set(ran.exports)
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_each_rank_has_a_directory_of_its_own_where_programs_cannot_share_one(prolog: Script, tmp_path: Path) -> None:
+    for rank in ("0", "3"):
+        ran = sound(prolog.step(SLURM_LOCALID=rank, SLURM_PROCID=rank))
+        place = Path(ran.exports["AITER_JIT_DIR"])
+        assert place.name == rank
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+        assert (place / "build").is_dir()
+    assert len({path.name for path in place.parent.iterdir()}) == 2
+
+
+def old_and_new(folder: Path) -> tuple[Path, Path, Path]:
+    """Make a file that nothing has used for three weeks, one that was read since, and one that was written since."""
+    long_ago, now = time.time() - 21 * 86400, time.time()
+    files = old, _, _ = tuple(folder / name for name in ("old", "read", "written"))
+    for file, times in zip(files, ((long_ago, long_ago), (now, long_ago), (long_ago, now)), strict=True):
+        file.write_text("compiled")
+        os.utime(file, times)
+    assert old.exists()
+    return files[0], files[1], files[2]
+
+
+def test_what_nothing_has_used_for_two_weeks_goes_once_for_a_job(prolog: Script) -> None:
+    place = Path(sound(prolog.step(SLURM_LOCALID="0")).exports["MIOPEN_USER_DB_PATH"])
+    old, read, written = old_and_new(place)
+    sound(prolog.step(SLURM_LOCALID="0"))
+    assert old.exists(), "the same job has looked already"
+    sound(prolog.step(SLURM_LOCALID="3", SLURM_JOB_ID="7654321"))
+    assert old.exists(), "only the first task of a node looks"
+    sound(prolog.step(SLURM_LOCALID="0", SLURM_JOB_ID="7654321"))
+    assert (old.exists(), read.exists(), written.exists()) == (False, True, True)
+    assert place.is_dir()
+
+
+def test_the_cleaning_leaves_what_lies_outside(prolog: Script, tmp_path: Path) -> None:
+    place = Path(sound(prolog.step(SLURM_LOCALID="0")).exports["MIOPEN_USER_DB_PATH"])
+    (tmp_path / "mine").mkdir()
+    old, _, _ = old_and_new(tmp_path / "mine")
+    (place / "link").symlink_to(tmp_path / "mine")
+    (place.parent.parent / ".tidied").unlink()
+    (place.parent.parent / ".tidied").symlink_to(tmp_path / "nowhere")
+    sound(prolog.step(SLURM_LOCALID="0", SLURM_JOB_ID="7"))
+    assert old.exists()
+    assert (place / "link").is_symlink()

@@ -1,0 +1,216 @@
+"""The rendered tree: contract of paths, determinism, the release id, and what the modulefiles say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lumisite.errors import ResolveError, SiteError
+from lumisite.render.manifest import MANIFEST, RenderedFile, parse_manifest, sha256_of
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates
+from lumisite.site.load import LoadedSite, load_site
+from lumisite.site.selection import resolve_selection
+from tests.support.sites import load_text, site_text
+
+TEMPLATES = load_templates()
+
+
+def render(loaded: LoadedSite, **options: object) -> dict[str, RenderedFile]:
+    return render_tree(loaded, resolve_selection(loaded.site, **options), TEMPLATES)  # type: ignore[arg-type]
+
+
+def lumi(**options: object) -> dict[str, RenderedFile]:
+    return render(load_site("lumi"), **options)
+
+
+def test_the_tree_is_what_other_work_relies_on() -> None:
+    assert list(lumi(rocm=["6.2"])) == [
+        "modules/singularity-AI-bindings/.24.03.lua",
+        "modules/singularity-AI-bindings/.modulerc.lua",
+        "modules/singularity-AI-bindings/25.03-rocm6.2.lua",
+        "modules/singularity-CPEbits/.modulerc.lua",
+        "modules/singularity-CPEbits/25.03.lua",
+        "modules/singularity-userfilesystems/.modulerc.lua",
+        "modules/singularity-userfilesystems/2026-01.lua",
+        "spank/bin/apptainer",
+        "spank/bin/singularity",
+        "spank/cli_filter.lua",
+        "spank/task_prolog",
+        "MANIFEST.json",
+    ]
+
+
+def test_what_runs_in_a_job_is_executable_and_nothing_else_is() -> None:
+    executable = {path for path, file in lumi(rocm=["6.2"]).items() if file.executable}
+    assert executable == {"spank/task_prolog", "spank/bin/singularity", "spank/bin/apptainer"}
+
+
+def test_the_same_input_gives_the_same_bytes() -> None:
+    assert lumi(rocm=["all"], cpe=["all"]) == lumi(rocm=["all"], cpe=["all"])
+
+
+def test_the_manifest_lists_every_file_with_its_hash() -> None:
+    files = lumi(rocm=["6.2"])
+    manifest = parse_manifest(files[MANIFEST].text.encode(), MANIFEST)
+    assert set(manifest.files) == set(files) - {MANIFEST}
+    for path, entry in manifest.files.items():
+        assert entry.sha256 == sha256_of(files[path].text.encode())
+        assert (entry.mode == "0755") == files[path].executable
+    assert (manifest.site, manifest.platform, manifest.cpe, manifest.rocm) == (
+        "lumi",
+        "2026-01",
+        ("25.03",),
+        ("6.2.4",),
+    )
+    assert manifest.modules["singularity-CPEbits/25.03"].binds == ("/opt/cray", "/usr/lib64/libcxi.so.1")
+    assert "/opt/cray/libfabric/1.22.0" in manifest.modules["singularity-CPEbits/25.03"].provides
+
+
+def test_the_release_id_follows_every_input_and_stands_in_the_files() -> None:
+    def release(files: dict[str, RenderedFile]) -> str:
+        found = json.loads(files[MANIFEST].text)["release"]
+        assert found in files["spank/task_prolog"].text
+        return str(found)
+
+    plain = release(lumi(rocm=["6.2"]))
+    assert plain.startswith("2026-01-")
+    assert len(plain) == len("2026-01-") + 12
+    ids = [
+        plain,
+        release(lumi(rocm=["6.3"])),
+        release(lumi(rocm=["6.2"], platform="2024-08")),
+        release(render(load_text(site_text()), rocm=["6.2"])),
+        release(render(load_text(site_text(("as on LUMI", "as in LUMI"))), rocm=["6.2"])),
+    ]
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_first_line_names_the_template_and_the_site_file() -> None:
+    for path, file in lumi(rocm=["6.2"]).items():
+        if path != MANIFEST:
+            head = "\n".join(file.text.splitlines()[:2])
+            assert "_src/" in head or "spank_helpers/" in head, path
+            assert "lumi.yaml" in head, path
+
+
+def test_a_site_file_with_an_odd_name_stays_in_its_comment() -> None:
+    loaded = load_text(site_text(), file="a\nos.exit(1) --.yaml")
+    for path, file in render(loaded, rocm=["6.2"]).items():
+        if path.endswith(".lua"):
+            assert file.text.splitlines()[0].startswith("--"), path
+            assert "\nos.exit" not in file.text, path
+
+
+def test_nothing_in_a_module_probes_the_host() -> None:
+    for path, file in lumi(rocm=["all"]).items():
+        if path.startswith("modules/"):
+            for call in (
+                "isFile",
+                "isDir",
+                "io.open",
+                "capture",
+                "lfs",
+                "execute",
+                "subprocess",
+                "posix",
+                "os.execute",
+            ):
+                assert call not in file.text, f"{path} calls {call}"
+
+
+def test_no_module_binds_what_exists_only_inside_jobs() -> None:
+    manifest = parse_manifest(lumi(rocm=["all"], cpe=["all"])[MANIFEST].text.encode(), MANIFEST)
+    for module in manifest.modules.values():
+        assert "/var/spool/slurmd" not in module.binds
+
+
+def test_help_lists_every_bind_with_its_reason_and_says_whom_to_ask() -> None:
+    loaded = load_site("lumi")
+    files = lumi(rocm=["6.2"])
+    joined = {path: " ".join(file.text.split()) for path, file in files.items()}
+    for system in loaded.site.file_systems:
+        if system.where:
+            assert f"{system.path} {system.why}" in joined["modules/singularity-userfilesystems/2026-01.lua"]
+    for bind in loaded.site.binds:
+        if bind.where == "singularity-CPEbits" and bind.when.cpe is None:
+            assert f"{bind.path} {bind.why}" in joined["modules/singularity-CPEbits/25.03.lua"]
+    for path in joined:
+        if path.startswith("modules/") and not path.endswith(".modulerc.lua"):
+            assert loaded.site.support.contact in joined[path]
+
+
+def test_a_bind_that_depends_on_the_release_comes_and_goes_with_it() -> None:
+    before = lumi(platform="2024-08", rocm=["6.2"])["modules/singularity-CPEbits/24.03.lua"].text
+    after = lumi(rocm=["6.2"])["modules/singularity-CPEbits/25.03.lua"].text
+    assert '    "/usr/lib64/libjansson.so.4",\n' in before
+    assert "libjansson" not in after
+
+
+def test_a_leftover_release_says_so_and_names_its_successor() -> None:
+    text = lumi(rocm=["6.2"], cpe=["24.03"])["modules/singularity-AI-bindings/24.03-rocm6.2.lua"].text
+    assert "Use singularity-AI-bindings/25.03-rocm6.2 instead." in text
+    assert "deprecated" not in lumi(rocm=["6.2"])["modules/singularity-AI-bindings/25.03-rocm6.2.lua"].text
+
+
+def test_a_deprecated_module_says_so_and_names_its_successor() -> None:
+    loaded = load_text(
+        site_text(
+            ("    version: cpe\n", "    version: cpe\n    deprecated: {successor: other/1, reason: It is old.}\n")
+        )
+    )
+    text = render(loaded, rocm=["6.2"])["modules/singularity-CPEbits/25.03.lua"].text
+    assert "singularity-CPEbits is deprecated: It is old. Use other/1 instead." in text
+
+
+def test_an_old_name_never_hides_a_real_version() -> None:
+    loaded = load_text(site_text(("old_versions: [24.03]", "old_versions: [24.03, 25.03-rocm6.2]")))
+    text = render(loaded, rocm=["6.2"])["modules/singularity-AI-bindings/.modulerc.lua"].text
+    assert text.count("module_version(") == 2
+    assert '"24.03"' in text
+
+
+@pytest.mark.parametrize(
+    "bind",
+    [
+        "{path: /img.squashfs, target: /data, options: image-src=/",
+        "{path: /img.squashfs, target: /data, options: 'ro,,image-src=/x'",
+        "{path: '/data '",
+        "{path: /data, options: 'ro '",
+        "{path: /data, target: /",
+        "{path: /",
+        "{path: /data, options: image-src=//x",
+    ],
+)
+def test_a_bind_that_lmod_would_change_is_refused_for_a_module_and_not_for_the_task(bind: str) -> None:
+    text = site_text(("binds:\n", f"binds:\n  - {bind}, where: WHERE, why: test, source: here}}\n"))
+    with pytest.raises(SiteError, match=r"^site.yaml:\d+:\d+: binds\[0\]: Lmod does not keep '.*' as it is"):
+        load_text(text.replace("WHERE", "singularity-CPEbits"))
+    assert render(load_text(text.replace("WHERE", "task")), rocm=["6.2"])
+
+
+def test_an_unknown_template_is_one_error_with_its_key() -> None:
+    loaded = load_text(site_text(("template: singularity-CPEbits", "template: singularity-CPEbit")))
+    with pytest.raises(ResolveError) as caught:
+        render(loaded, rocm=["6.2"])
+    assert str(caught.value) == (
+        "site.yaml: modules.singularity-CPEbits.template: there is no singularity-CPEbit.lua.j2 in modulefiles_src/ "
+        "(did you mean singularity-CPEbits?)"
+    )
+
+
+@pytest.mark.parametrize("site", ["lumi", "twin"])
+def test_nothing_outside_the_site_description_knows_lumi(site: str) -> None:
+    import lumisite
+
+    if site == "twin":
+        for path, file in render(load_site("twin"), rocm=["6.2"]).items():
+            assert "lumi-supercomputer" not in file.text, path
+            assert "/pfs" not in file.text, path
+    package = Path(lumisite.__file__).parent
+    for module in package.rglob("*.py"):
+        text = module.read_text()
+        for word in ("/pfs", "lumi-g", "standard-g", "25.09", "multitorch", "/appl/", "hsn0,"):
+            assert word not in text or module.name == "model.py", f"{module.name} knows {word}"

@@ -1,0 +1,133 @@
+"""The wrapper leaves arguments alone, and finds the image among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lumisite.render import runtimes
+from tests.support.prologs import SHELLS, write_script
+from tests.support.wrappers import CONDA, LAIF, LUMI_PYTORCH, ODD, TASK, Wrapper, make
+
+
+@pytest.fixture(params=SHELLS)
+def wrapper(request: pytest.FixtureRequest, tmp_path: Path) -> Wrapper:
+    return make(tmp_path, request.param)
+
+
+@pytest.fixture(scope="module", params=SHELLS)
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Wrapper:
+    return make(tmp_path_factory.mktemp("wrapper"), request.param)
+
+
+# ---- arguments
+
+
+def test_arguments_reach_the_runtime_untouched(wrapper: Wrapper) -> None:
+    words = ["exec", "--bind", "/a b:/c", LUMI_PYTORCH, "python", *ODD]
+    assert wrapper.call(*words).arguments == words
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    words=st.lists(
+        st.text(st.characters(exclude_characters="\0"), max_size=12)
+        | st.sampled_from(
+            [
+                *ODD,
+                *runtimes.ACTIONS,
+                "instance",
+                "start",
+                "build",
+                "-B",
+                "-eB",
+                "--bind",
+                "--nv",
+                "--writable",
+                LAIF,
+                CONDA,
+            ]
+        ),
+        max_size=8,
+    )
+)
+def test_any_arguments_reach_the_runtime_untouched(shared: Wrapper, words: list[str]) -> None:
+    plain = [word.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape") for word in words]
+    assert shared.call(*plain).arguments == plain
+
+
+def test_no_argument_at_all(wrapper: Wrapper) -> None:
+    assert wrapper.call().arguments == []
+
+
+def test_its_exit_status_is_that_of_the_runtime(wrapper: Wrapper) -> None:
+    write_script(wrapper.runtime, "#!/bin/sh\nexit 37\n")
+    assert wrapper.start("exec", LAIF, "true", environment=TASK).returncode == 37
+
+
+# ---- where the image is
+
+
+PLACES = [
+    ["exec", "IMAGE", "python"],
+    ["run", "IMAGE"],
+    ["shell", "IMAGE"],
+    ["shell", "-s", "/bin/zsh", "IMAGE"],
+    ["test", "IMAGE"],
+    ["instance", "start", "IMAGE", "name"],
+    ["instance", "run", "--nv", "IMAGE", "name"],
+    ["-d", "exec", "IMAGE", "x"],
+    ["--debug", "--config", "exec", "run", "IMAGE"],
+    ["-c", "build", "exec", "IMAGE", "x"],
+    ["--config=build", "exec", "IMAGE", "x"],
+    ["exec", "--bind", "/x.sif:/y", "IMAGE", "x"],
+    ["exec", "--bind=/x.sif:/y", "IMAGE", "x"],
+    ["exec", "-B", "/a,/b", "--rocm", "-e", "--env", "A=b c", "IMAGE", "x"],
+    ["exec", "-B/a", "IMAGE", "x"],
+    ["exec", "-eB", "/a", "IMAGE", "x"],
+    ["exec", "-eB/a", "-cip", "IMAGE", "x"],
+    ["exec", "--pwd", "--rocm", "IMAGE", "x"],
+    ["exec", "--home", "build", "-H", "pull", "IMAGE", "x"],
+    ["exec", "--", "IMAGE", "--writable"],
+    ["exec", "IMAGE", "singularity", "build", "--writable", "-w"],
+]
+
+
+@pytest.mark.parametrize("words", PLACES, ids=" ".join)
+def test_the_image_is_found_among_the_options(wrapper: Wrapper, words: list[str]) -> None:
+    given = [LAIF if word == "IMAGE" else word for word in words]
+    call = wrapper.call(*given)
+    assert call.arguments == given
+    assert call.binds == [
+        "/mine",
+        "/usr",
+        "/spool",
+        "/other",
+    ]  # the Cray bits are gone, which this family does not need
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["exec", "--new-option", LAIF, "x"],
+        ["exec", "-Z", LAIF, "x"],
+        ["exec", "-eZ", LAIF, "x"],
+        ["--new-option", "exec", LAIF],
+        ["exec", "-s", LAIF, "x"],
+    ],
+    ids=" ".join,
+)
+def test_where_an_option_is_not_known_nothing_is_corrected(wrapper: Wrapper, words: list[str]) -> None:
+    call = wrapper.call(*words)
+    assert call.arguments == words
+    assert call.environment["SINGULARITY_BINDPATH"] == wrapper.binds
+
+
+def test_the_options_of_the_runtimes_are_listed_once() -> None:
+    assert not set(runtimes.ACTION_VALUED) & set(runtimes.ACTION_FLAGS)
+    assert not set(runtimes.ACTION_VALUED_LETTERS) & set(runtimes.ACTION_FLAG_LETTERS)
+    assert len(set(runtimes.ACTION_VALUED)) == len(runtimes.ACTION_VALUED)
+    assert len(set(runtimes.ACTION_FLAGS)) == len(runtimes.ACTION_FLAGS)

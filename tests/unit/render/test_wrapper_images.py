@@ -1,0 +1,248 @@
+"""The image decides: what the wrapper sets by what is known of the image that runs, and what it never guesses."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.images.lock import LoadedLock, Lock, LockedImage, format_lock
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates
+from lumisite.site.load import load_plans, load_site
+from lumisite.site.selection import resolve_selection
+from tests.support.prologs import ROOT, SHELLS, lay_out, lumi_like, shell_command, write_script
+from tests.support.wrappers import RUNTIME, Wrapper, make
+
+#: Names of images, and what of the two settings that can hang or abort a wrong one each gets on several nodes.
+LEVEL, NET = "NCCL_NET_GDR_LEVEL", "NCCL_NET"
+OLD = "/x/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.6.1.sif"
+R70 = "/x/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
+
+
+@pytest.fixture(params=SHELLS)
+def wrapper(request: pytest.FixtureRequest, tmp_path: Path) -> Wrapper:
+    return make(tmp_path, request.param)
+
+
+def given(wrapper: Wrapper, image: str, **changes: str | None) -> tuple[str | None, str | None]:
+    environment = wrapper.call("exec", image, "x", **changes).environment
+    return environment.get(LEVEL), environment.get(NET)
+
+
+@pytest.mark.parametrize(
+    ("image", "settings"),
+    [
+        (OLD, ("PHB", "AWS Libfabric")),
+        ("/x/lumi-pytorch-rocm-6.2.0-python-3.12-pytorch-v2.6.1.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-6.1.3.sif", ("PHB", "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-5.6.1-dockerhash-f72ddd8ef883.sif", ("PHB", "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-6.10.1.sif", (None, "AWS Libfabric")),
+        (R70, (None, "AWS Libfabric")),
+        ("/appl/local/laifs/containers/lumi-multitorch-latest.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-6.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-06.1.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-6.1.2.3.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-6.1000.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-rocm-rocm-6..1.sif", (None, "AWS Libfabric")),
+        ("/x/lumi-multitorch-u24r5f1.sif", (None, "AWS Libfabric")),
+        ("/x/env/container.sif", (None, None)),
+        ("/x/mine-rocm-6.1.3.sif", (None, None)),
+        ("docker://rocm/pytorch:rocm6.1.3", (None, None)),
+        ("/x/a b\n$(reboot)-rocm-6.1.3.sif", (None, None)),
+    ],
+)
+def test_the_image_decides_by_its_name(wrapper: Wrapper, image: str, settings: tuple[str | None, str | None]) -> None:
+    assert given(wrapper, image) == settings
+
+
+def test_nothing_of_it_on_one_node_or_without_gpus(wrapper: Wrapper) -> None:
+    assert given(wrapper, OLD, SLURM_STEP_NUM_NODES="1") == (None, None)
+    assert given(wrapper, OLD, SLURM_JOB_PARTITION="standard") == (None, None)
+    assert given(wrapper, OLD, SLURM_JOB_PARTITION="no-such") == (None, None)
+
+
+def test_the_stack_of_the_module_decides_nothing(wrapper: Wrapper) -> None:
+    for stack in ("25.03-rocm6.2", "25.03-rocm7.0", "99"):
+        assert given(wrapper, R70, LUMISITE_STACK=stack) == (None, "AWS Libfabric")
+        assert given(wrapper, OLD, LUMISITE_STACK=stack) == ("PHB", "AWS Libfabric")
+
+
+def test_what_is_not_known_is_said(wrapper: Wrapper) -> None:
+    said = wrapper.call("exec", "mine.sif", "x", LUMISITE_VERBOSE="1").stderr
+    assert f"lumisite: {LEVEL} is left alone (its ROCm release is not known: " in said
+    assert f"lumisite: {NET} is left alone (its plugin is not known: " in said
+    known = wrapper.call("exec", R70, "x", LUMISITE_VERBOSE="1").stderr
+    assert f"{R70} is of the family laif-multitorch, with ROCm 7.0.0\n" in known
+
+
+def test_a_value_of_the_users_stays(wrapper: Wrapper) -> None:
+    assert given(wrapper, R70, NCCL_NET_GDR_LEVEL="SYS", NCCL_NET="Socket") == ("SYS", "Socket")
+
+
+# ---- links
+
+
+def link(wrapper: Wrapper, name: str, target: str) -> str:
+    """Make a link to a file of some name, which stands there."""
+    file = wrapper.folder / "images" / Path(target).name
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    os.utime(file, (time.time() - 1000,) * 2)
+    (wrapper.folder / name).symlink_to(os.path.relpath(file, wrapper.folder))
+    return str(wrapper.folder / name)
+
+
+def test_a_link_is_what_it_leads_to(wrapper: Wrapper) -> None:
+    assert given(wrapper, link(wrapper, "lumi-multitorch-latest.sif", R70)) == (None, "AWS Libfabric")
+    assert given(wrapper, link(wrapper, "mine.sif", OLD)) == ("PHB", "AWS Libfabric")
+    assert given(wrapper, link(wrapper, Path(OLD).name, R70)) == (None, "AWS Libfabric")
+    said = wrapper.call("exec", link(wrapper, "lumi-rocm-rocm-6.1.3.sif", R70), "x", LUMISITE_VERBOSE="1").stderr
+    assert "is of the family laif-multitorch, with ROCm 7.0.0\n" in said
+    assert given(wrapper, link(wrapper, "lumi-pytorch-rocm-6.1.3-pytorch-v2.9.sif", "/x/mine.sif")) == (
+        None,
+        "AWS Libfabric",
+    )
+
+
+def test_a_link_that_leads_nowhere_or_round_stops_nothing(wrapper: Wrapper) -> None:
+    (wrapper.folder / "lumi-rocm-rocm-6.1.3.sif").symlink_to("nowhere/at/all")
+    (wrapper.folder / "lumi-rocm-rocm-6.0.3.sif").symlink_to("lumi-rocm-rocm-6.0.3.sif")
+    for name in ("lumi-rocm-rocm-6.1.3.sif", "lumi-rocm-rocm-6.0.3.sif"):
+        call = wrapper.call("exec", str(wrapper.folder / name), "x")
+        assert call.arguments[0] == "exec"
+        assert call.stderr == ""
+
+
+# ---- what somebody has read in the image
+
+
+def with_lock(folder: Path, shell: str, images: dict[str, LockedImage]) -> Wrapper:
+    loaded = lumi_like(("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity"))
+    lock = Lock("lumi", "header", (), {path.replace(str(folder), ROOT): one for path, one in images.items()})
+    known = LoadedLock(lock, "images.lock.json", json.dumps(sorted(images)).encode())
+    files = render_tree(loaded, resolve_selection(loaded.site, rocm=["6.2"]), load_templates(), lock=known)
+    lay_out(folder, {path: file.text for path, file in files.items()})
+    write_script(folder / "runtime/singularity", RUNTIME)
+    return Wrapper(tuple(shell_command(shell, folder)), folder)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_the_lock_knows_counts_more_than_the_name(shell: str, tmp_path: Path) -> None:
+    old, new, bare, cotainr, stranger = (
+        str(tmp_path / f"{name}.sif")
+        for name in (
+            "lumi-rocm-rocm-7.0.2",
+            "lumi-pytorch-rocm-a[1] b-pytorch-v2.7",
+            "lumi-pytorch-rocm-x-pytorch-v2.7",
+            "mine",
+            "stranger",
+        )
+    )
+    for path in (old, new, bare, cotainr, stranger):
+        Path(path).touch()
+        os.utime(path, (time.time() - 1000,) * 2)
+    versions = {"rocm": "6.1.3", "ofi_plugin": "1.4.0"}
+    wrapper = with_lock(
+        tmp_path,
+        shell,
+        {
+            old: LockedImage(old.replace(str(tmp_path), ROOT), family="lumi-rocm", versions=versions),
+            new: LockedImage(family="lumi-pytorch", versions={"rocm": "7.0.2", "ofi_plugin": "1.4.0"}),
+            bare: LockedImage(family="lumi-pytorch", versions={"rocm": "6.1.3"}),
+            stranger: LockedImage(family="laif-multitorch", versions=versions),
+            cotainr: LockedImage(family="cotainr", versions=versions),
+        },
+    )
+    assert given(wrapper, old) == ("PHB", "AWS Libfabric")
+    assert given(wrapper, new) == (None, "AWS Libfabric")
+    assert given(wrapper, bare) == ("PHB", None)  # it was read, and has no plugin
+    assert given(wrapper, cotainr) == ("PHB", None)  # never for this family
+    assert given(wrapper, stranger) == ("PHB", None)  # the lock's family only stands for what none recognises
+    assert f"{tmp_path}/opt/cray" in wrapper.call("exec", stranger, "x").binds
+    alias = tmp_path / "alias.sif"
+    alias.symlink_to(bare)
+    assert given(wrapper, str(alias)) == ("PHB", None)
+    os.utime(old, (time.time() + 1000,) * 2)  # written anew since the release
+    assert given(wrapper, old) == (None, "AWS Libfabric")
+
+
+def with_plan(folder: Path, shell: str, paths: list[str], more: str = "") -> Wrapper:
+    plan = folder / "plan.yaml"
+    plan.write_text(
+        f"plan: '1'\nsite: lumi\nplatform: 2026-01\ncpe: 25.03\nrocm: 6.2.4\nfamily: lumi-rocm\npaths: {paths}\n"
+        f"holds: {{rocm: 6.1.3, plugin: no}}\n{more}"
+    )
+    loaded = lumi_like(("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity"))
+    selection = resolve_selection(loaded.site, rocm=["6.2"])
+    files = render_tree(loaded, selection, load_templates(), plans=load_plans(loaded, [plan]))
+    lay_out(folder, {path: file.text for path, file in files.items()})
+    write_script(folder / "runtime/singularity", RUNTIME)
+    return Wrapper(tuple(shell_command(shell, folder)), folder)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_a_plan_knows_counts_more_than_the_name(shell: str, tmp_path: Path) -> None:
+    image = tmp_path / "lumi-rocm-rocm-7.0.2.sif"
+    wrapper = with_plan(tmp_path, shell, [str(image)])
+    assert given(wrapper, str(image)) == ("PHB", None)
+    image.touch()
+    os.utime(image, (time.time() + 1000,) * 2)  # written anew since the release
+    assert given(wrapper, str(image)) == (None, "AWS Libfabric")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_plan_of_a_link_says_nothing_once_the_link_leads_elsewhere(shell: str, tmp_path: Path) -> None:
+    planned, other = tmp_path / "planned.sif", tmp_path / Path(R70).name
+    alias = tmp_path / "latest.sif"
+    for path in (planned, other):
+        path.touch()
+        os.utime(path, (time.time() - 1000,) * 2)
+    digest = "0" * 64
+    more = f"image: {{bytes: 1, digest: 'header:{digest}', file: {planned}, names: [{alias}]}}\n"
+    wrapper = with_plan(tmp_path, shell, [str(alias)], more)
+    alias.symlink_to(planned)
+    assert given(wrapper, str(alias)) == ("PHB", None)
+    alias.unlink()
+    alias.symlink_to(other)
+    assert given(wrapper, str(alias))[0] is None
+
+
+@pytest.mark.parametrize("mpi", [None, "3"])
+def test_mpi_that_cannot_meet_is_said_to_who_asks(wrapper: Wrapper, mpi: str | None) -> None:
+    call = wrapper.call("exec", R70, "x", LUMISITE_VERBOSE="1", SLURM_STEP_NUM_TASKS="16", PMI_FD=mpi)
+    assert ("MPI in it needs srun --mpi=pmi2" in call.stderr) == (mpi is None)
+
+
+# ---- render takes a lock
+
+
+def test_render_takes_the_lock_of_the_site_or_the_one_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    locked = LockedImage(
+        "/x/lumi-pytorch-rocm-a-pytorch-v2.7.sif",
+        family="lumi-pytorch",
+        versions={"rocm": "6.1.3", "ofi_plugin": "1.4.0"},
+    )
+    Path("images.lock").write_text(format_lock(Lock("lumi", "header", (), {"/x/alias.sif": locked})))
+    site = load_site("lumi").data.decode()
+    Path("lumi.yaml").write_text(site.replace("\nimages:\n", "\nimages:\n  lock: images.lock\n"))
+    case = "/x/lumi-pytorch-rocm-a-pytorch-v2.7.sif) ls_family=lumi-pytorch ls_rocm=6001003 ls_plugin=yes ;;"
+    for words in (["--site", "./lumi.yaml"], ["--lock", "images.lock"]):
+        assert main(["render", *words, "--out", "out"]) == 0
+        assert case in Path("out/spank/bin/singularity").read_text()
+        assert "images.lock" in json.loads(Path("out/MANIFEST.json").read_text())["inputs"]
+    capsys.readouterr()
+    assert main(["render", "--lock", "gone", "--out", "no"]) == 3
+    assert "cannot read gone: it is not there (`lumisite images --lock gone` writes it)" in capsys.readouterr().err
+    Path("images.lock").write_text(format_lock(Lock("twin", "header", (), {})))
+    assert main(["render", "--lock", "images.lock", "--out", "no"]) == 2
+    assert "images.lock:6:11: site: is a lock of site twin, not of lumi" in capsys.readouterr().err
+    assert not Path("no").exists()

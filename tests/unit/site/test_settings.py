@@ -1,0 +1,129 @@
+"""The ledger: the first entry whose conditions hold wins, and the verdict says why."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+
+import lumisite.site.settings
+from lumisite.site.entries import When
+from lumisite.site.load import load_site
+from lumisite.site.settings import (
+    Situation,
+    decide,
+    default_family,
+    describe_conditions,
+    judge_conditions,
+    judge_settings,
+)
+from lumisite.site.versions import parse_version, parse_version_range
+from tests.support.sites import load_text, site_text
+
+LUMI = load_site("lumi").site
+
+
+def situation(rocm: str | None = "6.2.4", **more: object) -> Situation:
+    version = None if rocm is None else parse_version(rocm)
+    return Situation("2026-01", parse_version("25.03"), rocm=version, **more)  # type: ignore[arg-type]
+
+
+def outcomes(name: str, where: Situation) -> list[str]:
+    return [verdict.outcome for verdict in judge_settings(LUMI, where, [name])]
+
+
+@pytest.mark.parametrize(
+    ("where", "result"),
+    [
+        (situation("7.0.2", nodes="several", gpus=True), ["does not apply", "wins"]),
+        (situation("6.2.4", nodes="several", gpus=True), ["does not apply", "wins"]),
+        (situation("6.1.3", nodes="several", gpus=True), ["wins", "lost"]),
+        (situation("6.1.3", nodes="several", gpus=False), ["does not apply", "wins"]),
+        (situation("6.1.3", nodes="one", gpus=True), ["does not apply", "wins"]),
+        (situation(None, nodes="several", gpus=True), ["may win", "wins"]),
+    ],
+)
+def test_the_gdr_level_by_the_rocm_of_the_image_and_the_step(where: Situation, result: list[str]) -> None:
+    assert outcomes("NCCL_NET_GDR_LEVEL", where) == result
+
+
+def test_exactly_one_entry_wins_once_all_is_known() -> None:
+    for rocm in LUMI.rocm:
+        for nodes in ("one", "several"):
+            for family in LUMI.families:
+                known = situation(rocm, nodes=nodes, family=family, partition="standard-g", gpus=True, plugin=True)
+                for name in {setting.name for setting in LUMI.settings}:
+                    assert outcomes(name, known).count("wins") <= 1
+                    assert "may win" not in outcomes(name, known)
+
+
+@pytest.mark.parametrize(
+    ("when", "where", "holds"),
+    [
+        (When(), situation(), True),
+        (When(rocm=parse_version_range(">=6.1,<6.3")), situation(), True),
+        (When(rocm=parse_version_range("<6")), situation(), False),
+        (When(cpe=parse_version_range(">=25")), situation(), True),
+        (When(platform=("2024-08",)), situation(), False),
+        (When(family=("a", "b")), situation(family="b"), True),
+        (When(family=("a", "b")), situation(), None),
+        (When(nodes="one", rocm=parse_version_range("<6")), situation(), False),
+        (When(partition=("dev-g",)), situation(partition="small-g"), False),
+    ],
+)
+def test_conditions_hold_fail_or_stay_open(when: When, where: Situation, holds: bool | None) -> None:
+    assert judge_conditions(when, where)[0] is holds
+
+
+def test_reasons_name_what_was_wanted_and_what_was_met() -> None:
+    assert judge_conditions(When(nodes="one"), situation(nodes="several"))[1] == "needs nodes one, here it is several"
+    assert judge_conditions(When(nodes="one"), situation())[1] == "where nodes is one"
+    assert describe_conditions(When()) == "always"
+
+
+@pytest.mark.parametrize(
+    ("rocm", "family"),
+    [("5.4.5", "lumi-pytorch"), ("6.2.4", "lumi-pytorch"), ("6.3.4", "laif-multitorch"), ("7.2", "laif-multitorch")],
+)
+def test_the_default_family_follows_the_rocm_release(rocm: str, family: str) -> None:
+    assert default_family(LUMI, parse_version(rocm)) == family
+
+
+def test_a_module_sets_only_what_wins_and_names_it() -> None:
+    entry = "  - {name: A, value: '1', where: singularity-AI-bindings, when: {cpe: '>=25'}, why: w, source: here}\n"
+    site = load_text(site_text(("settings:\n", f"settings:\n{entry}"))).site
+    now, before = (decide(site, Situation("2026-01", parse_version(cpe))) for cpe in ("25.03", "24.03"))
+    assert [s.name for s in now.set_by("singularity-AI-bindings")] == ["A"]
+    assert now.set_by("singularity-CPEbits") == ()
+    assert before.set_by("singularity-AI-bindings") == ()
+
+
+def test_what_is_bound_is_decided_with_its_reason() -> None:
+    entry = "  - {path: /opt/a, where: singularity-CPEbits, when: {cpe: '>=25'}, why: w, source: here}\n"
+    site = load_text(site_text(("binds:\n", f"binds:\n{entry}"))).site
+    now, before = (decide(site, Situation("2026-01", parse_version(cpe))) for cpe in ("25.03", "24.03"))
+    assert "/opt/a" in [bind.path for bind in now.bound_by("singularity-CPEbits")]
+    assert "/opt/a" not in [bind.path for bind in before.bound_by("singularity-CPEbits")]
+    verdict = next(one for one in before.binds if one.key == "binds[0]")
+    assert (verdict.outcome, verdict.reason) == ("does not apply", "needs cpe >=25, here it is 24.03")
+
+
+def test_an_open_entry_does_not_end_the_race() -> None:
+    site = load_text(
+        site_text(
+            (
+                "settings:\n",
+                (
+                    "settings:\n"
+                    "  - {name: A, value: '1', when: {nodes: one}, why: w, source: here}\n"
+                    "  - {name: A, value: '2', why: w, source: here}\n"
+                ),
+            )
+        )
+    ).site
+    verdicts = judge_settings(site, Situation("2026-01", parse_version("25.03")), ["A"])
+    assert [v.outcome for v in verdicts] == ["may win", "wins"]
+
+
+def test_examples_in_docstrings() -> None:
+    assert doctest.testmod(lumisite.site.settings).failed == 0

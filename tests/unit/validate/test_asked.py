@@ -1,0 +1,169 @@
+"""What a run was asked: kept in run.json, gone on with only as it began, and added to on other nodes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from lumisite.errors import ResolveError, ToolError
+from lumisite.site.load import load_site
+from lumisite.validate.run.asked import (
+    Asked,
+    Batch,
+    parse_asked,
+    require_unchanged,
+    setting_of,
+    site_digest,
+    with_specs,
+)
+from lumisite.validate.run.more import hunt_words, more_words
+from lumisite.validate.run.plan import choose_node_sets
+from lumisite.validate.run.slurm import Node
+from lumisite.validate.verdict.gates import GateVerdict
+from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.nodes import SlowNode
+from lumisite.validate.verdict.system import SystemVerdict
+from tests.support.sites import load_text, site_text
+
+LOADED = load_site("twin")
+FIRST = Batch("one", 5, (("n1", "n2"), ("n3", "n4")), ("collectives",))
+
+
+def an_asked() -> Asked:
+    asked = Asked(
+        lumisite="1",
+        site="twin",
+        platform="2026-01",
+        purpose="validate",
+        image="/appl/images/torch.sif",
+        image_digest="d",
+        started="2026-01-22T10:00:00Z",
+        backend="gloo",
+        partition="standard-g",
+        folder="/scratch/run",
+        site_file="twin",
+        site_digest=site_digest(LOADED),
+        batches=(FIRST,),
+        specs={},
+        sbatch=("--qos=x",),
+        baseline=("/scratch/before.jsonl",),
+    )
+    return with_specs(asked, LOADED)
+
+
+def test_run_json_holds_all_of_it() -> None:
+    asked = replace(an_asked(), batches=(FIRST, Batch("two", 5, (("n5", "n6"),), ("pairs",))))
+    about = json.loads(json.dumps(asked.about()))
+    assert parse_asked(about, "run.json") == asked
+    assert about["node_sets"] == [["n1", "n2"], ["n3", "n4"], ["n5", "n6"]]
+    assert len(about["spec"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batches": []}, r"run\.json: batches: has none"),
+        ({"batches": [{"stamp": "s"}]}, r"run\.json: batches\[0\]\.jobs: is missing"),
+        ({"batches": "x"}, r"run\.json: batches: is a single value \(a list would be right"),
+        ({"sbatch": 3}, r"run\.json: sbatch: is a single value \(a list would be right"),
+    ],
+)
+def test_a_damaged_run_json_is_told(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ResolveError, match=message):
+        parse_asked(json.loads(json.dumps(an_asked().about())) | change, "run.json")
+
+
+def test_a_run_json_of_another_kind_is_told() -> None:
+    about = json.loads(json.dumps(an_asked().about()))
+    del about["batches"], about["folder"]
+    with pytest.raises(ResolveError, match=r"run\.json: batches: is missing \(this lumisite wrote no such file"):
+        parse_asked(about, "run.json")
+
+
+def test_each_batch_has_its_own_jobs_and_probes() -> None:
+    asked = replace(an_asked(), batches=(FIRST, Batch("two", 2, (("n5", "n6"),), ("transport",))))
+    _, plans = setting_of(asked, LOADED)
+    assert [plan.run for plan in plans] == [*(f"one-0{n}" for n in range(1, 6)), "two-01", "two-02"]
+    assert [step.folder for step in plans[-1].steps] == ["transport-2n", "transport-2n-control"]
+    assert plans[-1].nodes == ("n5", "n6")
+
+
+def test_what_has_changed_since_is_not_gone_on_with() -> None:
+    asked = an_asked()
+    require_unchanged(asked, LOADED, "1", "d", "run")
+    with pytest.raises(ResolveError, match="it was begun with lumisite 1, and this is 2"):
+        require_unchanged(asked, LOADED, "2", "d", "run")
+    with pytest.raises(ResolveError, match=r"/appl/images/torch\.sif is another image than when it began"):
+        require_unchanged(asked, LOADED, "1", "e", "run")
+    other = load_text(site_text(("nodes: 2\n", "nodes: 3\n")))
+    with pytest.raises(ResolveError, match="the site description twin has changed since it began"):
+        require_unchanged(asked, other, "1", "d", "run")
+    with pytest.raises(ResolveError, match="the scripts of the probes have changed since it began"):
+        require_unchanged(replace(asked, specs=dict.fromkeys(asked.specs, "old")), LOADED, "1", "d", "run")
+
+
+# ---- where more jobs go
+
+
+def nodes(text: str) -> list[Node]:
+    return [Node(name, state) for name, _, state in (word.partition(":") for word in text.split())]
+
+
+FOUR = "n1:idle n2:idle n3:idle n4:idle"
+
+
+def test_other_nodes_come_first() -> None:
+    assert choose_node_sets(nodes(f"{FOUR} n5:idle n6:allocated"), 2, 2, FIRST.node_sets) == [("n5", "n6")]
+
+
+def test_where_there_are_no_others_its_own_sets_are_taken_whole() -> None:
+    """A mixed set would share a node with every deciding job, and confirm nothing."""
+    assert choose_node_sets(nodes(f"{FOUR} n0:idle"), 2, 2, FIRST.node_sets) == [("n1", "n2"), ("n3", "n4")]
+
+
+def test_a_set_that_is_broken_up_is_not_taken() -> None:
+    assert choose_node_sets(nodes(FOUR), 2, 2, FIRST.node_sets, avoid=["n3"]) == [("n1", "n2")]
+    with pytest.raises(ToolError, match=r"2 nodes are needed on which this run has not measured yet.*: n2, n4\)"):
+        choose_node_sets(nodes(FOUR), 2, 2, FIRST.node_sets, avoid=["n3", "n1"])
+
+
+# ---- what a verdict waits for
+
+
+def a_verdict(*metrics: MetricVerdict, gates: tuple[GateVerdict, ...] = (), slow: str = "") -> SystemVerdict:
+    nodes = (SlowNode(slow, "pairs/gemm/1n", 0.1, -9.0),) if slow else ()
+    return SystemVerdict("inconclusive", 4, gates, metrics, nodes, None, ())
+
+
+def open_metric(name: str, jobs: int, *, decides: bool = True) -> MetricVerdict:
+    return MetricVerdict(name, "higher", "unconfirmed", "", more_jobs=jobs, decides=decides)
+
+
+PROBES = {"collectives", "ddp", "pairs", "miopen"}
+
+
+def test_a_hunt_has_all_nodes_of_both_sets_in_one_job() -> None:
+    split = replace(open_metric("ddp/a/2n", 0), hunt=("n1", "n2", "n3", "n4"))
+    words = "--probe pairs --jobs 1 --node-sets 1 --nodes 4 --nodelist n1,n2,n3,n4"
+    assert " ".join(hunt_words(a_verdict(split))) == words
+    # What is found already is not looked for.
+    assert hunt_words(a_verdict(split, slow="n2")) == ()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        (a_verdict(), ""),
+        (a_verdict(open_metric("ddp/a/2n", 2), open_metric("ddp/b/2n", 5)), "--jobs 5 --probe ddp"),
+        (a_verdict(open_metric("ddp/a/2n", 5), open_metric("pairs/b", 5)), "--jobs 5 --probe ddp --probe pairs"),
+        (a_verdict(open_metric("ddp/a/2n", 5), slow="n3"), "--jobs 5 --probe ddp --avoid n3"),
+        (a_verdict(open_metric("ddp/a/2n", 5, decides=False)), ""),
+        (a_verdict(open_metric("imported.metric", 5)), ""),
+        (a_verdict(gates=(GateVerdict("miopen", "inconclusive", "", 0, 0),)), "--jobs 1 --probe miopen"),
+        (a_verdict(gates=(GateVerdict("miopen", "fail", "", 5, 5),)), ""),
+    ],
+)
+def test_what_a_verdict_waits_for_is_said_in_options(verdict: SystemVerdict, words: str) -> None:
+    assert " ".join(more_words(verdict, PROBES)) == words

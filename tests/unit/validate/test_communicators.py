@@ -1,0 +1,260 @@
+"""The judge of `communicators`: who hangs, where, and which setting is to blame; and what is no hang."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.probes.communicators.judge import ARGUMENTS, GROUPS, judge
+from lumisite.validate.probes.communicators.suspects import suspects
+from lumisite.validate.probes.probe import Backend, Ended, Line, Record, Vector
+from lumisite.validate.probes.suite import LIMITS_S
+from lumisite.validate.verdict.system import Terms
+from tests.support.records import target_of
+from tests.unit.validate.test_measuring_judges import NODES, ended, expected, gate_of, rank, values
+from tests.unit.validate.test_verdict_terms import rule
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+Settings: TypeAlias = "dict[str, str]"
+NONE: Settings = {}
+PATIENCE_S = 100.0
+KNOWN = {"nccl": suspects(target_of("lumi")), "gloo": suspects(target_of("twin"))}
+
+
+def row(number: int, wrong: int = 0, slow: float = 1.0) -> dict[str, object]:
+    make_s, first_s = (1.0, 10.0) if number == 1 else (0.25, 1.0)
+    return {"make_s": make_s * slow, "first_s": first_s * slow, "wrong": wrong}
+
+
+def rows(**changed: float) -> list[dict[str, object]]:
+    return [row(number, **changed) for number in range(1, GROUPS + 1)]  # type: ignore[arg-type]
+
+
+def place(group: int, part: str, settings: dict[str, str]) -> dict[str, object]:
+    return {"group": group, "part": part, "settings": settings}
+
+
+def gave_up(number: int, group: int, part: str, settings: Settings = NONE, time: float = 200.0) -> dict[str, object]:
+    """What the record of a rank says that lost its patience."""
+    return {**rank(number), **place(group, part, settings), "hung_time": time, "hung_s": PATIENCE_S}
+
+
+def at(number: int, group: int, part: str, time: float = 200.0) -> dict[str, object]:
+    """What is left of a rank that was killed."""
+    here = place(group, part, NONE) if group else {}
+    phase = f"at group {group}" if group else "loading PyTorch"
+    return {"host": NODES[number], "rank": number, "phase": phase, "time": time, **here}
+
+
+def judged(
+    records: list[Record], code: int = 137, backend: Backend = "nccl", seconds: float = 130.0, words: str = ""
+) -> list[Line]:
+    left: Ended = replace(ended(records, code), seconds=seconds, words=words)
+    left = replace(left, step=replace(left.step, limit_s=240))
+    return judge(KNOWN[backend], [left], expected("communicators"))
+
+
+def failure(records: list[Record], **more: object) -> Gate:
+    gate = gate_of(judged(records, **more))  # type: ignore[arg-type]
+    assert gate.verdict == "fail"
+    return gate
+
+
+# ---- all is well
+
+
+def test_good_groups_pass_with_the_times_of_the_first_and_of_the_others() -> None:
+    lines = judged([rank(0, groups=rows()), rank(1, groups=rows(slow=2.0))], 0)
+    gate = gate_of(lines)
+    assert gate.verdict == "pass"
+    assert gate.cause == "8 groups of 2 ranks came up one after the other, and every sum is right"
+    # The rank that came last made the group in the shortest time; the slower one ends the collective.
+    assert values(lines) == {"communicators/first_group_s/2n": 21.0, "communicators/next_group_s/2n": 2.25}
+    assert {line.series: len(line.values) for line in lines if isinstance(line, Vector)} == {
+        "communicators/make_s/2n": GROUPS,
+        "communicators/first_collective_s/2n": GROUPS,
+    }
+
+
+def test_its_times_decide_only_where_the_site_says_so() -> None:
+    (name, _) = [line.metric for line in judged([rank(0, groups=rows()), rank(1, groups=rows())], 0)
+                 if isinstance(line, Sample)]  # fmt: skip
+    assert not Terms().method(name).decides
+    assert Terms((rule("communicators/*"),)).method(name).decides
+    assert Terms().method("collectives/all_reduce_busbw/1MiB/2n").decides
+
+
+def test_a_rank_loses_its_patience_before_pytorch_and_before_the_step() -> None:
+    for backend, words in ARGUMENTS.items():
+        options, limit_s = dict(zip(words[::2], words[1::2], strict=True)), LIMITS_S[backend]
+        assert float(options["--patience"]) < float(options["--limit"])
+        assert 2 * float(options["--patience"]) < limit_s
+
+
+# ---- a hang of all ranks, and the setting to suspect
+
+
+@pytest.mark.parametrize(("monitor", "shown"), [({}, " (not set)"), ({"FI_MR_CACHE_MONITOR": "memhooks"}, "=memhooks")])
+def test_a_hang_of_the_second_group_without_the_monitor_names_it(monitor: dict[str, str], shown: str) -> None:
+    gate = failure([gave_up(number, 2, "running", monitor) for number in (0, 1)])
+    assert gate.cause == (
+        "no progress for 100 s: ranks 0-1 on nid000001, nid000002 hung in the first collective of group 2 of 8; "
+        f"suspect FI_MR_CACHE_MONITOR{shown}"
+    )
+    assert gate.advice.startswith("set FI_MR_CACHE_MONITOR=userfaultfd: 0 stalls in 18 attempts, 21 of 23 without it")
+    assert "(STUDY; LCR issue 44; AIG pull request 118)" in gate.advice
+    assert gate.advice.endswith("`lumisite why FI_MR_CACHE_MONITOR` has the sources")
+    assert (gate.nodes, gate.rank) == (NODES, None)
+
+
+def test_a_hang_of_the_second_group_with_the_monitor_says_what_was_set() -> None:
+    settings = {"FI_MR_CACHE_MONITOR": "userfaultfd", "NCCL_NET_GDR_LEVEL": "PHB"}
+    gate = failure([gave_up(number, 2, "making", settings) for number in (0, 1)])
+    assert gate.cause.endswith(
+        "hung in making group 2 of 8; no setting that is known to hang "
+        "(FI_MR_CACHE_MONITOR=userfaultfd, NCCL_NET_GDR_LEVEL=PHB)"
+    )
+
+
+@pytest.mark.parametrize("level", ["PHB", "SYS", "3", "4", "5"])
+@pytest.mark.parametrize("part", ["entering", "running"])
+def test_a_hang_of_the_first_collective_names_the_level(level: str, part: str) -> None:
+    gate = failure([gave_up(number, 1, part, {"NCCL_NET_GDR_LEVEL": level}) for number in (0, 1)])
+    assert gate.cause.endswith(f"; suspect NCCL_NET_GDR_LEVEL={level}")
+    assert gate.advice.startswith("unset NCCL_NET_GDR_LEVEL")
+    assert "STUDY" in gate.advice
+
+
+@pytest.mark.parametrize(("part", "level"), [("making", "PHB"), ("running", "PIX"), ("running", "")])
+def test_a_hang_of_the_first_group_that_no_setting_explains_names_none(part: str, level: str) -> None:
+    gate = failure([gave_up(number, 1, part, {"NCCL_NET_GDR_LEVEL": level}) for number in (0, 1)])
+    assert "suspect" not in gate.cause
+
+
+def test_without_libfabric_none_of_its_settings_is_to_blame() -> None:
+    gate = failure([gave_up(number, 2, "running", {"GLOO_SOCKET_IFNAME": "eth0"}) for number in (0, 1)], backend="gloo")
+    assert gate.cause.endswith("no setting that is known to hang (GLOO_SOCKET_IFNAME=eth0)")
+    alone = [{**gave_up(number, 2, "running"), "host": NODES[0]} for number in (0, 1)]
+    asked = expected("communicators", tasks=2, nodes=NODES[:1])
+    on_one_node = gate_of(judge(KNOWN["nccl"], [ended(list(alone), 137, tasks=2)], asked))
+    assert "suspect" not in on_one_node.cause
+
+
+def test_the_end_of_the_steps_time_is_a_hang_too() -> None:
+    gate = failure([at(0, 3, "running"), at(1, 3, "running")], code=124, seconds=240.0)
+    assert gate.cause.startswith("not done after 240 s: ranks 0-1 on nid000001, nid000002 hung in the first collective")
+    assert "suspect FI_MR_CACHE_MONITOR (not set)" in gate.cause
+
+
+def test_what_to_suspect_is_read_from_the_ledger() -> None:
+    """With ROCm 6.0 in the image the site sets the level itself, which hangs with later releases."""
+
+    def blamed(level: str, *image: str) -> bool:
+        known = [one for one in suspects(target_of("lumi", *image)) if one.name == "NCCL_NET_GDR_LEVEL"]
+        return any(one.hangs(level) for one in known)
+
+    assert [one.name for one in KNOWN["nccl"] if one.hangs("")] == ["FI_MR_CACHE_MONITOR"]
+    assert blamed("PHB")
+    assert not blamed("PHB", "/images/lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.3.1.sif")
+
+
+# ---- one rank that is not where the others wait for it
+
+
+@pytest.mark.parametrize(
+    ("other", "state"),
+    [
+        (at(1, 3, "entering"), "hung on entering the first collective of group 3 of 8"),
+        (at(1, 2, "running"), "hung in the first collective of group 2 of 8"),
+        (at(1, 0, ""), "hung while loading PyTorch"),
+        (at(1, 3, "running", time=150.0), "fell silent in the first collective of group 3 of 8"),
+        (
+            {**gave_up(1, 3, "running", time=217.0), "froze": True},
+            "fell silent in the first collective of group 3 of 8",
+        ),
+        (gave_up(1, 3, "making", time=202.0), "hung in making group 3 of 8"),
+        ({}, "never began: no record is left"),
+    ],
+)
+def test_the_rank_that_did_not_get_there_is_named_and_no_other(other: Record, state: str) -> None:
+    gate = failure([record for record in (gave_up(0, 3, "running"), other) if record])
+    assert gate.cause.startswith(f"no progress for 100 s: rank 1 on nid000002 {state}; 1 other rank waited")
+    assert NODES[0] not in gate.cause + gate.advice
+    assert (gate.nodes, gate.rank) == (NODES[1:], 1)
+
+
+def test_what_the_others_met_when_one_gave_up_is_no_error_of_theirs() -> None:
+    broken = {
+        **rank(0),
+        **place(2, "running", NONE),
+        "error": "RuntimeError: Connection closed by peer",
+        "error_time": 203.0,
+    }
+    gate = failure([broken, gave_up(1, 2, "entering")])
+    assert "rank 1 on nid000002 hung on entering" in gate.cause
+    assert "Connection closed" not in gate.cause
+
+
+def test_a_rank_that_was_done_hangs_no_more() -> None:
+    gate = failure([rank(0, groups=rows()), gave_up(1, 8, "leaving")])
+    assert "rank 1 on nid000002 hung in leaving the other ranks after group 8 of 8; suspect" in gate.cause
+
+
+# ---- what is no hang
+
+
+def test_an_error_before_anybody_lost_patience_is_the_cause() -> None:
+    error = {"error": "RuntimeError: boom", "error_at": "making group 3", "error_time": 150.0}
+    failed = {**rank(1), **place(3, "making", NONE), **error}
+    gate = failure([gave_up(0, 3, "running"), failed])
+    assert gate.cause == "rank 1 on nid000002 failed while making group 3: RuntimeError: boom"
+
+
+def test_a_rank_that_crashed_is_named_and_not_the_one_that_was_killed_with_it() -> None:
+    words = "srun: error: nid000002: task 1: Segmentation fault | srun: error: nid000001: task 0: Killed"
+    gate = failure([at(0, 3, "running", time=9.0), at(1, 3, "running", time=9.0)], code=139, seconds=9.0, words=words)
+    assert gate.cause == "rank 1 on nid000002 ended without a record while at group 3: Segmentation fault"
+    assert (gate.nodes, gate.rank) == (NODES[1:], 1)
+    words = "srun: error: nid000001: task 0: Killed | srun: error: nid000002: tasks 1-2: Exited with exit code 3"
+    gate = failure([], code=137, seconds=9.0, words=words.replace("1-2", "1"))
+    assert gate.cause == "rank 1 on nid000002 ended without a record: Exited with exit code 3"
+
+
+def test_what_another_rank_met_when_one_crashed_is_not_the_cause() -> None:
+    words = "srun: error: nid000002: task 1: Aborted (core dumped) | srun: error: nid000001: task 0: Exited with exit code 1"
+    met = {**rank(0), "error": "RuntimeError: Connection reset by peer", "error_at": "at group 2", "error_time": 10.0}
+    gate = failure([met, at(1, 2, "running", time=9.5)], code=134, seconds=9.0, words=words)
+    assert gate.cause == "rank 1 on nid000002 ended without a record while at group 2: Aborted (core dumped)"
+    gate = failure([met, at(1, 2, "running", time=10.5)], code=134, seconds=9.0, words=words)
+    assert gate.cause == "rank 0 on nid000001 failed while at group 2: RuntimeError: Connection reset by peer"
+
+
+def test_where_srun_names_nobody_its_words_are_the_cause() -> None:
+    gate = failure(
+        [at(0, 3, "running"), at(1, 3, "running")], seconds=9.0, words="srun: error: nid000002: task 1: Killed"
+    )
+    assert gate.cause == "srun ended with exit code 137: srun: error: nid000002: task 1: Killed"
+
+
+def test_missing_records_of_a_step_that_ended_well_are_told() -> None:
+    assert failure([rank(0, groups=rows())], code=0).cause == "1 of 2 ranks wrote nothing: rank 1"
+    assert gate_of(judged([rank(0), rank(1)], 0)).verdict == "inconclusive"
+
+
+def test_wrong_sums_are_told_with_their_group_and_ranks() -> None:
+    wrong = [*rows()[:4], row(5, wrong=3), *rows()[5:]]
+    gate = failure([rank(0, groups=rows()), rank(1, groups=wrong)], code=0)
+    assert gate.cause == "the first collective of group 5 gave wrong sums on rank 1 on nid000002"
+
+
+def test_warnings_that_every_good_run_prints_are_no_fault() -> None:
+    words = "NCCL WARN /src/graph/topo.cc:1550 Could not find any local path from gpu 1 to net"
+    lines = judged([rank(0, groups=rows()), rank(1, groups=rows())], 0, words=words)
+    assert gate_of(lines).verdict == "pass"
+    gate = failure([gave_up(number, 2, "running") for number in (0, 1)], words=words)
+    assert "local path" not in gate.cause

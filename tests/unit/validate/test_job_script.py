@@ -1,0 +1,216 @@
+"""The script of a job: what Slurm is asked for, and that bash runs each step as it should."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from lumisite.errors import ResolveError
+from lumisite.site.load import load_site
+from lumisite.validate.probes.probe import Part
+from lumisite.validate.probes.suite import choose_probes, groups
+from lumisite.validate.run.plan import plan_jobs
+from lumisite.validate.run.script import JobPlan, Options, job_script, validation_of
+from tests.support.records import target_of
+
+LUMI, TWIN = load_site("lumi").site, load_site("twin").site
+NODES = ("nid005124", "nid005125")
+
+
+def a_plan(
+    name: str, folder: str = "/scratch/run", probes: tuple[str, ...] = (), nodes: tuple[str, ...] = NODES
+) -> JobPlan:
+    target = target_of(name)
+    chosen = choose_probes(target, probes)
+    (plan,) = plan_jobs("s", folder, [nodes], 1, partial(groups, chosen, target.plan, None))
+    return plan
+
+
+def script(name: str, plan: JobPlan, **options: str) -> str:
+    site = LUMI if name == "lumi" else TWIN
+    asked = Options("standard-g", options.get("account"), options.get("reservation"), ("--qos=x",))
+    return job_script(site, plan, asked, "/scratch/run/probes", 1)
+
+
+def asked(text: str) -> list[str]:
+    return [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH")]
+
+
+def steps(text: str) -> dict[str, str]:
+    return {line.split()[1]: line for line in text.splitlines() if line.startswith("step ")}
+
+
+def test_lumi_is_asked_for_whole_nodes_with_their_gpus() -> None:
+    words = asked(script("lumi", a_plan("lumi"), account="project_1", reservation="maint"))
+    for word in (
+        "--nodes=2",
+        "--nodelist=nid005124,nid005125",
+        "--ntasks-per-node=8",
+        "--gpus-per-node=8",
+        "--no-requeue",
+    ):
+        assert word in words
+    assert words[-3:] == ["--account=project_1", "--reservation=maint", "--qos=x"]
+    assert "--exclusive" not in words  # the partition gives whole nodes anyway
+
+
+def test_the_ladder_has_one_gpu_one_node_and_both_nodes() -> None:
+    found = steps(script("lumi", a_plan("lumi", probes=("ddp",))))
+    assert list(found) == ["ddp-1g", "ddp-1n", "ddp-2n"]
+    assert "--ntasks=1 " in found["ddp-1g"]
+    assert "--gpus-per-node=1 " in found["ddp-1g"]
+    assert "--nodelist=nid005124 " in found["ddp-1n"]
+    assert "--ntasks=16 --ntasks-per-node=8 " in found["ddp-2n"]
+    assert "--cpus-per-task=7 " in found["ddp-2n"]  # 56 cores that jobs get, for 8 ranks
+    assert "singularity --quiet exec" in found["ddp-2n"]
+
+
+def test_communicators_come_up_on_one_node_and_on_both() -> None:
+    found = steps(script("lumi", a_plan("lumi", probes=("communicators",))))
+    assert list(found) == ["communicators-1n", "communicators-2n"]
+    # A rank that gives up ends the others, which would wait for it.
+    assert all("--kill-on-bad-exit=1 " in line for line in found.values())
+    assert list(steps(script("lumi", a_plan("lumi", probes=("communicators",), nodes=NODES[:1])))) == [
+        "communicators-1n"
+    ]
+    assert list(steps(script("twin", a_plan("twin", probes=("communicators",))))) == ["communicators-2n"]
+
+
+def test_the_control_of_transport_is_forced_onto_sockets() -> None:
+    found = steps(script("lumi", a_plan("lumi", probes=("transport",))))
+    assert "env NCCL_NET=Socket srun" in found["transport-2n-control"]
+    assert "NCCL_NET" not in found["transport-2n"]
+
+
+def test_gpus_are_asked_once_per_node_before_anything_is_measured() -> None:
+    text = script("lumi", a_plan("lumi"))
+    (line,) = [line for line in text.splitlines() if "rocm-smi" in line]
+    assert "--nodes=2 --ntasks=2 --ntasks-per-node=1 " in line
+    assert text.index(line) < text.index("\nstep ")
+    assert "rocm-smi" not in script("twin", a_plan("twin"))
+
+
+def test_one_node_alone_has_no_steps_for_several() -> None:
+    found = steps(script("twin", a_plan("twin", nodes=NODES[:1])))
+    assert {name.split("-")[0] for name in found} == {
+        "modules",
+        "binds",
+        "affinity",
+        "miopen",
+        "usersite",
+        "conda",
+        "ddp",
+    }
+
+
+@pytest.mark.parametrize(("name", "said"), [("dpd", "did you mean ddp"), ("jax", "needs --jax-image")])
+def test_an_unknown_probe_is_refused(name: str, said: str) -> None:
+    with pytest.raises(ResolveError, match=said):
+        a_plan("twin", probes=(name,))
+
+
+def test_a_site_without_validation_is_refused() -> None:
+    site = load_site("twin").site
+    object.__setattr__(site, "validation", None)
+    with pytest.raises(ResolveError, match="site twin has no `validation`"):
+        validation_of(site)
+
+
+# ---- bash runs it, with commands that stand for Slurm's and Lmod's
+
+SRUN = """#!/bin/sh
+for word; do last=$word; done
+case $* in
+*fails*) echo "no container" >&2; exit 7 ;;
+*hangs*) exec sleep 60 ;;
+esac
+"""
+
+
+def run(
+    tmp_path: Path,
+    words: dict[str, str],
+    module: str = ":",
+    attempt: int = 1,
+    facts: tuple[str, ...] = (),
+    job: str = "7",
+) -> Path:
+    """Run a job whose steps start these words, each with a limit of one second."""
+    tools = tmp_path / "tools"
+    tools.mkdir(exist_ok=True)
+    (tools / "srun").write_text(SRUN)
+    (tools / "srun").chmod(0o755)
+    plan = a_plan("twin", str(tmp_path / "run"), ("ddp", "collectives"))
+    kept = []
+    for group, (name, text) in zip(plan.groups, words.items(), strict=False):
+        step = replace(group.steps[0], probe=name, part=Part("", (text,)), limit_s=1)
+        kept.append(replace(group, steps=(step,)))
+    plan = replace(plan, groups=tuple(kept))
+    Path(plan.folder).mkdir(parents=True, exist_ok=True)
+    path = tmp_path / "job.sh"
+    path.write_text(job_script(TWIN, plan, Options("standard-g", facts=facts), "/probes", attempt))
+    environment = {"PATH": f"{tools}:/usr/bin:/bin", "SLURM_JOB_ID": job, "HOME": str(tmp_path)}
+    command = f"module() {{ {module}; }}; . {path}"
+    subprocess.run(["bash", "-c", command], env=environment, check=True)
+    return Path(plan.folder)
+
+
+def test_each_step_leaves_its_exit_code_and_the_job_its_mark(tmp_path: Path) -> None:
+    folder = run(tmp_path, {"good": "good", "bad": "fails", "slow": "hangs"})
+    found = {path.parent.name: path.read_text().split()[0] for path in folder.glob("*/exit")}
+    assert found == {"good-2n": "0", "bad-1n": "7", "slow-2n": "124"}
+    assert (folder / "done").read_text().split()[:2] == ["7", "0"]
+
+
+def test_a_second_attempt_leaves_what_is_measured(tmp_path: Path) -> None:
+    folder = run(tmp_path, {"good": "good"})
+    (ended,) = folder.glob("*/exit")
+    before = ended.read_text()
+    run(tmp_path, {"good": "fails"}, attempt=2)
+    assert ended.read_text() == before
+
+
+def test_the_same_attempt_runs_once(tmp_path: Path) -> None:
+    folder = run(tmp_path, {"good": "good"})
+    (folder / "done").unlink()
+    run(tmp_path, {"good": "good"}, job="8")
+    assert not (folder / "done").exists()
+
+
+def test_a_job_that_slurm_starts_again_goes_on_where_it_was(tmp_path: Path) -> None:
+    folder = run(tmp_path, {"first": "good", "second": "good"})
+    first, second = (next(folder.glob(f"{name}-*/exit")) for name in ("first", "second"))
+    before = first.read_text()
+    # As the node went down during the second step.
+    second.unlink()
+    (folder / "done").unlink()
+    run(tmp_path, {"first": "fails", "second": "fails"})
+    assert first.read_text() == before
+    assert second.read_text().split()[0] == "7"
+    assert (folder / "done").exists()
+
+
+def test_a_module_that_does_not_load_ends_the_job_at_once(tmp_path: Path) -> None:
+    folder = run(tmp_path, {"good": "good"}, module='[ "$1" = use ] || { echo "unknown module" >&2; return 1; }')
+    assert (folder / "done").read_text().split()[1] == "module:1"
+    assert (folder / "module.stderr").read_text() == "unknown module\n"
+    assert not list(folder.glob("*/exit"))
+
+
+def test_the_node_is_captured_before_the_module_is_loaded(tmp_path: Path) -> None:
+    capture = ("sh", "-c", "echo captured ${LOADED-plainly}")
+    folder = run(tmp_path, {"good": "good"}, module="LOADED=with; export LOADED", facts=capture)
+    assert (folder / "facts.json").read_text() == "captured plainly\n"
+    run(tmp_path, {"good": "good"}, attempt=2, facts=("echo", "later"))
+    assert (folder / "facts.json").read_text() == "captured plainly\n"
+
+
+@pytest.mark.parametrize("command", [("no-such-program",), ("sh", "-c", "echo '{'; exit 1")])
+def test_a_capture_that_cannot_be_made_costs_nothing_else(tmp_path: Path, command: tuple[str, ...]) -> None:
+    folder = run(tmp_path, {"good": "good"}, facts=command)
+    assert not (folder / "facts.json").exists()
+    assert (folder / "done").read_text().split()[1] == "0"

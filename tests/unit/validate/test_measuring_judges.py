@@ -1,0 +1,337 @@
+"""The judges of what measures: every way in which numbers must not be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from lumisite.site.load import load_site
+from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.probes.collectives import judge as judge_collectives
+from lumisite.validate.probes.ddp import judge as judge_ddp
+from lumisite.validate.probes.pairs import judge as judge_pairs
+from lumisite.validate.probes.probe import Ended, Expected, Line, Part, Record, Shape, Step, scripts
+from lumisite.validate.probes.transport.judge import judge as judge_transport
+from lumisite.validate.probes.transport.judge import transport
+from tests.support.records import target_of
+
+LUMI, TWIN = load_site("lumi").site.network, load_site("twin").site.network
+NODES = ("nid000001", "nid000002")
+
+
+def ended(records: list[Record], code: int = 0, tasks: int = 1, shape: Shape = "several", **more: str) -> Ended:
+    step = Step("p", Part("", (), environment=tuple(more.items())), shape, NODES, tasks, 60)
+    return Ended(step, tuple(records), code, "the last words" if code else "")
+
+
+def expected(probe: str, tasks: int = 1, nodes: tuple[str, ...] = NODES) -> Expected:
+    return Expected(probe, f"{len(nodes)}n", nodes, tasks, "r1", 100.0)
+
+
+def rank(number: int, tasks: int = 1, ranks: int = 2, **more: object) -> dict[str, object]:
+    return {
+        "host": NODES[number // tasks],
+        "rank": number,
+        "local_rank": number % tasks,
+        "tasks": ranks,
+        "world_size": ranks,
+        **more,
+    }
+
+
+def gate_of(lines: list[Line]) -> Gate:
+    (gate,) = [line for line in lines if isinstance(line, Gate)]
+    return gate
+
+
+def values(lines: list[Line]) -> dict[str, float]:
+    return {line.metric: line.value for line in lines if isinstance(line, Sample)}
+
+
+# ---- what holds of every probe's ranks
+
+
+def model(own: float = 1.0, exchanged: float = 1.5, digest: str = "d", slow: float = 1.0) -> dict[str, object]:
+    times = [0.1 * slow, 0.1 * slow, 0.2 * slow, 0.1 * slow]
+    gradient = {"own": own, "exchanged": exchanged, "digest": digest}
+    numbers = {"batch": 8, "first_step_s": 1.0, "total_s": sum(times)}
+    return {**numbers, "step_s": times, "alone_s": [0.06] * 4, "gradient": gradient}
+
+
+GOOD = [rank(0, models={"comm": model(1.0)}), rank(1, models={"comm": model(2.0, slow=2.0)})]
+
+
+def changed(number: int, **more: object) -> list[Record]:
+    return [{**record, **more} if record["rank"] == number else record for record in GOOD]
+
+
+def at(number: int, phase: str, time: float) -> dict[str, object]:
+    return {"host": NODES[number], "rank": number, "phase": phase, "time": time}
+
+
+@pytest.mark.parametrize(
+    ("records", "code", "cause"),
+    [
+        (
+            changed(1, world_size=1),
+            0,
+            "1 ranks worked together where 2 should (1 on each node; reported: 1 on nid000001, 1 on nid000002)",
+        ),
+        (
+            changed(1, error="RuntimeError: boom", error_at="training", error_time=2.0),
+            1,
+            "rank 1 on nid000002 failed while training: RuntimeError: boom",
+        ),
+        (
+            [at(0, "training", 50.0), at(1, "training", 20.0)],
+            124,
+            "not done after 60 s: rank 1 on nid000002 fell silent while training",
+        ),
+        (
+            [at(0, "training", 50.0), at(1, "joining", 50.0)],
+            124,
+            "not done after 60 s: rank 0 on nid000001 hung while training (2 ranks in all)",
+        ),
+        ([], 124, "not done after 60 s: 2 of 2 ranks wrote nothing: rank 0, 1"),
+        ([], 1, "srun ended with exit code 1: the last words"),
+        (GOOD[:1], 0, "1 of 2 ranks wrote nothing: rank 1"),
+    ],
+)
+def test_ranks_that_did_not_finish_are_named(records: list[Record], code: int, cause: str) -> None:
+    gate = gate_of(list(judge_ddp.judge([ended(records, code)], expected("ddp"))))
+    assert (gate.verdict, gate.cause) == ("fail", cause)
+
+
+def test_a_rank_that_was_killed_before_its_time_is_no_hang() -> None:
+    """srun gives 137 where one rank failed and it killed the others, or where memory was out."""
+    left = replace(ended([at(0, "training", 5.0), at(1, "training", 5.0)], 137), seconds=7.0)
+    gate = gate_of(list(judge_ddp.judge([left], expected("ddp"))))
+    assert gate.cause == "srun ended with exit code 137: the last words"
+
+
+def test_two_ranks_on_one_gpu_are_named() -> None:
+    records: list[Record] = [rank(number, tasks=2, ranks=2, device="MI250X/0000:c1:00.0") for number in (0, 1)]
+    asked = expected("ddp", tasks=2, nodes=NODES[:1])
+    gate = gate_of(list(judge_ddp.judge([ended(records, tasks=2)], asked)))
+    assert gate.cause == "ranks 0 and 1 use the same GPU of nid000001: MI250X/0000:c1:00.0"
+
+
+def test_the_same_gpu_name_on_two_nodes_is_two_gpus() -> None:
+    records = [{**record, "device": "MI250X/0000:c1:00.0"} for record in GOOD]
+    assert gate_of(list(judge_ddp.judge([ended(list(records))], expected("ddp")))).verdict == "pass"
+
+
+# ---- ddp
+
+
+def test_training_gives_its_speed_by_the_slowest_rank() -> None:
+    found = values(list(judge_ddp.judge([ended(list(GOOD))], expected("ddp"))))
+    assert found["ddp/samples_per_s/comm/2n"] == pytest.approx(8 * 2 * 4 / 1.0)
+    assert found["ddp/step_time_p50_s/comm/2n"] == pytest.approx(0.2)
+    assert found["ddp/step_time_p99_s/comm/2n"] == pytest.approx(0.394)
+    assert found["ddp/exposed_communication/comm/2n"] == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(
+    ("models", "cause"),
+    [
+        (model(2.0, digest="other"), "model comm: after the exchange the gradient of rank 1 is not that of rank 0"),
+        (model(9.0), "model comm: the exchanged gradient is not the mean of the ranks' own (1.5, not 5)"),
+        ({**model(2.0), "gradient": {"digest": "d"}}, "model comm: a rank recorded no gradient"),
+    ],
+)
+def test_gradients_that_do_not_agree_fail_and_give_no_numbers(models: Mapping[str, object], cause: str) -> None:
+    lines = list(judge_ddp.judge([ended(changed(1, models={"comm": models}))], expected("ddp")))
+    assert gate_of(lines).cause == cause
+    assert not values(lines)
+
+
+def test_scaling_starts_from_the_smallest_shape() -> None:
+    base = Sample("ddp/samples_per_s/comm/1g", 100.0, "higher", "r", NODES[:1], 1.0)
+    rates = [
+        base,
+        *(replace(base, metric=f"ddp/samples_per_s/comm/{s}", value=v) for s, v in (("1n", 720.0), ("2n", 1200.0))),
+    ]
+    found = dict(judge_ddp.efficiency(rates, {"1g": 1, "1n": 8, "2n": 16}))
+    assert found == {"comm/1n": pytest.approx(0.9), "comm/2n": pytest.approx(0.75)}
+
+
+# ---- collectives
+
+
+def collective(wrong: int = 0, seconds: float = 0.01) -> list[dict[str, object]]:
+    return [{"collective": "all_reduce", "asked": 1 << 20, "bytes": 1 << 20, "times_s": [seconds] * 3, "wrong": wrong}]
+
+
+def test_bus_bandwidth_follows_the_published_formula_and_the_slowest_rank() -> None:
+    records: list[Record] = [rank(0, collectives=collective()), rank(1, collectives=collective(seconds=0.02))]
+    found = values(judge_collectives.judge([ended(records)], expected("collectives")))
+    assert found == {"collectives/all_reduce_busbw/1MiB/2n": pytest.approx((1 << 20) / 0.02 / 1e9)}
+
+
+def test_a_wrong_sum_fails_and_gives_no_numbers() -> None:
+    records: list[Record] = [rank(0, collectives=collective()), rank(1, collectives=collective(wrong=3))]
+    lines = judge_collectives.judge([ended(records)], expected("collectives"))
+    assert gate_of(lines).cause == "all_reduce of 1MiB gave 3 wrong values on rank 1 (nid000002)"
+    assert not values(lines)
+
+
+TABLE = """\
+#  Rank  0 Group  0 Pid  7 on nid000001 device  0
+#  Rank  1 Group  0 Pid  8 on nid000002 device  0
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+     1048576        262144     float     sum      -1    80.12   13.09   24.54      0    79.93   13.12   24.60    {wrong}
+# Out of bounds values : {bounds}
+# Avg bus bandwidth    : 24.57
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "bounds", "cause"),
+    [
+        ("0", "0 OK", "every result is right on 2 ranks"),
+        ("N/A", "0 OK", "every result is right on 2 ranks"),
+        ("4", "0 OK", "all_reduce_perf gave 4 wrong values at 1MiB"),
+        ("N/A", "2 FAILED", "all_reduce_perf found 2 values out of bounds"),
+    ],
+)
+def test_the_table_of_rccl_tests_comes_before_pytorchs_numbers(wrong: str, bounds: str, cause: str) -> None:
+    table = TABLE.format(wrong=wrong, bounds=bounds)
+    records: list[Record] = [rank(0, collectives=collective(), tables={"all_reduce": table}), rank(1, collectives=[])]
+    lines = judge_collectives.judge([ended(records)], expected("collectives"))
+    assert gate_of(lines).cause == cause
+    if gate_of(lines).verdict == "pass":
+        assert values(lines) == {"collectives/all_reduce_busbw/1MiB/2n": 24.54}
+
+
+def test_a_table_of_fewer_ranks_is_not_the_jobs() -> None:
+    table = TABLE.format(wrong="0", bounds="0 OK").replace("#  Rank  1", "#  ")
+    records: list[Record] = [rank(0, collectives=collective(), tables={"all_reduce": table}), rank(1, collectives=[])]
+    lines = judge_collectives.judge([ended(records)], expected("collectives"))
+    assert values(lines)["collectives/all_reduce_busbw/1MiB/2n"] != 24.54
+
+
+# ---- pairs
+
+
+def test_each_node_and_each_pair_gives_a_number() -> None:
+    alone = {"width": 100, "bytes": 1000, "product_s": [1e-3, 2e-3, 1e-3], "copy_s": [1e-6] * 3}
+    pair = {"pair": [0, 1], "bytes": 1 << 20, "all_reduce_s": [0.01] * 3, "there_and_back_s": [0.02] * 3}
+    records: list[Record] = [rank(number, node=number, alone=alone, pairs=[pair]) for number in (0, 1)]
+    lines = judge_pairs.judge([ended(records)], expected("pairs"))
+    per_node = [line for line in lines if isinstance(line, Sample) and line.metric == "pairs/gemm/1n"]
+    assert [line.nodes for line in per_node] == [NODES[:1], NODES[1:]]
+    assert per_node[0].value == pytest.approx(2 * 100**3 / 1e-3 / 1e12)
+    found = values(lines)
+    assert found["pairs/all_reduce_busbw/1MiB/2n"] == pytest.approx((1 << 20) / 0.01 / 1e9)
+    assert found["pairs/send_recv_bw/1MiB/2n"] == pytest.approx(2 * (1 << 20) / 0.02 / 1e9)
+
+
+@pytest.mark.parametrize("nodes", range(2, 12))
+def test_every_node_is_in_two_pairs_and_once_in_a_round(nodes: int) -> None:
+    import importlib.util
+    import sys
+
+    folder = scripts()["rank.py"].parent
+    sys.path.insert(0, str(folder))  # as where it runs
+    try:
+        found = importlib.util.spec_from_file_location("pairs_script", scripts()["pairs.py"])
+        assert found is not None
+        assert found.loader is not None
+        script = importlib.util.module_from_spec(found)
+        found.loader.exec_module(script)
+    finally:
+        sys.path.remove(str(folder))
+        sys.modules.pop("rank", None)
+    rounds = script.rounds(nodes)
+    for one in rounds:
+        members = [node for pair in one for node in pair]
+        assert len(members) == len(set(members))
+    everyone = [node for one in rounds for pair in one for node in pair]
+    assert {everyone.count(node) for node in range(nodes)} == ({2} if nodes > 2 else {1})
+
+
+# ---- transport over gloo
+
+
+def carried(eth0: int, hsn0: int, moved: int = 1000, **states: str) -> list[Record]:
+    up = {"eth0": "up", "hsn0": "up", "hsn1": "up", "hsn2": "up", "hsn3": "up"} | states
+    counted = {"eth0": eth0, "hsn0": hsn0, "hsn1": 0}
+    return [rank(number, interfaces=up, moved=moved, carried=counted) for number in (0, 1)]
+
+
+FORCED = ended(carried(2000, 10), GLOO_SOCKET_IFNAME="eth0")
+
+
+@pytest.mark.parametrize(
+    ("plain", "control", "verdict", "cause"),
+    [
+        (ended(carried(10, 2000)), FORCED, "pass", "hsn0 of nid000001 carried 0.0 MB of 0.0 MB"),
+        (ended(carried(2000, 10)), FORCED, "fail", "nid000001: eth0 carried"),
+        (ended(carried(10, 20)), FORCED, "inconclusive", "nid000001: the interfaces carried"),
+        (ended(carried(0, 2000, hsn3="down")), FORCED, "fail", "hsn3 of nid000001 is down"),
+        (
+            ended(carried(10, 2000)),
+            ended(carried(10, 2000), GLOO_SOCKET_IFNAME="eth0"),
+            "inconclusive",
+            "the gate is blind: with GLOO_SOCKET_IFNAME=eth0",
+        ),
+        (ended(carried(10, 2000)), ended([], 1, GLOO_SOCKET_IFNAME="eth0"), "inconclusive", "the gate is blind"),
+    ],
+)
+def test_the_interfaces_counters_tell_and_the_control_must_fail(
+    plain: Ended, control: Ended, verdict: str, cause: str
+) -> None:
+    gate = gate_of(judge_transport(TWIN, "gloo", [plain, control], expected("transport")))
+    assert gate.verdict == verdict
+    assert gate.cause.startswith(cause)
+
+
+def test_the_control_is_forced_onto_the_wrong_network() -> None:
+    assert [part.environment for part in transport(target_of("lumi")).parts] == [(), (("NCCL_NET", "Socket"),)]
+    (_plain, control) = transport(target_of("twin")).parts
+    assert control.environment == (("GLOO_SOCKET_IFNAME", "eth0"),)
+
+
+# ---- transport over NCCL and RCCL
+
+GOOD_LOG = """\
+{host}:{pid}:{pid} [0] NCCL INFO NET/OFI Selected provider is cxi, fabric is cxi (found 4 nics)
+{host}:{pid}:{pid} [0] NCCL INFO Using network AWS Libfabric
+{host}:{pid}:{pid} [0] NCCL INFO ncclCommInitRank comm 0x1 rank {rank} nranks 2 cudaDev 0 busId c1000 - Init START
+{host}:{pid}:{pid} [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/AWS Libfabric/0/GDRDMA
+{host}:{pid}:{pid} [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/AWS Libfabric/0/GDRDMA
+{host}:{pid}:{pid} [0] NCCL INFO Connected all rings
+{host}:{pid}:{pid} [0] NCCL INFO Connected all trees
+{host}:{pid}:{pid} [0] NCCL INFO ncclCommInitRank comm 0x1 rank {rank} nranks 2 cudaDev 0 busId c1000 - Init COMPLETE
+"""
+SOCKET_LOG = GOOD_LOG.replace("AWS Libfabric", "Socket").partition("\n")[2].replace("/GDRDMA", "")
+
+
+def logged(text: str) -> list[Record]:
+    return [rank(n, log=text.format(host=NODES[n], pid=100 + n, rank=n), interfaces={}) for n in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("plain", "control", "verdict"),
+    [
+        (GOOD_LOG, SOCKET_LOG, "pass"),
+        (SOCKET_LOG, SOCKET_LOG, "fail"),
+        (GOOD_LOG, GOOD_LOG, "inconclusive"),
+        ("", SOCKET_LOG, "inconclusive"),
+    ],
+)
+def test_the_librarys_log_tells_and_the_control_must_fail(plain: str, control: str, verdict: str) -> None:
+    steps = [ended(logged(plain)), ended(logged(control), NCCL_NET="Socket")]
+    gate = gate_of(judge_transport(LUMI, "nccl", steps, expected("transport")))
+    assert gate.verdict == verdict, gate.cause
+
+
+def test_gpu_direct_is_asked_for_where_the_site_requires_it() -> None:
+    without = GOOD_LOG.replace("/GDRDMA", "")
+    steps = [ended(logged(without)), ended(logged(SOCKET_LOG), NCCL_NET="Socket")]
+    strict = replace(LUMI, require_gdr=True)
+    assert gate_of(judge_transport(LUMI, "nccl", steps, expected("transport"))).verdict == "pass"
+    assert gate_of(judge_transport(strict, "nccl", steps, expected("transport"))).verdict != "pass"

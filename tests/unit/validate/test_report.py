@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import lumisite
+from lumisite.cli import main
+from lumisite.facts.facts import Facts, Releases, format_facts
+from lumisite.site.load import load_site
+from lumisite.validate.metric_names import metric_order, parse_name, shape_order, size_text
+from lumisite.validate.report.changes import Changes, changes
+from lumisite.validate.report.markdown import escaped
+from lumisite.validate.report.vectors import QUANTILES, parse_vectors, quantiles
+from tests.support.example_runs import Maintenance, capture_of, write_runs
+
+Output = pytest.CaptureFixture[str]
+RENAMED = "libfabric: directory renamed, /opt/cray/libfabric/1.15.2.0 -> /opt/cray/libfabric/1.22.0"
+
+
+def report(came: Maintenance, *options: str, code: int) -> None:
+    if not Path("runs").exists():
+        write_runs(Path("runs"), came)
+    assert main(["report", "runs/after", "--baseline", "runs/before", *options]) == code
+
+
+def text(came: Maintenance, capsys: Output, *options: str, code: int) -> str:
+    report(came, *options, code=code)
+    return capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- what it says
+
+
+def test_a_good_maintenance_is_one_line_and_the_tables(capsys: Output) -> None:
+    out = text(Maintenance(), capsys, code=0)
+    assert out.startswith("PASS: every gate passed and nothing is slower than before\n")
+    assert "what to do" not in out
+    assert f"\n  {RENAMED}\n    site platforms.2024-08.libraries.libfabric\n" in out
+    assert "\n    module singularity-CPEbits, singularity-AI-bindings\n" in out
+    assert "\n  LUMI was updated. This is what it means for containers.\n" in out
+    assert re.search(r"ddp/samples_per_s +2n +[\d.]+ +[\d.]+ +9\d% +9\d%\n", out)
+
+
+def test_a_slower_network_is_told_from_slower_nodes(capsys: Output) -> None:
+    out = text(Maintenance(network=0.85), capsys, code=1)
+    assert "  1. only metrics between nodes are slower" in out
+    assert f"changed there: {RENAMED}" in out
+    assert re.search(r"64MiB/2n +GB/s +[\d.]+ \(10\) +[\d.]+ \(10\) +-1\d\.\d% .* fail +slower by 1\d\.\d %, p = ", out)
+    assert "only some message sizes" not in out
+
+
+def test_one_slow_size_is_said(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    file = Path("runs/after/samples.jsonl")
+    raw = [json.loads(line) for line in file.read_text().splitlines()]
+    for one in raw:
+        if "/64MiB/2n" in one.get("metric", ""):
+            one["value"] *= 0.7
+    file.write_text("\n".join(map(json.dumps, raw)))
+    assert "only some message sizes are slower" in text(Maintenance(), capsys, code=1)
+
+
+def test_all_shapes_slower_is_the_node(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    file = Path("runs/after/samples.jsonl")
+    raw = [json.loads(line) for line in file.read_text().splitlines()]
+    for one in raw:
+        if one.get("metric", "").startswith("ddp/"):
+            one["value"] *= 0.8
+    file.write_text("\n".join(map(json.dumps, raw)))
+    out = text(Maintenance(), capsys, code=1)
+    assert "one GPU alone is slower: look at the GPU driver" in out
+
+
+def test_a_broken_gate_comes_first_and_explains_the_numbers(capsys: Output) -> None:
+    out = text(Maintenance(network=0.5, failed_gate="transport"), capsys, code=1)
+    first, second = (line for line in out.splitlines() if re.match(r"  [12]\. ", line))
+    assert first == "  1. transport: rank 3 used sockets: no <plugin> & no 'cxi': bind the host's libfabric"
+    assert second == "  2. the numbers are lower too: put transport right first, then measure again"
+
+
+def test_a_slow_node_is_named_with_its_line_to_drain(capsys: Output) -> None:
+    out = text(Maintenance(slow_node="nid005017"), capsys, code=5)
+    assert out.startswith("BAD-NODES: the system is fine, some nodes are not\n")
+    assert "  1. measure nid005017 once more; if the same comes out, drain" in out
+    assert "\n  scontrol update nodename=nid005017 state=drain reason=" in out
+
+
+def test_the_sites_expectations_are_asked(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    file = Path("runs/after/samples.jsonl")
+    file.write_text(file.read_text().replace("all_reduce_busbw/512MiB/2n", "all_reduce_busbw/128MiB/1n"))
+    assert main(["report", "runs/after", "--site", "lumi"]) == 4
+    assert "not measured before" in capsys.readouterr().out
+    raw = [json.loads(line) for line in file.read_text().splitlines()]
+    for one in raw:
+        if one.get("value"):
+            one["value"] /= 4
+    file.write_text("\n".join(map(json.dumps, raw)))
+    assert main(["report", "runs/after", "--site", "lumi"]) == 1
+    assert "is below 60 % of the 125 that the site expects" in capsys.readouterr().out
+
+
+def test_files_of_samples_do_and_what_is_missing_is_left_out(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    for name in ("facts.json", "run.json", "series.jsonl"):
+        Path("runs/after", name).unlink()
+    assert main(["report", "runs/after/samples.jsonl", "--baseline", "runs/before/samples.jsonl"]) == 0
+    assert main(["report", "runs/after", "--baseline", "runs/before"]) == 0
+    assert "what changed" not in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- its forms
+
+
+@pytest.mark.parametrize("name", ["r.md", "r.xml", "r.json", "r.txt"])
+def test_the_ending_says_the_form_and_the_same_runs_give_the_same_bytes(name: str, capsys: Output) -> None:
+    report(Maintenance(network=0.85), "-o", name, code=1)
+    written = Path(name).read_text()
+    forms = {"r.md": "markdown", "r.xml": "junit", "r.json": "json", "r.txt": "text"}
+    assert capsys.readouterr().out == ""
+    assert text(Maintenance(), capsys, "--format", forms[name], code=1) == written
+
+
+def test_json_has_the_verdict_and_the_numbers_of_the_plots(capsys: Output) -> None:
+    found = json.loads(text(Maintenance(network=0.85, slow_node="nid005017"), capsys, "--json", code=1))
+    assert found["verdict"]["exit_code"] == 1
+    assert [curve["name"] for curve in found["curves"]] == [
+        "collectives/all_reduce_busbw/1n",
+        "collectives/all_reduce_busbw/2n",
+    ]
+    assert [point["size"] for point in found["curves"][1]["after"]][:2] == [1 << 20, 1 << 23]
+    (change,) = found["changes"]
+    assert (change["kind"], change["subject"], change["what"]) == ("product", "/opt/cray/libfabric", RENAMED)
+    assert change["before"] == "/opt/cray/libfabric/1.15.2.0"
+    assert "family tykky" in change["touches"]
+    assert found["maps"][0]["slow"] == ["nid005017"]
+    two = found["scalings"][0]["bars"][2]
+    assert two["shape"] == "2n"
+    assert two["efficiency_before"] == pytest.approx(7600 / 8000, rel=0.03)
+    assert two["efficiency_after"] == pytest.approx(0.85 * 7600 / 8000, rel=0.03)
+
+
+def test_junit_is_what_readers_of_it_expect(capsys: Output) -> None:
+    parser = pytest.importorskip("junitparser")
+    came = Maintenance(network=0.85, slow_node="nid005017", failed_gate="binds")
+    out = text(came, capsys, "--format", "junit", code=1)
+    read = parser.JUnitXml.fromstring(out.encode())
+    counted = [(suite.name, suite.tests, suite.failures, suite.errors, suite.skipped) for suite in read]
+    assert counted == [("gates", 2, 1, 0, 0), ("metrics", 14, 6, 0, 0), ("nodes", 1, 1, 0, 0)]
+    assert (read.tests, read.failures, read.errors) == (17, 8, 0)
+    # Counting anew gives the counts that are written.
+    again = parser.JUnitXml.fromstring(out.encode())
+    for suite in again:
+        suite.update_statistics()
+    assert [(suite.tests, suite.failures, suite.errors, suite.skipped) for suite in again] == [c[1:] for c in counted]
+    broken = next(case for suite in read for case in suite if case.name == "binds")
+    assert (broken.classname, broken.result[0].type) == ("lumisite.gates", "fail")
+    assert "no <plugin> & no 'cxi'" in broken.result[0].text
+    names = [(case.classname, case.name) for suite in read for case in suite]
+    assert len(set(names)) == len(names)
+
+
+def test_what_is_not_decided_is_an_error_in_junit_and_what_cannot_decide_is_skipped(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance(network=0.6))
+    site = Path("site.yaml")
+    lumi = Path(sys.modules["lumisite.site.load"].__file__ or "").parent.parent / "sites/lumi.yaml"
+    rule = '    - {metric: "*/2n", decides: no, source: here}\n'
+    site.write_text(lumi.read_text().replace("  metrics:\n", f"  metrics:\n{rule}", 1))
+    assert main(["report", "runs/after", "--baseline", "runs/before", "--site", "site.yaml", "--format", "junit"]) == 0
+    root = ElementTree.fromstring(capsys.readouterr().out)
+    metrics = root[1]
+    assert (metrics.get("failures"), metrics.get("skipped")) == ("0", "6")
+    assert main(["report", "runs/after", "--format", "junit"]) == 4
+    assert ElementTree.fromstring(capsys.readouterr().out).get("errors") == "14"
+
+
+def test_letters_that_xml_cannot_hold_are_replaced(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance(failed_gate="binds"))
+    file = Path("runs/after/samples.jsonl")
+    file.write_text(file.read_text().replace("rank 3 used", r"rank 3 \u0000\u001b[31m\ud800 used"))
+    out = text(Maintenance(), capsys, "--format", "junit", code=1)
+    assert "used sockets" in "".join(ElementTree.fromstring(out).itertext())
+
+
+def test_markdown_is_tables_whose_cells_are_only_text(capsys: Output) -> None:
+    out = text(Maintenance(network=0.85, failed_gate="transport"), capsys, "--format", "markdown", code=1)
+    tables = [line for line in out.splitlines() if line.startswith("|")]
+    assert tables
+    widths = [len(re.sub(r"\\.", "", line).split("|")) for line in tables]
+    heads = [at for at, line in enumerate(tables) if re.fullmatch(r"\|(---\|)+", line)]
+    for at in heads:
+        assert widths[at - 1] == widths[at]
+    assert r"no \<plugin\> \& no 'cxi'" in out
+    assert escaped("a|b\n<c> [d](e) `f`") == r"a\|b \<c\> \[d\](e) \`f\`"
+
+
+def test_html_without_matplotlib_says_what_to_install(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    report(Maintenance(), "-o", "r.html", code=3)
+    assert "pip install 'lumisite[report]'" in capsys.readouterr().err
+    assert not Path("r.html").exists()
+
+
+def test_html_is_the_same_bytes_and_names_nothing_elsewhere() -> None:
+    pytest.importorskip("matplotlib")
+    report(Maintenance(network=0.85, slow_node="nid005017"), "-o", "a.html", code=1)
+    report(Maintenance(), "-o", "b.html", code=1)
+    page = Path("a.html").read_text()
+    assert page == Path("b.html").read_text()
+    assert set(re.findall(r"https?://[^\"' )<]+", page)) <= {
+        "https://lumi-supercomputer.eu/user-support/need-help/",  # of the text for users: a text, not a link
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert "<script" not in page
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(set(ids)) == len(ids)
+    used = set(re.findall(r'(?:url\(#|xlink:href="#)([^")]+)', page))
+    assert used
+    assert used <= set(ids)
+    assert page.count('role="img"') == page.count("<figure") == 6
+
+
+# ---------------------------------------------------------------- faults
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["gone"], "gone: cannot be read: No such file or directory"),
+        (["runs"], "runs/samples.jsonl: cannot be read"),
+        (["runs/after", "--baseline", "gone"], "gone: cannot be read"),
+        (["runs/after", "--format", "pdf"], "invalid choice: 'pdf'"),
+        (["runs/after", "--site", "nowhere"], "nowhere"),
+        (["a\0b"], "cannot be read"),
+    ],
+)
+def test_bad_usage_is_one_line(arguments: list[str], said: str, capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    try:
+        code = main(["report", *arguments])
+    except SystemExit as end:
+        code = int(str(end.code))
+    assert code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000])
+def test_a_broken_file_of_a_run_is_named(content: str, capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    Path("runs/after/run.json").write_text(content)
+    report(Maintenance(), code=2)
+    assert capsys.readouterr().err.endswith("runs/after/run.json: is not a JSON object\n")
+
+
+def test_a_torn_vector_is_left_out_and_counted(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    with Path("runs/after/series.jsonl").open("a") as stream:
+        stream.write('{"series": "ddp/step_time_s/2n", "val')
+    report(Maintenance(), code=0)
+    assert "1 lines cannot be read" in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_is_exit_3(capsys: Output) -> None:
+    report(Maintenance(), "-o", "no/where.md", code=3)
+    assert "cannot write no/where.md: No such file or directory" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- parts
+
+
+def test_names_are_taken_apart() -> None:
+    name = parse_name("collectives/all_reduce_busbw/128MiB/16n")
+    assert (name.probe, name.quantity, name.size, name.shape) == (
+        "collectives",
+        "collectives/all_reduce_busbw",
+        1 << 27,
+        "16n",
+    )
+    assert parse_name("m").quantity == "m"
+    assert parse_name("2n").quantity == "2n"
+    assert parse_name("a/0n").shape == ""
+    assert [size_text(1 << power) for power in (0, 9, 10, 29, 40)] == ["1B", "512B", "1KiB", "512MiB", "1TiB"]
+    assert sorted(["2n", "1n", "1g", "16n"], key=shape_order) == ["1g", "1n", "2n", "16n"]
+    assert sorted(["q/1GiB/1n", "q/64MiB/1n", "q/1MiB/2n"], key=metric_order) == [
+        "q/64MiB/1n",
+        "q/1GiB/1n",
+        "q/1MiB/2n",
+    ]
+
+
+def test_captures_are_compared_and_a_site_that_is_not_known_is_not_guessed() -> None:
+    old, new = capture_of("1.15.2.0"), capture_of("1.22.0")
+    lumi = load_site("lumi").site
+    assert changes(old, new, None).changed[0].what == RENAMED
+    assert changes(old, new, load_site("twin").site) == changes(old, new, None)
+    assert changes(old, new, lumi).users
+    assert changes(old, old, lumi) == changes(None, new, lumi) == Changes()
+    odd = replace(new, products={"/opt/\x1b[2J": Releases(("1",))})
+    found = changes(old, odd, None).changed
+    assert found
+    assert all(one.what.isprintable() for one in found)
+
+
+def test_captures_may_be_given_beside_the_runs(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    for side in ("before", "after"):
+        Path("runs", side, "facts.json").rename(f"{side}.json")
+    samples = ["report", "runs/after", "--baseline", "runs/before"]
+    assert main(samples) == 0
+    assert "what changed" not in capsys.readouterr().out
+    assert main([*samples, "--facts", "before.json", "after.json"]) == 0
+    assert RENAMED in capsys.readouterr().out
+    Path("other.json").write_text(format_facts(Facts("twin")))
+    assert main([*samples, "--facts", "before.json", "other.json"]) == 2
+    assert capsys.readouterr().err == (
+        "lumisite: --facts: 'lumi' and 'twin' are two sites (two captures of one would be right)\n"
+    )
+
+
+def test_vectors_and_quantiles() -> None:
+    found, left_out = parse_vectors(
+        [
+            b'{"series": "s", "values": [3, 1, 2], "unit": "s"}',
+            b"",
+            b'{"series": "s", "values": []}',
+            b'{"series": "s", "values": [NaN]}',
+            b'{"series": 3, "values": [1]}',
+            b"[1]",
+            b"\xff",
+        ]
+    )
+    assert [vector.values for vector in found] == [(3.0, 1.0, 2.0)]
+    assert left_out == 5
+    spread = quantiles([3.0, 1.0, 2.0])
+    assert (len(spread), spread[0], spread[50], spread[-1]) == (QUANTILES, 1.0, 2.0, 3.0)
+    assert quantiles([]) == ()
+
+
+def test_a_run_is_judged_by_its_own_sites_expectations(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    about = Path("runs/after/run.json")
+    told = {}
+    rule = "- {metric: 'ddp/samples_per_s/*', "
+    twin = (Path(lumisite.__file__).parent / "sites/twin.yaml").read_text()
+    strict = twin.replace(rule, f"{rule}spec: 20000, ")
+    for site in ("lumi", f"{Path.cwd()}/strict.yaml", f"{Path.cwd()}/gone.yaml"):
+        Path("strict.yaml").write_text(strict)
+        about.write_text(json.dumps(json.loads(about.read_text()) | {"site_file": site}))
+        told[site.rpartition("/")[2]] = main(["report", "runs/after", "--baseline", "runs/before"])
+        if site.endswith("gone.yaml"):
+            assert "gone.yaml', is not here: its expectations are left out\n" in capsys.readouterr().err
+    assert told == {"lumi": 0, "strict.yaml": 1, "gone.yaml": 0}
+
+
+def test_epochs_in_the_container_and_in_the_wrapper_stand_side_by_side(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    with Path("runs/after/series.jsonl").open("a") as stream:
+        for run, part, values in (
+            ("a", "wrapper", [4.0, 1.5]),
+            ("a", "container", [2.0, 1.0, 1.0]),
+            ("b", "container", [2.0, 3.0, 1.0]),
+        ):
+            stream.write(json.dumps({"series": f"wrapper/epoch_s/{part}/2n", "run": run, "values": values}) + "\n")
+    assert main(["report", "runs/after"]) == 4
+    assert (
+        "\nepochs, 2n\n"
+        "epoch  container s  wrapper s  ratio\n"
+        "1      2.000        4.000      2.00\n"
+        "2      2.000        1.500      0.75\n"
+        "\n"
+    ) in capsys.readouterr().out
+    assert main(["report", "runs/after", "--format", "markdown"]) == 4
+    assert "| 2 | 2.000 | 1.500 | 0.75 |" in capsys.readouterr().out
+    assert main(["report", "runs/after", "--format", "html"]) == 4
+    assert "<h2>Epochs, 2n</h2>" in capsys.readouterr().out

@@ -1,0 +1,190 @@
+"""The runner against a Slurm that the test plays: every way a job can end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lumisite.errors import ToolError
+from lumisite.validate.lines import Sample
+from lumisite.validate.run import slurm
+from lumisite.validate.run.folder import JOURNAL, SAMPLES, Run, create_run, gather, lines_of
+from tests.support.played_slurm import NODES, PlayedSlurm, job_gates, keys, play, runner, work
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
+    return play(monkeypatch)
+
+
+def test_the_first_capture_of_a_node_is_that_of_the_run(played: PlayedSlurm, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    for name in ("stamp-02", "stamp-01"):
+        (folder / "jobs" / name).mkdir(parents=True)
+        (folder / "jobs" / name / "facts.json").write_text(name)
+    work(folder)
+    assert (folder / "facts.json").read_text() == "stamp-01"
+
+
+def test_runs_are_gathered_once_each_and_whole(played: PlayedSlurm, tmp_path: Path) -> None:
+    work(tmp_path / "run")
+    for name in ("facts.json", "series.jsonl"):
+        (tmp_path / "run" / name).write_text("{}\n")
+    for _ in range(2):
+        gather(tmp_path / "run", tmp_path / "all")
+        gather(tmp_path / "run", tmp_path / "flat", {SAMPLES: "all.jsonl"})
+    for name in (SAMPLES, "series.jsonl", "run.json", "facts.json"):
+        assert (tmp_path / "all" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+    assert (tmp_path / "flat/all.jsonl").read_bytes() == (tmp_path / "run" / SAMPLES).read_bytes()
+    assert {path.name for path in (tmp_path / "flat").iterdir()} == {"all.jsonl", "all.jsonl.lock"}
+
+
+def test_every_step_of_every_job_gives_its_lines_once(played: PlayedSlurm, tmp_path: Path) -> None:
+    lines = work(tmp_path / "run")
+    assert len(keys(lines)) == 2 * (3 + 3 + 1) == len(set(keys(lines)))
+    assert [gate.verdict for gate in job_gates(lines)] == ["pass", "pass"]
+    assert len(played.jobs) == 2
+
+
+def test_a_refused_submission_ends_in_a_line_that_says_so(played: PlayedSlurm, tmp_path: Path) -> None:
+    played.refuse = "Invalid account or account/partition combination specified"
+    gates = job_gates(work(tmp_path / "run"))
+    assert [gate.verdict for gate in gates] == ["fail", "fail"]
+    assert gates[0].cause == "sbatch refused: Invalid account or account/partition combination specified"
+
+
+@pytest.mark.parametrize(
+    ("state", "cause"),
+    [
+        ("NODE_FAIL", "nid000002 was lost (NODE_FAIL) during two-2n"),
+        ("TIMEOUT", "the job reached its time limit during two-2n"),
+        ("CANCELLED", "the job was cancelled by someone else during two-2n"),
+        ("FAILED", "the job ended as FAILED during two-2n"),
+        ("", "Slurm no longer knows the job, and it did not say that it was done during two-2n"),
+    ],
+)
+def test_a_job_that_ends_early_says_why_and_keeps_what_it_measured(
+    played: PlayedSlurm, tmp_path: Path, state: str, cause: str
+) -> None:
+    played.stop_after, played.end_state = 1, state
+    played.nodes = [slurm.Node("nid000001", "idle"), slurm.Node("nid000002", "down")]
+    lines = work(tmp_path / "run")
+    assert {gate.cause for gate in job_gates(lines)} == {cause}
+    assert len([line for line in lines if isinstance(line, Sample)]) == 2  # one step of each of two jobs
+    assert keys(work(tmp_path / "run")) == keys(lines)  # and once it has ended, it has ended
+
+
+def test_a_job_that_has_ended_stays_so_though_it_was_cancelled_at_that_moment(
+    played: PlayedSlurm, tmp_path: Path
+) -> None:
+    played.stop_after, played.end_state = 1, "FAILED"
+    lines = work(tmp_path / "run")
+    with (tmp_path / "run" / JOURNAL).open("a") as stream:
+        stream.write('{"run": "stamp-01", "event": "cancelled", "time": 1}\n')
+    assert keys(work(tmp_path / "run")) == keys(lines)
+    assert len(played.jobs) == 2, "it was submitted again"
+
+
+def test_a_slurm_that_does_not_answer_is_waited_for(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = slurm.JobState(None, "Unable to contact slurm controller")
+    monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, silent))
+    said: list[str] = []
+    assert [gate.verdict for gate in job_gates(work(tmp_path / "run", said))] == ["pass", "pass"]
+    assert any("does not answer: Unable to contact slurm controller" in line for line in said)
+
+
+def test_cancelling_takes_only_jobs_of_this_run_and_resume_measures_the_rest(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played.jobs["7"], played.states["7"] = str(tmp_path / "others.sh"), "PENDING"
+    run = create_run(tmp_path / "run", {})
+    one = runner(run)
+    one.restore(run.hold())
+    asked = iter(range(3))
+
+    def interrupt(_: float) -> None:
+        played.go_on()
+        if next(asked, None) is None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lumisite.validate.run.runner.time.sleep", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            one.work()
+    one.cancel()
+    run.release()
+    assert "7" not in played.cancelled
+    assert len(played.cancelled) == 2
+    kept = keys(lines_of(tmp_path / "run" / SAMPLES))
+    assert kept
+    assert not job_gates(lines_of(tmp_path / "run" / SAMPLES))
+    played.jobs.pop("7")
+    whole = work(tmp_path / "run")
+    assert set(kept) < set(keys(whole))
+    assert len(keys(whole)) == 2 * 7 == len(set(keys(whole)))
+
+
+def test_two_at_one_run_are_one_too_many(played: PlayedSlurm, tmp_path: Path) -> None:
+    run = create_run(tmp_path / "run", {})
+    run.hold()
+    with pytest.raises(ToolError, match="another lumisite is at work on this run"):
+        Run(tmp_path / "run").hold()
+    run.release()
+
+
+def test_a_job_that_ends_without_a_result_of_each_step_has_not_passed(played: PlayedSlurm, tmp_path: Path) -> None:
+    """As on a disk that was full for a while: the script goes on, and its mark is missing."""
+    go_on = played.go_on
+
+    def forgetful() -> None:
+        go_on()
+        for path in (tmp_path / "run/jobs").glob("*/two-2n/exit"):
+            path.unlink()
+            (path.parent / "forgotten").touch()
+        for path in (tmp_path / "run/jobs").glob("*/two-2n/forgotten"):
+            # The script would not do it again.
+            (path.parent.parent / "three-2n").mkdir(exist_ok=True)
+            (path.parent.parent / "done").write_text("1 0 1000\n")
+
+    played.go_on = forgetful  # type: ignore[method-assign]
+    causes = [gate.cause for gate in job_gates(work(tmp_path / "run"))]
+    assert causes == ["the job ended, and two-2n, three-2n left no result"] * 2
+
+
+def test_a_run_that_is_removed_stops(played: PlayedSlurm, tmp_path: Path) -> None:
+    go_on = played.go_on
+
+    def remove() -> None:
+        go_on()
+        (tmp_path / "run/run.json").unlink(missing_ok=True)
+
+    played.go_on = remove  # type: ignore[method-assign]
+    with pytest.raises(ToolError, match="run was removed while its jobs ran"):
+        work(tmp_path / "run")
+
+
+def test_what_slurm_says_is_told_once_while_a_step_waits(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = slurm.JobState("PENDING", "BeginTime")
+    monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, waiting))
+    said: list[str] = []
+    work(tmp_path / "run", said)
+    assert sum("PENDING (BeginTime)" in line for line in said) == 2  # once for each job
+
+
+def test_nodes_that_are_drained_while_a_job_waits_are_named_with_what_to_do(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played.nodes = [slurm.Node(NODES[0], "allocated"), slurm.Node(NODES[1], "drained")]
+    waiting = slurm.JobState("PENDING", "ReqNodeNotAvail, UnavailableNodes:nid000002")
+    monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, waiting))
+    said: list[str] = []
+    work(tmp_path / "run", said)
+    (told, *_) = [line for line in said if "PENDING" in line]
+    assert told.endswith(
+        "; nid000002 is drained: return it to service, or stop this (Ctrl-C) and start again with --avoid nid000002"
+    )

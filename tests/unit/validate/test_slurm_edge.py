@@ -1,0 +1,125 @@
+"""The edge to Slurm, against what its commands print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pytest_subprocess import FakeProcess
+
+from lumisite.errors import ToolError
+from lumisite.validate.run import slurm
+from lumisite.validate.run.slurm import JobState, Node
+
+#: squeue and scontrol say this of a job that is older than MinJobAge (Slurm 22.05 to 26.05).
+FORGOTTEN = "slurm_load_jobs error: Invalid job id specified\n"
+SILENT = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+
+
+def squeue(fp: FakeProcess, jobs: str, out: str = "", err: str = "") -> None:
+    words = ["squeue", "--noheader", f"--jobs={jobs}", "--states=all", "--format=%i|%T|%r"]
+    fp.register(words, stdout=out, stderr=err, returncode=1 if err else 0)
+
+
+def scontrol(fp: FakeProcess, job: str, out: str = "", err: str = "") -> None:
+    words = ["scontrol", "--oneliner", "show", "job", job]
+    fp.register(words, stdout=out, stderr=err, returncode=1 if err else 0)
+
+
+def test_nodes_have_their_states_without_marks(fp: FakeProcess) -> None:
+    out = "nid000002|idle*\nnid000001|mixed\nnid000003|drained~\nnid000001|mixed\n"
+    fp.register(["sinfo", "--noheader", "--Node", "--partition=g", "--format=%N|%T"], stdout=out)
+    assert slurm.nodes_of("g") == [Node("nid000001", "mixed"), Node("nid000002", "idle"), Node("nid000003", "drained")]
+
+
+@pytest.mark.parametrize("out", ["17\n", "17;cluster\n"])
+def test_a_job_has_an_id(fp: FakeProcess, out: str) -> None:
+    fp.register(["sbatch", "--parsable", "job.sh"], stdout=out)
+    assert slurm.submit("job.sh") == "17"
+
+
+def test_a_refusal_keeps_slurms_words(fp: FakeProcess) -> None:
+    err = "sbatch: warning: something\nsbatch: error: Batch job submission failed: Invalid account\n"
+    fp.register(["sbatch", "--parsable", "job.sh"], stderr=err, returncode=1)
+    with pytest.raises(slurm.RefusedError, match=r"^sbatch refused: Batch job submission failed: Invalid account$"):
+        slurm.submit("job.sh")
+
+
+def test_jobs_in_the_queue_need_one_question(fp: FakeProcess) -> None:
+    squeue(fp, "1,2", "1|RUNNING|None\n2|PENDING|Resources\n")
+    assert slurm.poll(["1", "2"]) == {
+        "1": JobState("RUNNING", "None"),
+        "2": JobState("PENDING", "Resources"),
+    }
+    assert not slurm.poll([])
+
+
+@pytest.mark.parametrize(
+    ("scontrol_out", "scontrol_err", "sacct_out", "state", "over"),
+    [
+        ("JobId=1 JobState=NODE_FAIL Reason=None NodeList=n1", "", None, "NODE_FAIL", True),
+        ("", FORGOTTEN, "TIMEOUT\n", "TIMEOUT", True),
+        ("", FORGOTTEN, None, "", True),
+        ("", SILENT, None, None, False),
+    ],
+)
+def test_a_job_that_squeue_has_forgotten_is_asked_for_elsewhere(
+    fp: FakeProcess, scontrol_out: str, scontrol_err: str, sacct_out: str | None, state: str | None, over: bool
+) -> None:
+    squeue(fp, "1", err=FORGOTTEN)
+    scontrol(fp, "1", scontrol_out, scontrol_err)
+    fp.register(["sacct", fp.any()], stdout=sacct_out or "", returncode=0 if sacct_out else 1)
+    found = slurm.poll(["1"])["1"]
+    assert (found.state, found.ended) == (state, over)
+
+
+def test_without_sacct_installed_a_forgotten_job_is_forgotten(fp: FakeProcess) -> None:
+    squeue(fp, "1", err=FORGOTTEN)
+    scontrol(fp, "1", err=FORGOTTEN)
+
+    def missing(_: object) -> None:
+        raise FileNotFoundError
+
+    fp.register(["sacct", fp.any()], callback=missing)
+    assert slurm.poll(["1"])["1"] == JobState("")
+
+
+def test_a_controller_that_is_silent_ends_no_job(fp: FakeProcess) -> None:
+    squeue(fp, "1", err=SILENT)
+    assert not slurm.poll(["1"])["1"].ended
+
+
+def test_cancelling_a_job_that_has_ended_is_no_fault(fp: FakeProcess) -> None:
+    fp.register(
+        ["scancel", "1"], stderr="scancel: error: Kill job error on job id 1: Invalid job id specified", returncode=1
+    )
+    slurm.cancel(["1"])
+    fp.register(["scancel", "2"], stderr="scancel: error: Unable to contact slurm controller", returncode=1)
+    with pytest.raises(ToolError, match="scancel 2: Unable to contact slurm controller"):
+        slurm.cancel(["2"])
+
+
+def test_the_shells_modules_do_not_reach_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text(f"#!/bin/sh\nenv >{tmp_path}/environment\necho 1\n")
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for name in ("LOADEDMODULES", "PYTHONPATH", "NCCL_DEBUG", "SBATCH_ACCOUNT"):
+        monkeypatch.setenv(name, "mine")
+    assert slurm.submit("job.sh") == "1"
+    sent = {line.partition("=")[0] for line in (tmp_path / "environment").read_text().splitlines()}
+    assert "SBATCH_ACCOUNT" in sent
+    assert not sent & {"LOADEDMODULES", "PYTHONPATH", "NCCL_DEBUG"}
+
+
+def test_a_reservation_names_its_nodes(fp: FakeProcess) -> None:
+    text = "ReservationName=maint StartTime=x Nodes=nid[000001-000002] NodeCnt=2"
+    fp.register(["scontrol", "--oneliner", "show", "reservation", "maint"], stdout=text)
+    fp.register(["scontrol", "show", "hostnames", "nid[000001-000002]"], stdout="nid000001\nnid000002\n")
+    assert slurm.nodes_of_reservation("maint") == ["nid000001", "nid000002"]
+
+
+def test_no_slurm_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ToolError, match="sinfo is not on PATH"):
+        slurm.nodes_of("g")

@@ -1,0 +1,375 @@
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.validate.transport.judge import Expectation, Result, judge
+from lumisite.validate.transport.log import LINE_LIMIT, scan
+from tests.support.logs import Run
+
+LOGS = sorted((Path(__file__).parents[2] / "data" / "transport").glob("*.log"))
+#: These begin with a run that is good.
+GOOD_FIRST = (
+    "fail-run-time-errors",
+    "fail-two-communicators",
+    "inconclusive-one-silent",
+    "inconclusive-rings-of-an-excerpt",
+    "inconclusive-second-communicator",
+)
+CXI = Expectation("cxi", 4, require_gdr=True)
+Output = pytest.CaptureFixture[str]
+
+
+def judged(log: bytes, expectation: Expectation = CXI, block: int = 1 << 20) -> Result:
+    return judge(scan([("log", (log[at : at + block] for at in range(0, len(log), block)))]), expectation)
+
+
+def header(path: Path, name: str) -> str:
+    return path.read_text().partition(f"# {name}:")[2].partition("\n")[0].strip()
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+def test_a_log_gives_the_answer_in_its_header(path: Path, capsys: Output) -> None:
+    code = main(["transport", "--json", str(path), *header(path, "options").split()])
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == [
+        "verdict",
+        "plugin_in_use",
+        "provider",
+        "network",
+        "gdr",
+        "interfaces",
+        "processes",
+        "reasons",
+    ]
+    expected = json.loads(header(path, "answer"))
+    assert {key: found[key] for key in expected} == expected
+    assert path.stem.startswith(found["verdict"]), "the file's name is its answer"
+    assert code == {"pass": 0, "fail": 1, "inconclusive": 4}[found["verdict"]]
+    assert found["reasons"], "every verdict says why"
+    assert found["verdict"] != "pass" or all(process["verdict"] == "pass" for process in found["processes"])
+
+
+@pytest.mark.parametrize("path", [path for path in LOGS if path.stem not in GOOD_FIRST], ids=lambda path: path.stem)
+def test_no_beginning_of_a_log_passes_that_does_not_pass_whole(path: Path) -> None:
+    """What is not there yet is unknown: a run that is cut short anywhere is inconclusive at best."""
+    data = path.read_bytes()
+    expectation = Expectation("cxi", 4)
+    if judged(data, expectation).verdict == "pass":
+        return
+    lines = data.splitlines(keepends=True)
+    for cut in range(len(lines)):
+        assert judged(b"".join(lines[:cut]), expectation).verdict != "pass", lines[cut]
+
+
+def test_one_rank_on_sockets_among_sixteen_fails_and_is_named() -> None:
+    good, bad = (
+        Run(),
+        replace(Run(), network="Socket", provider="", suffix="", plugin=("NET/Plugin: No plugin found (x)",)),
+    )
+    ranks = ["\n".join((bad if rank == 7 else good).rank_lines(rank)) for rank in range(16)]
+    result = judged("\n".join(ranks).encode())
+    assert result.verdict == "fail"
+    assert (result.plugin_in_use, result.gdr) == ("no", "no")
+    assert (result.provider, result.network) == ("cxi,none", "AWS Libfabric,Socket")
+    assert [process.process for process in result.processes if process.verdict == "fail"] == ["nid005000:7007"]
+    assert "rank 7 (nid005000:7007)" in result.reasons[0]
+    assert result.processes[0].verdict == "pass"
+
+
+def test_a_good_run_passes_in_blocks_of_any_size() -> None:
+    log = Run().text()
+    whole = judged(log)
+    assert whole.verdict == "pass"
+    assert whole.reasons[0].startswith("16 processes on 2 nodes: provider cxi, network AWS Libfabric, 4 NICs")
+    for block in (7, 1000, 4096):
+        assert judged(log, block=block) == whole
+
+
+def torn(seed: int, run: Run) -> bytes:
+    """Write as processes do that share a pipe: each has a buffer, which is written when it is full, in mid-line."""
+    chance = random.Random(seed)
+    buffers = ["\n".join(run.rank_lines(rank)) + "\n" for rank in range(run.nodes * run.gpus)]
+    parts = [(rank, at) for rank, text in enumerate(buffers) for at in range(0, len(text), 4096)]
+    order = sorted(parts, key=lambda part: part[1] + chance.random() * 8192)
+    taken = dict.fromkeys(range(len(buffers)), 0)
+    written = []
+    for rank, _ in order:  # the parts of one rank stay in order
+        written.append(buffers[rank][taken[rank] : taken[rank] + 4096])
+        taken[rank] += 4096
+    return "".join(written).encode()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_torn_lines_make_no_false_alarm_and_no_false_pass(seed: int) -> None:
+    good = judged(torn(seed, Run(channels=40)))
+    assert good.verdict != "fail", good.reasons
+    assert len(good.processes) == 16
+    bad = judged(torn(seed, Run(channels=40, network="Socket", provider="", suffix="")))
+    assert bad.verdict == "fail"
+    assert {process.plugin_in_use for process in bad.processes} <= {"no", "unknown"}
+
+
+def test_what_was_read_under_half_a_host_name_counts_for_the_process() -> None:
+    line = b"005000:7000:97000 [0] ofi_process_cq:1033 NCCL WARN NET/OFI Request 0x1 completed with error. RC: 21\n"
+    result = judged(Run().text() + line)
+    assert result.verdict == "fail"
+    assert len(result.processes) == 16
+    assert "completed with error" in result.reasons[0]
+
+
+def test_most_torn_logs_still_pass() -> None:
+    verdicts = [judged(torn(seed, Run(channels=40))).verdict for seed in range(20)]
+    assert verdicts.count("pass") >= 12, verdicts
+
+
+def test_a_torn_channel_line_is_no_proof_against_gdr() -> None:
+    good = Run().text()
+    cut = b"nid005000:7000:97000 [0] NCCL INFO Channel 01/0 : 15[0] -> 0[0] [receive] via NET/AWS Libfabric/1"
+    glued = good + cut + b"nid005001:7009:97009 [1] NCCL INFO Setting affinity\n/GDRDMA comm 0x1 nRanks 16\n"
+    assert judged(glued).verdict == "pass"
+    assert judged(good + cut + b" comm 0x1 nRanks 16\n").gdr == "no"
+
+
+def test_half_a_word_is_not_believed() -> None:
+    run = Run().text()
+    assert judged(run.replace(b"Using network AWS Libfabric\n", b"Using network AWS Lib\n", 1)).verdict == "pass"
+    half = judged(run.replace(b"Selected Provider is cxi (found 4 nics)\n", b"Selected Provider is cx\n", 1))
+    assert half.verdict == "inconclusive"
+    assert "no line names its provider: rank" in half.reasons[0]
+
+
+@pytest.mark.parametrize("name", ["S", "Sock", "I", "AWS"])
+def test_half_a_name_of_a_network_is_no_plugin(name: str) -> None:
+    result = judged(f"n1:1:2 [0] NCCL INFO Using network {name}\n".encode())
+    assert (result.plugin_in_use, result.verdict) == ("unknown", "inconclusive")
+
+
+def test_one_file_for_each_rank_is_one_run(tmp_path: Path, capsys: Output) -> None:
+    run = Run()
+    names = []
+    for rank in range(16):
+        path = tmp_path / f"nid{5000 + rank // 8:06}.{7000 + rank}"
+        path.write_text("\n".join(run.rank_lines(rank)) + "\n")
+        names.append(str(path))
+    assert main(["transport", *names, "--expect", "cxi", "--nics", "4"]) == 0
+    assert capsys.readouterr().out.startswith("PASS: 16 processes on 2 nodes")
+    assert main(["transport", *names[:15], "--expect", "cxi"]) == 4
+    assert "1 of 16 ranks say nothing in the log: 15" in capsys.readouterr().out
+
+
+def test_the_order_of_files_does_not_matter(tmp_path: Path, capsys: Output) -> None:
+    run = Run()
+    texts = ["\n".join(run.rank_lines(rank)) + "\n" for rank in range(16)]
+    forward = judge(scan([(str(at), [text.encode()]) for at, text in enumerate(texts)]), CXI)
+    backward = judge(scan([(str(at), [text.encode()]) for at, text in reversed(list(enumerate(texts)))]), CXI)
+    assert forward == backward
+
+
+def test_a_process_with_several_gpus_has_several_ranks() -> None:
+    lines = []
+    for rank in range(16):
+        own = f"nid{5000 + rank // 8:06}:{7000 + rank // 8}:{7100 + rank}"
+        lines += [own + line[line.index(" [") :] for line in Run().rank_lines(rank)]
+    result = judged("\n".join(lines).encode())
+    assert result.verdict == "pass", result.reasons
+    assert [process.process for process in result.processes] == ["nid005000:7000", "nid005001:7001"]
+
+
+def test_what_ray_left_out_is_named() -> None:
+    lines = ["(W pid=1) " + line for line in Run().rank_lines(0)]
+    log = "\n".join(lines) + " [repeated 15x across cluster] (Ray deduplicates logs by default.)\n"
+    result = judged(log.encode())
+    assert result.verdict == "inconclusive"
+    assert "set RAY_DEDUP_LOGS=0" in result.reasons[0]
+
+
+def test_gzip_and_standard_input(tmp_path: Path, capsys: Output) -> None:
+    log = Run().text()
+    (tmp_path / "log.gz").write_bytes(gzip.compress(log))
+    assert main(["transport", "log.gz"]) == 0
+    capsys.readouterr()
+    command = [sys.executable, "-m", "lumisite", "transport", "-", "--json"]
+    run = subprocess.run(command, input=gzip.compress(log), capture_output=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read: No such file"),
+        (gzip.compress(b"x" * 9999, mtime=0)[:-20], "cannot be unpacked"),
+        (b"\x1f\x8bjunk", "unpacked"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_line(
+    content: bytes | None, message: str, tmp_path: Path, capsys: Output
+) -> None:
+    if content is not None:
+        (tmp_path / "log").write_bytes(content)
+    assert main(["transport", "log"]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--nics", "0"], ["--nics", "four"], ["--site", "nowhere"], []])
+def test_wrong_use_is_exit_2(arguments: list[str], tmp_path: Path, capsys: Output) -> None:
+    (tmp_path / "log").write_bytes(b"")
+    assert main(["transport", *(["log", *arguments] if arguments else [])]) == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_bytes_are_read_and_never_pass(seed: int) -> None:
+    chance = random.Random(seed)
+    log = bytearray(Run(nodes=1, gpus=2).text())
+    for _ in range(chance.randrange(1, 200)):
+        log[chance.randrange(len(log))] = chance.randrange(256)
+    judged(bytes(log))
+    noise = chance.randbytes(20000).replace(b"NCCL ", b"")
+    assert judged(noise + b"\nNCCL INFO NET/" + noise).verdict == "inconclusive"
+
+
+def test_a_line_without_end_takes_no_memory_and_hides_nothing() -> None:
+    log = Run().text() + b"x" * (4 * LINE_LIMIT) + b"\n"
+    assert judged(log, block=4096).verdict == "pass"
+
+
+def test_memory_does_not_grow_with_the_log() -> None:
+    """Ten times the log in the same memory; the peak is the process's own, from the system."""
+    probe = (
+        "import resource, sys\n"
+        "from lumisite.validate.transport.log import scan\n"
+        "text = open(sys.argv[1], 'rb').read()\n"
+        "scan([('log', (text for _ in range(int(sys.argv[2]))))])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    Path("log").write_bytes(Run(nodes=8, channels=32).text())
+    root = Path(__file__).parents[3]
+    peaks = []
+    for times in (4, 40):
+        command = [sys.executable, "-c", probe, "log", str(times)]
+        environment = {**os.environ, "PYTHONPATH": str(root)}
+        peaks.append(int(subprocess.run(command, capture_output=True, check=True, env=environment).stdout))
+    assert peaks[1] < 1.15 * peaks[0], peaks
+
+
+def test_files_without_prefixes_are_processes_of_their_own() -> None:
+    lines = [line.partition("NCCL INFO ")[2] for line in Run(nodes=2, gpus=1).rank_lines(0)]
+    log = "".join(f"NCCL INFO {line}\n" for line in lines).encode()
+    other = log.replace(b"rank 0 ", b"rank 1 ")
+    result = judge(scan([("a.log", [log]), ("b.log", [other])]), CXI)
+    assert [(process.process, process.gdr) for process in result.processes] == [("a.log", "yes"), ("b.log", "yes")]
+    assert result.verdict == "pass", result.reasons
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("inconclusive-within-node-only", "all channels stay within the node"),
+        ("inconclusive-warned", "warned: NET/OFI Creating new endpoint for domain 0x7f01 failed: Invalid argument"),
+        ("fail-no-symbol-of-a-plugin", "Failed to find ncclNetPlugin symbol (>= v5)"),
+        ("fail-ib-errors", "the plugin reports errors (NET/IB : Got completion from peer"),
+        ("inconclusive-rings-of-an-excerpt", "or the log ends too early"),
+        ("inconclusive-messages-cut-out", "nothing shows how many processes there were"),
+        ("fail-plugin-chose-tcp", "provider is tcp, expected cxi"),
+        ("fail-plugin-does-not-start", "Socket (Failed to initialize NET plugin Libfabric)"),
+    ],
+)
+def test_the_reason_says_what_the_log_shows(name: str, reason: str) -> None:
+    path = next(path for path in LOGS if path.stem == name)
+    reasons = judged(path.read_bytes(), Expectation("cxi" if "ib" not in name else "IB")).reasons
+    assert any(reason in text for text in reasons), reasons
+
+
+def test_lines_that_say_nothing_of_a_network_are_lines_all_the_same() -> None:
+    assert "say nothing of the network" in judged(b"n1:1:2 [0] NCCL INFO cudaDriverVersion 12040\n").reasons[0]
+    assert "no line of NCCL" in judged(b"training begins\n").reasons[0]
+
+
+def test_a_run_on_one_node_is_not_said_to_send_over_its_network() -> None:
+    run = replace(Run(nodes=1), network="Socket", provider="", plugin=("NET/Plugin: No plugin found (x)",))
+    log = "".join(line + "\n" for line in run.lines() if "via NET/" not in line)
+    reasons = judged(log.encode()).reasons
+    assert reasons[0].startswith("NCCL chose its own network Socket (NET/Plugin: No plugin found (x)): rank 0")
+
+
+def test_addresses_do_not_make_one_error_many() -> None:
+    end = " [0] ofi_process_cq:1033 NCCL WARN NET/OFI Request {} completed with error. RC: 21\n"
+    log = (
+        Run().text()
+        + "".join(
+            f"nid{5000 + rank // 8:06}:{7000 + rank}:{97000 + rank}" + end.format(hex(4096 * (rank + 1)))
+            for rank in range(16)
+        ).encode()
+    )
+    found = [text for text in judged(log).reasons if "completed with error" in text]
+    assert len(found) == 1
+    assert found[0].endswith("and 12 more")
+
+
+@pytest.mark.parametrize("end", ["RCCL version 2.18.3", "NCCL version 2.21.5+cuda12.4", "nid005001:7:8"])
+def test_a_name_that_another_line_is_glued_to_is_still_socket(end: str) -> None:
+    result = judged(f"n1:1:2 [0] NCCL INFO Using network Socket{end}\n".encode())
+    assert (result.plugin_in_use, result.network) == ("no", "Socket")
+
+
+@pytest.mark.parametrize("between", [" ", "     ", "\\n"])
+def test_a_log_without_line_ends_is_the_same_log(between: str) -> None:
+    lines = Run().text().decode().splitlines()
+    assert judged(between.join(lines).encode(), block=1 << 16) == judged(Run().text())
+    bad = Run(network="Socket", provider="", suffix="").text().decode().splitlines()
+    assert judged(between.join(bad).encode()).plugin_in_use == "no"
+
+
+def test_a_line_that_has_lost_its_host_makes_no_process() -> None:
+    torn_off = b":7000:97000 [0] NCCL INFO Using network Socket\n7000:97000 [0] NCCL INFO Using network Socket\n"
+    assert len(judged(Run().text() + torn_off).processes) == 16
+
+
+#: Every log of ROCm 7.0 on LUMI has these, for GCDs 1, 3 and 7; the place in the source stands before or behind.
+NO_LOCAL_PATH = (
+    b"/src/graph/topo.cc:1550 NCCL WARN Could not find any local path from gpu 1 to net\n",
+    b"NCCL WARN /src/graph/topo.cc:1550 Could not find any local path from gpu 7 to net\n",
+)
+
+
+def test_a_good_run_whose_gpus_have_no_local_path_passes() -> None:
+    heads = [f"nid{5000 + rank // 8:06}:{7000 + rank}:{97000 + rank} [{rank % 8}] ".encode() for rank in range(16)]
+    warned = b"".join(head + heard for head in heads for heard in NO_LOCAL_PATH)
+    assert judged(warned + Run().text()) == judged(Run().text())
+
+
+@pytest.mark.parametrize("text", [b"misc/ibvwrap.cc:63 NCCL WARN Failed to open libibverbs.so[.1]\n", *NO_LOCAL_PATH])
+def test_a_warning_that_good_runs_begin_with_is_no_cause(text: bytes) -> None:
+    head = b"n1:1:2 [0] "
+    nag = head + text
+    start = head + b"NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1 - Init START\n"
+    assert not any("warned" in reason for reason in judged(nag + start).reasons)
+    cause = head + b"misc/socket.cc:57 NCCL WARN socketProgress: Connection closed by remote peer n2<35187>\n"
+    assert any("warned: socketProgress" in reason for reason in judged(nag + start + cause).reasons)
+
+
+def test_colours_are_no_part_of_a_host() -> None:
+    lines = Run().text().decode().splitlines()
+    coloured = "".join(f"\x1b[{31 + at % 6}m{line}\x1b[0m\n" for at, line in enumerate(lines))
+    assert judged(coloured.encode()) == judged(Run().text())
+
+
+def test_a_table_that_runs_into_a_line_makes_no_process() -> None:
+    own = b"nid005000:7000:97000 [0] NCCL INFO "
+    log = own + b"Channel 00/0 : 1[0] -> 0[0] [receive] via NET/AWS Libfabric/0/GDRDMA\n"
+    log += own + b"Channel 00/0 : 0[0] -> 1[0] [send] via NET/AWS Libfabric/0/GDRDMA\n"
+    log += b"  4294967296  16777216  double  none  -1" + own + b"Using network AWS Libfabric\n"
+    assert [process.process for process in judged(log).processes] == ["nid005000:7000"]

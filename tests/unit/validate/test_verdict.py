@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from dataclasses import asdict, replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.validate.lines import Gate, gate_json
+from lumisite.validate.verdict.metric import Method, judge_metric
+from lumisite.validate.verdict.stats import least_chance, lower_tail, needed, spread
+from tests.support.series import METHOD, SETS, STEADY, after, judged, per_node, scaled, series, system, write
+
+Output = pytest.CaptureFixture[str]
+
+
+# ---------------------------------------------------------------- the rank test
+
+
+def test_the_exact_test_agrees_with_scipy() -> None:
+    mannwhitneyu = pytest.importorskip("scipy.stats").mannwhitneyu
+    chance = random.Random(1)
+    for lower, higher in ((1, 1), (3, 5), (5, 10), (10, 10), (5, 20), (7, 40)):
+        for shift in (-1.5, 0.0, 0.7):
+            one = [chance.gauss(shift, 1) for _ in range(lower)]
+            other = [chance.gauss(0, 1) for _ in range(higher)]
+            expected = mannwhitneyu(one, other, alternative="less", method="exact").pvalue
+            assert float(lower_tail(one, other)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_ties_are_exact_by_counting_every_choice() -> None:
+    chance = random.Random(2)
+    for _ in range(60):
+        values = [float(chance.randrange(4)) for _ in range(chance.randrange(2, 10))]
+        size = chance.randrange(1, len(values))
+
+        def rank(value: float, values: list[float] = values) -> Fraction:
+            below, same = sum(other < value for other in values), values.count(value)
+            return below + Fraction(same + 1, 2)
+
+        ranks = [rank(value) for value in values]
+        seen = sum(ranks[:size])
+        sums = [sum(chosen) for chosen in itertools.combinations(ranks, size)]
+        assert lower_tail(values[:size], values[size:]) == Fraction(sum(one <= seen for one in sums), len(sums))
+
+
+def test_the_smallest_chances_are_those_of_the_handbook() -> None:
+    assert least_chance(5, 10) == Fraction(1, 3003)
+    assert least_chance(3, 10) == Fraction(1, 286)
+    assert least_chance(3, 5) == Fraction(1, 56)
+    assert lower_tail([1, 2, 3], [4, 5, 6, 7, 8]) == Fraction(1, 56)
+    assert lower_tail([5, 5], [5, 5, 5]) == 1
+    assert (needed(3, 0.01), needed(5, 0.01)) == (7, 4)
+
+
+def test_many_jobs_are_no_burden() -> None:
+    assert lower_tail([float(n) for n in range(10)], [float(n) for n in range(10, 500)]) == least_chance(10, 490)
+
+
+def test_noise_is_robust_and_has_a_floor() -> None:
+    assert spread([0.0] * 9 + [5.0], 0.005) == 0.005
+    assert spread([-0.02, -0.01, 0.0, 0.01, 0.02], 0.005) == pytest.approx(0.014826)
+
+
+# ---------------------------------------------------------------- one metric
+
+
+def test_no_change_passes() -> None:
+    verdict = judged(STEADY, STEADY[:5])
+    assert (verdict.verdict, verdict.jobs_before, verdict.jobs_after) == ("pass", 10, 5)
+    assert verdict.reason == "no drop of 4.9 % or more"
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_a_drop_is_unconfirmed_then_confirmed_or_refuted(better: str) -> None:
+    slow = 0.88 if better == "higher" else 1 / 0.88
+    first = judged(STEADY, scaled(slow, 5), better=better)
+    assert (first.verdict, first.confirmed) == ("unconfirmed", False)
+    assert first.change == pytest.approx(-0.12, abs=0.005)
+    assert first.p == pytest.approx(1 / 3003, rel=1e-4)
+    both = judged(STEADY, scaled(slow, 10), better=better)
+    assert (both.verdict, both.confirmed) == ("fail", True)
+    refuted = judged(STEADY, [*scaled(slow, 5), *scaled(1.0, 5)], better=better)
+    assert (refuted.verdict, refuted.confirmed) == ("warn", False)
+    assert "not confirmed" in refuted.reason
+    assert judged(STEADY, scaled(1 / slow, 10), better=better).improved
+
+
+def test_what_is_better_decides_what_is_worse() -> None:
+    assert judged(STEADY, scaled(1.2, 10), better="lower").verdict == "fail"
+    assert judged([value / 100 for value in STEADY], [0.01 * value for value in scaled(0.9, 10)]).verdict == "fail"
+
+
+def test_later_jobs_on_the_same_nodes_do_not_confirm() -> None:
+    one_set = series(scaled(0.88, 10), sets=SETS[:1], at=100)
+    assert judge_metric(series(STEADY), one_set, METHOD).verdict == "unconfirmed"
+    other_set = replace(one_set, jobs=one_set.jobs[:5] + series(scaled(0.88, 5), sets=SETS[1:2], at=200).jobs)
+    assert judge_metric(series(STEADY), other_set, METHOD).verdict == "fail"
+    four = replace(other_set, jobs=other_set.jobs[:9])
+    assert "4 of 5 jobs on other nodes" in judge_metric(series(STEADY), four, METHOD).reason
+
+
+def test_the_first_five_jobs_by_time_decide() -> None:
+    good_first = after([*scaled(1.0, 5), *scaled(0.7, 5)])
+    assert judge_metric(series(STEADY), good_first, METHOD).verdict == "pass"
+
+
+def test_only_one_of_the_two_gates_is_a_warning() -> None:
+    small = judged(STEADY, scaled(0.97, 5))
+    assert (small.verdict, small.improved) == ("warn", False)
+    assert "but a drop counts from 4.9 %" in small.reason
+    stray = judged(STEADY, [93.0, 93.5, 94.0, 101.0, 102.0])
+    assert stray.verdict == "warn"
+    assert "may be chance" in stray.reason
+
+
+def test_a_drop_of_more_than_a_fifth_needs_no_test() -> None:
+    # Three of five jobs are very slow: p = 0.03 says nothing, the floor does, and five more have to confirm it.
+    assert judged(STEADY, [75.0, 76.0, 77.0, 101.0, 102.0]).verdict == "unconfirmed"
+    assert judged(STEADY, [75.0, 76.0, 77.0, 101.0, 102.0] * 2).verdict == "fail"
+    assert judged(STEADY, [75.0, 76.0, 77.0, 101.0, 102.0, *scaled(1.0, 5)]).verdict == "warn"
+    assert judged(STEADY[:3], [60.0]).verdict == "unconfirmed"
+
+
+NOISY = [100.0, 110.0, 90.0, 118.0, 84.0, 107.0, 93.0, 103.0, 97.0, 125.0]
+
+
+def test_a_noisy_metric_says_what_it_could_see() -> None:
+    verdict = judged(NOISY, [90.0, 92.0, 94.0, 96.0, 98.0])
+    assert verdict.verdict == "inconclusive"
+    assert verdict.noise is not None
+    assert verdict.noise > 0.05
+    assert verdict.reason.startswith("too noisy, ")
+    assert f"below {verdict.limit:.1%}".replace("%", " %") in verdict.reason
+    assert judged(NOISY, [40.0, 41.0, 42.0, 43.0, 44.0] * 2).verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    ("before", "new", "needs"),
+    [
+        (5, 3, "4 jobs after or 7 jobs before"),
+        (10, 2, "3 jobs after or best"),
+        (3, 5, "4 jobs before or best"),
+        (1, 1, "needs best 5 after and 10 before"),
+    ],
+)
+def test_too_few_jobs_decide_nothing_and_say_how_many_would(before: int, new: int, needs: str) -> None:
+    verdict = judged(STEADY[:before], scaled(0.9, new))
+    assert verdict.verdict == "inconclusive"
+    assert f"too few jobs, {new} after and {before} before" in verdict.reason
+    assert needs in verdict.reason
+
+
+def test_few_jobs_before_are_said() -> None:
+    assert "5 jobs before are few, 10 are right" in judged(STEADY[:5], STEADY[5:]).reason
+
+
+def test_k_and_threshold_can_be_set() -> None:
+    assert judged(STEADY, scaled(0.93, 10)).verdict == "fail"
+    assert judged(STEADY, scaled(0.93, 10), Method(k=3, threshold=0.10)).verdict == "warn"
+    assert judged(STEADY, scaled(0.93, 10), Method(k=30, threshold=0.05)).verdict == "warn"
+    assert judged(STEADY, scaled(0.97, 10), Method(k=3, threshold=0.01)).verdict == "fail"
+
+
+# ---------------------------------------------------------------- the system
+
+
+def test_a_metric_on_one_side_only_is_inconclusive() -> None:
+    gone = system([series(STEADY), replace(series(STEADY), metric="gone")], [after(scaled(1.0, 5))])
+    assert (gone.exit_code, gone.metrics[0].reason) == (4, "not measured after")
+    assert system([], [after(scaled(1.0, 5))]).metrics[0].reason == "not measured before"
+    assert system([], []).exit_code == 4
+    turned = system([series(STEADY)], [after(STEADY, better="lower")])
+    assert turned.metrics[0].reason == "higher is better before and lower after"
+
+
+def test_the_worst_metric_decides() -> None:
+    fine, slow = after(scaled(1.0, 5)), replace(after(scaled(0.8, 10)), metric="x")
+    before = [series(STEADY), replace(series(STEADY), metric="x")]
+    assert system(before, [fine, slow]).exit_code == 1
+    assert system(before, [fine, replace(slow, jobs=slow.jobs[:5])]).exit_code == 4
+    assert system(before, [fine, replace(after(scaled(0.97, 5)), metric="x")]).verdict == "warn"
+    assert system(before, [fine, replace(fine, metric="x")]).verdict == "pass"
+
+
+def test_what_to_run_next_names_the_nodes_to_avoid() -> None:
+    verdict = system([series(STEADY)], [after(scaled(0.88, 7))])
+    assert verdict.next_runs == ("run 3 more jobs of m on nodes other than n1,n2,n3,n4",)
+    assert system([series(STEADY)], [after(scaled(1.0, 2))]).next_runs == ("run 3 more jobs of m",)
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.mark.parametrize(
+    ("new", "code", "word"),
+    [
+        (scaled(1.0, 5), 0, "PASS"),
+        (scaled(0.97, 5), 0, "WARN"),
+        (scaled(0.88, 10), 1, "FAIL"),
+        (scaled(0.88, 5), 4, "INCONCLUSIVE"),
+    ],
+)
+def test_the_command_says_and_returns_the_verdict(new: list[float], code: int, word: str, capsys: Output) -> None:
+    write("before", series(STEADY))
+    write("after", after(new))
+    assert main(["verdict", "--before", "before", "--after", "after"]) == code
+    assert capsys.readouterr().out.startswith(word + "\n")
+    assert main(["verdict", "--before", "before", "--after", "after", "--json"]) == code
+    found = json.loads(capsys.readouterr().out)
+    assert (found["exit_code"], found["metrics"][0]["metric"]) == (code, "m")
+
+
+def test_slow_nodes_are_exit_5_with_a_line_to_drain_them(capsys: Output) -> None:
+    write("before", series(STEADY), per_node([100.0] * 8))
+    write("after", after(STEADY[:5]), per_node([100.0] * 7 + [70.0], seed=4))
+    assert main(["verdict", "--before", "before", "--after", "after"]) == 5
+    out = capsys.readouterr().out
+    assert "scontrol update nodename=n7 state=drain reason='lumisite: slow by gemm'" in out
+    assert "gemm " in out
+
+
+def test_the_order_of_lines_and_files_changes_no_byte(capsys: Output) -> None:
+    chance = random.Random(7)
+    old = write("before", series(STEADY), per_node([100.0] * 16), replace(series(NOISY), metric="z"))
+    new = write(
+        "after", after(scaled(0.9, 10)), per_node([100.0] * 15 + [80.0], seed=4), replace(after(NOISY), metric="z")
+    )
+    new += [
+        gate_json(Gate(gate, "fail" if node == "x1" else "pass", f"cause {rank}", "", node, (node,), 100.0, rank))
+        for gate in ("g", "h")
+        for node in ("x1", "x2", "x3")
+        for rank in range(4)
+    ]
+    outputs = set()
+    for _ in range(12):
+        chance.shuffle(old)
+        chance.shuffle(new)
+        cut = chance.randrange(len(new))
+        for name, lines in (("before", old), ("one", new[:cut]), ("two", new[cut:])):
+            Path(name).write_text("\n".join(lines))
+        for form in ([], ["--json"]):
+            assert main(["verdict", "--before", "before", "--after", "two", "--after", "one", *form]) == 1
+            outputs.add(capsys.readouterr().out)
+    assert len(outputs) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--before"),
+        (["--before", "gone", "--after", "gone"], "gone: cannot be read: No such file"),
+        (["--before", "bad", "--after", "bad"], "bad:1: value: 0 is not above 0"),
+        (["--before", "bad", "--after", "bad", "--k", "0"], "'0' is not a number above 0"),
+        (["--before", "bad", "--after", "bad", "--threshold", "nan"], "'nan' is not a number above 0"),
+    ],
+)
+def test_wrong_use_is_exit_2(arguments: list[str], said: str, capsys: Output) -> None:
+    Path("bad").write_text(
+        '{"metric": "m", "value": 0, "better": "higher", "run": "7", "nodes": ["n1"], "time": 100}\n{"metric": 1}\n'
+    )
+    assert main(["verdict", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.out == ""
+
+
+def test_a_verdict_is_plain_data() -> None:
+    json.dumps(asdict(system([series(STEADY)], [after(scaled(0.88, 7)), per_node([1.0] * 8)])), allow_nan=False)

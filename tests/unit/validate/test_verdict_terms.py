@@ -1,0 +1,214 @@
+"""What a site expects of metrics, and which jobs may be compared."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.site.model import MetricRule
+from lumisite.validate.samples import Job, Recorded, Series
+from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
+from tests.support.series import SETS, STEADY, after, scaled, series, write
+from tests.support.sites import site_text
+
+Output = pytest.CaptureFixture[str]
+DAY_S = 86400
+NEW = 100 * DAY_S
+
+
+def rule(metric: str = "m", **changed: object) -> MetricRule:
+    return MetricRule(metric=metric, source="test", **changed)  # type: ignore[arg-type]
+
+
+def system(before: Series | None, new: Series | None, *rules: MetricRule, **terms: object) -> SystemVerdict:
+    old, now = (Recorded({one.metric: one} if one else {}) for one in (before, new))
+    return judge_system(old, now, Terms(tuple(rules), **terms))  # type: ignore[arg-type]
+
+
+def one(before: Series | None, new: Series | None, *rules: MetricRule, **terms: object) -> MetricVerdict:
+    return system(before, new, *rules, **terms).metrics[0]
+
+
+# ---------------------------------------------------------------- the site's rules
+
+
+def test_the_first_rule_that_fits_sets_threshold_and_k() -> None:
+    low = after(scaled(0.93, 10))
+    assert one(series(STEADY), low).verdict == "fail"
+    assert one(series(STEADY), low, rule(threshold=0.10)).verdict == "warn"
+    assert one(series(STEADY), low, rule("x*"), rule("*", k=30.0), rule(k=3.0)).verdict == "warn"
+    assert one(series(STEADY), low, rule(threshold=0.10), threshold=0.05).verdict == "fail"
+    assert one(series(STEADY), low, rule(k=30.0), k=3.0).verdict == "fail"
+
+
+def test_a_metric_that_does_not_decide_is_shown_only() -> None:
+    found = system(series(STEADY), after(scaled(0.7, 10)), rule(decides=False))
+    assert (found.metrics[0].verdict, found.metrics[0].decides) == ("fail", False)
+    # Nothing is left that decides.
+    assert (found.exit_code, found.next_runs) == (4, ())
+    fine = {"m": series(STEADY), "x": replace(series(STEADY), metric="x")}
+    now = {"m": after(scaled(0.7, 5)), "x": replace(after(scaled(1.0, 5)), metric="x")}
+    whole = judge_system(Recorded(fine), Recorded(now), Terms((rule(decides=False),)))
+    assert (whole.exit_code, whole.next_runs) == (0, ())
+
+
+def test_a_metric_that_does_not_decide_blames_no_node() -> None:
+    values: dict[tuple[str, ...], float] = {
+        (f"n{node}",): 50.0 if node == 3 else 100.0 + node / 10 for node in range(9)
+    }
+    nodes = Series("gemm", "higher", (Job("g", NEW, values),))
+    old, now = Recorded({"m": series(STEADY)}), Recorded({"m": after(scaled(1.0, 5)), "gemm": nodes})
+    assert [slow.node for slow in judge_system(old, now, Terms()).slow_nodes] == ["n3"]
+    shown = judge_system(old, now, Terms((rule("gemm", decides=False),)))
+    assert (shown.slow_nodes, shown.drain, shown.exit_code) == ((), None, 0)
+
+
+def test_below_the_floor_of_spec_fails_whatever_the_baseline_says() -> None:
+    low = rule(spec=200.0)
+    first = one(series(STEADY), after(scaled(1.0, 5)), low)
+    assert (first.verdict, first.below_spec, first.more_jobs) == ("unconfirmed", True, 5)
+    assert first.reason.startswith("100 is below 60 % of the 200 that the site expects; it was before too; 0 of 5")
+    confirmed = one(series(STEADY), after(scaled(1.0, 10)), low)
+    assert (confirmed.verdict, confirmed.confirmed) == ("fail", True)
+    assert one(series(STEADY), after(scaled(1.0, 10)), rule(spec=200.0, floor=0.4)).verdict == "pass"
+    refuted = one(series(scaled(1.3, 10)), after([*scaled(1.15, 5), *scaled(1.3, 5)]), low)
+    assert (refuted.verdict, "not confirmed" in refuted.reason) == ("warn", True)
+
+
+def test_spec_of_a_metric_that_is_better_lower_is_a_ceiling() -> None:
+    low = rule(spec=50.0)
+    slow = one(series(STEADY, better="lower"), after(scaled(1.0, 10), better="lower"), low)
+    assert slow.verdict == "fail"
+    assert slow.reason.startswith("100 is above 83.333, the limit for the 50 that the site expects")
+    assert (
+        one(series(STEADY, better="lower"), after(scaled(1.0, 10), better="lower"), rule(spec=61.0)).verdict == "pass"
+    )
+
+
+def test_spec_needs_no_baseline_to_fail_and_is_none_to_pass() -> None:
+    assert one(None, after(scaled(1.0, 5)), rule(spec=200.0)).verdict == "unconfirmed"
+    failed = one(None, after(scaled(1.0, 10)), rule(spec=200.0))
+    assert (failed.verdict, failed.confirmed) == ("fail", True)
+    assert one(None, after([*scaled(1.0, 5), *scaled(3.0, 5)]), rule(spec=200.0)).verdict == "warn"
+    assert one(None, after(scaled(1.0, 10)), rule(spec=101.0)).reason == "not measured before"
+
+
+def test_a_rule_cannot_hide_that_a_metric_is_gone() -> None:
+    assert one(series(STEADY), None, rule(spec=1.0)).reason == "not measured after"
+
+
+# ---------------------------------------------------------------- unlike jobs
+
+
+def marked(values: Series, **marks: str) -> Series:
+    return replace(values, jobs=tuple(replace(job, **marks) for job in values.jobs))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("what", ["image", "spec"])
+def test_jobs_with_another_image_or_spec_are_not_compared(what: str) -> None:
+    old, new = marked(series(STEADY), **{what: "a"}), marked(after(scaled(0.88, 10)), **{what: "b"})
+    refused = one(old, new)
+    assert refused.verdict == "inconclusive"
+    assert refused.reason == {
+        "image": "another image: a before, b after",
+        "spec": "another spec of what is measured: a before, b after",
+    }[what]  # fmt: skip
+    assert one(old, new, allow_image_change=True).verdict == {"image": "fail", "spec": "inconclusive"}[what]
+    assert one(old, marked(new, **{what: "a"})).verdict == "fail"
+    assert one(old, marked(new, **{what: ""})).verdict == "fail"
+    assert one(series(STEADY), new).verdict == "fail"
+
+
+def test_a_baseline_of_two_images_is_judged_by_the_right_one() -> None:
+    both = (*marked(series(scaled(1.2, 10)), image="old").jobs, *marked(series(STEADY, at=50), image="new").jobs)
+    found = system(Series("m", "higher", both), marked(after(scaled(1.0, 5)), image="new"))
+    assert (found.exit_code, found.metrics[0].jobs_before) == (0, 10)
+    assert "10 of 20 jobs before had another image and are left out" in found.notes
+
+
+def test_jobs_after_of_two_images_decide_nothing() -> None:
+    jobs = (*marked(after(scaled(1.0, 5)), image="a").jobs, *marked(series(STEADY, at=300), image="b").jobs)
+    assert "the jobs after differ in the image (a, b)" in one(series(STEADY), Series("m", "higher", jobs)).reason
+
+
+def test_spec_is_asked_even_where_jobs_cannot_be_compared() -> None:
+    old, new = marked(series(STEADY), image="a"), marked(after(scaled(1.0, 10)), image="b")
+    assert one(old, new, rule(spec=300.0)).verdict == "fail"
+
+
+def test_the_same_job_on_both_sides_is_a_mistake() -> None:
+    same = one(series(STEADY), series(STEADY))
+    assert (same.verdict, "run j0 stands before and after" in same.reason) == ("inconclusive", True)
+
+
+def test_units_must_agree() -> None:
+    assert "in s before and in ms after" in one(
+        replace(series(STEADY), unit="s"), replace(after(scaled(1.0, 5)), unit="ms")
+    ).reason  # fmt: skip
+
+
+# ---------------------------------------------------------------- a poor baseline
+
+
+def dated(days: list[float], sets: tuple[tuple[str, ...], ...] = SETS[:2]) -> Series:
+    jobs = [Job(f"j{n}", days[n % len(days)] * DAY_S + n, {sets[n % len(sets)]: STEADY[n]}) for n in range(10)]
+    return Series("m", "higher", tuple(jobs))
+
+
+def notes(before: Series) -> tuple[str, ...]:
+    new = after(scaled(1.0, 5))
+    later = replace(new, jobs=tuple(replace(job, time=NEW + job.time) for job in new.jobs))
+    found = system(before, later)
+    assert found.exit_code == 0
+    return found.notes
+
+
+def test_a_good_baseline_needs_no_note() -> None:
+    assert notes(dated([90, 91, 92])) == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "note"),
+    [
+        (dated([60, 91, 92]), "4 of 10 jobs before are more than 30 days older than the first after"),
+        (dated([91, 92]), "the jobs before are of 2 days, 3 are right"),
+        (dated([92]), "the jobs before are of 1 day, 3 are right"),
+        (dated([90, 91, 101]), "3 of 10 jobs before are later than the first after"),
+        (dated([90, 91, 92], (("n1", "n2"), ("n2", "n3"))), "no two jobs before ran on wholly different nodes, 2 disjoint"),
+    ],
+)  # fmt: skip
+def test_what_a_baseline_lacks_is_said_and_fails_nothing(before: Series, note: str) -> None:
+    (found,) = notes(before)
+    assert found.startswith(note)
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_reads_the_sites_rules(capsys: Output) -> None:
+    name = "collectives/all_reduce_busbw/128MiB/1n"
+    write("before", replace(series(scaled(0.5, 10)), metric=name))
+    write("after", replace(after(scaled(0.5, 10)), metric=name))
+    command = ["verdict", "--before", "before", "--after", "after"]
+    assert main(command) == 0
+    assert main([*command, "--site", "lumi"]) == 1
+    assert "is below 60 % of the 125 that the site expects; it was before too" in capsys.readouterr().out
+    # A site without a section about validation has no rules.
+    text = site_text()
+    Path("site.yaml").write_text(text[: text.index("validation:")] + text[text.index("images:\n  folders:") :])
+    assert main([*command, "--site", "site.yaml"]) == 0
+
+
+def test_the_command_compares_images_only_when_told(capsys: Output) -> None:
+    for side, lines in (("before", write("x", series(STEADY))), ("after", write("x", after(scaled(1.0, 5))))):
+        raw = [{**json.loads(line), "image": side} for line in lines]
+        Path(side).write_text("\n".join(map(json.dumps, raw)))
+    command = ["verdict", "--before", "before", "--after", "after"]
+    assert main(command) == 4
+    assert main([*command, "--allow-image-change"]) == 0
+    assert "another image: before before, after after" in capsys.readouterr().out
