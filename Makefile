@@ -7,6 +7,9 @@ PYTEST_FLAGS ?=
 # The unit tests make 300,000 small files: in memory, where there is plenty, that takes a third less time than on a disk.
 IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "TMPDIR=/dev/shm"}')
 
+# What runs in jobs beside the helper, whose parts and rendered forms a test gives to shellcheck.
+SH_JOBS = $(wildcard lumisite/validate/probes/*/*.sh)
+
 .DEFAULT_GOAL := help
 .PHONY: help render lint unit test bench docs twin twin-down rehearse clean
 
@@ -28,6 +31,9 @@ lint: $(VENV)/.dev  ## ruff, mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/vulture
+	$(BIN)/shellcheck .ci/run .ci/venv .ci/packages $(SH_JOBS)
+	$(BIN)/shfmt -d spank_helpers/*.sh
 
 
 unit: $(VENV)/.dev  ## the tests that need no root and no packages, under a minute (without the thorough ones)

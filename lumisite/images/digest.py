@@ -24,7 +24,6 @@ from lumisite.images.squashfs import SUPERBLOCK_BYTES
 from lumisite.machine.tree import Source
 
 Kind = Literal["header", "whole"]
-KINDS: tuple[Kind, ...] = ("header", "whole")
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 _TAIL_BYTES = 64 * 1024

@@ -22,17 +22,6 @@ def mask_of(pu_os: Iterable[int]) -> str:
     return hex(sum(1 << number for number in set(pu_os)))
 
 
-def cpus_of_mask(mask: str) -> tuple[int, ...]:
-    """Read a mask back into CPUs in rising order; raises `CpusetError`.
-
-    >>> cpus_of_mask("0xfe0000")
-    (17, 18, 19, 20, 21, 22, 23)
-    """
-    if not re.fullmatch(r"(?:0x)?[0-9a-fA-F]+", mask) or len(mask) > CPU_NUMBER_LIMIT // 4 + 2:
-        raise CpusetError(f"{shown_cpus(mask)} is not a CPU mask (write hexadecimal digits, such as 0xfe)")
-    return _bits(int(mask, 16))
-
-
 def parse_hwloc_bitmap(text: str) -> frozenset[int] | None:
     """Read hwloc's bitmap: 32-bit words, the highest first, an empty word for zero.
 

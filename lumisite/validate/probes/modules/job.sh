@@ -23,6 +23,7 @@ snapshot() { # into the array of that name: every exported variable and function
   local -n into=$1
   local line
   into=()
+  # shellcheck disable=SC2034  # `into` is another name of the caller's array
   while IFS= read -r -d '' line; do
     case $line in
     _=* | SHLVL=* | PWD=* | OLDPWD=* | LOADEDMODULES=* | _LMFILES_=* | _ModuleTable*=* | __LMOD_* | LMOD_*=*) ;;
