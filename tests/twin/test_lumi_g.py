@@ -81,7 +81,7 @@ CONFINED = {
     "gate": f"{SRUN} -p standard-g -n8 --cpu-bind=mask_cpu:{SWAPPED} python3 /opt/affinity.py /tmp/out",
 }
 THREADS = {
-    **NODE_ITSELF,
+    **{name: NODE_ITSELF[name] for name in ("cpus", "tasks", "hwloc")},
     **{f"count {tasks}": f"{SRUN} -p standard-g -n{tasks} --threads-per-core=2 {SHOW}" for tasks in COUNTS},
     "one thread": f"{SRUN} -p standard-g -n8 --hint=nomultithread {SHOW}",
     "-c14": f"{SRUN} -p standard-g -n8 -c14 {SHOW}",

@@ -115,10 +115,10 @@ def module_of_another_network(cluster: Cluster) -> Iterator[None]:
     """As a module would that was rendered for another network."""
     script = cluster.shared / SITE_TREE[1:] / "current/spank/task_prolog"
     was = script.read_text()
-    name = 'GLOO_SOCKET_IFNAME "${GLOO_SOCKET_IFNAME+x}" "${GLOO_SOCKET_IFNAME-}"'
-    assert f"{name} hsn0" in was
+    offer = 'offer GLOO_SOCKET_IFNAME "${GLOO_SOCKET_IFNAME+x$GLOO_SOCKET_IFNAME}"'
+    assert f"{offer} hsn0" in was
     script.chmod(0o755)
-    script.write_text(was.replace(f"{name} hsn0", f"{name} eth0"))
+    script.write_text(was.replace(f"{offer} hsn0", f"{offer} eth0"))
     try:
         yield
     finally:
