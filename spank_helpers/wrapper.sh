@@ -42,7 +42,7 @@ ls_know_runtime() {
 }
 
 # ---- which command, and which image; at the first word that is not known for sure, nothing is.
-# The options are those of SingularityCE 4 and Apptainer 1, as lumisite/release/runtimes.py has them with their sources.
+# The options are those of SingularityCE 4 and Apptainer 1, as lumisite/render/runtimes.py has them with their sources.
 ls_know_image() {
 	ls_state=global ls_command='' ls_image='' ls_back='' ls_writable=''
 	for ls_word; do

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from docs.markdown import notice, plain, table
+from lumisite.site.checks import STAGES
 from lumisite.site.decode import Rule
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, plan_stages
-from lumisite.site.rules import STAGES
 from lumisite.site.scalars import (
     AbsolutePath,
     Chain,

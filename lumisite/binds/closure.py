@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from lumisite.binds.copies import compare, in_order, is_foundation, newest, stem, summary
 from lumisite.binds.network import built_without, stands_in
-from lumisite.binds.versions import compare, in_order, is_foundation, newest, stem, summary
 from lumisite.images.container import Bound, ContainerTree, covers
 from lumisite.machine.elf import ElfInfo
 from lumisite.machine.loader import Found, Loaded, Loader, Need, Search, walk

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterator
 
-from lumisite.binds.versions import newest, public_versions, stem
+from lumisite.binds.copies import newest, public_versions, stem
 from lumisite.machine.elf import ElfError, read_needed
 from lumisite.machine.loader import Found, Loaded, Loader, walk
 from lumisite.machine.tree import Tree, resolve

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from lumisite.binds.closure import Line, Sides, closure
-from lumisite.binds.versions import in_order, numbers_in
+from lumisite.binds.copies import in_order, numbers_in
 from lumisite.errors import ResolveError
 from lumisite.images.container import container_of, library_path
 from lumisite.images.family import holds_inside, recognise_family
@@ -18,8 +18,8 @@ from lumisite.machine.loader import MACHINES, Loader, read_rules
 from lumisite.machine.tree import Tree, resolve
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
+from lumisite.site.ledger import Situation, decide
 from lumisite.site.model import Site
-from lumisite.site.settings import Situation, decide
 from lumisite.site.versions import Version
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.

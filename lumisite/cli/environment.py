@@ -64,9 +64,9 @@ def run_env(arguments: argparse.Namespace) -> int:
     from lumisite.render.modules import plan_modules
     from lumisite.render.render import render_tree
     from lumisite.render.templates import load_templates, open_template_cache
+    from lumisite.site.ledger import decide_stacks
     from lumisite.site.load import load_plans, load_site
     from lumisite.site.selection import ALL, resolve_selection
-    from lumisite.site.settings import decide_stacks
 
     if "\0" in (arguments.image or ""):
         raise ResolveError(f"{arguments.image!r}: is no name of an image")

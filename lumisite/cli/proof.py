@@ -210,7 +210,7 @@ def _site(name: str | None) -> Site | None:
 
 
 def _transport_text(result: Result) -> Iterator[str]:
-    from lumisite.validate.report.blocks import aligned
+    from lumisite.validate.report.contents import aligned
 
     yield f"{result.verdict.upper()}: {result.reasons[0] if result.reasons else 'no reason'}"
     yield from (f"  {reason}" for reason in result.reasons[1:])

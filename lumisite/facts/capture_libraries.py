@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from lumisite.binds.copies import is_foundation, newest, numbers_in
 from lumisite.binds.plan import Request, library_folders
-from lumisite.binds.versions import is_foundation, newest, numbers_in
 from lumisite.errors import LumisiteError
 from lumisite.facts.capture_system import content_of, size_of
 from lumisite.facts.facts import Facts, Library

@@ -1,4 +1,4 @@
-"""What is installed on a node: products with their releases, ROCm, Slurm, images, and the deployed release."""
+"""What is installed on a node: products with their releases, ROCm, Slurm, programs, images, the deployed release."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
-from lumisite.binds.versions import in_order
+from lumisite.binds.copies import in_order
 from lumisite.facts.capture_system import content_of, directory_names, head_of, size_of
 from lumisite.facts.facts import Deployed, ImageFile, Program, Releases
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET

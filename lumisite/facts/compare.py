@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from lumisite.binds.versions import is_foundation
+from lumisite.binds.copies import is_foundation
 from lumisite.facts.capture_libraries import stem_of
 from lumisite.facts.facts import Facts, Library, Releases
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lumisite.binds.versions import numbers_in
+from lumisite.binds.copies import numbers_in
 from lumisite.facts.site import Context
 from lumisite.facts.words import driver_words
 from lumisite.site.images import told_release

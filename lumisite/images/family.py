@@ -12,8 +12,8 @@ from lumisite.images.sif import open_image
 from lumisite.machine.tree import Tree, resolve
 from lumisite.site.decode import suggestion
 from lumisite.site.images import Holds, family_by_path, holds_by_name, told_release
+from lumisite.site.ledger import default_family
 from lumisite.site.model import Site
-from lumisite.site.settings import default_family
 from lumisite.site.versions import Version
 
 

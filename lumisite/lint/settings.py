@@ -14,8 +14,8 @@ from lumisite.lint.job import Finding, Job, Setting
 from lumisite.render.explain import references
 from lumisite.site.evidence import Harm, harms
 from lumisite.site.images import Holds
+from lumisite.site.ledger import Situation, depends_on_image, judge_conditions
 from lumisite.site.model import Site
-from lumisite.site.settings import Situation, depends_on_image, judge_conditions
 
 #: Variables that name interfaces. NCCL takes the beginnings of names (src/misc/socket.cc), the others whole names.
 _BY_PREFIX = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from lumisite.binds.copies import in_order, is_foundation, stem
 from lumisite.binds.plan import Request, library_folders, loader_of_host
-from lumisite.binds.versions import in_order, is_foundation, stem
 from lumisite.errors import ResolveError
 from lumisite.images.container import covers
 from lumisite.machine.elf import ElfError, read_elf

@@ -13,11 +13,7 @@ from lumisite.site.decode import suggestion
 from lumisite.site.entries import Evidence, FileSystem, Setting
 from lumisite.site.evidence import checked, evidence_of, evidence_text
 from lumisite.site.images import Holds
-from lumisite.site.load import LoadedSite
-from lumisite.site.model import Site
-from lumisite.site.scalars import TASK
-from lumisite.site.selection import Selection, Stack
-from lumisite.site.settings import (
+from lumisite.site.ledger import (
     BindVerdict,
     Decision,
     Situation,
@@ -26,6 +22,10 @@ from lumisite.site.settings import (
     describe_action,
     describe_conditions,
 )
+from lumisite.site.load import LoadedSite
+from lumisite.site.model import Site
+from lumisite.site.scalars import TASK
+from lumisite.site.selection import Selection, Stack
 
 
 @dataclass(frozen=True)

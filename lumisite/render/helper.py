@@ -32,10 +32,10 @@ from lumisite.render.shell_text import (
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import FileSystem, HostPath
 from lumisite.site.images import has_plugin
+from lumisite.site.ledger import Decision, default_family
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
-from lumisite.site.settings import Decision, default_family
 
 #: The last line of a script, when all is defined.
 START = 'ls_start "$@"\n'

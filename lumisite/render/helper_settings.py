@@ -12,9 +12,9 @@ from typing import Literal
 
 from lumisite.render.shell_text import Chain, Where, variable, with_reason
 from lumisite.site.entries import Setting, When
+from lumisite.site.ledger import Decision, Verdict, depends_on_image
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
-from lumisite.site.settings import Decision, Verdict, depends_on_image
 from lumisite.site.versions import Version, VersionRange
 
 Action = Literal["offer", "withdraw", "leave", "want_directory", "master_address", "master_port", "one_gpu"]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lumisite.errors import ResolveError
 from lumisite.images.container import covers
 from lumisite.render.manifest import ModuleSummary
+from lumisite.render.module_help import help_text, paragraph, support
 from lumisite.site.decode import suggestion
 from lumisite.site.entries import HostPath, Setting
-from lumisite.site.evidence import rank, remark
+from lumisite.site.ledger import Decision
 from lumisite.site.model import Module, Site
-from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection, Stack
-from lumisite.site.settings import Decision, Verdict, describe_action
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -132,18 +130,20 @@ def _plan(
     versions = [module_version(module, other) for other in _stacks(selection, module)]
     old_names = [old for old in module.old_versions if version == versions[0] and old not in versions]
     binds, settings = decision.bound_by(name), decision.set_by(name)
+    notices = _notices(site, name, module, stack)
     provides = _provides(site, stack, binds)
     loads = tuple(f"{other}/{module_version(site.modules[other], stack)}" for other in module.loads)
+    title = f"{name}/{version} for {site.title}, platform {stack.platform}"
     return ModulePlan(
         name=name,
         version=version,
         origin=f"modulefiles_src/{module.template}.lua.j2 and {site_file}",
         template=module.template,
-        help=_help(site, decision, name, stack, provides, loads),
+        help=help_text(site, decision, name, title, notices, provides, loads),
         whatis=_whatis(site, name, version, module),
         conflicts=module.conflicts,
         loads=loads,
-        notices=_notices(site, name, module, stack),
+        notices=notices,
         old_names=tuple(_old_name(site, name, old, version, site_file) for old in old_names),
         binds=tuple(bind.spec for bind in binds),
         bind_variable=f"{site.runtime.prefix}_BINDPATH",
@@ -165,7 +165,7 @@ def _old_name(site: Site, name: str, old: str, version: str, site_file: str) -> 
         origin=f"modulefiles_src/_old_name.lua.j2 and {site_file}",
         full_name=f"{name}/{version}",
         notice=notice,
-        help=f"{_paragraph(notice)}\n\n{_support(site)}\n",
+        help=f"{paragraph(notice)}\n\n{support(site)}\n",
     )
 
 
@@ -205,97 +205,3 @@ def _notices(site: Site, name: str, module: Module, stack: Stack) -> tuple[str, 
             f"since {platform.since}. Use {name}/{successor} instead."
         )
     return tuple(notices)
-
-
-def _help(
-    site: Site,
-    decision: Decision,
-    name: str,
-    stack: Stack,
-    provides: Iterable[tuple[str, str]],
-    loads: Iterable[str],
-) -> str:
-    """What `module help` prints: each bind and setting with its reason, and whom to ask."""
-    module, settings = site.modules[name], decision.set_by(name)
-    sections = [
-        f"{name}/{module_version(module, stack)} for {site.title}, platform {stack.platform}",
-        _paragraph(f"{module.summary}."),
-        *map(_paragraph, _notices(site, name, module, stack)),
-        _listing(
-            f"Appends to {site.runtime.prefix}_BINDPATH:", ((bind.spec, bind.why) for bind in decision.bound_by(name))
-        ),
-        _listing("Host libraries behind these binds:", ((path, what) for what, path in provides)),
-        _listing("Loads:", ((full_name, site.modules[full_name.split("/")[0]].summary) for full_name in loads)),
-        _listing("Sets, unless you have set it:", ((f"{s.name} {describe_action(s)}", s.why) for s in settings)),
-    ]
-    if module.helper:
-        sections += _helper_help(site, decision)
-    else:
-        sections.append(_paragraph(f"Unload it before `{site.runtime.name} build`, which fails on binds."))
-    sections.append(_support(site))
-    return "\n\n".join(section for section in sections if section) + "\n"
-
-
-def _support(site: Site) -> str:
-    return f"Support: {site.support.name}\n  {site.support.contact}"
-
-
-def _helper_help(site: Site, decision: Decision) -> list[str]:
-    """Say what a task gets, what jobs need first."""
-    given = [
-        verdict
-        for verdict in decision.settings
-        if verdict.applies and verdict.setting.where == TASK and not verdict.setting.leave
-    ]
-    entries = [
-        (f"{one.setting.name} {describe_action(one.setting)}", _reason(one))
-        for one in sorted(given, key=lambda one: rank(one.setting))
-    ]
-    return [
-        _paragraph(
-            "Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it does the following. What "
-            "depends on the image (its ROCm release, its family, its plugin) is decided by the image that runs, "
-            "whatever the version of this module."
-        ),
-        _listing("Binds, where the node has it:", ((bind.spec, bind.why) for bind in decision.bound_by(TASK))),
-        _listing("Sets, unless you have set it, what jobs need first:", entries),
-        *map(_paragraph, _mpi_notes(site)),
-        _paragraph("LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it does."),
-    ]
-
-
-def _mpi_notes(site: Site) -> Iterator[str]:
-    """Say what MPI in images needs of srun, which no module sets: it would reach steps without such an image too."""
-    for family in site.families.values():
-        if family.mpi:
-            yield (
-                f"MPI inside {family.title} needs `srun --mpi={family.mpi}`. No module sets that, since it would reach "
-                "programs outside of containers too."
-            )
-
-
-def _reason(verdict: Verdict) -> str:
-    notes = [verdict.reason if verdict.outcome == "may win" else "", remark(verdict.setting)]
-    said = "; ".join(note for note in notes if note)
-    return f"{verdict.setting.why} ({said})" if said else str(verdict.setting.why)
-
-
-def _paragraph(text: str) -> str:
-    return textwrap.fill(text, width=78, break_long_words=False, break_on_hyphens=False)
-
-
-def _listing(title: str, entries: Iterable[tuple[str, str]]) -> str:
-    lines = []
-    for entry, why in entries:
-        lines += [
-            f"  {entry}",
-            textwrap.fill(
-                why,
-                width=78,
-                initial_indent=" " * 6,
-                subsequent_indent=" " * 6,
-                break_long_words=False,
-                break_on_hyphens=False,
-            ),
-        ]
-    return "\n".join([title, *lines]) if lines else ""

@@ -15,10 +15,10 @@ from lumisite.render.image_plans import plan_summaries
 from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.modules import ModulePlan, plan_modules
 from lumisite.render.templates import make_environment
+from lumisite.site.ledger import Decision, decide_stacks, describe_action
 from lumisite.site.load import LoadedSite
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import Selection
-from lumisite.site.settings import Decision, decide_stacks, describe_action
 
 #: Stands for the release id until the tree's own hash is known, since the id is part of the texts.
 RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret

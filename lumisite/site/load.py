@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lumisite.errors import Problem, ResolveError, SiteError, file_fault
+from lumisite.site.checks import STAGES
 from lumisite.site.decode import Rule, decode, suggestion
 from lumisite.site.document import MAX_BYTES
 from lumisite.site.model import Site
-from lumisite.site.rules import STAGES
 from lumisite.site.scalars import SCALARS
 
 if TYPE_CHECKING:

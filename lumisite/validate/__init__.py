@@ -1,4 +1,4 @@
-"""What is proved after a change of the system: transport, samples, verdict, and users' job scripts."""
+"""What is proved after a change of the system: runs of probes, transport, samples, verdict, and the report."""
 
 from lumisite.errors import LumisiteError
 

@@ -17,9 +17,9 @@ from lumisite.render.manifest import RenderedFile
 from lumisite.render.modules import ModulePlan, plan_modules
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
+from lumisite.site.ledger import decide_stacks
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
-from lumisite.site.settings import decide_stacks
 
 HERE = Path(__file__).parent / "environments"
 LUMI = load_site("lumi")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lumisite.errors import SiteError
+from lumisite.site.checks import STAGES
 from lumisite.site.decode import decode
 from lumisite.site.load import EMBEDDED, LoadedSite
 from lumisite.site.model import Site
-from lumisite.site.rules import STAGES
 from lumisite.site.scalars import SCALARS
 
 

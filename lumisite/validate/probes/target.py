@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lumisite.site.images import family_by_path, has_plugin, holds_by_name
+from lumisite.site.ledger import Situation, default_family
 from lumisite.site.model import Family, Site, Validation
 from lumisite.site.selection import Selection
-from lumisite.site.settings import Situation, default_family
 from lumisite.validate.probes.probe import OUT, PROBES, Part
 
 #: What the scripts import from beside them: those that ask each rank by itself, and those whose ranks work together.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lumisite.errors import ToolError
-from lumisite.validate.report.blocks import headline, report_blocks
+from lumisite.validate.report.contents import headline, report_blocks
 from lumisite.validate.report.gather import Report
 
 #: Words that a cell may have as its colour.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lumisite.validate.report.blocks import headline, report_blocks
+from lumisite.validate.report.contents import headline, report_blocks
 from lumisite.validate.report.gather import Report
 
 #: What Markdown or HTML would take for more than text.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lumisite.validate.report.blocks import Block, aligned, headline, report_blocks, verdict_blocks
+from lumisite.validate.report.contents import Block, aligned, headline, report_blocks, verdict_blocks
 from lumisite.validate.report.gather import Report
 from lumisite.validate.verdict.system import SystemVerdict
 

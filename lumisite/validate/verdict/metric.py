@@ -48,6 +48,7 @@ class Method:
     """What may be set: `k` times the noise, or `threshold`, must be exceeded; both in logarithms (0.05: 5 %).
 
     `spec` is the value that the system is known to reach, `floor` the part of it that is a failure to miss.
+    A metric that a site has a rule for takes these from there: `MetricRule` in site/model.py has the same defaults.
     """
 
     k: float = 3.0

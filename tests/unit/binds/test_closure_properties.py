@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lumisite.binds.closure import closure
-from lumisite.binds.versions import is_foundation
+from lumisite.binds.copies import is_foundation
 from lumisite.images.container import library_path
 from lumisite.machine.cpu import Cpu
 from lumisite.machine.loader import Loaded, Loader, Need, read_rules, walk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lumisite.binds.versions import compare, is_foundation
+from lumisite.binds.copies import compare, is_foundation
 from lumisite.images.container import library_path
 from lumisite.machine.loader import Found, Loader, read_rules
 from tests.support.dict_trees import DictTree

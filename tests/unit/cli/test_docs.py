@@ -19,7 +19,7 @@ from docs.reference.cli import commands_of, exit_codes, help_text, shown_argumen
 from docs.reference.site import fields_of, rule_text, site_sections
 from lumisite.cli.parser import build_parser
 from lumisite.errors import LumisiteError
-from lumisite.site.rules import STAGES
+from lumisite.site.checks import STAGES
 from tests.support.consoles import EXAMPLES, find_blocks, find_commands, matches, refusal, rewritten, work_through
 from tests.support.example_runs import SHOWN, write_runs
 
@@ -346,3 +346,11 @@ def test_the_examples_are_what_their_program_writes(tmp_path: Path) -> None:
         {str(path.relative_to(top)): path.read_text() for path in top.rglob("*.json*")} for top in (tmp_path, EXAMPLES)
     )
     assert written == kept
+
+
+def test_every_file_that_contributors_are_sent_to_is_there() -> None:
+    told = re.findall(
+        r"`((?:lumisite|spank_helpers|modulefiles_src|tests|docs)/[^` ]*)`", (TOP / "CONTRIBUTING.md").read_text()
+    )
+    assert len(told) > 12
+    assert [path for path in told if not (TOP / path.replace("NAME", "binds")).exists()] == []

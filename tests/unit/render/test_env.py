@@ -19,9 +19,9 @@ from lumisite.render.manifest import RenderedFile
 from lumisite.render.modules import plan_modules
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
+from lumisite.site.ledger import decide_stacks
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
-from lumisite.site.settings import decide_stacks
 from tests.support.prologs import Script, lay_out, lumi_like, render_files, shell_command
 
 R70 = "/x/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
-from lumisite.site.settings import decide
 from lumisite.validate.probes.probe import Expected, Line, Part, Probe, Record
 from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing_nodes, tell
 from lumisite.validate.probes.records import in_image, rows, table, text, value_at

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from lumisite.site.entries import Evidence
 from lumisite.site.evidence import harms
-from lumisite.site.settings import Situation, judge_conditions, judge_settings
+from lumisite.site.ledger import Situation, judge_conditions, judge_settings
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import table, text, whole
 from lumisite.validate.probes.target import Target

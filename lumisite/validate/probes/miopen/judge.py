@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from lumisite.site.settings import judge_settings
+from lumisite.site.ledger import judge_settings
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record
 from lumisite.validate.probes.ranks import Said, counted, faults_of_ranks, judge_records, tell
 from lumisite.validate.probes.records import text, value_at, whole

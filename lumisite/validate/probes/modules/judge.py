@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lumisite.render.modules import module_version
-from lumisite.site.settings import decide_stacks
+from lumisite.site.ledger import decide_stacks
 from lumisite.validate.probes.probe import Expected, Line, Part, Probe, Record
 from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing_nodes, tell
 from lumisite.validate.probes.records import table, text, value_at

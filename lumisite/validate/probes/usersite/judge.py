@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from lumisite.site.settings import judge_settings
+from lumisite.site.ledger import judge_settings
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record
 from lumisite.validate.probes.ranks import Said, counted, faults_of_ranks, first_of, judge_records, tell
 from lumisite.validate.probes.records import rows, text, texts, value_at

@@ -3,11 +3,11 @@
 
 help([=[
 singularity-AI-bindings/24.03 is an old name of
-singularity-AI-bindings/25.03-rocm6.3, which is loaded instead.
+singularity-AI-bindings/25.03-rocm6.2, which is loaded instead.
 
 Support: LUMI User Support Team
   https://lumi-supercomputer.eu/user-support/need-help/
 ]=])
-whatis("Description: singularity-AI-bindings/24.03 is an old name of singularity-AI-bindings/25.03-rocm6.3, which is loaded instead.")
-if mode() == "load" then LmodMessage("singularity-AI-bindings/24.03 is an old name of singularity-AI-bindings/25.03-rocm6.3, which is loaded instead.") end
-load("singularity-AI-bindings/25.03-rocm6.3")
+whatis("Description: singularity-AI-bindings/24.03 is an old name of singularity-AI-bindings/25.03-rocm6.2, which is loaded instead.")
+if mode() == "load" then LmodMessage("singularity-AI-bindings/24.03 is an old name of singularity-AI-bindings/25.03-rocm6.2, which is loaded instead.") end
+load("singularity-AI-bindings/25.03-rocm6.2")

@@ -6,10 +6,9 @@ import doctest
 
 import pytest
 
-import lumisite.site.settings
+import lumisite.site.ledger
 from lumisite.site.entries import When
-from lumisite.site.load import load_site
-from lumisite.site.settings import (
+from lumisite.site.ledger import (
     Situation,
     decide,
     default_family,
@@ -17,6 +16,7 @@ from lumisite.site.settings import (
     judge_conditions,
     judge_settings,
 )
+from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version, parse_version_range
 from tests.support.sites import load_text, site_text
 
@@ -126,4 +126,4 @@ def test_an_open_entry_does_not_end_the_race() -> None:
 
 
 def test_examples_in_docstrings() -> None:
-    assert doctest.testmod(lumisite.site.settings).failed == 0
+    assert doctest.testmod(lumisite.site.ledger).failed == 0

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lumisite.site.decode import Rule, UnfitError
-from lumisite.site.faults import Faults, is_file_name, unknown
-from lumisite.site.model import Module, NodeKind, Site
-from lumisite.site.rules_ledger import (
+from lumisite.site.checks_ledger import (
     binds_have_one_owner,
     lmod_keeps_binds,
     places_and_conditions_exist,
     settings_say_one_thing,
     sources_are_described,
 )
+from lumisite.site.decode import Rule, UnfitError
+from lumisite.site.faults import Faults, is_file_name, unknown
+from lumisite.site.model import Module, NodeKind, Site
 from lumisite.site.versions import Version, parse_version
 
 

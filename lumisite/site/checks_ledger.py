@@ -10,9 +10,9 @@ from lumisite.site.decode import suggestion
 from lumisite.site.entries import Setting, When
 from lumisite.site.evidence import HERE, policy_faults, source_ids
 from lumisite.site.faults import Faults, is_file_name, unknown
+from lumisite.site.ledger import IMAGE_CONDITIONS, depends_on_image, given_conditions
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK, Place
-from lumisite.site.settings import IMAGE_CONDITIONS, depends_on_image, given_conditions
 
 #: Variables that lumisite itself manages; a ledger entry for one would fight with it.
 OWN_VARIABLES = ("PATH", "SLURM_TASK_PROLOG", "BASH_ENV", "ENV", "IFS", "LD_PRELOAD", "MODULEPATH")

@@ -1,2 +1,0 @@
--- modulefiles_src/.modulerc.lua.j2 and lumi.yaml: change those and render again.
-module_version("singularity-userfilesystems/2026-01", "default")
