@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import say
+from lumisite.cli.parser import real_path, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,10 +27,8 @@ JOBS_WANTED = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
 
 def new_run(arguments: argparse.Namespace) -> Asked:
     """Decide all that a run needs."""
-    from pathlib import Path
-
     stamp = _stamp()
-    folder = Path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.purpose}").resolve()
+    folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.purpose}")
     # An unknown probe is told before Slurm is asked.
     asked, loaded = decided(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.purpose])
     require_shared(loaded.site, folder, "--out")
@@ -41,7 +39,6 @@ def new_run(arguments: argparse.Namespace) -> Asked:
 def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -> tuple[Asked, LoadedSite]:
     """Give all that options decide but for the nodes, of which only the number is right. Raises `ResolveError`."""
     import time
-    from pathlib import Path
 
     from lumisite import __version__
     from lumisite.site.load import load_site
@@ -65,7 +62,7 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
         backend=validation.backend,
         partition=arguments.partition or validation.partition,
         folder=folder,
-        site_file=str(Path(arguments.site).resolve()) if is_file else arguments.site,
+        site_file=str(real_path(arguments.site)) if is_file else arguments.site,
         site_digest=site_digest(loaded),
         batches=(Batch(stamp, jobs, (nodes,), tuple(arguments.probe)),),
         specs={},
@@ -76,7 +73,7 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
         jax_image=arguments.jax_image,
         wrapper=arguments.wrapper,
         baseline=_places(getattr(arguments, "baseline", [])),
-        into=str(Path(arguments.into).resolve()) if getattr(arguments, "into", None) else None,
+        into=str(real_path(arguments.into)) if getattr(arguments, "into", None) else None,
     )
     return with_specs(asked, loaded), loaded
 
@@ -89,9 +86,8 @@ def _stamp() -> str:
 
 
 def _places(names: Sequence[str]) -> tuple[str, ...]:
-    from pathlib import Path
 
-    return tuple(str(Path(name).resolve()) for name in names)
+    return tuple(str(real_path(name)) for name in names)
 
 
 def _before(asked: Asked) -> None:
@@ -119,7 +115,6 @@ def read_baseline(asked: Asked) -> Side | None:
 def require_shared(site: Site, folder: Path, what: str) -> None:
     """Refuse a folder that not all nodes see, or whose name a container's bind or an #SBATCH line would cut."""
     import re
-    from pathlib import Path
 
     from lumisite.errors import ResolveError
 
@@ -129,7 +124,7 @@ def require_shared(site: Site, folder: Path, what: str) -> None:
         )
     shared = [file_system.path for file_system in site.file_systems if file_system.kind == "shared"]
     places = [folder, *folder.parents]
-    if not any(Path(path).resolve() in places for path in shared):
+    if not any(real_path(path) in places for path in shared):
         raise ResolveError(f"{what}: {folder} is not on a file system that all nodes see (have {', '.join(shared)})")
 
 
@@ -161,12 +156,11 @@ def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
 def more_jobs(arguments: argparse.Namespace) -> Asked:
     """Add a batch of jobs to what a run was asked."""
     from dataclasses import replace
-    from pathlib import Path
 
     from lumisite.validate.run.asked import Batch, with_specs
     from lumisite.validate.run.folder import open_run
 
-    _, about = open_run(Path(arguments.more).resolve())
+    _, about = open_run(real_path(arguments.more))
     asked, loaded = recorded_run(about, arguments, "--more", KEPT)
     probes = tuple(arguments.probe) or asked.batches[0].probes
     batch = Batch(_stamp(), arguments.jobs or JOBS["validate"], asked.batches[0].node_sets[:1], probes)
@@ -176,11 +170,9 @@ def more_jobs(arguments: argparse.Namespace) -> Asked:
 
 def resumed_run(arguments: argparse.Namespace) -> Asked:
     """Give what a run that was interrupted was asked."""
-    from pathlib import Path
-
     from lumisite.validate.run.folder import open_run
 
-    _, about = open_run(Path(arguments.resume).resolve())
+    _, about = open_run(real_path(arguments.resume))
     return recorded_run(about, arguments, "--resume", (*KEPT, *JOBS_WANTED))[0]
 
 
@@ -204,7 +196,7 @@ def recorded_run(
     asked = parse_asked(about, f"{option}: {place}/run.json")
     if asked.purpose != arguments.purpose:
         raise ResolveError(f"{option}: {place} is a run of `{asked.purpose}` (`lumisite {asked.purpose}` goes on)")
-    if Path(place).resolve() != Path(asked.folder):
+    if real_path(place) != Path(asked.folder):
         raise ResolveError(f"{option}: {place} was moved, it began as {asked.folder} (move it back)")
     loaded = load_site(asked.site_file)
     require_unchanged(asked, loaded, __version__, image_mark(asked.image), f"{option}: {place}")

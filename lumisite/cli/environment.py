@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,7 +146,7 @@ def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple
 
 def _was_read(image: str, lock: LoadedLock | None, plans: Sequence[LoadedPlan]) -> bool:
     """Tell whether the wrapper knows more of an image than its name."""
-    real, typed = str(Path(image).resolve()), str(Path(image).absolute())
+    real, typed = os.path.realpath(image), str(Path(image).absolute())
     locked = () if lock is None else (one.target or path for path, one in lock.lock.images.items())
     return real in locked or any(fnmatchcase(typed, pattern) for one in plans for pattern in one.plan.paths)
 
@@ -162,7 +163,7 @@ def _compare_with_image(site: Site, image: str, found: Environment) -> None:
     if note:
         say(shown(note))
         return
-    taken = holds_by_name(site, str(Path(image).resolve()), image)
+    taken = holds_by_name(site, os.path.realpath(image), image)
     known = any("ROCm release is not known" in one.why for one in found.variables.values())
     differing = [
         f"{what} {_said(mine)}, taken for {_said(theirs)}"

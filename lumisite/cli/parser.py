@@ -103,6 +103,14 @@ def add_host_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host-root", default="/", metavar="DIR", help="the host's root, or a copy (default: /)")
 
 
+def real_path(name: str | Path) -> Path:
+    """Follow links as far as they lead. Those that go round are left for what opens the path: it has the message."""
+    import os
+    from pathlib import Path
+
+    return Path(os.path.realpath(name))
+
+
 def check_host_root(root: str) -> None:
     """Refuse a `--host-root` that is no directory; raises `ResolveError`."""
     from pathlib import Path

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from lumisite.cli.asking import decided, require_shared
-from lumisite.cli.parser import add_site_option, say
+from lumisite.cli.parser import add_site_option, real_path, say
 from lumisite.cli.validate import count
 from lumisite.errors import ResolveError
 
@@ -188,7 +188,7 @@ def _stage(arguments: argparse.Namespace) -> int:
     from lumisite.validate.run.folder import create_run
     from lumisite.validate.run.script import job_script
 
-    folder = Path(arguments.stage).resolve()
+    folder = real_path(arguments.stage)
     stamp = f"reframe-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}-{'-'.join(arguments.probe)}"
     asked, loaded = _asked(arguments, str(folder), stamp)
     require_shared(loaded.site, folder, "stage directory")
@@ -202,7 +202,6 @@ def _stage(arguments: argparse.Namespace) -> int:
 def _judge(arguments: argparse.Namespace) -> int:
     """Judge the job of a stage directory as `validate` judges its own: wait for it, and ask Slurm what became of it."""
     from dataclasses import replace
-    from pathlib import Path
 
     from lumisite import __version__
     from lumisite.site.load import load_site
@@ -212,7 +211,7 @@ def _judge(arguments: argparse.Namespace) -> int:
     from lumisite.validate.run.runner import Runner
     from lumisite.validate.run.script import NODES
 
-    place = Path(arguments.judge).resolve()
+    place = real_path(arguments.judge)
     run, about = open_run(place)
     asked = parse_asked(about, f"{place}/run.json")
     loaded = load_site(asked.site_file)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_selection_options, add_site_option, load_selection, say
+from lumisite.cli.parser import add_selection_options, add_site_option, load_selection, real_path, say
 
 if TYPE_CHECKING:
     from lumisite.cli.parser import Commands
@@ -56,7 +56,7 @@ def run_render(arguments: argparse.Namespace) -> int:
     from lumisite.render.templates import load_templates, open_template_cache
     from lumisite.site.load import load_plans
 
-    if arguments.out.resolve().name == "current":
+    if real_path(arguments.out).name == "current":
         # The modulefiles take a folder of this name for the link of a deployment root, and look beside it.
         raise LumisiteError(f"--out: {arguments.out}: current is the name of a deployment's link (name another folder)")
     loaded, selection = load_selection(arguments)
@@ -73,7 +73,7 @@ def run_render(arguments: argparse.Namespace) -> int:
         print(arguments.out / path)
     print(
         f"{selection}\n"
-        f"try it:    module use {arguments.out.resolve() / 'modules'}\n"
+        f"try it:    module use {real_path(arguments.out) / 'modules'}\n"
         f"deploy it: lumisite deploy {arguments.out} {loaded.site.root}",
         file=sys.stderr,
     )

@@ -217,3 +217,13 @@ def test_without_a_place_for_private_directories_it_claims_none(
     assert change[0] in text
     Path("site.yaml").write_text(text.replace(*change))
     assert env(capsys, "--site", "./site.yaml")["variables"]["MIOPEN_USER_DB_PATH"]["value"] is None
+
+
+def test_an_image_whose_links_go_round_is_asked_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.sif").symlink_to("b.sif")
+    Path("b.sif").symlink_to("a.sif")
+    assert main(["env", "a.sif"]) == 0
+    assert "asked by its name alone" in capsys.readouterr().err
