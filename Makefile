@@ -46,7 +46,7 @@ test: lint  ## everything, on real Slurm, Lmod and Apptainer where the machine h
 	$(BIN)/pytest tests/twin -m alone --no-skips-as-root $(PYTEST_FLAGS)
 
 bench: $(VENV)/.dev  ## speed, as ratios against a peer or a physical limit in the same run
-	.ci/packages
+	.ci/packages lmod  # EasyBuild, a peer, asks for it
 	$(BIN)/python -m tests.bench
 
 docs: $(VENV)/.dev  ## write the generated reference anew and build the pages into public/
