@@ -5,15 +5,19 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import lumisite
 
 PACKAGE = Path(lumisite.__file__).parent
 #: From the top: a room imports those behind it.
-ROOMS = ["cli", "lint", "validate", "facts", "release", "render", "binds", "images", "machine", "site", "errors"]
+ROOMS = ("cli", "lint", "validate", "facts", "release", "render", "binds", "images", "machine", "site", "errors")
+#: The rooms of `validate`, from the top.
+PROOF = (
+    *("__init__", "report", "reframe", "run", "baseline", "verdict"),
+    *("probes", "transport", "samples", "lines", "metric_names", "blocks"),
+)
 
 #: The modules that may read or write files, run programs or look at the environment.
 EDGES = {
@@ -35,64 +39,65 @@ EDGES = {
     "validate/run/folder.py",
     "validate/run/slurm.py",
 }
-#: The rooms of `validate`, from the top.
-PROOF = (
-    *("__init__", "report", "reframe", "run", "baseline", "verdict"),
-    *("probes", "transport", "samples", "lines", "metric_names", "blocks"),
-)
 #: Scripts that run inside a job: nothing imports them.
 JOBSIDE = re.compile(r"validate/probes/(job/|\w+/job)")
 WORLD = {"os", "subprocess", "shutil", "socket", "tempfile", "fcntl", "signal"}
+OPENERS = ("open", "read_text", "read_bytes", "write_text", "write_bytes")
 
 
-def modules() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name == "errors.py")
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Each module of a room by its path in the package, and what is in it."""
+    paths = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name == "errors.py")
+    return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in paths}
 
 
-def imported(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(path.read_text())):
+def imported(name: str) -> Iterator[tuple[str, list[str]]]:
+    """Give where a module imports something, and the parts of its name."""
+    for node in ast.walk(trees()[name]):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            yield from ((f"{name}:{node.lineno}", alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
-            yield node.lineno, node.module or ""
+            assert node.level == 0, f"{name}:{node.lineno}: a relative import"
+            yield f"{name}:{node.lineno}", (node.module or "").split(".")
 
 
-def room(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def room(name: str) -> str:
+    return name.partition("/")[0].removesuffix(".py")
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_go_down_only(path: Path) -> None:
-    here = ROOMS.index(room(path))
-    for line, name in imported(path):
-        parts = name.split(".")
-        if parts[0] == "lumisite" and len(parts) > 1:
-            assert ROOMS.index(parts[1]) >= here, f"{path}:{line}: {room(path)} imports {name}, which is above it"
+def test_imports_go_down_only() -> None:
+    up = [
+        f"{place}: {room(name)} imports {'.'.join(parts)}, which is above it"
+        for name in trees()
+        for place, parts in imported(name)
+        if parts[0] == "lumisite" and len(parts) > 1 and ROOMS.index(parts[1]) < ROOMS.index(room(name))
+    ]
+    assert up == []
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_only_the_edges_touch_the_world(path: Path) -> None:
-    relative = str(path.relative_to(PACKAGE))
-    if relative in EDGES or room(path) in EDGES or JOBSIDE.match(relative):
-        return
-    for line, name in imported(path):
-        assert name.split(".")[0] not in WORLD, f"{relative}:{line}: imports {name}, but is not an edge"
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-            called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-            assert called not in ("open", "read_text", "read_bytes", "write_text", "write_bytes"), (
-                f"{relative}:{node.lineno}: opens a file, but is not an edge"
-            )
+def test_imports_in_validate_go_down_only() -> None:
+    up = []
+    for name in (one for one in trees() if room(one) == "validate"):
+        here = name.split("/")[1].removesuffix(".py")
+        for place, parts in imported(name):
+            if parts[:2] == ["lumisite", "validate"] and len(parts) > 2 and PROOF.index(parts[2]) < PROOF.index(here):
+                up.append(f"{place}: {here} imports {'.'.join(parts)}, which is above it")
+    assert up == []
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "validate").rglob("*.py")), ids=lambda path: path.stem)
-def test_imports_in_validate_go_down_only(path: Path) -> None:
-    here = path.relative_to(PACKAGE / "validate").parts[0].removesuffix(".py")
-    for line, name in imported(path):
-        parts = name.split(".")
-        if parts[:2] == ["lumisite", "validate"] and len(parts) > 2:
-            assert PROOF.index(parts[2]) >= PROOF.index(here), f"{path}:{line}: {here} imports {name}, above it"
+def test_only_the_edges_touch_the_world() -> None:
+    touching = []
+    for name, tree in trees().items():
+        if name in EDGES or room(name) in EDGES or JOBSIDE.match(name):
+            continue
+        touching += [f"{place}: imports {parts[0]}" for place, parts in imported(name) if parts[0] in WORLD]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+                called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+                if called in OPENERS:
+                    touching.append(f"{name}:{node.lineno}: opens a file")
+    assert touching == [], "only an edge may"
 
 
 def test_the_edges_exist() -> None:
