@@ -1,7 +1,7 @@
 """Rendered trees, kept as files: a change of a template or a site shows here, and its diff is read like code.
 
-A folder has what differs from the tree that it is `like`, and the names of all files. `pytest tests/golden --update-golden`
-writes them anew.
+A folder has what differs from the tree that it is `like`, and the names of all files. For what stands in `spank_helpers/` as it
+is rendered, it has the script's name. `pytest tests/golden --update-golden` writes them anew.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from lumisite.cli import main
 from lumisite.render.manifest import MANIFEST
 
 HERE = Path(__file__).parent
+SCRIPTS = HERE.parents[1] / "spank_helpers"
 NAMES = "FILES"
 #: By folder: the arguments of `render`, and the tree that it is compared with.
 TREES: dict[str, tuple[list[str], str | None]] = {
@@ -42,6 +43,10 @@ def rendered(name: str, out: Path) -> dict[str, str]:
     release = json.loads((out / MANIFEST).read_text())["release"]
     paths = [path for path in sorted(out.rglob("*")) if path.is_file() and path.name != MANIFEST]
     found = {str(path.relative_to(out)): path.read_text().replace(release, "RELEASE") for path in paths}
+    for script in (path for path in SCRIPTS.iterdir() if path.is_file()):
+        # The first line is followed by where the file comes from.
+        same = script.read_text().partition("\n")[2]
+        found = {path: text.replace(same, f"... {script.name}\n") for path, text in found.items()}
     executable = {str(path.relative_to(out)) for path in paths if path.stat().st_mode & stat.S_IXUSR}
     return {**found, NAMES: "".join(f"{path}{'*' if path in executable else ''}\n" for path in found)}
 
