@@ -18,6 +18,7 @@ from tests.support.elves import elf
 from tests.support.images import needs_mksquashfs
 
 
+@pytest.mark.thorough
 @needs_mksquashfs
 def test_hundreds_of_damaged_files_give_an_answer_or_one_line(tmp_path: Path) -> None:
     """`python -m tests.bench damage` does ten thousand."""

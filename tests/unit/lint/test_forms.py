@@ -268,6 +268,7 @@ def test_the_deepest_nesting_is_read_to_the_end(text: str) -> None:
     assert found(text) == []
 
 
+@pytest.mark.thorough
 def test_a_text_of_many_words_takes_no_longer_for_each() -> None:
     """Eight times the words may take sixteen times as long, not sixty-four."""
 

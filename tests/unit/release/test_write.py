@@ -265,6 +265,7 @@ def test_the_tree_of_a_killed_run_is_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == ["out"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("old", [False, True], ids=["new", "over another"])
 def test_killed_anywhere_what_is_there_is_the_old_or_the_new_tree_whole(tmp_path: Path, old: bool) -> None:
     place, out = tmp_path / "place", tmp_path / "place" / "out"

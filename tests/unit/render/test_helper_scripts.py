@@ -107,12 +107,14 @@ def words_with_options() -> list[list[str]]:
     ]
 
 
+@pytest.mark.thorough
 def test_the_wrapper_steps_over_every_option_that_is_listed(tmp_path: Path) -> None:
     wrapper = make(tmp_path, "dash")
     for words in words_with_options():
         assert wrapper.call(*words, LAIF).environment["SINGULARITY_BINDPATH"] != wrapper.binds, words
 
 
+@pytest.mark.thorough
 def test_the_filter_steps_over_every_option_that_is_listed(tmp_path: Path) -> None:
     module = lay_out(tmp_path, FILES) / "cli_filter.lua"
     for words in words_with_options():

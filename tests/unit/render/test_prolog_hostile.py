@@ -347,6 +347,7 @@ VALUES = st.text(
 ) | st.sampled_from([EVIL, "export A=b", "\nexport A=b", " export A=b", "x\n\nunset PATH", "off\nexport A=b"])
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None)
 @given(values=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=8), verbose=st.sampled_from(["", "1"]))
 def test_no_value_of_any_variable_becomes_a_protocol_line(shared: Script, values: dict[str, str], verbose: str) -> None:

@@ -31,6 +31,7 @@ def test_arguments_reach_the_runtime_untouched(wrapper: Wrapper) -> None:
     assert wrapper.call(*words).arguments == words
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(
     words=st.lists(

@@ -80,6 +80,7 @@ def test_a_huge_file_is_refused_before_it_is_parsed() -> None:
     assert "are too many for a site description" in faults(b"a" * (MAX_BYTES + 1))
 
 
+@pytest.mark.thorough
 def test_aliases_cannot_unfold_into_gigabytes() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]

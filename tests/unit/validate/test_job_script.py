@@ -159,6 +159,7 @@ def run(
     return Path(plan.folder)
 
 
+@pytest.mark.thorough
 def test_each_step_leaves_its_exit_code_and_the_job_its_mark(tmp_path: Path) -> None:
     folder = run(tmp_path, {"good": "good", "bad": "fails", "slow": "hangs"})
     found = {path.parent.name: path.read_text().split()[0] for path in folder.glob("*/exit")}

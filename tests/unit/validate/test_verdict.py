@@ -21,6 +21,7 @@ Output = pytest.CaptureFixture[str]
 # ---------------------------------------------------------------- the rank test
 
 
+@pytest.mark.thorough
 def test_the_exact_test_agrees_with_scipy() -> None:
     mannwhitneyu = pytest.importorskip("scipy.stats").mannwhitneyu
     chance = random.Random(1)
