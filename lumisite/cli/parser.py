@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -105,7 +106,6 @@ def add_host_option(parser: argparse.ArgumentParser) -> None:
 
 def real_path(name: str | Path) -> Path:
     """Follow links as far as they lead. Those that go round are left for what opens the path: it has the message."""
-    import os
     from pathlib import Path
 
     return Path(os.path.realpath(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -52,14 +53,26 @@ def trees() -> dict[str, ast.Module]:
     return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in paths}
 
 
+def dotted(name: str) -> str:
+    return f"lumisite.{name.removesuffix('.py').replace('/', '.').removesuffix('.__init__')}"
+
+
+@cache
+def modules() -> dict[str, str]:
+    """The modules by the names that imports have for them."""
+    return {dotted(name): name for name in trees()}
+
+
 def imported(name: str) -> Iterator[tuple[str, list[str]]]:
-    """Give where a module imports something, and the parts of its name."""
+    """Give where a module imports another, for types alone or inside of a function too, and the parts of its name."""
     for node in ast.walk(trees()[name]):
         if isinstance(node, ast.Import):
             yield from ((f"{name}:{node.lineno}", alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name}:{node.lineno}: a relative import"
-            yield f"{name}:{node.lineno}", (node.module or "").split(".")
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield f"{name}:{node.lineno}", (inner if inner in modules() else node.module or "").split(".")
 
 
 def room(name: str) -> str:
@@ -84,6 +97,15 @@ def test_imports_in_validate_go_down_only() -> None:
             if parts[:2] == ["lumisite", "validate"] and len(parts) > 2 and PROOF.index(parts[2]) < PROOF.index(here):
                 up.append(f"{place}: {here} imports {'.'.join(parts)}, which is above it")
     assert up == []
+
+
+def test_imports_have_no_circles() -> None:
+    """Inside of rooms too."""
+    graph = {
+        one: {".".join(parts) for _, parts in imported(name)} & (modules().keys() - {one})
+        for one, name in modules().items()
+    }
+    assert list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
 
 
 def test_only_the_edges_touch_the_world() -> None:

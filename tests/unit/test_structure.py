@@ -1,10 +1,8 @@
-"""What keeps the house in order: files and functions that can be read at one sitting, and imports without circles."""
+"""Files and functions can be read at one sitting."""
 
 from __future__ import annotations
 
 import ast
-import graphlib
-from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,8 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
 
 
-def files(*parts: str) -> list[Path]:
-    return sorted(path for part in parts for path in (ROOT / part).rglob("*.py"))
+def files(part: str) -> list[Path]:
+    return sorted((ROOT / part).rglob("*.py"))
 
 
 def name_of(path: Path) -> str:
@@ -37,23 +35,3 @@ def test_files_and_functions_are_short(part: str) -> None:
                 if length > LONGEST_FUNCTION:
                     long.append(f"{name_of(path)}:{node.lineno}: {node.name} has {length} lines")
     assert long == []
-
-
-def test_imports_have_no_circles() -> None:
-    """Inside of rooms too; an import for types alone, or inside of a function, counts as any other."""
-    modules = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in files("lumisite")
-    }
-    graph = {name: imported(path, modules) - {name} for name, path in modules.items()}
-    assert list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
-
-
-def imported(path: Path, modules: Collection[str]) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
-    return {name for name in found if name in modules}
