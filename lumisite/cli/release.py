@@ -31,7 +31,7 @@ def add_commands(commands: Commands) -> None:
     deploy.add_argument(
         "--set-edits-aside",
         action="store_true",
-        help="go on over files that were edited by hand in ROOT, after copying them to ROOT/edited",
+        help="go on over files that were edited by hand in ROOT; they stay in their release's folder",
     )
     deploy.add_argument("--full", action="store_true", help="show the whole diff of every file")
     deploy.set_defaults(call=_deploy)
@@ -67,7 +67,8 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 def _deploy(arguments: argparse.Namespace) -> int:
     from lumisite.release.deploy import apply_plan, load_out, plan_deploy
-    from lumisite.release.root import locked, prepare_root, read_root
+    from lumisite.release.files import make_directories
+    from lumisite.release.root import locked, read_root
 
     out = load_out(arguments.out)
     plan = plan_deploy(out, arguments.root)
@@ -76,16 +77,17 @@ def _deploy(arguments: argparse.Namespace) -> int:
         _tell_edits(plan)
         if plan.nothing_to_do:
             return 0
-        options = "--apply --set-edits-aside" if plan.edited else "--apply"
-        _say(f"nothing was written; run again with {options} to deploy it")
+        if not plan.is_damaged:
+            options = "--apply --set-edits-aside" if plan.edited else "--apply"
+            _say(f"nothing was written; run again with {options} to deploy it")
         return 1
-    prepare_root(arguments.root)
+    make_directories(Path(os.path.realpath(arguments.root)))
     actor = _actor()
     with locked(read_root(arguments.root).path, actor):
         plan = plan_deploy(out, arguments.root)
         _show(plan, full=arguments.full)
         told = apply_plan(plan, actor, set_edits_aside=arguments.set_edits_aside)
-    _print(told)
+    _print([told])
     return 0
 
 

@@ -8,15 +8,12 @@ new release, whole, and the next run starts from there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError
 from lumisite.release.diff import Difference, compare
-from lumisite.release.edits import restore, set_aside
-from lumisite.release.files import make_tree, remove, sync_directory
+from lumisite.release.files import make_directories, make_tree, remove, sync_directory
 from lumisite.release.history import Step, deployed_step, way_back
 from lumisite.release.root import (
     Actor,
@@ -24,9 +21,9 @@ from lumisite.release.root import (
     Root,
     append_step,
     inspect_release,
-    make_shared_directory,
     point_current,
     read_root,
+    shared_mode,
     temporary_in,
 )
 from lumisite.release.tree import Tree, fault_lines, load_tree
@@ -53,6 +50,11 @@ class Plan:
         return tuple({release.release: release for release in faulty}.values())
 
     @property
+    def is_damaged(self) -> bool:
+        """Whether the release to deploy is there already and not as it should be: lumisite never writes into one."""
+        return self.there is not None and bool(self.there.faults)
+
+    @property
     def nothing_to_do(self) -> bool:
         """Whether users would notice nothing: then a new release would only be in rollback's way."""
         return bool(self.current) and not self.difference and not self.edited
@@ -60,7 +62,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Rollback:
-    """A rollback that was done: `edited` is what somebody had put into the release that was left."""
+    """A rollback that was done; `logged` says whether the history has it."""
 
     root: Root
     before: Release
@@ -102,43 +104,23 @@ def plan_deploy(out: Tree, path: Path) -> Plan:
     return Plan(root, out, current, there, compare(old, out))
 
 
-def apply_plan(plan: Plan, actor: Actor, *, set_edits_aside: bool) -> tuple[str, ...]:
-    """Carry out a plan that was made under the lock; returns what is worth telling."""
-    if plan.nothing_to_do:
-        return (_nothing_to_do(plan),)
-    if plan.edited and not set_edits_aside:
-        raise DifferenceError(edits_text(plan))
-    with _refusing(f"deploy into {plan.root.path}"):
-        return tuple(_deploy(plan, actor))
-
-
-def _deploy(plan: Plan, actor: Actor) -> Iterator[str]:
+def apply_plan(plan: Plan, actor: Actor, *, set_edits_aside: bool) -> str:
+    """Carry out a plan that was made under the lock; returns what to tell of it."""
     root, release = plan.root, plan.out.manifest.release
-    for edited in plan.edited:
-        kept = set_aside(root, edited)
-        yield f"{edited.path}: {f'edits copied to {kept}' if kept else 'nothing to copy aside'}"
+    if plan.nothing_to_do:
+        same = f" and has the same content as {release}" if root.current != release else ""
+        return f"nothing to do: {root.current} is deployed{same}"
+    if plan.edited and (not set_edits_aside or plan.is_damaged):
+        raise DifferenceError(edits_text(plan))
     if plan.there is None:
         _copy_in(root, plan.out)
-    elif plan.there.faults:
-        restore(root, plan.there, plan.out)
-        yield f"{plan.there.path}: is whole again"
     sync_directory(root.path / "releases")
     if root.current != release:
         manifest = sha256_of(plan.out.manifest_bytes)
         append_step(root, Step("deploy", release, root.current, manifest, actor.time, actor.by))
         point_current(root, release)
     before = f" (before: {root.current})" if root.current not in ("", release) else ""
-    yield f"deployed {release}{before}"
-
-
-@contextmanager
-def _refusing(action: str) -> Iterator[None]:
-    """Turn what the system says into one line."""
-    try:
-        yield
-    except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        raise ToolError(f"cannot {action}: {error.strerror or error}{where}") from error
+    return f"deployed {release}{before}"
 
 
 def edits_text(plan: Plan) -> str:
@@ -146,11 +128,19 @@ def edits_text(plan: Plan) -> str:
     found = "\n".join(
         f"{release.path}: is not as it was deployed:{fault_lines(release.faults)}" for release in plan.edited
     )
+    if plan.there and plan.is_damaged:
+        way = f"or make that release whole, which loses the edits: {_make_whole(str(plan.out.path), plan.there)}"
+    else:
+        way = "or use --set-edits-aside, which leaves them to that release alone"
     return (
         f"{found}\ndeploy --apply refuses to go on over this: bring the edits into the site description or "
-        f"the templates and render again,\n"
-        f"or use --set-edits-aside, which first copies them to {plan.root.path}/edited"
+        f"the templates and render again,\n{way}"
     )
+
+
+def _make_whole(out: str, release: Release) -> str:
+    """Give the command for what lumisite never does: to write into a release that is there."""
+    return f"rsync -a --checksum --delete {out}/ {release.path}/"
 
 
 def roll_back(root: Root, actor: Actor) -> Rollback:
@@ -173,8 +163,7 @@ def roll_back(root: Root, actor: Actor) -> Rollback:
         append_step(root, Step("rollback", target.release, root.current, "", actor.time, actor.by))
     except OSError:
         logged = False  # a full disk, say: `way_back` finds its way without the line, and users wait
-    with _refusing(f"roll {root.path} back"):
-        point_current(root, target.release)
+    point_current(root, target.release)
     return Rollback(root, left, target, difference, logged)
 
 
@@ -203,15 +192,9 @@ def _refuse_other_content(root: Root, there: Release, out: Tree) -> None:
         )
 
 
-def _nothing_to_do(plan: Plan) -> str:
-    text = f"nothing to do: {plan.root.current} is deployed"
-    if plan.root.current == plan.out.manifest.release:
-        return text
-    return f"{text} and has the same content as {plan.out.manifest.release}"
-
-
 def _copy_in(root: Root, out: Tree) -> None:
-    releases = make_shared_directory(root.path, "releases")
+    releases = root.path / "releases"
+    make_directories(releases, shared_mode(root.path))
     temporary = temporary_in(releases)
     try:
         make_tree(temporary, out.files(), sync=True)
@@ -226,6 +209,6 @@ def _not_whole(root: Root, target: Release) -> str:
     choice = f", or {older} (there were: {', '.join(others)})" if others else ""
     return (
         f"{target.path}: is not as it was deployed; nothing was changed:{fault_lines(target.faults)}\n"
-        f"to make it whole, render it again and deploy it with --set-edits-aside; to use it as it is, "
+        f"to make it whole, render it again and {_make_whole('OUT', target)}; to use it as it is, "
         f"ln -sfn releases/{target.release} {root.path}/current{choice}"
     )

@@ -3,7 +3,6 @@
 ROOT/releases/<id>/   one folder for each release, never changed
 ROOT/current          a relative link to one of them, the only truth about what users load
 ROOT/history          one line for each move of the link
-ROOT/edited/<id>-<n>/ hand edits that a deploy was told to set aside
 ROOT/.lock            held while a deploy or a rollback is at work
 """
 
@@ -13,20 +12,14 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, shown
-from lumisite.release.files import (
-    make_directories,
-    make_temporary,
-    remove,
-    sync_directory,
-    write_file,
-)
-from lumisite.release.history import Step, deployed_step, format_history, parse_history
-from lumisite.release.tree import Fault, FaultKind, Tree, judge, load_manifest, read_file, unknown_entries, utc
+from lumisite.release.files import make_temporary, remove, sync_directory, umask, write_file
+from lumisite.release.history import LARGEST_HISTORY_BYTES, Step, deployed_step, format_history, parse_history
+from lumisite.release.tree import Fault, FaultKind, Tree, judge, load_manifest, read_file, utc
 from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
 
 # What a deploy makes on the way to a final name starts so; a tree that is rendered inside the root does not.
@@ -85,7 +78,7 @@ def read_root(path: Path) -> Root:
     if os.path.lexists(path) and not path.is_dir():
         raise LumisiteError(f"{path}: is not a directory; name the directory that holds, or shall hold, the releases")
     try:
-        history = read_file(path / "history")
+        history = read_file(path / "history", LARGEST_HISTORY_BYTES)
     except FileNotFoundError:
         history = b""
     return Root(path, _read_current(path), parse_history(history, str(path / "history")))
@@ -120,8 +113,7 @@ def inspect_release(root: Root, release: str, expected: Tree | None = None) -> R
         manifest, content = load_manifest(path)
     except DifferenceError as error:
         fault = Fault(MANIFEST, FaultKind.EDITED, str(error).removeprefix(f"{path / MANIFEST}:").strip())
-        others = (other for other in unknown_entries(path) if other.path != MANIFEST)
-        return Release(release, path, None, (fault, *others), changed)
+        return Release(release, path, None, (fault,), changed)
     step = deployed_step(root.steps, release)
     tree = judge(path, manifest, content, step.manifest if step else sha256_of(content))
     return Release(release, path, tree, tree.faults, changed)
@@ -134,15 +126,16 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
     Raises `ToolError` at once when another holds it, naming that one.
     """
     path = root / ".lock"
-    shared = stat.S_IMODE(root.stat().st_mode) & 0o022  # admins who share the root share the lock
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644 | shared)
+        with umask(0):
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(path, flags, 0o644 | shared_mode(root))
     except OSError as error:
         raise refused("lock", error) from error
     try:
         _lock(descriptor, path, root)
-        _sign(descriptor, actor, 0o644 | shared)
-        for directory in (root, root / "releases", root / "edited"):
+        _sign(descriptor, actor)
+        for directory in (root, root / "releases"):
             # What cannot be removed (another admin's) stays: it is in nobody's way, since every run takes new names.
             for left in directory.glob(_TEMPORARY + "*"):
                 remove(left)
@@ -152,19 +145,9 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
         os.close(descriptor)
 
 
-def make_shared_directory(root: Path, name: str) -> Path:
-    """Make a folder of the root that those may write who may write the root."""
-    path = root / name
-    if not path.is_dir():
-        temporary = temporary_in(root)
-        shared = stat.S_IMODE(root.stat().st_mode) & 0o022
-        try:
-            temporary.chmod(0o755 | shared | temporary.stat().st_mode & stat.S_ISGID)
-            temporary.rename(path)
-        finally:
-            remove(temporary)
-        sync_directory(root)
-    return path
+def shared_mode(root: Path) -> int:
+    """Give the permission to write that others than its owner have on a root: they share what is in it."""
+    return stat.S_IMODE(root.stat().st_mode) & 0o022
 
 
 def temporary_in(directory: Path) -> Path:
@@ -194,13 +177,6 @@ def _put(root: Root, name: str, make: Callable[[Path], None]) -> None:
     sync_directory(root.path)
 
 
-def prepare_root(path: Path) -> None:
-    """Make the root if it is missing."""
-    made = make_directories(Path(os.path.realpath(path)))
-    for directory in made:
-        sync_directory(directory.parent)
-
-
 def _read_current(root: Path) -> str:
     link = root / "current"
     if not os.path.lexists(link):
@@ -228,13 +204,9 @@ def _lock(descriptor: int, path: Path, root: Path) -> None:
         raise refused("lock (does the file system have flock? Lustre: mount option flock)", error) from error
 
 
-def _sign(descriptor: int, actor: Actor, mode: int) -> None:
+def _sign(descriptor: int, actor: Actor) -> None:
     """Say who holds the lock, for the message of the one who must wait; a full disk is no reason to stop."""
-    try:
+    with suppress(OSError):
         line = f"pid {actor.pid}, {actor.by}, since {actor.time}\n".encode()
         os.pwrite(descriptor, line, 0)
         os.ftruncate(descriptor, len(line))
-        if os.fstat(descriptor).st_uid == os.geteuid():
-            os.fchmod(descriptor, mode)
-    except OSError:
-        return

@@ -78,7 +78,7 @@ def load_manifest(directory: Path) -> tuple[Manifest, bytes]:
         raise DifferenceError(f"{path}: is {_kind_of(found)}, not a file")
     if found.st_size > LARGEST_MANIFEST_BYTES:
         raise DifferenceError(f"{path}: has {found.st_size} bytes; no manifest has more than {LARGEST_MANIFEST_BYTES}")
-    content = read_file(path)
+    content = read_file(path, LARGEST_MANIFEST_BYTES)
     return parse_manifest(content, str(path)), content
 
 
@@ -112,15 +112,6 @@ def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_s
     return Tree(directory, manifest, manifest_bytes, contents, tuple(faults))
 
 
-def unknown_entries(directory: Path) -> tuple[Fault, ...]:
-    """Everything in a directory whose manifest is lost: what of it was edited cannot be known."""
-    return tuple(
-        _fault(path, FaultKind.UNKNOWN, "cannot be judged without the manifest", status)
-        for path, status in sorted(entries(directory).items())
-        if not stat.S_ISDIR(status.st_mode)
-    )
-
-
 def entries(directory: Path) -> dict[str, os.stat_result]:
     """List everything below a directory by its relative path, folders too, following no link."""
     found: dict[str, os.stat_result] = {}
@@ -136,16 +127,14 @@ def entries(directory: Path) -> dict[str, os.stat_result]:
     return found
 
 
-def read_file(path: Path) -> bytes:
-    """Read a regular file that may turn into a link or a pipe at any time."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return b"".join(iter(lambda: os.read(descriptor, 1 << 20), b""))
-    except OSError as error:
-        error.filename = str(path)
-        raise
-    finally:
-        os.close(descriptor)
+def read_file(path: Path, most_bytes: int) -> bytes:
+    """Read a file that may turn into a link or a pipe at any time, and one byte more of it than it may have."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+    with open(path, "rb", opener=opener) as stream:  # Path.open has no opener
+        return stream.read(most_bytes + 1)
 
 
 def fault_lines(faults: Sequence[Fault], most: int = 20) -> str:
@@ -171,7 +160,7 @@ def _judge_file(
         return _fault(path, FaultKind.EDITED, f"replaced by {_kind_of(status)}", status)
     if status.st_size > LARGEST_FILE_BYTES:
         return _fault(path, FaultKind.EDITED, f"edited, now {status.st_size} bytes", status)
-    contents[path] = read_file(directory / path)
+    contents[path] = read_file(directory / path, LARGEST_FILE_BYTES)
     if sha256_of(contents[path]) != entry.sha256:
         return _fault(path, FaultKind.EDITED, "edited", status)
     return _judge_mode(path, status, int(entry.mode, 8))

@@ -10,7 +10,6 @@ copies.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import re
@@ -19,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
-from lumisite.release.files import make_directories, make_temporary, make_tree, remove, remove_directories
+from lumisite.release.files import make_directories, make_temporary, make_tree, remove
 from lumisite.release.tree import FaultKind, fault_lines, load_tree
 from lumisite.render.manifest import MANIFEST, RenderedFile, path_fault
 
@@ -30,29 +29,24 @@ def write_tree(files: Mapping[str, RenderedFile], out: Path) -> bool:
     """Make `out` exactly this tree; returns whether anything was written.
 
     A folder that already is this tree is not touched. Raises `DifferenceError` when `out` holds anything that
-    lumisite did not write or that was edited since, `ToolError` when the system refuses; then nothing is left
-    behind.
+    lumisite did not write or that was edited since, `ToolError` when the system refuses; then it is as it was.
     """
     out = Path(os.path.realpath(out))
     wanted = {path: (file.encoded(path), file.mode) for path, file in files.items()}
     for path in wanted:
         if fault := path_fault(path):
             raise LumisiteError(f"{path!r}: {fault}; a tree cannot hold such a file")
-    made: tuple[Path, ...] = ()
     try:
-        made = make_directories(out.parent)
+        make_directories(out.parent)
         with _alone_in(out.parent):
             if _is_wanted(out, wanted[MANIFEST][0]):
                 return False
             _write(out, wanted)
-            return True
-    except BaseException as error:
-        remove_directories(made)
-        if not isinstance(error, OSError):
-            raise
+    except OSError as error:
         # The reader knows `out`, not the name on the way there.
         error.filename = re.sub(re.escape(_NAME) + "[^/]*", lambda _: out.name, str(error.filename or out))
         raise refused("write", error) from error
+    return True
 
 
 @contextmanager
@@ -120,11 +114,9 @@ def _write(out: Path, wanted: Mapping[str, tuple[bytes, int]]) -> None:
             out.rename(old)
         try:
             new.rename(out)
-        except OSError as error:
+        except OSError:
             if os.path.lexists(old / MANIFEST):
                 old.rename(out)
-            elif error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                _is_wanted(out, b"")  # says what has come there since it was judged
             raise
     finally:
         remove(new)

@@ -156,7 +156,7 @@ def test_modes_of_the_rendered_tree_do_not_matter_since_the_copy_gets_its_own() 
         ),
         (lambda root: (root.mkdir(), (root / "history").write_text("x\n")), 1, "history:1: is not a line of"),
         (lambda root: (root / "history").mkdir(parents=True), 3, "history: Is a directory"),
-        (lambda root: (root.mkdir(), (root / "releases").write_text("")), 3, "cannot deploy into"),
+        (lambda root: (root.mkdir(), (root / "releases").write_text("")), 3, "releases"),
         (lambda root: (root / ".lock").mkdir(parents=True), 3, "cannot lock"),
         (
             lambda root: ((root / "releases").mkdir(parents=True), (root / "releases" / NEW).write_text("")),
@@ -178,6 +178,15 @@ def test_a_root_that_is_not_ours_is_refused_in_one_line(
     after.pop("ROOT/.lock", None)
     before.pop("ROOT/.lock", None)
     assert {path: found[2] for path, found in after.items()} == {path: found[2] for path, found in before.items()}
+
+
+def test_a_history_without_an_end_is_refused_without_reading_it_all(run: Run) -> None:
+    Path("ROOT").mkdir()
+    with Path("ROOT/history").open("wb") as stream:
+        stream.truncate(1 << 40)
+    code, _, err = run("deploy", "new", "ROOT", "--apply")
+    assert code == 1
+    assert "bytes, as no history has; move the file away" in err
 
 
 def test_a_root_inside_the_tree_is_refused(run: Run) -> None:
