@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_json_option, add_site_option, say
+from lumisite.cli.parser import add_json_option, add_site_option, columns, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ def _masks(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print("[\n" + ",\n".join("  " + json.dumps(_entry(answer)) for answer in answers) + "\n]")
     else:
-        print("\n".join(_table(answers)))
+        print("\n".join(columns([("task", "gpu", "cpus", "mask", "from"), *map(_row, answers)])))
         _print_cpu_bind(answers, whole=request.cpus is None or request.cpus >= topology.pu_os - topology.reserved)
     for answer in answers:
         if not answer.pu_os:
@@ -156,14 +156,9 @@ def _gpu(answer: TaskMask) -> int | list[int] | None:
     return list(answer.gpus) or None
 
 
-def _table(answers: Sequence[TaskMask]) -> Iterator[str]:
-    rows = [("task", "gpu", "cpus", "mask", "from")]
-    for answer in answers:
-        gpus = ",".join(map(str, answer.gpus)) or "-"
-        rows.append((str(answer.task), gpus, answer.cpus or "-", answer.mask or "-", answer.reason))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]])
+def _row(answer: TaskMask) -> tuple[str, ...]:
+    gpus = ",".join(map(str, answer.gpus))
+    return (str(answer.task), gpus or "-", answer.cpus or "-", answer.mask or "-", answer.reason)
 
 
 def _print_cpu_bind(answers: Sequence[TaskMask], *, whole: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lumisite import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from typing import TypeAlias
 
@@ -129,6 +130,13 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 def say(text: str) -> None:
     """Tell what goes on, beside the result."""
     print(f"lumisite: {text}", file=sys.stderr, flush=True)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Give the lines of an aligned table: plain text, since short columns need no library and `awk` reads them."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def write_whole(path: Path, content: bytes) -> bool:

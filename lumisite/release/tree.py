@@ -175,10 +175,11 @@ def _judge_mode(path: str, status: os.stat_result, wanted: int) -> Fault | None:
 
 
 def _fault(path: str, kind: FaultKind, what: str, status: os.stat_result) -> Fault:
-    return Fault(path, kind, what, _owner(status.st_uid), utc(status.st_mtime))
+    return Fault(path, kind, what, owner_of(status.st_uid), utc(status.st_mtime))
 
 
-def _owner(uid: int) -> str:
+def owner_of(uid: int) -> str:
+    """Give the name of a user, or the number where there is none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

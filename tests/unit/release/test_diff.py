@@ -173,12 +173,6 @@ def test_a_long_diff_is_cut_with_a_note_and_with_full_is_not() -> None:
     assert len(files(old, new, full=True)) == 1003
 
 
-def test_many_files_are_cut_with_a_note() -> None:
-    new = {f"f{number}": RenderedFile("") for number in range(1000)}
-    assert files({}, new)[-1] == "... and 400 more files (--full shows all)"
-    assert len(files({}, new)) == 601
-
-
 def test_what_is_not_text_on_disk_is_spelled_out() -> None:
     old = on_disk(with_manifest({"a": RenderedFile("x\n")}, manifest()))
     edited = replace(old, contents={**old.contents, "a": b"\xff\n"})
