@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_json_option, add_site_option, say
-from lumisite.errors import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lumisite.cli.parser import Commands
-    from lumisite.images.lock import LoadedLock
-    from lumisite.render.made_up_step import Environment, Step
-    from lumisite.render.modules import ModulePlan
-    from lumisite.site.model import Site
-    from lumisite.site.plans import LoadedPlan
+from lumisite.cli.parser import Commands, add_json_option, add_site_option, say
+from lumisite.errors import ResolveError, shown
+from lumisite.images.family import holds_of_image
+from lumisite.images.load_lock import load_lock
+from lumisite.images.lock import LoadedLock
+from lumisite.render.made_up_step import Environment, Question, Step, environment_of, release_of
+from lumisite.render.modules import ModulePlan, plan_modules
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates, open_template_cache
+from lumisite.site.decode import suggestion
+from lumisite.site.images import Holds, holds_by_name
+from lumisite.site.ledger import decide_stacks
+from lumisite.site.load import load_plans, load_site
+from lumisite.site.model import Site
+from lumisite.site.plans import LoadedPlan
+from lumisite.site.selection import ALL, resolve_selection
 
 #: The prolog is run for each task of a node.
 MOST_TASKS = 1024
@@ -59,16 +65,6 @@ def add_commands(commands: Commands) -> None:
 
 def run_env(arguments: argparse.Namespace) -> int:
     """Print the environment of the first rank."""
-    from lumisite.errors import ResolveError
-    from lumisite.images.load_lock import load_lock
-    from lumisite.render.made_up_step import Question, environment_of, release_of
-    from lumisite.render.modules import plan_modules
-    from lumisite.render.render import render_tree
-    from lumisite.render.templates import load_templates, open_template_cache
-    from lumisite.site.ledger import decide_stacks
-    from lumisite.site.load import load_plans, load_site
-    from lumisite.site.selection import ALL, resolve_selection
-
     if "\0" in (arguments.image or ""):
         raise ResolveError(f"{arguments.image!r}: is no name of an image")
     loaded = load_site(arguments.site)
@@ -108,10 +104,6 @@ def _tasks(text: str) -> int:
 
 
 def _step(site: Site, arguments: argparse.Namespace) -> Step:
-    from lumisite.errors import ResolveError
-    from lumisite.render.made_up_step import Step
-    from lumisite.site.decode import suggestion
-
     default = site.validation.partition if site.validation is not None else next(iter(site.partitions), "")
     name = arguments.partition or default
     if name not in site.partitions:
@@ -122,9 +114,6 @@ def _step(site: Site, arguments: argparse.Namespace) -> Step:
 
 def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple[ModulePlan, ...]:
     """Give the plans of the modules that a load brings, what is loaded first before the rest."""
-    from lumisite.errors import ResolveError
-    from lumisite.site.decode import suggestion
-
     if asked == _NONE:
         return ()
     name = asked or next((name for name, module in site.modules.items() if module.helper), next(iter(site.modules)))
@@ -153,9 +142,6 @@ def _was_read(image: str, lock: LoadedLock | None, plans: Sequence[LoadedPlan]) 
 
 def _compare_with_image(site: Site, image: str, found: Environment) -> None:
     """Say where the image holds something else than the wrapper takes it for."""
-    from lumisite.images.family import holds_of_image
-    from lumisite.site.images import Holds, holds_by_name
-
     if not Path(image).exists():
         say(f"{shown(image)} is not here: the wrapper is asked by its name alone")
         return
@@ -184,9 +170,6 @@ def _said(value: object) -> str:
 
 
 def _print_json(found: Environment) -> None:
-    import json
-    from dataclasses import asdict
-
     whole = asdict(found)
     print(json.dumps({name: whole[name] for name in ("variables", "binds", "cpus")}, indent=2))
 

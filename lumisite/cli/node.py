@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from lumisite.cli.parser import add_json_option, add_site_option, columns, say
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lumisite.cli.parser import Commands
-    from lumisite.machine.masks import Request, TaskMask
-    from lumisite.machine.topology import Topology
-    from lumisite.site.model import Site
+from lumisite.cli.parser import Commands, add_json_option, add_site_option, columns, say
+from lumisite.errors import ResolveError
+from lumisite.machine import live
+from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
+from lumisite.machine.masks import Request, TaskMask, cpu_masks
+from lumisite.machine.topology import Topology, recognise, topology_of
+from lumisite.site.cpus import CpusetError, parse_number_list
+from lumisite.site.decode import suggestion
+from lumisite.site.load import load_site, read_input
+from lumisite.site.model import Site
 
 _LIVE = "live"
 
@@ -45,10 +48,6 @@ def add_commands(commands: Commands) -> None:
 
 
 def _masks(arguments: argparse.Namespace) -> int:
-    import json
-
-    from lumisite.machine.masks import cpu_masks
-
     topology, allowed = _topology(arguments)
     request = _request(arguments, topology, allowed)
     answers = cpu_masks(topology, request)
@@ -65,30 +64,19 @@ def _masks(arguments: argparse.Namespace) -> int:
 
 def _topology(arguments: argparse.Namespace) -> tuple[Topology, frozenset[int] | None]:
     """Give the node asked for, and the PUs that this process may use where it is this node."""
-    from pathlib import Path
-
-    from lumisite.site.load import load_site, read_input
-
     site = load_site(arguments.site).site
     if arguments.topology is not None:
-        from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
-
         content = read_input(Path(arguments.topology), SIZE_LIMIT_BYTES, "an hwloc XML file would be right")
         return _with_site_facts(parse_hwloc(content, arguments.topology), site), None
     if arguments.node == _LIVE:
-        from lumisite.machine.live import live_tree, read_live
-
-        live = read_live(live_tree(Path("/")))
-        everything = live.allowed >= live.topology.pu_os
-        return _with_site_facts(live.topology, site), None if everything else live.allowed
+        node = live.read_live(live.live_tree(Path("/")))
+        everything = node.allowed >= node.topology.pu_os
+        return _with_site_facts(node.topology, site), None if everything else node.allowed
     name = _kind_name(arguments.node, site)
     return next(_kinds(site, name)), None
 
 
 def _kind_name(asked: str | None, site: Site) -> str:
-    from lumisite.errors import ResolveError
-    from lumisite.site.decode import suggestion
-
     if asked is not None:
         if asked not in site.node_kinds:
             hint = suggestion(asked, [*site.node_kinds, _LIVE])
@@ -104,8 +92,6 @@ def _kind_name(asked: str | None, site: Site) -> str:
 
 def _kinds(site: Site, name: str) -> Iterator[Topology]:
     """Give a node kind's topology for each platform that knows its bus ids, the one in force first."""
-    from lumisite.machine.topology import topology_of
-
     kind = site.node_kinds[name]
     for platform in sorted(site.platforms, key=lambda platform: platform != site.platform):
         bus_ids = site.platforms[platform].gpu_bus_ids.get(name, ())
@@ -113,8 +99,6 @@ def _kinds(site: Site, name: str) -> Iterator[Topology]:
 
 
 def _with_site_facts(seen: Topology, site: Site) -> Topology:
-    from lumisite.machine.topology import recognise
-
     known = recognise(seen, (kind for name in site.node_kinds for kind in _kinds(site, name)))
     if known is not None:
         say(f"{known.name}: recognised by its cores and bus ids; the cores that the site reserves are left out")
@@ -124,8 +108,6 @@ def _with_site_facts(seen: Topology, site: Site) -> Topology:
 
 
 def _request(arguments: argparse.Namespace, topology: Topology, allowed: frozenset[int] | None) -> Request:
-    from lumisite.machine.masks import Request
-
     cpus = None if arguments.cpus is None else frozenset(_numbers("--cpus", arguments.cpus))
     gpus = None if arguments.gpus is None else _numbers("--gpus", arguments.gpus)
     if allowed is not None:
@@ -137,8 +119,6 @@ def _request(arguments: argparse.Namespace, topology: Topology, allowed: frozens
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:
-    from lumisite.site.cpus import CpusetError, parse_number_list
-
     try:
         return parse_number_list(text)
     except CpusetError as error:

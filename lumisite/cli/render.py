@@ -5,12 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_selection_options, add_site_option, load_selection, real_path, say
-
-if TYPE_CHECKING:
-    from lumisite.cli.parser import Commands
+from lumisite.cli.parser import Commands, add_selection_options, add_site_option, load_selection, real_path, say
+from lumisite.errors import LumisiteError, shown
+from lumisite.images.load_lock import load_lock
+from lumisite.machine.host import DiskTree
+from lumisite.release.write import write_tree
+from lumisite.render.image_plans import left_out
+from lumisite.render.plan_images import other_images, planned_files
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates, open_template_cache
+from lumisite.site.load import load_plans
 
 
 def add_commands(commands: Commands) -> None:
@@ -46,16 +51,6 @@ def add_commands(commands: Commands) -> None:
 
 def run_render(arguments: argparse.Namespace) -> int:
     """Render and write; print each path, then how to try the modules."""
-    from lumisite.errors import LumisiteError, shown
-    from lumisite.images.load_lock import load_lock
-    from lumisite.machine.host import DiskTree
-    from lumisite.release.write import write_tree
-    from lumisite.render.image_plans import left_out
-    from lumisite.render.plan_images import other_images, planned_files
-    from lumisite.render.render import render_tree
-    from lumisite.render.templates import load_templates, open_template_cache
-    from lumisite.site.load import load_plans
-
     if real_path(arguments.out).name == "current":
         # The modulefiles take a folder of this name for the link of a deployment root, and look beside it.
         raise LumisiteError(f"--out: {arguments.out}: current is the name of a deployment's link (name another folder)")

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumisite.errors import DifferenceError, LumisiteError, ToolError
+from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.release.diff import Difference, compare
 from lumisite.release.files import make_directories, make_tree, remove, sync_directory
 from lumisite.release.history import Step, deployed_step, way_back
@@ -112,13 +112,16 @@ def apply_plan(plan: Plan, actor: Actor, *, set_edits_aside: bool) -> str:
         return f"nothing to do: {root.current} is deployed{same}"
     if plan.edited and (not set_edits_aside or plan.is_damaged):
         raise DifferenceError(edits_text(plan))
-    if plan.there is None:
-        _copy_in(root, plan.out)
-    sync_directory(root.path / "releases")
-    if root.current != release:
-        manifest = sha256_of(plan.out.manifest_bytes)
-        append_step(root, Step("deploy", release, root.current, manifest, actor.time, actor.by))
-        point_current(root, release)
+    try:
+        if plan.there is None:
+            _copy_in(root, plan.out)
+        sync_directory(root.path / "releases")
+        if root.current != release:
+            manifest = sha256_of(plan.out.manifest_bytes)
+            append_step(root, Step("deploy", release, root.current, manifest, actor.time, actor.by))
+            point_current(root, release)
+    except OSError as error:
+        raise refused(f"deploy into {root.path}:", error) from error
     before = f" (before: {root.current})" if root.current not in ("", release) else ""
     return f"deployed {release}{before}"
 

@@ -156,7 +156,7 @@ def test_modes_of_the_rendered_tree_do_not_matter_since_the_copy_gets_its_own() 
         ),
         (lambda root: (root.mkdir(), (root / "history").write_text("x\n")), 1, "history:1: is not a line of"),
         (lambda root: (root / "history").mkdir(parents=True), 3, "history: Is a directory"),
-        (lambda root: (root.mkdir(), (root / "releases").write_text("")), 3, "releases"),
+        (lambda root: (root.mkdir(), (root / "releases").write_text("")), 3, "cannot deploy into"),
         (lambda root: (root / ".lock").mkdir(parents=True), 3, "cannot lock"),
         (
             lambda root: ((root / "releases").mkdir(parents=True), (root / "releases" / NEW).write_text("")),
