@@ -126,14 +126,9 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def _entry(answer: TaskMask) -> dict[str, object]:
-    return {"task": answer.task, "gpu": _gpu(answer), "cpus": answer.cpus, "mask": answer.mask}
-
-
-def _gpu(answer: TaskMask) -> int | list[int] | None:
-    """A number where the task has one GPU, which is the rule; a list where it has several."""
-    if len(answer.gpus) == 1:
-        return answer.gpus[0]
-    return list(answer.gpus) or None
+    """Give the JSON of a task; the GPU is a number where it has one, which is the rule, else a list."""
+    gpu = answer.gpus[0] if len(answer.gpus) == 1 else answer.gpus or None
+    return {"task": answer.task, "gpu": gpu, "cpus": answer.cpus, "mask": answer.mask}
 
 
 def _row(answer: TaskMask) -> tuple[str, ...]:

@@ -7,55 +7,45 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from lumisite.cli.parser import add_json_option, columns
+from lumisite.cli.parser import Commands, add_json_option, columns
 from lumisite.release.deploy import Plan, apply_plan, edits_text, load_out, plan_deploy, roll_back
-from lumisite.release.diff import file_lines, meaning_lines, summary, to_json
+from lumisite.release.diff import file_lines, meaning_lines, to_json
 from lumisite.release.files import make_directories
-from lumisite.release.releases import list_releases
-from lumisite.release.root import Actor, existing_root, locked, read_root
+from lumisite.release.root import Actor, existing_root, list_releases, locked, read_root
 from lumisite.release.tree import fault_lines, owner_of, utc
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from lumisite.cli.parser import Commands
 
 
 def add_commands(commands: Commands) -> None:
     """Add the commands of the release room."""
-    diff = commands.add_parser("diff", help="what deploying a rendered tree would change")
-    _add_out_and_root(diff)
-    diff.add_argument("--full", action="store_true", help="show the whole diff of every file")
-    add_json_option(diff)
-    diff.set_defaults(call=_diff)
-
-    deploy = commands.add_parser("deploy", help="put a rendered tree into a deployment root")
-    _add_out_and_root(deploy)
+    diff = _add(commands, "diff", _diff, "what deploying a rendered tree would change", out=True)
+    deploy = _add(commands, "deploy", _deploy, "put a rendered tree into a deployment root", out=True)
     deploy.add_argument("--apply", action="store_true", help="write; without it, only show what would change")
     deploy.add_argument(
         "--set-edits-aside",
         action="store_true",
         help="go on over files that were edited by hand in ROOT; they stay in their release's folder",
     )
-    deploy.add_argument("--full", action="store_true", help="show the whole diff of every file")
-    deploy.set_defaults(call=_deploy)
-
-    rollback = commands.add_parser("rollback", help="go one release back, at once")
-    rollback.add_argument("root", metavar="ROOT", type=Path, help="the deployment root")
-    rollback.set_defaults(call=_rollback)
-
-    releases = commands.add_parser("releases", help="what is deployed: releases, inputs, and whether they are whole")
-    releases.add_argument("root", metavar="ROOT", type=Path, help="the deployment root")
-    add_json_option(releases)
-    releases.set_defaults(call=_releases)
+    for command in (diff, deploy):
+        command.add_argument("--full", action="store_true", help="show the whole diff of every file")
+    _add(commands, "rollback", _rollback, "go one release back, at once")
+    about = "what is deployed: releases, inputs, and whether they are whole"
+    for command in (diff, _add(commands, "releases", _releases, about)):
+        add_json_option(command)
 
 
-def _add_out_and_root(command: argparse.ArgumentParser) -> None:
-    command.add_argument("out", metavar="OUT", type=Path, help="a tree that `lumisite render` wrote")
+def _add(
+    commands: Commands, name: str, call: Callable[[argparse.Namespace], int], about: str, *, out: bool = False
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=about)
+    if out:
+        command.add_argument("out", metavar="OUT", type=Path, help="a tree that `lumisite render` wrote")
     command.add_argument("root", metavar="ROOT", type=Path, help="the deployment root")
+    command.set_defaults(call=call)
+    return command
 
 
 def _diff(arguments: argparse.Namespace) -> int:
@@ -97,9 +87,9 @@ def _rollback(arguments: argparse.Namespace) -> int:
     actor = _actor()
     with locked(existing_root(arguments.root).path, actor):
         done = roll_back(read_root(arguments.root), actor)
-    print(f"rolled back {done.before.release} -> {done.after.release}")
+    print(f"rolled back {done.before.path.name} -> {done.after.path.name}")
     if done.difference:
-        print("\n".join([summary(done.difference), *meaning_lines(done.difference)]))
+        print("\n".join(meaning_lines(done.difference)))
     if done.before.faults:
         _say(f"{done.before.path}: is not as it was deployed, and stays so:{fault_lines(done.before.faults)}")
     if not done.logged:

@@ -17,7 +17,6 @@ from lumisite.release.files import make_directories, make_tree, remove, sync_dir
 from lumisite.release.history import Step, deployed_step, way_back
 from lumisite.release.root import (
     Actor,
-    Release,
     Root,
     append_step,
     inspect_release,
@@ -39,15 +38,15 @@ class Plan:
 
     root: Root
     out: Tree
-    current: Release | None
-    there: Release | None
+    current: Tree | None
+    there: Tree | None
     difference: Difference
 
     @property
-    def edited(self) -> tuple[Release, ...]:
+    def edited(self) -> tuple[Tree, ...]:
         """The releases that matter here and are not as they were deployed."""
         faulty = [release for release in (self.current, self.there) if release and release.faults]
-        return tuple({release.release: release for release in faulty}.values())
+        return tuple({release.path: release for release in faulty}.values())
 
     @property
     def is_damaged(self) -> bool:
@@ -65,8 +64,8 @@ class Rollback:
     """A rollback that was done; `logged` says whether the history has it."""
 
     root: Root
-    before: Release
-    after: Release
+    before: Tree
+    after: Tree
     difference: Difference | None
     logged: bool
 
@@ -100,8 +99,7 @@ def plan_deploy(out: Tree, path: Path) -> Plan:
     if there:
         _refuse_other_content(root, there, out)
     current = there if root.current == release else _current(root)
-    old = current.tree if current else None
-    return Plan(root, out, current, there, compare(old, out))
+    return Plan(root, out, current, there, compare(current, out))
 
 
 def apply_plan(plan: Plan, actor: Actor, *, set_edits_aside: bool) -> str:
@@ -141,7 +139,7 @@ def edits_text(plan: Plan) -> str:
     )
 
 
-def _make_whole(out: str, release: Release) -> str:
+def _make_whole(out: str, release: Tree) -> str:
     """Give the command for what lumisite never does: to write into a release that is there."""
     return f"rsync -a --checksum --delete {out}/ {release.path}/"
 
@@ -160,34 +158,35 @@ def roll_back(root: Root, actor: Actor) -> Rollback:
     if target.faults:
         raise DifferenceError(_not_whole(root, target))
     left = inspect_release(root, root.current)
-    difference = compare(left.tree, target.tree) if left.tree and target.tree else None
+    difference = compare(left, target) if left.manifest.release else None
     logged = True
     try:
-        append_step(root, Step("rollback", target.release, root.current, "", actor.time, actor.by))
+        append_step(root, Step("rollback", target.path.name, root.current, "", actor.time, actor.by))
     except OSError:
         logged = False  # a full disk, say: `way_back` finds its way without the line, and users wait
-    point_current(root, target.release)
+    point_current(root, target.path.name)
     return Rollback(root, left, target, difference, logged)
 
 
-def _current(root: Root) -> Release | None:
+def _current(root: Root) -> Tree | None:
     if not root.current or not os.path.lexists(root.release(root.current)):
         return None
     return inspect_release(root, root.current)
 
 
-def _there(root: Root, out: Tree) -> Release:
+def _there(root: Root, out: Tree) -> Tree:
     path = root.release(out.manifest.release)
     if path.is_symlink() or not path.is_dir():
         raise DifferenceError(f"{path}: is not a directory, so lumisite did not make it; move it away")
     return inspect_release(root, path.name, out)
 
 
-def _refuse_other_content(root: Root, there: Release, out: Tree) -> None:
+def _refuse_other_content(root: Root, there: Tree, out: Tree) -> None:
     """Refuse an id that was deployed with other content: jobs that run rely on what it is."""
-    step = deployed_step(root.steps, there.release)
+    name = there.path.name
+    step = deployed_step(root.steps, name)
     wanted = sha256_of(out.manifest_bytes)
-    other = step.manifest != wanted if step else bool(there.faults) and not inspect_release(root, there.release).faults
+    other = step.manifest != wanted if step else bool(there.faults) and not inspect_release(root, name).faults
     if other:
         raise DifferenceError(
             f"{there.path}: was deployed under the same id with other content, and a release never changes; "
@@ -206,12 +205,9 @@ def _copy_in(root: Root, out: Tree) -> None:
         remove(temporary)
 
 
-def _not_whole(root: Root, target: Release) -> str:
-    others = way_back(root.steps, root.current)[:-2]
-    older = f"deploy an older one with `lumisite deploy {root.release('<id>')} {root.path} --apply`"
-    choice = f", or {older} (there were: {', '.join(others)})" if others else ""
+def _not_whole(root: Root, target: Tree) -> str:
     return (
         f"{target.path}: is not as it was deployed; nothing was changed:{fault_lines(target.faults)}\n"
         f"to make it whole, render it again and {_make_whole('OUT', target)}; to use it as it is, "
-        f"ln -sfn releases/{target.release} {root.path}/current{choice}"
+        f"ln -sfn releases/{target.path.name} {root.path}/current"
     )

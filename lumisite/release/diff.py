@@ -106,7 +106,7 @@ def compare(old: Tree | None, new: Tree) -> Difference:
         modules=modules,
         settings=_list_changes(before.settings, after.settings, sorted({*before.settings, *after.settings})),
         files=tuple(_file_changes(before, contents, new, modules)),
-        provenance=tuple(_provenance(before, after)) if old else (),
+        provenance=tuple(_provenance(before, after)) if before.release else (),
     )
 
 
@@ -210,18 +210,6 @@ def meaning_lines(difference: Difference) -> list[str]:
     lines += [_module_line(module) for module in difference.modules]
     lines += [f"setting {name}: {_list_text(change)}" for name, change in difference.settings.items()]
     return lines
-
-
-def summary(difference: Difference) -> str:
-    """Say in one line what changes."""
-    parts = [f"{name} {_changed(*pair)}" for name, pair in difference.versions.items()]
-    parts += [_counted(len(difference.modules), "module"), _counted(len(difference.settings), "setting")]
-    parts.append(_counted(len(difference.files), "file"))
-    return ", ".join(part for part in parts if part) or "no difference"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count > 1 else ''}" if count else ""
 
 
 def _module_line(module: ModuleChange) -> str:

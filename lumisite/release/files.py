@@ -8,7 +8,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 
@@ -119,10 +119,6 @@ def make_temporary(directory: Path, prefix: str) -> Path:
 
 def remove(path: Path) -> None:
     """Remove a file, link or tree as far as it can be removed."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    try:
+    shutil.rmtree(path, ignore_errors=True)  # does nothing to a file or a link
+    with suppress(OSError):
         path.unlink()
-    except OSError:
-        return

@@ -9,18 +9,27 @@ ROOT/.lock            held while a deploy or a rollback is at work
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, shown
 from lumisite.release.files import make_temporary, remove, sync_directory, umask, write_file
-from lumisite.release.history import LARGEST_HISTORY_BYTES, Step, deployed_step, format_history, parse_history
+from lumisite.release.history import (
+    LARGEST_HISTORY_BYTES,
+    Step,
+    deployed_step,
+    format_history,
+    parse_history,
+    way_back,
+)
 from lumisite.release.tree import Fault, FaultKind, Tree, judge, load_manifest, read_file, utc
-from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
+from lumisite.render.manifest import MANIFEST, NO_MANIFEST, is_release_id, sha256_of
 
 # What a deploy makes on the way to a final name starts so; a tree that is rendered inside the root does not.
 _TEMPORARY = ".lumisite-deploy-"
@@ -48,30 +57,6 @@ class Root:
         return self.path / "releases" / release
 
 
-@dataclass(frozen=True)
-class Release:
-    """A release folder and what is wrong with it; `tree` is missing when its manifest does not read.
-
-    `changed` is the UTC time at which its folder was last changed, where it exists.
-    """
-
-    release: str
-    path: Path
-    tree: Tree | None
-    faults: tuple[Fault, ...]
-    changed: str = ""
-
-    @property
-    def state(self) -> str:
-        """`whole`, `edited` (something was put in), `broken` (something is gone) or `missing` (all of it is)."""
-        if not self.faults:
-            return "whole"
-        if self.faults[0].path == ".":
-            return "missing"
-        gone = self.tree is None or any(fault.kind is FaultKind.MISSING for fault in self.faults)
-        return "broken" if gone else "edited"
-
-
 def read_root(path: Path) -> Root:
     """Read a deployment root, which may not exist yet; raises `DifferenceError` when it is not one."""
     path = Path(os.path.realpath(path))
@@ -84,13 +69,6 @@ def read_root(path: Path) -> Root:
     return Root(path, _read_current(path), parse_history(history, str(path / "history")))
 
 
-def release_names(root: Root) -> frozenset[str]:
-    """Give the names of the releases in a root, and of the one that the link names should it be gone."""
-    folder = root.path / "releases"
-    names = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-    return frozenset(name for name in {*names, root.current} if is_release_id(name))
-
-
 def existing_root(path: Path) -> Root:
     """Read a deployment root that must be there."""
     root = read_root(path)
@@ -99,24 +77,57 @@ def existing_root(path: Path) -> Root:
     return root
 
 
-def inspect_release(root: Root, release: str, expected: Tree | None = None) -> Release:
+def inspect_release(root: Root, release: str, expected: Tree | None = None) -> Tree:
     """Judge a release by `expected`, else by its own manifest if that is the one that was deployed."""
     path = root.release(release)
     if path.is_symlink() or not path.is_dir():
         what = "is not a directory" if os.path.lexists(path) else "missing"
-        return Release(release, path, None, (Fault(".", FaultKind.MISSING, what),))
-    changed = utc(path.stat().st_mtime)
+        return Tree(path, NO_MANIFEST, faults=(Fault(".", FaultKind.MISSING, what),))
     if expected:
-        tree = judge(path, expected.manifest, expected.manifest_bytes, sha256_of(expected.manifest_bytes))
-        return Release(release, path, tree, tree.faults, changed)
+        return judge(path, expected.manifest, expected.manifest_bytes, sha256_of(expected.manifest_bytes))
     try:
         manifest, content = load_manifest(path)
     except DifferenceError as error:
         fault = Fault(MANIFEST, FaultKind.EDITED, str(error).removeprefix(f"{path / MANIFEST}:").strip())
-        return Release(release, path, None, (fault,), changed)
+        return Tree(path, NO_MANIFEST, faults=(fault,))
     step = deployed_step(root.steps, release)
-    tree = judge(path, manifest, content, step.manifest if step else sha256_of(content))
-    return Release(release, path, tree, tree.faults, changed)
+    return judge(path, manifest, content, step.manifest if step else sha256_of(content))
+
+
+def list_releases(root: Root) -> list[dict[str, Any]]:
+    """Give every release in a root and the one that the link names, the newest first, by the keys of the JSON.
+
+    `role` is `current`, `before` (where rollback goes) or empty; `inputs` is one hash over all inputs.
+    """
+    way = way_back(root.steps, root.current)
+    roles = {**({way[-2]: "before"} if len(way) > 1 else {}), root.current: "current"}
+    folder = root.path / "releases"
+    names = {root.current, *(entry.name for entry in folder.iterdir())} if folder.is_dir() else {root.current}
+    listed = [_listed(root, name, roles.get(name, "")) for name in names if is_release_id(name)]
+    order = {step.release: number for number, step in enumerate(root.steps) if step.action == "deploy"}
+    listed.sort(key=lambda one: (order.get(one["release"], -1), one["deployed"], one["release"]), reverse=True)
+    return listed
+
+
+def _listed(root: Root, name: str, role: str) -> dict[str, Any]:
+    found = inspect_release(root, name)
+    manifest = found.manifest
+    step = deployed_step(root.steps, name)
+    changed = "" if found.state == "missing" else utc(found.path.stat().st_mtime)
+    return {
+        "release": name,
+        "role": role,
+        "deployed": step.time if step else changed,
+        "by": step.by if step else "",
+        "site": manifest.site,
+        "platform": manifest.platform,
+        "cpe": manifest.cpe,
+        "rocm": manifest.rocm,
+        "lumisite": manifest.lumisite,
+        "inputs": sha256_of(json.dumps(dict(manifest.inputs), sort_keys=True).encode()) if manifest.release else "",
+        "state": found.state,
+        "faults": found.faults,
+    }
 
 
 @contextmanager

@@ -8,14 +8,22 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from lumisite.errors import DifferenceError, shown
-from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, FileEntry, Manifest, parse_manifest, sha256_of
+from lumisite.render.manifest import (
+    LARGEST_MANIFEST_BYTES,
+    MANIFEST,
+    NO_MANIFEST,
+    FileEntry,
+    Manifest,
+    parse_manifest,
+    sha256_of,
+)
 
 # No rendered file comes near; a larger one was put there by somebody and is not worth reading into memory.
 LARGEST_FILE_BYTES = 16 * 1024 * 1024
@@ -48,13 +56,26 @@ class Fault:
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree that has a readable manifest; `contents` holds the regular files that the manifest knows."""
+    """A tree and what is wrong with it; `contents` holds the regular files that the manifest knows.
+
+    Where no manifest can be read, `manifest` is `NO_MANIFEST`, and the faults say why.
+    """
 
     path: Path
     manifest: Manifest
-    manifest_bytes: bytes
-    contents: Mapping[str, bytes]
+    manifest_bytes: bytes = b""
+    contents: Mapping[str, bytes] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """`whole`, `edited` (something was put in), `broken` (something is gone) or `missing` (all of it is)."""
+        if not self.faults:
+            return "whole"
+        if self.faults[0].path == ".":
+            return "missing"
+        gone = self.manifest is NO_MANIFEST or any(fault.kind is FaultKind.MISSING for fault in self.faults)
+        return "broken" if gone else "edited"
 
     @property
     def content_faults(self) -> tuple[Fault, ...]:
@@ -95,7 +116,7 @@ def load_tree(directory: Path) -> Tree:
 def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_sha256: str) -> Tree:
     """Compare a directory with a manifest, whose file should have that hash; faults are sorted by path."""
     known = {**manifest.files, MANIFEST: FileEntry(manifest_sha256, "0644")}
-    parents = {parent for path in known for parent in _parents(path)}
+    parents = {str(parent) for path in known for parent in PurePath(path).parents}
     found = entries(directory)
     contents: dict[str, bytes] = {}
     faults = [Fault(path, FaultKind.MISSING, "missing") for path in known if path not in found]
@@ -190,9 +211,3 @@ def _kind_of(status: os.stat_result) -> str:
     if stat.S_ISDIR(status.st_mode):
         return "a directory"
     return "a symbolic link" if stat.S_ISLNK(status.st_mode) else "a special file"
-
-
-def _parents(path: str) -> Iterable[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
