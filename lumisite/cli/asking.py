@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,12 +65,8 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
         site_digest=site_digest(loaded),
         batches=(Batch(stamp, jobs, (nodes,), tuple(arguments.probe)),),
         specs={},
-        account=arguments.account,
-        reservation=arguments.reservation,
         sbatch=tuple(arguments.sbatch),
-        limit=arguments.limit,
-        jax_image=arguments.jax_image,
-        wrapper=arguments.wrapper,
+        **{name: getattr(arguments, name) for name in ("account", "reservation", "limit", "jax_image", "wrapper")},
         baseline=_places(getattr(arguments, "baseline", [])),
         into=str(real_path(arguments.into)) if getattr(arguments, "into", None) else None,
     )
@@ -136,8 +132,7 @@ def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
 
 def more_jobs(arguments: argparse.Namespace) -> Asked:
     """Add a batch of jobs to what a run was asked."""
-    _, about = open_run(real_path(arguments.more))
-    asked, loaded = recorded_run(about, arguments, "--more", KEPT)
+    asked, loaded = _recorded_run(arguments, "--more", KEPT)
     probes = tuple(arguments.probe) or asked.batches[0].probes
     batch = Batch(_stamp(), arguments.jobs or JOBS["validate"], asked.batches[0].node_sets[:1], probes)
     asked = replace(asked, batches=(*asked.batches, batch))
@@ -146,18 +141,16 @@ def more_jobs(arguments: argparse.Namespace) -> Asked:
 
 def resumed_run(arguments: argparse.Namespace) -> Asked:
     """Give what a run that was interrupted was asked."""
-    _, about = open_run(real_path(arguments.resume))
-    return recorded_run(about, arguments, "--resume", (*KEPT, *JOBS_WANTED))[0]
+    return _recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED))[0]
 
 
-def recorded_run(
-    about: Mapping[str, object], arguments: argparse.Namespace, option: str, decided: Sequence[str]
-) -> tuple[Asked, LoadedSite]:
+def _recorded_run(arguments: argparse.Namespace, option: str, decided: Sequence[str]) -> tuple[Asked, LoadedSite]:
     """Give what a run was asked, if it can go on as it began. Raises `ResolveError`."""
+    place = str(vars(arguments)[option.strip("-")])
+    _, about = open_run(real_path(place))
     given = [name.replace("_", "-") for name in decided if getattr(arguments, name)]
     if given:
         raise ResolveError(f"{option}: --{given[0]} was decided when the run began (leave it out)")
-    place = str(vars(arguments)[option.strip("-")])
     asked = parse_asked(about, f"{option}: {place}/run.json")
     if asked.purpose != arguments.purpose:
         raise ResolveError(f"{option}: {place} is a run of `{asked.purpose}` (`lumisite {asked.purpose}` goes on)")

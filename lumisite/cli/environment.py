@@ -10,7 +10,7 @@ from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lumisite.cli.parser import Commands, add_json_option, add_site_option, say
+from lumisite.cli.parser import Commands, add_input_options, add_json_option, add_site_option, say
 from lumisite.errors import ResolveError, shown
 from lumisite.images.family import holds_of_image
 from lumisite.images.load_lock import load_lock
@@ -59,8 +59,7 @@ def add_commands(commands: Commands) -> None:
         "the helper (default: the module with the helper)",
     )
     env.add_argument("--platform", metavar="P", help="what the machine is (default: the site's current platform)")
-    env.add_argument("--plan", action="append", type=Path, default=[], metavar="FILE", help="a plan, as for render")
-    env.add_argument("--lock", type=Path, metavar="FILE", help="a lock of images, as for render")
+    add_input_options(env)
     add_site_option(env)
     add_json_option(env)
     env.set_defaults(call=run_env)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from lumisite.cli.parser import Commands, add_json_option, add_site_option, columns, say
@@ -51,15 +51,22 @@ def _masks(arguments: argparse.Namespace) -> int:
     topology, allowed = _topology(arguments)
     request = _request(arguments, topology, allowed)
     answers = cpu_masks(topology, request)
+    sound = all(answer.pu_os for answer in answers)
     if arguments.json:
         print("[\n" + ",\n".join("  " + json.dumps(_entry(answer)) for answer in answers) + "\n]")
     else:
         print("\n".join(columns([("task", "gpu", "cpus", "mask", "from"), *map(_row, answers)])))
-        _print_cpu_bind(answers, whole=request.cpus is None or request.cpus >= topology.pu_os - topology.reserved)
+        # The option of srun is told where it is right on every node of a step.
+        if sound and (request.cpus is None or request.cpus >= topology.pu_os - topology.reserved):
+            print(f"\n--cpu-bind=mask_cpu:{','.join(answer.mask or '' for answer in answers)}")
+        elif sound:
+            say(
+                "no --cpu-bind line: srun gives every node the same masks, a shared node has CPUs of its own; use taskset"
+            )
     for answer in answers:
         if not answer.pu_os:
             say(f"task {answer.task} gets no mask: {answer.reason}")
-    return 0 if all(answer.pu_os for answer in answers) else 1
+    return 0 if sound else 1
 
 
 def _topology(arguments: argparse.Namespace) -> tuple[Topology, frozenset[int] | None]:
@@ -134,13 +141,3 @@ def _entry(answer: TaskMask) -> dict[str, object]:
 def _row(answer: TaskMask) -> tuple[str, ...]:
     gpus = ",".join(map(str, answer.gpus))
     return (str(answer.task), gpus or "-", answer.cpus or "-", answer.mask or "-", answer.reason)
-
-
-def _print_cpu_bind(answers: Sequence[TaskMask], *, whole: bool) -> None:
-    """Print the srun option where it is right on every node of a step."""
-    if not all(answer.pu_os for answer in answers):
-        return
-    if whole:
-        print(f"\n--cpu-bind=mask_cpu:{','.join(answer.mask or '' for answer in answers)}")
-    else:
-        say("no --cpu-bind line: srun gives every node the same masks, a shared node has CPUs of its own; use taskset")

@@ -85,15 +85,16 @@ def _deploy(arguments: argparse.Namespace) -> int:
 
 def _rollback(arguments: argparse.Namespace) -> int:
     actor = _actor()
-    with locked(existing_root(arguments.root).path, actor):
-        done = roll_back(read_root(arguments.root), actor)
+    root = existing_root(arguments.root).path
+    with locked(root, actor):
+        done = roll_back(read_root(root), actor)
     print(f"rolled back {done.before.path.name} -> {done.after.path.name}")
     if done.difference:
         print("\n".join(meaning_lines(done.difference)))
     if done.before.faults:
         _say(f"{done.before.path}: is not as it was deployed, and stays so:{fault_lines(done.before.faults)}")
     if not done.logged:
-        _say(f"{done.root.path}/history: could not be written; the link was moved all the same")
+        _say(f"{root}/history: could not be written; the link was moved all the same")
     return 0
 
 

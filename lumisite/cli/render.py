@@ -6,7 +6,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from lumisite.cli.parser import Commands, add_selection_options, add_site_option, load_selection, real_path, say
+from lumisite.cli.parser import (
+    Commands,
+    add_input_options,
+    add_selection_options,
+    add_site_option,
+    load_selection,
+    real_path,
+    say,
+)
 from lumisite.errors import LumisiteError, shown
 from lumisite.images.load_lock import load_lock
 from lumisite.machine.host import DiskTree
@@ -31,21 +39,7 @@ def add_commands(commands: Commands) -> None:
     render.add_argument(
         "--out", type=Path, default=Path("site-out"), metavar="DIR", help="where to write (default: %(default)s)"
     )
-    render.add_argument(
-        "--plan",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="a reviewed plan of an image, beside those that the site names; may be given several times",
-    )
-    render.add_argument(
-        "--lock",
-        type=Path,
-        metavar="FILE",
-        help="a lock of the site's images (`lumisite images --lock`): what it knows of an image counts more than the "
-        "image's name (default: the one that the site names)",
-    )
+    add_input_options(render)
     render.set_defaults(call=run_render)
 
 

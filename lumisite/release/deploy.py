@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.release.diff import Difference, compare
-from lumisite.release.files import make_directories, make_tree, remove, sync_directory
+from lumisite.release.files import make_directories, make_temporary, make_tree, remove, sync_directory
 from lumisite.release.history import Step, deployed_step, way_back
 from lumisite.release.root import (
     Actor,
@@ -23,7 +23,6 @@ from lumisite.release.root import (
     point_current,
     read_root,
     shared_mode,
-    temporary_in,
 )
 from lumisite.release.tree import Tree, fault_lines, load_tree
 from lumisite.render.manifest import MANIFEST, sha256_of
@@ -63,7 +62,6 @@ class Plan:
 class Rollback:
     """A rollback that was done; `logged` says whether the history has it."""
 
-    root: Root
     before: Tree
     after: Tree
     difference: Difference | None
@@ -94,11 +92,10 @@ def plan_deploy(out: Tree, path: Path) -> Plan:
     here = Path(os.path.realpath(out.path))
     if here in (root.path, *root.path.parents):
         raise LumisiteError(f"{path}: lies inside {out.path}, which is to be deployed into it; name another root")
-    release = out.manifest.release
-    there = _there(root, out) if os.path.lexists(root.release(release)) else None
-    if there:
-        _refuse_other_content(root, there, out)
-    current = there if root.current == release else _current(root)
+    current = there = _there(root, out)
+    if root.current != out.manifest.release:
+        exists = bool(root.current) and os.path.lexists(root.release(root.current))
+        current = inspect_release(root, root.current) if exists else None
     return Plan(root, out, current, there, compare(current, out))
 
 
@@ -156,7 +153,11 @@ def roll_back(root: Root, actor: Actor) -> Rollback:
         raise ToolError(f"{root.path}: {root.current} has no release before it; nothing was changed")
     target = inspect_release(root, way[-2])
     if target.faults:
-        raise DifferenceError(_not_whole(root, target))
+        raise DifferenceError(
+            f"{target.path}: is not as it was deployed; nothing was changed:{fault_lines(target.faults)}\n"
+            f"to make it whole, render it again and {_make_whole('OUT', target)}; to use it as it is, "
+            f"ln -sfn releases/{target.path.name} {root.path}/current"
+        )
     left = inspect_release(root, root.current)
     difference = compare(left, target) if left.manifest.release else None
     logged = True
@@ -165,49 +166,36 @@ def roll_back(root: Root, actor: Actor) -> Rollback:
     except OSError:
         logged = False  # a full disk, say: `way_back` finds its way without the line, and users wait
     point_current(root, target.path.name)
-    return Rollback(root, left, target, difference, logged)
+    return Rollback(left, target, difference, logged)
 
 
-def _current(root: Root) -> Tree | None:
-    if not root.current or not os.path.lexists(root.release(root.current)):
-        return None
-    return inspect_release(root, root.current)
-
-
-def _there(root: Root, out: Tree) -> Tree:
+def _there(root: Root, out: Tree) -> Tree | None:
+    """Give the release of the same id. It must have the same content: jobs that run rely on what it is."""
     path = root.release(out.manifest.release)
+    if not os.path.lexists(path):
+        return None
     if path.is_symlink() or not path.is_dir():
         raise DifferenceError(f"{path}: is not a directory, so lumisite did not make it; move it away")
-    return inspect_release(root, path.name, out)
-
-
-def _refuse_other_content(root: Root, there: Tree, out: Tree) -> None:
-    """Refuse an id that was deployed with other content: jobs that run rely on what it is."""
-    name = there.path.name
-    step = deployed_step(root.steps, name)
-    wanted = sha256_of(out.manifest_bytes)
-    other = step.manifest != wanted if step else bool(there.faults) and not inspect_release(root, name).faults
-    if other:
+    there = inspect_release(root, path.name, out)
+    step = deployed_step(root.steps, path.name)
+    if step:
+        is_other = step.manifest != sha256_of(out.manifest_bytes)
+    else:
+        is_other = bool(there.faults) and not inspect_release(root, path.name).faults
+    if is_other:
         raise DifferenceError(
-            f"{there.path}: was deployed under the same id with other content, and a release never changes; "
+            f"{path}: was deployed under the same id with other content, and a release never changes; "
             f"render with another id, or remove that folder when no job uses it"
         )
+    return there
 
 
 def _copy_in(root: Root, out: Tree) -> None:
     releases = root.path / "releases"
     make_directories(releases, shared_mode(root.path))
-    temporary = temporary_in(releases)
+    temporary = make_temporary(releases)
     try:
         make_tree(temporary, out.files(), sync=True)
         temporary.rename(releases / out.manifest.release)
     finally:
         remove(temporary)
-
-
-def _not_whole(root: Root, target: Tree) -> str:
-    return (
-        f"{target.path}: is not as it was deployed; nothing was changed:{fault_lines(target.faults)}\n"
-        f"to make it whole, render it again and {_make_whole('OUT', target)}; to use it as it is, "
-        f"ln -sfn releases/{target.path.name} {root.path}/current"
-    )

@@ -11,6 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
+#: What is on the way to a final name starts so, and the next deploy into its folder removes it. `render` has its own.
+TEMPORARY = ".lumisite-new-"
+
 
 def make_tree(top: Path, files: Mapping[str, tuple[bytes, int]], *, sync: bool) -> None:
     """Fill the existing folder `top` with files, by path their content and mode; `sync`: all of it reaches the disk.
@@ -47,6 +50,17 @@ def write_file(path: Path, content: bytes, mode: int, *, sync: bool) -> None:
         os.close(descriptor)
 
 
+def put_file(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Put a file in the place of what is there, a link too, in one step; all of it is on the disk then."""
+    folder = make_temporary(path.parent)
+    try:
+        write_file(folder / path.name, content, mode, sync=True)
+        (folder / path.name).replace(path)
+    finally:
+        remove(folder)
+    sync_directory(path.parent)
+
+
 def replace_file(path: Path, content: bytes) -> bool:
     """Make a file hold this and nothing else, in one step; returns whether it was written (it may hold it already).
 
@@ -59,13 +73,7 @@ def replace_file(path: Path, content: bytes) -> bool:
             if target.stat().st_size == len(content) and target.read_bytes() == content:
                 return False
             mode = stat.S_IMODE(target.stat().st_mode)
-        folder = make_temporary(target.parent, ".lumisite-file-")
-        try:
-            write_file(folder / target.name, content, mode, sync=True)
-            (folder / target.name).replace(target)
-        finally:
-            remove(folder)
-        sync_directory(target.parent)
+        put_file(target, content, mode)
     except OSError as error:
         error.filename = str(path)  # the reader knows this name, not the one on the way there
         raise
@@ -111,7 +119,7 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def make_temporary(directory: Path, prefix: str) -> Path:
+def make_temporary(directory: Path, prefix: str = TEMPORARY) -> Path:
     """Make a folder under a new name, for its owner alone, until it gets its final name."""
     with umask(0o022):
         return Path(tempfile.mkdtemp(prefix=prefix, dir=directory))

@@ -12,14 +12,14 @@ import fcntl
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, shown
-from lumisite.release.files import make_temporary, remove, sync_directory, umask, write_file
+from lumisite.release.files import TEMPORARY, put_file, remove, sync_directory, umask
 from lumisite.release.history import (
     LARGEST_HISTORY_BYTES,
     Step,
@@ -28,11 +28,8 @@ from lumisite.release.history import (
     parse_history,
     way_back,
 )
-from lumisite.release.tree import Fault, FaultKind, Tree, judge, load_manifest, read_file, utc
+from lumisite.release.tree import Fault, Tree, judge, load_manifest, read_file, utc
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, is_release_id, sha256_of
-
-# What a deploy makes on the way to a final name starts so; a tree that is rendered inside the root does not.
-_TEMPORARY = ".lumisite-deploy-"
 
 
 @dataclass(frozen=True)
@@ -82,13 +79,13 @@ def inspect_release(root: Root, release: str, expected: Tree | None = None) -> T
     path = root.release(release)
     if path.is_symlink() or not path.is_dir():
         what = "is not a directory" if os.path.lexists(path) else "missing"
-        return Tree(path, NO_MANIFEST, faults=(Fault(".", FaultKind.MISSING, what),))
+        return Tree(path, NO_MANIFEST, faults=(Fault(".", "missing", what),))
     if expected:
         return judge(path, expected.manifest, expected.manifest_bytes, sha256_of(expected.manifest_bytes))
     try:
         manifest, content = load_manifest(path)
     except DifferenceError as error:
-        fault = Fault(MANIFEST, FaultKind.EDITED, str(error).removeprefix(f"{path / MANIFEST}:").strip())
+        fault = Fault(MANIFEST, "edited", str(error).removeprefix(f"{path / MANIFEST}:").strip())
         return Tree(path, NO_MANIFEST, faults=(fault,))
     step = deployed_step(root.steps, release)
     return judge(path, manifest, content, step.manifest if step else sha256_of(content))
@@ -148,7 +145,7 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
         _sign(descriptor, actor)
         for directory in (root, root / "releases"):
             # What cannot be removed (another admin's) stays: it is in nobody's way, since every run takes new names.
-            for left in directory.glob(_TEMPORARY + "*"):
+            for left in directory.glob(TEMPORARY + "*"):
                 remove(left)
         yield
         os.ftruncate(descriptor, 0)
@@ -161,28 +158,17 @@ def shared_mode(root: Path) -> int:
     return stat.S_IMODE(root.stat().st_mode) & 0o022
 
 
-def temporary_in(directory: Path) -> Path:
-    """Make a folder under a name that the next run removes should this one be killed."""
-    return make_temporary(directory, _TEMPORARY)
-
-
 def append_step(root: Root, step: Step) -> None:
     """Add a line to the history: afterwards it is there whole, or not at all."""
-    text = format_history([*root.steps, step]).encode()
-    _put(root, "history", lambda path: write_file(path, text, 0o644, sync=True))
+    put_file(root.path / "history", format_history([*root.steps, step]).encode())
 
 
 def point_current(root: Root, release: str) -> None:
     """Move the link to a release in one step."""
-    _put(root, "current", lambda path: path.symlink_to(f"releases/{release}"))
-
-
-def _put(root: Root, name: str, make: Callable[[Path], None]) -> None:
-    """Make something under a name that the next run removes, and give it its own in one step."""
-    temporary = root.path / f"{_TEMPORARY}{os.urandom(6).hex()}"
+    temporary = root.path / f"{TEMPORARY}{os.urandom(6).hex()}"
     try:
-        make(temporary)
-        temporary.replace(root.path / name)
+        temporary.symlink_to(f"releases/{release}")
+        temporary.replace(root.path / "current")
     finally:
         remove(temporary)
     sync_directory(root.path)

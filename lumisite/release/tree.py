@@ -11,8 +11,8 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from enum import Enum
 from pathlib import Path, PurePath
+from typing import Literal
 
 from lumisite.errors import DifferenceError, shown
 from lumisite.render.manifest import (
@@ -29,13 +29,8 @@ from lumisite.render.manifest import (
 LARGEST_FILE_BYTES = 16 * 1024 * 1024
 
 
-class FaultKind(Enum):
-    """How something in a tree differs from its manifest."""
-
-    EDITED = "edited"
-    MISSING = "missing"
-    UNKNOWN = "unknown"
-    MODE = "mode"
+#: How something in a tree differs from its manifest.
+FaultKind = Literal["edited", "missing", "unknown", "mode"]
 
 
 @dataclass(frozen=True)
@@ -74,13 +69,13 @@ class Tree:
             return "whole"
         if self.faults[0].path == ".":
             return "missing"
-        gone = self.manifest is NO_MANIFEST or any(fault.kind is FaultKind.MISSING for fault in self.faults)
+        gone = self.manifest is NO_MANIFEST or any(fault.kind == "missing" for fault in self.faults)
         return "broken" if gone else "edited"
 
     @property
     def content_faults(self) -> tuple[Fault, ...]:
         """The faults that are more than a mode."""
-        return tuple(fault for fault in self.faults if fault.kind is not FaultKind.MODE)
+        return tuple(fault for fault in self.faults if fault.kind != "mode")
 
     def files(self) -> dict[str, tuple[bytes, int]]:
         """Give the content and the mode of each file of a tree that is whole, the manifest last."""
@@ -119,14 +114,14 @@ def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_s
     parents = {str(parent) for path in known for parent in PurePath(path).parents}
     found = entries(directory)
     contents: dict[str, bytes] = {}
-    faults = [Fault(path, FaultKind.MISSING, "missing") for path in known if path not in found]
+    faults = [Fault(path, "missing", "missing") for path in known if path not in found]
     for path, status in found.items():
         if path in known:
             fault = _judge_file(directory, path, status, known[path], contents)
         elif path in parents and stat.S_ISDIR(status.st_mode):
             fault = _judge_mode(path, status, 0o755)
         else:
-            fault = _fault(path, FaultKind.UNKNOWN, "not written by lumisite", status)
+            fault = _fault(path, "unknown", "not written by lumisite", status)
         if fault:
             faults.append(fault)
     faults.sort(key=lambda fault: fault.path)
@@ -178,12 +173,12 @@ def _judge_file(
     directory: Path, path: str, status: os.stat_result, entry: FileEntry, contents: dict[str, bytes]
 ) -> Fault | None:
     if not stat.S_ISREG(status.st_mode):
-        return _fault(path, FaultKind.EDITED, f"replaced by {_kind_of(status)}", status)
+        return _fault(path, "edited", f"replaced by {_kind_of(status)}", status)
     if status.st_size > LARGEST_FILE_BYTES:
-        return _fault(path, FaultKind.EDITED, f"edited, now {status.st_size} bytes", status)
+        return _fault(path, "edited", f"edited, now {status.st_size} bytes", status)
     contents[path] = read_file(directory / path, LARGEST_FILE_BYTES)
     if sha256_of(contents[path]) != entry.sha256:
-        return _fault(path, FaultKind.EDITED, "edited", status)
+        return _fault(path, "edited", "edited", status)
     return _judge_mode(path, status, int(entry.mode, 8))
 
 
@@ -192,7 +187,7 @@ def _judge_mode(path: str, status: os.stat_result, wanted: int) -> Fault | None:
     found = stat.S_IMODE(status.st_mode) & ~stat.S_ISGID
     if found == wanted:
         return None
-    return _fault(path, FaultKind.MODE, f"has mode {found:04o} instead of {wanted:04o}", status)
+    return _fault(path, "mode", f"has mode {found:04o} instead of {wanted:04o}", status)
 
 
 def _fault(path: str, kind: FaultKind, what: str, status: os.stat_result) -> Fault:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.release.files import make_directories, make_temporary, make_tree, remove
-from lumisite.release.tree import FaultKind, fault_lines, load_tree
+from lumisite.release.tree import fault_lines, load_tree
 from lumisite.render.manifest import MANIFEST, RenderedFile, path_fault
 
 _NAME = ".lumisite-tree-"
@@ -70,39 +70,26 @@ def _is_wanted(out: Path, manifest: bytes) -> bool:
         return False
     if not out.is_dir():
         raise ToolError(f"cannot write {out}: it is not a directory; name one, which may be new")
-    if not any(out.iterdir()):
-        _refuse_here(out)
-        return False
-    if not os.path.lexists(out / MANIFEST):
-        raise DifferenceError(
-            f"{out}: is not empty and has no {MANIFEST}, so lumisite did not write it; name a new directory"
-        )
-    try:
+    if any(out.iterdir()):
+        if not os.path.lexists(out / MANIFEST):
+            raise DifferenceError(
+                f"{out}: is not empty and has no {MANIFEST}, so lumisite did not write it; name a new directory"
+            )
         tree = load_tree(out)
-    except DifferenceError as error:
-        raise DifferenceError(
-            f"{error}; what in {out} is worth keeping cannot be told: move it away, or name a new directory"
-        ) from None
-    if tree.manifest_bytes == manifest and not tree.faults:
-        return True
-    # Nothing is lost with a file that somebody has removed, or with a mode.
-    edits = [fault for fault in tree.faults if fault.kind in (FaultKind.EDITED, FaultKind.UNKNOWN)]
-    if edits:
-        raise DifferenceError(
-            f"{out}: holds what lumisite did not write and would be lost; "
-            f"move it away, or name a new directory:{fault_lines(edits)}"
-        )
-    _refuse_here(out)
-    return False
-
-
-def _refuse_here(out: Path) -> None:
-    try:
+        if tree.manifest_bytes == manifest and not tree.faults:
+            return True
+        # Nothing is lost with a file that somebody has removed, or with a mode.
+        edits = [fault for fault in tree.faults if fault.kind in ("edited", "unknown")]
+        if edits:
+            raise DifferenceError(
+                f"{out}: holds what lumisite did not write and would be lost; "
+                f"move it away, or name a new directory:{fault_lines(edits)}"
+            )
+    with suppress(FileNotFoundError):  # the folder that we are in was removed
         here = Path(os.path.realpath(Path.cwd()))
-    except FileNotFoundError:
-        return  # the folder that we are in was removed
-    if out == here or out in here.parents:
-        raise LumisiteError(f"{out}: is replaced as a whole, and you are in it; go to {out.parent} and run again")
+        if out in (here, *here.parents):
+            raise LumisiteError(f"{out}: is replaced as a whole, and you are in it; go to {out.parent} and run again")
+    return False
 
 
 def _write(out: Path, wanted: Mapping[str, tuple[bytes, int]]) -> None:
