@@ -60,9 +60,8 @@ def _masks(arguments: argparse.Namespace) -> int:
         if sound and (request.cpus is None or request.cpus >= topology.pu_os - topology.reserved):
             print(f"\n--cpu-bind=mask_cpu:{','.join(answer.mask or '' for answer in answers)}")
         elif sound:
-            say(
-                "no --cpu-bind line: srun gives every node the same masks, a shared node has CPUs of its own; use taskset"
-            )
+            why = "srun gives every node the same masks, a shared node has CPUs of its own"
+            say(f"no --cpu-bind line: {why}; use taskset")
     for answer in answers:
         if not answer.pu_os:
             say(f"task {answer.task} gets no mask: {answer.reason}")
