@@ -10,7 +10,8 @@ from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.copies import in_order, numbers_in
 from lumisite.errors import ResolveError
 from lumisite.images.container import container_of, library_path
-from lumisite.images.family import holds_inside, recognise_family
+from lumisite.images.contents import read_holds
+from lumisite.images.family import recognise_family
 from lumisite.images.sif import Image
 from lumisite.machine.cpu import Cpu, cpu_of
 from lumisite.machine.ldcache import glob
@@ -70,7 +71,7 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     name, why = recognise_family(site, request.image_paths, image.tree, request.rocm, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
-    holds = holds_inside(name, image.tree)
+    holds = read_holds(name, image.tree)
     notes = [f"image family {name} ({why})", *image.notes]
     if not roots:
         return Plan(name, (), (*notes, f"{name} needs no library of the host: {family.why}"), holds)

@@ -11,7 +11,7 @@ from lumisite.images.contents import read_holds, read_labels
 from lumisite.images.sif import open_image
 from lumisite.machine.tree import Tree, resolve
 from lumisite.site.decode import suggestion
-from lumisite.site.images import Holds, family_by_path, holds_by_name, told_release
+from lumisite.site.images import Holds, family_by_path, holds_by_name
 from lumisite.site.ledger import default_family
 from lumisite.site.model import Site
 from lumisite.site.versions import Version
@@ -54,16 +54,10 @@ def recognised(site: Site, paths: tuple[str, ...], image: Tree) -> tuple[str, st
     return None
 
 
-def holds_inside(family: str | None, tree: Tree) -> Holds:
-    """Read what an image of a family holds."""
-    rocm, plugin = read_holds(tree)
-    return Holds(family, told_release(rocm), plugin)
-
-
 def holds_of_tree(site: Site, paths: Iterable[str], tree: Tree) -> Holds:
     """Recognise an image and read what it holds; `paths` are its names, as typed and where that leads."""
     found = recognised(site, tuple(paths), tree)
-    return holds_inside(None if found is None else found[0], tree)
+    return read_holds(None if found is None else found[0], tree)
 
 
 def holds_of_image(site: Site, path: str) -> tuple[Holds, str]:
