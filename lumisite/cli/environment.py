@@ -60,7 +60,7 @@ def add_commands(commands: Commands) -> None:
 def run_env(arguments: argparse.Namespace) -> int:
     """Print the environment of the first rank."""
     from lumisite.errors import ResolveError
-    from lumisite.images.load_lock import load_lock
+    from lumisite.images.lock import load_lock
     from lumisite.render.made_up_step import Question, environment_of, release_of
     from lumisite.render.modules import plan_modules
     from lumisite.render.render import render_tree

@@ -47,7 +47,7 @@ def add_commands(commands: Commands) -> None:
 def run_render(arguments: argparse.Namespace) -> int:
     """Render and write; print each path, then how to try the modules."""
     from lumisite.errors import LumisiteError, shown
-    from lumisite.images.load_lock import load_lock
+    from lumisite.images.lock import load_lock
     from lumisite.machine.host import DiskTree
     from lumisite.release.write import write_tree
     from lumisite.render.image_plans import left_out

@@ -175,7 +175,7 @@ def test_a_link_to_a_folder_may_end_in_dots() -> None:
     ],
 )
 def test_the_rocm_release_is_read_where_it_can_be(files: Files, rocm: str | None) -> None:
-    assert read_holds("some", DictTree(files)) == Holds("some", rocm and parse_version(rocm), False)
+    assert read_holds("some", DictTree(files)) == Holds("some", parse_version(rocm) if rocm else None, False)
 
 
 def test_the_plugin_is_there_where_its_file_is() -> None:
