@@ -1,10 +1,14 @@
-"""Put the question together: which roots, which directories of the host, which binds of modules; then ask."""
+"""Put the question together: which roots, which directories of the host, which binds of modules; then ask.
+
+And explain one line of the answer.
+"""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.copies import in_order, numbers_in
@@ -17,6 +21,7 @@ from lumisite.machine.cpu import Cpu, cpu_of
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import MACHINES, Loader, read_rules
 from lumisite.machine.tree import Tree, resolve
+from lumisite.site.decode import suggestion
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
 from lumisite.site.ledger import Situation, decide
@@ -77,7 +82,7 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
         return Plan(name, (), (*notes, f"{name} needs no library of the host: {family.why}"), holds)
     folders, lacking = library_folders(request, host)
     sides, unknown = _sides(request, name, image.tree, host, folders)
-    notes += [f"the site says that {what} is in {path}, which the host lacks{near}" for what, path, near in lacking]
+    notes += lacking
     if unknown:
         notes.append(f"LD_LIBRARY_PATH of the image is known only in part; left out: {', '.join(unknown)}")
     if sides.image.rules.interpreter is None:
@@ -85,8 +90,8 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     return Plan(name, closure(roots, sides), tuple(notes), holds)
 
 
-def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]:
-    """Give the host's folders with the site's libraries, and what the host lacks: library, path, what comes near."""
+def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give the host's folders with the site's libraries, and notes on what the host lacks and what comes near."""
     site = request.site
     cpe = site.cpe.get(str(request.cpe))
     stated = [*site.platforms[request.platform].libraries.items(), *(cpe.libraries.items() if cpe else ())]
@@ -94,7 +99,7 @@ def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tupl
     lacking = []
     for name, path in stated:
         if resolve(host, path).entry is None:
-            lacking.append((name, path, _near(host, path)))
+            lacking.append(f"the site says that {name} is in {path}, which the host lacks{_near(host, path)}")
             continue
         for folder in _FOLDERS:
             matches = glob(host, f"{path}/{folder}")
@@ -113,11 +118,10 @@ def _sides(
     request: Request, family: str, image: Tree, host: Tree, folders: Sequence[str]
 ) -> tuple[Sides, tuple[str, ...]]:
     host_loader = loader_of_host(request, host, folders)
-    host_rules = host_loader.rules
     directories, unknown = library_path(image)
-    rules = read_rules(image, _cpu(host), directories)
-    if rules.machine != host_rules.machine:
-        mine, theirs = (MACHINES[machine] for machine in (rules.machine, host_rules.machine))
+    rules = read_rules(image, cpu_of(host) or _ASSUMED_CPU, directories)
+    if rules.machine != host_loader.rules.machine:
+        mine, theirs = MACHINES[rules.machine], MACHINES[host_loader.rules.machine]
         raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
     view = container_of(image, host, tuple(_binds(request, family)))
     inside = replace(rules, library_path=(*request.site.library_path(request.platform, family), *rules.library_path))
@@ -126,13 +130,9 @@ def _sides(
 
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
     """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
-    rules = read_rules(host, _cpu(host), folders, captured=True)
+    rules = read_rules(host, cpu_of(host) or _ASSUMED_CPU, folders, captured=True)
     everywhere = dict.fromkeys((*rules.directories, *_beyond(request, host)))
     return Loader(host, replace(rules, directories=tuple(everywhere)))
-
-
-def _cpu(host: Tree) -> Cpu:
-    return cpu_of(host) or _ASSUMED_CPU
 
 
 def _beyond(request: Request, host: Tree) -> Iterator[str]:
@@ -168,3 +168,56 @@ def _with_loaded(site: Site, names: Iterable[str]) -> set[str]:
             known.add(name)
             waiting += site.modules[name].loads if name in site.modules else ()
     return known
+
+
+@dataclass(frozen=True)
+class LibraryExplanation:
+    """One line of a plan, by what `why --json` calls its parts, and what it was made for."""
+
+    name: str
+    kind: Literal["library"]
+    situation: str
+    line: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        line = self.line
+        rows = [
+            ("chain", " <- ".join(line["chain"])),
+            ("needed", "; ".join(line["needed_by"])),
+            ("wanted", line["wanted"]),
+            ("found", line["found"]),
+            ("bind", f"{line['source']}:{line['target']}" if line["decision"] == "bind" else ""),
+            ("by", line["by"]),
+            ("without", line["without"]),
+            *(("warning", note) for note in line["notes"]),
+        ]
+        said = [f"{self.name} (library; {self.situation})", f"  {line['decision']}: {line['reason']}"]
+        return "\n".join([*said, *(f"    {name:7} {value}" for name, value in rows if value)])
+
+
+def explain_library(request: Request, plan: Plan, image: str, name: str) -> LibraryExplanation:
+    """Explain one library; raises `ResolveError` for one that the plan does not speak of."""
+    line = next((one for one in plan.lines if one.library == name), None)
+    if line is None:
+        known = [one.library for one in plan.lines]
+        raise ResolveError(
+            f"{name}: is in no chain from a root of the family {plan.family}, so {image} needs none "
+            f"({suggestion(name, known)})"
+        )
+    situation = f"{image}, family {plan.family}, platform {request.platform}, cpe {request.cpe}, rocm {request.rocm}"
+    shown = {
+        "name": line.library,
+        "decision": line.decision,
+        "source": line.source or line.library,
+        "target": line.target,
+        "wanted": line.wanted or "-",
+        "found": line.found or "-",
+        "reason": line.reason,
+        "chain": line.chain,
+        "notes": line.warnings,
+        "by": line.by,
+        "without": line.without,
+        "needed_by": line.needed_by,
+        "soname": line.soname,
+    }
+    return LibraryExplanation(name, "library", situation, shown)

@@ -7,14 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import (
-    add_host_option,
-    add_json_option,
-    add_site_option,
-    check_host_root,
-    say,
-    write_whole,
-)
+from lumisite.cli.parser import add_host_option, add_json_option, add_site_option, check_host_root, say, write_whole
 from lumisite.errors import shown
 
 if TYPE_CHECKING:
@@ -71,8 +64,11 @@ def run_binds(arguments: argparse.Namespace) -> int:
     """Print the plan of one image, and store it."""
     import json
 
+    from lumisite.errors import ResolveError
+
     for library in arguments.library:
-        check_library(library)
+        if not library.isprintable() or not library or "/" in library:
+            raise ResolveError(f"--library: {library!r} is no SONAME, such as libmpi.so.12")
     request, plan = plan_image(
         arguments,
         arguments.image,
@@ -91,14 +87,6 @@ def run_binds(arguments: argparse.Namespace) -> int:
     elif plan.lines:
         print("\n".join(_table(plan.lines)))
     return 0 if plan.sound else 1
-
-
-def check_library(name: str) -> None:
-    """Refuse what is no SONAME; raises `ResolveError`."""
-    from lumisite.errors import ResolveError
-
-    if not name.isprintable() or not name or "/" in name:
-        raise ResolveError(f"--library: {name!r} is no SONAME, such as libmpi.so.12")
 
 
 def plan_image(
@@ -157,12 +145,8 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     next_step = "review it, then name it in `plans` of the site, or give it to `lumisite render --plan`"
     say(shown(f"{file} is written; {next_step}"))
     if left:
-        open_lines = f"{left} refused or missing {_plural(left)} `accepted:` with a reason"
-        say(shown(f"{file}: render refuses it until {open_lines}"))
-
-
-def _plural(count: int) -> str:
-    return "library has" if count == 1 else "libraries have"
+        have = "library has" if left == 1 else "libraries have"
+        say(shown(f"{file}: render refuses it until {left} refused or missing {have} `accepted:` with a reason"))
 
 
 def _entry(line: Line) -> dict[str, object]:
@@ -181,12 +165,10 @@ def _table(lines: Sequence[Line]) -> Iterator[str]:
     rows += [
         (line.decision, line.library, line.wanted or "-", line.found or "-", " <- ".join(line.chain)) for line in lines
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    texts = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
-    ]
-    yield texts[0]
-    for line, text in zip(lines, texts[1:], strict=True):
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    head, *texts = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    yield head
+    for line, text in zip(lines, texts, strict=True):
         yield text
         if line.decision == "bind":
             yield f"    {shown(f'{line.source}:{line.target}')}"

@@ -19,7 +19,7 @@ from lumisite.cli.parser import (
 if TYPE_CHECKING:
     from collections.abc import Sized
 
-    from lumisite.binds.explain import LibraryExplanation
+    from lumisite.binds.plan import LibraryExplanation
     from lumisite.cli.parser import Commands
     from lumisite.site.images import Holds
     from lumisite.site.model import Site
@@ -158,7 +158,7 @@ def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplan
         return {}
     if arguments.image is None:
         raise ResolveError(f"{names[0]}: is a library, which is explained for one image (--image IMAGE)")
-    from lumisite.binds.explain import explain_library
+    from lumisite.binds.plan import explain_library
     from lumisite.cli.containers import plan_image
 
     request, plan = plan_image(arguments, arguments.image, cpe=arguments.cpe, rocm=arguments.rocm)
