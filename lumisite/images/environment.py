@@ -37,6 +37,9 @@ def evaluate(script: str, values: MutableMapping[str, str]) -> None:
                 command, before = None, []
             at += 1
             continue
+        if script.startswith("\\\n", at):
+            at += 2
+            continue
         if script[at] == "#":
             end = script.find("\n", at)
             at = len(script) if end < 0 else end
@@ -49,7 +52,7 @@ def evaluate(script: str, values: MutableMapping[str, str]) -> None:
             values[assigned[1]] = word
         elif command == "unset":
             values.pop(word, None)
-        elif command is None and script[start:at] not in ("\\\n", *(() if before else _RESERVED)):
+        elif command is None and (before or script[start:at] not in _RESERVED):
             command = word
             for name, value in reversed(before):  # what stands before a command is for it alone
                 if value is None:

@@ -41,6 +41,8 @@ SCRIPTS = [
     "X=\\$LIB",
     "X=\"${Y:-'a b'}\"",
     "Y=; X=${Y:-empty}${Y-unset}",
+    "true && \\\\\nX=/a",
+    "Y=/y; Y=1 X=/a true; X=$Y",
 ]
 
 
