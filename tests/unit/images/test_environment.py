@@ -41,7 +41,7 @@ SCRIPTS = [
     "X=\\$LIB",
     "X=\"${Y:-'a b'}\"",
     "Y=; X=${Y:-empty}${Y-unset}",
-    "true && \\\\\nX=/a",
+    "true && \\\nX=/a",
     "Y=/y; Y=1 X=/a true; X=$Y",
 ]
 
