@@ -135,13 +135,15 @@ def _systems(reading: Reading, file: str) -> int:
 
 def _read(reading: Reading, given: Sequence[str]) -> tuple[Image, ...]:
     from lumisite.errors import ResolveError
-    from lumisite.images.inventory import read_inventory, site_images, wanted_of
+    from lumisite.images.inventory import read_inventory, wanted_of
 
+    if given:
+        return read_inventory(reading, wanted_of(given, reading.tree))
     site = reading.site
-    wanted = wanted_of(given, reading.tree) if given else site_images(site)
-    if not wanted:
+    folders = site.images.folders if site.images is not None else ()
+    if not folders:
         raise ResolveError(f"images: site {site.name} names no directory of images (add images.folders, or give some)")
-    return read_inventory(reading, wanted)
+    return read_inventory(reading, [(folder.path, folder.patterns) for folder in folders])
 
 
 def _progress(path: str, size: int, done: int) -> None:

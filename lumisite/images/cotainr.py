@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lumisite.errors import DifferenceError, SiteError
-from lumisite.images.inventory import Reading, Wanted, read_inventory
+from lumisite.images.inventory import Reading, read_inventory
 from lumisite.site.json_file import parse_json
 
 _KEY = "base-image"
@@ -24,7 +24,7 @@ def pin_systems(reading: Reading, before: bytes | None, where: str) -> tuple[str
     """
     systems = reading.site.images.cotainr if reading.site.images is not None else {}
     files = dict.fromkeys(system.base_image for system in systems.values() if system.base_image.startswith("/"))
-    known = {image.path: image for image in read_inventory(reading, [Wanted(path) for path in files])}
+    known = {image.path: image for image in read_inventory(reading, [(path, ()) for path in files])}
     pinned = _parse(before, where)
     notes = [f"{where}: {name}: is not in the site description, and is kept" for name in pinned if name not in systems]
     faults = []
