@@ -1,31 +1,35 @@
-"""Put the question together: which roots, which directories of the host, which binds of modules; then ask.
+"""The plan of an image: put the question together, ask, write the answer as a reviewed file, and explain a line of it.
 
-And explain one line of the answer.
+The question is: which roots, which directories of the host, which binds of modules.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
+
+import yaml
 
 from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.copies import in_order, numbers_in
 from lumisite.errors import ResolveError
 from lumisite.images.container import container_of, library_path
 from lumisite.images.contents import read_holds
+from lumisite.images.digest import digest_of
 from lumisite.images.family import recognise_family
 from lumisite.images.sif import Image
 from lumisite.machine.cpu import Cpu, cpu_of
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import MACHINES, Loader, read_rules
-from lumisite.machine.tree import Tree, resolve
+from lumisite.machine.tree import Source, Tree, resolve
 from lumisite.site.decode import suggestion
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
 from lumisite.site.ledger import Situation, decide
 from lumisite.site.model import Site
+from lumisite.site.plans import ImagePlan, PlanLine
 from lumisite.site.versions import Version
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
@@ -40,6 +44,13 @@ _FOLDERS = (
     "ofi/*/*/lib",
     "ofi/*/*/lib-abi-mpich",
 )
+
+#: What a plan file begins with.
+_HEADER = """\
+# What one image needs from the host: found by `lumisite binds --write`, to be reviewed by a person, and compiled by
+# `lumisite render` into the wrapper. Of a line, only `bind` and `without` do something. Yours to edit are `paths` and
+# `accepted`; they stay when the file is written again.
+"""
 
 
 @dataclass(frozen=True)
@@ -168,6 +179,60 @@ def _with_loaded(site: Site, names: Iterable[str]) -> set[str]:
             known.add(name)
             waiting += site.modules[name].loads if name in site.modules else ()
     return known
+
+
+def format_plan(
+    plan: Plan,
+    request: Request,
+    paths: tuple[str, ...],
+    image: Source | None,
+    old: ImagePlan | None,
+    names: tuple[str, ...] = (),
+) -> str:
+    """Give the text of a plan file: the same plan always gives the same bytes.
+
+    `paths` recognise the image, `image` is the file that was read, and `names` are those of the paths that are links to
+    it. What `old`, the plan that the file held before, accepts stays accepted where decision and reason are as before.
+    """
+    earlier = () if old is None else old.lines
+    accepted = {(line.library, line.decision, line.reason): line.accepted for line in earlier}
+    known: dict[str, Any] = {}
+    if image is not None:
+        links = {"file": image.name, "names": names} if names else {}
+        known = {"bytes": image.size, "digest": digest_of(image, "header"), **links}
+    document = {
+        "plan": "1",
+        "site": request.site.name,
+        "platform": request.platform,
+        "cpe": request.cpe,
+        "rocm": request.rocm,
+        "family": plan.family,
+        "paths": paths,
+        "image": known,
+        "holds": {"rocm": plan.holds.rocm, "plugin": plan.holds.plugin},
+        "library_path": request.site.library_path(request.platform, plan.family),
+        "notes": plan.notes,
+        "lines": tuple(
+            {
+                **{item.name: getattr(line, item.name) for item in fields(PlanLine)},
+                "soname": line.soname if line.soname != line.library else None,
+                "chain": " <- ".join(line.chain),
+                "accepted": accepted.get((line.library, line.decision, line.reason)),
+            }
+            for line in plan.lines
+        ),
+    }
+    return _HEADER + yaml.safe_dump(_plain(document), sort_keys=False, allow_unicode=True, width=1_000_000)
+
+
+def _plain(value: Any) -> Any:
+    """Turn a value into what YAML has; what is not known or empty is left out of a table."""
+    if isinstance(value, dict):
+        table = {name: _plain(one) for name, one in value.items()}
+        return {name: one for name, one in table.items() if one not in (None, "", [], {})}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Version) else value
 
 
 @dataclass(frozen=True)

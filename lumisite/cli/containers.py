@@ -118,7 +118,7 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     """Store a plan where the admin wants it; an earlier plan there keeps what was edited."""
     import glob
 
-    from lumisite.binds.plan_file import format_plan
+    from lumisite.binds.plan import format_plan
     from lumisite.errors import SiteError
     from lumisite.machine.host import open_file
     from lumisite.site.load import parse_plan, read_input
