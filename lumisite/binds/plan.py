@@ -17,19 +17,18 @@ from lumisite.binds.copies import in_order, numbers_in
 from lumisite.errors import ResolveError
 from lumisite.images.container import container_of, library_path
 from lumisite.images.contents import read_holds
-from lumisite.images.digest import digest_of
 from lumisite.images.family import recognise_family
 from lumisite.images.sif import Image
 from lumisite.machine.cpu import Cpu, cpu_of
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import MACHINES, Loader, read_rules
-from lumisite.machine.tree import Source, Tree, resolve
+from lumisite.machine.tree import Tree, resolve
 from lumisite.site.decode import suggestion
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
 from lumisite.site.ledger import Situation, decide
 from lumisite.site.model import Site
-from lumisite.site.plans import ImagePlan, PlanLine
+from lumisite.site.plans import ImagePlan, PlanLine, PlannedImage
 from lumisite.site.versions import Version
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
@@ -185,21 +184,16 @@ def format_plan(
     plan: Plan,
     request: Request,
     paths: tuple[str, ...],
-    image: Source | None,
+    image: PlannedImage | None,
     old: ImagePlan | None,
-    names: tuple[str, ...] = (),
 ) -> str:
     """Give the text of a plan file: the same plan always gives the same bytes.
 
-    `paths` recognise the image, `image` is the file that was read, and `names` are those of the paths that are links to
-    it. What `old`, the plan that the file held before, accepts stays accepted where decision and reason are as before.
+    `paths` recognise the image, and `image` is the file that was read. What `old`, the plan that the file held before,
+    accepts stays accepted where decision and reason are as before.
     """
     earlier = () if old is None else old.lines
     accepted = {(line.library, line.decision, line.reason): line.accepted for line in earlier}
-    known: dict[str, Any] = {}
-    if image is not None:
-        links = {"file": image.name, "names": names} if names else {}
-        known = {"bytes": image.size, "digest": digest_of(image, "header"), **links}
     document = {
         "plan": "1",
         "site": request.site.name,
@@ -208,7 +202,7 @@ def format_plan(
         "rocm": request.rocm,
         "family": plan.family,
         "paths": paths,
-        "image": known,
+        "image": None if image is None else vars(image),
         "holds": {"rocm": plan.holds.rocm, "plugin": plan.holds.plugin},
         "library_path": request.site.library_path(request.platform, plan.family),
         "notes": plan.notes,

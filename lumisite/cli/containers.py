@@ -120,19 +120,25 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
 
     from lumisite.binds.plan import format_plan
     from lumisite.errors import SiteError
+    from lumisite.images.digest import digest_of
     from lumisite.machine.host import open_file
     from lumisite.site.load import parse_plan, read_input
-    from lumisite.site.plans import literal_path, plan_stages
+    from lumisite.site.plans import PlannedImage, literal_path, plan_stages
+    from lumisite.site.scalars import Line
 
     file: Path = arguments.write
     old: ImagePlan | None = parse_plan(read_input(file), file) if file.exists() else None
     real = os.path.realpath(arguments.image)
-    image = None if Path(real).is_dir() else open_file(real)
     paths = tuple(arguments.path) or (tuple(map(glob.escape, request.image_paths)) if old is None else old.paths)
     literal = ((path, literal_path(path)) for path in paths)
     names = tuple(path for path, name in literal if name not in (None, real) and os.path.realpath(str(name)) == real)
+    image = None
+    if not Path(real).is_dir():
+        source = open_file(real)
+        digest, links = Line(digest_of(source, "header")), tuple(map(Line, names))
+        image = PlannedImage(bytes=source.size, digest=digest, file=Line(real) if links else None, names=links)
     # A path that is no text makes no plan: reading it back says so.
-    content = format_plan(plan, request, paths, image, old, names).encode(errors="surrogateescape")
+    content = format_plan(plan, request, paths, image, old).encode(errors="surrogateescape")
     left = 0
     try:
         parse_plan(content, file, plan_stages(request.site, {}))
