@@ -166,6 +166,7 @@ def test_a_link_to_a_folder_may_end_in_dots() -> None:
     [
         ({"/opt/rocm-6.2.4/lib/x": b""}, "6.2.4"),
         ({"/opt/rocm-6.2/lib/x": b"", "/opt/rocm-beta/x": b""}, "6.2"),
+        ({"/opt/rocm-6.2.4/lib/x": b"", "/opt/rocm-6.4.4/lib/x": b""}, "6.4.4"),
         ({"/opt/rocm/lib/librccl.so.1.0.70002": b""}, "7.0.2"),
         ({f"{MULTIARCH}/librccl.so.1.0.60204": b""}, "6.2.4"),
         ({"/opt/rocm/lib/librccl.so.1.0": b""}, None),
