@@ -82,7 +82,7 @@ def closure(roots: Sequence[str], sides: Sides) -> tuple[Line, ...]:
     while _revise(cases):
         pass
     shown = _reached(cases)
-    return tuple(_line(case, _chain(name, shown), cases, sides) for name, case in cases.items() if name in shown)
+    return tuple(_line(case, shown[name], cases, sides) for name, case in cases.items() if name in shown)
 
 
 def _cases(roots: Iterable[str], sides: Sides) -> Iterator[_Case]:
@@ -206,19 +206,19 @@ def _trouble(info: ElfInfo, cases: _Cases) -> str:
     return f"needs {'; '.join(troubles)}" if troubles else ""
 
 
-def _reached(cases: _Cases) -> dict[str, str | None]:
-    """Give the names that count, each with the one that it was reached from.
+def _reached(cases: _Cases) -> dict[str, tuple[str, ...]]:
+    """Give the names that count, each with the chain that leads from it to a root.
 
     They are the roots, what a bound library needs, and what is why one is refused.
     """
-    reached: dict[str, str | None] = {name: None for name, case in cases.items() if case.root}
+    reached: dict[str, tuple[str, ...]] = {name: (name, "root") for name, case in cases.items() if case.root}
     for name in (waiting := list(reached)):
         found, decision = cases[name].host.found, cases[name].decision
         if found is None or decision not in ("bind", "refuse") or is_foundation(name):
             continue
         for needed in found.info.needed:
             if needed not in reached and (decision == "bind" or cases[needed].decision in ("refuse", "missing")):
-                reached[needed] = name
+                reached[needed] = (needed, *reached[name])
                 waiting.append(needed)
     return reached
 
@@ -301,13 +301,6 @@ def _placed(case: _Case, host: Found, source: str, sides: Sides) -> tuple[str, s
     # A dangling link cannot be bound over.
     target = next((path for path in targets if tree.look(path) is None), f"{rules.directories[0]}/{case.name}")
     return source, target, None, f"put where the loader looks by default{inside}"
-
-
-def _chain(name: str, reached: Mapping[str, str | None]) -> tuple[str, ...]:
-    names = [name]
-    while (parent := reached[names[-1]]) is not None:
-        names.append(parent)
-    return (*names, "root")
 
 
 def _warnings(case: _Case, bound: Bound | None, sides: Sides) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import os.path
-from collections.abc import Iterable
 
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.images.contents import read_holds, read_labels
@@ -54,12 +53,6 @@ def recognised(site: Site, paths: tuple[str, ...], image: Tree) -> tuple[str, st
     return None
 
 
-def holds_of_tree(site: Site, paths: Iterable[str], tree: Tree) -> Holds:
-    """Recognise an image and read what it holds; `paths` are its names, as typed and where that leads."""
-    found = recognised(site, tuple(paths), tree)
-    return read_holds(None if found is None else found[0], tree)
-
-
 def holds_of_image(site: Site, path: str) -> tuple[Holds, str]:
     """Read an image, or take what its name tells where it cannot be read; with a note that says why."""
     if "\0" in path:
@@ -67,7 +60,9 @@ def holds_of_image(site: Site, path: str) -> tuple[Holds, str]:
     typed = os.path.abspath(path)  # noqa: PTH100 - a Path would drop what the user typed
     real = os.path.realpath(typed)
     try:
-        return holds_of_tree(site, dict.fromkeys((typed, real)), open_image(real).tree), ""
+        tree = open_image(real).tree
+        found = recognised(site, (typed, real), tree)
+        return read_holds(None if found is None else found[0], tree), ""
     except LumisiteError as error:
         note = f"{path}: taken for what its name says, since it cannot be read: {error}"
     return holds_by_name(site, real, typed), note

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from lumisite.images.contents import read_contents, read_holds, read_labels, version_lines
-from lumisite.images.family import holds_of_image, holds_of_tree
+from lumisite.images.family import holds_of_image
 from lumisite.machine.tree import resolve
 from lumisite.site.images import Holds
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version
-from tests.support.dict_trees import DictTree, Files, Link
+from tests.support.dict_trees import DictTree, Files, Link, write_tree
 
 LIBC = (
     b"\x7fELF"
@@ -188,9 +188,10 @@ def test_the_plugin_is_there_where_its_file_is() -> None:
 
 def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) -> None:
     site = load_site("lumi").site
-    assert holds_of_tree(site, ["/x/mine.sif"], DictTree(laif())) == Holds(None, parse_version("6.4.4"), True)
-    own = {**laif(), "/opt/cotainr/conda/bin/python": b""}
-    assert holds_of_tree(site, ["/x/mine.sif"], DictTree(own)).family == "cotainr"
+    mine = write_tree(tmp_path / "mine.sif", laif())
+    assert holds_of_image(site, str(mine)) == (Holds(None, parse_version("6.4.4"), True), "")
+    own = write_tree(tmp_path / "own.sif", {**laif(), "/opt/cotainr/conda/bin/python": b""})
+    assert holds_of_image(site, str(own))[0].family == "cotainr"
     broken = tmp_path / "lumi-rocm-rocm-6.1.3.sif"
     broken.write_text("text")
     holds, note = holds_of_image(site, str(broken))
