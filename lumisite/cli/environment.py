@@ -13,8 +13,7 @@ from pathlib import Path
 from lumisite.cli.parser import Commands, add_input_options, add_json_option, add_site_option, say
 from lumisite.errors import ResolveError, shown
 from lumisite.images.family import holds_of_image
-from lumisite.images.load_lock import load_lock
-from lumisite.images.lock import LoadedLock
+from lumisite.images.lock import LoadedLock, load_lock
 from lumisite.render.made_up_step import Environment, Question, Step, environment_of, release_of
 from lumisite.render.modules import ModulePlan, plan_modules
 from lumisite.render.render import render_tree

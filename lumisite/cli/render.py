@@ -16,7 +16,7 @@ from lumisite.cli.parser import (
     say,
 )
 from lumisite.errors import LumisiteError, shown
-from lumisite.images.load_lock import load_lock
+from lumisite.images.lock import load_lock
 from lumisite.machine.host import DiskTree
 from lumisite.release.write import write_tree
 from lumisite.render.image_plans import left_out
