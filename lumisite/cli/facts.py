@@ -26,13 +26,6 @@ def add_commands(commands: Commands) -> None:
     )
     add_site_option(facts)
     facts.add_argument("--root", default="/", metavar="DIR", help="the node's root, or a copy (default: /)")
-    facts.add_argument(
-        "--images",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a directory of images beside those that the site names; may be given several times",
-    )
     facts.add_argument("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
     facts.set_defaults(call=run_facts)
 
@@ -73,10 +66,7 @@ def run_facts(arguments: argparse.Namespace) -> int:
     root = arguments.root
     if "\0" in root or not Path(root).is_dir():
         raise ResolveError(f"--root: {root!r} is no directory (the root of a node, or of a copy of one)")
-    for path in arguments.images:
-        if not path.startswith("/"):
-            raise ResolveError(f"--images: {path!r} is no absolute path (as the node sees it, below --root)")
-    captured = capture(DiskTree(root), load_site(arguments.site).site, tuple(arguments.images))
+    captured = capture(DiskTree(root), load_site(arguments.site).site)
     text = format_facts(captured.facts)
     for note in captured.notes:
         say(note)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from lumisite.binds.copies import is_foundation
-from lumisite.facts.capture_libraries import stem_of
+from lumisite.binds.copies import is_foundation, stem
 from lumisite.facts.facts import Facts, Library, Releases
 
 T = TypeVar("T")
@@ -140,6 +139,12 @@ def _entries(kind: Kind, old: Mapping[str, T], new: Mapping[str, T]) -> Iterator
         yield from _changed(kind, name, was, now)
 
 
+def parted(old: Iterable[str] | None, new: Iterable[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give what only the first has, and what only the second has."""
+    one, other = set(old or ()), set(new or ())
+    return tuple(sorted(one - other)), tuple(sorted(other - one))
+
+
 def _kernel_configs(before: Facts, after: Facts) -> Changes:
     """Give one change for a file that moved, with its old path as subject, and one for options, with its new path."""
     old, new = _boot_config(before), _boot_config(after)
@@ -184,9 +189,8 @@ def _paths(before: Facts, after: Facts) -> Changes:
 
 def _libraries(before: Facts, after: Facts) -> Changes:
     old, new = _by_stem(before), _by_stem(after)
-    for stem in sorted({*old, *new}):
-        gone = tuple(sorted(old.get(stem, set()) - new.get(stem, set())))
-        come = tuple(sorted(new.get(stem, set()) - old.get(stem, set())))
+    for _, lost, got in _pairs(old, new):
+        gone, come = parted(lost, got)
         if gone and come:
             yield Change("soname", gone[0], gone, come)
         else:
@@ -195,10 +199,9 @@ def _libraries(before: Facts, after: Facts) -> Changes:
     for soname in sorted(before.loads.keys() & after.loads.keys()):
         yield from _changed("library", soname, _loaded(before, soname), _loaded(after, soname))
         was, now = _library(before, soname), _library(after, soname)
-        lost, got = (
-            tuple(sorted(one - other)) for one, other in ((_needs(was), _needs(now)), (_needs(now), _needs(was)))
-        )
-        yield from _changed("needs", soname, lost or None, got or None)
+        # The C library and its like do not count here: `wants` says what is needed of those.
+        unneeded, needed = parted(*([name for name in one.needed if not is_foundation(name)] for one in (was, now)))
+        yield from _changed("needs", soname, unneeded or None, needed or None)
         for group, low, high in _pairs(was.wants, now.wants):
             versions = (None if one is None else SymbolVersion(group, one) for one in (low, high))
             yield from _changed("wants", soname, *versions)
@@ -207,7 +210,7 @@ def _libraries(before: Facts, after: Facts) -> Changes:
 def _by_stem(facts: Facts) -> dict[str, set[str]]:
     stems: dict[str, set[str]] = {}
     for soname in facts.loads:
-        stems.setdefault(stem_of(soname), set()).add(soname)
+        stems.setdefault(stem(posixpath.basename(soname)), set()).add(soname)
     return stems
 
 
@@ -219,16 +222,10 @@ def _loaded(facts: Facts, soname: str) -> LoadedFile:
     return LoadedFile(facts.loads[soname], _library(facts, soname).size_bytes)
 
 
-def _needs(library: Library) -> set[str]:
-    """Give what a library needs, but for the C library and its like: `wants` says what it needs of those."""
-    return {name for name in library.needed if not is_foundation(name)}
-
-
 def _missing(before: Facts, after: Facts) -> Changes:
-    for name in sorted(after.missing.keys() - before.missing.keys()):
-        yield Change("missing", name, None, after.missing[name])
-    for name in sorted(before.missing.keys() - after.missing.keys()):
-        yield Change("missing", name, before.missing[name], None)
+    gone, come = parted(before.missing, after.missing)
+    yield from (Change("missing", name, None, after.missing[name]) for name in come)
+    yield from (Change("missing", name, before.missing[name], None) for name in gone)
 
 
 def _gpus(before: Facts, after: Facts) -> Changes:

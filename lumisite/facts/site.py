@@ -11,7 +11,6 @@ from typing import Literal
 from lumisite.facts.capture import stated_paths
 from lumisite.facts.facts import Facts
 from lumisite.machine.topology import full_pci_bus
-from lumisite.site.entries import Bind, FileSystem
 from lumisite.site.images import told_release
 from lumisite.site.model import Platform, Site
 from lumisite.site.plans import LoadedPlan
@@ -129,8 +128,7 @@ def modules_binding(site: Site, path: str) -> Iterator[tuple[str, str]]:
     Modules that load one of them follow.
     """
     found: dict[str, str] = {}
-    binds: list[Bind | FileSystem] = [*site.file_systems, *site.binds]
-    for bind in binds:
+    for bind in site.host_paths.values():
         if bind.where in site.modules and (is_under(path, bind.path) or is_under(bind.path, path)):
             found.setdefault(str(bind.where), f"binds {bind.path}")
     for name, module in site.modules.items():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import posixpath
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lumisite.facts.capture_libraries import stem_of
+from lumisite.binds.copies import stem
 from lumisite.facts.compare import BootConfig, Change, DeployedFile, Kind, LoadedFile
 from lumisite.facts.facts import CpuGroup, Device, Driver, ImageFile, Interface, Named, Program
 
@@ -16,15 +17,15 @@ _ALWAYS_THERE = ("os", "kernel", "glibc", "slurm", "release", "cpus")
 
 def words(change: Change[Any]) -> str:
     """Say what changed, in one line that may hold any character of the facts."""
+    said = _SAID[change.kind]
+    if isinstance(said, tuple):
+        said = said[0 if change.before is None else 1 if change.after is None else 2]
+    if not isinstance(said, str):
+        return said(change)
     nothing = "not known" if change.kind in _ALWAYS_THERE else "none"
     was, now = (text or nothing for text in texts(change))
-    said = _SAID[change.kind]
-    if not isinstance(said, str):
-        said = said[0 if change.before is None else 1 if change.after is None else 2]
-    detail = _DETAILS[change.kind](change) if change.kind in _DETAILS else ""
-    name, stem = posixpath.basename(change.subject), stem_of(change.subject)
-    known = {"subject": change.subject, "name": name, "stem": stem, "before": change.before, "after": change.after}
-    return said.format(**known, was=was, now=now, detail=detail)
+    name = posixpath.basename(change.subject)
+    return said.format(**vars(change), name=name, stem=stem(name).removesuffix(".so."), was=was, now=now)
 
 
 def texts(change: Change[Any]) -> tuple[str | None, str | None]:
@@ -50,10 +51,14 @@ def _text(kind: Kind, subject: str, value: object) -> str | None:
             return value.target or subject
         case DeployedFile():
             return value.sha256
+        case Device() if kind == "gpu-place":
+            return f"NUMA domain {_known(value.numa)}, CPUs {_known(value.cpus)}"
         case Interface() | Device():
-            return _place(value) if isinstance(value, Device) and kind == "gpu-place" else "there"
+            return "there"
+        case tuple() if kind == "cpus":
+            return " ".join(map(_group, value)) or None
         case tuple():
-            return " ".join(map(_group, value)) or None if kind == "cpus" else ", ".join(value)
+            return ", ".join(value)
     return str(value)
 
 
@@ -65,10 +70,6 @@ def driver_words(name: str, driver: Driver) -> str:
     """
     said = f"{name} {driver.version}" if driver.version else name
     return f"{said} ({', '.join(driver.sources)})" if driver.sources else said
-
-
-def _place(gpu: Device) -> str:
-    return f"NUMA domain {_known(gpu.numa)}, CPUs {_known(gpu.cpus)}"
 
 
 def _group(group: CpuGroup) -> str:
@@ -86,12 +87,13 @@ def moved_buses(change: Change[tuple[str, ...]]) -> str:
 
 
 def _needs(change: Change[tuple[str, ...]]) -> str:
-    return ", ".join([*(f"+ {one}" for one in change.after or ()), *(f"- {one}" for one in change.before or ())])
+    parts = [*(f"+ {one}" for one in change.after or ()), *(f"- {one}" for one in change.before or ())]
+    return f"{change.subject} needs {', '.join(parts)}"
 
 
 def _path(change: Change[Named]) -> str:
     was, now = (_stands(one) for one in (change.before, change.after) if one is not None)
-    return f"was {was}, is {now}"
+    return f"{change.subject}: was {was}, is {now}"
 
 
 def _stands(one: Named) -> str:
@@ -103,76 +105,73 @@ def _stands(one: Named) -> str:
     return f"{what} at {one.real}" if one.real else what
 
 
-def _library(change: Change[LoadedFile]) -> str:
-    was, now = change.before or LoadedFile("", 0), change.after or LoadedFile("", 0)
-    if was.path != now.path:
-        return f"{was.path} -> {now.path}"
-    return f"another file under the same name, {was.path} ({was.size_bytes} -> {now.size_bytes} bytes)"
-
-
-def _device(change: Change[Interface] | Change[Device]) -> str:
-    if change.before is None or change.after is None:
-        return ""
-    old, new = vars(change.before), vars(change.after)
-    return ", ".join(f"{name} {_known(old[name])} -> {_known(new[name])}" for name in old if old[name] != new[name])
+def _fields(change: Change[Any]) -> str:
+    """Say which fields of a value differ, by their names in the facts."""
+    was, now = dataclasses.asdict(change.before), dataclasses.asdict(change.after)
+    changed = (f"{name} {_known(was[name])} -> {_known(now[name])}" for name in was if was[name] != now[name])
+    return f"{change.subject}: {', '.join(changed)}"
 
 
 def _kernel_config(change: Change[BootConfig]) -> str:
     was, now = change.before or BootConfig(), change.after or BootConfig()
     if now.options is None:
         wanted = now.path or "a file for an unknown kernel"
-        return f"configuration: {was.path} -> {wanted}, which is not there ({', '.join(now.there) or 'none is'})"
+        there = ", ".join(now.there) or "none is"
+        return f"kernel configuration: {was.path} -> {wanted}, which is not there ({there})"
     if change.subject != now.path:
-        return f"configuration moved: {was.path} -> {now.path}"
-    return f"options for DMA-BUF in {now.path}: {_options(was)} -> {_options(now)}"
-
-
-def _options(config: BootConfig) -> str:
-    return ", ".join(f"{name}={value}" for name, value in sorted((config.options or {}).items())) or "none"
+        return f"kernel configuration moved: {was.path} -> {now.path}"
+    old, new = (
+        ", ".join(f"{name}={value}" for name, value in sorted((one.options or {}).items())) or "none"
+        for one in (was, now)
+    )
+    return f"kernel options for DMA-BUF in {now.path}: {old} -> {new}"
 
 
 def _image(change: Change[ImageFile]) -> str:
     path, (was, now) = change.subject, texts(change)
     if was is None or now is None:
-        return "" if path in (was, now) else f" (-> {was or now})"
-    return f"alias {path} leads elsewhere: {was} -> {now}" if was != now else f"replaced under its name: {path}"
+        said = f"image gone: {path}" if now is None else f"new image: {path}"
+        return said if path in (was, now) else f"{said} (-> {was or now})"
+    return (
+        f"image alias {path} leads elsewhere: {was} -> {now}"
+        if was != now
+        else f"image replaced under its name: {path}"
+    )
+
+
+def _library(change: Change[LoadedFile]) -> str:
+    was, now = change.before or LoadedFile("", 0), change.after or LoadedFile("", 0)
+    if was.path != now.path:
+        return f"{change.subject}: {was.path} -> {now.path}"
+    sizes = f"{was.size_bytes} -> {now.size_bytes} bytes"
+    return f"{change.subject}: another file under the same name, {was.path} ({sizes})"
 
 
 def _default(change: Change[str]) -> str:
-    return f"{change.subject}/default" if change.subject.startswith("/") else f"default {change.subject}"
+    link = f"{change.subject}/default" if change.subject.startswith("/") else f"default {change.subject}"
+    return f"{link}: {change.before or 'none'} -> {change.after or 'none'}"
 
 
 def _driver(change: Change[Driver]) -> str:
     was, now = texts(change)
-    return "; built anew" if was == now else ""
+    return f"GPU driver: {was or 'none'} -> {now or 'none'}{'; built anew' if was == now else ''}"
 
 
-_DETAILS: Mapping[Kind, Callable[[Any], str]] = {
-    "default": _default,
-    "library": _library,
-    "needs": _needs,
-    "path": _path,
-    "driver": _driver,
-    "gpu-bus": moved_buses,
-    "interface": _device,
-    "nic": _device,
-    "kernel-config": _kernel_config,
-    "image": _image,
-}
+Said = str | Callable[[Change[Any]], str]
 #: What is said of a change; of three, where nothing was, where nothing is, and where something else is. `was` and `now`
-#: are texts, `before` and `after` the values, and `detail` is what the function above tells.
-_SAID: Mapping[Kind, str | tuple[str, ...]] = {
+#: are texts, `before` and `after` the values.
+_SAID: Mapping[Kind, Said | tuple[Said, ...]] = {
     "product": (
         "{name}: new directory, {now}",
         "{name}: directory gone, {was}",
         "{name}: directory renamed, {was} -> {now}",
     ),
-    "default": "{detail}: {was} -> {now}",
+    "default": _default,
     "soname": "{stem}: SONAME changed, {was} -> {now}",
     "library-gone": "library gone: {subject} (was {before.path})",
     "library-new": "new library: {subject} ({after.path})",
-    "library": "{subject}: {detail}",
-    "needs": "{subject} needs {detail}",
+    "library": _library,
+    "needs": _needs,
     "wants": (
         "{subject} wants {after} (before: none)",
         "{subject} wants no {before.group} now",
@@ -187,21 +186,21 @@ _SAID: Mapping[Kind, str | tuple[str, ...]] = {
         "link mended: {subject} {was} no more",
         "dangling link: {subject} {now}",
     ),
-    "path": "{subject}: {detail}",
-    "driver": "GPU driver: {was} -> {now}{detail}",
+    "path": _path,
+    "driver": _driver,
     "rocm": "ROCm on the host: {was} -> {now}",
     "cpe": "CPE on the host: {was} -> {now}",
     "gpu-count": "GPUs: {was} -> {now}",
-    "gpu-bus": "GPU bus ids: {detail}",
+    "gpu-bus": lambda change: f"GPU bus ids: {moved_buses(change)}",
     "gpu-place": "{subject}: {was} -> {now}",
-    "interface": ("interface {subject} is new", "interface {subject} is gone", "interface {subject}: {detail}"),
+    "interface": ("interface {subject} is new", "interface {subject} is gone", lambda one: f"interface {_fields(one)}"),
     "nic": (
         "network adapter {subject} is new",
         "network adapter {subject} is gone",
-        "network adapter {subject}: {detail}",
+        lambda change: f"network adapter {_fields(change)}",
     ),
-    "kernel-config": "kernel {detail}",
-    "image": ("new image: {subject}{detail}", "image gone: {subject}{detail}", "image {detail}"),
+    "kernel-config": _kernel_config,
+    "image": _image,
     "release": "deployed release: {was} -> {now}",
     "edited": (
         "{subject} was added to the deployed release {after.release}",
