@@ -1,37 +1,16 @@
-"""Which parts of the site name a path, a library or an interface, and which platform a capture is of."""
+"""Which site two captures are of: its platforms before and after, and the families that borrow a host's library."""
 
 from __future__ import annotations
 
-import posixpath
-import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
-from lumisite.facts.capture import stated_paths
 from lumisite.facts.facts import Facts
 from lumisite.machine.topology import full_pci_bus
 from lumisite.site.images import told_release
 from lumisite.site.model import Platform, Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.versions import Version
-
-What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
-
-
-@dataclass(frozen=True)
-class Touch:
-    """A part that a change touches: a key of the site description, a setting, a module, a family, a plan of binds.
-
-    A `plan` is called by the family that it is for, or, if it is stored, by its file.
-    """
-
-    what: What
-    name: str
-    why: str
-
-
-Touches = Iterator[Touch]
 
 
 @dataclass(frozen=True)
@@ -102,41 +81,6 @@ def _agreements(platform: Platform, facts: Facts) -> Iterator[bool]:
         yield any(buses == [full_pci_bus(one) for one in stated] for stated in platform.gpu_bus_ids.values())
 
 
-def is_under(path: str, top: str) -> bool:
-    """Tell whether a path is another one, or lies below it."""
-    return path == top or path.startswith(f"{top.rstrip('/')}/")
-
-
-def keys_naming(context: Context, path: str, fault: str) -> Touches:
-    """Give the keys of the site description whose value is a path, or lies below it."""
-    for key, stated in stated_paths(context.site):
-        if is_under(stated, path):
-            yield Touch("site", key, f"names {path}, which {fault}")
-
-
-def settings_holding(context: Context, text: str, fault: str = "") -> Touches:
-    """Give the variables of the ledger whose value holds a path or a name."""
-    whole = re.compile(rf"(?<![\w.-]){re.escape(text)}(?![\w-])")
-    for setting in context.site.settings:
-        if setting.value and whole.search(setting.value):
-            yield Touch("setting", setting.name, f"its value names {text}{fault}")
-
-
-def modules_binding(site: Site, path: str) -> Iterator[tuple[str, str]]:
-    """Give the modules that bind a path, a directory above it or something below it, with what they bind.
-
-    Modules that load one of them follow.
-    """
-    found: dict[str, str] = {}
-    for bind in site.host_paths.values():
-        if bind.where in site.modules and (is_under(path, bind.path) or is_under(bind.path, path)):
-            found.setdefault(str(bind.where), f"binds {bind.path}")
-    for name, module in site.modules.items():
-        if name not in found and any(other in found for other in module.loads):
-            found[name] = f"loads {', '.join(other for other in module.loads if other in found)}"
-    yield from found.items()
-
-
 def families_borrowing(context: Context, sonames: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Give the families whose images borrow one of these libraries from the host, with the library.
 
@@ -163,36 +107,3 @@ def _closure(facts: Facts, roots: Iterable[str]) -> set[str]:
             library = facts.libraries.get(facts.loads.get(name, ""))
             waiting += library.needed if library else ()
     return known
-
-
-def plans_with(context: Context, sonames: Collection[str], behind: str, before: str = "") -> Touches:
-    """Give the plans that these libraries are in; the reason is the library with the words `before` and `behind` it."""
-    for family, hit in families_borrowing(context, sonames):
-        yield Touch("plan", family, f"{before}{hit}{behind}")
-    for stored in context.plans:
-        hits = sorted({line.library for line in stored.plan.lines}.intersection(sonames))
-        if hits:
-            yield stored_plan(stored, f"decides about {', '.join(hits)}")
-
-
-def plans_under(context: Context, path: str) -> Touches:
-    """Give the stored plans that bind, or have on the library path, a path or what is below it."""
-    for stored in context.plans:
-        bound = (line.source for line in stored.plan.lines if line.decision == "bind" and line.source is not None)
-        hits = [str(at) for at in dict.fromkeys((*stored.plan.library_path, *bound)) if is_under(at, path)]
-        if hits:
-            yield stored_plan(stored, f"names {', '.join(hits)}")
-
-
-def stored_plan(stored: LoadedPlan, why: str) -> Touch:
-    """Call a stored plan by its file, and say which images it is for."""
-    return Touch("plan", stored.file, f"is for {', '.join(stored.plan.paths)}, and {why}")
-
-
-def bound_files(context: Context, sonames: Collection[str], why: str) -> Touches:
-    """Give the binds of single libraries, with their modules."""
-    for index, bind in enumerate(context.site.binds):
-        if posixpath.basename(bind.path) in sonames:
-            yield Touch("site", f"binds[{index}].path", f"{bind.path} {why}")
-            if bind.where in context.site.modules:
-                yield Touch("module", str(bind.where), f"binds {bind.path}")

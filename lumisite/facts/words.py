@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import posixpath
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -107,7 +106,7 @@ def _stands(one: Named) -> str:
 
 def _fields(change: Change[Any]) -> str:
     """Say which fields of a value differ, by their names in the facts."""
-    was, now = dataclasses.asdict(change.before), dataclasses.asdict(change.after)
+    was, now = vars(change.before), vars(change.after)
     changed = (f"{name} {_known(was[name])} -> {_known(now[name])}" for name in was if was[name] != now[name])
     return f"{change.subject}: {', '.join(changed)}"
 

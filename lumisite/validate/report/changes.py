@@ -12,7 +12,7 @@ from lumisite.facts.words import texts, words
 
 if TYPE_CHECKING:
     from lumisite.facts.facts import Facts
-    from lumisite.facts.site import Touch
+    from lumisite.facts.touch import Touch
     from lumisite.site.model import Site
     from lumisite.site.plans import LoadedPlan
 
