@@ -47,9 +47,6 @@ def add_commands(commands: Commands) -> None:
     only.add_argument("--draft", action="store_true", help="print only the draft for the site description")
     only.add_argument("--users", action="store_true", help="print only the text for users")
     add_json_option(only)  # type: ignore[arg-type]  # a group takes options as a parser does
-    changes.add_argument(
-        "--name", default="draft", metavar="P", help="name of the platform in the draft (default: %(default)s)"
-    )
     changes.set_defaults(call=run_changes)
 
 
@@ -90,7 +87,7 @@ def run_changes(arguments: argparse.Namespace) -> int:
 
     before, after = load_facts(arguments.before), load_facts(arguments.after)
     loaded = _site(arguments, before, after)
-    report = make_report(before, after, loaded.site, arguments.name, load_plans(loaded))
+    report = make_report(before, after, loaded.site, load_plans(loaded))
     if before.host != after.host:
         say(f"{arguments.before} is of {before.host or 'an unnamed host'}, {arguments.after} of {after.host or 'one'}")
     was, now = (platform_of(loaded.site, facts) for facts in (before, after))

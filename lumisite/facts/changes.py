@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -39,22 +38,13 @@ class Report:
     users: tuple[str, ...]
 
 
-def make_report(
-    before: Facts, after: Facts, site: Site, name: str = "draft", plans: Iterable[LoadedPlan] = ()
-) -> Report:
-    """Compare two captures; `plans` are the site's stored ones.
-
-    Raises `ResolveError` for captures of another site, and a bad `name` for the draft.
-    """
+def make_report(before: Facts, after: Facts, site: Site, plans: Iterable[LoadedPlan] = ()) -> Report:
+    """Compare two captures; `plans` are the site's stored ones. Raises `ResolveError` for captures of another site."""
     for facts in (before, after):
         if facts.site != site.name:
             raise ResolveError(
                 f"--site: the facts are of site {facts.site!r}, this is {site.name} (give the same site)"
             )
-    if not re.fullmatch(r"[\w.+-]+", name):
-        raise ResolveError(f"--name: {name!r} is not a name (letters, digits, and . _ + - would be right)")
-    if name in site.platforms:
-        raise ResolveError(f"--name: {site.name} has a platform {name} already (have {', '.join(site.platforms)})")
     context = make_context(site, before, after, plans)
     changes = compare(before, after)
     return Report(
@@ -62,7 +52,7 @@ def make_report(
         context.was,
         context.now,
         tuple(Consequence(change, touches(change, context)) for change in changes),
-        draft_lines(context, name),
+        draft_lines(context),
         user_lines(changes, context),
     )
 
