@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -65,22 +65,16 @@ def report_lines(report: Report) -> list[str]:
     count = f"{len(report.changes)} {'change' if len(report.changes) == 1 else 'changes'}"
     lines = [f"{count}; the node was platform {report.was}, and now {now}", ""]
     for one in report.changes:
-        lines += _consequence(one)
+        lines.append(plain(words(one.change)))
+        together: dict[tuple[str, str], list[str]] = {}  # what is touched for the same reason
+        for touch in one.touches:
+            together.setdefault((touch.what, touch.why), []).append(touch.name)
+        for (what, why), names in together.items():
+            lines += [plain(f"  {what + ':':8} {', '.join(names)}"), plain(f"           {why}")]
+        if not one.touches:
+            lines.append("  touches nothing that the site describes")
     lines += ["", "-- draft for the site description", *report.draft]
     return [*lines, "", "-- text for users", *report.users]
-
-
-def _consequence(one: Consequence) -> Iterator[str]:
-    """Give a change, and below it what it touches; what is touched for the same reason is told together."""
-    yield plain(words(one.change))
-    if not one.touches:
-        yield "  touches nothing that the site describes"
-    together: dict[tuple[str, str], list[str]] = {}
-    for touch in one.touches:
-        together.setdefault((touch.what, touch.why), []).append(touch.name)
-    for (what, why), names in together.items():
-        yield plain(f"  {what + ':':8} {', '.join(names)}")
-        yield plain(f"           {why}")
 
 
 def plain(text: str) -> str:
@@ -90,17 +84,20 @@ def plain(text: str) -> str:
 
 def to_json(report: Report) -> dict[str, Any]:
     """Give the report as JSON values."""
-    changes = [{**_change(one.change), "touches": [asdict(touch) for touch in one.touches]} for one in report.changes]
     return {
         "site": report.site,
         "platform_before": report.was,
         "platform_after": report.now,
-        "changes": changes,
+        "changes": [
+            {**told(one.change), "touches": [asdict(touch) for touch in one.touches]} for one in report.changes
+        ],
         "draft": "\n".join(report.draft) + "\n",
         "users": "\n".join(report.users) + "\n",
     }
 
 
-def _change(change: Change[Any]) -> dict[str, Any]:
+def told(change: Change[Any]) -> dict[str, Any]:
+    """Give a change as JSON values."""
     before, after = texts(change)
-    return {"kind": change.kind, "subject": change.subject, "before": before, "after": after, "what": words(change)}
+    what = plain(words(change))
+    return {"kind": change.kind, "subject": change.subject, "before": before, "after": after, "what": what}
