@@ -81,6 +81,11 @@ def _agreements(platform: Platform, facts: Facts) -> Iterator[bool]:
         yield any(buses == [full_pci_bus(one) for one in stated] for stated in platform.gpu_bus_ids.values())
 
 
+def is_under(path: str, top: str) -> bool:
+    """Tell whether a path is another one, or lies below it."""
+    return path == top or path.startswith(f"{top.rstrip('/')}/")
+
+
 def families_borrowing(context: Context, sonames: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Give the families whose images borrow one of these libraries from the host, with the library.
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from lumisite.facts.capture import stated_paths
 from lumisite.facts.compare import BootConfig, Change, DeployedFile, SymbolVersion, parted
 from lumisite.facts.facts import Driver, ImageFile, Interface, Named
-from lumisite.facts.site import Context, families_borrowing
+from lumisite.facts.site import Context, families_borrowing, is_under
 from lumisite.facts.words import texts
 from lumisite.site.images import family_by_path, told_release, told_rocm
 from lumisite.site.plans import LoadedPlan
@@ -48,15 +48,10 @@ def touches(change: Change[Any], context: Context) -> tuple[Touch, ...]:
 # What the site says of a path or a library
 
 
-def _is_under(path: str, top: str) -> bool:
-    """Tell whether a path is another one, or lies below it."""
-    return path == top or path.startswith(f"{top.rstrip('/')}/")
-
-
 def _keys_naming(context: Context, path: str, fault: str) -> Touches:
     """Give the keys of the site description whose value is a path, or lies below it."""
     for key, stated in stated_paths(context.site):
-        if _is_under(stated, path):
+        if is_under(stated, path):
             yield Touch("site", key, f"names {path}, which {fault}")
 
 
@@ -72,7 +67,7 @@ def _modules_binding(context: Context, path: str, more: str = "") -> Touches:
     """Give the modules that bind a path, a directory above it or something below it, and those that load these."""
     found: dict[str, str] = {}
     for bind in context.site.host_paths.values():
-        if bind.where in context.site.modules and (_is_under(path, bind.path) or _is_under(bind.path, path)):
+        if bind.where in context.site.modules and (is_under(path, bind.path) or is_under(bind.path, path)):
             found.setdefault(str(bind.where), f"binds {bind.path}")
     for name, module in context.site.modules.items():
         if name not in found and any(other in found for other in module.loads):
@@ -94,7 +89,7 @@ def _plans_under(context: Context, path: str) -> Touches:
     """Give the stored plans that bind, or have on the library path, a path or what is below it."""
     for stored in context.plans:
         bound = (line.source for line in stored.plan.lines if line.decision == "bind" and line.source is not None)
-        hits = [str(at) for at in dict.fromkeys((*stored.plan.library_path, *bound)) if _is_under(at, path)]
+        hits = [str(at) for at in dict.fromkeys((*stored.plan.library_path, *bound)) if is_under(at, path)]
         if hits:
             yield _stored(stored, f"names {', '.join(hits)}")
 
@@ -114,7 +109,7 @@ def _bound_files(context: Context, sonames: Collection[str], why: str) -> Touche
 
 
 def _sonames_under(context: Context, path: str) -> list[str]:
-    return [soname for soname, at in context.before.loads.items() if _is_under(at, path)]
+    return [soname for soname, at in context.before.loads.items() if is_under(at, path)]
 
 
 def _borrowed(context: Context, sonames: Collection[str], now: str) -> Touches:
@@ -139,14 +134,14 @@ def _product(change: Change[str], context: Context) -> Touches:
         yield from _settings_holding(context, gone, ", which is gone")
         yield from _plans_under(context, gone)
         libraries = {
-            name for one in site.platforms.values() for name, at in one.libraries.items() if _is_under(at, gone)
+            name for one in site.platforms.values() for name, at in one.libraries.items() if is_under(at, gone)
         }
         for name, family in site.families.items():
             used = ", ".join(sorted(libraries.intersection(family.library_path)))
             if used:
                 yield Touch("family", name, f"the wrapper puts lib64 of {used} on its LD_LIBRARY_PATH")
         yield from _plans_with(context, _sonames_under(context, gone), " came from a directory that is gone")
-    if change.after is not None and not any(_is_under(path, change.after) for _, path in stated_paths(site)):
+    if change.after is not None and not any(is_under(path, change.after) for _, path in stated_paths(site)):
         yield Touch("site", "platforms", f"no platform or CPE release names {change.after} yet")
     another = "; what stands behind it is another release, so render it again"
     yield from _modules_binding(context, change.before or change.after or "", another)
