@@ -82,7 +82,6 @@ def run_changes(arguments: argparse.Namespace) -> int:
     import json
 
     from lumisite.facts.changes import make_report, report_lines, to_json
-    from lumisite.facts.site import platform_of
     from lumisite.site.load import load_plans
 
     before, after = load_facts(arguments.before), load_facts(arguments.after)
@@ -90,10 +89,6 @@ def run_changes(arguments: argparse.Namespace) -> int:
     report = make_report(before, after, loaded.site, load_plans(loaded))
     if before.host != after.host:
         say(f"{arguments.before} is of {before.host or 'an unnamed host'}, {arguments.after} of {after.host or 'one'}")
-    was, now = (platform_of(loaded.site, facts) for facts in (before, after))
-    platforms = loaded.site.platforms
-    if was is not None and now is not None and platforms[now].since < platforms[was].since:
-        say(f"{arguments.before} fits platform {was}, {arguments.after} the older {now}: are they swapped?")
     if arguments.json:
         print(json.dumps(to_json(report), indent=2))
     elif arguments.draft or arguments.users:

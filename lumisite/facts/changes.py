@@ -11,9 +11,8 @@ from lumisite.facts.compare import Change, compare
 from lumisite.facts.draft import draft_lines
 from lumisite.facts.facts import Facts
 from lumisite.facts.site import make_context
+from lumisite.facts.tell import texts, user_lines, words
 from lumisite.facts.touch import Touch, touches
-from lumisite.facts.users import user_lines
-from lumisite.facts.words import texts, words
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from lumisite.binds.copies import numbers_in
 from lumisite.facts.site import Context
-from lumisite.facts.words import driver_words
+from lumisite.facts.tell import driver_words
 from lumisite.site.images import told_release
 from lumisite.site.versions import Version
 

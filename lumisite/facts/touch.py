@@ -13,7 +13,7 @@ from lumisite.facts.capture import stated_paths
 from lumisite.facts.compare import BootConfig, Change, DeployedFile, SymbolVersion, parted
 from lumisite.facts.facts import Driver, ImageFile, Interface, Named
 from lumisite.facts.site import Context, families_borrowing, is_under
-from lumisite.facts.words import texts
+from lumisite.facts.tell import texts
 from lumisite.site.images import family_by_path, told_release, told_rocm
 from lumisite.site.plans import LoadedPlan
 
