@@ -24,8 +24,8 @@ from lumisite.facts.capture_system import (
     capture_system,
     content_of,
     directory_names,
+    first_line,
     head_of,
-    host_name,
     size_of,
     with_topology,
 )
@@ -81,7 +81,7 @@ def capture(tree: Tree, site: Site) -> Captured:
     images = {path: _images(tree, path) for path in folders}
     facts = replace(
         facts,
-        host=host_name(tree),
+        host=first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname"),
         os=capture_system(tree),
         kernel=capture_kernel(tree),
         slurm=_slurm(tree, searched),

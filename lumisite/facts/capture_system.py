@@ -12,14 +12,14 @@ import posixpath
 import re
 import shlex
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 
 from lumisite.errors import LumisiteError
 from lumisite.facts.facts import CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
 from lumisite.machine.live import Tree as KernelTree
 from lumisite.machine.live import read_topology
-from lumisite.machine.topology import Topology, TopologyError
+from lumisite.machine.topology import TopologyError
 from lumisite.machine.tree import Tree, resolve
 from lumisite.site.cpus import format_cpu_list
 
@@ -81,27 +81,16 @@ def _number(tree: Tree, path: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
 
 
-def host_name(tree: Tree) -> str | None:
-    """Give the name of the node."""
-    return first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname")
-
-
 def capture_system(tree: Tree) -> System:
     """Read os-release(5)."""
     text = _text(tree, "/etc/os-release") or _text(tree, "/usr/lib/os-release") or ""
-    words = dict(_assignments(text))
+    words = {}
+    for name, equals, value in (line.partition("=") for line in text.splitlines()):
+        with contextlib.suppress(ValueError):  # a quote that does not end, or several words
+            (word,) = shlex.split(value)
+            if equals and word.isprintable():
+                words[name.strip()] = word
     return System(words.get("PRETTY_NAME"), words.get("ID"), words.get("VERSION_ID"))
-
-
-def _assignments(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        try:
-            words = shlex.split(value)
-        except ValueError:  # a quote that does not end
-            continue
-        if equals and len(words) == 1 and words[0].isprintable():
-            yield name.strip(), words[0]
 
 
 def capture_kernel(tree: Tree) -> Kernel:
@@ -111,7 +100,7 @@ def capture_kernel(tree: Tree) -> Kernel:
         found = re.match(r"Linux version (\S+)", first_line(tree, "/proc/version") or "")
         release = found[1] if found else None
     configs = {}
-    for path in [f"/boot/{name}" for name in directory_names(tree, "/boot") if name.startswith("config-")]:
+    for path in (f"/boot/{name}" for name in directory_names(tree, "/boot") if name.startswith("config-")):
         content = content_of(tree, path, _LARGEST_CONFIG_BYTES)
         if content is not None:
             configs[path] = _config(content)
@@ -188,17 +177,16 @@ def with_topology(facts: Facts, tree: Tree, notes: list[str]) -> Facts:
         notes.append(f"no topology: {error}")
         return facts
     groups: dict[tuple[int | None, int | None], list[int]] = {}
+    by_l3: dict[int | None, list[int]] = {}
     for core in topology.cores:
+        by_l3.setdefault(core.l3, []).extend(core.pu_os)
         groups.setdefault((core.l3, core.numa), []).extend(core.pu_os)
     return replace(
         facts,
         cpus=tuple(CpuGroup(format_cpu_list(pus), numa) for (_, numa), pus in groups.items()),
-        gpus=tuple(Device(gpu.pci_bus, gpu.numa, _near(topology, gpu.l3)) for gpu in topology.gpus),
+        gpus=tuple(
+            Device(gpu.pci_bus, gpu.numa, None if gpu.l3 is None else format_cpu_list(by_l3[gpu.l3]))
+            for gpu in topology.gpus
+        ),
         threads_per_core=max(len(core.pu_os) for core in topology.cores),
     )
-
-
-def _near(topology: Topology, l3: int | None) -> str | None:
-    if l3 is None:
-        return None
-    return format_cpu_list(pu for core in topology.cores if core.l3 == l3 for pu in core.pu_os)

@@ -85,14 +85,10 @@ def compare(before: Facts, after: Facts) -> tuple[Change[Any], ...]:
 
     def is_told(change: Change[Any]) -> bool:
         """Tell whether it only repeats a change of a release's directory, an image, a dangling link or a library."""
-        if change.kind == "library" and change.before is not None:
-            path = change.before.path
-        elif change.kind == "path":
-            path = change.subject
-        else:
-            return False
-        lost_too = change.kind == "path" and posixpath.basename(path) in lost
-        return lost_too or any(path == one or path.startswith(f"{one}/") for one in told)
+        if change.kind == "path" and posixpath.basename(change.subject) in lost:
+            return True
+        path = {"path": change.subject, "library": getattr(change.before, "path", "")}.get(change.kind, "")
+        return any(path == one or path.startswith(f"{one}/") for one in told)
 
     return tuple(change for change in found if not is_told(change))
 
@@ -101,7 +97,9 @@ def _differences(before: Facts, after: Facts) -> Changes:
     """Give all, in the order of the report: what breaks containers comes before what only describes the machine."""
     yield from _products(before, after)
     yield from _libraries(before, after)
-    yield from _missing(before, after)
+    lacked, lacking = parted(before.missing, after.missing)
+    yield from (Change("missing", name, None, after.missing[name]) for name in lacking)
+    yield from (Change("missing", name, before.missing[name], None) for name in lacked)
     yield from _entries("dangling", before.dangling, after.dangling)
     yield from _paths(before, after)
     yield from _entries("driver", before.drivers, after.drivers)
@@ -220,12 +218,6 @@ def _library(facts: Facts, soname: str) -> Library:
 
 def _loaded(facts: Facts, soname: str) -> LoadedFile:
     return LoadedFile(facts.loads[soname], _library(facts, soname).size_bytes)
-
-
-def _missing(before: Facts, after: Facts) -> Changes:
-    gone, come = parted(before.missing, after.missing)
-    yield from (Change("missing", name, None, after.missing[name]) for name in come)
-    yield from (Change("missing", name, before.missing[name], None) for name in gone)
 
 
 def _gpus(before: Facts, after: Facts) -> Changes:
