@@ -17,7 +17,9 @@ from lumisite.site.versions import Version
 class Context:
     """What consequences are drawn from. `was` is the platform before; `now` the one that the node is now, if known.
 
-    `plans` are the stored plans for `was`: those for other platforms did nothing on this node.
+    `old` is the platform before; `stated` the one after, where it is known, else the one before; `updated` the one
+    after, where it is known and another one. `plans` are the stored plans for `was`: those for other platforms did
+    nothing on this node.
     """
 
     site: Site
@@ -25,22 +27,10 @@ class Context:
     after: Facts
     was: str
     now: str | None
+    old: Platform
+    stated: Platform
+    updated: Platform | None
     plans: tuple[LoadedPlan, ...] = ()
-
-    @property
-    def old(self) -> Platform:
-        """The platform before."""
-        return self.site.platforms[self.was]
-
-    @property
-    def stated(self) -> Platform:
-        """The platform after, where it is known, else the one before."""
-        return self.site.platforms[self.now or self.was]
-
-    @property
-    def updated(self) -> Platform | None:
-        """The platform after, where it is known and another one."""
-        return None if self.now in (None, self.was) else self.stated
 
     def leaves(self, rocm: Version | None) -> bool:
         """Tell whether the new driver no longer supports a ROCm release that the old one did."""
@@ -55,9 +45,10 @@ class Context:
 
 def make_context(site: Site, before: Facts, after: Facts, plans: Iterable[LoadedPlan] = ()) -> Context:
     """Find the platforms that two captures are of; the one in force stands for a capture that fits none."""
-    was = platform_of(site, before) or site.platform
+    was, now = platform_of(site, before) or site.platform, platform_of(site, after)
+    old, stated = site.platforms[was], site.platforms[now or was]
     stored = tuple(one for one in plans if one.plan.platform == was)
-    return Context(site, before, after, was, platform_of(site, after), stored)
+    return Context(site, before, after, was, now, old, stated, None if now in (None, was) else stated, stored)
 
 
 def platform_of(site: Site, facts: Facts) -> str | None:

@@ -107,11 +107,13 @@ def _stands(one: Named) -> str:
     return f"{what} at {one.real}" if one.real else what
 
 
-def _fields(change: Change[Any]) -> str:
-    """Say which fields of a value differ, by their names in the facts."""
+def _device(change: Change[Any]) -> str:
+    name = f"{'interface' if change.kind == 'interface' else 'network adapter'} {change.subject}"
+    if change.before is None or change.after is None:
+        return f"{name} is {'new' if change.before is None else 'gone'}"
     was, now = vars(change.before), vars(change.after)
-    changed = (f"{name} {_known(was[name])} -> {_known(now[name])}" for name in was if was[name] != now[name])
-    return f"{change.subject}: {', '.join(changed)}"
+    fields = (f"{key} {_known(was[key])} -> {_known(now[key])}" for key in was if was[key] != now[key])
+    return f"{name}: {', '.join(fields)}"
 
 
 def _kernel_config(change: Change[BootConfig]) -> str:
@@ -134,11 +136,9 @@ def _image(change: Change[ImageFile]) -> str:
     if was is None or now is None:
         said = f"image gone: {path}" if now is None else f"new image: {path}"
         return said if path in (was, now) else f"{said} (-> {was or now})"
-    return (
-        f"image alias {path} leads elsewhere: {was} -> {now}"
-        if was != now
-        else f"image replaced under its name: {path}"
-    )
+    if was == now:
+        return f"image replaced under its name: {path}"
+    return f"image alias {path} leads elsewhere: {was} -> {now}"
 
 
 def _library(change: Change[LoadedFile]) -> str:
@@ -159,10 +159,9 @@ def _driver(change: Change[Driver]) -> str:
     return f"GPU driver: {was or 'none'} -> {now or 'none'}{'; built anew' if was == now else ''}"
 
 
-Said = str | Callable[[Change[Any]], str]
 #: What is said of a change; of three, where nothing was, where nothing is, and where something else is. `was` and `now`
-#: are texts, `before` and `after` the values.
-_SAID: Mapping[Kind, Said | tuple[Said, ...]] = {
+#: are texts, `before` and `after` the values. Where no form does, a function says it.
+_SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
     "product": (
         "{name}: new directory, {now}",
         "{name}: directory gone, {was}",
@@ -195,12 +194,8 @@ _SAID: Mapping[Kind, Said | tuple[Said, ...]] = {
     "gpu-count": "GPUs: {was} -> {now}",
     "gpu-bus": lambda change: f"GPU bus ids: {moved_buses(change)}",
     "gpu-place": "{subject}: {was} -> {now}",
-    "interface": ("interface {subject} is new", "interface {subject} is gone", lambda one: f"interface {_fields(one)}"),
-    "nic": (
-        "network adapter {subject} is new",
-        "network adapter {subject} is gone",
-        lambda change: f"network adapter {_fields(change)}",
-    ),
+    "interface": _device,
+    "nic": _device,
     "kernel-config": _kernel_config,
     "image": _image,
     "release": "deployed release: {was} -> {now}",
