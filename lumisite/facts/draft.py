@@ -111,25 +111,22 @@ def _cpe(context: Context) -> tuple[str, tuple[str, ...], list[str]]:
 
 def _libraries(context: Context) -> Iterator[str]:
     """Give the directories of the system's own libraries: the new release where the old one has gone."""
-    entries: list[tuple[str, str]] = []
+    entries = []
     for what, path in context.old.libraries.items():
-        releases = context.after.products.get(posixpath.dirname(path))
-        if releases is None:
-            there = path in context.after.paths and context.after.paths[path].kind == "directory"
-            if not there:
-                yield f"    # unknown: libraries.{what}; this is what the platform before has"
-            entries.append((what, path))
+        folder, named = posixpath.dirname(path), context.after.paths.get(path)
+        releases = context.after.products.get(folder)
+        versions = [one for one in releases.versions if _is_name(one)] if releases else []
+        version = (releases.default if releases else None) or max(versions, key=numbers_in, default="")
+        if releases is not None and _is_name(version):
+            if releases.default is None and len(versions) > 1:
+                yield f"    # unknown: libraries.{what}: which of {', '.join(versions)}; this is the newest"
+            entries.append(f"      {what}: {_text(f'{folder}/{version}')}")
             continue
-        versions = [one for one in releases.versions if _is_name(one)]
-        version = releases.default or max(versions, key=numbers_in, default="")
-        if not _is_name(version):
+        if releases is not None or named is None or named.kind != "directory":
             yield f"    # unknown: libraries.{what}; this is what the platform before has"
-            version = posixpath.basename(path)
-        elif releases.default is None and len(versions) > 1:
-            yield f"    # unknown: libraries.{what}: which of {', '.join(versions)}; this is the newest"
-        entries.append((what, f"{posixpath.dirname(path)}/{version}"))
+        entries.append(f"      {what}: {_text(path)}")
     yield "    libraries:" if entries else "    libraries: {}"
-    yield from (f"      {what}: {_text(path)}" for what, path in entries)
+    yield from entries
 
 
 def _bus_ids(context: Context) -> Iterator[str]:
