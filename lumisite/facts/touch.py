@@ -315,10 +315,12 @@ def _plain(change: Change[Any], context: Context) -> Touches:
     """A change that touches the same parts whatever has changed; `_PLAIN` has them."""
     rows = [row for row in _PLAIN if change.kind in row[0].split()]
     was, now = texts(change)
-    said = {"was": was, "now": now, "stated": getattr(context.old, change.kind, None) or "nothing"}
+    old, variant = context.old, context.site.runtime.variant
+    stated = {"os": old.os, "kernel": old.kernel, "slurm": old.slurm, "runtime": repr(variant)}.get(change.kind)
+    said = {"was": was, "now": now, "platform": context.was, "stated": stated or "nothing"}
     for each in _names(context, rows[0][1]):
         for _, _, what, name, why in rows:
-            known = {"each": each, "context": context, "subject": change.subject, **said}
+            known = {"each": each, "subject": change.subject, **said}
             yield Touch(what, name.format(**known), why.format(**known))
 
 
@@ -342,13 +344,13 @@ _L3 = "if this node is of that kind: its CPUs are grouped in another way"
 _PLAIN: tuple[tuple[str, str, What, str, str], ...] = (
     ("gpu-count gpu-place", "kind with GPUs", "site", "node_kinds.{each}.gpus", "{subject}: {was} -> {now}"),
     ("gpu-count gpu-place", "kind with GPUs", "mask", "{each}", "each task's mask follows the place of its GPU"),
-    ("gpu-bus", "kind with GPUs", "site", "platforms.{context.was}.gpu_bus_ids.{each}", "is {was} by whole address"),
+    ("gpu-bus", "kind with GPUs", "site", "platforms.{platform}.gpu_bus_ids.{each}", "is {was} by whole address"),
     ("gpu-bus", "kind with GPUs", "mask", "{each}", _BUS_IDS),
     ("cpus", "kind", "site", "node_kinds.{each}.l3", _L3),
     ("cpus", "kind", "mask", "{each}", "masks are made of these groups"),
     ("nic", "kind with NICs", "site", "node_kinds.{each}.nics", "{subject} is not where it was"),
     ("release", "module", "module", "{each}", "users load it from the release that `current` names"),
-    ("runtime", "platform", "site", "runtime.variant", "says {context.site.runtime.variant!r}"),
+    ("runtime", "platform", "site", "runtime.variant", "says {stated}"),
     ("runtime", "platform", "helper", "spank/bin", "the wrapper hands over to it: try one image of each family"),
     ("os", "platform", "site", "platforms.{each}.os", "says {stated}"),
     ("kernel", "platform", "site", "platforms.{each}.kernel", "says {stated}"),
