@@ -84,13 +84,9 @@ def families_borrowing(context: Context, sonames: Iterable[str]) -> Iterator[tup
     """
     wanted = set(sonames)
     for name, family in context.site.families.items():
-        borrowed = {
-            *_closure(context.before, family.libraries),
-            *_closure(context.after, family.libraries),
-        }
-        hit = sorted(wanted & borrowed)
-        if hit:
-            yield name, ", ".join(hit)
+        borrowed = _closure(context.before, family.libraries) | _closure(context.after, family.libraries)
+        if wanted & borrowed:
+            yield name, ", ".join(sorted(wanted & borrowed))
 
 
 def _closure(facts: Facts, roots: Iterable[str]) -> set[str]:

@@ -61,6 +61,18 @@ def test_the_draft_of_new_releases_describes_them() -> None:
     assert "    # unknown: libraries" in unknown
 
 
+def test_the_draft_takes_the_newest_release_where_no_link_names_the_default() -> None:
+    planted: dict[str, bytes | Link | None] = {
+        "/opt/cray/libfabric/1.9.0/lib64/x": b"",
+        "/opt/cray/libfabric/default": None,
+        "/opt/cray/pe/cpe/default": None,
+    }
+    draft = make_report(facts_of(lumi_node()), facts_of(lumi_node(AFTER, planted)), LUMI).draft
+    assert pasted("lumi", draft).platforms["draft"].libraries == {"libfabric": "/opt/cray/libfabric/1.22.0"}
+    assert "    # unknown: libraries.libfabric: which of 1.9.0, 1.22.0; this is the newest" in draft
+    assert "    # unknown: cpe: no link names the default; this is the newest" in draft
+
+
 def test_a_rocm_release_that_no_family_stands_for_is_not_drafted() -> None:
     text = (EMBEDDED / "lumi.yaml").read_text()
     site = load_text(text.replace("default_for: '>=6.3'", "default_for: '>=6.3,<7.3'")).site
