@@ -131,13 +131,13 @@ def make_report(
 ) -> Report:
     """Judge `after` against `before` and gather what is shown; `site` and its plans tell what changes touch."""
     verdict = judge_system(before.recorded, after.recorded, terms)
-    found = changes(before.facts, after.facts, site, plans)
+    changed, users = changes(before.facts, after.facts, site, plans)
     return Report(
         verdict=verdict,
         about=tuple(_about(before.about, after.about)),
-        changes=found.changed,
-        users=found.users,
-        advice=tuple(advice(verdict, found.changed)),
+        changes=changed,
+        users=users,
+        advice=tuple(advice(verdict, changed)),
         curves=tuple(_curves(before.recorded.series, after.recorded.series)),
         distributions=tuple(_distributions(before.vectors, after.vectors)),
         scalings=tuple(_scalings(before.recorded.series, after.recorded.series)),

@@ -14,7 +14,7 @@ from lumisite.cli import main
 from lumisite.facts.facts import Facts, Releases, format_facts
 from lumisite.site.load import load_site
 from lumisite.validate.metric_names import metric_order, parse_name, shape_order, size_text
-from lumisite.validate.report.changes import Changes, changes
+from lumisite.validate.report.changes import changes
 from lumisite.validate.report.markdown import escaped
 from lumisite.validate.report.vectors import QUANTILES, parse_vectors, quantiles
 from tests.support.example_runs import Maintenance, capture_of, write_runs
@@ -299,12 +299,12 @@ def test_names_are_taken_apart() -> None:
 def test_captures_are_compared_and_a_site_that_is_not_known_is_not_guessed() -> None:
     old, new = capture_of("1.15.2.0"), capture_of("1.22.0")
     lumi = load_site("lumi").site
-    assert changes(old, new, None).changed[0].what == RENAMED
+    assert changes(old, new, None)[0][0].what == RENAMED
     assert changes(old, new, load_site("twin").site) == changes(old, new, None)
-    assert changes(old, new, lumi).users
-    assert changes(old, old, lumi) == changes(None, new, lumi) == Changes()
+    assert changes(old, new, lumi)[1]
+    assert changes(old, old, lumi) == changes(None, new, lumi) == ((), ())
     odd = replace(new, products={"/opt/\x1b[2J": Releases(("1",))})
-    found = changes(old, odd, None).changed
+    found, _ = changes(old, odd, None)
     assert found
     assert all(one.what.isprintable() for one in found)
 
