@@ -64,7 +64,7 @@ def run_env(arguments: argparse.Namespace) -> int:
     from lumisite.render.made_up_step import Question, environment_of, release_of
     from lumisite.render.modules import plan_modules
     from lumisite.render.render import render_tree
-    from lumisite.render.templates import load_templates, open_template_cache
+    from lumisite.render.templates import load_templates
     from lumisite.site.ledger import decide_stacks
     from lumisite.site.load import load_plans, load_site
     from lumisite.site.selection import ALL, resolve_selection
@@ -79,7 +79,7 @@ def run_env(arguments: argparse.Namespace) -> int:
     selection = resolve_selection(site, platform=arguments.platform, **asked)
     templates = load_templates()
     lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan)
-    files = render_tree(loaded, selection, templates, open_template_cache(), plans, lock)
+    files = render_tree(loaded, selection, templates, plans, lock)
     decisions = decide_stacks(site, selection)
     described = plan_modules(site, selection, decisions, loaded.file, templates, release_of(files))
     modules = _loaded(site, described, arguments.module)

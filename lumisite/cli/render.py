@@ -53,7 +53,7 @@ def run_render(arguments: argparse.Namespace) -> int:
     from lumisite.render.image_plans import left_out
     from lumisite.render.plan_images import other_images, planned_files
     from lumisite.render.render import render_tree
-    from lumisite.render.templates import load_templates, open_template_cache
+    from lumisite.render.templates import load_templates
     from lumisite.site.load import load_plans
 
     if real_path(arguments.out).name == "current":
@@ -62,7 +62,7 @@ def run_render(arguments: argparse.Namespace) -> int:
     loaded, selection = load_selection(arguments)
     plans = load_plans(loaded, arguments.plan)
     lock = load_lock(loaded, arguments.lock)
-    files = render_tree(loaded, selection, load_templates(), open_template_cache(), plans, lock)
+    files = render_tree(loaded, selection, load_templates(), plans, lock)
     write_tree(files, arguments.out)
     for note in left_out(selection.platform, plans):
         say(note)

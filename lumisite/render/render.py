@@ -28,7 +28,6 @@ def render_tree(
     loaded: LoadedSite,
     selection: Selection,
     templates: Mapping[str, str],
-    cache: jinja2.BytecodeCache | None = None,
     plans: Sequence[LoadedPlan] = (),
     lock: LoadedLock | None = None,
 ) -> dict[str, RenderedFile]:
@@ -38,7 +37,7 @@ def render_tree(
     hold that have no plan.
     Raises `ResolveError` when the site names a template that is not there.
     """
-    environment = make_environment(templates, cache)
+    environment = make_environment(templates)
     decisions = decide_stacks(loaded.site, selection)
     modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
     files = {
