@@ -134,10 +134,10 @@ def _stale(reading: Reading, images: Sequence[Image], plans: Sequence[LoadedPlan
     """Give the plans of each image that were made for another file; a lock of whole digests has none to compare."""
     from lumisite.images.digest import digest_of
     from lumisite.machine.host import open_file
-    from lumisite.render.plan_images import planned_files, stale_plans
+    from lumisite.render.plan_images import plan_summaries, stale_plans
 
     found = {}
-    known = planned_files(plans)
+    known = plan_summaries(plans)
     for image in images if known else ():
         digest = image.digest
         if digest is None or image.target is None:

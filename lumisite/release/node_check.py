@@ -19,7 +19,7 @@ from lumisite.machine.host import DiskTree
 from lumisite.machine.loader import Found, Loaded, Need, walk
 from lumisite.machine.tree import Place, resolve
 from lumisite.render.manifest import Manifest
-from lumisite.render.plan_images import OtherImage, PlannedFile, other_images
+from lumisite.render.plan_images import other_images
 from lumisite.site.decode import suggestion
 from lumisite.site.model import Site
 from lumisite.site.versions import Version, parse_version
@@ -76,7 +76,7 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
         for bind in site.binds
         if bind.where == "task" and resolve(host, bind.path).entry is None
     ]
-    for one in _images(manifest, host):
+    for one in other_images(manifest.plans, host):
         if one.gone:
             notes.append(str(one))
         else:
@@ -137,12 +137,6 @@ def _parts(site: Site, manifest: Manifest) -> list[_Part]:
             if path not in folders
         ),
     ]
-
-
-def _images(manifest: Manifest, host: DiskTree) -> Iterator[OtherImage]:
-    """Say where the image of a plan is not the one that the plan was made for."""
-    plans = (PlannedFile(file, plan.images, plan.digest) for file, plan in manifest.plans.items() if plan.digest)
-    return other_images(plans, host)
 
 
 def _roots(site: Site, manifest: Manifest) -> dict[str, list[str]]:

@@ -14,13 +14,13 @@ from itertools import chain, groupby
 from lumisite.machine.masks import mask_tables
 from lumisite.machine.topology import topology_of
 from lumisite.render.helper_settings import left_chains, prolog_chains, rank_word, step_of
-from lumisite.render.image_plans import case_pattern
 from lumisite.render.modules import bind_marker
 from lumisite.render.shell_text import (
     Chain,
     Where,
     assign,
     call,
+    case_pattern,
     decide,
     function,
     indented,

@@ -11,9 +11,9 @@ from lumisite import __version__
 from lumisite.images.lock import LoadedLock
 from lumisite.render.helper import HelperRelease, filter_data, join_filter, join_script, prolog_data, step_data
 from lumisite.render.helper_images import wrapper_data
-from lumisite.render.image_plans import plan_summaries
 from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.modules import ModulePlan, plan_modules
+from lumisite.render.plan_images import plan_summaries
 from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, decide_stacks, describe_action
 from lumisite.site.load import LoadedSite
@@ -56,7 +56,7 @@ def render_tree(
         inputs=_inputs(loaded, templates, plans, lock),
         modules={plan.full_name: plan.summary for plan in modules},
         settings=_settings(decisions[selection.stacks[0].name]),
-        plans=plan_summaries(selection.platform, plans),
+        plans=plan_summaries(one for one in plans if one.plan.platform == selection.platform),
         files=file_entries(files),
     )
     release = f"{selection.platform}-{sha256_of(format_manifest(draft).encode())[:12]}"

@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from lumisite.cli import main
-from lumisite.render.image_plans import plan_cases
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates
 from lumisite.site.load import load_site, parse_plan
 from lumisite.site.plans import LoadedPlan
+from lumisite.site.selection import resolve_selection
 from tests.support.closures import stock
 from tests.support.dict_trees import Link, write_tree
 from tests.support.images import PARTITION, PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
@@ -303,6 +305,9 @@ def test_the_wrapper_adds_only_what_no_module_binds() -> None:
         b"{library: libc.so, decision: skip, target: /a/libc.so, reason: r, chain: c}]}"
     )
     plan = parse_plan(text, Path("plan.yaml"))
-    (case,) = plan_cases(load_site("lumi").site, "2026-01", [LoadedPlan(plan, "plan.yaml", text)])
-    assert [line.spec for line in case.binds] == ["/a/libb.so:/lib64/libb.so"]
-    assert case.binds[0].chain == ("libb.so", "root")
+    lumi = load_site("lumi")
+    files = render_tree(lumi, resolve_selection(lumi.site), load_templates(), [LoadedPlan(plan, "plan.yaml", text)])
+    lines = [line.strip() for line in files["spank/bin/singularity"].text.splitlines()]
+    added = [line for line in lines if line.startswith("ls_add_planned /")]
+    assert added == ["ls_add_planned /a/libb.so /lib64/libb.so /a/libb.so:/lib64/libb.so"]
+    assert plan.lines[1].chain == ("libb.so", "root")
