@@ -150,10 +150,10 @@ def _by_stack(
 
 
 def _links(
-    name: str, verdicts: Iterable[Verdict], line_of: Callable[[str, Setting | None], str]
+    name: str, verdicts: Iterable[Verdict[Setting]], line_of: Callable[[str, Setting | None], str]
 ) -> Iterator[tuple[Where, str]]:
     for verdict in verdicts:
-        setting = verdict.setting
+        setting = verdict.entry
         if setting.name == name and verdict.applies:
             where = step_of(setting.when)
             yield where, line_of(name, setting)

@@ -18,6 +18,7 @@ from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, decide_stacks, describe_action
 from lumisite.site.load import LoadedSite
 from lumisite.site.plans import LoadedPlan
+from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
 
 #: Stands for the release id until the tree's own hash is known, since the id is part of the texts.
@@ -119,7 +120,7 @@ def _settings(decision: Decision) -> dict[str, tuple[str, ...]]:
     """The task's part of the ledger for the default stack, one readable line for each entry that can win."""
     lines: dict[str, tuple[str, ...]] = {}
     for verdict in decision.settings:
-        if verdict.setting.where == "task" and verdict.applies:
-            line = f"{describe_action(verdict.setting)} [{verdict.reason}]"
-            lines[verdict.setting.name] = (*lines.get(verdict.setting.name, ()), line)
+        if verdict.entry.where == TASK and verdict.applies:
+            line = f"{describe_action(verdict.entry)} [{verdict.reason}]"
+            lines[verdict.entry.name] = (*lines.get(verdict.entry.name, ()), line)
     return lines

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from lumisite.site.entries import HostPath, Setting, When
 from lumisite.site.model import Site
@@ -16,6 +16,12 @@ from lumisite.site.versions import Version, VersionRange
 
 #: Conditions about what is inside an image. No module and no prolog can judge them, which come before it.
 IMAGE_CONDITIONS = ("rocm", "family", "plugin")
+#: What conditions that hold, may hold, or do not, make of an entry that no other one comes before.
+_OUTCOMES: dict[bool | None, Literal["wins", "may win", "does not apply"]] = {
+    True: "wins",
+    None: "may win",
+    False: "does not apply",
+}
 
 
 @dataclass(frozen=True)
@@ -35,31 +41,16 @@ class Situation:
     partition: str | None = None
 
 
-Outcome = Literal["wins", "may win", "lost", "does not apply"]
+E_co = TypeVar("E_co", Setting, HostPath, covariant=True)
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What became of one ledger entry: `index` is its place in the ledger, `reason` says why in words."""
-
-    index: int
-    setting: Setting
-    outcome: Outcome
-    reason: str
-
-    @property
-    def applies(self) -> bool:
-        """Whether it holds, or may hold where the situation is known better."""
-        return self.outcome in ("wins", "may win")
-
-
-@dataclass(frozen=True)
-class BindVerdict:
-    """What became of one file system or bind: `key` is its place in the site description."""
+class Verdict(Generic[E_co]):
+    """What became of one entry of the site description: `key` is its place there, `reason` says why in words."""
 
     key: str
-    bind: HostPath
-    outcome: Literal["wins", "may win", "does not apply", "not bound"]
+    entry: E_co
+    outcome: Literal["wins", "may win", "lost", "does not apply", "not bound"]
     reason: str
 
     @property
@@ -73,16 +64,16 @@ class Decision:
     """What applies in a situation: every entry of the ledger and every bind, in the order of the site description."""
 
     situation: Situation
-    settings: tuple[Verdict, ...]
-    binds: tuple[BindVerdict, ...]
+    settings: tuple[Verdict[Setting], ...]
+    binds: tuple[Verdict[HostPath], ...]
 
     def bound_by(self, place: str) -> tuple[HostPath, ...]:
         """Give what a module (or `task`) binds; open conditions count."""
-        return tuple(one.bind for one in self.binds if one.bind.where == place and one.applies)
+        return tuple(one.entry for one in self.binds if one.entry.where == place and one.applies)
 
     def set_by(self, module: str) -> tuple[Setting, ...]:
         """Give the entries that a module itself sets."""
-        won = (one.setting for one in self.settings if one.outcome == "wins" and one.setting.where == module)
+        won = (one.entry for one in self.settings if one.outcome == "wins" and one.entry.where == module)
         return tuple(setting for setting in won if setting.value is not None)
 
 
@@ -104,35 +95,33 @@ def default_family(site: Site, rocm: Version) -> str:
     )
 
 
-def judge_settings(site: Site, situation: Situation, names: Iterable[str] | None = None) -> tuple[Verdict, ...]:
+def judge_settings(
+    site: Site, situation: Situation, names: Iterable[str] | None = None
+) -> tuple[Verdict[Setting], ...]:
     """Judge every entry (or those of `names`) in ledger order; an entry that surely applies ends the race."""
     wanted = None if names is None else set(names)
-    decided: dict[str, int] = {}
+    decided: dict[str, str] = {}
     verdicts = []
     for index, setting in enumerate(site.settings):
         if wanted is not None and setting.name not in wanted:
             continue
+        key = f"settings[{index}]"
         holds, reason = judge_conditions(setting.when, situation)
-        if holds is False:
-            verdicts.append(Verdict(index, setting, "does not apply", reason))
-        elif setting.name in decided:
-            verdicts.append(Verdict(index, setting, "lost", f"settings[{decided[setting.name]}] comes first"))
-        elif holds:
-            decided[setting.name] = index
-            verdicts.append(Verdict(index, setting, "wins", reason))
-        else:
-            verdicts.append(Verdict(index, setting, "may win", reason))
+        if holds is not False and setting.name in decided:
+            verdicts.append(Verdict(key, setting, "lost", f"{decided[setting.name]} comes first"))
+            continue
+        if holds:
+            decided[setting.name] = key
+        verdicts.append(Verdict(key, setting, _OUTCOMES[holds], reason))
     return tuple(verdicts)
 
 
-def judge_binds(site: Site, situation: Situation) -> tuple[BindVerdict, ...]:
+def judge_binds(site: Site, situation: Situation) -> tuple[Verdict[HostPath], ...]:
     """Judge every file system and every bind."""
-    outcomes: dict[bool | None, Literal["wins", "may win", "does not apply"]]
-    outcomes = {True: "wins", None: "may win", False: "does not apply"}
     verdicts = []
     for key, bind in site.host_paths.items():
         holds, reason = judge_conditions(bind.when, situation)
-        verdicts.append(BindVerdict(key, bind, "not bound" if bind.where is None else outcomes[holds], reason))
+        verdicts.append(Verdict(key, bind, "not bound" if bind.where is None else _OUTCOMES[holds], reason))
     return tuple(verdicts)
 
 

@@ -57,7 +57,7 @@ def suspects(target: Target) -> tuple[Suspect, ...]:
 def _from_ledger(target: Target, situation: Situation) -> Iterator[Suspect]:
     """What jobs fail without comes before single values that do harm."""
     for verdict in judge_settings(target.site, situation, MOMENTS):
-        setting = verdict.setting
+        setting = verdict.entry
         needed = next((one for one in setting.evidence if one.effect == "needed"), None)
         if verdict.outcome in ("wins", "may win") and setting.value is not None and needed is not None:
             advice = _advice("set", f"{setting.name}={setting.value}", needed)

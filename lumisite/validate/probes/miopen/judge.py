@@ -46,9 +46,9 @@ def expected_caches(target: Target) -> ExpectedCaches:
     """The variables that the ledger sets to private directories."""
     systems = target.site.file_systems
     names = [
-        str(verdict.setting.name)
+        str(verdict.entry.name)
         for verdict in judge_settings(target.site, target.situation)
-        if verdict.outcome in ("wins", "may win") and verdict.setting.directory
+        if verdict.outcome in ("wins", "may win") and verdict.entry.directory
     ]
     return ExpectedCaches(
         variables=tuple(dict.fromkeys(names)),

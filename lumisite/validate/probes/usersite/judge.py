@@ -28,7 +28,7 @@ def usersite(target: Target) -> Probe:
 def shuts_out(target: Target) -> bool:
     """Whether the ledger shuts the user site out."""
     verdicts = judge_settings(target.site, target.situation, ["PYTHONNOUSERSITE"])
-    return any(verdict.outcome == "wins" and verdict.setting.value for verdict in verdicts)
+    return any(verdict.outcome == "wins" and verdict.entry.value for verdict in verdicts)
 
 
 def judge(shut_out: bool, records: Sequence[Record], expected: Expected) -> list[Line]:
