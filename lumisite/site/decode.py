@@ -11,7 +11,7 @@ import difflib
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -21,10 +21,14 @@ from lumisite.site.document import Document, joined, parse_yaml
 
 T = TypeVar("T")
 
-#: A rule between keys: yields (key path, message) for each fault; key paths look like `partitions.small-g.node`.
+#: A rule between keys.
 Rule = Callable[[Any], Iterable[tuple[str, str]]]
 #: How the text or number of each leaf type is read; raises `UnfitError`.
 Scalars = Mapping[Any, Callable[[Any], Any]]
+
+
+#: The key path and the message of each fault that a rule finds; paths look like `partitions.small-g.node`.
+Faults = Iterator[tuple[str, str]]
 
 
 class UnfitError(ValueError):
@@ -77,6 +81,14 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     if len(names) > MOST_NAMES:
         return f"have {', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
     return f"have {', '.join(names)}" if names else "there are none"
+
+
+def unknown(path: str, names: Iterable[str], known: Iterable[str]) -> Faults:
+    """Say which names are not among those that are described."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            yield path, f"{name} is not described ({suggestion(name, known)})"
 
 
 class Decoder:

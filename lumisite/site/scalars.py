@@ -158,6 +158,11 @@ def read_node_count(text: str) -> NodeCount:
     return NodeCount(int(match[1]), None if match[3] else int(match[2] or match[1]))
 
 
+def is_file_name(text: str) -> bool:
+    """Tell whether a text can be a file's name in any shell and any tool."""
+    return text not in ("", ".", "..") and not text.startswith((".", "-")) and not set(text) & set("/\\ \t'\"")
+
+
 def _refuse_control(text: str) -> None:
     for character in text:
         if unicodedata.category(character) == "Cc" and character != "\t":
