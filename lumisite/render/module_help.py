@@ -87,23 +87,15 @@ def _reason(verdict: Verdict[Setting]) -> str:
     return f"{verdict.entry.why} ({said})" if said else str(verdict.entry.why)
 
 
-def paragraph(text: str) -> str:
+def paragraph(text: str, indent: str = "") -> str:
     """Fill lines of 78 characters."""
-    return textwrap.fill(text, width=78, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        text, width=78, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _listing(title: str, entries: Iterable[tuple[str, str]]) -> str:
     lines = []
     for entry, why in entries:
-        lines += [
-            f"  {entry}",
-            textwrap.fill(
-                why,
-                width=78,
-                initial_indent=" " * 6,
-                subsequent_indent=" " * 6,
-                break_long_words=False,
-                break_on_hyphens=False,
-            ),
-        ]
+        lines += [f"  {entry}", paragraph(why, " " * 6)]
     return "\n".join([title, *lines]) if lines else ""

@@ -8,32 +8,12 @@ from dataclasses import dataclass, replace
 from lumisite.errors import ResolveError
 from lumisite.images.container import covers
 from lumisite.render.manifest import ModuleSummary
-from lumisite.render.module_help import help_text, paragraph, support
+from lumisite.render.module_help import help_text
 from lumisite.site.decode import suggestion
 from lumisite.site.entries import HostPath, Setting
 from lumisite.site.ledger import Decision
 from lumisite.site.model import Module, Site
 from lumisite.site.selection import Selection, Stack
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class OldName:
-    """An old version name: a hidden modulefile that says so and loads `full_name`.
-
-    A `.modulerc.lua` alone cannot say anything, and Lmod (8.6 and 8.7) tells a modulefile only the name that an
-    alias leads to.
-    """
-
-    version: str
-    origin: str
-    full_name: str
-    notice: str
-    help: str
-
-    @property
-    def file(self) -> str:
-        """Version of the hidden modulefile: Lmod hides what starts with a dot."""
-        return f".{self.version}"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -49,7 +29,7 @@ class ModulePlan:
     conflicts: tuple[str, ...]
     loads: tuple[str, ...]
     notices: tuple[str, ...]
-    old_names: tuple[OldName, ...]
+    old_names: tuple[str, ...]
     binds: tuple[str, ...]
     bind_variable: str
     marker: str
@@ -128,7 +108,6 @@ def _plan(
     module = site.modules[name]
     version = module_version(module, stack)
     versions = [module_version(module, other) for other in _stacks(selection, module)]
-    old_names = [old for old in module.old_versions if version == versions[0] and old not in versions]
     binds, settings = decision.bound_by(name), decision.set_by(name)
     notices = _notices(site, name, module, stack)
     provides = _provides(site, stack, binds)
@@ -144,7 +123,7 @@ def _plan(
         conflicts=module.conflicts,
         loads=loads,
         notices=notices,
-        old_names=tuple(_old_name(site, name, old, version, site_file) for old in old_names),
+        old_names=tuple(old for old in module.old_versions if version == versions[0] and old not in versions),
         binds=tuple(bind.spec for bind in binds),
         bind_variable=f"{site.runtime.prefix}_BINDPATH",
         marker=bind_marker(name),
@@ -155,17 +134,6 @@ def _plan(
         root=site.root,
         release=release,
         provides=tuple(path for _, path in provides),
-    )
-
-
-def _old_name(site: Site, name: str, old: str, version: str, site_file: str) -> OldName:
-    notice = f"{name}/{old} is an old name of {name}/{version}, which is loaded instead."
-    return OldName(
-        version=old,
-        origin=f"modulefiles_src/_old_name.lua.j2 and {site_file}",
-        full_name=f"{name}/{version}",
-        notice=notice,
-        help=f"{paragraph(notice)}\n\n{support(site)}\n",
     )
 
 

@@ -12,6 +12,7 @@ from lumisite.images.lock import LoadedLock
 from lumisite.render.helper import HelperRelease, filter_data, join_filter, join_script, prolog_data, step_data
 from lumisite.render.helper_images import wrapper_data
 from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
+from lumisite.render.module_help import paragraph, support
 from lumisite.render.modules import ModulePlan, plan_modules
 from lumisite.render.plan_images import plan_summaries
 from lumisite.render.templates import make_environment
@@ -80,8 +81,16 @@ def _module_files(
         text = environment.get_template(".modulerc.lua.j2").render(origin=origin, default=default)
         files[f"modules/{default.name}/.modulerc.lua"] = RenderedFile(text)
         for old in default.old_names:
-            text = environment.get_template("_old_name.lua.j2").render(old=old)
-            files[f"modules/{default.name}/{old.file}.lua"] = RenderedFile(text)
+            # An alias in .modulerc.lua cannot say anything, and Lmod (8.6 and 8.7) tells a modulefile only the name
+            # that an alias leads to: so an old name has a modulefile, which its dot hides, and which loads the new one.
+            notice = f"{default.name}/{old} is an old name of {default.full_name}, which is loaded instead."
+            text = environment.get_template("_old_name.lua.j2").render(
+                origin=f"modulefiles_src/_old_name.lua.j2 and {loaded.file}",
+                full_name=default.full_name,
+                notice=notice,
+                help=f"{paragraph(notice)}\n\n{support(loaded.site)}\n",
+            )
+            files[f"modules/{default.name}/.{old}.lua"] = RenderedFile(text)
     return files
 
 
