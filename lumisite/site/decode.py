@@ -56,20 +56,7 @@ def decode(data: bytes, kind: type[T], *, file: str, scalars: Scalars, stages: I
     Rules run only on a file whose keys and values are all sound, and those of a stage only when the stages before
     found nothing.
     """
-    document = parse_yaml(data, file)
-    value = Decoder(document, scalars, by_hand=True).value(document.value, kind, "")
-    for rules in stages:
-        follow(rules, value, document)
-    if document.faults:
-        raise SiteError(document.faults)
-    return typing.cast(T, value)
-
-
-def follow(rules: Iterable[Rule], value: Any, document: Document) -> None:
-    """Note what the rules have to say about a value, if all in it is sound."""
-    for rule in () if document.faults else rules:
-        for path, message in rule(value):
-            document.faults.append(Problem(document.file, *document.place(path), path, message))
+    return Decoder(parse_yaml(data, file), scalars, by_hand=True).decode(kind, stages)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
@@ -102,6 +89,18 @@ class Decoder:
         self.by_hand = by_hand
         self.may_lack = may_lack
         self.fields: dict[type, dict[str, tuple[dataclasses.Field[Any], Any]]] = {}
+
+    def decode(self, kind: type[T], stages: Iterable[Iterable[Rule]]) -> T:
+        """Decode the document into the dataclass `kind`, and follow the rules; raises `SiteError`."""
+        document = self.document
+        value = self.value(document.value, kind, "")
+        for rules in stages:
+            for rule in () if document.faults else tuple(rules):
+                for path, message in rule(value):
+                    document.faults.append(Problem(document.file, *document.place(path), path, message))
+        if document.faults:
+            raise SiteError(document.faults)
+        return typing.cast(T, value)
 
     def value(self, value: Any, kind: Any, path: str) -> Any:
         """Decode what stands at `path`."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import typing
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from lumisite.errors import LumisiteError, Problem, SiteError, file_fault, shown
-from lumisite.site.decode import Decoder, Rule, Scalars, UnfitError, follow
+from lumisite.site.decode import Decoder, Rule, Scalars, UnfitError
 from lumisite.site.document import NOWHERE, Document, Place, parse_yaml, text_of
 
 T = TypeVar("T")
@@ -107,13 +106,8 @@ def decode_values(
     prints: bool = False,
 ) -> T:
     """Decode values of JSON into the dataclass `kind`; `JsonFile` says what the options mean. Raises `SiteError`."""
-    document = Document(file, values)
     scalars: Scalars = {str: json_line if prints else json_text, int: json_int}
-    value = Decoder(document, scalars, by_hand=False, may_lack=may_lack).value(values, kind, "")
-    follow(rules, value, document)
-    if document.faults:
-        raise SiteError(document.faults)
-    return typing.cast(T, value)
+    return Decoder(Document(file, values), scalars, by_hand=False, may_lack=may_lack).decode(kind, [rules])
 
 
 def _is_default(item: dataclasses.Field[Any], value: object) -> bool:
