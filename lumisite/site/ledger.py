@@ -5,7 +5,6 @@ One code path decides: what is rendered, what is expected of a system and what `
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Generic, Literal, TypeVar
 
@@ -78,8 +77,23 @@ class Decision:
 
 
 def decide(site: Site, situation: Situation) -> Decision:
-    """Decide on all settings and binds of a site."""
-    return Decision(situation, judge_settings(site, situation), judge_binds(site, situation))
+    """Judge all settings and binds of a site; an entry that surely applies ends the race for its variable."""
+    decided: dict[str, str] = {}
+    settings = []
+    for index, setting in enumerate(site.settings):
+        key = f"settings[{index}]"
+        holds, reason = judge_conditions(setting.when, situation)
+        if holds is not False and setting.name in decided:
+            settings.append(Verdict(key, setting, "lost", f"{decided[setting.name]} comes first"))
+            continue
+        if holds:
+            decided[setting.name] = key
+        settings.append(Verdict(key, setting, _OUTCOMES[holds], reason))
+    binds = []
+    for key, bind in site.host_paths.items():
+        holds, reason = judge_conditions(bind.when, situation)
+        binds.append(Verdict(key, bind, "not bound" if bind.where is None else _OUTCOMES[holds], reason))
+    return Decision(situation, tuple(settings), tuple(binds))
 
 
 def decide_stacks(site: Site, selection: Selection) -> dict[str, Decision]:
@@ -93,36 +107,6 @@ def default_family(site: Site, rocm: Version) -> str:
     return next(
         name for name, family in site.families.items() if family.default_for is not None and rocm in family.default_for
     )
-
-
-def judge_settings(
-    site: Site, situation: Situation, names: Iterable[str] | None = None
-) -> tuple[Verdict[Setting], ...]:
-    """Judge every entry (or those of `names`) in ledger order; an entry that surely applies ends the race."""
-    wanted = None if names is None else set(names)
-    decided: dict[str, str] = {}
-    verdicts = []
-    for index, setting in enumerate(site.settings):
-        if wanted is not None and setting.name not in wanted:
-            continue
-        key = f"settings[{index}]"
-        holds, reason = judge_conditions(setting.when, situation)
-        if holds is not False and setting.name in decided:
-            verdicts.append(Verdict(key, setting, "lost", f"{decided[setting.name]} comes first"))
-            continue
-        if holds:
-            decided[setting.name] = key
-        verdicts.append(Verdict(key, setting, _OUTCOMES[holds], reason))
-    return tuple(verdicts)
-
-
-def judge_binds(site: Site, situation: Situation) -> tuple[Verdict[HostPath], ...]:
-    """Judge every file system and every bind."""
-    verdicts = []
-    for key, bind in site.host_paths.items():
-        holds, reason = judge_conditions(bind.when, situation)
-        verdicts.append(Verdict(key, bind, "not bound" if bind.where is None else _OUTCOMES[holds], reason))
-    return tuple(verdicts)
 
 
 def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, str]:
