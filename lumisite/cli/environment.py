@@ -136,7 +136,7 @@ def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple
     found: dict[str, ModulePlan] = {}
 
     def load(plan: ModulePlan) -> None:
-        for other in plan.loads:
+        for other in plan.summary.loads:
             load(known[other])
         found.setdefault(plan.full_name, plan)
 

@@ -155,14 +155,17 @@ def _after_modules(asked: Question) -> dict[str, str]:
     """Give the environment after `module load`, as the modulefiles' own plans have it."""
     environment = {"PATH": "/usr/bin:/bin"}
     for plan in asked.modules:
-        if plan.binds:
+        if binds := ",".join(plan.summary.binds):
             before = environment.get(plan.bind_variable)
-            environment[plan.bind_variable] = ",".join([*([before] if before else []), *plan.binds])
-            environment[plan.marker] = ",".join(plan.binds)
+            environment[plan.bind_variable] = f"{before},{binds}" if before else binds
+            environment[plan.marker] = binds
         if plan.helper:
             top = f"{plan.root}/releases/{plan.release}"
-            environment |= {str(one.name): str(one.value) for one in plan.settings}
-            environment |= {"SLURM_TASK_PROLOG": f"{top}/spank/task_prolog", "LUMISITE_STACK": plan.stack}
+            environment |= {
+                **plan.summary.environment,
+                "SLURM_TASK_PROLOG": f"{top}/spank/task_prolog",
+                "LUMISITE_STACK": plan.stack,
+            }
             environment |= {"LUMISITE_RELEASE": top, "PATH": f"{top}/spank/bin:{environment['PATH']}"}
     return environment
 

@@ -10,7 +10,7 @@ from lumisite.images.container import covers
 from lumisite.render.manifest import ModuleSummary
 from lumisite.render.module_help import help_text
 from lumisite.site.decode import suggestion
-from lumisite.site.entries import HostPath, Setting
+from lumisite.site.entries import HostPath
 from lumisite.site.ledger import Decision
 from lumisite.site.model import Module, Site
 from lumisite.site.selection import Selection, Stack
@@ -18,7 +18,7 @@ from lumisite.site.selection import Selection, Stack
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ModulePlan:
-    """Everything that a modulefile's template needs; the names are those that templates use."""
+    """Everything that a modulefile's template needs, by the names that templates use; `summary` is what it does."""
 
     name: str
     version: str
@@ -26,36 +26,21 @@ class ModulePlan:
     template: str
     help: str
     whatis: tuple[str, ...]
-    conflicts: tuple[str, ...]
-    loads: tuple[str, ...]
     notices: tuple[str, ...]
     old_names: tuple[str, ...]
-    binds: tuple[str, ...]
     bind_variable: str
     marker: str
     memory: str
-    settings: tuple[Setting, ...]
     helper: bool
     stack: str
     root: str
     release: str
-    provides: tuple[str, ...]
+    summary: ModuleSummary
 
     @property
     def full_name(self) -> str:
         """Name and version, as users type it."""
         return f"{self.name}/{self.version}"
-
-    @property
-    def summary(self) -> ModuleSummary:
-        """What the manifest tells of the module."""
-        return ModuleSummary(
-            binds=self.binds,
-            provides=self.provides,
-            loads=self.loads,
-            conflicts=self.conflicts,
-            environment={str(setting.name): str(setting.value) for setting in self.settings},
-        )
 
 
 def plan_modules(
@@ -108,7 +93,7 @@ def _plan(
     module = site.modules[name]
     version = module_version(module, stack)
     versions = [module_version(module, other) for other in _stacks(selection, module)]
-    binds, settings = decision.bound_by(name), decision.set_by(name)
+    binds = decision.bound_by(name)
     notices = _notices(site, name, module, stack)
     provides = _provides(site, stack, binds)
     loads = tuple(f"{other}/{module_version(site.modules[other], stack)}" for other in module.loads)
@@ -120,20 +105,22 @@ def _plan(
         template=module.template,
         help=help_text(site, decision, name, title, notices, provides, loads),
         whatis=_whatis(site, name, version, module),
-        conflicts=module.conflicts,
-        loads=loads,
         notices=notices,
         old_names=tuple(old for old in module.old_versions if version == versions[0] and old not in versions),
-        binds=tuple(bind.spec for bind in binds),
         bind_variable=f"{site.runtime.prefix}_BINDPATH",
         marker=bind_marker(name),
         memory=f"LUMISITE_SETS_{_variable_part(name)}",
-        settings=settings,
         helper=module.helper,
         stack=stack.name,
         root=site.root,
         release=release,
-        provides=tuple(path for _, path in provides),
+        summary=ModuleSummary(
+            binds=tuple(bind.spec for bind in binds),
+            provides=tuple(path for _, path in provides),
+            loads=loads,
+            conflicts=module.conflicts,
+            environment={str(setting.name): str(setting.value) for setting in decision.set_by(name)},
+        ),
     )
 
 
