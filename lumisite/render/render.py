@@ -8,6 +8,7 @@ from dataclasses import replace
 import jinja2
 
 from lumisite import __version__
+from lumisite.errors import shown
 from lumisite.images.lock import LoadedLock
 from lumisite.render.helper import HelperRelease, filter_data, join_filter, join_script, prolog_data, step_data
 from lumisite.render.helper_images import wrapper_data
@@ -118,7 +119,7 @@ def _inputs(
     loaded: LoadedSite, templates: Mapping[str, str], plans: Sequence[LoadedPlan], lock: LoadedLock | None
 ) -> dict[str, str]:
     return {
-        **({} if lock is None else {lock.file: sha256_of(lock.data)}),
+        **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),
         loaded.file: sha256_of(loaded.data),
         **{one.file: sha256_of(one.data) for one in plans},
         **{name: sha256_of(text.encode()) for name, text in templates.items()},

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumisite.errors import Problem, ResolveError, SiteError, file_fault
+from lumisite.errors import Problem, ResolveError, SiteError, file_fault, shown
 from lumisite.site.checks import STAGES
 from lumisite.site.decode import Rule, decode, suggestion
 from lumisite.site.document import MAX_BYTES
@@ -53,7 +53,8 @@ def load_site_file(path: Path) -> LoadedSite:
     """Load a site description from `path`; raise `SiteError` with every fault that it has."""
     data = read_input(path)
     # Output names the file without its directory, so that a render does not depend on where the checkout is.
-    return LoadedSite(decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES), path.name, data, path.parent)
+    site = decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES)
+    return LoadedSite(site, shown(path.name), data, path.parent)
 
 
 def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPlan, ...]:
@@ -63,7 +64,7 @@ def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPla
     taken: dict[tuple[str, str], str] = {}
     names = {loaded.file}
     listed = [(str(name), loaded.directory / name) for name in loaded.site.plans]
-    for name, path in (*listed, *((path.name, path) for path in more)):
+    for name, path in (*listed, *((shown(path.name), path) for path in more)):
         if name in names:
             problems.append(
                 Problem(str(path), 0, 0, "", f"another input has the name {name} already (rename this one)")

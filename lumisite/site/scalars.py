@@ -165,7 +165,7 @@ def is_file_name(text: str) -> bool:
 
 def _refuse_control(text: str) -> None:
     for character in text:
-        if unicodedata.category(character) == "Cc" and character != "\t":
+        if unicodedata.category(character) in ("Cc", "Cs") and character != "\t":  # Cs: UTF-8 cannot write it
             what = "a line break" if character == "\n" else f"the control character U+{ord(character):04X}"
             raise UnfitError(f"contains {what} (one line of text would be right; >- folds lines)")
 
