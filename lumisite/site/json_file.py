@@ -75,7 +75,13 @@ class JsonFile:
     def decode(self, data: bytes, kind: type[T], file: str, rules: Iterable[Rule] = ()) -> T:
         """Decode `data` into the dataclass `kind`; raise `error` with one fault and its place."""
         try:
-            values = self._values(data, file)
+            values = parse_json(data, file)
+            if not isinstance(values, dict) or self.key not in values:
+                raise file_fault(file, f"is no {self.name}: it has no key {self.key}")
+            found = values.pop(self.key)
+            if type(found) is not int or found != self.format:
+                message = f"{short(found)} is another format ({self.format} can be read)"
+                raise SiteError([Problem(file, 0, 0, self.key, message)])
             return decode_values(values, kind, file, rules, may_lack=self.may_lack, prints=self.prints)
         except SiteError as error:
             problem = error.problems[0]
@@ -83,17 +89,6 @@ class JsonFile:
             line, column = _json_place(data, problem.key)
             problem = dataclasses.replace(problem, line=line, column=column)
         raise self.error(f"{problem}" if problem.key else f"{problem} ({self.remedy})")
-
-    def _values(self, data: bytes, file: str) -> dict[str, Any]:
-        """Give what the file has beside its format."""
-        values = parse_json(data, file)
-        if not isinstance(values, dict) or self.key not in values:
-            raise file_fault(file, f"is no {self.name}: it has no key {self.key}")
-        found = values.pop(self.key)
-        if type(found) is not int or found != self.format:
-            message = f"{short(found)} is another format ({self.format} can be read)"
-            raise SiteError([Problem(file, 0, 0, self.key, message)])
-        return values
 
 
 def decode_values(

@@ -51,8 +51,7 @@ class NodeCount:
 #: Slurm drops a variable of a task prolog whose name and value reach 131072 bytes (measured on 22.05.8).
 MAX_VALUE_BYTES = 100_000
 
-_TRUE = ("true", "yes", "on")
-_FALSE = ("false", "no", "off")
+_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def read_line(text: str) -> Line:
@@ -132,11 +131,9 @@ def read_float(text: str) -> float:
 
 def read_bool(text: str) -> bool:
     """Yes or no."""
-    if text.lower() in _TRUE:
-        return True
-    if text.lower() in _FALSE:
-        return False
-    raise UnfitError(f"{text!r} is neither yes nor no")
+    if text.lower() not in _TRUTH:
+        raise UnfitError(f"{text!r} is neither yes nor no")
+    return _TRUTH[text.lower()]
 
 
 def read_cpu_list(text: str) -> CpuList:
