@@ -111,12 +111,12 @@ def explain(
         partition=partition,
     )
     decision = decide(site, situation)
-    if settings := [_setting_entry(site, one) for one in decision.settings if one.entry.name == name]:
+    if settings := [_entry(site, one) for one in decision.settings if one.entry.name == name]:
         return _explained(name, "setting", situation, settings)
     if name.startswith("/"):
         paths = [one.entry.path for one in decision.binds]
         if binds := [
-            _bind_entry(site, one) for one in decision.binds if covers(one.entry.path, name) or name == one.entry.target
+            _entry(site, one) for one in decision.binds if covers(one.entry.path, name) or name == one.entry.target
         ]:
             return _explained(name, "bind", situation, binds)
         raise ResolveError(f"{name}: {site.name} binds no such path ({suggestion(name, paths)})")
@@ -138,48 +138,29 @@ def _explained(name: str, kind: Literal["setting", "bind"], situation: Situation
     if ranked[0].outcome == "may win":
         ranked = [replace(entry, outcome="wins otherwise") if entry.outcome == "wins" else entry for entry in ranked]
     said = {True: "yes", False: "no"}
-    known = ", ".join(
-        f"{item} {said.get(value, value)}" for item, value in vars(situation).items() if value is not None
-    )
-    return Explanation(name, kind, known, tuple(ranked))
+    known = [f"{item} {said.get(value, value)}" for item, value in vars(situation).items() if value is not None]
+    return Explanation(name, kind, ", ".join(known), tuple(ranked))
 
 
-def _setting_entry(site: Site, verdict: Verdict[Setting]) -> Entry:
-    setting = verdict.entry
-    known = evidence_of(setting)
+def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> Entry:
+    one = verdict.entry
+    known = evidence_of(one) if isinstance(one, Setting) else ()
+    sources = [str(evidence.source) for evidence in known] or [str(one.source)]
+    setter = "the wrapper, which sees the image" if depends_on_image(one.when) else "the task prolog"
+    conditions = describe_conditions(one.when)
+    lost = f"; {verdict.reason}" if verdict.reason.startswith("needs") else ""
     return Entry(
         key=verdict.key,
         outcome=verdict.outcome,
-        value=f"{setting.name} {describe_action(setting)}",
-        rule=_rule(verdict),
-        where=_setter(setting),
-        why=setting.why,
-        source=_source("; ".join(dict.fromkeys(str(one.source) for one in known)), setting.confirmed),
-        checked=checked(setting),
+        value=f"{one.name} {describe_action(one)}" if isinstance(one, Setting) else one.spec,
+        rule=conditions if isinstance(one, FileSystem) else f"when: {conditions}{lost}",
+        where="" if one.where is None else setter if one.where == TASK else f"the module {one.where}",
+        why=one.why,
+        source="; ".join(dict.fromkeys(sources)) + ("" if one.confirmed else " (not confirmed for this site)"),
+        checked=checked(one) if isinstance(one, Setting) else "",
         evidence=tuple(map(_finding, known)),
-        sources=tuple(references(site, *(one.source for one in known))),
+        sources=tuple(references(site, *sources)),
     )
-
-
-def _bind_entry(site: Site, verdict: Verdict[HostPath]) -> Entry:
-    bind = verdict.entry
-    return Entry(
-        key=verdict.key,
-        outcome=verdict.outcome,
-        value=bind.spec,
-        rule=describe_conditions(bind.when) if isinstance(bind, FileSystem) else _rule(verdict),
-        where="" if bind.where is None else "the task prolog" if bind.where == TASK else f"the module {bind.where}",
-        why=bind.why,
-        source=_source(bind.source, bind.confirmed),
-        checked="",
-        sources=tuple(references(site, bind.source)),
-    )
-
-
-def _setter(setting: Setting) -> str:
-    if setting.where != TASK:
-        return f"the module {setting.where}"
-    return "the wrapper, which sees the image" if depends_on_image(setting.when) else "the task prolog"
 
 
 def _finding(one: Evidence) -> dict[str, str | int | None]:
@@ -224,12 +205,3 @@ def _explain_module(site: Site, stack: Stack, name: str) -> Explanation:
         checked="",
     )
     return Explanation(name, "module", f"platform {stack.platform}, cpe {stack.cpe}, rocm {stack.rocm}", (entry,))
-
-
-def _rule(verdict: Verdict[Setting] | Verdict[HostPath]) -> str:
-    lost = f"; {verdict.reason}" if verdict.reason.startswith("needs") else ""
-    return f"when: {describe_conditions(verdict.entry.when)}{lost}"
-
-
-def _source(source: str, confirmed: bool) -> str:
-    return source if confirmed else f"{source} (not confirmed for this site)"
