@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -55,10 +56,7 @@ def plan_modules(
 
     Raises `ResolveError` when the site names a template that is not there.
     """
-    known = [
-        name.partition("/")[2].removesuffix(".lua.j2") for name in templates if name.startswith("modulefiles_src/")
-    ]
-    known = [name for name in known if not name.startswith(("_", "."))]
+    known = [text[1] for name in templates if (text := re.fullmatch(r"modulefiles_src/([^_.].*)\.lua\.j2", name))]
     plans = []
     for name, module in site.modules.items():
         if module.template not in known:
