@@ -292,6 +292,7 @@ def test_a_plan_for_another_platform_is_left_out_and_said_so(trees: Path, capsys
     assert render("--plan", "plan.yaml") == 0
     assert "plan.yaml: is for platform 2024-08, so it is left out" in capsys.readouterr().err
     assert "plan.yaml" not in (trees / "out/spank/bin/singularity").read_text()
+    assert json.loads((trees / "out/MANIFEST.json").read_text())["plans"] == {}
     (trees / "plan.yaml").write_text(GOOD)
     assert render("--plan", "plan.yaml") == 0
     assert "ls_plan=plan.yaml" in (trees / "out/spank/bin/singularity").read_text()

@@ -124,5 +124,18 @@ def test_an_open_entry_does_not_end_the_race() -> None:
     assert [one.outcome for one in verdicts if one.entry.name == "A"] == ["may win", "wins"]
 
 
+def test_an_open_entry_behind_one_that_surely_applies_is_lost() -> None:
+    entries = (
+        "  - {name: A, value: '1', when: {nodes: one}, why: w, source: here}\n"
+        "  - {name: A, value: '2', when: {gpus: yes}, why: w, source: here}\n"
+    )
+    site = load_text(site_text(("settings:\n", f"settings:\n{entries}"))).site
+    verdicts = decide(site, Situation("2026-01", parse_version("25.03"), nodes="one")).settings
+    assert [(one.outcome, one.reason) for one in verdicts if one.entry.name == "A"] == [
+        ("wins", "nodes one"),
+        ("lost", "settings[0] comes first"),
+    ]
+
+
 def test_examples_in_docstrings() -> None:
     assert doctest.testmod(lumisite.site.ledger).failed == 0
