@@ -17,6 +17,7 @@ from lumisite.validate.probes.modules.judge import expected_modules
 from lumisite.validate.probes.probe import OUT, PROBES, Ended, Expected, Line, Probe, Record, Step, scripts
 from lumisite.validate.probes.ranks import Fault, missing_nodes, missing_ranks, tell
 from lumisite.validate.probes.suite import choose_probes, groups
+from lumisite.validate.probes.usersite.judge import shuts_out
 from tests.support.records import a_job, only, target_of
 from tests.support.sites import load_text, site_text
 
@@ -91,6 +92,12 @@ def test_lumis_own_image_brings_its_network_and_is_started_by_its_runscript() ->
     assert (binds.plugin_from, binds.library_from) == ("image", {"libfabric.so.1": "image"})
     assert "/opt/cray" not in [bind.path for bind in binds.binds]
     assert "/var/spool/slurmd" in [bind.path for bind in binds.binds]
+
+
+def test_the_user_site_is_shut_out_where_the_ledger_does_it() -> None:
+    assert shuts_out(target_of("twin"))
+    without = site_text(("  - name: PYTHONNOUSERSITE\n", "  - name: OTHER\n"))
+    assert not shuts_out(target_of(load_text(without).site))
 
 
 def test_an_older_image_takes_its_network_from_the_host() -> None:

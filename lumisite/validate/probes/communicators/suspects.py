@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from lumisite.site.entries import Evidence
 from lumisite.site.evidence import harms
-from lumisite.site.ledger import Situation, judge_conditions, judge_settings
+from lumisite.site.ledger import Situation, decide, judge_conditions
 from lumisite.validate.probes.probe import Record
 from lumisite.validate.probes.records import table, text, whole
 from lumisite.validate.probes.target import Target
@@ -56,10 +56,10 @@ def suspects(target: Target) -> tuple[Suspect, ...]:
 
 def _from_ledger(target: Target, situation: Situation) -> Iterator[Suspect]:
     """What jobs fail without comes before single values that do harm."""
-    for verdict in judge_settings(target.site, situation, MOMENTS):
-        setting = verdict.setting
+    for verdict in decide(target.site, situation).settings:
+        setting = verdict.entry
         needed = next((one for one in setting.evidence if one.effect == "needed"), None)
-        if verdict.outcome in ("wins", "may win") and setting.value is not None and needed is not None:
+        if setting.name in MOMENTS and verdict.applies and setting.value is not None and needed is not None:
             advice = _advice("set", f"{setting.name}={setting.value}", needed)
             yield Suspect(setting.name, needed=setting.value, advice=advice)
     for harm in harms(target.site):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from lumisite.site.ledger import judge_settings
+from lumisite.site.ledger import decide
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record
 from lumisite.validate.probes.ranks import Said, counted, faults_of_ranks, judge_records, tell
 from lumisite.validate.probes.records import text, value_at, whole
@@ -46,9 +46,9 @@ def expected_caches(target: Target) -> ExpectedCaches:
     """The variables that the ledger sets to private directories."""
     systems = target.site.file_systems
     names = [
-        str(verdict.setting.name)
-        for verdict in judge_settings(target.site, target.situation)
-        if verdict.outcome in ("wins", "may win") and verdict.setting.directory
+        str(verdict.entry.name)
+        for verdict in decide(target.site, target.situation).settings
+        if verdict.applies and verdict.entry.directory
     ]
     return ExpectedCaches(
         variables=tuple(dict.fromkeys(names)),

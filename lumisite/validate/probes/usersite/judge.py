@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from lumisite.site.ledger import judge_settings
+from lumisite.site.ledger import decide
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record
 from lumisite.validate.probes.ranks import Said, counted, faults_of_ranks, first_of, judge_records, tell
 from lumisite.validate.probes.records import rows, text, texts, value_at
@@ -27,8 +27,8 @@ def usersite(target: Target) -> Probe:
 
 def shuts_out(target: Target) -> bool:
     """Whether the ledger shuts the user site out."""
-    verdicts = judge_settings(target.site, target.situation, ["PYTHONNOUSERSITE"])
-    return any(verdict.outcome == "wins" and verdict.setting.value for verdict in verdicts)
+    won = (one.entry for one in decide(target.site, target.situation).settings if one.outcome == "wins")
+    return any(setting.name == "PYTHONNOUSERSITE" and setting.value for setting in won)
 
 
 def judge(shut_out: bool, records: Sequence[Record], expected: Expected) -> list[Line]:
