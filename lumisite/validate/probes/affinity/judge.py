@@ -12,7 +12,7 @@ from lumisite.machine.topology import Topology, topology_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record
 from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing_ranks, tell
-from lumisite.validate.probes.records import rows, table, text, whole
+from lumisite.validate.probes.records import table, text, texts, whole
 from lumisite.validate.probes.target import Target
 
 
@@ -85,7 +85,7 @@ def _read(record: Record) -> _Rank:
         cpus=cpus,
         granted=frozenset(parse_number_list(granted)) if granted else None,
         numa=tuple(sorted(domain for domain, members in domains.items() if members & cpus)),
-        buses=tuple(text(gpu, "bus") for gpu in rows(record, "gpus")),
+        buses=tuple(texts(record, "gpus")),
         asked=text(record, "slurm", "SLURM_CPU_BIND") or text(record, "slurm", "SLURM_CPU_BIND_TYPE"),
     )
 

@@ -42,7 +42,7 @@ def main() -> None:
         pythonpath=[entry_of(entry, path) for entry in os.environ.get("PYTHONPATH", "").split(":") if entry],
         environment=record.environment(("PYTHON", "CONDA_", "VIRTUAL_ENV", "WITH_CONDA", "PATH", "LUMISITE")),
     )
-    record.leave(sys.argv[1], facts)
+    record.leave(facts)
 
 
 def place(path: str, mounted: "list[dict[str, str]]") -> "dict[str, object]":

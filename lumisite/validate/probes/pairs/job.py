@@ -6,29 +6,21 @@ nodes round 3 closes the ring: a good node with a bad neighbour has a good one a
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from typing import Any
 
-import rank as own  # the module beside this one
+import rank as own  # the modules beside this one
 
 # mypy: disable-error-code="import-not-found"
 
 ITEM_BYTES = 4
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Sizes, and how often."""
-    parser.add_argument("--size", type=int, default=1 << 20, help="bytes of a message")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--width", type=int, default=256, help="of the matrices that a GPU multiplies")
-    parser.add_argument("--products", type=int, default=10, help="products in one repeat")
-
-
 def measure(rank: own.Rank) -> None:
     """Measure this rank's GPU, then its pairs."""
-    torch, dist = rank.meet()
+    rank.meet()
+    torch, dist = rank.torch, rank.dist
     rank.phase = "measuring its GPU"
     dist.barrier()
     rank.record["alone"] = alone(rank, torch)
@@ -36,16 +28,13 @@ def measure(rank: own.Rank) -> None:
     node = rank.rank // tasks
     rank.record["node"] = node
     rank.record["pairs"] = pairs(rank, torch, dist, node, tasks)
-    rank.phase = "leaving the other ranks"
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 def alone(rank: own.Rank, torch: Any) -> dict[str, Any]:
     """Time products of matrices and copies of memory, here and from the host."""
-    width = rank.options.width
+    width = rank.asked("width")
     left, right = torch.randn(2, width, width, device=rank.device)
-    large = torch.zeros(rank.options.size // ITEM_BYTES, device=rank.device)
+    large = torch.zeros(rank.asked("size") // ITEM_BYTES, device=rank.device)
     copy = torch.empty_like(large)
     works: dict[str, Any] = {"product_s": lambda: left @ right, "copy_s": lambda: copy.copy_(large)}
     if rank.device.type == "cuda":
@@ -54,17 +43,17 @@ def alone(rank: own.Rank, torch: Any) -> dict[str, Any]:
     told: dict[str, Any] = {"width": width, "bytes": large.numel() * ITEM_BYTES}
     for name, work in works.items():
         work()
-        rank.wait(torch)
-        told[name] = [timed(rank, torch, work) / rank.options.products for _ in range(rank.options.repeats)]
+        rank.wait()
+        told[name] = [timed(rank, torch, work) / rank.asked("products") for _ in range(rank.asked("repeats"))]
     return told
 
 
 def timed(rank: own.Rank, torch: Any, work: Any) -> float:
     """Give the seconds of one repeat."""
     began = time.perf_counter()
-    for _ in range(rank.options.products):
+    for _ in range(rank.asked("products")):
         work()
-    rank.wait(torch)
+    rank.wait()
     return time.perf_counter() - began
 
 
@@ -100,13 +89,13 @@ def pairs(rank: own.Rank, torch: Any, dist: Any, node: int, tasks: int) -> list[
 
 def idle(rank: own.Rank, dist: Any) -> None:
     """Take part in what all ranks do in a round, without a pair of its own."""
-    for _ in range(rank.options.repeats):
+    for _ in range(rank.asked("repeats")):
         dist.barrier()
 
 
 def one(rank: own.Rank, torch: Any, dist: Any, group: Any, peer: int, first: bool) -> dict[str, Any]:
     """Time an all-reduce of the pair, and a message there and back between ranks of the same place."""
-    data = torch.zeros(rank.options.size // ITEM_BYTES, device=rank.device)
+    data = torch.zeros(rank.asked("size") // ITEM_BYTES, device=rank.device)
 
     def there_and_back() -> None:
         for sends in (first, not first):
@@ -119,16 +108,16 @@ def one(rank: own.Rank, torch: Any, dist: Any, group: Any, peer: int, first: boo
     times: dict[str, list[float]] = {name: [] for name in works}
     for work in works.values():
         work()
-    rank.wait(torch)
-    for _ in range(rank.options.repeats):
+    rank.wait()
+    for _ in range(rank.asked("repeats")):
         dist.barrier()
         for name, work in works.items():
             began = time.perf_counter()
             work()
-            rank.wait(torch)
+            rank.wait()
             times[name].append(time.perf_counter() - began)
     return {"bytes": data.numel() * ITEM_BYTES, **times}
 
 
 if __name__ == "__main__":
-    own.run(measure, add_options)
+    own.run(measure)

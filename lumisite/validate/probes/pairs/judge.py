@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.validate.metric_names import size_text
-from lumisite.validate.probes.collectives.bandwidth import bus_bandwidth
+from lumisite.validate.probes.collectives.judge import bus_bandwidth
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record
 from lumisite.validate.probes.ranks import counted, trouble
 from lumisite.validate.probes.records import finished, number, numbers, rank_of, rows, table, whole

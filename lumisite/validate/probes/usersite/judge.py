@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from lumisite.site.ledger import judge_settings
-from lumisite.validate.probes.probe import Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import Said, counted, faults_of_ranks, first_of, judge_records, tell
+from lumisite.validate.probes.probe import Expected, Probe, Record
+from lumisite.validate.probes.ranks import Said, counted, first_of, judge_each
 from lumisite.validate.probes.records import rows, text, texts, value_at
 from lumisite.validate.probes.target import Target
 
@@ -17,29 +17,24 @@ NAMED_PACKAGES = 6
 
 def usersite(target: Target) -> Probe:
     """Give the probe."""
+    verdicts = judge_settings(target.site, target.situation, ["PYTHONNOUSERSITE"])
+    shut_out = any(verdict.outcome == "wins" and verdict.setting.value for verdict in verdicts)
     return Probe(
         "usersite",
         "Nothing of ~/.local is on Python's path.",
         (target.alone("python_setup.py", "--import", "torch"),),
-        judge_records(partial(judge, shuts_out(target))),
+        judge_each(partial(_of_rank, shut_out), _passed),
     )
 
 
-def shuts_out(target: Target) -> bool:
-    """Whether the ledger shuts the user site out."""
-    verdicts = judge_settings(target.site, target.situation, ["PYTHONNOUSERSITE"])
-    return any(verdict.outcome == "wins" and verdict.setting.value for verdict in verdicts)
-
-
-def judge(shut_out: bool, records: Sequence[Record], expected: Expected) -> list[Line]:
-    """Judge where each rank's packages come from."""
-    faults = faults_of_ranks(records, expected, partial(_of_rank, shut_out))
+def _passed(records: Sequence[Record], _expected: Expected) -> str:
     kept_out = sorted({name for record in records for name in texts(record, "user_packages")})
     passed = f"no package of a user site or of PYTHONPATH stands before the image's for {counted(len(records), 'rank')}"
-    return tell(faults, passed + (f"; kept out of ~/.local: {_named(kept_out)}" if kept_out else ""), expected)
+    return passed + (f"; kept out of ~/.local: {_named(kept_out)}" if kept_out else "")
 
 
 def _of_rank(shut_out: bool, record: Record) -> Iterator[Said]:
+    """Look where a rank's packages come from; `shut_out`: the ledger shuts the user site out."""
     folder = text(record, "user_site")
     variable = value_at(record, "environment", "PYTHONNOUSERSITE")
     if value_at(record, "user_site_on_path") is True:
