@@ -39,9 +39,7 @@ def train(rank: own.Rank, kind: str, layers: int, width: int, batch: int) -> dic
     rank.torch.manual_seed(1 + rank.rank)
     step = Stepper(rank, model, rank.torch.randn(batch, *shape, device=rank.device))
 
-    first = step.synced()
-    for _ in range(rank.asked("warm-up")):
-        step.synced()
+    warm_up = [step.synced() for _ in range(1 + rank.asked("warm-up"))]
     rank.dist.barrier()
     began = time.perf_counter()
     steps = [step.synced() for _ in range(rank.asked("steps"))]
@@ -50,7 +48,8 @@ def train(rank: own.Rank, kind: str, layers: int, width: int, batch: int) -> dic
     alone = [step.alone() for _ in steps]
     return {
         "batch": batch,
-        "first_step_s": first,
+        "first_step_s": warm_up[0],
+        "warm_up_s": warm_up,
         "total_s": total_s,
         "step_s": steps,
         "alone_s": alone,

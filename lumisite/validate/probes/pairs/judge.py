@@ -1,48 +1,46 @@
 """Judge `pairs`: what each node does by itself, and what each pair of neighbours does together.
 
 A number for every node or pair goes out; lumisite/validate/verdict/nodes.py tells from all of them which node is slow.
+The best of the repeats counts, as in STREAM: what disturbs a node only ever takes time, and a slow node is never fast.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.probes.collectives.judge import bus_bandwidth
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import counted, trouble
-from lumisite.validate.probes.records import finished, number, numbers, rank_of, rows, table, whole
+from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record
+from lumisite.validate.probes.ranks import counted, judge_together
+from lumisite.validate.probes.records import number, numbers, rows, slowest, table, text, whole
 from lumisite.validate.probes.target import Target
 
 #: 256 MiB between GPUs; on the CPU all is small enough for a laptop.
 ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
-    "gloo": ("--size", str(2 << 20), "--width", "128", "--products", "40", "--repeats", "3", "--limit", "30"),
-    "nccl": ("--size", str(256 << 20), "--width", "8192", "--products", "20", "--repeats", "3", "--limit", "120"),
+    "gloo": ("--size", str(2 << 20), "--width", "128", "--products", "40", "--repeats", "5", "--limit", "30"),
+    "nccl": ("--size", str(256 << 20), "--width", "8192", "--products", "20", "--repeats", "5", "--limit", "120"),
 }
 
 
 def pairs(target: Target) -> Probe:
     """Give the probe."""
     part = target.together("pairs.py", *ARGUMENTS[target.plan.backend])
-    return Probe("pairs", "What each node does alone, and with each neighbour.", (part,), judge, together=True)
+    return Probe(
+        "pairs", "What each node does alone, and with each neighbour.", (part,), judge_together(_judge), together=True
+    )
 
 
-def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
+def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
     """Give the gate, and a sample for each node and each pair."""
-    failed = trouble(steps[0], expected)
-    if failed is not None:
-        return [failed]
-    done = finished(steps[0].records)
-    lines = [*_nodes(done, expected), *_pairs(done, expected)]
-    return [expected.gate("pass", f"{counted(len(expected.nodes), 'node')} measured alone and in pairs"), *lines]
+    cause = f"{counted(len(expected.nodes), 'node')} measured alone and in pairs"
+    return [expected.gate("pass", cause), *_nodes(done, expected), *_pairs(done, expected)]
 
 
 def _nodes(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
     """A node is as good as its worst GPU."""
     by_node: dict[str, list[Record]] = {}
     for record in done:
-        by_node.setdefault(_name(record, done, expected), []).append(table(record, "alone"))
+        by_node.setdefault(text(record, "host"), []).append(table(record, "alone"))
     for node, own in sorted(by_node.items()):
         width, size = number(own[0], "width") or 0.0, number(own[0], "bytes") or 0.0
         for key, name, amount, unit in (
@@ -50,13 +48,13 @@ def _nodes(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
             ("copy_s", "copy_bw", 2 * size / 1e9, "GB/s"),
             ("from_host_s", "from_host_bw", size / 1e9, "GB/s"),
         ):
-            times = [statistics.median(numbers(each, key)) for each in own if numbers(each, key)]
+            times = [min(numbers(each, key)) for each in own if numbers(each, key)]
             if times:
                 yield expected.sample(name, amount / max(times), "higher", unit, nodes=(node,))
 
 
 def _pairs(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
-    names = {whole(record, "node"): _name(record, done, expected) for record in done}
+    names = {whole(record, "node"): text(record, "host") for record in done}
     found: dict[tuple[int, int], list[object]] = {}
     for row in (row for record in done for row in rows(record, "pairs")):
         first, second = (int(each) for each in numbers(row, "pair"))
@@ -64,20 +62,9 @@ def _pairs(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
     for pair, own in found.items():
         nodes = (names[pair[0]], names[pair[1]])
         size = whole(own[0], "bytes")
-        reduce_s, message_s = _slowest(own, "all_reduce_s"), _slowest(own, "there_and_back_s")
+        reduce_s, message_s = (min(slowest(own, key)) for key in ("all_reduce_s", "there_and_back_s"))
         busbw = bus_bandwidth("all_reduce", size, reduce_s, len(own))
         yield expected.sample(f"all_reduce_busbw/{size_text(size)}", busbw, "higher", "GB/s", nodes=nodes)
         # Each rank of one node sends to one of the other, and the same comes back.
         message = size * (len(own) / 2) * 2 / message_s / 1e9
         yield expected.sample(f"send_recv_bw/{size_text(size)}", message, "higher", "GB/s", nodes=nodes)
-
-
-def _slowest(rows: Sequence[object], key: str) -> float:
-    """Give the middle repeat, each as long as its slowest rank took."""
-    middle: float = statistics.median(max(each) for each in zip(*(numbers(row, key) for row in rows), strict=False))
-    return middle
-
-
-def _name(record: Record, done: Sequence[Record], expected: Expected) -> str:
-    """Give the node by Slurm's name: ranks go through the nodes in order."""
-    return sorted(expected.nodes)[rank_of(record) // max(1, len(done) // len(expected.nodes))]
