@@ -279,13 +279,6 @@ def test_without_a_table_ranks_must_not_share_or_have_reserved_cpus() -> None:
     ]
 
 
-def test_cpus_that_were_not_granted_are_named() -> None:
-    records = changed(recorded("affinity"), "granted", value="1")
-    assert masks_found(records, TWO_NODES, "twin") == [
-        "fail rank 0 on nid000001: its mask 0x3 has CPUs 0, which its step was not granted"
-    ]
-
-
 def test_cpus_that_cannot_be_read_prove_nothing() -> None:
     (cause,) = masks_found(changed(recorded("affinity"), "cpus", value="0-"), TWO_NODES, "twin")
     assert cause.startswith("inconclusive rank 0 on nid000001: what the kernel says of its CPUs cannot be read")

@@ -95,7 +95,7 @@ def test_packages_are_found_without_importing_them(tmp_path: Path) -> None:
     record = left_by("python_setup.py", "--import", "json", "--import", "nothing_of_that_name")
     assert record["frameworks"]["json"]["path"].endswith("/json")
     assert record["frameworks"]["nothing_of_that_name"]["path"] == ""
-    assert [entry["exists"] for entry in record["pythonpath"]] == [False, False]
+    assert [entry["hidden"] for entry in record["pythonpath"]] == [[], []]
 
 
 def test_binds_tell_what_cannot_be_opened_or_imported() -> None:

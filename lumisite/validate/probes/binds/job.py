@@ -26,7 +26,7 @@ def main() -> None:
     facts.update(
         part="container",
         in_container=Path("/.singularity.d").is_dir(),
-        paths={path: seen(path, mounted) for path in record.options("path")},
+        paths={path: seen(path) for path in record.options("path")},
         imports={name: imported(name) for name in record.options("import")},
     )
     asked = os.environ.get("NCCL_NET_PLUGIN", "")
@@ -37,16 +37,13 @@ def main() -> None:
     record.leave(facts)
 
 
-def seen(path: str, mounted: "list[dict[str, str]]") -> "dict[str, object]":
-    """Tell whether a path is there, which file or folder it is, and which mount it is on."""
+def seen(path: str) -> "dict[str, object]":
+    """Tell whether a path is there, and which file or folder it is."""
     try:
         status = Path(path).stat()
     except OSError as error:
-        return {"exists": False, "error": error.strerror or "", "mount": record.mount_of(path, mounted)}
-    mount = record.mount_of(path, mounted)
-    if mount["point"] in ("", "/"):
-        mount = record.mount_of(str(Path(path).resolve()), mounted)
-    return {"exists": True, "file": f"{status.st_dev}:{status.st_ino}", "mount": mount}
+        return {"exists": False, "error": error.strerror or ""}
+    return {"exists": True, "file": f"{status.st_dev}:{status.st_ino}"}
 
 
 def imported(name: str) -> str:

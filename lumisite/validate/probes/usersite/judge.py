@@ -62,8 +62,6 @@ def _of_entry(entry: object, version: str) -> Iterator[Said]:
     remove = f"take {path} out of PYTHONPATH"
     if hidden:
         yield f"PYTHONPATH has {path}: {_named(hidden)} there hides the image's own", remove
-    elif value_at(entry, "exists") is not True:
-        yield f"PYTHONPATH has {path}, which is not there", remove
     elif "/python" in path and f"/python{version}/" not in f"{path}/" and "/python3/" not in f"{path}/":
         advice = f"{remove}: packages of another release fail when they are imported"
         yield f"PYTHONPATH has {path}, but this is Python {version}", advice
