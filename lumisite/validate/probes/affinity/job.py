@@ -23,7 +23,6 @@ def main() -> None:
     facts.update(
         cpus=status.get("Cpus_allowed_list", "").strip(),
         granted=granted_cpus(),
-        numa=numa_domains(),
         slurm=record.environment(("SLURM_CPU_BIND", "SLURM_CPUS_", "SLURM_TASKS_PER_NODE", "SLURM_GPU_BIND")),
         lumisite=record.environment(("LUMISITE",)),
         selecting=record.environment(SELECTING),
@@ -45,12 +44,6 @@ def granted_cpus() -> str:
                 return found
         place = place.rpartition("/")[0]
     return ""
-
-
-def numa_domains() -> "dict[str, str]":
-    """Give the CPUs of each NUMA domain, as the kernel lists them."""
-    files = Path("/sys/devices/system/node").glob("node[0-9]*/cpulist")
-    return {file.parent.name[4:]: record.text_of(str(file)).strip() for file in files}
 
 
 def bus_ids() -> "list[str]":

@@ -13,7 +13,7 @@ from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.validate.lines import GateState
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record
 from lumisite.validate.probes.ranks import Fault, counted, judge_records, missing_ranks, tell
-from lumisite.validate.probes.records import table, text, texts, whole
+from lumisite.validate.probes.records import text, texts, whole
 from lumisite.validate.probes.target import Target
 
 
@@ -36,13 +36,12 @@ def expected_topology(target: Target) -> Topology:
 
 @dataclass(frozen=True)
 class _Rank:
-    """A rank as its record tells it; CPUs are kernel numbers, `domains` those of each NUMA domain."""
+    """A rank as its record tells it; CPUs are kernel numbers."""
 
     record: Record
     local: int
     cpus: frozenset[int]
     granted: frozenset[int]
-    domains: Mapping[int, frozenset[int]]
     buses: tuple[str, ...]
 
     @property
@@ -98,11 +97,6 @@ def _read(record: Record) -> _Rank:
         whole(record, "local_rank"),
         frozenset(parse_number_list(text(record, "cpus"))),
         frozenset(parse_number_list(text(record, "granted"))),
-        {
-            int(name): frozenset(parse_number_list(text(record, "numa", name)))
-            for name in table(record, "numa")
-            if name.isdecimal()
-        },
         tuple(texts(record, "gpus")),
     )
 
@@ -123,7 +117,8 @@ def _of_rank(rank: _Rank, wanted: frozenset[int] | None, topology: Topology) -> 
     if not rank.cpus:
         yield rank.fault("it told no CPUs", "look at /proc/self/status", "inconclusive")
     elif wanted is not None and rank.cpus != wanted:
-        numa = format_cpu_list(domain for domain, cpus in rank.domains.items() if cpus & rank.cpus) or "unknown"
+        near = {core.numa for core in topology.cores if core.numa is not None and rank.cpus.intersection(core.pu_os)}
+        numa = format_cpu_list(near) or "unknown"
         yield rank.fault(
             f"it has {rank.mask} (CPUs {format_cpu_list(rank.cpus)}, NUMA domain {numa}), "
             f"expected {mask_of(wanted)} (CPUs {format_cpu_list(wanted)}) as local rank {rank.local} of {topology.name}"

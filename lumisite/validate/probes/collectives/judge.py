@@ -42,7 +42,6 @@ def collectives(target: Target) -> Probe:
         judge_together(_judge),
         ("one-node", "several"),
         together=True,
-        least_ranks=2,
     )
 
 

@@ -62,7 +62,6 @@ def communicators(target: Target) -> Probe:
         partial(_judge, suspects(target)),
         ("one-node", "several"),
         together=True,
-        least_ranks=2,
     )
 
 
