@@ -152,7 +152,6 @@ def trouble(ended: Ended, expected: Expected) -> Gate | None:
         or _failed(done, expected)
         or _late(ended, expected)
         or _ended(ended, done, expected)
-        or _shared_device(done, expected)
     )
 
 
@@ -201,21 +200,6 @@ def _ended(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | N
     if ended.exit_code != 0:
         return expected.gate("fail", f"srun ended with exit code {ended.exit_code}{words}", STDERR)
     return expected.gate("fail", f"{_unheard(done, expected)}{words}", STDERR)
-
-
-def _shared_device(done: Sequence[Record], expected: Expected) -> Gate | None:
-    seen: dict[tuple[str, str], int] = {}
-    for record in (record for record in done if record.get("device")):
-        host, device = str(record.get("host")), str(record["device"])
-        other = seen.setdefault((host, device), rank_of(record))
-        if other != rank_of(record):
-            return expected.gate(
-                "fail",
-                f"ranks {other} and {rank_of(record)} use the same GPU of {host}: {device}",
-                "each rank needs a GPU of its own: look at --gpus-per-task, --gpu-bind and ROCR_VISIBLE_DEVICES",
-                rank_of(record),
-            )
-    return None
 
 
 def _rank(record: Record) -> str:

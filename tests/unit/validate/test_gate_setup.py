@@ -119,34 +119,15 @@ def test_a_ledgers_own_variable_is_missed_before_it_does_harm() -> None:
     assert usersite_found(records, target_of(open_site))[0].startswith("pass")
 
 
-@pytest.mark.parametrize(
-    ("entry", "cause"),
-    [
-        ({"path": "/s", "hidden": ["torch"]}, "PYTHONPATH has /s: torch there hides the image's own"),
-        (
-            {"path": "/opt/lib/python3.6/site-packages", "hidden": []},
-            "PYTHONPATH has /opt/lib/python3.6/site-packages, but this is Python 3.13",
-        ),
-    ],
-)
-def test_an_odd_entry_of_pythonpath_is_named(entry: dict[str, object], cause: str) -> None:
-    records = changed(recorded("python"), "pythonpath", value=[entry])
-    assert usersite_found(records) == [f"fail rank 0 on nid000001: {cause}"]
+def test_what_a_folder_on_pythonpath_hides_is_named() -> None:
+    records = changed(recorded("python"), "pythonpath", value=[{"path": "/s", "hidden": ["torch"]}])
+    assert usersite_found(records) == ["fail rank 0 on nid000001: PYTHONPATH has /s: torch there hides the image's own"]
 
 
-@pytest.mark.parametrize(
-    "path", ["/gone", "/scratch/me/src", "/x/lib/python3.13/site-packages", "/usr/lib/python3/dist-packages"]
-)
+@pytest.mark.parametrize("path", ["/gone", "/scratch/me/src", "/x/lib/python3.13/site-packages"])
 def test_a_users_own_folder_on_pythonpath_is_theirs(path: str) -> None:
     entry = {"path": path, "hidden": []}
     assert usersite_found(changed(recorded("python"), "pythonpath", value=[entry]))[0].startswith("pass")
-
-
-def test_pythonhome_is_named() -> None:
-    records = changed(recorded("python"), "environment", "PYTHONHOME", value="/opt/x")
-    assert usersite_found(records) == [
-        "fail rank 0 on nid000001: PYTHONHOME is /opt/x, which moves the standard library"
-    ]
 
 
 # ---- conda

@@ -111,18 +111,6 @@ def test_a_rank_that_was_killed_before_its_time_is_no_hang() -> None:
     assert gate.cause == "srun ended with exit code 137: the last words"
 
 
-def test_two_ranks_on_one_gpu_are_named() -> None:
-    records: list[Record] = [rank(number, tasks=2, ranks=2, device="MI250X/0000:c1:00.0") for number in (0, 1)]
-    asked = expected("ddp", tasks=2, nodes=NODES[:1])
-    gate = gate_of(list(ddp(target_of("twin")).judge([ended(records, tasks=2)], asked)))
-    assert gate.cause == "ranks 0 and 1 use the same GPU of nid000001: MI250X/0000:c1:00.0"
-
-
-def test_the_same_gpu_name_on_two_nodes_is_two_gpus() -> None:
-    records = [{**record, "device": "MI250X/0000:c1:00.0"} for record in GOOD]
-    assert gate_of(list(ddp(target_of("twin")).judge([ended(list(records))], expected("ddp")))).verdict == "pass"
-
-
 # ---- ddp
 
 

@@ -90,7 +90,6 @@ class Rank:
                 raise RuntimeError("PyTorch sees no GPU")
             self.device = torch.device("cuda", self.local_rank % count)
             torch.cuda.set_device(self.device)
-            self.record["device"] = _device_name(torch, self.device)
         else:
             self.device = torch.device("cpu")
             torch.set_num_threads(1)
@@ -111,16 +110,6 @@ class Rank:
         self.phase = "leaving the other ranks"
         self.dist.barrier()
         self.dist.destroy_process_group()
-
-
-def _device_name(torch: Any, device: Any) -> str:
-    """Give what tells this GPU from the others of its node, as far as this PyTorch says it."""
-    properties = torch.cuda.get_device_properties(device)
-    names = [str(getattr(properties, name)) for name in ("uuid", "pci_bus_id") if hasattr(properties, name)]
-    if not names:
-        visible = [os.environ.get(name, "") for name in ("ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")]
-        names = [*visible, str(device.index)]
-    return "/".join([properties.name, *names])
 
 
 def run(measure: Callable[[Rank], None]) -> None:

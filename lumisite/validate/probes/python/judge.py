@@ -64,20 +64,12 @@ def _packages(shut_out: bool, record: Record) -> Iterator[Said]:
             "LUMISITE_VERBOSE=1 srun … says what the helper made of it",
         )
     for entry in rows(record, "pythonpath"):
-        yield from _of_entry(entry, text(record, "version").rpartition(".")[0])
-    home = value_at(record, "environment", "PYTHONHOME")
-    if home:
-        yield f"PYTHONHOME is {home}, which moves the standard library", "unset PYTHONHOME"
-
-
-def _of_entry(entry: object, version: str) -> Iterator[Said]:
-    path, hidden = text(entry, "path"), texts(entry, "hidden")
-    remove = f"take {path} out of PYTHONPATH"
-    if hidden:
-        yield f"PYTHONPATH has {path}: {_named(hidden)} there hides the image's own", remove
-    elif "/python" in path and f"/python{version}/" not in f"{path}/" and "/python3/" not in f"{path}/":
-        advice = f"{remove}: packages of another release fail when they are imported"
-        yield f"PYTHONPATH has {path}, but this is Python {version}", advice
+        path, hidden = text(entry, "path"), texts(entry, "hidden")
+        if hidden:
+            yield (
+                f"PYTHONPATH has {path}: {_named(hidden)} there hides the image's own",
+                f"take {path} out of PYTHONPATH",
+            )
 
 
 def _named(names: Sequence[str]) -> str:
