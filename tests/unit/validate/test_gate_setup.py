@@ -228,9 +228,9 @@ WRAPPER = a_job(TWO_NODES.nodes, 1, "wrapper")
 def timed(container: list[float], wrapper: list[float], *, rank: int = 0) -> list[Any]:
     records = recorded("wrapper")
     for record in records:
-        record["epoch_s"] = [0.1 for _ in container]
-    records = changed(records, "epoch_s", value=container, part="container", rank=rank)
-    return changed(records, "epoch_s", value=wrapper, part="wrapper", rank=rank)
+        record["models"]["epoch"]["step_s"] = [0.1 for _ in container]
+    records = changed(records, "models", "epoch", "step_s", value=container, part="container", rank=rank)
+    return changed(records, "models", "epoch", "step_s", value=wrapper, part="wrapper", rank=rank)
 
 
 def wrapper_found(records: list[Any], job: Expected = WRAPPER) -> tuple[list[str], dict[str, float]]:

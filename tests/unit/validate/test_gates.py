@@ -54,9 +54,9 @@ def test_commands_are_what_a_user_would_type() -> None:
     assert words("binds").startswith("sh /p/binds_host.sh /o /opt/cray /usr/lib64/libcxi.so.1 /scratch ")
     assert words("affinity") == "singularity exec --bind /p,/o /appl/images/torch.sif python3 /p/affinity.py /o"
     assert words("miopen").endswith("--variable MIOPEN_USER_DB_PATH --variable MIOPEN_CUSTOM_CACHE_DIR")
-    assert (
-        words("wrapper", 1)
-        == "/scratch/env/bin/python /p/wrapper.py /o --backend gloo --part wrapper --steps 2 --limit 60"
+    assert words("wrapper", 1) == (
+        "/scratch/env/bin/python /p/ddp.py /o --backend gloo --part wrapper --model epoch:linear:8:512:16 --warm-up 2 "
+        "--limit 60 --steps 8"
     )
 
 

@@ -147,14 +147,12 @@ def test_jax_that_is_not_there_is_a_record_with_an_error() -> None:
     assert left_by("jax_devices.py")["error"] == "ModuleNotFoundError: No module named 'jax'"
 
 
-@pytest.mark.parametrize(
-    "script", ["transport.py", "communicators.py", "collectives.py", "ddp.py", "pairs.py", "wrapper.py"]
-)
+@pytest.mark.parametrize("script", ["transport.py", "communicators.py", "collectives.py", "ddp.py", "pairs.py"])
 def test_training_without_torch_is_a_record_with_an_error(script: str, tmp_path: Path) -> None:
     for name in (script, "rank.py", "lumisite_record.py"):
         (tmp_path / name).write_bytes(scripts()[name].read_bytes())
     Path("out").mkdir()
-    command = [sys.executable, str(tmp_path / script), "out", "--part", "wrapper"]
+    command = [sys.executable, str(tmp_path / script), "out"]
     assert subprocess.run(command, env=HOSTILE, check=False, timeout=60).returncode == 1
     record = json.loads(Path("out/3.json").read_text())
     assert (record["host"], record["rank"], record["error_at"]) == ("nid000009", 3, "loading PyTorch")

@@ -20,8 +20,6 @@ import rank as own  # the modules beside this one
 # mypy: disable-error-code="import-not-found"
 
 ITEM_BYTES = 4
-#: Variables that tell how the libraries were set, as they are in the container.
-SETTINGS = ("NCCL_", "FI_", "GLOO_")
 #: How long a rank that hangs waits before it ends, so that the others come to the same end, in seconds.
 LINGER_S = 3.0
 #: A short sleep that took longer than this, in seconds, and the rank was stopped meanwhile.
@@ -41,14 +39,13 @@ class Watch:
     def __init__(self, rank: own.Rank) -> None:
         self.rank = rank
         self.patience = rank.asked("patience")  # longest time at one place, in seconds
-        self.settings = lumisite_record.environment(SETTINGS)
         self.at(1, "making")
         threading.Thread(target=self.run, daemon=True).start()
 
     def at(self, group: int, part: str) -> None:
         """Come to another place."""
         self.rank.phase = PARTS[part].format(group)
-        self.rank.told = {"group": group, "part": part, "settings": self.settings, "froze": False}
+        self.rank.told = {"group": group, "part": part, "settings": self.rank.settings, "froze": False}
         self.rank.record.update(self.rank.told)
         self.since = time.monotonic()
         self.rank.say()

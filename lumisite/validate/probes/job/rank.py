@@ -23,6 +23,9 @@ import lumisite_record
 
 #: How long a rank that failed waits before it ends, so that the others can say what they met, in seconds.
 GRACE_S = 1.0
+#: Variables that tell how the libraries were set, as they are in the container, and libraries that may carry traffic.
+SETTINGS = ("NCCL_", "FI_", "GLOO_", "MIOPEN_", "HSA_")
+NAMED = ("librccl", "libnccl", "libfabric", "libcxi")
 
 
 class Rank:
@@ -36,6 +39,7 @@ class Rank:
         self.record: dict[str, Any] = lumisite_record.identity()
         self.rank, self.local_rank = self.record["rank"], self.record["local_rank"]
         self.ranks = self.record["tasks"] = lumisite_record.number("SLURM_NTASKS", 1)
+        self.settings = self.record["environment"] = lumisite_record.environment(SETTINGS)
         self.backend = lumisite_record.option("backend", "gloo")
         self.phase = "starting"
         self.told: dict[str, Any] = {}
@@ -118,6 +122,7 @@ def run(measure: Callable[[Rank], None]) -> None:
     threading.Thread(target=rank.beat, daemon=True).start()
     try:
         measure(rank)
+        rank.record["mapped"] = lumisite_record.mapped(NAMED)
         rank.leave()
     except BaseException as error:  # whatever it was, the record says so, and the others hear of it
         rank.record.update(error=lumisite_record.words(error), error_at=rank.phase, error_time=time.time())

@@ -14,10 +14,15 @@ from lumisite.validate.probes.target import Target
 #: The environment is much slower above this. A missing plugin cost a factor of 2 or more on LUMI and Perlmutter alike;
 #: what costs less is for the samples to show.
 SLOWER = 2.0
+EPOCHS = 4
 #: The first epoch has the search for kernels in it.
 SKIPPED_EPOCHS = 1
 #: Steps of an epoch: about a second on GPUs, less on cores.
-EPOCH_STEPS: dict[Backend, str] = {"nccl": "200", "gloo": "2"}
+EPOCH_STEPS: dict[Backend, int] = {"nccl": 200, "gloo": 2}
+#: Eight linear layers: 8 MB of gradients cross the network in each step. Data are made up, so that file systems have no
+#: part in it.
+MODEL = "epoch"
+TRAINING = ("--model", f"{MODEL}:linear:8:512:16", "--warm-up", "2", "--limit", "60")
 #: The two environments by their parts' names, the one that should be as fast last.
 CONTAINER, WRAPPER = "container", "wrapper"
 
@@ -26,10 +31,8 @@ def wrapper(target: Target) -> Probe | None:
     """Give the probe, if the directory of an environment is named."""
     if target.wrapper is None:
         return None
-    steps = ("--steps", EPOCH_STEPS[target.plan.backend], "--limit", "60")
-    inside, outside = (
-        target.together("wrapper.py", "--part", part, *steps, name=part) for part in (CONTAINER, WRAPPER)
-    )
+    training = (*TRAINING, "--steps", str(EPOCHS * EPOCH_STEPS[target.plan.backend]))
+    inside, outside = (target.together("ddp.py", "--part", part, *training, name=part) for part in (CONTAINER, WRAPPER))
     return Probe(
         "wrapper",
         "A training run in the container and in the container wrapper's environment.",
@@ -45,7 +48,7 @@ def _judge(records: Sequence[Record], expected: Expected) -> list[Line]:
         for part, own in parts.items()
         for fault in faults_of_ranks(own, expected, partial(_failure, part), f"the rank in the {part}")
     ]
-    seconds = {part: slowest(own, "epoch_s") for part, own in parts.items()}
+    seconds = {part: epoch_seconds(own) for part, own in parts.items()}
     if not faults and not all(seconds.values()):
         faults = [Fault("an environment told no epoch times", STDERR, expected.nodes[0])]
     if faults:
@@ -68,6 +71,13 @@ def _judge(records: Sequence[Record], expected: Expected) -> list[Line]:
         *(named.sample(f"epoch_s/{part}", value, "lower", "s") for part, value in usual.items()),
         named.sample("epoch_ratio", ratio, "lower", ""),
     ]
+
+
+def epoch_seconds(records: Sequence[Record]) -> list[float]:
+    """Give the seconds of each epoch in one environment: those of its slowest rank."""
+    steps = slowest([table(record, "models", MODEL) for record in records], "step_s")
+    each = max(1, len(steps) // EPOCHS)
+    return [sum(steps[first : first + each]) for first in range(0, len(steps), each)]
 
 
 def _failure(part: str, record: Record) -> Iterator[Said]:
