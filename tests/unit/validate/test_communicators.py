@@ -187,6 +187,15 @@ def test_the_rank_that_did_not_get_there_is_named_and_no_other(other: Record, st
     assert (gate.nodes, gate.rank) == (NODES[1:], 1)
 
 
+def test_a_rank_that_never_began_comes_before_one_that_fell_silent() -> None:
+    gate = failure(
+        [at(0, 3, "running", time=150.0), {"host": NODES[0], "rank": 2, "phase": "x", "time": 200.0}],
+        code=124,
+        seconds=240.0,
+    )
+    assert gate.cause.startswith("not done after 240 s: rank 1 on nid000002 never began")
+
+
 def test_what_the_others_met_when_one_gave_up_is_no_error_of_theirs() -> None:
     broken = {
         **rank(0),

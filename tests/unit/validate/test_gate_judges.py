@@ -210,6 +210,12 @@ def test_a_wrong_mask_is_named_with_both() -> None:
     ]
 
 
+def test_a_wrong_mask_that_is_another_ranks_is_told_once() -> None:
+    records = recorded("affinity-lumi-g")
+    (cause,) = masks_found(changed(records, "cpus", value=records[3]["cpus"], rank=4))
+    assert cause.startswith("fail rank 4 on nid005001: it has the mask ")
+
+
 def test_advice_tells_a_users_binding_from_the_helpers() -> None:
     records = changed(recorded("affinity-lumi-g"), "cpus", value="1-6", rank=4)
     (mine,) = judged(affinity(target_of("lumi")), records, ONE_NODE)

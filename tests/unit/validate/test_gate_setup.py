@@ -259,6 +259,11 @@ def test_every_epoch_is_kept_for_a_table() -> None:
     ]
 
 
+def test_an_epoch_is_the_sum_of_its_steps() -> None:
+    lines = judged(wrapper(TWIN_WRAPPER), timed([1.0, 2.0] * 4, [1.0] * 6 + [2.0, 2.0]), WRAPPER)
+    assert [line.values for line in lines if isinstance(line, Vector)] == [(3.0, 3.0, 3.0, 3.0), (2.0, 2.0, 2.0, 4.0)]
+
+
 def test_a_much_slower_environment_is_named_with_what_it_lacks() -> None:
     records = timed([1.0, 1.0], [9.0, 7.7])
     for record in records:
