@@ -11,14 +11,13 @@ from lumisite.cli.parser import add_json_option, say
 from lumisite.cli.proof import file_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from lumisite.cli.parser import Commands
     from lumisite.facts.facts import Facts
     from lumisite.site.load import LoadedSite
-    from lumisite.validate.report.gather import Report, Side
-    from lumisite.validate.report.vectors import Vector
+    from lumisite.validate.report.gather import Side, Vector
 
 FORMATS = ("text", "markdown", "html", "junit", "json")
 
@@ -48,12 +47,6 @@ def add_commands(commands: Commands) -> None:
         help="take what is expected of each metric, and what changes touch, from this site (default: the one that the "
         "run was made for)",
     )
-    report.add_argument(
-        "--facts",
-        nargs=2,
-        metavar=("BEFORE", "AFTER"),
-        help="captures of a node, to say what changed (default: those in the folders of the runs)",
-    )
     report.add_argument("--allow-image-change", action="store_true", help="compare samples of different images")
     report.add_argument(
         "--format",
@@ -68,65 +61,22 @@ def add_commands(commands: Commands) -> None:
 
 def run_report(arguments: argparse.Namespace) -> int:
     """Write the report of a run."""
-    from lumisite.site.load import load_plans
     from lumisite.validate.report.gather import make_report
+    from lumisite.validate.report.write import WRITERS
     from lumisite.validate.verdict.system import Terms
 
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
-    before, after = _sides(arguments)
+    before, after = read_side(arguments.baseline), read_side([arguments.run], after=True)
     loaded = _site(arguments, after)
     terms = Terms.of(loaded.site.validation if loaded else None, allow_image_change=arguments.allow_image_change)
-    loaded = loaded or _site_of(after.facts)
-    report = (
-        make_report(before, after, terms, loaded.site, load_plans(loaded))
-        if loaded
-        else make_report(before, after, terms)
-    )
-    write_text(written_report(report, form), arguments.output)
+    report = make_report(before, after, terms, loaded or _site_of(after.facts))
+    write_text(WRITERS[form](report), arguments.output)
     return report.verdict.exit_code
 
 
 def _form(output: str | None) -> str:
     endings = {".md": "markdown", ".html": "html", ".htm": "html", ".xml": "junit", ".json": "json"}
     return next((form for ending, form in endings.items() if (output or "").endswith(ending)), "text")
-
-
-def written_report(report: Report, form: str) -> str:
-    """Give a report in one of `FORMATS`."""
-    if form == "html":
-        from lumisite.validate.report.html import report_html
-
-        return report_html(report)
-    if form == "junit":
-        from lumisite.validate.report.junit import report_junit
-
-        return report_junit(report)
-    if form == "json":
-        from dataclasses import asdict
-
-        return json.dumps(asdict(report), indent=2) + "\n"
-    if form == "markdown":
-        from lumisite.validate.report.markdown import report_markdown
-
-        return "\n".join(report_markdown(report)) + "\n"
-    from lumisite.validate.report.text import report_text
-
-    return "\n".join(report_text(report)) + "\n"
-
-
-def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
-    from dataclasses import replace
-
-    from lumisite.cli.facts import load_facts
-    from lumisite.errors import ResolveError
-
-    before, after = read_side(arguments.baseline), read_side([arguments.run], after=True)
-    if not arguments.facts:
-        return before, after
-    was, now = map(load_facts, arguments.facts)
-    if was.site != now.site:
-        raise ResolveError(f"--facts: {was.site!r} and {now.site!r} are two sites (two captures of one would be right)")
-    return replace(before, facts=was), replace(after, facts=now)
 
 
 def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
@@ -169,17 +119,17 @@ def read_side(names: Sequence[str], *, after: bool = False) -> Side:
     folders = [path for path in paths if path.is_dir()]
     recorded = read_lines(with_reframe(((str(path), file_blocks(str(path))) for path in samples), say, after=after))
     facts = [load_facts(str(path)) for folder in folders if (path := folder / FACTS).exists()]
-    about = [found for folder in folders if (found := _object(folder / RUN)) is not None]
+    about = [found for folder in folders if (found := _object(folder / RUN))]
     vectors = tuple(vector for folder in folders for vector in _vectors(folder / SERIES))
     return Side(recorded, vectors, facts[-1] if facts else None, about[-1] if about else {})
 
 
-def _object(path: Path) -> dict[str, object] | None:
-    """Read a JSON object; none where there is no such file."""
+def _object(path: Path) -> Mapping[str, object]:
+    """Read a JSON object; an empty one where there is no such file."""
     from lumisite.validate import InputError
 
     if not path.exists():
-        return None
+        return {}
     try:
         raw = json.loads(b"".join(file_blocks(str(path))))
     except (ValueError, RecursionError):
@@ -190,11 +140,9 @@ def _object(path: Path) -> dict[str, object] | None:
 
 
 def _vectors(path: Path) -> tuple[Vector, ...]:
-    from lumisite.validate.report.vectors import parse_vectors
+    from lumisite.validate.report.gather import parse_vectors
 
-    if not path.exists():
-        return ()
-    found, left_out = parse_vectors(b"".join(file_blocks(str(path))).split(b"\n"))
+    found, left_out = parse_vectors(b"".join(file_blocks(str(path))).split(b"\n") if path.exists() else ())
     if left_out:
         say(f"{path}: {left_out} lines cannot be read and are left out of plots")
     return found

@@ -229,15 +229,15 @@ def _against(run: Run, asked: Asked, loaded: LoadedSite, before: Side, *, as_jso
     """Print the verdict against runs from before the change, and the command that runs what it waits for."""
     import shlex
 
-    from lumisite.cli.report import read_side, written_report
-    from lumisite.site.load import load_plans
+    from lumisite.cli.report import read_side
     from lumisite.validate.report.gather import make_report
+    from lumisite.validate.report.write import WRITERS
     from lumisite.validate.run.more import hunt_words, more_words
     from lumisite.validate.verdict.system import Terms
 
     terms = Terms.of(loaded.site.validation)
-    report = make_report(before, read_side([str(run.folder)]), terms, loaded.site, load_plans(loaded))
-    sys.stdout.write(written_report(report, "json" if as_json else "text"))
+    report = make_report(before, read_side([str(run.folder)]), terms, loaded)
+    sys.stdout.write(WRITERS["json" if as_json else "text"](report))
     sys.stdout.flush()
     words = more_words(report.verdict, {folder.partition("-")[0] for folder in asked.specs})
     if words:

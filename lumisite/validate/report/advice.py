@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from lumisite.facts.compare import Kind
 from lumisite.validate.metric_names import Name, parse_name, shape_order
 from lumisite.validate.report.changes import Changed
-from lumisite.validate.report.words import some
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
@@ -19,8 +18,8 @@ SUSPECTS: Mapping[str, tuple[Kind, ...]] = {
     ),
     "node": ("driver", "rocm", "gpu-count", "gpu-bus", "gpu-place", "cpus", "kernel", "runtime"),
 }  # fmt: skip
-#: Changes that are named before they are only counted.
-FACTS_SHOWN = 6
+#: Changes, and nodes, that are named before they are only counted.
+FACTS_SHOWN, NAMES_SHOWN = 6, 8
 
 
 def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
@@ -63,6 +62,12 @@ def _where(
     families = {(name.quantity, name.shape) for name in fine if name.size is not None}
     if any(name.size is not None and (name.quantity, name.shape) in families for name in names):
         yield "only some message sizes are slower: an algorithm or protocol may be chosen that was not before"
+
+
+def some(names: Sequence[str]) -> str:
+    """List names, and count those beyond the first few."""
+    more = len(names) - NAMES_SHOWN
+    return ",".join(names) if more <= 0 else f"{','.join(names[:NAMES_SHOWN])} and {more} more"
 
 
 def _between(name: Name) -> bool:
