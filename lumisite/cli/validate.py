@@ -109,8 +109,8 @@ def run_validate(arguments: argparse.Namespace) -> int:
 
     from lumisite.cli.asking import more_jobs, new_run, read_baseline, resumed_run
     from lumisite.site.load import load_site
-    from lumisite.validate.run.asked import setting_of
     from lumisite.validate.run.folder import Run, create_run
+    from lumisite.validate.run.plan import plans_of
     from lumisite.validate.run.runner import Runner
     from lumisite.validate.run.script import job_script
 
@@ -119,20 +119,17 @@ def run_validate(arguments: argparse.Namespace) -> int:
     # A baseline that cannot be used is told before anything is made or submitted.
     side = read_baseline(asked)
     loaded = load_site(asked.site_file)
-    setting, plans = setting_of(asked, loaded, _facts_command(asked))
+    plans, facts = plans_of(asked, loaded), _facts_command(asked)
     folder = Path(asked.folder)
     if arguments.dry_run:
-        scripts = (
-            job_script(setting.site, plan, setting.options, f"{folder}/probes", 1)
-            for plan in plans[-asked.batches[-1].jobs :]
-        )
-        print("\n".join(scripts))
+        new = plans[-asked.batches[-1].jobs :]
+        print("\n".join(job_script(loaded.site, asked, plan, 1, facts) for plan in new))
         return 0
     run = Run(folder) if arguments.resume or more else create_run(folder, asked.about())
     journal = run.hold()
     if more:
         run.describe(asked.about())
-    if not _worked(Runner(run, setting, plans, say), asked, journal):
+    if not _worked(Runner(run, loaded.site, asked, plans, say, facts=facts), journal):
         return 130
     if not run.has_facts:
         say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
@@ -153,14 +150,13 @@ def _facts_command(asked: Asked) -> tuple[str, ...]:
     return (*place, sys.executable, "-m", "lumisite", "facts", "--site", asked.site_file)
 
 
-def _worked(runner: Runner, asked: Asked, journal: Sequence[Mapping[str, object]]) -> bool:
+def _worked(runner: Runner, journal: Sequence[Mapping[str, object]]) -> bool:
     """Do the work of a run; false where Ctrl-C has stopped it."""
     import signal
 
     from lumisite.errors import ToolError
-    from lumisite.validate.run.folder import RUN
 
-    folder = runner.run.folder
+    resume = f"`lumisite {runner.asked.purpose} --resume {runner.asked.folder}`"
     try:
         runner.restore(journal)
         runner.work()
@@ -168,14 +164,10 @@ def _worked(runner: Runner, asked: Asked, journal: Sequence[Mapping[str, object]
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is short, and leaves nothing behind in Slurm
         say("interrupted: cancelling the jobs of this run")
         runner.cancel()
-        say(f"what is measured is kept; `lumisite {asked.purpose} --resume {folder}` goes on")
+        say(f"what is measured is kept; {resume} goes on")
         return False
     except (OSError, ToolError):
-        if (folder / RUN).exists():
-            say(f"its jobs go on; `lumisite {asked.purpose} --resume {folder}` does too, once this is put right:")
-        else:
-            runner.abandon()
-            say("the jobs of this run are cancelled")
+        say(f"its jobs go on; {resume} does too, once this is put right:")
         raise
     return True
 
@@ -232,7 +224,7 @@ def _against(run: Run, asked: Asked, loaded: LoadedSite, before: Side, *, as_jso
     from lumisite.cli.report import read_side
     from lumisite.validate.report.gather import make_report
     from lumisite.validate.report.write import WRITERS
-    from lumisite.validate.run.more import hunt_words, more_words
+    from lumisite.validate.run.plan import hunt_words, more_words
     from lumisite.validate.verdict.system import Terms
 
     terms = Terms.of(loaded.site.validation)

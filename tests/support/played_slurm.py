@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lumisite.site.load import load_site
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, Part, Step
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
 from lumisite.validate.run.plan import plan_jobs
-from lumisite.validate.run.runner import Pace, Runner, Setting
-from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan, Options
+from lumisite.validate.run.runner import Pace, Runner
+from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan
+from tests.support.asked import LOADED, an_asked
 
-SITE = load_site("twin").site
 NODES = ("nid000001", "nid000002")
 
 
@@ -114,8 +114,8 @@ def play(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
 def runner(run: Run, said: list[str] | None = None, jobs: int = 2) -> Runner:
     own = plans(run.folder, jobs)
     specs = {group.folder: "spec" for plan in own for group in plan.groups}
-    setting = Setting(SITE, Options("standard-g"), "mark", specs, Pace(0, 0, 0))
-    return Runner(run, setting, own, (said if said is not None else []).append)
+    asked = replace(an_asked(), folder=str(run.folder), specs=specs)
+    return Runner(run, LOADED.site, asked, own, (said if said is not None else []).append, pace=Pace(0, 0, 0))
 
 
 def work(folder: Path, said: list[str] | None = None) -> list[Sample | Gate]:

@@ -104,11 +104,6 @@ class Run:
         self._vectors.open()
         return [_event(line, f"{self._journal.path}:{count}") for count, line in enumerate(self._journal.open(), 1)]
 
-    def require_there(self) -> None:
-        """Raise `ToolError` if somebody has removed the folder, which a job may have made anew."""
-        if not (self.folder / RUN).exists():
-            raise ToolError(f"{self.folder} was removed while its jobs ran")
-
     def release(self) -> None:
         """Let go of the folder."""
         os.close(self._lock)

@@ -17,7 +17,8 @@ from lumisite.validate.lines import Gate, GateState, Sample
 from lumisite.validate.probes.ddp.judge import RATE, efficiency
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, rounded
 from lumisite.validate.run import slurm
-from lumisite.validate.run.script import CLAIM, STEP_ERR, JobPlan, Options, job_script
+from lumisite.validate.run.asked import Asked
+from lumisite.validate.run.script import CLAIM, STEP_ERR, JobPlan, job_script
 
 if TYPE_CHECKING:
     from lumisite.site.model import Site
@@ -31,18 +32,6 @@ class Pace:
     marks_s: float = 0.3
     slurm_s: float = 4.0
     grace_s: float = 3.0
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What does not change during a run."""
-
-    site: Site
-    options: Options
-    image_mark: str
-    specs: Mapping[str, str]
-    """The short hash of what is measured, by the group's folder."""
-    pace: Pace = Pace()
 
 
 @dataclass
@@ -75,12 +64,20 @@ class LiveJob:
 class Runner:
     """A run at work. `say` takes progress, one line at a time."""
 
-    def __init__(self, run: Run, setting: Setting, plans: Sequence[JobPlan], say: Callable[[str], None]) -> None:
-        self.run = run
-        self.setting = setting
+    def __init__(
+        self,
+        run: Run,
+        site: Site,
+        asked: Asked,
+        plans: Sequence[JobPlan],
+        say: Callable[[str], None],
+        *,
+        facts: Sequence[str] = (),
+        pace: Pace = Pace(),
+    ) -> None:
+        self.run, self.site, self.asked, self.say, self.facts, self.pace = run, site, asked, say, facts, pace
         self.jobs = [LiveJob(plan) for plan in plans]
-        self.say = say
-        self._asked = 0.0
+        self._polled = 0.0
 
     def restore(self, journal: Sequence[Mapping[str, object]]) -> None:
         """Take up what the journal says; a job that was being submitted is looked for by its name."""
@@ -102,14 +99,13 @@ class Runner:
         for job in self.jobs:
             if job.state in ("new", "cancelled"):
                 self._submit(job)
-        self._asked = time.monotonic() - max(0.0, self.setting.pace.slurm_s - 1)
+        self._polled = time.monotonic() - max(0.0, self.pace.slurm_s - 1)
         while any(job.goes_on for job in self.jobs):
             for job in self.jobs:
                 self._look(job)
             self._ask_slurm()
             if any(job.goes_on for job in self.jobs):
-                self.run.require_there()
-                time.sleep(self.setting.pace.marks_s)
+                time.sleep(self.pace.marks_s)
 
     def cancel(self) -> None:
         """Cancel what this run has in Slurm, and keep what is measured."""
@@ -123,19 +119,14 @@ class Runner:
             self._note(job, "cancelled")
             self._collect(job)
 
-    def abandon(self) -> None:
-        """Cancel what this run has in Slurm, where nothing can be written down any more."""
-        slurm.cancel([job.id for job in self._in_slurm()])
-
     def _in_slurm(self) -> list[LiveJob]:
         """Give the jobs that Slurm has, or may have."""
         return [job for job in self.jobs if job.state == "submitted"]
 
     def _submit(self, job: LiveJob) -> None:
         attempt = job.attempt + 1
-        setting, run = self.setting, self.run
-        text = job_script(setting.site, job.plan, setting.options, str(run.probes), attempt)
-        script = run.write_script(job.plan.run, attempt, text)
+        text = job_script(self.site, self.asked, job.plan, attempt, self.facts)
+        script = self.run.write_script(job.plan.run, attempt, text)
         self._note(job, "submitting", attempt=attempt)
         try:
             identity = slurm.submit(script)
@@ -188,7 +179,7 @@ class Runner:
             self.say(f"{job.plan.run}: {group.folder} …")
 
     def _judge(self, job: LiveJob, group: Group, ends: Sequence[End]) -> Sequence[Line]:
-        setting, run, first = self.setting, job.plan.run, group.steps[0]
+        run, first = job.plan.run, group.steps[0]
         expected = Expected(
             probe=first.probe,
             label=first.label,
@@ -196,8 +187,8 @@ class Runner:
             tasks=first.tasks,
             run=run,
             time=ends[-1].time,
-            image=setting.image_mark,
-            spec=setting.specs[group.folder],
+            image=self.asked.image_digest,
+            spec=self.asked.specs[group.folder],
         )
         ended = [
             Ended(
@@ -220,7 +211,7 @@ class Runner:
         silent = [group.folder for group in job.plan.groups if group.folder not in job.collected]
         if silent:
             job.done_since = job.done_since or time.monotonic()
-            if time.monotonic() - job.done_since < self.setting.pace.grace_s:
+            if time.monotonic() - job.done_since < self.pace.grace_s:
                 return  # files of one node may arrive in another order
             cause = f"the job ended, and {', '.join(silent)} left no result"
             self._end(job, cause, "look whether the run's file system is full, or was not there for a while")
@@ -247,9 +238,9 @@ class Runner:
     def _ask_slurm(self) -> None:
         """Ask now and then whether the jobs still live."""
         now = time.monotonic()
-        if now - self._asked < self.setting.pace.slurm_s:
+        if now - self._polled < self.pace.slurm_s:
             return
-        self._asked = now
+        self._polled = now
         active = self._in_slurm()
         states = slurm.poll([job.id for job in active])
         for job in active:
@@ -266,7 +257,7 @@ class Runner:
             return
         if not job.lost:
             job.lost = True
-            self._asked = now - self.setting.pace.slurm_s + self.setting.pace.grace_s
+            self._polled = now - self.pace.slurm_s + self.pace.grace_s
             return
         # Its marks have had time to arrive.
         self._look(job)
@@ -318,7 +309,7 @@ class Runner:
     def _nodes(self, job: LiveJob) -> list[slurm.Node]:
         """Give the state of a job's nodes; none where Slurm does not say."""
         try:
-            nodes = slurm.nodes_of(self.setting.options.partition)
+            nodes = slurm.nodes_of(self.asked.partition)
         except ToolError:
             return []
         return [node for node in nodes if node.name in job.plan.nodes]

@@ -154,18 +154,6 @@ def test_a_job_that_ends_without_a_result_of_each_step_has_not_passed(played: Pl
     assert causes == ["the job ended, and two-2n, three-2n left no result"] * 2
 
 
-def test_a_run_that_is_removed_stops(played: PlayedSlurm, tmp_path: Path) -> None:
-    go_on = played.go_on
-
-    def remove() -> None:
-        go_on()
-        (tmp_path / "run/run.json").unlink(missing_ok=True)
-
-    played.go_on = remove  # type: ignore[method-assign]
-    with pytest.raises(ToolError, match="run was removed while its jobs ran"):
-        work(tmp_path / "run")
-
-
 def test_what_slurm_says_is_told_once_while_a_step_waits(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
