@@ -10,7 +10,7 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from lumisite.machine.host import open_file
 from lumisite.site.json_file import parse_json
 from lumisite.validate.lines import Gate, Sample, gate_json, sample_json
 from lumisite.validate.probes.probe import Line, Record, Step, Vector, scripts
-from lumisite.validate.run.script import DONE, EXIT, FACTS, RECORDS
+from lumisite.validate.run.script import FACTS, RECORDS
 
 SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
 #: What the journal says of a job; one that has ended before its time is `ended`, one that ran to its end `over`.
@@ -155,13 +155,12 @@ class Run:
         except OSError:
             return []
 
-    def done(self, run: str) -> End | None:
-        """Say how a job ended by itself, if it has."""
-        return _end(self.marker(run, DONE)[1:])
-
-    def step_end(self, run: str, step: Step) -> End | None:
-        """Say how a step ended, if it has."""
-        return _end(self.marker(run, f"{step.folder}/{EXIT}"))
+    def end(self, run: str, name: str) -> End | None:
+        """Say how a job or a step came to its own end, by its mark; None if it has not."""
+        words = self.marker(run, name)[-2:]
+        with suppress(ValueError):
+            return End(words[0], round(float(words[1]), 3)) if len(words) == 2 else None
+        return None
 
     def step_began(self, run: str, step: Step) -> float | None:
         """Say when a step began, if it has."""
@@ -243,12 +242,6 @@ def _event(line: str, place: str) -> dict[str, object]:
     ):
         raise ToolError(f"{place}: {line[:60]!r} is no line of a journal (remove it, if it was damaged)")
     return event
-
-
-def _end(words: Sequence[str]) -> End | None:
-    with suppress(ValueError):
-        return End(words[0], round(float(words[1]), 3)) if len(words) == 2 else None
-    return None
 
 
 def gather(source: Path, target: Path, names: Mapping[str, str] = WHOLE) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lumisite.errors import ToolError
@@ -18,7 +18,7 @@ from lumisite.validate.probes.ddp.judge import RATE, efficiency
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, rounded
 from lumisite.validate.run import slurm
 from lumisite.validate.run.asked import Asked
-from lumisite.validate.run.script import CLAIM, STEP_ERR, JobPlan, job_script
+from lumisite.validate.run.script import CLAIM, DONE, EXIT, STEP_ERR, JobPlan, job_script
 
 if TYPE_CHECKING:
     from lumisite.site.model import Site
@@ -61,23 +61,22 @@ class LiveJob:
         return Gate("job", verdict, cause, advice, self.plan.run, tuple(sorted(self.plan.nodes)), time)
 
 
+@dataclass
 class Runner:
-    """A run at work. `say` takes progress, one line at a time."""
+    """A run at work. `say` takes progress, one line at a time; `facts` is the command that captures a node."""
 
-    def __init__(
-        self,
-        run: Run,
-        site: Site,
-        asked: Asked,
-        plans: Sequence[JobPlan],
-        say: Callable[[str], None],
-        *,
-        facts: Sequence[str] = (),
-        pace: Pace = Pace(),
-    ) -> None:
-        self.run, self.site, self.asked, self.say, self.facts, self.pace = run, site, asked, say, facts, pace
+    run: Run
+    site: Site
+    asked: Asked
+    plans: InitVar[Sequence[JobPlan]]
+    say: Callable[[str], None]
+    facts: Sequence[str] = ()
+    pace: Pace = Pace()
+    _polled: float = 0.0
+
+    def __post_init__(self, plans: Sequence[JobPlan]) -> None:
+        """Begin with all jobs."""
         self.jobs = [LiveJob(plan) for plan in plans]
-        self._polled = 0.0
 
     def restore(self, journal: Sequence[Mapping[str, object]]) -> None:
         """Take up what the journal says; a job that was being submitted is looked for by its name."""
@@ -89,8 +88,7 @@ class Runner:
             if job.state == "submitting":
                 self._look_for(job)
             self._collect(job)
-            done = self.run.done(job.plan.run)
-            if job.state == "over" and done is not None:
+            if job.state == "over" and (done := self.run.end(job.plan.run, DONE)) is not None:
                 # They are there already, unless the machine went down before they were on its disk.
                 self.run.keep(self._last_lines(job, done.time))
 
@@ -101,7 +99,7 @@ class Runner:
                 self._submit(job)
         self._polled = time.monotonic() - max(0.0, self.pace.slurm_s - 1)
         while any(job.goes_on for job in self.jobs):
-            for job in self.jobs:
+            for job in self._in_slurm():
                 self._look(job)
             self._ask_slurm()
             if any(job.goes_on for job in self.jobs):
@@ -149,11 +147,9 @@ class Runner:
 
     def _look(self, job: LiveJob) -> None:
         """Read a job's marks."""
-        if job.state == "submitted":
-            self._collect(job)
-            done = self.run.done(job.plan.run)
-            if done is not None:
-                self._finish(job, done)
+        self._collect(job)
+        if (done := self.run.end(job.plan.run, DONE)) is not None:
+            self._finish(job, done)
 
     def _collect(self, job: LiveJob) -> None:
         """Judge every group whose steps have all ended since."""
@@ -161,22 +157,22 @@ class Runner:
         for group in job.plan.groups:
             if group.folder in job.collected:
                 continue
-            ends = [self.run.step_end(job.plan.run, step) for step in group.steps]
+            began = self.run.step_began(job.plan.run, group.steps[0])
+            ends = [self.run.end(job.plan.run, f"{step.folder}/{EXIT}") for step in group.steps]
             known = [end for end in ends if end is not None]
             if len(known) < len(ends):
-                self._show_start(job, group)
+                if began is not None and job.shown != group.folder:
+                    job.shown = group.folder
+                    self.say(f"{job.plan.run}: {group.folder} …")
                 continue
             lines = self._judge(job, group, known)
             job.collected.add(group.folder)
             job.samples += [line for line in lines if isinstance(line, Sample)]
             self.run.keep(lines)
-            began = self.run.step_began(job.plan.run, group.steps[0]) or known[-1].time
-            self.say(f"{job.plan.run}: {group.folder} {_short(lines)}, {known[-1].time - began:.1f} s")
-
-    def _show_start(self, job: LiveJob, group: Group) -> None:
-        if job.shown != group.folder and self.run.step_began(job.plan.run, group.steps[0]) is not None:
-            job.shown = group.folder
-            self.say(f"{job.plan.run}: {group.folder} …")
+            bad = next((line for line in lines if isinstance(line, Gate) and line.verdict != "pass"), None)
+            told = f"{bad.verdict}: {bad.cause}" if bad else "passed"
+            seconds = known[-1].time - (began or known[-1].time)
+            self.say(f"{job.plan.run}: {group.folder} {told}, {seconds:.1f} s")
 
     def _judge(self, job: LiveJob, group: Group, ends: Sequence[End]) -> Sequence[Line]:
         run, first = job.plan.run, group.steps[0]
@@ -238,13 +234,12 @@ class Runner:
     def _ask_slurm(self) -> None:
         """Ask now and then whether the jobs still live."""
         now = time.monotonic()
-        if now - self._polled < self.pace.slurm_s:
-            return
-        self._polled = now
-        active = self._in_slurm()
-        states = slurm.poll([job.id for job in active])
-        for job in active:
-            self._heed(job, states[job.id], now)
+        if now - self._polled >= self.pace.slurm_s:
+            self._polled = now
+            active = self._in_slurm()
+            states = slurm.poll([job.id for job in active])
+            for job in active:
+                self._heed(job, states[job.id], now)
 
     def _heed(self, job: LiveJob, state: slurm.JobState, now: float) -> None:
         """Act on what Slurm says of a job that has not said itself that it is done."""
@@ -269,7 +264,7 @@ class Runner:
         """Give the cause and the advice for a job that ended before it was done."""
         during = self._during(job)
         if state.state == "NODE_FAIL":
-            lost = self._lost_nodes(job)
+            lost = [node.name for node in self._nodes(job) if node.state.startswith(("down", "fail"))]
             names = ", ".join(lost) or f"one of {', '.join(job.plan.nodes)}"
             verb = "were" if len(lost) > 1 else "was"
             return f"{names} {verb} lost (NODE_FAIL){during}", "look at the node, then run again"
@@ -289,7 +284,8 @@ class Runner:
         open_steps = [
             step.folder
             for step in job.plan.steps
-            if self.run.step_began(job.plan.run, step) is not None and self.run.step_end(job.plan.run, step) is None
+            if self.run.step_began(job.plan.run, step) is not None
+            and self.run.end(job.plan.run, f"{step.folder}/{EXIT}") is None
         ]
         return f" during {open_steps[-1]}" if open_steps else ""
 
@@ -302,9 +298,6 @@ class Runner:
         shown = ", ".join(f"{node.name} is {node.state}" for node in away)
         names = ",".join(node.name for node in away)
         return f"; {shown}: return it to service, or stop this (Ctrl-C) and start again with --avoid {names}"
-
-    def _lost_nodes(self, job: LiveJob) -> list[str]:
-        return [node.name for node in self._nodes(job) if node.state.startswith(("down", "fail"))]
 
     def _nodes(self, job: LiveJob) -> list[slurm.Node]:
         """Give the state of a job's nodes; none where Slurm does not say."""
@@ -334,9 +327,3 @@ class Runner:
         if job.state == "ended":
             cause, advice, when = (str(event.get(name, "")) for name in ("cause", "advice", "time"))
             self.run.keep([job.gate("fail", cause, advice, float(when or 0))])
-
-
-def _short(lines: Sequence[Line]) -> str:
-    gates = [line for line in lines if isinstance(line, Gate)]
-    bad = [gate for gate in gates if gate.verdict != "pass"]
-    return f"{bad[0].verdict}: {bad[0].cause}" if bad else "passed"
