@@ -5,21 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from lumisite.cli.parser import add_json_option, say
+from lumisite.cli.facts import load_facts
+from lumisite.cli.parser import Commands, add_json_option, say
 from lumisite.cli.proof import file_blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from lumisite.cli.parser import Commands
-    from lumisite.facts.facts import Facts
-    from lumisite.site.load import LoadedSite
-    from lumisite.validate.report.gather import Side, Vector
-
-FORMATS = ("text", "markdown", "html", "junit", "json")
+from lumisite.errors import refused
+from lumisite.facts.facts import Facts
+from lumisite.site.load import LoadedSite, embedded_sites, load_site
+from lumisite.validate import InputError
+from lumisite.validate.reframe.read import with_reframe
+from lumisite.validate.report.gather import Side, Vector, make_report, parse_vectors
+from lumisite.validate.report.write import WRITERS
+from lumisite.validate.run.folder import RUN, SAMPLES, SERIES
+from lumisite.validate.run.script import FACTS
+from lumisite.validate.samples import read_lines
+from lumisite.validate.verdict.system import Terms
 
 
 def add_commands(commands: Commands) -> None:
@@ -50,7 +52,7 @@ def add_commands(commands: Commands) -> None:
     report.add_argument("--allow-image-change", action="store_true", help="compare samples of different images")
     report.add_argument(
         "--format",
-        choices=FORMATS,
+        choices=tuple(WRITERS),
         help="what to write; html is one file with plots and needs matplotlib (default: by the ending of FILE: .md, "
         ".html, .xml, .json, else text)",
     )
@@ -61,10 +63,6 @@ def add_commands(commands: Commands) -> None:
 
 def run_report(arguments: argparse.Namespace) -> int:
     """Write the report of a run."""
-    from lumisite.validate.report.gather import make_report
-    from lumisite.validate.report.write import WRITERS
-    from lumisite.validate.verdict.system import Terms
-
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
     before, after = read_side(arguments.baseline), read_side([arguments.run], after=True)
     loaded = _site(arguments, after)
@@ -81,10 +79,6 @@ def _form(output: str | None) -> str:
 
 def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
     """Load the site asked for, or the one that the run was made for."""
-    from pathlib import Path
-
-    from lumisite.site.load import embedded_sites, load_site
-
     if arguments.site:
         return load_site(arguments.site)
     named = str(after.about.get("site_file", ""))
@@ -98,22 +92,11 @@ def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
 
 def _site_of(facts: Facts | None) -> LoadedSite | None:
     """Load the embedded site that a capture names: a name in a file opens nothing else."""
-    from lumisite.site.load import embedded_sites, load_site
-
     return load_site(facts.site) if facts is not None and facts.site in embedded_sites() else None
 
 
 def read_side(names: Sequence[str], *, after: bool = False) -> Side:
     """Read runs, folders or files, as one side. Raises `InputError`."""
-    from pathlib import Path
-
-    from lumisite.cli.facts import load_facts
-    from lumisite.validate.reframe.read import with_reframe
-    from lumisite.validate.report.gather import Side
-    from lumisite.validate.run.folder import RUN, SAMPLES, SERIES
-    from lumisite.validate.run.script import FACTS
-    from lumisite.validate.samples import read_lines
-
     paths = [Path(name) for name in names]
     samples = [path / SAMPLES if path.is_dir() else path for path in paths]
     folders = [path for path in paths if path.is_dir()]
@@ -126,8 +109,6 @@ def read_side(names: Sequence[str], *, after: bool = False) -> Side:
 
 def _object(path: Path) -> Mapping[str, object]:
     """Read a JSON object; an empty one where there is no such file."""
-    from lumisite.validate import InputError
-
     if not path.exists():
         return {}
     try:
@@ -140,8 +121,6 @@ def _object(path: Path) -> Mapping[str, object]:
 
 
 def _vectors(path: Path) -> tuple[Vector, ...]:
-    from lumisite.validate.report.gather import parse_vectors
-
     found, left_out = parse_vectors(b"".join(file_blocks(str(path))).split(b"\n") if path.exists() else ())
     if left_out:
         say(f"{path}: {left_out} lines cannot be read and are left out of plots")
@@ -150,10 +129,6 @@ def _vectors(path: Path) -> tuple[Vector, ...]:
 
 def write_text(text: str, output: str | None) -> None:
     """Write to a file, or to standard output."""
-    from pathlib import Path
-
-    from lumisite.errors import refused
-
     if output is None:
         sys.stdout.write(text)
         return
