@@ -184,11 +184,8 @@ def _report(run: Run, site: Site, *, as_json: bool) -> int:
 
 def _gather(run: Run, into: Path, site: Site) -> None:
     """Add what was measured to the baseline, and say what that has; a run with a failed gate is no baseline."""
+    gather(run.folder, into)
     place = samples_of(into)
-    if place == into:
-        gather(run.folder, into.parent, {SAMPLES: into.name})
-    else:
-        gather(run.folder, into)
     recorded = read_lines([(str(place), [place.read_bytes()])])
     has, lacks = has_and_lacks(recorded, validation_of(site).baseline_days)
     say(f"{into} has {has}")

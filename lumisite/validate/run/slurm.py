@@ -123,16 +123,12 @@ def _detail(job: str) -> JobState:
         return JobState(state[1], reason[1] if reason else "")
     if "Invalid job id" not in done.stderr:
         return JobState(None, _last_words(done))
-    return _accounted(job)
-
-
-def _accounted(job: str) -> JobState:
     try:
         done = _run(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State"])
     except ToolError:
         return JobState("")
-    words = done.stdout.split()
-    return JobState(words[0] if done.returncode == 0 and words else "")
+    words = done.stdout.split() if done.returncode == 0 else []
+    return JobState(words[0] if words else "")
 
 
 def _ask(argv: Sequence[str]) -> str:
@@ -151,7 +147,7 @@ def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
             text=True,
             errors="replace",
             timeout=PATIENCE_S,
-            env=_environment(os.environ),
+            env={name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)},
             check=False,
             # Ctrl-C on the terminal is for lumisite, which has to write down the id of a job that was just submitted.
             start_new_session=True,
@@ -160,10 +156,6 @@ def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         raise ToolError(f"{argv[0]} is not on PATH (run this where jobs are submitted)") from None
     except subprocess.TimeoutExpired:
         raise ToolError(f"{argv[0]} did not answer within {PATIENCE_S:g} s") from None
-
-
-def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
 
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:

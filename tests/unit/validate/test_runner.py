@@ -33,7 +33,7 @@ def test_runs_are_gathered_once_each_and_whole(played: PlayedSlurm, tmp_path: Pa
         (tmp_path / "run" / name).write_text("{}\n")
     for _ in range(2):
         gather(tmp_path / "run", tmp_path / "all")
-        gather(tmp_path / "run", tmp_path / "flat", {SAMPLES: "all.jsonl"})
+        gather(tmp_path / "run", tmp_path / "flat/all.jsonl")
     for name in (SAMPLES, "series.jsonl", "run.json", "facts.json"):
         assert (tmp_path / "all" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
     assert (tmp_path / "flat/all.jsonl").read_bytes() == (tmp_path / "run" / SAMPLES).read_bytes()
