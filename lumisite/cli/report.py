@@ -15,8 +15,9 @@ from lumisite.errors import refused
 from lumisite.facts.facts import Facts
 from lumisite.site.load import LoadedSite, embedded_sites, load_site
 from lumisite.validate import InputError
+from lumisite.validate.probes.probe import Vector
 from lumisite.validate.reframe.read import with_reframe
-from lumisite.validate.report.gather import Side, Vector, make_report, parse_vectors
+from lumisite.validate.report.gather import Side, make_report, parse_vectors
 from lumisite.validate.report.write import WRITERS
 from lumisite.validate.run.folder import RUN, SAMPLES, SERIES
 from lumisite.validate.run.script import FACTS

@@ -14,7 +14,7 @@ from lumisite.validate.probes.probe import Ended, Expected, Group, Line, Part, S
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
 from lumisite.validate.run.plan import plan_jobs
-from lumisite.validate.run.runner import Pace, Runner
+from lumisite.validate.run.runner import Runner
 from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan
 from tests.support.asked import LOADED, an_asked
 
@@ -115,7 +115,8 @@ def runner(run: Run, said: list[str] | None = None, jobs: int = 2) -> Runner:
     own = plans(run.folder, jobs)
     specs = {group.folder: "spec" for plan in own for group in plan.groups}
     asked = replace(an_asked(), folder=str(run.folder), specs=specs)
-    return Runner(run, LOADED.site, asked, own, (said if said is not None else []).append, pace=Pace(0, 0, 0))
+    say = (said if said is not None else []).append
+    return Runner(run, LOADED.site, asked, own, say, marks_s=0, slurm_s=0, grace_s=0)
 
 
 def work(folder: Path, said: list[str] | None = None) -> list[Sample | Gate]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from lumisite.validate.metric_names import Name, parse_name, shape_order
+from lumisite.validate.probes.probe import Vector
 from lumisite.validate.report.advice import advice
 from lumisite.validate.report.changes import Changed, changes
 from lumisite.validate.samples import Recorded, Series
@@ -41,15 +42,6 @@ ABOUT = {
     "started": "started",
     "lumisite": "lumisite",
 }
-
-
-@dataclass(frozen=True)
-class Vector:
-    """What one rank of one run measured, step by step."""
-
-    series: str
-    unit: str
-    values: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -167,8 +159,8 @@ def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | No
 def parse_vectors(lines: Iterable[bytes]) -> tuple[tuple[Vector, ...], int]:
     """Read vectors; give them with the number of lines that were left out.
 
-    They are `{"series", "run", "nodes", "rank", "values", "unit"}`, one JSON line each. They serve plots only and no
-    verdict depends on them, so a line that cannot be read (the last one of a run that was killed) is left out.
+    They are one JSON line each, of which plots show series, values and unit. No verdict depends on them, so a line that
+    cannot be read (the last one of a run that was killed) is left out.
     """
     found = [_vector(line) for line in lines if line.strip()]
     return tuple(vector for vector in found if vector), found.count(None)
@@ -177,7 +169,8 @@ def parse_vectors(lines: Iterable[bytes]) -> tuple[tuple[Vector, ...], int]:
 def _vector(line: bytes) -> Vector | None:
     try:
         raw = json.loads(line)
-        vector = Vector(raw["series"], raw.get("unit") or "", tuple(float(value) for value in raw["values"]))
+        values = tuple(float(value) for value in raw["values"])
+        vector = Vector(raw["series"], raw.get("run"), raw.get("nodes"), raw.get("rank"), values, raw.get("unit") or "")
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
     sound = isinstance(vector.series, str) and isinstance(vector.unit, str) and all(map(math.isfinite, vector.values))

@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from lumisite.validate.run.folder import End, Run
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How often to look: at the marks of jobs, and at Slurm; and how long a job's marks may lag behind its end."""
-
-    marks_s: float = 0.3
-    slurm_s: float = 4.0
-    grace_s: float = 3.0
-
-
 @dataclass
 class LiveJob:
     """What is known of one job while the run goes on. `state` is the last event of its journal (`EVENTS`)."""
@@ -63,7 +54,11 @@ class LiveJob:
 
 @dataclass
 class Runner:
-    """A run at work. `say` takes progress, one line at a time; `facts` is the command that captures a node."""
+    """A run at work. `say` takes progress, one line at a time; `facts` is the command that captures a node.
+
+    It looks every `marks_s` seconds at the marks of jobs, which may lag `grace_s` behind a job's end, and every
+    `slurm_s` at Slurm.
+    """
 
     run: Run
     site: Site
@@ -71,7 +66,9 @@ class Runner:
     plans: InitVar[Sequence[JobPlan]]
     say: Callable[[str], None]
     facts: Sequence[str] = ()
-    pace: Pace = Pace()
+    marks_s: float = 0.3
+    slurm_s: float = 4.0
+    grace_s: float = 3.0
     _polled: float = 0.0
 
     def __post_init__(self, plans: Sequence[JobPlan]) -> None:
@@ -97,13 +94,13 @@ class Runner:
         for job in self.jobs:
             if job.state in ("new", "cancelled"):
                 self._submit(job)
-        self._polled = time.monotonic() - max(0.0, self.pace.slurm_s - 1)
+        self._polled = time.monotonic() - max(0.0, self.slurm_s - 1)
         while any(job.goes_on for job in self.jobs):
             for job in self._in_slurm():
                 self._look(job)
             self._ask_slurm()
             if any(job.goes_on for job in self.jobs):
-                time.sleep(self.pace.marks_s)
+                time.sleep(self.marks_s)
 
     def cancel(self) -> None:
         """Cancel what this run has in Slurm, and keep what is measured."""
@@ -207,7 +204,7 @@ class Runner:
         silent = [group.folder for group in job.plan.groups if group.folder not in job.collected]
         if silent:
             job.done_since = job.done_since or time.monotonic()
-            if time.monotonic() - job.done_since < self.pace.grace_s:
+            if time.monotonic() - job.done_since < self.grace_s:
                 return  # files of one node may arrive in another order
             cause = f"the job ended, and {', '.join(silent)} left no result"
             self._end(job, cause, "look whether the run's file system is full, or was not there for a while")
@@ -234,7 +231,7 @@ class Runner:
     def _ask_slurm(self) -> None:
         """Ask now and then whether the jobs still live."""
         now = time.monotonic()
-        if now - self._polled >= self.pace.slurm_s:
+        if now - self._polled >= self.slurm_s:
             self._polled = now
             active = self._in_slurm()
             states = slurm.poll([job.id for job in active])
@@ -252,7 +249,7 @@ class Runner:
             return
         if not job.lost:
             job.lost = True
-            self._polled = now - self.pace.slurm_s + self.pace.grace_s
+            self._polled = now - self.slurm_s + self.grace_s
             return
         # Its marks have had time to arrive.
         self._look(job)
