@@ -35,7 +35,7 @@ class PlayedSlurm:
         self.stop_after: int | None = None
         self.end_state = "COMPLETED"
         self.cancelled: list[str] = []
-        self.nodes = [slurm.Node(name, "idle") for name in NODES]
+        self.nodes = dict.fromkeys(NODES, "idle")
 
     def submit(self, script: str) -> str:
         if self.refuse:
@@ -56,7 +56,7 @@ class PlayedSlurm:
         self.cancelled += jobs
         self.states.update(dict.fromkeys(jobs, "CANCELLED"))
 
-    def nodes_of(self, _partition: str) -> list[slurm.Node]:
+    def nodes_of(self, _partition: str) -> dict[str, str]:
         return self.nodes
 
     def go_on(self) -> None:

@@ -16,12 +16,12 @@ from lumisite.validate.probes.target import Target
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.folder import script_bytes
 from lumisite.validate.run.script import JobPlan, validation_of
-from lumisite.validate.run.slurm import BUSY, FREE, RESERVED, Node
+from lumisite.validate.run.slurm import BUSY, FREE, RESERVED
 from lumisite.validate.verdict.system import SystemVerdict
 
 
 def choose_node_sets(
-    nodes: Sequence[Node],
+    nodes: Mapping[str, str],
     size: int,
     wanted: int,
     taken: Sequence[tuple[str, ...]] = (),
@@ -32,15 +32,15 @@ def choose_node_sets(
 ) -> list[tuple[str, ...]]:
     """Choose up to `wanted` disjoint sets of `size` nodes: free ones first, then busy ones, never drained ones.
 
-    `taken` are the sets that a run has measured on: it gets other nodes if there are any, else its own sets again, for
-    of two that share no node, each confirms what was seen on the other. `reserved`: the job goes into a reservation, so
-    its nodes are those to be had; `only` leaves no others, `avoid` leaves these out. Raises `ToolError` if there is not
-    a single set.
+    `nodes` are those of a partition, with their states. `taken` are the sets that a run has measured on: it gets other
+    nodes if there are any, else its own sets again, for of two that share no node, each confirms what was seen on the
+    other. `reserved`: the job goes into a reservation, so its nodes are those to be had; `only` leaves no others,
+    `avoid` leaves these out. Raises `ToolError` if there is not a single set.
     """
     order = [*FREE, *(RESERVED if reserved else ()), *BUSY]
     states = {
-        node.name: "left out" if node.name in avoid or (only is not None and node.name not in only) else node.state
-        for node in nodes
+        name: "left out" if name in avoid or (only is not None and name not in only) else state
+        for name, state in nodes.items()
     }
     usable = sorted((name for name in states if states[name] in order), key=lambda name: (states[name] in BUSY, name))
     others = [name for name in usable if not any(name in names for names in taken)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -261,7 +262,7 @@ class Runner:
         """Give the cause and the advice for a job that ended before it was done."""
         during = self._during(job)
         if state.state == "NODE_FAIL":
-            lost = [node.name for node in self._nodes(job) if node.state.startswith(("down", "fail"))]
+            lost = [name for name, state in self._nodes(job).items() if state.startswith(("down", "fail"))]
             names = ", ".join(lost) or f"one of {', '.join(job.plan.nodes)}"
             verb = "were" if len(lost) > 1 else "was"
             return f"{names} {verb} lost (NODE_FAIL){during}", "look at the node, then run again"
@@ -289,20 +290,18 @@ class Runner:
     def _out_of_service(self, job: LiveJob) -> str:
         """Say what to do where a job waits for nodes that take no jobs any more."""
         known = (*slurm.FREE, *slurm.BUSY, *slurm.RESERVED)
-        away = [node for node in self._nodes(job) if node.state not in known]
+        away = {name: state for name, state in self._nodes(job).items() if state not in known}
         if not away:
             return ""
-        shown = ", ".join(f"{node.name} is {node.state}" for node in away)
-        names = ",".join(node.name for node in away)
-        return f"; {shown}: return it to service, or stop this (Ctrl-C) and start again with --avoid {names}"
+        shown = ", ".join(f"{name} is {state}" for name, state in away.items())
+        return f"; {shown}: return it to service, or stop this (Ctrl-C) and start again with --avoid {','.join(away)}"
 
-    def _nodes(self, job: LiveJob) -> list[slurm.Node]:
+    def _nodes(self, job: LiveJob) -> dict[str, str]:
         """Give the state of a job's nodes; none where Slurm does not say."""
-        try:
-            nodes = slurm.nodes_of(self.asked.partition)
-        except ToolError:
-            return []
-        return [node for node in nodes if node.name in job.plan.nodes]
+        with suppress(ToolError):
+            states = slurm.nodes_of(self.asked.partition)
+            return {name: state for name, state in states.items() if name in job.plan.nodes}
+        return {}
 
     def _end(self, job: LiveJob, cause: str, advice: str) -> None:
         """A job is over before its time."""

@@ -43,24 +43,18 @@ class JobState:
         return self.state is not None and (self.state == "" or self.state in ENDED)
 
 
-@dataclass(frozen=True)
-class Node:
-    """A node of a partition and its state, in small letters without marks such as `*`."""
-
-    name: str
-    state: str
-
-
 class RefusedError(ToolError):
     """Slurm did not take a job."""
 
 
-def nodes_of(partition: str) -> list[Node]:
-    """List the nodes of a partition, by name. Raises `ToolError`."""
+def nodes_of(partition: str) -> dict[str, str]:
+    """Give the nodes of a partition by name, with their states, in small letters without marks such as `*`.
+
+    Raises `ToolError`.
+    """
     done = _ask(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T"])
     rows = [line.strip().partition("|") for line in done.splitlines() if line.strip()]
-    found = {name: Node(name, re.sub(r"[^a-z_].*", "", state.lower())) for name, _, state in rows}
-    return sorted(found.values(), key=lambda node: node.name)
+    return dict(sorted((name, re.sub(r"[^a-z_].*", "", state.lower())) for name, _, state in rows))
 
 
 def expand(nodelist: str) -> list[str]:

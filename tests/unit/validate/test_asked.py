@@ -16,7 +16,6 @@ from lumisite.validate.run.plan import (
     plans_of,
     require_unchanged,
 )
-from lumisite.validate.run.slurm import Node
 from lumisite.validate.verdict.gates import GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.nodes import SlowNode
@@ -79,8 +78,8 @@ def test_what_has_changed_since_is_not_gone_on_with() -> None:
 # ---- where more jobs go
 
 
-def nodes(text: str) -> list[Node]:
-    return [Node(name, state) for name, _, state in (word.partition(":") for word in text.split())]
+def nodes(text: str) -> dict[str, str]:
+    return {name: state for name, _, state in (word.partition(":") for word in text.split())}
 
 
 FOUR = "n1:idle n2:idle n3:idle n4:idle"

@@ -68,7 +68,7 @@ def test_a_job_that_ends_early_says_why_and_keeps_what_it_measured(
     played: PlayedSlurm, tmp_path: Path, state: str, cause: str
 ) -> None:
     played.stop_after, played.end_state = 1, state
-    played.nodes = [slurm.Node("nid000001", "idle"), slurm.Node("nid000002", "down")]
+    played.nodes = {"nid000001": "idle", "nid000002": "down"}
     lines = work(tmp_path / "run")
     assert {gate.cause for gate in job_gates(lines)} == {cause}
     assert len([line for line in lines if isinstance(line, Sample)]) == 2  # one step of each of two jobs
@@ -167,7 +167,7 @@ def test_what_slurm_says_is_told_once_while_a_step_waits(
 def test_nodes_that_are_drained_while_a_job_waits_are_named_with_what_to_do(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    played.nodes = [slurm.Node(NODES[0], "allocated"), slurm.Node(NODES[1], "drained")]
+    played.nodes = {NODES[0]: "allocated", NODES[1]: "drained"}
     waiting = slurm.JobState("PENDING", "ReqNodeNotAvail, UnavailableNodes:nid000002")
     monkeypatch.setattr(slurm, "poll", lambda jobs: dict.fromkeys(jobs, waiting))
     said: list[str] = []
