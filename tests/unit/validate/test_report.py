@@ -317,12 +317,13 @@ def test_vectors_and_quantiles() -> None:
             b'{"series": "s", "values": []}',
             b'{"series": "s", "values": [NaN]}',
             b'{"series": 3, "values": [1]}',
+            b'{"series": "s", "values": [1], "unit": 3}',
             b"[1]",
             b"\xff",
         ]
     )
     assert [vector.values for vector in found] == [(3.0, 1.0, 2.0)]
-    assert left_out == 5
+    assert left_out == 6
     spread = quantiles([3.0, 1.0, 2.0])
     assert (len(spread), spread[0], spread[50], spread[-1]) == (QUANTILES, 1.0, 2.0, 3.0)
     assert quantiles([]) == ()

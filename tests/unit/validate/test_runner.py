@@ -96,6 +96,15 @@ def test_a_slurm_that_does_not_answer_is_waited_for(
     assert any("does not answer: Unable to contact slurm controller" in line for line in said)
 
 
+def test_a_job_that_slurm_has_forgotten_may_still_say_that_it_is_done(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its marks may be on their way when Slurm is asked first."""
+    answers = iter([slurm.JobState("")])
+    monkeypatch.setattr(slurm, "poll", lambda jobs: {job: next(answers, slurm.JobState("RUNNING")) for job in jobs})
+    assert [gate.verdict for gate in job_gates(work(tmp_path / "run"))] == ["pass", "pass"]
+
+
 def test_cancelling_takes_only_jobs_of_this_run_and_resume_measures_the_rest(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
