@@ -29,13 +29,13 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
     ]
     notes: tuple[str, ...] = ()
     looked_at = 0
-    if release.tree is not None:
-        manifest = release.tree.manifest
+    manifest = release.manifest
+    if manifest.release:
         checked = check_host(loaded.site, manifest, DiskTree(host_root))
         faults += checked.faults
         notes, looked_at = checked.notes, checked.looked_at
         if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
-            notes += (f"{loaded.file} is not as it was when {release.release} was rendered; its present text was used",)
+            notes += (f"{loaded.file} is not as it was when {root.current} was rendered; its present text was used",)
     if as_json:
         print(json.dumps([asdict(fault) for fault in faults], indent=2))
     else:
@@ -44,5 +44,5 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
     for note in notes:
         say(note)
     count = f"{len(faults)} fault{'s' * (len(faults) > 1)}" if faults else "no fault"
-    say(f"{release.release} against {host_root}: {looked_at} things looked at, {count}")
+    say(f"{root.current} against {host_root}: {looked_at} things looked at, {count}")
     return 1 if faults else 0

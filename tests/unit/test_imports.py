@@ -24,7 +24,6 @@ PROOF = (
 EDGES = {
     "cli",
     "release/deploy.py",
-    "release/edits.py",
     "release/files.py",
     "release/root.py",
     "release/tree.py",
