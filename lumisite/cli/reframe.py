@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from lumisite.site.load import LoadedSite
     from lumisite.validate.reframe.cases import Choice
     from lumisite.validate.run.asked import Asked
-    from lumisite.validate.run.runner import Setting
     from lumisite.validate.run.script import JobPlan
 
 #: Options that the module passes on to lumisite, besides the site.
@@ -125,7 +124,7 @@ def _module(arguments: argparse.Namespace) -> int:
     from lumisite.validate.run.script import slurm_words, validation_of
 
     asked, loaded = _asked(arguments, "/stage", "module")
-    setting, plan = _job(asked, loaded)
+    plan = _job(asked, loaded)
     site, words = loaded.site, _words(arguments, asked.site_file)
     module = Module(
         site=site.name,
@@ -133,7 +132,7 @@ def _module(arguments: argparse.Namespace) -> int:
         probes={group.steps[0].probe: group.asks for group in plan.groups},
         nodes=len(plan.nodes),
         tasks_per_node=validation_of(site).tasks_per_node,
-        options=tuple(slurm_words(site, plan, setting.options)),
+        options=tuple(slurm_words(site, asked, plan)),
         expected=validation_of(site).metrics,
         system=arguments.system or f"{site.name}:{asked.partition}",
     )
@@ -147,14 +146,14 @@ def _asked(arguments: argparse.Namespace, folder: str, stamp: str) -> tuple[Aske
     return decided(argparse.Namespace(**vars(arguments) | others), folder, stamp, 1)
 
 
-def _job(asked: Asked, loaded: LoadedSite) -> tuple[Setting, JobPlan]:
+def _job(asked: Asked, loaded: LoadedSite) -> JobPlan:
     """Give the one job. Slurm chooses its nodes, as for all of ReFrame's tests."""
     from dataclasses import replace
 
-    from lumisite.validate.run.asked import setting_of
+    from lumisite.validate.run.plan import plans_of
 
-    setting, (plan,) = setting_of(asked, loaded)
-    return setting, replace(plan, named=False)
+    (plan,) = plans_of(asked, loaded)
+    return replace(plan, named=False)
 
 
 def _words(arguments: argparse.Namespace, site_file: str) -> tuple[str, ...]:
@@ -192,9 +191,9 @@ def _stage(arguments: argparse.Namespace) -> int:
     stamp = f"reframe-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}-{'-'.join(arguments.probe)}"
     asked, loaded = _asked(arguments, str(folder), stamp)
     require_shared(loaded.site, folder, "stage directory")
-    setting, plan = _job(asked, loaded)
+    plan = _job(asked, loaded)
     run = create_run(folder, asked.about())
-    path = Path(run.write_script(plan.run, 1, job_script(loaded.site, plan, setting.options, str(run.probes), 1)))
+    path = Path(run.write_script(plan.run, 1, job_script(loaded.site, asked, plan, 1)))
     print(json.dumps({"script": str(path.relative_to(folder))}))
     return 0
 
@@ -206,8 +205,9 @@ def _judge(arguments: argparse.Namespace) -> int:
     from lumisite import __version__
     from lumisite.site.load import load_site
     from lumisite.validate.reframe.answer import answer
-    from lumisite.validate.run.asked import parse_asked, require_unchanged
+    from lumisite.validate.run.asked import parse_asked
     from lumisite.validate.run.folder import SAMPLES, image_mark, lines_of, open_run
+    from lumisite.validate.run.plan import require_unchanged, with_specs
     from lumisite.validate.run.runner import Runner
     from lumisite.validate.run.script import NODES
 
@@ -216,16 +216,16 @@ def _judge(arguments: argparse.Namespace) -> int:
     asked = parse_asked(about, f"{place}/run.json")
     loaded = load_site(asked.site_file)
     require_unchanged(asked, loaded, __version__, image_mark(asked.image), str(place))
-    name = _job(asked, loaded)[1].run
+    name = _job(asked, loaded).run
     # A job that never began is not on any node: what is told of it is told of the partition.
     nodes = tuple(run.marker(name, NODES)) or (asked.partition,)
-    setting, plan = _job(replace(asked, batches=(replace(asked.batches[0], node_sets=(nodes,)),)), loaded)
+    asked = with_specs(replace(asked, batches=(replace(asked.batches[0], node_sets=(nodes,)),)), loaded)
     started = run.marker(name, "started.1")
     identity = arguments.job or (started[0] if started else "")
     if not identity:
         raise ResolveError(f"--judge: {place}: the job did not start, and its number is not known (--job says it)")
     run.hold()
-    runner = Runner(run, setting, [plan], say)
+    runner = Runner(run, loaded.site, asked, [_job(asked, loaded)], say)
     runner.restore([{"run": name, "event": "submitted", "id": identity}])
     runner.work()
     told = answer(lines_of(run.folder / SAMPLES))
