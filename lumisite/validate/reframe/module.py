@@ -1,4 +1,4 @@
-"""Write the ReFrame test module: the probes of `lumisite validate`, one test for each, run and judged by lumisite.
+"""The ReFrame test module: the probes of `lumisite validate`, one test for each, run and judged by lumisite.
 
 Why one test for each probe, and not one for each job: ReFrame measures nothing of a test whose sanity fails, and a
 test's name is what people see. Why the module starts the program `lumisite` and does not import the package: ReFrame
@@ -9,12 +9,16 @@ lumisite that is installed, and both give the same lines: the job's script, its 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from lumisite.site.model import MetricRule
-from lumisite.validate.lines import LARGEST
+from lumisite.validate.lines import LARGEST, Gate, Sample, gate_json, sample_json
+from lumisite.validate.probes.probe import rounded
 from lumisite.validate.reframe.cases import OWN_TEST
+from lumisite.validate.run.runner import Setting
+from lumisite.validate.run.script import JobPlan, slurm_words, validation_of
+from lumisite.validate.samples import read_lines
+from lumisite.validate.verdict.nodes import job_value
 
 #: What ReFrame writes of a job itself, so the module need not.
 _REFRAMES_OWN = ("--job-name=", "--output=")
@@ -57,7 +61,7 @@ from reframe.utility import sanity as sn
 # What lumisite is asked.
 ASKED = %(asked)s
 # Where it runs, in the names of ReFrame's settings.
-SYSTEMS = [%(valid)s]
+SYSTEMS = ["%(system)s"]
 ENVIRONMENTS = ["builtin"]
 TAGS = {"lumisite"}
 # What Slurm is asked.
@@ -151,54 +155,35 @@ class %(class)s(%(test)sProbe):
 '''
 
 
-@dataclass(frozen=True)
-class Module:
-    """What a module is written for: `words` are the options that lumisite is asked with, besides the probe.
+def module_text(setting: Setting, plan: JobPlan, words: Sequence[str], command: str) -> str:
+    """Give the module's text: the same for the same site, options and lumisite.
 
-    `probes` are their names, each with what it asks.
+    `plan` is a job of the suite, `words` the options that lumisite is asked with, `command` what was typed.
     """
-
-    site: str
-    words: tuple[str, ...]
-    probes: Mapping[str, str]
-    nodes: int
-    tasks_per_node: int
-    options: tuple[str, ...]
-    expected: tuple[MetricRule, ...]
-    system: str
-    program: str = "lumisite"
-
-
-def module_text(module: Module, command: str) -> str:
-    """Give the module's text: the same for the same site, options and lumisite. `command` is what was typed."""
-    options = [*(word for word in module.options if not word.startswith(_REFRAMES_OWN)), f"--export={_EXPORTED}"]
+    site, validation = setting.site, validation_of(setting.site)
+    probes = {group.steps[0].probe: group.asks for group in plan.groups}
+    options = [word for word in slurm_words(site, plan, setting.options) if not word.startswith(_REFRAMES_OWN)]
     values = {
         "command": command,
-        "site": module.site,
-        "system": module.system,
-        "valid": json.dumps(module.system),
-        "asked": _table(map(json.dumps, module.words)),
-        "first": class_name([*module.probes][-1]),
-        "nodes": module.nodes,
-        "tasks": module.tasks_per_node,
-        "options": _table(map(json.dumps, options), "[]"),
-        "expected": _table(_row(rule) for rule in module.expected),
+        "site": site.name,
+        "system": f"{site.name}:{setting.options.partition}",
+        "asked": _table(map(json.dumps, words)),
+        "first": _class_name([*probes][-1]),
+        "nodes": len(plan.nodes),
+        "tasks": validation.tasks_per_node,
+        "options": _table(map(json.dumps, [*options, f"--export={_EXPORTED}"]), "[]"),
+        "expected": _table(_row(rule) for rule in validation.metrics),
         "largest": f"{LARGEST:g}".replace("+", ""),
         "test": OWN_TEST,
     }
-    classes = [
-        _CLASS % {"class": class_name(name), "test": OWN_TEST, "sentence": asks, "probe": name}
-        for name, asks in module.probes.items()
-    ]
+    classes = (
+        _CLASS % {"class": _class_name(name), "test": OWN_TEST, "sentence": asks, "probe": name}
+        for name, asks in probes.items()
+    )
     return _TEXT % values + "".join(classes)
 
 
-def class_name(probe: str) -> str:
-    """Give the name of a probe's test.
-
-    >>> class_name("ddp")
-    'LumisiteDdp'
-    """
+def _class_name(probe: str) -> str:
     return OWN_TEST + probe.capitalize()
 
 
@@ -209,7 +194,33 @@ def _row(rule: MetricRule) -> str:
 
 def _table(rows: Iterable[str], brackets: str = "()") -> str:
     """Write one row a line, as formatters do."""
-    found: Sequence[str] = list(rows)
-    if not found:
-        return brackets
-    return "\n".join([brackets[0], *(f"    {row}," for row in found), brackets[1]])
+    found = "".join(f"    {row},\n" for row in rows)
+    return f"{brackets[0]}\n{found}{brackets[1]}" if found else brackets
+
+
+def answer(lines: Sequence[Sample | Gate]) -> dict[str, object]:
+    """Give what the module is told of a job, as JSON may have it: whether its gates hold, and the numbers.
+
+    A metric of several nodes has one number, as a verdict has. `lines`, which are lumisite's own, is a text with no `|`
+    in it, which cuts the columns of perflogs.
+    """
+    gates = [line for line in lines if isinstance(line, Gate)]
+    states = {gate.verdict for gate in gates}
+    texts = [gate_json(line) if isinstance(line, Gate) else sample_json(line) for line in lines]
+    recorded = read_lines([("samples.jsonl", [f"{text}\n".encode() for text in texts])])
+    return {
+        "verdict": "fail" if "fail" in states else "inconclusive" if "inconclusive" in states or not gates else "pass",
+        "causes": [_told(gate) for gate in gates if gate.verdict != "pass"]
+        or ([] if gates else ["inconclusive: the job left nothing to judge"]),
+        "performance": {
+            metric: [rounded(job_value(job, series.better)), series.unit, series.better]
+            for metric, series in recorded.series.items()
+            for job in series.jobs
+        },
+        "lines": f"[{', '.join(texts)}]".replace("|", "\\u007c"),
+    }
+
+
+def _told(gate: Gate) -> str:
+    cause = gate.cause if gate.verdict == "fail" else f"inconclusive: {gate.cause}"
+    return f"{cause} ({gate.advice})" if gate.advice else cause

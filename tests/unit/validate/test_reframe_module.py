@@ -16,7 +16,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.reframe.answer import answer
+from lumisite.validate.reframe.module import answer
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import SAMPLES
 from tests.support.sites import site_text
@@ -71,7 +71,7 @@ def test_the_module_is_as_a_careful_author_writes_it(
 
 
 def test_the_command_in_its_first_line_writes_it_again(capsys: Output) -> None:
-    options = ["--site", "twin", "--nodes", "4", "--probe", "ddp", "--limit", "77", "--system", "my machine:gpu"]
+    options = ["--site", "twin", "--nodes", "4", "--probe", "ddp"]
     text = module(capsys, *options)
     command = shlex.split(text.splitlines()[0].removeprefix("# Written by: "))
     assert command[:2] == ["lumisite", "reframe"]
