@@ -110,18 +110,6 @@ def _add_verdict(commands: Commands) -> None:
         help="take what is expected of each metric from this site (default: none)",
     )
     verdict.add_argument(
-        "--k",
-        type=_above_zero,
-        metavar="K",
-        help="a drop counts only above K times the noise of the jobs before (default: that of --site, or 3)",
-    )
-    verdict.add_argument(
-        "--threshold",
-        type=_above_zero,
-        metavar="PART",
-        help="a drop counts only above this part (default: that of --site, or 0.05, 5 %%)",
-    )
-    verdict.add_argument(
         "--allow-image-change",
         action="store_true",
         help="compare samples of different images: the image is what is tested",
@@ -130,19 +118,9 @@ def _add_verdict(commands: Commands) -> None:
     verdict.set_defaults(call=run_verdict)
 
 
-def _above_zero(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return number
-
-
 def run_verdict(arguments: argparse.Namespace) -> int:
     """Judge samples and gates after against those before."""
-    from dataclasses import asdict, replace
+    from dataclasses import asdict
 
     from lumisite.validate.reframe.read import with_reframe
     from lumisite.validate.report.text import verdict_text
@@ -151,7 +129,6 @@ def run_verdict(arguments: argparse.Namespace) -> int:
 
     site = _site(arguments.site)
     terms = Terms.of(site.validation if site else None, allow_image_change=arguments.allow_image_change)
-    terms = replace(terms, k=arguments.k, threshold=arguments.threshold)
 
     def read(names: list[str], *, after: bool) -> Recorded:
         return read_lines(with_reframe(((name, file_blocks(name)) for name in names), say, after=after))

@@ -123,6 +123,7 @@ def _judge(arguments: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from lumisite import __version__
+    from lumisite.cli.proof import EXIT
     from lumisite.site.load import load_site
     from lumisite.validate.reframe.module import answer
     from lumisite.validate.run.asked import parse_asked, require_unchanged
@@ -139,14 +140,12 @@ def _judge(arguments: argparse.Namespace) -> int:
     # A job that never began is not on any node: what is told of it is told of the partition.
     nodes = tuple(run.marker(name, NODES)) or (asked.partition,)
     setting, plan = _job(replace(asked, batches=(replace(asked.batches[0], node_sets=(nodes,)),)), loaded)
-    started = run.marker(name, "started.1")
-    identity = arguments.job or (started[0] if started else "")
-    if not identity:
-        raise ResolveError(f"--judge: {place}: the job did not start, and its number is not known (--job says it)")
+    if not arguments.job:
+        raise ResolveError("--judge: goes with --job ID, the job's number")
     run.hold()
     runner = Runner(run, setting, [plan], say)
-    runner.restore([{"run": name, "event": "submitted", "id": identity}])
+    runner.restore([{"run": name, "event": "submitted", "id": arguments.job}])
     runner.work()
     told = answer(lines_of(run.folder / SAMPLES))
     print(json.dumps(told))
-    return {"pass": 0, "fail": 1, "inconclusive": 4}[str(told["verdict"])]
+    return EXIT[str(told["verdict"])]

@@ -208,10 +208,10 @@ def _report(run: Run, site: Site, *, as_json: bool) -> int:
 
 def _gather(run: Run, into: Path, site: Site) -> None:
     """Add what was measured to the baseline, and say what that has; a run with a failed gate is no baseline."""
-    from lumisite.validate.baseline import has_and_lacks
     from lumisite.validate.run.folder import SAMPLES, gather, lines_of, samples_of
     from lumisite.validate.run.script import validation_of
     from lumisite.validate.samples import read_lines
+    from lumisite.validate.verdict.baseline import has_and_lacks
 
     place = samples_of(into)
     if place == into:

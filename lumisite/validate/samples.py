@@ -22,7 +22,7 @@ TEXTS_KEPT = 100_000
 
 #: A number as JSON has it.
 _NUMBER = re.compile(rb"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-#: A sample as `sample_json` writes it: cut at its keys, each part is JSON whatever stands in the others.
+#: A sample as `line_json` writes it: cut at its keys, each part is JSON whatever stands in the others.
 _PLAIN = re.compile(
     rb'\{"metric": "[^"\\]+", "value": %b, "better": "[^"\\]+", "run": "[^"\\]+", "nodes": \[[^]\\]+\], "time": %b'
     rb"(?:, .+)?\}\r?" % (_NUMBER.pattern, _NUMBER.pattern)

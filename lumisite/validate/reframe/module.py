@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from lumisite.site.model import MetricRule
-from lumisite.validate.lines import LARGEST, Gate, Sample, gate_json, sample_json
+from lumisite.validate.lines import LARGEST, Gate, Sample, line_json
 from lumisite.validate.probes.probe import rounded
 from lumisite.validate.reframe.cases import OWN_TEST
 from lumisite.validate.run.runner import Setting
@@ -206,7 +206,7 @@ def answer(lines: Sequence[Sample | Gate]) -> dict[str, object]:
     """
     gates = [line for line in lines if isinstance(line, Gate)]
     states = {gate.verdict for gate in gates}
-    texts = [gate_json(line) if isinstance(line, Gate) else sample_json(line) for line in lines]
+    texts = [line_json(line) for line in lines]
     recorded = read_lines([("samples.jsonl", [f"{text}\n".encode() for text in texts])])
     return {
         "verdict": "fail" if "fail" in states else "inconclusive" if "inconclusive" in states or not gates else "pass",

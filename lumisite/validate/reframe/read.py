@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from lumisite.validate.lines import Gate, LineError, gate_json, sample_json, shown
+from lumisite.validate.lines import LineError, line_json, shown
 from lumisite.validate.reframe.cases import ENDED, FAILED, case_lines, mapping, parse_case
 from lumisite.validate.samples import Faults, SamplesError
 
@@ -83,7 +83,7 @@ def _lines(name: str, cases: Iterable[tuple[str, object]], say: Callable[[str], 
                 continue
             try:
                 for line in case_lines(parse_case(raw), lambda why, what: out[why].append(what), after=after):
-                    found[(gate_json(line) if isinstance(line, Gate) else sample_json(line)).encode() + b"\n"] = None
+                    found[(line_json(line)).encode() + b"\n"] = None
             except LineError as error:
                 faults.add(f"{name}{place}{error}")
     except LineError as error:

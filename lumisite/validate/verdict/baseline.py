@@ -1,13 +1,19 @@
-"""Say what of the jobs before a change may be compared with those after it, and how well they stand for the system."""
+"""Say what of the jobs before a change may be compared with those after it, and how well they stand for the system.
+
+The numbers are those of docs/explanation/verdict.md: ten jobs, on three days at least or as many as the site says, on
+two node sets that share no node, all of them with one image and one suite. A metric of single nodes is measured on all
+of them at once, and needs no second set.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Literal
 
-from lumisite.validate.samples import Job, Series
+from lumisite.validate.probes.ranks import counted
+from lumisite.validate.samples import Job, Recorded, Series
+from lumisite.validate.verdict.metric import GOOD_BEFORE
 from lumisite.validate.verdict.nodes import is_per_node
 
 DAY_S = 86400
@@ -80,11 +86,39 @@ def _standing(before: Series, after: Series, least_days: int) -> Iterator[str]:
     if late:
         yield f"{late} of {len(before.jobs)} jobs before are later than the first after"
     if days < least_days:
-        yield f"the jobs before are of {days} day{'s' if days > 1 else ''}, {least_days} are right"
-    if not is_per_node(before) and not _disjoint(before):
+        yield f"the jobs before are of {counted(days, 'day')}, {least_days} are right"
+    if not is_per_node(before) and _disjoint(before.jobs) < LEAST_SETS:
         yield f"no two jobs before ran on wholly different nodes, {LEAST_SETS} disjoint sets are right"
 
 
-def _disjoint(series: Series) -> bool:
-    sets = sorted({job.nodes for job in series.jobs}, key=sorted)[:SETS_COMPARED]
-    return any(one.isdisjoint(other) for one, other in combinations(sets, 2))
+def has_and_lacks(recorded: Recorded, days_wanted: int = LEAST_DAYS) -> tuple[str, str]:
+    """Give what a baseline has, and what it lacks (empty if nothing), each in words.
+
+    A job counts where it has a value of the metric that fewest jobs have: only that many can be compared.
+    """
+    every = recorded.series.values()
+    if not every:
+        return "no samples", f"{GOOD_BEFORE} jobs"
+    jobs = min((series.jobs for series in every), key=len)
+    sets_wanted = 1 if all(map(is_per_node, every)) else LEAST_SETS
+    days = {job.time // DAY_S for job in jobs}
+    had = ((len(jobs), GOOD_BEFORE, "job"), (len(days), days_wanted, "day"), (_disjoint(jobs), sets_wanted, "node set"))
+    lacks = [f"{counted(wanted - number, thing)} more" for number, wanted, thing in had if number < wanted]
+    images = {job.image for series in every for job in series.jobs if job.image}
+    if len(images) > 1:
+        lacks.append(f"a single image (it mixes {len(images)})")
+    return ", ".join(counted(number, thing) for number, _, thing in had), ", ".join(lacks)
+
+
+def _disjoint(jobs: Sequence[Job]) -> int:
+    """Count node sets of which no two share a node, the first come first after whichever gives most of them."""
+    sets = list(dict.fromkeys(job.nodes for job in jobs))[:SETS_COMPARED]
+    most = 0
+    for first in sets:
+        taken, count = set(first), 1
+        for nodes in sets:
+            if taken.isdisjoint(nodes):
+                taken |= nodes
+                count += 1
+        most = max(most, count)
+    return most
