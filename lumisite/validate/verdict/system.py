@@ -19,7 +19,7 @@ from lumisite.validate.probes.communicators import SHOWN_ONLY
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.baseline import LEAST_DAYS, comparable
 from lumisite.validate.verdict.gates import GateVerdict, judge_gates
-from lumisite.validate.verdict.metric import MetricVerdict, judge_alone, judge_metric
+from lumisite.validate.verdict.metric import MetricVerdict, judge_alone, judge_metric, some
 from lumisite.validate.verdict.nodes import SlowNode, slow_nodes
 
 if TYPE_CHECKING:
@@ -154,19 +154,14 @@ def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -
         if metric.more_jobs and metric.decides:
             wanted.setdefault((metric.more_jobs, metric.avoid), []).append(metric.metric)
     for (count, avoid), names in sorted(wanted.items()):
-        others = f" on nodes other than {_some(avoid)}" if avoid else ""
+        others = f" on nodes other than {some(avoid, NAMES_SHOWN)}" if avoid else ""
         yield f"run {count} more job{'s' if count > 1 else ''} of {', '.join(names)}{others}"
     hunt = sorted({node for metric in metrics if metric.decides for node in metric.hunt})
     if hunt:
-        yield f"run one job of pairs on {_some(hunt)} together: it tells which node is slow"
+        yield f"run one job of pairs on {some(hunt, NAMES_SHOWN)} together: it tells which node is slow"
 
 
 def _notes(notes: Mapping[str, Sequence[str]], metrics: Sequence[MetricVerdict]) -> Iterator[str]:
     """Say each note once, with the metrics that it holds for where these are not all."""
     for note, names in notes.items():
-        yield note if len(names) == len(metrics) else f"{_some(names)}: {note}"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - NAMES_SHOWN
-    return ",".join(names) if more <= 0 else f"{','.join(names[:NAMES_SHOWN])} and {more} more"
+        yield note if len(names) == len(metrics) else f"{some(names, NAMES_SHOWN)}: {note}"
