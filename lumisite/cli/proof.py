@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_json_option, add_site_option, say
+from lumisite.cli.parser import add_json_option, add_site_option, count, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,22 +48,12 @@ def _add_transport(commands: Commands) -> None:
         "any but those over sockets)",
     )
     transport.add_argument(
-        "--nics", type=_positive, metavar="N", help="NICs that each process must find (default: as many as --site has)"
+        "--nics", type=count, metavar="N", help="NICs that each process must find (default: as many as --site has)"
     )
     transport.add_argument("--require-gdr", action="store_true", help="fail without proof of GPU Direct RDMA")
     transport.add_argument("--site", metavar="NAME|FILE", help="take provider and NICs from this site (default: none)")
     add_json_option(transport)
     transport.set_defaults(call=run_transport)
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
-    return number
 
 
 def run_transport(arguments: argparse.Namespace) -> int:

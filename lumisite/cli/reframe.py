@@ -7,8 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from lumisite.cli.asking import decided, require_shared
-from lumisite.cli.parser import add_site_option, real_path, say
-from lumisite.cli.validate import count
+from lumisite.cli.parser import add_site_option, count, real_path, say
 from lumisite.errors import ResolveError
 
 if TYPE_CHECKING:
@@ -60,12 +59,15 @@ def _module(arguments: argparse.Namespace) -> int:
 
     from lumisite.cli.report import write_text
     from lumisite.validate.reframe.module import module_text
+    from lumisite.validate.run.script import slurm_words
 
     asked, loaded = _asked(arguments, "/stage", "module")
-    words = _words(arguments, asked.site_file)
+    setting, plan = _job(asked, loaded)
+    options = slurm_words(loaded.site, plan, setting.options)
+    words, system = _words(arguments, asked.site_file), f"{asked.site}:{asked.partition}"
     # The command that writes this module again.
     command = ["lumisite", "reframe", *words, *(word for name in arguments.probe for word in ("--probe", name))]
-    write_text(module_text(*_job(asked, loaded), words, shlex.join(command)), arguments.output)
+    write_text(module_text(loaded.site, plan, options, system, words, shlex.join(command)), arguments.output)
     return 0
 
 

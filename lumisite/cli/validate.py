@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from lumisite.cli.asking import JOBS
-from lumisite.cli.parser import add_json_option, add_site_option, say
+from lumisite.cli.parser import add_json_option, add_site_option, count, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,17 +90,6 @@ def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the jobs' scripts and submit nothing")
     add_json_option(parser)
     parser.set_defaults(call=run_validate, purpose=purpose)
-
-
-def count(text: str) -> int:
-    """Read how many of something there should be."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if not 1 <= number <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10000")
-    return number
 
 
 def run_validate(arguments: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ ROOMS = ("cli", "lint", "validate", "facts", "release", "render", "binds", "imag
 #: The rooms of `validate`, from the top.
 PROOF = (
     *("__init__", "report", "reframe", "run", "verdict"),
-    *("probes", "transport", "samples", "lines", "metric_names", "blocks"),
+    *("probes", "transport", "samples", "lines", "metric_names"),
 )
 
 #: The modules that may read or write files, run programs or look at the environment.

@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from lumisite.site.model import MetricRule
+from lumisite.site.model import MetricRule, Site
 from lumisite.validate.lines import LARGEST, Gate, Sample, line_json
 from lumisite.validate.probes.probe import rounded
 from lumisite.validate.reframe.cases import OWN_TEST
-from lumisite.validate.run.runner import Setting
-from lumisite.validate.run.script import JobPlan, slurm_words, validation_of
+from lumisite.validate.run.script import JobPlan, validation_of
 from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict.nodes import job_value
 
@@ -155,18 +154,21 @@ class %(class)s(%(test)sProbe):
 '''
 
 
-def module_text(setting: Setting, plan: JobPlan, words: Sequence[str], command: str) -> str:
+def module_text(
+    site: Site, plan: JobPlan, options: Sequence[str], system: str, words: Sequence[str], command: str
+) -> str:
     """Give the module's text: the same for the same site, options and lumisite.
 
-    `plan` is a job of the suite, `words` the options that lumisite is asked with, `command` what was typed.
+    `plan` is a job of the suite, `options` what it asks of sbatch, `system` how ReFrame's settings call the system and
+    partition, `words` what lumisite is asked with, `command` what was typed.
     """
-    site, validation = setting.site, validation_of(setting.site)
+    validation = validation_of(site)
     probes = {group.steps[0].probe: group.asks for group in plan.groups}
-    options = [word for word in slurm_words(site, plan, setting.options) if not word.startswith(_REFRAMES_OWN)]
+    options = [word for word in options if not word.startswith(_REFRAMES_OWN)]
     values = {
         "command": command,
         "site": site.name,
-        "system": f"{site.name}:{setting.options.partition}",
+        "system": system,
         "asked": _table(map(json.dumps, words)),
         "first": _class_name([*probes][-1]),
         "nodes": len(plan.nodes),

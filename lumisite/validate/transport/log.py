@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from lumisite.validate.blocks import whole_lines
+from lumisite.validate.samples import whole_lines
 from lumisite.validate.transport.lines import (
     BARE,
     CHANNEL_LINE,
