@@ -23,6 +23,8 @@ NAMED = 3
 #: How a report begins, and the header of a perflog.
 _REPORT = re.compile(rb'\s*\{\s*"(?:session_info|runs|restored_cases)"\s*:')
 _PERFLOG = b"result|job_completion_time|"
+#: What each number has columns for, in the order of a report.
+_NUMBER = ("value", "ref", "lower_thres", "upper_thres", "unit")
 #: Columns that a case needs.
 _NEEDED = ("name", "system", "partition", "environ", "jobid", "job_nodelist", ENDED)
 
@@ -83,7 +85,7 @@ def _lines(name: str, cases: Iterable[tuple[str, object]], say: Callable[[str], 
                 continue
             try:
                 for line in case_lines(parse_case(raw), lambda why, what: out[why].append(what), after=after):
-                    found[(line_json(line)).encode() + b"\n"] = None
+                    found[line_json(line).encode() + b"\n"] = None
             except LineError as error:
                 faults.add(f"{name}{place}{error}")
     except LineError as error:
@@ -111,11 +113,9 @@ def _report_cases(data: bytes) -> Iterator[tuple[str, object]]:
         key = f"runs[{number}]"
         for at, case in enumerate(_list(f"{key}.testcases", mapping(key, run).get("testcases"))):
             place = f"{key}.testcases[{at}]"
-            ended = {ENDED: session.get("time_end_unix")}
-            yield (
-                f": {place}.",
-                ended | {key: value for key, value in mapping(place, case).items() if value is not None},
-            )
+            raw = mapping(place, case)
+            ended = session.get("time_end_unix") if raw.get(ENDED) is None else raw[ENDED]
+            yield f": {place}.", {**raw, ENDED: ended}
 
 
 def _list(key: str, raw: object) -> list[object]:
@@ -144,26 +144,29 @@ def _case(columns: Sequence[str], cells: Sequence[str]) -> dict[str, object] | N
     may have none. Its other columns stand where they should, counted from both ends, and are enough where the numbers
     are not needed: it failed, or has lumisite's own lines.
     """
-    numbers = [name.removesuffix("_value") for name in columns if name.endswith("_value")]
-    torn = len(cells) != len(columns)
-    if torn:
-        # A column without a name: the numbers of a case that had none.
-        ours = [at for at, name in enumerate(columns) if not name or name.startswith(tuple(f"{n}_" for n in numbers))]
-        first, tail = (ours[0], len(columns) - ours[-1] - 1) if ours else (len(columns), 0)
+    numbers = {
+        name.removesuffix("_value"): [f"{name.removesuffix('_value')}_{what}" for what in _NUMBER]
+        for name in columns
+        if name.endswith("_value")
+    }
+    cut = len(cells) != len(columns)
+    if cut:
+        # A column without a name: the numbers of a case that had none. Without either, all columns stand before them.
+        own = {"", *itertools.chain(*numbers.values())}
+        places = [at for at, name in enumerate(columns) if name in own] or [len(columns), len(columns) - 1]
+        first, tail = places[0], len(columns) - places[-1] - 1
         if len(cells) < first + tail:
             return None
         columns, cells = ([*each[:first], *each[len(each) - tail :]] for each in (columns, cells))
-        numbers = []
+        numbers = {}
     row = {name: None if cell in ("", "None", "null") else cell for name, cell in zip(columns, cells, strict=True)}
-    if torn and row["result"] != FAILED and not (row.get("lumisite") or "").startswith("["):
+    if cut and row["result"] != FAILED and not (row.get("lumisite") or "").startswith("["):
         return None
     values = {
-        name: [_number(row.get(f"{name}_{what}")) for what in ("value", "ref", "lower_thres", "upper_thres")]
-        + [row.get(f"{name}_unit")]
-        for name in numbers
+        name: [*(_number(row.get(key)) for key in keys[:-1]), row.get(keys[-1])] for name, keys in numbers.items()
     }
-    nodes = (row["job_nodelist"] or "").split(",")
-    return {**row, "perfvalues": values, "job_nodelist": nodes, ENDED: _number(row[ENDED])}
+    nodes = (row.get("job_nodelist") or "").split(",")
+    return {**row, "perfvalues": values, "job_nodelist": nodes, ENDED: _number(row.get(ENDED))}
 
 
 def _number(text: str | None) -> object:
