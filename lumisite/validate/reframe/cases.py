@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Sample, line_of, shown
+from lumisite.site.json_file import short
+from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Sample, line_of
 
 #: How tests of the module are called that `lumisite reframe` writes; their numbers have lumisite's own names.
 OWN_TEST = "Lumisite"
@@ -105,9 +106,9 @@ def parse_case(raw: object) -> Case:
     numbers = tuple(_numbers(raw, f"{system}:{partition}:"))
     job, nodes = raw.get("jobid"), raw.get("job_nodelist") or []
     if isinstance(job, bool) or not isinstance(job, str | int | None):
-        raise LineError(f"jobid: {shown(job)} is not the number of a job")
+        raise LineError(f"jobid: {short(job)} is not the number of a job")
     if not isinstance(nodes, list):
-        raise LineError(f'job_nodelist: {shown(nodes)} is not a list of nodes, such as ["nid000001", "nid000002"]')
+        raise LineError(f'job_nodelist: {short(nodes)} is not a list of nodes, such as ["nid000001", "nid000002"]')
     return Case(
         test=_ADDED.sub("", test),
         system=system,
@@ -128,14 +129,14 @@ def parse_case(raw: object) -> Case:
 def mapping(key: str, raw: object) -> Mapping[str, object]:
     """Check a JSON object; raises `LineError`."""
     if not isinstance(raw, dict):
-        raise LineError(f"{key}: {shown(raw)} is not an object")
+        raise LineError(f"{key}: {short(raw)} is not an object")
     return raw
 
 
 def _text(raw: Mapping[str, object], key: str) -> str:
     value = raw.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise LineError(f"{key}: {shown(value) if key in raw else 'missing'} (a text would be right)")
+        raise LineError(f"{key}: {short(value) if key in raw else 'missing'} (a text would be right)")
     return value
 
 
@@ -144,15 +145,15 @@ def _time(raw: object, *, needed: bool) -> float:
         return 0.0
     if isinstance(raw, int | float) and not isinstance(raw, bool) and 0 <= raw < LAST_MOMENT:
         return float(raw)
-    raise LineError(f"{ENDED}: {shown(raw)} is not a number of seconds since 1970")
+    raise LineError(f"{ENDED}: {short(raw)} is not a number of seconds since 1970")
 
 
 def _numbers(raw: Mapping[str, object], before: str) -> Iterator[Number]:
     """Read `perfvalues`: value, reference, lower and upper threshold, unit, and in newer reports a result."""
     for name, row in mapping("perfvalues", raw.get("perfvalues") or {}).items():
-        key = f"perfvalues[{shown(name)}]"
+        key = f"perfvalues[{short(name)}]"
         if not isinstance(row, list) or len(row) not in (5, 6) or not isinstance(row[4] or "", str):
-            raise LineError(f"{key}: {shown(row)} is not [value, reference, lower, upper, unit, result]")
+            raise LineError(f"{key}: {short(row)} is not [value, reference, lower, upper, unit, result]")
         value, lower, upper = (_number(f"{key}[{at}]", row[at]) for at in (0, 2, 3))
         yield Number(name.removeprefix(before), value, lower, upper, row[4] or "")
 
@@ -161,11 +162,11 @@ def _number(key: str, raw: object) -> float | None:
     if raw is None:
         return None
     if isinstance(raw, bool) or not isinstance(raw, int | float):
-        raise LineError(f"{key}: {shown(raw)} is not a number")
+        raise LineError(f"{key}: {short(raw)} is not a number")
     try:
         return float(raw)
     except OverflowError:
-        raise LineError(f"{key}: {shown(raw)} is not a finite number") from None
+        raise LineError(f"{key}: {short(raw)} is not a finite number") from None
 
 
 def case_lines(case: Case, leave_out: Callable[[str, str], None], *, after: bool) -> Iterator[Sample | Gate]:
@@ -197,7 +198,7 @@ def _own_lines(text: str) -> list[Sample | Gate]:
     except LineError as error:
         raise LineError(f"lumisite: {error}") from None
     except (ValueError, TypeError, RecursionError):
-        raise LineError(f"lumisite: {shown(text)} is not a JSON list of lumisite's lines") from None
+        raise LineError(f"lumisite: {short(text)} is not a JSON list of lumisite's lines") from None
 
 
 def _samples(case: Case, leave_out: Callable[[str, str], None]) -> Iterator[Sample | Gate]:
@@ -209,7 +210,7 @@ def _samples(case: Case, leave_out: Callable[[str, str], None]) -> Iterator[Samp
         if not LEAST <= number.value <= LARGEST:
             leave_out("not above 0 and finite", f"{case.name}/{number.name} is {number.value:g}")
         elif better is None:
-            leave_out(NO_DIRECTION, f"{case.name}/{number.name} in {shown(number.unit)}")
+            leave_out(NO_DIRECTION, f"{case.name}/{number.name} in {short(number.unit)}")
         else:
             metric = number.name if own else f"{case.name}/{number.name}"
             raw = {"metric": metric, "value": number.value, "better": better, "unit": number.unit}

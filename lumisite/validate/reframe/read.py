@@ -12,7 +12,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from lumisite.validate.lines import LineError, line_json, shown
+from lumisite.site.json_file import short
+from lumisite.validate.lines import LineError, line_json
 from lumisite.validate.reframe.cases import ENDED, FAILED, case_lines, mapping, parse_case
 from lumisite.validate.samples import Faults, SamplesError
 
@@ -50,7 +51,7 @@ def with_reframe(
             yield name, whole
             continue
         else:
-            begins = shown(head.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip())
+            begins = short(head.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip())
             right = "JSON lines would be right, a report of `reframe --report-file`, or a perflog in its default format"
             raise SamplesError(f"{name}: neither samples nor of ReFrame: it begins with {begins} ({right})")
         yield name, [line for line in lines if line not in given]
@@ -108,7 +109,7 @@ def _report_cases(data: bytes) -> Iterator[tuple[str, object]]:
     session = mapping("session_info", mapping("report", raw).get("session_info"))
     version = session.get("data_version")
     if not isinstance(version, str) or version.partition(".")[0] != "4":
-        raise LineError(f"session_info.data_version: {shown(version)} is not known (4.x is: ReFrame from 4.7 on)")
+        raise LineError(f"session_info.data_version: {short(version)} is not known (4.x is: ReFrame from 4.7 on)")
     for number, run in enumerate(_list("runs", raw.get("runs"))):
         key = f"runs[{number}]"
         for at, case in enumerate(_list(f"{key}.testcases", mapping(key, run).get("testcases"))):
@@ -120,7 +121,7 @@ def _report_cases(data: bytes) -> Iterator[tuple[str, object]]:
 
 def _list(key: str, raw: object) -> list[object]:
     if not isinstance(raw, list):
-        raise LineError(f"{key}: {shown(raw)} is not a list")
+        raise LineError(f"{key}: {short(raw)} is not a list")
     return raw
 
 

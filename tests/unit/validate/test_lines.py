@@ -124,7 +124,7 @@ def test_gates_stand_among_samples_in_any_order_and_once() -> None:
         (line_json(SAMPLE).replace("GB/s", "MB/s").replace('"7"', '"8"'), "unit: MB/s for m/128MiB/2n, which is in GB/s at f.jsonl:1"),
         (line_json(SAMPLE).replace("0a", "0b"), "image: sha256:0b in run 7, which has sha256:0a at f.jsonl:1"),
         (line_json(SAMPLE).replace(', "spec": "1f"', ""), "spec: none in run 7, which has 1f at f.jsonl:1"),
-        (line_json(SAMPLE).replace("}", ', "unit": "GB/s"}'), "unit stands twice on the line"),
+        (line_json(SAMPLE).replace("}", ', "unit": "GB/s"}'), "is not JSON that can be read: the key unit stands twice in one object (one object on a line would be right)"),
     ],
 )  # fmt: skip
 def test_units_images_and_specs_must_agree(text: str, message: str) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
@@ -87,6 +88,9 @@ def test_a_drop_is_unconfirmed_then_confirmed_or_refuted(better: str) -> None:
     assert first.p == pytest.approx(1 / 3003, rel=1e-4)
     both = judged(STEADY, scaled(slow, 10), better=better)
     assert (both.verdict, both.confirmed) == ("fail", True)
+    assert re.fullmatch(
+        r"slower by 1\d\.\d %, p = 0\.00033; confirmed: 1\d\.\d %, p = 5\.4e-06 with 5 more jobs", both.reason
+    )
     refuted = judged(STEADY, [*scaled(slow, 5), *scaled(1.0, 5)], better=better)
     assert (refuted.verdict, refuted.confirmed) == ("warn", False)
     assert "not confirmed" in refuted.reason
