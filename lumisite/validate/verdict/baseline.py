@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from lumisite.validate.probes.ranks import counted
 from lumisite.validate.samples import Job, Recorded, Series
@@ -45,35 +44,23 @@ def comparable(
     twice = {_identity(job) for job in before.jobs} & {_identity(job) for job in after.jobs}
     if twice:
         return Baseline(before, f"run {min(twice)[0]} stands before and after the change: one of the files is wrong")
-    spec = _of_one_kind(before, after, "spec")
-    if spec.refusal or allow_image_change:
-        return spec if spec.refusal else replace(spec, notes=(*spec.notes, *_standing(spec.series, after, least_days)))
-    image = _of_one_kind(spec.series, after, "image")
-    if image.refusal:
-        return image
-    return replace(image, notes=(*spec.notes, *image.notes, *_standing(image.series, after, least_days)))
+    notes = []
+    # A job that says nothing of it may be of any kind.
+    for what, thing in (("spec", "spec of what is measured"), ("image", "image"))[: 1 if allow_image_change else 2]:
+        old, new = ({getattr(job, what) for job in series.jobs} - {""} for series in (before, after))
+        if len(new) > 1:
+            return Baseline(before, f"the jobs after differ in the {thing} ({', '.join(sorted(new))})")
+        kept = tuple(job for job in before.jobs if not new or getattr(job, what) in ("", *new))
+        if not kept:
+            return Baseline(before, f"another {thing}: {', '.join(sorted(old))} before, {', '.join(new)} after")
+        if left_out := len(before.jobs) - len(kept):
+            notes.append(f"{left_out} of {len(before.jobs)} jobs before had another {thing} and are left out")
+        before = replace(before, jobs=kept)
+    return Baseline(before, notes=(*notes, *_standing(before, after, least_days)))
 
 
 def _identity(job: Job) -> tuple[str, float, str]:
     return job.run, job.time, repr(sorted(job.values.items()))
-
-
-def _of_one_kind(before: Series, after: Series, what: Literal["image", "spec"]) -> Baseline:
-    """Keep the jobs before that say the same as those after; one that says nothing may be of any kind."""
-    old, new = ({_kind(job, what) for job in series.jobs} - {""} for series in (before, after))
-    thing = "image" if what == "image" else "spec of what is measured"
-    if len(new) > 1:
-        return Baseline(before, f"the jobs after differ in the {thing} ({', '.join(sorted(new))})")
-    kept = tuple(job for job in before.jobs if not new or _kind(job, what) in ("", *new))
-    if not kept:
-        return Baseline(before, f"another {thing}: {', '.join(sorted(old))} before, {', '.join(new)} after")
-    left_out = len(before.jobs) - len(kept)
-    notes = (f"{left_out} of {len(before.jobs)} jobs before had another {thing} and are left out",) if left_out else ()
-    return Baseline(replace(before, jobs=kept), notes=notes)
-
-
-def _kind(job: Job, what: Literal["image", "spec"]) -> str:
-    return job.image if what == "image" else job.spec
 
 
 def _standing(before: Series, after: Series, least_days: int) -> Iterator[str]:
