@@ -15,7 +15,7 @@ from lumisite.validate.lines import Gate
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-Outcome: TypeAlias = Literal["pass", "fail", "bad-nodes", "inconclusive"]
+GateState: TypeAlias = Literal["pass", "fail", "bad-nodes", "inconclusive"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class GateVerdict:
     """One gate, judged: `runs` answered after the change, `bad` of them did not pass; `nodes` are those to blame."""
 
     gate: str
-    verdict: Outcome
+    verdict: GateState
     reason: str
     runs: int
     bad: int
@@ -61,7 +61,7 @@ def _judge(before: Sequence[Gate], after: Sequence[Gate], name: str) -> GateVerd
     bad = {gate.run for gate in failed or unclear}
     known = any(gate.verdict == "fail" for gate in before)
     nodes = _suspects(after, failed)
-    state: Outcome = "inconclusive" if unclear else "pass"
+    state: GateState = "inconclusive" if unclear else "pass"
     if failed:
         state = "bad-nodes" if nodes else "fail"
     return GateVerdict(
@@ -93,7 +93,7 @@ def _suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:
     return tuple(sorted(suspects)) if 2 * len(suspects) < len(every) else ()
 
 
-def _reason(state: Outcome, bad: int, runs: int, nodes: Sequence[str], *, known: bool) -> str:
+def _reason(state: GateState, bad: int, runs: int, nodes: Sequence[str], *, known: bool) -> str:
     of = f"{bad} of {runs} job{'s' if runs > 1 else ''}"
     before = "; it failed before the change too" if known else ""
     if state == "pass":
