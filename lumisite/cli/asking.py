@@ -42,8 +42,9 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
 
     from lumisite import __version__
     from lumisite.site.load import load_site
-    from lumisite.validate.run.asked import Asked, Batch, site_digest, with_specs
+    from lumisite.validate.run.asked import Asked, Batch
     from lumisite.validate.run.folder import image_mark
+    from lumisite.validate.run.plan import site_digest, with_specs
     from lumisite.validate.run.script import validation_of
 
     loaded = load_site(arguments.site)
@@ -157,8 +158,9 @@ def more_jobs(arguments: argparse.Namespace) -> Asked:
     """Add a batch of jobs to what a run was asked."""
     from dataclasses import replace
 
-    from lumisite.validate.run.asked import Batch, with_specs
+    from lumisite.validate.run.asked import Batch
     from lumisite.validate.run.folder import open_run
+    from lumisite.validate.run.plan import with_specs
 
     _, about = open_run(real_path(arguments.more))
     asked, loaded = recorded_run(about, arguments, "--more", KEPT)
@@ -186,8 +188,9 @@ def recorded_run(
     from lumisite import __version__
     from lumisite.errors import ResolveError
     from lumisite.site.load import load_site
-    from lumisite.validate.run.asked import parse_asked, require_unchanged
+    from lumisite.validate.run.asked import parse_asked
     from lumisite.validate.run.folder import image_mark
+    from lumisite.validate.run.plan import require_unchanged
 
     given = [name.replace("_", "-") for name in decided if getattr(arguments, name)]
     if given:

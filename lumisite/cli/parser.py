@@ -6,19 +6,17 @@ import argparse
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lumisite import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import TypeAlias
 
     from lumisite.site.load import LoadedSite
     from lumisite.site.selection import Selection
 
-    Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 #: Which module of this package has which commands, in the order in which an admin meets them.
 MODULES = {

@@ -113,7 +113,7 @@ def run_verdict(arguments: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from lumisite.validate.reframe.read import with_reframe
-    from lumisite.validate.report.text import verdict_text
+    from lumisite.validate.report.write import verdict_text
     from lumisite.validate.samples import read_lines
     from lumisite.validate.verdict.system import Terms, judge_system
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from lumisite.cli.parser import Commands
     from lumisite.site.load import LoadedSite
     from lumisite.validate.run.asked import Asked
-    from lumisite.validate.run.runner import Setting
     from lumisite.validate.run.script import JobPlan
 
 #: Options that the module passes on to lumisite, besides the site.
@@ -62,8 +61,8 @@ def _module(arguments: argparse.Namespace) -> int:
     from lumisite.validate.run.script import slurm_words
 
     asked, loaded = _asked(arguments, "/stage", "module")
-    setting, plan = _job(asked, loaded)
-    options = slurm_words(loaded.site, plan, setting.options)
+    plan = _job(asked, loaded)
+    options = slurm_words(loaded.site, asked, plan)
     words, system = _words(arguments, asked.site_file), f"{asked.site}:{asked.partition}"
     # The command that writes this module again.
     command = ["lumisite", "reframe", *words, *(word for name in arguments.probe for word in ("--probe", name))]
@@ -77,14 +76,14 @@ def _asked(arguments: argparse.Namespace, folder: str, stamp: str) -> tuple[Aske
     return decided(argparse.Namespace(**vars(arguments) | others), folder, stamp, 1)
 
 
-def _job(asked: Asked, loaded: LoadedSite) -> tuple[Setting, JobPlan]:
+def _job(asked: Asked, loaded: LoadedSite) -> JobPlan:
     """Give the one job. Slurm chooses its nodes, as for all of ReFrame's tests."""
     from dataclasses import replace
 
-    from lumisite.validate.run.asked import setting_of
+    from lumisite.validate.run.plan import plans_of
 
-    setting, (plan,) = setting_of(asked, loaded)
-    return setting, replace(plan, named=False)
+    (plan,) = plans_of(asked, loaded)
+    return replace(plan, named=False)
 
 
 def _words(arguments: argparse.Namespace, site_file: str) -> tuple[str, ...]:
@@ -113,9 +112,9 @@ def _stage(arguments: argparse.Namespace) -> int:
     stamp = f"reframe-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}-{'-'.join(arguments.probe)}"
     asked, loaded = _asked(arguments, str(folder), stamp)
     require_shared(loaded.site, folder, "stage directory")
-    setting, plan = _job(asked, loaded)
+    plan = _job(asked, loaded)
     run = create_run(folder, asked.about())
-    path = Path(run.write_script(plan.run, 1, job_script(loaded.site, plan, setting.options, str(run.probes), 1)))
+    path = Path(run.write_script(plan.run, 1, job_script(loaded.site, asked, plan, 1)))
     print(json.dumps({"script": str(path.relative_to(folder))}))
     return 0
 
@@ -128,8 +127,9 @@ def _judge(arguments: argparse.Namespace) -> int:
     from lumisite.cli.proof import EXIT
     from lumisite.site.load import load_site
     from lumisite.validate.reframe.module import answer
-    from lumisite.validate.run.asked import parse_asked, require_unchanged
+    from lumisite.validate.run.asked import parse_asked
     from lumisite.validate.run.folder import SAMPLES, image_mark, lines_of, open_run
+    from lumisite.validate.run.plan import require_unchanged, with_specs
     from lumisite.validate.run.runner import Runner
     from lumisite.validate.run.script import NODES
 
@@ -138,14 +138,14 @@ def _judge(arguments: argparse.Namespace) -> int:
     asked = parse_asked(about, f"{place}/run.json")
     loaded = load_site(asked.site_file)
     require_unchanged(asked, loaded, __version__, image_mark(asked.image), str(place))
-    name = _job(asked, loaded)[1].run
+    name = _job(asked, loaded).run
     # A job that never began is not on any node: what is told of it is told of the partition.
     nodes = tuple(run.marker(name, NODES)) or (asked.partition,)
-    setting, plan = _job(replace(asked, batches=(replace(asked.batches[0], node_sets=(nodes,)),)), loaded)
+    asked = with_specs(replace(asked, batches=(replace(asked.batches[0], node_sets=(nodes,)),)), loaded)
     if not arguments.job:
         raise ResolveError("--judge: goes with --job ID, the job's number")
     run.hold()
-    runner = Runner(run, setting, [plan], say)
+    runner = Runner(run, loaded.site, asked, [_job(asked, loaded)], say)
     runner.restore([{"run": name, "event": "submitted", "id": arguments.job}])
     runner.work()
     told = answer(lines_of(run.folder / SAMPLES))

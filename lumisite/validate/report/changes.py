@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lumisite.facts.changes import make_report, plain
 from lumisite.facts.compare import Change, Kind, compare
 from lumisite.facts.words import texts, words
+from lumisite.site.load import load_plans
 
 if TYPE_CHECKING:
     from lumisite.facts.facts import Facts
     from lumisite.facts.site import Touch
-    from lumisite.site.model import Site
-    from lumisite.site.plans import LoadedPlan
+    from lumisite.site.load import LoadedSite
 
 
 @dataclass(frozen=True)
@@ -29,32 +29,25 @@ class Changed:
     touches: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Changes:
-    """All changes, what matters most first, and what to tell users of them; empty where there is nothing to compare."""
+def changes(
+    before: Facts | None, after: Facts | None, loaded: LoadedSite | None
+) -> tuple[tuple[Changed, ...], tuple[str, ...]]:
+    """Compare two captures: give all changes, what matters most first, and what to tell users of them.
 
-    changed: tuple[Changed, ...] = ()
-    users: tuple[str, ...] = ()
-
-
-def changes(before: Facts | None, after: Facts | None, site: Site | None, plans: Sequence[LoadedPlan] = ()) -> Changes:
-    """Compare two captures; without the site they are of, nothing is said of what a change touches."""
+    Without the site that the captures are of, nothing is said of what a change touches, and nothing to users.
+    """
     if before is None or after is None or before.site != after.site:
-        return Changes()
-    if site is None or site.name != after.site:
-        return Changes(tuple(_told(one) for one in compare(before, after)))
-    report = make_report(before, after, site, plans=plans)
+        return (), ()
+    if loaded is None or loaded.site.name != after.site:
+        return tuple(_told(one) for one in compare(before, after)), ()
+    report = make_report(before, after, loaded.site, plans=load_plans(loaded))
     told = tuple(_told(one.change, one.touches) for one in report.changes)
-    return Changes(told, report.users if told else ())
+    return told, report.users if told else ()
 
 
 def _told(change: Change[Any], touches: Iterable[Touch] = ()) -> Changed:
-    return Changed(change.kind, change.subject, *texts(change), plain(words(change)), tuple(_together(touches)))
-
-
-def _together(touches: Iterable[Touch]) -> Iterator[str]:
-    """Give each kind of part once, with the names of all that are touched."""
-    by_what: dict[str, list[str]] = {}
+    by_what: dict[str, dict[str, None]] = {}
     for touch in touches:
-        by_what.setdefault(touch.what, []).append(touch.name)
-    yield from (plain(f"{what} {', '.join(dict.fromkeys(names))}") for what, names in by_what.items())
+        by_what.setdefault(touch.what, {})[touch.name] = None
+    touched = tuple(plain(f"{what} {', '.join(names)}") for what, names in by_what.items())
+    return Changed(change.kind, change.subject, *texts(change), plain(words(change)), touched)
