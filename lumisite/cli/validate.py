@@ -13,12 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lumisite.cli.asking import JOBS, more_jobs, new_run, read_baseline, resumed_run
-from lumisite.cli.parser import Commands, add_json_option, add_site_option, say
+from lumisite.cli.parser import Commands, add_json_option, add_site_option, count, say
 from lumisite.cli.report import read_side
 from lumisite.errors import ToolError
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.site.model import Site
-from lumisite.validate.baseline import has_and_lacks
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.report.gather import Side, make_report
 from lumisite.validate.report.write import WRITERS
@@ -28,6 +27,7 @@ from lumisite.validate.run.plan import hunt_words, more_words, plans_of
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.run.script import job_script, validation_of
 from lumisite.validate.samples import Recorded, read_lines
+from lumisite.validate.verdict.baseline import has_and_lacks
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 
@@ -97,17 +97,6 @@ def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the jobs' scripts and submit nothing")
     add_json_option(parser)
     parser.set_defaults(call=run_validate, purpose=purpose)
-
-
-def count(text: str) -> int:
-    """Read how many of something there should be."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if not 1 <= number <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10000")
-    return number
 
 
 def run_validate(arguments: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from lumisite.errors import LumisiteError, ResolveError, SiteError, ToolError
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from lumisite.site.json_file import parse_json
-from lumisite.validate.lines import Gate, LineError, Sample, gate_json, parse_line, sample_json
+from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line
 from lumisite.validate.probes.probe import Line, Record, Step, Vector, scripts
 from lumisite.validate.run.script import FACTS, RECORDS
 
@@ -120,7 +120,7 @@ class Run:
             if isinstance(line, Vector):
                 self._vectors.add(json.dumps(vars(line)))
             else:
-                self._lines.add(sample_json(line) if isinstance(line, Sample) else gate_json(line))
+                self._lines.add(line_json(line))
 
     @property
     def has_facts(self) -> bool:

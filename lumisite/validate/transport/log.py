@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lumisite.validate.blocks import whole_lines
+from lumisite.validate.samples import whole_lines
 from lumisite.validate.transport.lines import CHANNEL_LINE, HEADS, TROUBLE, Channel, Process, note, text_of
 
 #: A line may be as long as this before its beginning is given up (a log that lost its line ends has one; a core dump).
