@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import posixpath
+import shlex
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lumisite.errors import ToolError, refused
@@ -39,14 +41,20 @@ class File:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise refused("read", error) from None
+            raise _refused("read", error) from None
 
 
 @dataclass(frozen=True)
 class DiskTree:
-    """The tree below the directory `root`."""
+    """The tree below the directory `root`.
+
+    `unreadable` is what was met that this process may not read or enter, `private` what only root may, where this is
+    root: by path, with the command that lets everybody.
+    """
 
     root: str
+    unreadable: dict[str, str] = field(default_factory=dict, compare=False)
+    private: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def name(self) -> str:
@@ -60,9 +68,13 @@ class DiskTree:
             mode = os.lstat(real).st_mode
             if stat.S_ISLNK(mode):
                 return Entry("link", str(Path(real).readlink()))
+        except PermissionError:
+            self.unreadable[posixpath.dirname(path)] = _opened(posixpath.dirname(path), "rx")
+            return None
         except (OSError, ValueError):
             return None
         if stat.S_ISDIR(mode):
+            self._compare_users(posixpath.normpath(path), mode, "x")
             return Entry("directory")
         return Entry("file" if stat.S_ISREG(mode) else "other")
 
@@ -70,14 +82,22 @@ class DiskTree:
         """Give the names in a directory."""
         try:
             with os.scandir(self._real(path)) as entries:
+                self._compare_users(path, self.mode(path), "rx")
                 return tuple(entry.name for entry in entries)
+        except PermissionError:
+            self.unreadable[path] = _opened(path, "rx")
+            return ()
         except OSError:
             return ()
 
     def source(self, path: str) -> Source | None:
         """Open a file."""
         real = self._real(path)
-        return open_file(real) if os.access(real, os.R_OK) else None
+        if not os.access(real, os.R_OK, effective_ids=True):
+            self.unreadable[path] = _opened(path, "r")
+            return None
+        self._compare_users(path, self.mode(path), "r")
+        return open_file(real)
 
     def mode(self, path: str) -> int | None:
         """Give the permission bits of what stands at a path, which is not a link."""
@@ -86,8 +106,31 @@ class DiskTree:
         except (OSError, ValueError):
             return None
 
+    def _compare_users(self, path: str, mode: int | None, rights: str) -> None:
+        """Note what root may read, and users may not."""
+        needed = sum({"r": stat.S_IROTH, "x": stat.S_IXOTH}[right] for right in rights)
+        if mode is not None and mode & needed != needed and os.geteuid() == 0:
+            self.private[path] = _opened(path, "rx" if "x" in rights else "r")
+
     def _real(self, path: str) -> str:
         return self.root.rstrip("/") + path
+
+
+def _opened(path: str, rights: str) -> str:
+    return f"chmod o+{rights} {shlex.quote(path)}"
+
+
+def _refused(action: str, error: OSError) -> ToolError:
+    """Say why the system refused, and where it does not let this user, with the command that lets everybody."""
+    said = refused(action, error)
+    if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
+        return said
+    folders = [posixpath.dirname(error.filename)]
+    while folders[-1] != posixpath.dirname(folders[-1]):
+        folders.append(posixpath.dirname(folders[-1]))
+    shut = next((one for one in reversed(folders) if one and not os.access(one, os.X_OK, effective_ids=True)), None)
+    command = _opened(error.filename, "rx" if action == "list" else "r") if shut is None else _opened(shut, "x")
+    return ToolError(f"{said} ({command})")
 
 
 def open_file(path: str) -> File:
@@ -95,7 +138,7 @@ def open_file(path: str) -> File:
     try:
         status = Path(path).stat()
     except OSError as error:
-        raise refused("read", error) from None
+        raise _refused("read", error) from None
     except ValueError as error:  # a NUL in the name
         raise ToolError(f"cannot read {path!r}: {error}") from None
     if not stat.S_ISREG(status.st_mode):
@@ -108,6 +151,6 @@ def list_directory(path: str) -> tuple[str, ...]:
     try:
         return tuple(sorted(os.listdir(path)))  # noqa: PTH208 - the names alone, not a path object for each
     except OSError as error:
-        raise refused("list", error) from None
+        raise _refused("list", error) from None
     except ValueError as error:  # a NUL in the name
         raise ToolError(f"cannot list {path!r}: {error}") from None

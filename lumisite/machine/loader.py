@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from lumisite.machine.cpu import Cpu, has_legacy, has_levels
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.ldcache import CACHE, conf_directories, read_cache
-from lumisite.machine.tree import Place, Tree, resolve
+from lumisite.machine.tree import Place, Tree, absent, resolve
 
 #: Where the loader of each machine stands, by `e_machine`.
 INTERPRETERS = {62: "/lib64/ld-linux-x86-64.so.2", 183: "/lib/ld-linux-aarch64.so.1"}
@@ -195,7 +196,7 @@ class Loader:
             return Search(None, "", (f"{path} is no file",))
         source = self.tree.source(place.path)
         if source is None:
-            return Search(None, "", (f"{path} may not be read",))
+            return Search(None, "", (f"{path} may not be read (chmod o+r {shlex.quote(place.path)})",))
         try:
             info = read_elf(source)
         except ElfError as error:
@@ -218,7 +219,7 @@ class Loader:
             here = posixpath.join(place.path, name)
             entry = self.tree.look(here)
             if entry is None:
-                return Place(here, None, "is not there")
+                return Place(here, None, absent(self.tree, here))
             if entry.kind != "link":
                 return Place(here, entry)
         return resolve(self.tree, path)

@@ -130,7 +130,8 @@ def resolve(tree: Tree, path: str) -> Place:
             return Place(path, None, f"is longer than {LONGEST_PATH} bytes", links)
         entry = tree.look(here)
         if entry is None:
-            return Place(here, None, f"leads to {shown(here)}, which is not there" if links else "is not there", links)
+            why = absent(tree, here)
+            return Place(here, None, f"leads to {shown(here)}, which {why}" if links else why, links)
         if entry.kind == "link":
             followed += 1
             if not waiting:
@@ -145,6 +146,12 @@ def resolve(tree: Tree, path: str) -> Place:
         else:
             real = here
     return Place(real, tree.look(real) if real != "/" else Entry("directory"), links=links)
+
+
+def absent(tree: Tree, path: str) -> str:
+    """Say of a path at which nothing is seen that nothing is there, or that its folder is closed to this user."""
+    command = getattr(tree, "unreadable", {}).get(posixpath.dirname(path))
+    return f"is in a folder that may not be entered ({command})" if command else "is not there"
 
 
 def _parts(path: str) -> list[str]:
