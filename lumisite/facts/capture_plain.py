@@ -180,7 +180,7 @@ def _module_defaults(tree: Tree, site: Site) -> dict[str, str]:
 
 
 def _slurm(tree: Tree, site: Site) -> dict[str, str] | None:
-    """Give what of Slurm's files reaches a task; nothing is known where one of their folders, or a file there, is shut."""
+    """Give what of Slurm's files reaches a task; not known where a folder of theirs, or a file there, is shut."""
     found = _slurm_files(tree, site)
     shut = [f"{path.rstrip('/')}/" for path in getattr(tree, "unreadable", {})]
     folders = [f"{path}/" for path in (*_SLURM_FOLDERS, *_PLUGIN_FOLDERS)]

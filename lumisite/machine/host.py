@@ -69,7 +69,8 @@ class DiskTree:
             if stat.S_ISLNK(mode):
                 return Entry("link", str(Path(real).readlink()))
         except PermissionError:
-            self.unreadable[posixpath.dirname(path)] = _opened(posixpath.dirname(path), "rx")
+            folder = _shut_folder(path, self.root.rstrip("/")) or posixpath.dirname(path)
+            self.unreadable[folder] = _opened(self._real(folder), "rx")
             return None
         except (OSError, ValueError):
             return None
@@ -85,7 +86,7 @@ class DiskTree:
                 self._compare_users(path, self.mode(path), "rx")
                 return tuple(entry.name for entry in entries)
         except PermissionError:
-            self.unreadable[path] = _opened(path, "rx")
+            self.unreadable[path] = _opened(self._real(path), "rx")
             return ()
         except OSError:
             return ()
@@ -94,7 +95,7 @@ class DiskTree:
         """Open a file."""
         real = self._real(path)
         if not os.access(real, os.R_OK, effective_ids=True):
-            self.unreadable[path] = _opened(path, "r")
+            self.unreadable[path] = _opened(self._real(path), "r")
             return None
         self._compare_users(path, self.mode(path), "r")
         return open_file(real)
@@ -110,7 +111,7 @@ class DiskTree:
         """Note what root may read, and users may not."""
         needed = sum({"r": stat.S_IROTH, "x": stat.S_IXOTH}[right] for right in rights)
         if mode is not None and mode & needed != needed and os.geteuid() == 0:
-            self.private[path] = _opened(path, "rx" if "x" in rights else "r")
+            self.private[path] = _opened(self._real(path), "rx" if "x" in rights else "r")
 
     def _real(self, path: str) -> str:
         return self.root.rstrip("/") + path
@@ -120,16 +121,19 @@ def _opened(path: str, rights: str) -> str:
     return f"chmod o+{rights} {shlex.quote(path)}"
 
 
+def _shut_folder(path: str, top: str = "") -> str | None:
+    """Give the first folder on the way to a path below `top` that this process may not enter."""
+    folders = (path[:at] or "/" for at, sign in enumerate(path) if sign == "/")
+    return next((one for one in folders if not os.access(top + one, os.X_OK, effective_ids=True)), None)
+
+
 def _refused(action: str, error: OSError) -> ToolError:
     """Say why the system refused, and where it does not let this user, with the command that lets everybody."""
     said = refused(action, error)
     if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
         return said
-    folders = [posixpath.dirname(error.filename)]
-    while folders[-1] != posixpath.dirname(folders[-1]):
-        folders.append(posixpath.dirname(folders[-1]))
-    shut = next((one for one in reversed(folders) if one and not os.access(one, os.X_OK, effective_ids=True)), None)
-    command = _opened(error.filename, "rx" if action == "list" else "r") if shut is None else _opened(shut, "x")
+    shut = _shut_folder(error.filename)
+    command = _opened(error.filename, "rx" if action == "list" else "r") if shut is None else _opened(shut, "rx")
     return ToolError(f"{said} ({command})")
 
 

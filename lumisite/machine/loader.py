@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from lumisite.machine.cpu import Cpu, has_legacy, has_levels
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.ldcache import CACHE, conf_directories, read_cache
-from lumisite.machine.tree import Place, Tree, absent, resolve
+from lumisite.machine.tree import Place, Tree, absent, opened_by, resolve
 
 #: Where the loader of each machine stands, by `e_machine`.
 INTERPRETERS = {62: "/lib64/ld-linux-x86-64.so.2", 183: "/lib/ld-linux-aarch64.so.1"}
@@ -111,7 +110,7 @@ class Loader:
             if answer.found is not None:
                 found = answer.found
                 return Search(Found(found.path, found.real, found.info, how), "", tuple(passed))
-        return Search(None, "", tuple(passed))
+        return Search(None, "", tuple(dict.fromkeys(passed)))
 
     def copies(self, name: str) -> tuple[str, ...]:
         """Give all copies of a library on the search path of a program, each real file once, the one taken first."""
@@ -191,12 +190,14 @@ class Loader:
         """Judge one candidate: absent, found, passed over, or the end of the search."""
         place = self._place(path)
         if place.entry is None:
+            if command := opened_by(self.tree, posixpath.dirname(place.path)):
+                return Search(None, "", (f"{posixpath.dirname(place.path)} may not be entered ({command})",))
             return Search(None, "", () if place.trouble == "is not there" else (f"{path} {place.trouble}",))
         if place.entry.kind != "file":
             return Search(None, "", (f"{path} is no file",))
         source = self.tree.source(place.path)
         if source is None:
-            return Search(None, "", (f"{path} may not be read (chmod o+r {shlex.quote(place.path)})",))
+            return Search(None, "", (f"{path} may not be read ({opened_by(self.tree, place.path)})",))
         try:
             info = read_elf(source)
         except ElfError as error:

@@ -6,6 +6,7 @@ Links are followed here, the same way for all of them: inside the tree, absolute
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -150,8 +151,14 @@ def resolve(tree: Tree, path: str) -> Place:
 
 def absent(tree: Tree, path: str) -> str:
     """Say of a path at which nothing is seen that nothing is there, or that its folder is closed to this user."""
-    command = getattr(tree, "unreadable", {}).get(posixpath.dirname(path))
+    command = opened_by(tree, posixpath.dirname(path))
     return f"is in a folder that may not be entered ({command})" if command else "is not there"
+
+
+def opened_by(tree: Tree, path: str) -> str | None:
+    """Give the command that lets everybody read a file, or enter a folder, which this user was just refused."""
+    unreadable: Mapping[str, str] = getattr(tree, "unreadable", {})
+    return unreadable.get(path)
 
 
 def _parts(path: str) -> list[str]:
