@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from lumisite.binds.copies import stem
@@ -86,6 +86,11 @@ def moved_buses(change: Change[tuple[str, ...]]) -> str:
     """Say which GPUs have another PCI bus id."""
     pairs = enumerate(zip(change.before or (), change.after or (), strict=True))
     return ", ".join(f"GPU {index} {was} -> {now}" for index, (was, now) in pairs if was != now)
+
+
+def _gives(change: Change[tuple[str, ...]]) -> str:
+    was, now = texts(change)
+    return f"{change.subject} {' and '.join([f'has no {was} now'] * bool(was) + [f'has {now} now'] * bool(now))}"
 
 
 def _needs(change: Change[tuple[str, ...]]) -> str:
@@ -178,6 +183,7 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
         "{subject} wants no {before.group} now",
         "{subject} wants {after} (before: {before.version})",
     ),
+    "gives": _gives,
     "missing": (
         "{subject} is needed by {now}, and the node has none",
         "{subject} was needed by {was} and not there; nothing lacks it now",
@@ -218,22 +224,30 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
 CHANGED, REBUILD, SCRIPTS = "What changed", "What you must rebuild", "What to look at in job scripts"
 _TITLES: Mapping[Kind, str] = {
     "os": "Operating system",
+    "kernel": "Kernel",
     "slurm": "Slurm",
     "glibc": "glibc",
-    "driver": "GPU driver",
     "rocm": "ROCm on the host",
     "cpe": "Cray programming environment",
     "runtime": "Container runtime",
 }
 
 
-def user_lines(changes: Sequence[Change[Any]], context: Context) -> tuple[str, ...]:
-    """Write the text, ready to be sent; what does not concern users is left out."""
+def user_lines(changes: Iterable[tuple[Change[Any], bool]], context: Context) -> tuple[str, ...]:
+    """Write the text, ready to be sent. With each change comes whether it touches anything; users read all that do."""
     site = context.site
     found: dict[str, list[str]] = {CHANGED: [], REBUILD: [], SCRIPTS: []}
-    for change in changes:
-        for title, line in _for_users(change, context):
+    replaced: dict[str, None] = {}
+    for change, touches in changes:
+        own = list(_for_users(change, context))
+        for title, line in own:
             found[title].append(line)
+        if touches and change.kind in ("library", "needs"):
+            replaced[change.subject] = None
+        elif touches and not own:
+            found[CHANGED].append(f"{words(change)}.")
+    if replaced:
+        found[CHANGED].append(f"Libraries of the host that images take are other files now: {', '.join(replaced)}.")
     if context.updated is not None and context.leaving:
         supported = f"the new GPU driver supports {context.updated.driver_rocm}"
         found[REBUILD].append(f"Images with ROCm {', '.join(context.leaving)}: {supported}.")
@@ -268,6 +282,9 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
             has = f"has {now} instead" if now else "has it no more"
             gone = change.before or () if change.kind == "soname" else [name]
             yield REBUILD, f"Images that take {was} from the host: the host {has}.{_families(context, gone)}"
+        case "gives" if was:
+            cannot = f"Images and libraries that need {was} of the host's {name}: it has that no more."
+            yield REBUILD, f"{cannot}{_families(context, [name])}"
         case "wants" if now:
             cannot = f"Images without {now} that take libraries from the host: these cannot be loaded."
             yield REBUILD, f"{cannot}{_families(context, [name])}"

@@ -23,68 +23,6 @@ LUMI = load_site("lumi").site
 REQUIRED = {"sha256", "cpus", "kind"}
 #: A row more in one of these is a test more.
 BREAKS: Mapping[str, Break] = {**LIBRARIES, **SOFTWARE, **HARDWARE}
-#: Rows that are not told right yet.
-OPEN = {
-    "CPUs",
-    "CPUs that are offline",
-    "ROCm on the host",
-    "a GPU less",
-    "a library that comes for the first time",
-    "a need more",
-    "a need that is nowhere",
-    "a need that is there again",
-    "a release of MPICH more",
-    "a symbol version that libcxi lost",
-    "a symbol version that libfabric got",
-    "adapter near other CPUs",
-    "all of MPICH has gone",
-    "an image more",
-    "another SONAME of a need, and the old one stays",
-    "another need",
-    "another release",
-    "dangling file system",
-    "dangling link",
-    "dangling link that nothing needs",
-    "default CPE",
-    "default CPE that leads nowhere",
-    "default ROCm",
-    "default libfabric",
-    "default libfabric that leads nowhere",
-    "driver built anew",
-    "file system",
-    "file system gone",
-    "file system led elsewhere",
-    "file system that came",
-    "file system that is a file",
-    "hand-edited helper",
-    "hand-edited modulefile",
-    "interface that came",
-    "interface that is down",
-    "interface with another driver",
-    "json-c mismatch",
-    "kernel",
-    "kernel without an option",
-    "library from another directory",
-    "library that comes first now",
-    "mended link",
-    "moved adapter",
-    "moved kernel config",
-    "no GPU",
-    "no container runtime",
-    "rebuilt libmpi of another CPE",
-    "rebuilt libmpi of the default CPE",
-    "rebuilt library",
-    "rebuilt transport layer behind a CPE that is left over",
-    "renamed libfabric directory",
-    "slower interface",
-    "spool of Slurm",
-    "vanished adapter",
-}
-
-
-def rows() -> list[str]:
-    """Give the names of the rows, for a parametrized test."""
-    return [name for name in BREAKS if name not in OPEN]
 
 
 def facts_of(files: NodeFiles, site: Site = LUMI) -> Facts:

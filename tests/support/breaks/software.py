@@ -85,6 +85,7 @@ SOFTWARE = {
         [("module", "singularity-CPEbits", "binds /opt/cray")],
         "/opt/cray/libfabric/default: 1.22.0 -> 2.0.1.",
         both={FABRIC.replace("1.22.0", "2.0.1"): lumi_node()[FABRIC]},
+        plan="decides about libfabric.so.1",
     ),
     "default libfabric that leads nowhere": Break(
         {"/opt/cray/libfabric/default": Link("9.9.9")},
@@ -266,7 +267,7 @@ SOFTWARE = {
     "no container runtime": Break(
         {"/usr/bin/singularity": None},
         "container runtime: /usr/bin/singularity",
-        [("site", "runtime.executable", "is not there")],
+        [("site", "runtime.variant", "SingularityCE"), ("helper", "spank/bin", "hands over to it")],
         "Container runtime: /usr/bin/singularity",
     ),
 }  # fmt: skip

@@ -13,7 +13,7 @@ from lumisite.facts.facts import Facts, format_facts
 from lumisite.facts.tell import words
 from lumisite.site.load import EMBEDDED, load_site, parse_plan
 from lumisite.site.plans import LoadedPlan
-from tests.support.breaks import BREAKS, facts_of, report_of, rows
+from tests.support.breaks import BREAKS, facts_of, report_of
 from tests.support.breaks.libraries import FABRIC, JSON
 from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node
 
@@ -46,7 +46,7 @@ def _node() -> Facts:
     return facts_of(lumi_node())
 
 
-@pytest.mark.parametrize("name", rows())
+@pytest.mark.parametrize("name", BREAKS)
 def test_a_break_names_the_plans_that_it_touches_and_no_others(name: str) -> None:
     report = report_of(BREAKS[name], plans())
     (broken,) = (one for one in report.changes if BREAKS[name].said in words(one.change))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lumisite.facts.tell import words
-from tests.support.breaks import BREAKS, report_of, rows
+from tests.support.breaks import BREAKS, report_of
 from tests.support.breaks.row import NOTHING
 
 
-@pytest.mark.parametrize("name", rows())
+@pytest.mark.parametrize("name", BREAKS)
 def test_a_planted_change_is_told_once_with_its_reason_and_its_words_for_users(name: str) -> None:
     row = BREAKS[name]
     report = report_of(row)
