@@ -211,7 +211,8 @@ def _paths(before: Facts, after: Facts) -> Changes:
     for path in sorted(before.paths.keys() & after.paths.keys()):
         old, new = before.paths[path], after.paths[path]
         library = ".so" in posixpath.basename(path) and old.kind == new.kind == "file"
-        if not library:  # where a library's link leads is told with the library
+        # Where a library's link leads is told with the library; whether a directory is a release, with the product.
+        if not library and posixpath.dirname(path) not in {**before.products, **after.products}:
             yield from _changed("path", path, old, new)
 
 

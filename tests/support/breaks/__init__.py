@@ -11,6 +11,7 @@ from lumisite.site.load import EMBEDDED, load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from tests.support.breaks.hardware import HARDWARE
+from tests.support.breaks.harmless import Quiet
 from tests.support.breaks.libraries import LIBRARIES
 from tests.support.breaks.row import Break
 from tests.support.breaks.software import SOFTWARE
@@ -29,7 +30,7 @@ def facts_of(files: NodeFiles, site: Site = LUMI) -> Facts:
     return capture(DictTree(files), site).facts
 
 
-def report_of(row: Break, plans: tuple[LoadedPlan, ...] = ()) -> Report:
+def report_of(row: Break | Quiet, plans: tuple[LoadedPlan, ...] = ()) -> Report:
     """Capture a node before and after a change, and compare."""
     before, after = (facts_of(lumi_node(AFTER, files)) for files in (row.both, {**row.both, **row.files}))
     return make_report(before, after, LUMI, plans=plans)
