@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from lumisite.binds.copies import is_foundation, stem
@@ -48,10 +48,11 @@ class BootConfig:
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """The file that a program gets by a SONAME."""
+    """The file that a program gets by a SONAME; `needed_by` are the libraries that lack it, where it has gone."""
 
     path: str
     size_bytes: int
+    needed_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
     links = {posixpath.basename(path) for path in subjects["dangling"]}
     lost = {name for one in found if one.kind == "soname" for name in one.before or ()} | subjects["library-gone"]
     needed = {name for one in found if one.kind == "needs" for name in one.after or ()}
+    releases = tuple({"CPE": "/opt/cray/", "ROCm": "/opt/rocm-"}.get(one, f"{one}/") for one in subjects["default"])
     built = subjects["needs"] | subjects["wants"] | subjects["gives"]
 
     def is_told(change: Change[Any]) -> bool:
@@ -98,15 +100,16 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
             case "path":
                 return posixpath.basename(name) in lost or _is_below(name, folders)
             case "missing":
-                return name in links
+                return name in links | subjects["library-gone"]
             case "library-gone" | "library-new":
-                known = links | needed | subjects["missing"]
-                return name in known or any(_is_below(path, folders) for path in paths if path)
+                known = links | needed | (subjects["missing"] if change.before is None else set())
+                lacking = getattr(change.before, "needed_by", ())
+                return name in known or (not lacking and any(_is_below(path, folders) for path in paths if path))
             case "library" if paths[0] == paths[1]:
-                return name in built
+                return name in built and paths[0] == before.loads.get(name)
             case "library":  # with another default, the loader comes to another file first
                 kept = all(path in before.libraries and path in after.libraries for path in paths)
-                return bool(subjects["default"] and kept) or _is_below(str(paths[0]), folders)
+                return (kept and str(paths[0]).startswith(releases)) or _is_below(str(paths[0]), folders)
             case "default":
                 return f"{name}/default" in subjects["dangling"]
             case "dangling":
@@ -226,7 +229,9 @@ def _libraries(before: Facts, after: Facts, asked: Collection[str]) -> Changes:
         if gone and come:
             yield Change("soname", gone[0], gone, come)
         else:
-            yield from (Change("library-gone", one, _loaded(before, one), None) for one in gone)
+            for one in gone:
+                lacking = after.missing.get(one, ())
+                yield Change("library-gone", one, replace(_loaded(before, one), needed_by=lacking), None)
             yield from (Change("library-new", one, None, _loaded(after, one)) for one in come)
     for soname in sorted(before.loads.keys() & after.loads.keys()):
         yield from _changed("library", soname, _loaded(before, soname), _loaded(after, soname))

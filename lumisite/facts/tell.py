@@ -154,6 +154,12 @@ def _library(change: Change[LoadedFile]) -> str:
     return f"{change.subject}: another file under the same name, {was.path} ({sizes})"
 
 
+def _gone(change: Change[LoadedFile]) -> str:
+    was = change.before or LoadedFile("", 0)
+    needed = f"; {change.subject} is needed by {', '.join(was.needed_by)}, and the node has none"
+    return f"library gone: {change.subject} (was {was.path}){needed if was.needed_by else ''}"
+
+
 def _default(change: Change[str]) -> str:
     link = f"{change.subject}/default" if change.subject.startswith("/") else f"default {change.subject}"
     return f"{link}: {change.before or 'none'} -> {change.after or 'none'}"
@@ -174,7 +180,7 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
     ),
     "default": _default,
     "soname": "{stem}: SONAME changed, {was} -> {now}",
-    "library-gone": "library gone: {subject} (was {before.path})",
+    "library-gone": _gone,
     "library-new": "new library: {subject} ({after.path})",
     "library": _library,
     "needs": _needs,

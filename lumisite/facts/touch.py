@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from lumisite.facts.capture import stated_paths
 from lumisite.facts.compare import BootConfig, Change, DeployedFile, SymbolVersion, parted
-from lumisite.facts.facts import Driver, ImageFile, Interface, Named
+from lumisite.facts.facts import Driver, Facts, ImageFile, Interface, Named
 from lumisite.facts.site import Context, families_borrowing, is_under
 from lumisite.facts.tell import texts
 from lumisite.site.images import family_by_path, told_release, told_rocm
@@ -149,12 +149,14 @@ def _product(change: Change[str], context: Context) -> Touches:
 
 def _library(change: Change[Any], context: Context) -> Touches:
     """A library has another SONAME, has gone, has come, or is another file under its name."""
-    _, now = texts(change)
     names = (change.before or ()) if change.kind == "soname" else (change.subject,)
-    how = f"where it is another file now ({now})"
-    if change.kind != "library":
-        how = "which is there now" if change.before is None else f"which is now {now}" if now else "which has none now"
-    yield from _borrowed(context, names, how)
+    if change.kind == "library-gone" and change.before.needed_by:  # type: ignore[union-attr]
+        yield from _lacking(context.after, change.subject, change.before.needed_by, context)  # type: ignore[union-attr]
+    elif change.kind == "library":
+        yield from _borrowed(context, names, f"where it is another file now ({texts(change)[1]})")
+    else:
+        now = f"now {texts(change)[1]}" if change.kind == "soname" else "there now"
+        yield from _borrowed(context, names, "which has none now" if change.after is None else f"which is {now}")
     if change.kind != "library":
         yield from _bound_files(context, names, "is bound by its name; bind what is there now")
 
@@ -180,11 +182,17 @@ def _wants(change: Change[SymbolVersion], context: Context) -> Touches:
 
 
 def _missing(change: Change[Names], context: Context) -> Touches:
-    facts, now = (context.before, "is there now") if change.after is None else (context.after, "is nowhere")
+    if change.after is None:
+        return _lacking(context.before, change.subject, change.before or (), context, "can be loaded again, with")
+    return _lacking(context.after, change.subject, change.after, context)
+
+
+def _lacking(facts: Facts, name: str, paths: Names, context: Context, why: str = "") -> Touches:
+    """Give the plans of what lacks a library, or of what lacked it for a given reason."""
     by_path = {path: soname for soname, path in facts.loads.items()}
-    requesters = (by_path.get(path, posixpath.basename(path)) for path in change.after or change.before or ())
-    why = f": {'can' if change.after is None else 'cannot'} be loaded, since {change.subject} {now}"
-    yield from _plans_with(context, [change.subject, *requesters], why)
+    requesters = (by_path.get(path, posixpath.basename(path)) for path in paths)
+    why = f"{why} {name}" if why else f"cannot be loaded, since {name} is nowhere"
+    return _plans_with(context, [name, *requesters], f": {why}")
 
 
 def _path(change: Change[Named], context: Context) -> Touches:

@@ -62,9 +62,9 @@ LIBRARIES = {
     # what is there no more
     "json-c mismatch": Break(
         {JSON: None, "/usr/lib64/libjson-c.so.3": elf("libjson-c.so.3", ["libc.so.6"])},
-        f"libjson-c.so.5 is needed by {FABRIC}, and the node has none",
+        f"library gone: libjson-c.so.5 (was {JSON}); libjson-c.so.5 is needed by {FABRIC}, and the node has none",
         [("plan", "lumi-pytorch", "cannot be loaded, since libjson-c.so.5 is nowhere")],
-        "libjson-c.so.5 is missing on the host",
+        "Images that take libjson-c.so.5 from the host: the host has it no more.",
         plan="decides about libfabric.so.1, libjson-c.so.5",
     ),
     "vanished library": Break(
