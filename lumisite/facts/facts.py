@@ -81,6 +81,7 @@ class Named:
 class Library:
     """A shared library; `wants` are the highest versions of GLIBC, GLIBCXX and CXXABI that it needs.
 
+    `gives` are the symbol versions that it has for others; a capture of an older lumisite does not tell them.
     The largest of many have no digest.
     """
 
@@ -88,6 +89,7 @@ class Library:
     size_bytes: int = 0
     needed: tuple[str, ...] = ()
     wants: Mapping[str, str] = field(default_factory=dict)
+    gives: tuple[str, ...] | None = None
     sha256: str | None = None
 
 
@@ -152,8 +154,9 @@ class Facts:
     """A node. What was not there, or could not be read, is absent: `None` or empty, never guessed.
 
     `libraries` are by real path, `loads` maps a SONAME to the real path that a program would get, `missing` maps a
-    SONAME that is needed and not there to who needs it. `dangling` maps a link to what is wrong with it. `products`
-    are by directory: `/opt/cray/libfabric`. `images` are by directory and name. GPUs are in the order of their bus.
+    SONAME that is needed and not there to who needs it; `beside` are other SONAMEs of all these, which are there and
+    not needed. `dangling` maps a link to what is wrong with it. `products` are by directory: `/opt/cray/libfabric`.
+    `images` are by directory and name. GPUs are in the order of their bus.
     `plain` holds for each of `Plain` that was looked for a text by name.
     """
 
@@ -171,6 +174,7 @@ class Facts:
     paths: Mapping[str, Named] = field(default_factory=dict)
     libraries: Mapping[str, Library] = field(default_factory=dict)
     loads: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dangling: Mapping[str, str] = field(default_factory=dict)
     interfaces: Mapping[str, Interface] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import Any
 
 from lumisite.facts.capture import stated_paths
 from lumisite.facts.compare import BootConfig, Change, DeployedFile, SymbolVersion, parted
-from lumisite.facts.facts import Driver, ImageFile, Interface, Named
+from lumisite.facts.facts import Driver, Facts, ImageFile, Interface, Named
 from lumisite.facts.site import Context, families_borrowing, is_under
 from lumisite.facts.tell import texts
 from lumisite.facts.touched import PLAIN, Touch, Touches, plain
@@ -132,37 +132,51 @@ def _product(change: Change[str], context: Context) -> Touches:
 
 
 def _library(change: Change[Any], context: Context) -> Touches:
-    """A library has another SONAME, has gone, or is another file under its name."""
-    _, now = texts(change)
+    """A library has another SONAME, has gone, has come, or is another file under its name."""
     names = (change.before or ()) if change.kind == "soname" else (change.subject,)
-    how = f"where it is another file now ({now})"
-    if change.kind != "library":
-        how = f"which is now {now}" if now else "which has none now"
-    yield from _borrowed(context, names, how)
+    if change.kind == "library-gone" and change.before.needed_by:  # type: ignore[union-attr]
+        yield from _lacking(context.after, change.subject, change.before.needed_by, context)  # type: ignore[union-attr]
+    elif change.kind == "library":
+        yield from _borrowed(context, names, f"where it is another file now ({texts(change)[1]})")
+    else:
+        now = f"now {texts(change)[1]}" if change.kind == "soname" else "there now"
+        yield from _borrowed(context, names, "which has none now" if change.after is None else f"which is {now}")
     if change.kind != "library":
         yield from _bound_files(context, names, "is bound by its name; bind what is there now")
 
 
 def _needs(change: Change[Names], context: Context) -> Touches:
-    name, (lost, got) = change.subject, texts(change)
-    words = [f" needs {got} now"] if got else []
-    words += [f" needs {lost} no more"] if lost else []
-    yield from _plans_with(context, [name], f"{f'; {name}'.join(words)}: work the binds out again")
-    yield from _bound_files(context, change.before or (), f"was needed by {name}, which needs it no more")
+    """A library needs others than before, or has other symbol versions for those who need it."""
+    name, (lost, got), gives = change.subject, texts(change), change.kind == "gives"
+    said = [f"{'has' if gives else 'needs'} {got} now"] if got else []
+    said += (
+        [f"has no {lost} now, so what needs it cannot be loaded" if gives else f"needs {lost} no more"] if lost else []
+    )
+    yield from _plans_with(context, [name], f" {f'; {name} '.join(said)}: work the binds out again")
+    if not gives:
+        yield from _bound_files(context, change.before or (), f"was needed by {name}, which needs it no more")
 
 
 def _wants(change: Change[SymbolVersion], context: Context) -> Touches:
     if change.after is not None:
         lacks = f"an image that lacks {change.after} cannot load the host's "
         yield from _plans_with(context, [change.subject], ": its plan refuses", before=lacks)
+    else:
+        yield from _plans_with(context, [change.subject], f" wants no {change.before} now: work the binds out again")
 
 
 def _missing(change: Change[Names], context: Context) -> Touches:
-    if change.after is not None:
-        by_path = {path: soname for soname, path in context.after.loads.items()}
-        requesters = (by_path.get(path, posixpath.basename(path)) for path in change.after)
-        why = f": cannot be loaded, since {change.subject} is nowhere"
-        yield from _plans_with(context, [change.subject, *requesters], why)
+    if change.after is None:
+        return _lacking(context.before, change.subject, change.before or (), context, "can be loaded again, with")
+    return _lacking(context.after, change.subject, change.after, context)
+
+
+def _lacking(facts: Facts, name: str, paths: Names, context: Context, why: str = "") -> Touches:
+    """Give the plans of what lacks a library, or of what lacked it for a given reason."""
+    by_path = {path: soname for soname, path in facts.loads.items()}
+    requesters = (by_path.get(path, posixpath.basename(path)) for path in paths)
+    why = f"{why} {name}" if why else f"cannot be loaded, since {name} is nowhere"
+    return _plans_with(context, [name, *requesters], f": {why}")
 
 
 def _path(change: Change[Named], context: Context) -> Touches:
@@ -171,10 +185,9 @@ def _path(change: Change[Named], context: Context) -> Touches:
 
 
 def _dangling(change: Change[str], context: Context) -> Touches:
-    path = change.subject
-    if change.after is not None:
-        yield from _named(context, path, "is not what it was")
-        yield from _borrowed(context, [posixpath.basename(path)], f"where {path} leads nowhere")
+    path, leads = change.subject, "leads nowhere" if change.after is not None else "leads somewhere again"
+    yield from _named(context, path, "is not what it was")
+    yield from _borrowed(context, [posixpath.basename(path)], f"where {path} {leads}")
 
 
 def _unreadable(change: Change[str], context: Context) -> Touches:
@@ -240,7 +253,11 @@ def _cpe(change: Change[Names], context: Context) -> Touches:
 
 def _default(change: Change[str], context: Context) -> Touches:
     stated = {"CPE": context.old.cpe, "ROCm": context.old.rocm}.get(change.subject)
-    if stated is None:  # of a product, whose default link nothing here follows
+    kept = {soname: path for soname, path in context.before.loads.items() if path in context.after.libraries}
+    moved = [soname for soname, path in kept.items() if context.after.loads.get(soname, path) != path]
+    yield from _plans_with(context, moved, f" from the host comes from another release of {change.subject} now")
+    if stated is None:
+        yield from _named(context, f"{change.subject}/default", "leads elsewhere")
         return
     yield Touch("site", f"platforms.{context.was}.{change.subject.lower()}", f"says {stated}")
     for name, module in context.site.modules.items():
@@ -311,8 +328,10 @@ RULES: Mapping[str, Callable[[Any, Context], Touches]] = {
     "product": _product,
     "soname": _library,
     "library-gone": _library,
+    "library-new": _library,
     "library": _library,
     "needs": _needs,
+    "gives": _needs,
     "wants": _wants,
     "missing": _missing,
     "dangling": _dangling,

@@ -39,6 +39,7 @@ def plain(change: Change[Any], context: Context) -> Touches:
         "kernel": old.kernel,
         "slurm": old.slurm,
         "runtime": repr(variant),
+        "kernel-parameter": old.kernel,
         "module-default": str(old.cpe),
     }.get(change.kind)
     said = {"was": was, "now": now, "platform": context.was, "stated": stated or "nothing"}
@@ -85,6 +86,7 @@ PLAIN: tuple[tuple[str, str, What, str, str], ...] = (
     ),
     ("os", "platform", "site", "platforms.{each}.os", "says {stated}"),
     ("kernel", "platform", "site", "platforms.{each}.kernel", "says {stated}"),
+    ("kernel-parameter", "platform", "site", "platforms.{each}.kernel", "says {stated}, and its start is another now"),
     ("slurm", "platform", "site", "platforms.{each}.slurm", "says {stated}"),
     (
         "slurm-conf",
