@@ -12,9 +12,8 @@ from lumisite.errors import ResolveError
 from lumisite.images.container import container_of, library_path
 from lumisite.images.family import holds_inside, recognise_family
 from lumisite.images.sif import Image
-from lumisite.machine.cpu import Cpu, cpu_of
 from lumisite.machine.ldcache import glob
-from lumisite.machine.loader import MACHINES, Loader, read_rules
+from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
 from lumisite.machine.tree import Tree, resolve
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
@@ -23,7 +22,7 @@ from lumisite.site.model import Site
 from lumisite.site.versions import Version
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
-_ASSUMED_CPU = Cpu(("x86-64-v3", "x86-64-v2"))
+_ASSUMED_LEVELS = ("x86-64-v3", "x86-64-v2")
 #: Where a Cray library keeps its files below its directory. Images are built with GCC, so its builds come first.
 _FOLDERS = (
     "lib64",
@@ -114,7 +113,7 @@ def _sides(
     host_loader = loader_of_host(request, host, folders)
     host_rules = host_loader.rules
     directories, unknown = library_path(image)
-    rules = read_rules(image, _cpu(host), directories)
+    rules = read_rules(image, _levels(host), directories)
     if rules.machine != host_rules.machine:
         mine, theirs = (MACHINES[machine] for machine in (rules.machine, host_rules.machine))
         raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
@@ -125,13 +124,14 @@ def _sides(
 
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
     """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
-    rules = read_rules(host, _cpu(host), folders, captured=True)
+    rules = read_rules(host, _levels(host), folders, captured=True)
     everywhere = dict.fromkeys((*rules.directories, *_beyond(request, host)))
     return Loader(host, replace(rules, directories=tuple(everywhere)))
 
 
-def _cpu(host: Tree) -> Cpu:
-    return cpu_of(host) or _ASSUMED_CPU
+def _levels(host: Tree) -> tuple[str, ...]:
+    levels = cpu_levels(host)
+    return _ASSUMED_LEVELS if levels is None else levels
 
 
 def _beyond(request: Request, host: Tree) -> Iterator[str]:

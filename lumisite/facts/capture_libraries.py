@@ -12,9 +12,8 @@ from lumisite.binds.plan import Request, library_folders
 from lumisite.errors import LumisiteError
 from lumisite.facts.capture_system import content_of, size_of
 from lumisite.facts.facts import Facts, Library
-from lumisite.machine.cpu import Cpu, cpu_of
 from lumisite.machine.ldcache import glob
-from lumisite.machine.loader import Found, Loaded, Loader, Rules, read_rules, walk
+from lumisite.machine.loader import Found, Loaded, Loader, Rules, cpu_levels, read_rules, walk
 from lumisite.machine.tree import Tree, resolve
 from lumisite.site.model import Site
 
@@ -76,10 +75,10 @@ def _bound(site: Site) -> list[str]:
 def _loader(tree: Tree, site: Site) -> tuple[Loader, tuple[str, ...]]:
     """Make a loader that also looks where only modules, binds or the site's own words lead."""
     folders = tuple(dict.fromkeys(_folders(tree, site)))
-    cpu = cpu_of(tree) or Cpu()
+    levels = cpu_levels(tree) or ()
     notes: tuple[str, ...] = ()
     try:
-        rules = read_rules(tree, cpu, folders, captured=True)
+        rules = read_rules(tree, levels, folders, captured=True)
     except LumisiteError as error:
         rules, notes = Rules(_X86_64, _USUAL, library_path=folders), (str(error),)
     return Loader(

@@ -39,8 +39,8 @@ def _zstd(content: bytes, most: int) -> bytes:
         from compression import zstd
     else:
         from backports import zstd
-    options = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
-    return _unpacked(zstd.ZstdDecompressor(options=options), zstd.ZstdError, content, most)
+    stream = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
+    return _unpacked(stream, zstd.ZstdError, content, most)
 
 
 def _unpacked(stream: Any, fault: type[Exception], content: bytes, most: int) -> bytes:

@@ -12,7 +12,6 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from lumisite.errors import LumisiteError
-from lumisite.machine.cpu import Cpu
 from lumisite.machine.tree import Source, Tree, resolve, text_of
 
 CACHE = "/etc/ld.so.cache"
@@ -41,11 +40,11 @@ class CacheError(LumisiteError):
     """A cache of library paths that is damaged."""
 
 
-def read_cache(source: Source, machine: int, hwcaps: Sequence[str] = (), legacy: Cpu | None = None) -> dict[str, str]:
+def read_cache(source: Source, machine: int, levels: Sequence[str] = ()) -> dict[str, str]:
     """Give the path of each library name for this machine; raises `CacheError`.
 
-    Of several entries of one name the loader takes that of the best glibc-hwcaps subdirectory, `hwcaps` from best to
-    worst, and the first of equals. Entries with legacy hwcaps count for a loader that knows them, on the CPU `legacy`.
+    Of several entries of one name the loader takes that of the best glibc-hwcaps subdirectory, `levels` from best to
+    worst, and the first of equals.
     """
     if source.size > LARGEST_CACHE_BYTES:
         raise CacheError(f"{source.name}: has {source.size} bytes (at most {LARGEST_CACHE_BYTES} would be right)")
@@ -56,17 +55,13 @@ def read_cache(source: Source, machine: int, hwcaps: Sequence[str] = (), legacy:
     last = first + count * struct.calcsize(_ENTRY)
     if last > len(content):
         raise CacheError(f"{source.name}: byte {base}: lists {count} libraries, for which {len(content)} bytes are few")
-    ranks = _ranks(source.name, content, (base, extension), hwcaps) if extension else {}
+    ranks = _ranks(source.name, content, (base, extension), levels) if extension else {}
     best: dict[str, tuple[int, str]] = {}
     for kind, key, value, _, wants in struct.iter_unpack(_ENTRY, content[first:last]):
         if kind != _FLAGS.get(machine):
             continue
-        rank: int | None = len(hwcaps)
-        if wants:
-            if wants & _IS_HWCAPS:
-                rank = ranks.get(wants & 0xFFFFFFFF)
-            elif legacy is None or not legacy.takes(wants):
-                rank = None
+        # Other bits are of processors as glibc knew them before glibc-hwcaps.
+        rank = len(levels) if not wants else ranks.get(wants & 0xFFFFFFFF) if wants & _IS_HWCAPS else None
         name = _string(source.name, content, base + key)
         if rank is not None and (name not in best or rank < best[name][0]):
             best[name] = (rank, _string(source.name, content, base + value))
@@ -84,7 +79,7 @@ def _start(name: str, content: bytes) -> int:
     return base
 
 
-def _ranks(name: str, content: bytes, starts: tuple[int, int], hwcaps: Sequence[str]) -> dict[int, int]:
+def _ranks(name: str, content: bytes, starts: tuple[int, int], levels: Sequence[str]) -> dict[int, int]:
     """Give the rank of each glibc-hwcaps subdirectory that the cache numbers; one that this CPU lacks has none.
 
     `starts` are the offsets of the table, from which names are counted, and of its extension.
@@ -105,7 +100,7 @@ def _ranks(name: str, content: bytes, starts: tuple[int, int], hwcaps: Sequence[
                 _string(name, content, base + place)
                 for (place,) in struct.iter_unpack("<I", content[offset : offset + size])
             ]
-            return {number: hwcaps.index(text) for number, text in enumerate(names) if text in hwcaps}
+            return {number: levels.index(text) for number, text in enumerate(names) if text in levels}
     return {}
 
 
