@@ -76,11 +76,11 @@ def _topology(arguments: argparse.Namespace) -> tuple[Topology, frozenset[int] |
         content = read_input(Path(arguments.topology), SIZE_LIMIT_BYTES, "an hwloc XML file would be right")
         return _with_site_facts(parse_hwloc(content, arguments.topology), site), None
     if arguments.node == _LIVE:
-        from lumisite.machine.live import live_tree, read_live
+        from lumisite.machine.host import DiskTree
+        from lumisite.machine.live import read_allowed, read_topology
 
-        live = read_live(live_tree(Path("/")))
-        everything = live.allowed >= live.topology.pu_os
-        return _with_site_facts(live.topology, site), None if everything else live.allowed
+        topology, allowed = read_topology(DiskTree("/")), read_allowed(DiskTree("/"))
+        return _with_site_facts(topology, site), None if allowed >= topology.pu_os else allowed
     name = _kind_name(arguments.node, site)
     return next(_kinds(site, name)), None
 

@@ -11,12 +11,11 @@ import posixpath
 import re
 import shlex
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lumisite.errors import LumisiteError
 from lumisite.facts.facts import CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
-from lumisite.machine.live import Tree as KernelTree
 from lumisite.machine.live import read_topology
 from lumisite.machine.topology import Topology, TopologyError
 from lumisite.machine.tree import Tree, resolve
@@ -192,7 +191,7 @@ def capture_nics(tree: Tree) -> dict[str, Device]:
 def with_topology(facts: Facts, tree: Tree) -> tuple[Facts, tuple[str, ...]]:
     """Add CPUs by L3, and GPUs in the order of their bus; a tree without topology adds nothing, and gives a note."""
     try:
-        topology = read_topology(_kernel_tree(tree))
+        topology = read_topology(tree)
     except TopologyError as error:
         return facts, (f"no topology: {error}",)
     groups: dict[tuple[int | None, int | None], list[int]] = {}
@@ -211,10 +210,3 @@ def _near(topology: Topology, l3: int | None) -> str | None:
     if l3 is None:
         return None
     return format_cpu_list(pu for core in topology.cores if core.l3 == l3 for pu in core.pu_os)
-
-
-def _kernel_tree(tree: Tree) -> KernelTree:
-    def names(path: str) -> Sequence[str]:
-        return directory_names(tree, f"/{path}")
-
-    return KernelTree(tree.name.rstrip("/"), lambda path: _text(tree, f"/{path}"), names)

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from lumisite.errors import LumisiteError
-from lumisite.machine.tree import Source, Tree, resolve, text_of
+from lumisite.machine.tree import Source, Tree, names_of, resolve, text_of
 
 CACHE = "/etc/ld.so.cache"
 CONF = "/etc/ld.so.conf"
@@ -150,14 +150,9 @@ def glob(tree: Tree, pattern: str) -> tuple[str, ...]:
             paths = [
                 posixpath.join(path, name)
                 for path in paths
-                for name in sorted(_names(tree, path))
+                for name in names_of(tree, path)
                 if fnmatch.fnmatchcase(name, part) and (part.startswith(".") or not name.startswith("."))
             ]
         else:
             paths = [posixpath.join(path, part) for path in paths]
     return tuple(path for path in paths if resolve(tree, path).entry is not None)
-
-
-def _names(tree: Tree, path: str) -> Sequence[str]:
-    place = resolve(tree, path)
-    return tree.names(place.path) if place.entry is not None and place.entry.kind == "directory" else ()

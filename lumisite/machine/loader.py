@@ -303,8 +303,8 @@ def read_rules(
 ) -> Rules:
     """Read what the loader of a tree goes by; raises a `LumisiteError` when its cache is damaged.
 
-    `levels` are those of the processor. Its built-in directories, and whether it knows levels, the loader's own file
-    tells; without one, x86-64 and the directories of Debian or of others are taken. `captured` is for a host that may be
+    `levels` are the processor's. Its built-in directories, and whether it knows levels, the loader's own file tells;
+    without one, x86-64 and the directories of Debian or of others are taken. `captured` is for a host that may be
     copied in part: without a cache it is searched as if ldconfig had just run, and without a loader in the directories
     of all distributions.
     """

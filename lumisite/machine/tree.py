@@ -152,6 +152,12 @@ def _parts(path: str) -> list[str]:
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
+def names_of(tree: Tree, path: str) -> list[str]:
+    """Give the names in the directory that a path leads to, sorted; none where it is none."""
+    place = resolve(tree, path)
+    return sorted(tree.names(place.path)) if place.entry is not None and place.entry.kind == "directory" else []
+
+
 def text_of(tree: Tree, path: str, most: int) -> str | None:
     """Give a small text file, `None` where there is none that can be read; at most `most` bytes of it."""
     place = resolve(tree, path)

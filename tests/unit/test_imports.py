@@ -35,7 +35,6 @@ EDGES = {
     "images/load_lock.py",
     "images/sif.py",
     "machine/host.py",
-    "machine/live.py",
     "site/load.py",
     "validate/run/folder.py",
     "validate/run/slurm.py",
