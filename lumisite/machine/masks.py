@@ -5,11 +5,10 @@ The rules, and why they are as they are, stand in docs/explanation/cpu-masks.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lumisite.errors import LumisiteError
-from lumisite.machine.cpuset import mask_of
 from lumisite.machine.topology import Core, Gpu, Topology
 from lumisite.site.cpus import format_cpu_list
 
@@ -19,6 +18,15 @@ TABLE_TASKS = (1, 2, 4, 8, 16)
 
 class MaskError(LumisiteError):
     """A question about masks that has no sound answer for this node; says which question would have one."""
+
+
+def mask_of(pu_os: Iterable[int]) -> str:
+    """Write PUs (kernel numbers) as the mask that `--cpu-bind=mask_cpu` and `taskset` take: lower case, no padding.
+
+    >>> mask_of(range(49, 56))
+    '0xfe000000000000'
+    """
+    return hex(sum(1 << number for number in set(pu_os)))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.machine import masks
-from lumisite.machine.cpuset import mask_of
-from lumisite.machine.masks import MaskError, Request, TaskMask, cpu_masks, mask_tables
+from lumisite.machine.masks import MaskError, Request, TaskMask, cpu_masks, mask_of, mask_tables
 from lumisite.machine.topology import Core, Gpu, Topology
 from lumisite.site.cpus import parse_number_list
 from tests.unit.machine.test_topology import LUMI_G, only_numa

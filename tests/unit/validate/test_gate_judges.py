@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lumisite.machine.cpuset import mask_of
+from lumisite.machine.masks import mask_of
 from lumisite.validate.probes.affinity.judge import expected_topology
 from lumisite.validate.probes.affinity.judge import judge as judge_affinity
 from lumisite.validate.probes.binds.judge import ExpectedBinds, expected_binds
