@@ -33,9 +33,6 @@ def lint_script(data: bytes, name: str, site: Site) -> tuple[Finding, ...]:
     """Judge one script, by line. Raises `InputError` for what is no text."""
     if len(data) > SIZE_LIMIT_BYTES or b"\0" in data:
         raise InputError(f"{name}: is not a script (text of at most {SIZE_LIMIT_BYTES >> 20} MiB would be right)")
-    script = Job(site, parse_script(data.decode("utf-8", "replace")))
-    found: set[Finding] = set()
-    for job in script.jobs:
-        for rule in (*ANYWHERE, *(HERE if job.here else ())):
-            found.update(rule(job))
-    return tuple(sorted(found))
+    job = Job(site, parse_script(data.decode("utf-8", "replace")))
+    rules = (*ANYWHERE, *HERE) if job.here else ANYWHERE
+    return tuple(sorted({finding for rule in rules for finding in rule(job)}))

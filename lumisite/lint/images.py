@@ -31,7 +31,7 @@ def holds_of(site: Site, path: str) -> Holds:
 
 def starts_of(job: Job) -> Iterator[Start]:
     """Give every container that is started by a command, or by a text that is kept for one."""
-    for command in job.calls:
+    for command in job.commands:
         words = command.behind(*RUNTIMES)
         start = _start(job.given(words), command) if words else None
         if start:
@@ -92,7 +92,7 @@ def image_outside_range(job: Job) -> Iterator[Finding]:
 
 def skipped_runscript(job: Job) -> Iterator[Finding]:
     """`exec` of an image that is prepared by its runscript, in a job with GPUs: to install packages it does as well."""
-    gpus = any(step.asks_for_gpus for step in (*job.allocations, *job.steps))
+    gpus = any(step.asks_for_gpus for step in (job.allocation, *job.steps))
     for start in starts_of(job) if gpus else ():
         family = holds_of(job.site, start.image).family
         if start.action == "exec" and family and job.site.families[family].activation == "runscript":

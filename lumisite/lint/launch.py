@@ -60,7 +60,7 @@ def miopen_mktemp(job: Job) -> Iterator[Finding]:
 def fixed_port(job: Job) -> Iterator[Finding]:
     """A fixed port meets that of another job where nodes are shared; the default one meets strays on others too."""
     partitions = (job.site.partitions[name] for name in job.partitions if name in job.site.partitions)
-    alone = all(one.whole_nodes for one in partitions) or any(_takes_nodes(job, step) for step in job.allocations)
+    alone = all(one.whole_nodes for one in partitions) or _takes_nodes(job, job.allocation)
     for line, port in (*_set_ports(job), *_given_ports(job)):
         if port != "0" and (not alone or port == _DEFAULT_PORT):
             by = "what else starts with the default port" if alone else "another job on the node"
@@ -143,7 +143,7 @@ def world_size(job: Job) -> Iterator[Finding]:
 
 def rdzv_literal(job: Job) -> Iterator[Finding]:
     """A variable that reaches the launcher as it stands there."""
-    for value, line in job.option_values(r"--rdzv[-_](?:id|endpoint)", kept=False):
+    for value, line in job.option_values(r"--rdzv[-_](?:id|endpoint)", job.script.commands):
         if escaped := re.search(r"\\(\$\{?\w+\}?)", value):
             yield Finding(
                 line,
@@ -156,7 +156,7 @@ def rdzv_literal(job: Job) -> Iterator[Finding]:
 
 def nodelist(job: Job) -> Iterator[Finding]:
     """The first node by cutting the list, which holds for one node only."""
-    if all("nodes" in component and component["nodes"].value == "1" for component in job.components):
+    if (nodes := job.allocation.merged.get("nodes")) and nodes.value == "1":
         return
     kept = {setting.name: setting for setting in job.settings}
     hosts = [value for value, _ in job.option_values(r"--(?:rdzv[-_]endpoint|master[-_]addr)")]

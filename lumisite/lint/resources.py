@@ -47,7 +47,7 @@ def _gpu_order(site: Site) -> str:
 def too_many_cores(job: Job) -> Iterator[Finding]:
     """More cores than jobs get of a node with GPUs."""
     of_gpu_nodes = [kind for kind in job.site.node_kinds.values() if kind.gpus]
-    for step in (*job.allocations, *job.steps):
+    for step in (job.allocation, *job.steps):
         kinds = step.node_kinds(job.site)
         option, asked = step.cores_per_node
         threads = step.merged.get("hint") or step.merged.get("threads-per-core")
@@ -84,7 +84,7 @@ def _memory(job: Job) -> Iterator[tuple[Step, list[NodeKind], Option, int]]:
     With each: the node kinds that it may run on, the option, and the memory of a node that it asks for, in MiB.
     """
     own = (step for step in job.steps if not step.own.keys().isdisjoint(_MEMORY))
-    for step in (*job.allocations, *own):
+    for step in (job.allocation, *own):
         kinds = step.node_kinds(job.site)
         found = (options[name] for options in (step.own, step.merged) for name in _MEMORY if name in options)
         option = next(found, None)
