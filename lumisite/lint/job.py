@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from lumisite.lint.shell import Command, Part, Script, Word
 from lumisite.lint.slurm import Step, read_options
@@ -20,15 +21,13 @@ _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
 _OTHER_SITES = re.compile(r"(?:--nv|nvidia-smi|cuda(?:toolkit)?(?:/.*)?|--container-(?:image|mounts)(?:=.*)?)")
 
 
-@dataclass(frozen=True, order=True)
-class Finding:
-    """A bad line of a script: why, and what would be right; `source` is where this is known from."""
+class Told(NamedTuple):
+    """What a rule says of a line: why it is bad, and what would be right; `source` where that is not the rule's own."""
 
     line: int
-    rule: str
     reason: str
     right: str
-    source: str
+    source: str = ""
 
 
 @dataclass(frozen=True)
