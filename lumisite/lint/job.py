@@ -18,7 +18,6 @@ _VALUE_LIMIT = 1 << 12
 #: Words that variables stand for, in all commands of a script.
 _EXPANSION_LIMIT = 1 << 16
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
-_OTHER_SITES = re.compile(r"(?:--nv|nvidia-smi|cuda(?:toolkit)?(?:/.*)?|--container-(?:image|mounts)(?:=.*)?)")
 
 
 class Told(NamedTuple):
@@ -101,15 +100,8 @@ class Job:
 
     @cached_property
     def here(self) -> bool:
-        """Whether the script may be for this machine: not where it names partitions, and none of these.
-
-        Where it names none, a constraint, a quality of service or what belongs to CUDA or Pyxis is of another machine.
-        """
-        if self.partitions:
-            return not self.partitions.isdisjoint(self.site.partitions)
-        if not self.allocation.merged.keys().isdisjoint(("constraint", "qos")):
-            return False
-        return not any(map(_OTHER_SITES.fullmatch, self.values))
+        """Whether the script may be for this machine: not where it names partitions, and none of these."""
+        return not self.partitions or not self.partitions.isdisjoint(self.site.partitions)
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:

@@ -80,10 +80,6 @@ def test_several_components_and_partitions(text: str, expected: list[str]) -> No
         "#SBATCH -p batch\n",
         "#SBATCH --partition=booster --gres=gpu:4\n",
         "#SBATCH -p gpu,gpu-dev\n",
-        "#SBATCH -C gpu\n",
-        "#SBATCH --gpus=8 --qos=debug\n",
-        "module load cuda/12.2\n",
-        "apptainer exec --nv x.sif true\n",
     ],
 )
 def test_the_machine_of_another_site_is_not_this_one(head: str) -> None:
@@ -94,6 +90,7 @@ def test_the_machine_of_another_site_is_not_this_one(head: str) -> None:
     assert found(head + body) == []
     assert found("#SBATCH -p standard-g\n" + body) != []
     assert found("#SBATCH -p <partition>\n" + body) != []
+    assert found("#SBATCH -C gpu -q regular\n" + body) != []
 
 
 @pytest.mark.parametrize(

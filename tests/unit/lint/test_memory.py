@@ -53,7 +53,7 @@ def found(text: str) -> list[str]:
         ("-p standard-g -N 1 --ntasks-per-node=8 -c 7 --mem-per-cpu=8G", None),
         ("-p small --mem=512G", None),
         ("--mem=512G", None),
-        ("-C gpu --gpus-per-node=8 --mem=512G", None),
+        ("-C gpu --gpus-per-node=8 --mem=512G", "memory-of-node"),
     ],
 )
 def test_memory(options: str, rule: str | None) -> None:
