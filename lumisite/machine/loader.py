@@ -14,11 +14,12 @@ import posixpath
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.ldcache import CACHE, conf_directories, read_cache
-from lumisite.machine.tree import Place, Tree, resolve, text_of
+from lumisite.machine.tree import Place, Tree, file_of, names_of, resolve, text_of
 
 #: Where the loader of each machine stands, by `e_machine`.
 INTERPRETERS = {62: "/lib64/ld-linux-x86-64.so.2", 183: "/lib/ld-linux-aarch64.so.1"}
@@ -103,7 +104,6 @@ class Loader:
     rules: Rules
     _seen: dict[str, Search] = field(default_factory=dict)
     _folders: dict[str, Place] = field(default_factory=dict)
-    _known: list[frozenset[str]] = field(default_factory=list)
 
     def search(self, name: str, requester: Loaded | None = None) -> Search:
         """Find a library for an object that needs it, or for a program that opens it by name."""
@@ -114,8 +114,7 @@ class Loader:
             if answer.trouble:
                 return Search(None, answer.trouble, tuple(passed))
             if answer.found is not None:
-                found = answer.found
-                return Search(Found(found.path, found.real, found.info, how), "", tuple(passed))
+                return Search(replace(answer.found, how=how), "", tuple(passed))
         return Search(None, "", tuple(passed))
 
     def copies(self, name: str) -> tuple[str, ...]:
@@ -127,17 +126,11 @@ class Loader:
                 found.setdefault(one.real, one.path)
         return tuple(found.values())
 
+    @cached_property
     def names(self) -> frozenset[str]:
-        """Give the names of all that stands in the directories of a program's search path, or in the cache."""
-        if not self._known:
-            folders = [self._folder(path) for path in (*self.rules.library_path, *self.rules.directories)]
-            listed = [
-                self.tree.names(folder.path)
-                for folder in {folder.path: folder for folder in folders}.values()
-                if folder.entry is not None and folder.entry.kind == "directory"
-            ]
-            self._known.append(frozenset(self.rules.cache).union(*listed))
-        return self._known[0]
+        """The names of all that stands in the directories of a program's search path, or in the cache."""
+        folders = (*self.rules.library_path, *self.rules.directories)
+        return frozenset(self.rules.cache).union(*(names_of(self.tree, path) for path in folders))
 
     def _candidates(self, name: str, requester: Loaded | None) -> Iterator[tuple[str, str]]:
         if "/" in name:
@@ -221,7 +214,7 @@ class Loader:
         if place.entry is None:
             # A link at the end of the folder's path is in the middle of this one.
             return Place(place.path, None, "is not there" if place.trouble.endswith("is not there") else place.trouble)
-        if place.entry is not None and place.entry.kind == "directory" and name not in ("", ".", ".."):
+        if place.entry.kind == "directory" and name not in ("", ".", ".."):
             here = posixpath.join(place.path, name)
             entry = self.tree.look(here)
             if entry is None:
@@ -311,8 +304,7 @@ def read_rules(
     machine, interpreter, content = _find_interpreter(tree)
     directories = _built_in(content) or _usual(tree, machine, everywhere=captured)
     known = tuple(levels) if machine == _X86_64 and (b"glibc-hwcaps" in content or not content) else ()
-    place = resolve(tree, CACHE)
-    source = tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
+    source = file_of(tree, CACHE)
     cache: Mapping[str, str] = {}
     more: tuple[str, ...] = ()
     if source is not None:
@@ -333,12 +325,9 @@ def read_rules(
 def _find_interpreter(tree: Tree) -> tuple[int, str | None, bytes]:
     """Give the machine of a tree, the path of its loader and that file's content."""
     for machine, path in INTERPRETERS.items():
-        place = resolve(tree, path)
-        source = tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
-        if source is None:
-            continue
+        source = file_of(tree, path)
         try:
-            if read_elf(source).machine == machine:
+            if source is not None and read_elf(source).machine == machine:
                 return machine, path, source.read(0, _LARGEST_INTERPRETER_BYTES)
         except ElfError:
             continue

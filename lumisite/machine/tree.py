@@ -118,8 +118,13 @@ def names_of(tree: Tree, path: str) -> list[str]:
     return sorted(tree.names(place.path)) if place.entry is not None and place.entry.kind == "directory" else []
 
 
+def file_of(tree: Tree, path: str) -> Source | None:
+    """Give what reads the regular file that a path leads to; `None` where there is none, or this user may not."""
+    place = resolve(tree, path)
+    return tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
+
+
 def text_of(tree: Tree, path: str, most: int) -> str | None:
     """Give a small text file, `None` where there is none that can be read; at most `most` bytes of it."""
-    place = resolve(tree, path)
-    source = tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
+    source = file_of(tree, path)
     return None if source is None else source.read(0, most).decode("utf-8", "replace")

@@ -194,7 +194,7 @@ def test_a_node_without_gpus_has_an_answer_for_one_task_only() -> None:
     [
         (request(0), "0 tasks on a node"),
         (request(-1), "-1 tasks on a node"),
-        (request(8, threads=3), "3 threads of each core (1 or 2 are right)"),
+        (request(8, threads=3), "no core of node kind lumi-g has 3 threads that tasks may use"),
         (request(3), "3 tasks cannot share 8 GPUs evenly (counts that can: 1, 2, 4, 8 and multiples of 8; or name"),
         (request(5), "such as --gpus 0,1,2,3,4)"),
         (request(7), "7 tasks cannot share 8 GPUs evenly"),
