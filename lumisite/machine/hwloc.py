@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NoReturn
 from xml.parsers import expat
 
@@ -86,39 +86,6 @@ class _Object:
             self.fail(f"{name}: {error}")
 
 
-@dataclass
-class _Collector:
-    """Gathers the objects while expat reads; `open` are the elements around the place that it is at."""
-
-    file: str
-    objects: list[_Object] = field(default_factory=list)
-    open: list[_Object | None] = field(default_factory=list)
-
-    def start(self, line: int, tag: str, attributes: Mapping[str, str]) -> None:
-        if not self.open and tag != "topology":
-            self._fail(line, f"the outermost element is {tag[:60]!r} (hwloc's XML has topology)")
-        if not self.open and (version := attributes.get("version", "1")).partition(".")[0] != "2":
-            self._fail(line, f"hwloc XML version {version[:20]!r} is not known (2 is)")
-        if len(self.open) > _DEPTH_LIMIT or len(self.objects) >= _OBJECT_LIMIT:
-            self._fail(line, f"more than {_OBJECT_LIMIT} objects or {_DEPTH_LIMIT} levels: no hwloc file of a node")
-        if tag != "object":
-            self.open.append(None)
-            return
-        if "type" not in attributes:
-            self._fail(line, "an object without a type")
-        parent = next((above for above in reversed(self.open) if above is not None), None)
-        self.objects.append(_Object(self.file, line, attributes["type"], attributes, parent))
-        self.open.append(self.objects[-1])
-
-    def refuse_entity(self, name: str, *_rest: object) -> NoReturn:
-        raise TopologyError(
-            f"{self.file}: declares the entity {name[:60]!r}; hwloc writes none, so this file is refused"
-        )
-
-    def _fail(self, line: int, message: str) -> NoReturn:
-        raise TopologyError(f"{self.file}:{line}: {message}")
-
-
 def parse_hwloc(data: bytes, file: str) -> Topology:
     """Read the text of an hwloc XML file; `file` is its name for messages. Raises `TopologyError`.
 
@@ -143,10 +110,29 @@ def parse_hwloc(data: bytes, file: str) -> Topology:
 def _objects(data: bytes, file: str) -> list[_Object]:
     if len(data) > SIZE_LIMIT_BYTES:
         raise TopologyError(f"{file}: larger than {SIZE_LIMIT_BYTES >> 20} MiB: no hwloc file of a node")
-    collector, parser = _Collector(file), expat.ParserCreate()
-    parser.StartElementHandler = lambda tag, attributes: collector.start(parser.CurrentLineNumber, tag, attributes)
-    parser.EndElementHandler = lambda _tag: collector.open.pop() and None
-    parser.EntityDeclHandler = collector.refuse_entity
+    objects: list[_Object] = []
+    around: list[_Object | None] = []  # the elements that are open
+    parser = expat.ParserCreate()
+
+    def start(tag: str, attributes: Mapping[str, str]) -> None:
+        parent = next((above for above in reversed(around) if above is not None), None)
+        thing = _Object(file, parser.CurrentLineNumber, attributes.get("type", tag[:60]), attributes, parent)
+        if not around and tag != "topology":
+            thing.fail("is the outermost element (hwloc's XML has topology)")
+        if not around and (version := attributes.get("version", "1")).partition(".")[0] != "2":
+            thing.fail(f"hwloc XML version {version[:20]!r} is not known (2 is)")
+        if len(around) > _DEPTH_LIMIT or len(objects) >= _OBJECT_LIMIT:
+            thing.fail(f"more than {_OBJECT_LIMIT} objects or {_DEPTH_LIMIT} levels: no hwloc file of a node")
+        if tag == "object":
+            thing.text("type")
+            objects.append(thing)
+        around.append(thing if tag == "object" else None)
+
+    def refuse(name: str, *_rest: object) -> NoReturn:
+        raise TopologyError(f"{file}: declares the entity {name[:60]!r}; hwloc writes none, so this file is refused")
+
+    parser.StartElementHandler, parser.EntityDeclHandler = start, refuse
+    parser.EndElementHandler = lambda _tag: around.pop() and None
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
@@ -154,7 +140,7 @@ def _objects(data: bytes, file: str) -> list[_Object]:
         raise TopologyError(f"{file}:{error.lineno}:{error.offset + 1}: not XML: {why}") from None
     except (ValueError, LookupError) as error:  # an encoding that expat or Python does not have
         raise TopologyError(f"{file}: not XML: {error}") from None
-    return collector.objects
+    return objects
 
 
 def _cores(pus: Iterable[_Object], numa_nodes: Iterable[_Object]) -> tuple[Core, ...]:
