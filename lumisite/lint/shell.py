@@ -44,6 +44,8 @@ _INSIDE = {
 }
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 _RESERVED = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!"})
+#: How a script begins that was copied from a terminal.
+_LISTING = re.compile(r"(?:\$ )?cat [\w./-]+[ \t]*\n(?=#!)")
 _DIRECTIVE = re.compile(r"^#SBATCH\s", re.MULTILINE)
 
 
@@ -175,13 +177,15 @@ class Script:
 
 def parse_script(text: str) -> Script:
     """Read a script; never fails."""
-    script = Part("'", text.replace("\r\n", "\n"), 1)
-    return Script(tuple(_directives(script.text)), tuple(_commands(script, "batch", 0)))
+    text = text.replace("\r\n", "\n")
+    listed = _LISTING.match(text)
+    script = Part("'", text[listed.end() :], 2) if listed else Part("'", text, 1)
+    return Script(tuple(_directives(script)), tuple(_commands(script, "batch", 0)))
 
 
-def _directives(script: str) -> Iterator[tuple[str, int]]:
+def _directives(script: Part) -> Iterator[tuple[str, int]]:
     """Give the options that sbatch reads: up to the first line that is neither empty nor a comment."""
-    for number, line in enumerate(script.split("\n"), start=1):
+    for number, line in enumerate(script.text.split("\n"), start=script.line):
         if line.strip() and not line.startswith("#"):
             return
         if line.startswith("#SBATCH"):

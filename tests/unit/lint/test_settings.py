@@ -167,6 +167,11 @@ def test_an_entry_is_data() -> None:
     assert found(f"{ONE}export X=Abc\n{run(R64)}", unknown) == []
 
 
+def test_a_script_as_a_terminal_showed_it() -> None:
+    text = "cat start.sh\n#!/bin/bash\n#SBATCH -p standard-g\n#SBATCH -N 2\nexport NCCL_NET_GDR_LEVEL=PHB\nsrun torchrun x\n"
+    assert found(text) == ["5 harmful-value"]
+
+
 # ---------------------------------------------------------------- interfaces
 
 
