@@ -32,6 +32,7 @@ _ENTRY = "<iIIIQ"
 _OLD_ENTRY_BYTES = 12
 _EXTENSION_MAGIC = 0xEAA42174
 _HWCAPS_TAG = 1
+_MOST_SECTIONS = 64
 _IS_HWCAPS = 1 << 62
 _LONGEST_NAME_BYTES = 4096
 
@@ -86,22 +87,17 @@ def _ranks(name: str, content: bytes, starts: tuple[int, int], levels: Sequence[
     """
     base, extension = starts
     fault = CacheError(f"{name}: byte {extension}: its extension is damaged or cut")
-    if extension + 8 > len(content):
-        raise fault
-    magic, count = struct.unpack_from("<II", content, extension)
-    if magic != _EXTENSION_MAGIC or extension + 8 + count * 16 > len(content):
-        raise fault
-    table = content[extension + 8 : extension + 8 + count * 16]
-    for tag, _, offset, size in struct.iter_unpack("<IIII", table):
-        if tag == _HWCAPS_TAG:
-            if offset + size > len(content) or size % 4:
-                raise fault
-            names = [
-                _string(name, content, base + place)
-                for (place,) in struct.iter_unpack("<I", content[offset : offset + size])
-            ]
-            return {number: levels.index(text) for number, text in enumerate(names) if text in levels}
-    return {}
+    try:
+        magic, count = struct.unpack_from("<II", content, extension)
+        if magic != _EXTENSION_MAGIC or count > _MOST_SECTIONS:
+            raise fault
+        sections = [struct.unpack_from("<IIII", content, extension + 8 + 16 * at) for at in range(count)]
+        numbered = [(at, size) for tag, _, at, size in sections if tag == _HWCAPS_TAG]
+        places = [place for at, size in numbered[:1] for place in struct.unpack_from(f"<{size // 4}I", content, at)]
+    except struct.error:
+        raise fault from None
+    names = (_string(name, content, base + place) for place in places)
+    return {number: levels.index(text) for number, text in enumerate(names) if text in levels}
 
 
 def _string(name: str, content: bytes, offset: int) -> str:
