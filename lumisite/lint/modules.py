@@ -110,9 +110,11 @@ def retired_folder(job: Job) -> Iterator[Told]:
     requests = [(command, *_request(job, command)) for command in job.commands]
     for at, (command, verb, names) in enumerate(requests):
         folder = next((name for name in names if verb == "use" and _retired(job.site, name)), None)
+        if not folder:
+            continue
         later = [name for _, verb, names in requests[at:] if verb in ("load", "add") for name in names]
         wanted = [name for name in dict.fromkeys(one.partition("/")[0] for one in later) if name in job.site.modules]
-        if folder and wanted:
+        if wanted:
             yield Told(
                 command.line,
                 f"{folder} was made for a past course and is not kept up",
