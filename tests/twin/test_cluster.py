@@ -9,7 +9,7 @@ from tests.twin.cluster import LOGIN, Cluster, ClusterPlan, running, up
 from tests.twin.fixtures import require_twin
 from tests.twin.roots import HOME, USER
 
-pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
 VERSIONS = {"bookworm": ("22.05.", "8.6."), "trixie": ("24.11.", "8.7."), "sid": ("26.", "8.7.")}
 

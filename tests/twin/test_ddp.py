@@ -11,7 +11,7 @@ from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import deploy_site
 from tests.twin.training import by_hand, train, with_module
 
-pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer]
+pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer]
 
 #: Ten steps of 8 MB of gradients.
 GRADIENTS_MB = 80

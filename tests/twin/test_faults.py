@@ -47,12 +47,12 @@ def transfer_s(twin: Cluster, interface: str) -> float:
     return float(twin.run(f"{script} send {address}", node=second).check().stdout)
 
 
-@pytest.mark.alone
+@pytest.mark.measures
 def test_the_management_interface_is_slow_from_the_start(twin: Cluster) -> None:
     assert transfer_s(twin, "eth0") > 3 * transfer_s(twin, "hsn0")
 
 
-@pytest.mark.alone
+@pytest.mark.measures
 def test_an_interface_is_throttled(twin: Cluster) -> None:
     usual = transfer_s(twin, "hsn1")
     with faults.interface_throttled(twin, twin.nodes[1], "hsn1", "40mbit"):
@@ -164,7 +164,7 @@ def test_sacct_refuses_and_jobs_go_on(twin: Cluster) -> None:
         assert twin.run("srun -N2 true").code == 0
 
 
-@pytest.mark.alone
+@pytest.mark.measures
 def test_the_cpu_of_one_node_is_slow(twin: Cluster) -> None:
     count = "import time; t = time.monotonic(); sum(range(2 * 10**7)); print(time.monotonic() - t)"
     (twin.exchange / "count.py").write_text(count)

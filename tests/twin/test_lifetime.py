@@ -22,7 +22,7 @@ from tests.twin.cluster import RUN_DIRECTORY, Cluster, ClusterPlan, down, runnin
 from tests.twin.fence import ProcessId, fell, is_alive, process_id
 from tests.twin.fixtures import require_twin
 
-pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.slurm]
+pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm]
 
 CHECKOUT = Path(__file__).parents[2]
 PLAN = ClusterPlan(images=("small",))

@@ -18,7 +18,7 @@ from tests.twin.helper_site import deploy_site
 from tests.twin.login_node import LUMISITE, install_lumisite
 from tests.twin.process import Result
 
-pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
 RATE, SLOWER = "300mbit", "255mbit"  # 15 % less
 RING = "--probe pairs --jobs 1 --nodes 4 --node-sets 1"

@@ -11,7 +11,7 @@ from tests.twin import rehearse
 from tests.twin.cluster import Cluster
 from tests.twin.fixtures import require_twin
 
-pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.slurm, pytest.mark.lmod, pytest.mark.apptainer]
+pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm, pytest.mark.lmod, pytest.mark.apptainer]
 
 
 def test_the_rehearsal_shows_before_maintenance_and_after(capfd: pytest.CaptureFixture[str]) -> None:

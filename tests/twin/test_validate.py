@@ -125,7 +125,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 # ---- all is well
 
 
-@pytest.mark.alone
+@pytest.mark.measures
 def test_the_whole_suite_passes_in_one_job(site: Cluster) -> None:
     done = validate(site, "whole", "")
     assert done.code == 0, done.stdout + done.stderr
@@ -146,7 +146,7 @@ def test_the_whole_suite_passes_in_one_job(site: Cluster) -> None:
 # ---- faults of the network and of the launch
 
 
-@pytest.mark.alone
+@pytest.mark.measures
 def test_a_slow_interface_costs_bandwidth_and_no_gate(site: Cluster) -> None:
     with faults.interface_throttled(site, "nid000002", "hsn0", "200mbit"):
         done = validate(site, "slow", "--probe collectives --baseline /scratch/whole")
@@ -158,7 +158,7 @@ def test_a_slow_interface_costs_bandwidth_and_no_gate(site: Cluster) -> None:
     assert name in done.stdout
 
 
-@pytest.mark.alone
+@pytest.mark.measures
 def test_a_baseline_is_gathered_and_says_what_it_lacks(site: Cluster) -> None:
     command = f"{LUMISITE} baseline --site twin --jobs 1 --probe ddp --into /scratch/before"
     done = site.run(f"cd /scratch && {command}")
@@ -175,7 +175,7 @@ def test_a_baseline_is_gathered_and_says_what_it_lacks(site: Cluster) -> None:
     assert spread["ddp/step_time_s/comm/2n"]["after"]
 
 
-@pytest.mark.alone
+@pytest.mark.measures
 def test_a_slow_node_is_found_among_four() -> None:
     require_twin()
     with running(ClusterPlan(nodes=4, images=("torch",))) as cluster:

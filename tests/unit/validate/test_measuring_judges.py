@@ -229,6 +229,24 @@ def test_each_node_and_each_pair_gives_a_number() -> None:
     assert found["pairs/send_recv_bw/1MiB/2n"] == pytest.approx(2 * (1 << 20) / 0.02 / 1e9)
 
 
+def test_what_disturbs_a_node_for_some_repeats_does_not_count() -> None:
+    times = {"product_s": [2e-3, 1e-3, 3e-3], "copy_s": [2e-6, 3e-6, 1e-6]}
+    pair = {
+        "pair": [0, 1],
+        "bytes": 1 << 20,
+        "all_reduce_s": [0.01, 0.02, 0.02],
+        "there_and_back_s": [0.02, 0.02, 0.04],
+    }
+    other = {**pair, "all_reduce_s": [0.03, 0.01, 0.015]}
+    alone = {"width": 100, "bytes": 1000, **times}
+    records: list[Record] = [rank(0, node=0, alone=alone, pairs=[pair]), rank(1, node=1, alone=alone, pairs=[other])]
+    found = values(judge_pairs.judge([ended(records)], expected("pairs")))
+    assert found["pairs/gemm/1n"] == pytest.approx(2 * 100**3 / 1e-3 / 1e12)
+    assert found["pairs/copy_bw/1n"] == pytest.approx(2 * 1000 / 1e-6 / 1e9)
+    # A repeat is as slow as its slower rank: 30, 20 and 20 ms.
+    assert found["pairs/all_reduce_busbw/1MiB/2n"] == pytest.approx((1 << 20) / 0.02 / 1e9)
+
+
 @pytest.mark.parametrize("nodes", range(2, 12))
 def test_every_node_is_in_two_pairs_and_once_in_a_round(nodes: int) -> None:
     import importlib.util

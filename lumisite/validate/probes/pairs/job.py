@@ -2,6 +2,9 @@
 
 The nodes stand in a ring. Round 1 has the pairs (0,1), (2,3)…, round 2 is shifted by one, and with an odd number of
 nodes round 3 closes the ring: a good node with a bad neighbour has a good one as well.
+
+A repeat goes through everything once more. What disturbs a node for a second then spoils one repeat of each of its
+measurements, and not all repeats of one.
 """
 
 from __future__ import annotations
@@ -27,22 +30,31 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(rank: own.Rank) -> None:
-    """Measure this rank's GPU, then its pairs."""
+    """Measure this rank's GPU and its pairs, as often as asked."""
     torch, dist = rank.meet()
-    rank.phase = "measuring its GPU"
-    dist.barrier()
-    rank.record["alone"] = alone(rank, torch)
     tasks = max(1, rank.ranks // int(os.environ.get("SLURM_STEP_NUM_NODES", "1")))
     node = rank.rank // tasks
-    rank.record["node"] = node
-    rank.record["pairs"] = pairs(rank, torch, dist, node, tasks)
+    rank.phase = "making its pairs"
+    own_pairs = [own_pair(rank, torch, dist, pairing, tasks) for pairing in rounds(rank.ranks // tasks)]
+    works, told = alone(rank, torch)
+    rank.record.update(node=node, alone=told, pairs=[pair.told for pair in own_pairs if pair])
+    for _ in range(rank.options.repeats):
+        rank.phase = "measuring its GPU"
+        dist.barrier()
+        for name, work in works.items():
+            told[name].append(timed(rank, torch, work) / rank.options.products)
+        for number, pair in enumerate(own_pairs, start=1):
+            rank.phase = f"measuring the pairs of round {number}"
+            dist.barrier()
+            if pair:
+                pair.measure()
     rank.phase = "leaving the other ranks"
     dist.barrier()
     dist.destroy_process_group()
 
 
-def alone(rank: own.Rank, torch: Any) -> dict[str, Any]:
-    """Time products of matrices and copies of memory, here and from the host."""
+def alone(rank: own.Rank, torch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Give what each GPU does alone (products of matrices, copies here and from the host), warm, and its record."""
     width = rank.options.width
     left, right = torch.randn(2, width, width, device=rank.device)
     large = torch.zeros(rank.options.size // ITEM_BYTES, device=rank.device)
@@ -51,12 +63,10 @@ def alone(rank: own.Rank, torch: Any) -> dict[str, Any]:
     if rank.device.type == "cuda":
         host = torch.zeros(large.numel(), pin_memory=True)
         works["from_host_s"] = lambda: large.copy_(host, non_blocking=True)
-    told: dict[str, Any] = {"width": width, "bytes": large.numel() * ITEM_BYTES}
-    for name, work in works.items():
+    for work in works.values():
         work()
-        rank.wait(torch)
-        told[name] = [timed(rank, torch, work) / rank.options.products for _ in range(rank.options.repeats)]
-    return told
+    rank.wait(torch)
+    return works, {"width": width, "bytes": large.numel() * ITEM_BYTES, **{name: [] for name in works}}
 
 
 def timed(rank: own.Rank, torch: Any, work: Any) -> float:
@@ -77,57 +87,54 @@ def rounds(nodes: int) -> list[list[tuple[int, int]]]:
     return [first, second] + ([[(nodes - 1, 0)]] if nodes % 2 else [])
 
 
-def pairs(rank: own.Rank, torch: Any, dist: Any, node: int, tasks: int) -> list[dict[str, Any]]:
-    """Go through all rounds with the others."""
-    found = []
-    for number, pairing in enumerate(rounds(rank.ranks // tasks), start=1):
-        rank.phase = f"making the pairs of round {number}"
-        mine, group = None, None
-        for pair in pairing:
-            members = [other * tasks + local for other in pair for local in range(tasks)]
-            # Every rank has to make every group, its own or not.
-            made = dist.new_group(members)
-            if node in pair:
-                mine, group = pair, made
-        rank.phase = f"measuring the pairs of round {number}"
-        if mine is None:
-            idle(rank, dist)
-            continue
-        peer = (mine[1] if node == mine[0] else mine[0]) * tasks + rank.rank % tasks
-        found.append({"round": number, "pair": list(mine), **one(rank, torch, dist, group, peer, node == mine[0])})
+def own_pair(rank: own.Rank, torch: Any, dist: Any, pairing: list[tuple[int, int]], tasks: int) -> Pair | None:
+    """Make the groups of one round; give the pair that this rank is in."""
+    found = None
+    for pair in pairing:
+        # Every rank has to make every group, its own or not.
+        group = dist.new_group([node * tasks + local for node in pair for local in range(tasks)])
+        if rank.rank // tasks in pair:
+            found = Pair(rank, torch, dist, group, pair, tasks)
     return found
 
 
-def idle(rank: own.Rank, dist: Any) -> None:
-    """Take part in what all ranks do in a round, without a pair of its own."""
-    for _ in range(rank.options.repeats):
-        dist.barrier()
+class Pair:
+    """One pair of nodes, this rank's among them: an all-reduce of all their ranks, and a message there and back."""
 
+    def __init__(self, rank: own.Rank, torch: Any, dist: Any, group: Any, pair: tuple[int, int], tasks: int) -> None:
+        self.rank, self.torch, self.dist, self.group = rank, torch, dist, group
+        self.first = rank.rank // tasks == pair[0]
+        # Messages go between ranks of the same place.
+        self.peer = pair[1 if self.first else 0] * tasks + rank.rank % tasks
+        self.data = torch.zeros(rank.options.size // ITEM_BYTES, device=rank.device)
+        self.works = {
+            "all_reduce_s": lambda: dist.all_reduce(self.data, group=group),
+            "there_and_back_s": self.there_and_back,
+        }
+        self.told: dict[str, Any] = {"pair": list(pair), "bytes": self.data.numel() * ITEM_BYTES}
+        self.warm = False
 
-def one(rank: own.Rank, torch: Any, dist: Any, group: Any, peer: int, first: bool) -> dict[str, Any]:
-    """Time an all-reduce of the pair, and a message there and back between ranks of the same place."""
-    data = torch.zeros(rank.options.size // ITEM_BYTES, device=rank.device)
-
-    def there_and_back() -> None:
-        for sends in (first, not first):
+    def there_and_back(self) -> None:
+        """Send and receive, or receive and send."""
+        for sends in (self.first, not self.first):
             if sends:
-                dist.send(data, peer, group=group)
+                self.dist.send(self.data, self.peer, group=self.group)
             else:
-                dist.recv(data, peer, group=group)
+                self.dist.recv(self.data, self.peer, group=self.group)
 
-    works = {"all_reduce_s": lambda: dist.all_reduce(data, group=group), "there_and_back_s": there_and_back}
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for work in works.values():
-        work()
-    rank.wait(torch)
-    for _ in range(rank.options.repeats):
-        dist.barrier()
-        for name, work in works.items():
+    def measure(self) -> None:
+        """Time both once; the first time after one that makes the connections."""
+        if not self.warm:
+            for work in self.works.values():
+                work()
+            self.rank.wait(self.torch)
+            self.dist.barrier(group=self.group)
+            self.warm = True
+        for name, work in self.works.items():
             began = time.perf_counter()
             work()
-            rank.wait(torch)
-            times[name].append(time.perf_counter() - began)
-    return {"bytes": data.numel() * ITEM_BYTES, **times}
+            self.rank.wait(self.torch)
+            self.told.setdefault(name, []).append(time.perf_counter() - began)
 
 
 if __name__ == "__main__":
