@@ -7,6 +7,8 @@ import timeit
 import pytest
 
 from lumisite.lint.find import lint_script
+from lumisite.lint.job import Job
+from lumisite.lint.shell import parse_script
 from lumisite.site.load import load_site
 
 LUMI = load_site("lumi").site
@@ -66,7 +68,7 @@ def test_what_stands_in_variables_and_after_reserved_words(text: str, expected: 
     ("text", "expected"),
     [
         ("#SBATCH -p small-g -N 1 -n 8 -c 7\n#SBATCH hetjob\n#SBATCH -p small -N 1 -n 8 -c 16\n", []),
-        ("#SBATCH -p dev-g -N 1 -n 8 -c 8\n#SBATCH hetjob\n#SBATCH -p small -N 1 -n 8 -c 16\n", []),
+        ("#SBATCH -p small -N 1 -n 8 -c 16\n#SBATCH hetjob\n#SBATCH -p dev-g\n", []),
         ("#SBATCH -p small\n#SBATCH hetjob\n#SBATCH -p dev-g\nsrun -n 8 -N 1 --gpus-per-task=1 b\n", ["4 gpu-binding"]),
         ("#SBATCH -p standard-g,small-g\nexport MASTER_PORT=4000\n", ["2 fixed-port"]),
         ("#SBATCH -p standard-g,small-g -N 1 -n 8 -c 8\n", ["1 too-many-cores"]),
@@ -246,6 +248,11 @@ def test_variables_that_are_made_of_others(lines: str, expected: list[str]) -> N
 @pytest.mark.parametrize("text", ["$(" * 20_000, '"$(' * 20_000, "X=(" * 20_000, "A=(" + "$(" * 20_000])
 def test_the_deepest_nesting_is_read_to_the_end(text: str) -> None:
     assert found(text) == []
+
+
+def test_variables_stand_for_no_more_words_than_can_be_read() -> None:
+    text = "A='" + "x " * 1500 + "'\n" + "$A\n" * 1000
+    assert 60_000 < sum(len(command.words) for command in Job(LUMI, parse_script(text)).commands) < 100_000
 
 
 @pytest.mark.thorough

@@ -124,7 +124,7 @@ def cached_tree(top: Path) -> Path:
     files["/opt/cray/lib/liba.so.1"] = elf("liba.so.1")
     files["/opt/cray/lib/glibc-hwcaps/x86-64-v2/liba.so.1"] = elf("liba.so.1")
     files["/opt/cray/lib/glibc-hwcaps/x86-64-v4/liba.so.1"] = elf("liba.so.1")
-    files["/opt/cray/lib/haswell/liba.so.1"] = elf("liba.so.1")  # for a loader before glibc-hwcaps
+    files["/opt/cray/lib/haswell/libb.so.1"] = elf("libb.so.1")  # for a loader before glibc-hwcaps
     files["/usr/lib/libb.so.1"] = elf("libb.so.1", machine=3, bits=32)
     files["/usr/lib/libc.so.1"] = elf("libc.so.1", machine=3, bits=32)
     files["/lib64"], files["/lib"] = Link("usr/lib64"), Link("usr/lib")
@@ -144,6 +144,7 @@ def test_the_cache_is_read_as_ldconfig_wrote_it(tmp_path: Path, layout: str) -> 
     assert plain["libb.so.1"] == "/usr/lib64/libb.so.1", "that for another machine is passed over"
     assert "libc.so.1" not in plain
     assert read_cache(source, 62, levels)["liba.so.1"] == "/opt/cray/lib/glibc-hwcaps/x86-64-v4/liba.so.1"
+    assert read_cache(source, 62, levels)["libb.so.1"] == "/usr/lib64/libb.so.1"
     assert read_cache(source, 62, levels[1:])["liba.so.1"] == "/opt/cray/lib/glibc-hwcaps/x86-64-v2/liba.so.1"
 
 
