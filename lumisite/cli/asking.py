@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
+from lumisite import __version__
 from lumisite.cli.parser import real_path, say
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from lumisite.site.load import LoadedSite
-    from lumisite.site.model import Site
-    from lumisite.validate.report.gather import Side
-    from lumisite.validate.run.asked import Asked
+from lumisite.cli.report import read_side
+from lumisite.errors import ResolveError
+from lumisite.site.load import LoadedSite, load_site
+from lumisite.site.model import Site
+from lumisite.validate.report.gather import Side
+from lumisite.validate.run import slurm
+from lumisite.validate.run.asked import Asked, Batch, parse_asked, require_unchanged, site_digest, with_specs
+from lumisite.validate.run.folder import image_mark, lines_of, open_run, samples_of
+from lumisite.validate.run.plan import choose_node_sets
+from lumisite.validate.run.script import validation_of
 
 #: Jobs of a run, by its purpose: five decide (docs/explanation/verdict.md); ten baseline jobs come from three days.
 JOBS = {"validate": 5, "baseline": 4}
@@ -38,14 +45,6 @@ def new_run(arguments: argparse.Namespace) -> Asked:
 
 def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -> tuple[Asked, LoadedSite]:
     """Give all that options decide but for the nodes, of which only the number is right. Raises `ResolveError`."""
-    import time
-
-    from lumisite import __version__
-    from lumisite.site.load import load_site
-    from lumisite.validate.run.asked import Asked, Batch, site_digest, with_specs
-    from lumisite.validate.run.folder import image_mark
-    from lumisite.validate.run.script import validation_of
-
     loaded = load_site(arguments.site)
     site, validation = loaded.site, validation_of(loaded.site)
     nodes = tuple(f"node{number}" for number in range(arguments.nodes or validation.nodes))
@@ -66,12 +65,8 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
         site_digest=site_digest(loaded),
         batches=(Batch(stamp, jobs, (nodes,), tuple(arguments.probe)),),
         specs={},
-        account=arguments.account,
-        reservation=arguments.reservation,
         sbatch=tuple(arguments.sbatch),
-        limit=arguments.limit,
-        jax_image=arguments.jax_image,
-        wrapper=arguments.wrapper,
+        **{name: getattr(arguments, name) for name in ("account", "reservation", "limit", "jax_image", "wrapper")},
         baseline=_places(getattr(arguments, "baseline", [])),
         into=str(real_path(arguments.into)) if getattr(arguments, "into", None) else None,
     )
@@ -79,9 +74,6 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
 
 
 def _stamp() -> str:
-    import os
-    import time
-
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid() % 1000:03}"
 
 
@@ -92,10 +84,6 @@ def _places(names: Sequence[str]) -> tuple[str, ...]:
 
 def _before(asked: Asked) -> None:
     """Say what will be missed later, before jobs are spent on it. Raises what a file that cannot be used raises."""
-    from pathlib import Path
-
-    from lumisite.validate.run.folder import lines_of, samples_of
-
     if not asked.image_digest:
         say(f"{asked.image} is not there on this node: jobs look for it on theirs")
     if asked.into and samples_of(Path(asked.into)).exists():
@@ -107,17 +95,11 @@ def _before(asked: Asked) -> None:
 
 def read_baseline(asked: Asked) -> Side | None:
     """Read the runs from before the change, if there are any."""
-    from lumisite.cli.report import read_side
-
     return read_side(asked.baseline) if asked.baseline else None
 
 
 def require_shared(site: Site, folder: Path, what: str) -> None:
     """Refuse a folder that not all nodes see, or whose name a container's bind or an #SBATCH line would cut."""
-    import re
-
-    from lumisite.errors import ResolveError
-
     if not re.fullmatch(r"[\w./+@=-]+", str(folder)):
         raise ResolveError(
             f"{what}: {str(folder)!r} has characters that cut binds (letters, digits and ._+@=- are right)"
@@ -130,11 +112,6 @@ def require_shared(site: Site, folder: Path, what: str) -> None:
 
 def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
     """Choose the nodes of the last batch."""
-    from dataclasses import replace
-
-    from lumisite.validate.run import slurm
-    from lumisite.validate.run.plan import choose_node_sets
-
     *earlier, batch = asked.batches
     only = slurm.expand(arguments.nodelist) if arguments.nodelist else None
     avoid = slurm.expand(arguments.avoid) if arguments.avoid else []
@@ -155,13 +132,7 @@ def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
 
 def more_jobs(arguments: argparse.Namespace) -> Asked:
     """Add a batch of jobs to what a run was asked."""
-    from dataclasses import replace
-
-    from lumisite.validate.run.asked import Batch, with_specs
-    from lumisite.validate.run.folder import open_run
-
-    _, about = open_run(real_path(arguments.more))
-    asked, loaded = recorded_run(about, arguments, "--more", KEPT)
+    asked, loaded = _recorded_run(arguments, "--more", KEPT)
     probes = tuple(arguments.probe) or asked.batches[0].probes
     batch = Batch(_stamp(), arguments.jobs or JOBS["validate"], asked.batches[0].node_sets[:1], probes)
     asked = replace(asked, batches=(*asked.batches, batch))
@@ -170,29 +141,16 @@ def more_jobs(arguments: argparse.Namespace) -> Asked:
 
 def resumed_run(arguments: argparse.Namespace) -> Asked:
     """Give what a run that was interrupted was asked."""
-    from lumisite.validate.run.folder import open_run
-
-    _, about = open_run(real_path(arguments.resume))
-    return recorded_run(about, arguments, "--resume", (*KEPT, *JOBS_WANTED))[0]
+    return _recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED))[0]
 
 
-def recorded_run(
-    about: Mapping[str, object], arguments: argparse.Namespace, option: str, decided: Sequence[str]
-) -> tuple[Asked, LoadedSite]:
+def _recorded_run(arguments: argparse.Namespace, option: str, decided: Sequence[str]) -> tuple[Asked, LoadedSite]:
     """Give what a run was asked, if it can go on as it began. Raises `ResolveError`."""
-    from dataclasses import replace
-    from pathlib import Path
-
-    from lumisite import __version__
-    from lumisite.errors import ResolveError
-    from lumisite.site.load import load_site
-    from lumisite.validate.run.asked import parse_asked, require_unchanged
-    from lumisite.validate.run.folder import image_mark
-
+    place = str(vars(arguments)[option.strip("-")])
+    _, about = open_run(real_path(place))
     given = [name.replace("_", "-") for name in decided if getattr(arguments, name)]
     if given:
         raise ResolveError(f"{option}: --{given[0]} was decided when the run began (leave it out)")
-    place = str(vars(arguments)[option.strip("-")])
     asked = parse_asked(about, f"{option}: {place}/run.json")
     if asked.purpose != arguments.purpose:
         raise ResolveError(f"{option}: {place} is a run of `{asked.purpose}` (`lumisite {asked.purpose}` goes on)")

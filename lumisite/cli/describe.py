@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+from collections.abc import Sized
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from lumisite.cli.parser import (
+    Commands,
     add_host_option,
     add_json_option,
     add_selection_options,
@@ -15,12 +17,11 @@ from lumisite.cli.parser import (
     load_selection,
     say,
 )
+from lumisite.errors import ResolveError, SiteError
+from lumisite.site.load import load_plans, load_site
 
 if TYPE_CHECKING:
-    from collections.abc import Sized
-
-    from lumisite.binds.explain import LibraryExplanation
-    from lumisite.cli.parser import Commands
+    from lumisite.binds.plan import LibraryExplanation
     from lumisite.site.images import Holds
     from lumisite.site.model import Site
 
@@ -79,9 +80,6 @@ def add_commands(commands: Commands) -> None:
 
 def run_check(arguments: argparse.Namespace) -> int:
     """Print all faults, or a line that says what was read."""
-    from lumisite.errors import ResolveError, SiteError
-    from lumisite.site.load import load_plans, load_site
-
     if arguments.host:
         from lumisite.cli.host import check_deployed
 
@@ -94,8 +92,7 @@ def run_check(arguments: argparse.Namespace) -> int:
         plans = load_plans(loaded)
     except SiteError as error:
         print(error)
-        count = len(error.problems)
-        print(f"lumisite: {count} fault{'s' if count > 1 else ''}", file=sys.stderr)
+        say(_count(error.problems, "fault"))
         return error.exit_code
     site = loaded.site
     print(
@@ -108,16 +105,11 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 def run_resolve(arguments: argparse.Namespace) -> int:
     """Print every candidate with its reason, the chosen ones marked."""
-    from dataclasses import asdict
-
     _, selection = load_selection(arguments)
     if arguments.json:
-        chosen = {
-            "platform": selection.platform,
-            "cpe": [str(version) for version in selection.cpe],
-            "rocm": [str(version) for version in selection.rocm],
-        }
-        print(json.dumps({**chosen, "candidates": [asdict(one) for one in selection.candidates]}, indent=2))
+        candidates = [asdict(one) for one in selection.candidates]
+        chosen = {"platform": selection.platform, "cpe": selection.cpe, "rocm": selection.rocm}
+        print(json.dumps({**chosen, "candidates": candidates}, indent=2, default=str))
         return 0
     print(selection)
     width = max(len(candidate.name) for candidate in selection.candidates)
@@ -129,8 +121,6 @@ def run_resolve(arguments: argparse.Namespace) -> int:
 
 def run_why(arguments: argparse.Namespace) -> int:
     """Explain each name; an unknown one is an error that names what comes close."""
-    from dataclasses import asdict
-
     from lumisite.render.explain import explain
 
     loaded, selection = load_selection(arguments)
@@ -151,14 +141,12 @@ def run_why(arguments: argparse.Namespace) -> int:
 
 def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplanation]:
     """Explain the names that are those of libraries, for the image that was given."""
-    from lumisite.errors import ResolveError
-
     names = [name for name in arguments.names if _is_library(name)]
     if not names:
         return {}
     if arguments.image is None:
         raise ResolveError(f"{names[0]}: is a library, which is explained for one image (--image IMAGE)")
-    from lumisite.binds.explain import explain_library
+    from lumisite.binds.plan import explain_library
     from lumisite.cli.containers import plan_image
 
     request, plan = plan_image(arguments, arguments.image, cpe=arguments.cpe, rocm=arguments.rocm)
@@ -171,8 +159,6 @@ def _is_library(name: str) -> bool:
 
 def _holds(arguments: argparse.Namespace, site: Site) -> Holds:
     """Give what the image holds that runs, as far as it is asked for."""
-    from dataclasses import replace
-
     from lumisite.images.family import holds_of_image
     from lumisite.site.images import Holds
 

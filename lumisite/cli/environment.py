@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_json_option, add_site_option, say
-from lumisite.errors import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lumisite.cli.parser import Commands
-    from lumisite.images.lock import LoadedLock
-    from lumisite.render.made_up_step import Environment, Step
-    from lumisite.render.modules import ModulePlan
-    from lumisite.site.model import Site
-    from lumisite.site.plans import LoadedPlan
+from lumisite.cli.parser import Commands, add_input_options, add_json_option, add_site_option, say
+from lumisite.errors import ResolveError, shown
+from lumisite.images.family import holds_of_image
+from lumisite.images.lock import LoadedLock, load_lock
+from lumisite.render.made_up_step import Environment, Question, Step, environment_of, release_of
+from lumisite.render.modules import ModulePlan, plan_modules
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates, open_template_cache
+from lumisite.site.decode import suggestion
+from lumisite.site.images import holds_by_name
+from lumisite.site.ledger import decide_stacks
+from lumisite.site.load import load_plans, load_site
+from lumisite.site.model import Site
+from lumisite.site.plans import LoadedPlan
+from lumisite.site.selection import ALL, resolve_selection
 
 #: The prolog is run for each task of a node.
 MOST_TASKS = 1024
@@ -38,9 +43,12 @@ def add_commands(commands: Commands) -> None:
         "IMAGE it is what every container gets that no wrapper sees. Slurm is not asked, and no container is started.",
     )
     env.add_argument("image", nargs="?", metavar="IMAGE", help="the image, as a job names it; it need not be here")
-    env.add_argument("--nodes", type=_count, default=1, metavar="N", help="nodes of the step (default: 1)")
+    env.add_argument("--nodes", type=_number_to(999999), default=1, metavar="N", help="nodes of the step (default: 1)")
     env.add_argument(
-        "--tasks-per-node", type=_tasks, metavar="T", help="tasks on each node (default: one for each GPU, else 1)"
+        "--tasks-per-node",
+        type=_number_to(MOST_TASKS),
+        metavar="T",
+        help="tasks on each node (default: one for each GPU, else 1)",
     )
     env.add_argument("--partition", metavar="P", help="partition (default: the one that the site validates)")
     env.add_argument(
@@ -50,8 +58,7 @@ def add_commands(commands: Commands) -> None:
         "the helper (default: the module with the helper)",
     )
     env.add_argument("--platform", metavar="P", help="what the machine is (default: the site's current platform)")
-    env.add_argument("--plan", action="append", type=Path, default=[], metavar="FILE", help="a plan, as for render")
-    env.add_argument("--lock", type=Path, metavar="FILE", help="a lock of images, as for render")
+    add_input_options(env)
     add_site_option(env)
     add_json_option(env)
     env.set_defaults(call=run_env)
@@ -59,16 +66,6 @@ def add_commands(commands: Commands) -> None:
 
 def run_env(arguments: argparse.Namespace) -> int:
     """Print the environment of the first rank."""
-    from lumisite.errors import ResolveError
-    from lumisite.images.load_lock import load_lock
-    from lumisite.render.made_up_step import Question, environment_of, release_of
-    from lumisite.render.modules import plan_modules
-    from lumisite.render.render import render_tree
-    from lumisite.render.templates import load_templates, open_template_cache
-    from lumisite.site.ledger import decide_stacks
-    from lumisite.site.load import load_plans, load_site
-    from lumisite.site.selection import ALL, resolve_selection
-
     if "\0" in (arguments.image or ""):
         raise ResolveError(f"{arguments.image!r}: is no name of an image")
     loaded = load_site(arguments.site)
@@ -85,33 +82,25 @@ def run_env(arguments: argparse.Namespace) -> int:
     modules = _loaded(site, described, arguments.module)
     found = environment_of(Question(site, files, modules, step, arguments.image))
     if arguments.image is not None and not _was_read(arguments.image, lock, plans):
-        _compare_with_image(site, arguments.image, found)
+        _compare_with_image(site, arguments.image)
     if arguments.json:
-        _print_json(found)
+        print(json.dumps({name: asdict(found)[name] for name in ("variables", "binds", "cpus")}, indent=2))
     else:
         print("\n".join(_lines(found, step, modules, arguments.image)))
     return 0
 
 
-def _count(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 999999")
-    return number
+def _number_to(most: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        value = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
+        if not 1 <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {most}")
+        return value
 
-
-def _tasks(text: str) -> int:
-    number = _count(text)
-    if number > MOST_TASKS:
-        raise argparse.ArgumentTypeError(f"{text} tasks are more than a node has (at most {MOST_TASKS})")
     return number
 
 
 def _step(site: Site, arguments: argparse.Namespace) -> Step:
-    from lumisite.errors import ResolveError
-    from lumisite.render.made_up_step import Step
-    from lumisite.site.decode import suggestion
-
     default = site.validation.partition if site.validation is not None else next(iter(site.partitions), "")
     name = arguments.partition or default
     if name not in site.partitions:
@@ -122,9 +111,6 @@ def _step(site: Site, arguments: argparse.Namespace) -> Step:
 
 def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple[ModulePlan, ...]:
     """Give the plans of the modules that a load brings, what is loaded first before the rest."""
-    from lumisite.errors import ResolveError
-    from lumisite.site.decode import suggestion
-
     if asked == _NONE:
         return ()
     name = asked or next((name for name, module in site.modules.items() if module.helper), next(iter(site.modules)))
@@ -151,11 +137,8 @@ def _was_read(image: str, lock: LoadedLock | None, plans: Sequence[LoadedPlan]) 
     return real in locked or any(fnmatchcase(typed, pattern) for one in plans for pattern in one.plan.paths)
 
 
-def _compare_with_image(site: Site, image: str, found: Environment) -> None:
+def _compare_with_image(site: Site, image: str) -> None:
     """Say where the image holds something else than the wrapper takes it for."""
-    from lumisite.images.family import holds_of_image
-    from lumisite.site.images import Holds, holds_by_name
-
     if not Path(image).exists():
         say(f"{shown(image)} is not here: the wrapper is asked by its name alone")
         return
@@ -164,31 +147,18 @@ def _compare_with_image(site: Site, image: str, found: Environment) -> None:
         say(shown(note))
         return
     taken = holds_by_name(site, os.path.realpath(image), image)
-    known = any("ROCm release is not known" in one.why for one in found.variables.values())
     differing = [
         f"{what} {_said(mine)}, taken for {_said(theirs)}"
         for what, mine, theirs in (("ROCm", holds.rocm, taken.rocm), ("plugin", holds.plugin, taken.plugin))
-        if mine is not None and mine != theirs and not _same_series(mine, theirs)
+        if mine is not None and mine != theirs and not str(mine).startswith(f"{theirs}.")
     ]
-    if differing or (known and holds != Holds()):
+    if differing:
         right = "`lumisite images --lock FILE` and `lumisite render --lock FILE` make the wrapper know"
-        say(f"{shown(image)} holds {'; '.join(differing) or _said(holds.rocm)} ({right})")
-
-
-def _same_series(mine: object, theirs: object) -> bool:
-    return str(mine).startswith(f"{theirs}.")
+        say(f"{shown(image)} holds {'; '.join(differing)} ({right})")
 
 
 def _said(value: object) -> str:
     return "unknown" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
-def _print_json(found: Environment) -> None:
-    import json
-    from dataclasses import asdict
-
-    whole = asdict(found)
-    print(json.dumps({name: whole[name] for name in ("variables", "binds", "cpus")}, indent=2))
 
 
 def _lines(found: Environment, step: Step, modules: Sequence[ModulePlan], image: str | None) -> Iterator[str]:
@@ -198,24 +168,14 @@ def _lines(found: Environment, step: Step, modules: Sequence[ModulePlan], image:
         f"node{'' if step.nodes == 1 else 's'} of {step.partition}, {step.tasks_per_node} on each, with {names}"
     )
     given = {name: one for name, one in found.variables.items() if not name.startswith("LUMISITE_")}
-    yield "\nVariables"
-    for name, one in given.items():
-        if one.value is not None:
-            yield f"  {name}={shown(one.value)}"
-            yield f"      {_origin(one.by, one.entry, one.why)}"
-    yield "\nLeft alone"
-    for name, one in given.items():
-        if one.value is None:
-            yield f"  {name}"
-            yield f"      {_origin(one.by, one.entry, one.why)}"
-    yield "\nBinds"
-    for bind in found.binds:
-        yield f"  {bind.source}" + (f":{bind.target}" if bind.target != bind.source else "")
-        yield f"      {_origin(bind.by, bind.entry, bind.why)}"
+    said = [(f"{name}={shown(one.value)}", one) for name, one in given.items() if one.value is not None]
+    left = [(name, one) for name, one in given.items() if one.value is None]
+    binds = [(one.source + (f":{one.target}" if one.target != one.source else ""), one) for one in found.binds]
+    for title, things in (("Variables", said), ("Left alone", left), ("Binds", binds)):
+        yield f"\n{title}"
+        for text, one in things:
+            yield f"  {text}"
+            yield f"      {one.by}{f', {one.entry}' if one.entry else ''}{f': {one.why}' if one.why else ''}"
     yield "\nCPUs, by task of a node"
     for cpus in found.cpus:
         yield f"  {cpus.task}  {cpus.mask or cpus.cpus or 'as Slurm binds'}  ({cpus.why})"
-
-
-def _origin(by: str, entry: str, why: str) -> str:
-    return f"{by}{f', {entry}' if entry else ''}{f': {why}' if why else ''}"

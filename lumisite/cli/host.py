@@ -18,7 +18,7 @@ from lumisite.site.load import load_site
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lumisite.release.root import Release
+    from lumisite.release.tree import Tree
 
 
 def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_json: bool) -> int:
@@ -33,13 +33,13 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
     faults = list(_edited(release))
     notes: tuple[str, ...] = ()
     looked_at = 0
-    if release.tree is not None:
-        manifest = release.tree.manifest
+    manifest = release.manifest
+    if manifest.release:
         checked = check_host(loaded.site, manifest, DiskTree(host_root))
         faults += checked.faults
         notes, looked_at = checked.notes, checked.looked_at
         if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
-            notes += (f"{loaded.file} is not as it was when {release.release} was rendered; its present text was used",)
+            notes += (f"{loaded.file} is not as it was when {root.current} was rendered; its present text was used",)
     if as_json:
         print(json.dumps([asdict(fault) for fault in faults], indent=2))
     else:
@@ -47,11 +47,11 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
             print(shown(str(fault)))
     for note in notes:
         say(note)
-    say(f"{release.release} against {host_root}: {looked_at} things looked at, {_count(len(faults))}")
+    say(f"{root.current} against {host_root}: {looked_at} things looked at, {_count(len(faults))}")
     return 1 if faults else 0
 
 
-def _edited(release: Release) -> Iterator[HostFault]:
+def _edited(release: Tree) -> Iterator[HostFault]:
     """Say where the release itself is not as it was deployed."""
     for fault in release.faults:
         path = str(release.path if fault.path == "." else release.path / fault.path)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator
+from pathlib import Path
 
-from lumisite.cli.parser import add_json_option, add_site_option, say
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lumisite.cli.parser import Commands
-    from lumisite.machine.masks import Request, TaskMask
-    from lumisite.machine.topology import Topology
-    from lumisite.site.model import Site
+from lumisite.cli.parser import Commands, add_json_option, add_site_option, columns, say
+from lumisite.errors import ResolveError
+from lumisite.machine.host import DiskTree
+from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
+from lumisite.machine.live import read_allowed, read_topology
+from lumisite.machine.masks import Request, TaskMask, cpu_masks
+from lumisite.machine.topology import Topology, recognise, topology_of
+from lumisite.site.cpus import CpusetError, parse_number_list
+from lumisite.site.decode import suggestion
+from lumisite.site.load import load_site, read_input
+from lumisite.site.model import Site
 
 _LIVE = "live"
 
@@ -45,40 +49,33 @@ def add_commands(commands: Commands) -> None:
 
 
 def _masks(arguments: argparse.Namespace) -> int:
-    import json
-
-    from lumisite.machine.masks import cpu_masks
-
     topology, allowed = _topology(arguments)
     request = _request(arguments, topology, allowed)
     answers = cpu_masks(topology, request)
+    sound = all(answer.pu_os for answer in answers)
     if arguments.json:
         print("[\n" + ",\n".join("  " + json.dumps(_entry(answer)) for answer in answers) + "\n]")
     else:
-        print("\n".join(_table(answers)))
-        _print_cpu_bind(answers, whole=request.cpus is None or request.cpus >= topology.pu_os - topology.reserved)
+        print("\n".join(columns([("task", "gpu", "cpus", "mask", "from"), *map(_row, answers)])))
+        # The option of srun is told where it is right on every node of a step.
+        if sound and (request.cpus is None or request.cpus >= topology.pu_os - topology.reserved):
+            print(f"\n--cpu-bind=mask_cpu:{','.join(answer.mask or '' for answer in answers)}")
+        elif sound:
+            why = "srun gives every node the same masks, a shared node has CPUs of its own"
+            say(f"no --cpu-bind line: {why}; use taskset")
     for answer in answers:
         if not answer.pu_os:
             say(f"task {answer.task} gets no mask: {answer.reason}")
-    return 0 if all(answer.pu_os for answer in answers) else 1
+    return 0 if sound else 1
 
 
 def _topology(arguments: argparse.Namespace) -> tuple[Topology, frozenset[int] | None]:
     """Give the node asked for, and the PUs that this process may use where it is this node."""
-    from pathlib import Path
-
-    from lumisite.site.load import load_site, read_input
-
     site = load_site(arguments.site).site
     if arguments.topology is not None:
-        from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
-
         content = read_input(Path(arguments.topology), SIZE_LIMIT_BYTES, "an hwloc XML file would be right")
         return _with_site_facts(parse_hwloc(content, arguments.topology), site), None
     if arguments.node == _LIVE:
-        from lumisite.machine.host import DiskTree
-        from lumisite.machine.live import read_allowed, read_topology
-
         topology, allowed = read_topology(DiskTree("/")), read_allowed(DiskTree("/"))
         return _with_site_facts(topology, site), None if allowed >= topology.pu_os else allowed
     name = _kind_name(arguments.node, site)
@@ -86,9 +83,6 @@ def _topology(arguments: argparse.Namespace) -> tuple[Topology, frozenset[int] |
 
 
 def _kind_name(asked: str | None, site: Site) -> str:
-    from lumisite.errors import ResolveError
-    from lumisite.site.decode import suggestion
-
     if asked is not None:
         if asked not in site.node_kinds:
             hint = suggestion(asked, [*site.node_kinds, _LIVE])
@@ -104,8 +98,6 @@ def _kind_name(asked: str | None, site: Site) -> str:
 
 def _kinds(site: Site, name: str) -> Iterator[Topology]:
     """Give a node kind's topology for each platform that knows its bus ids, the one in force first."""
-    from lumisite.machine.topology import topology_of
-
     kind = site.node_kinds[name]
     for platform in sorted(site.platforms, key=lambda platform: platform != site.platform):
         bus_ids = site.platforms[platform].gpu_bus_ids.get(name, ())
@@ -113,8 +105,6 @@ def _kinds(site: Site, name: str) -> Iterator[Topology]:
 
 
 def _with_site_facts(seen: Topology, site: Site) -> Topology:
-    from lumisite.machine.topology import recognise
-
     known = recognise(seen, (kind for name in site.node_kinds for kind in _kinds(site, name)))
     if known is not None:
         say(f"{known.name}: recognised by its cores and bus ids; the cores that the site reserves are left out")
@@ -124,8 +114,6 @@ def _with_site_facts(seen: Topology, site: Site) -> Topology:
 
 
 def _request(arguments: argparse.Namespace, topology: Topology, allowed: frozenset[int] | None) -> Request:
-    from lumisite.machine.masks import Request
-
     cpus = None if arguments.cpus is None else frozenset(_numbers("--cpus", arguments.cpus))
     gpus = None if arguments.gpus is None else _numbers("--gpus", arguments.gpus)
     if allowed is not None:
@@ -137,8 +125,6 @@ def _request(arguments: argparse.Namespace, topology: Topology, allowed: frozens
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:
-    from lumisite.site.cpus import CpusetError, parse_number_list
-
     try:
         return parse_number_list(text)
     except CpusetError as error:
@@ -146,31 +132,11 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def _entry(answer: TaskMask) -> dict[str, object]:
-    return {"task": answer.task, "gpu": _gpu(answer), "cpus": answer.cpus, "mask": answer.mask}
+    """Give the JSON of a task; the GPU is a number where it has one, which is the rule, else a list."""
+    gpu = answer.gpus[0] if len(answer.gpus) == 1 else answer.gpus or None
+    return {"task": answer.task, "gpu": gpu, "cpus": answer.cpus, "mask": answer.mask}
 
 
-def _gpu(answer: TaskMask) -> int | list[int] | None:
-    """A number where the task has one GPU, which is the rule; a list where it has several."""
-    if len(answer.gpus) == 1:
-        return answer.gpus[0]
-    return list(answer.gpus) or None
-
-
-def _table(answers: Sequence[TaskMask]) -> Iterator[str]:
-    rows = [("task", "gpu", "cpus", "mask", "from")]
-    for answer in answers:
-        gpus = ",".join(map(str, answer.gpus)) or "-"
-        rows.append((str(answer.task), gpus, answer.cpus or "-", answer.mask or "-", answer.reason))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]])
-
-
-def _print_cpu_bind(answers: Sequence[TaskMask], *, whole: bool) -> None:
-    """Print the srun option where it is right on every node of a step."""
-    if not all(answer.pu_os for answer in answers):
-        return
-    if whole:
-        print(f"\n--cpu-bind=mask_cpu:{','.join(answer.mask or '' for answer in answers)}")
-    else:
-        say("no --cpu-bind line: srun gives every node the same masks, a shared node has CPUs of its own; use taskset")
+def _row(answer: TaskMask) -> tuple[str, ...]:
+    gpus = ",".join(map(str, answer.gpus))
+    return (str(answer.task), gpus or "-", answer.cpus or "-", answer.mask or "-", answer.reason)

@@ -6,19 +6,18 @@ import argparse
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from lumisite import __version__
+from lumisite.errors import ResolveError, refused
 
 if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import TypeAlias
-
     from lumisite.site.load import LoadedSite
     from lumisite.site.selection import Selection
 
-    Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 #: Which module of this package has which commands, in the order in which an admin meets them.
 MODULES = {
@@ -89,6 +88,25 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_input_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for what is known of images."""
+    parser.add_argument(
+        "--plan",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="a reviewed plan of an image, beside those that the site names; may be given several times",
+    )
+    parser.add_argument(
+        "--lock",
+        type=Path,
+        metavar="FILE",
+        help="a lock of the site's images (`lumisite images --lock`): what it knows of an image counts more than the "
+        "image's name (default: the one that the site names)",
+    )
+
+
 def load_selection(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
     """Load the site and choose the releases that these options ask for."""
     from lumisite.site.load import load_site
@@ -106,17 +124,11 @@ def add_host_option(parser: argparse.ArgumentParser) -> None:
 
 def real_path(name: str | Path) -> Path:
     """Follow links as far as they lead. Those that go round are left for what opens the path: it has the message."""
-    from pathlib import Path
-
     return Path(os.path.realpath(name))
 
 
 def check_host_root(root: str) -> None:
     """Refuse a `--host-root` that is no directory; raises `ResolveError`."""
-    from pathlib import Path
-
-    from lumisite.errors import ResolveError
-
     if "\0" in root or not Path(root).is_dir():
         raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")
 
@@ -131,9 +143,15 @@ def say(text: str) -> None:
     print(f"lumisite: {text}", file=sys.stderr, flush=True)
 
 
+def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Give the lines of an aligned table: plain text, since short columns need no library and `awk` reads them."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
 def write_whole(path: Path, content: bytes) -> bool:
     """Write a file whole or not at all, and tell whether it was another before; raises `ToolError`."""
-    from lumisite.errors import refused
     from lumisite.release.files import replace_file
 
     try:

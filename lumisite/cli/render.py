@@ -5,12 +5,25 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_selection_options, add_site_option, load_selection, real_path, say
-
-if TYPE_CHECKING:
-    from lumisite.cli.parser import Commands
+from lumisite.cli.parser import (
+    Commands,
+    add_input_options,
+    add_selection_options,
+    add_site_option,
+    load_selection,
+    real_path,
+    say,
+)
+from lumisite.errors import LumisiteError, shown
+from lumisite.images.lock import load_lock
+from lumisite.machine.host import DiskTree
+from lumisite.release.write import write_tree
+from lumisite.render.image_plans import left_out
+from lumisite.render.plan_images import other_images, planned_files
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates, open_template_cache
+from lumisite.site.load import load_plans
 
 
 def add_commands(commands: Commands) -> None:
@@ -26,36 +39,12 @@ def add_commands(commands: Commands) -> None:
     render.add_argument(
         "--out", type=Path, default=Path("site-out"), metavar="DIR", help="where to write (default: %(default)s)"
     )
-    render.add_argument(
-        "--plan",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="a reviewed plan of an image, beside those that the site names; may be given several times",
-    )
-    render.add_argument(
-        "--lock",
-        type=Path,
-        metavar="FILE",
-        help="a lock of the site's images (`lumisite images --lock`): what it knows of an image counts more than the "
-        "image's name (default: the one that the site names)",
-    )
+    add_input_options(render)
     render.set_defaults(call=run_render)
 
 
 def run_render(arguments: argparse.Namespace) -> int:
     """Render and write; print each path, then how to try the modules."""
-    from lumisite.errors import LumisiteError, shown
-    from lumisite.images.load_lock import load_lock
-    from lumisite.machine.host import DiskTree
-    from lumisite.release.write import write_tree
-    from lumisite.render.image_plans import left_out
-    from lumisite.render.plan_images import other_images, planned_files
-    from lumisite.render.render import render_tree
-    from lumisite.render.templates import load_templates, open_template_cache
-    from lumisite.site.load import load_plans
-
     if real_path(arguments.out).name == "current":
         # The modulefiles take a folder of this name for the link of a deployment root, and look beside it.
         raise LumisiteError(f"--out: {arguments.out}: current is the name of a deployment's link (name another folder)")

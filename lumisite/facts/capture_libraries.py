@@ -75,7 +75,7 @@ def _bound(site: Site) -> list[str]:
 def _loader(tree: Tree, site: Site) -> tuple[Loader, tuple[str, ...]]:
     """Make a loader that also looks where only modules, binds or the site's own words lead."""
     folders = tuple(dict.fromkeys(_folders(tree, site)))
-    levels = cpu_levels(tree) or ()
+    levels = cpu_levels(tree)
     notes: tuple[str, ...] = ()
     try:
         rules = read_rules(tree, levels, folders, captured=True)

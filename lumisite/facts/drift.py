@@ -15,16 +15,16 @@ from lumisite.images.inventory import Image
 from lumisite.images.lock import Lock, LockedImage, locked
 from lumisite.site.model import Site
 
-Kind = Literal["moved", "changed", "broken", "vanished", "stale", "new"]
-_ORDER: tuple[Kind, ...] = ("vanished", "broken", "moved", "changed", "stale", "new")
+Kind = Literal["moved", "changed", "broken", "vanished", "new"]
+_ORDER: tuple[Kind, ...] = ("vanished", "broken", "moved", "changed", "new")
 
 
 @dataclass(frozen=True)
 class Change:
     """One name that is not as it was locked, `what` in words, and what of the site it touches.
 
-    One of kind `stale` is as it was locked, but not as its plan knows it. `families` are those before and after;
-    `modules` bind for them; `plans` are stored ones for the image; `used_by` are keys of the site that name it.
+    `families` are those before and after; `modules` bind for them; `plans` are stored ones for the image; `used_by`
+    are keys of the site that name it.
     """
 
     path: str
@@ -44,12 +44,10 @@ def compare_images(
     site: Site,
     given: Sequence[str] = (),
     plans: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    stale: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> tuple[Change, ...]:
     """Compare what is found with a lock, the worst first; with `given`, only what is named or is below it.
 
-    `plans` maps the name of each stored plan to the shell patterns of the images that it is for, and `stale` the path
-    of an image to the plans for it that were made for another file.
+    `plans` maps the name of each stored plan to the shell patterns of the images that it is for.
     """
     now = {one.path: locked(one) for one in images}
     paths = {path for path in lock.images if not given or any(_below(path, top) for top in given)}
@@ -57,8 +55,6 @@ def compare_images(
     for path in paths | set(now):
         before, after = lock.images.get(path), now.get(path)
         kind, what = _judge(before, after)
-        if stale.get(path):
-            kind, what = kind or "stale", (*what, f"is another file than {', '.join(stale[path])} was made for")
         if kind is not None:
             changes.append(_change(site, plans, path, kind, what, before, after))
     return tuple(sorted(changes, key=lambda change: (_ORDER.index(change.kind), change.path)))

@@ -281,11 +281,11 @@ def _interpreter(loader: Loader) -> Loaded | None:
     return None if found is None else Loaded(found.info.soname or posixpath.basename(found.path), found)
 
 
-def cpu_levels(tree: Tree) -> tuple[str, ...] | None:
-    """Give the levels of the x86-64 psABI that a tree's processor has, best first; `None` without /proc/cpuinfo."""
+def cpu_levels(tree: Tree, unknown: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Give the levels of the x86-64 psABI that a tree's processor has, best first; `unknown` without /proc/cpuinfo."""
     flags = re.search(r"^flags\s*:(.*)$", text_of(tree, "/proc/cpuinfo", _LARGEST_CPUINFO_BYTES) or "", re.M)
     if flags is None:
-        return None
+        return unknown
     has = set(flags[1].split())
     reached = itertools.takewhile(lambda level: has.issuperset(_LEVELS[level].split()), _LEVELS)
     return tuple(reached)[::-1]

@@ -8,26 +8,21 @@ new release, whole, and the next run starts from there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumisite.errors import DifferenceError, LumisiteError, ToolError
+from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.release.diff import Difference, compare
-from lumisite.release.edits import restore, set_aside
-from lumisite.release.files import make_tree, remove, sync_directory
+from lumisite.release.files import make_directories, make_temporary, make_tree, remove, sync_directory
 from lumisite.release.history import Step, deployed_step, way_back
 from lumisite.release.root import (
     Actor,
-    Release,
     Root,
     append_step,
     inspect_release,
-    make_shared_directory,
     point_current,
     read_root,
-    temporary_in,
+    shared_mode,
 )
 from lumisite.release.tree import Tree, fault_lines, load_tree
 from lumisite.render.manifest import MANIFEST, sha256_of
@@ -42,15 +37,20 @@ class Plan:
 
     root: Root
     out: Tree
-    current: Release | None
-    there: Release | None
+    current: Tree | None
+    there: Tree | None
     difference: Difference
 
     @property
-    def edited(self) -> tuple[Release, ...]:
+    def edited(self) -> tuple[Tree, ...]:
         """The releases that matter here and are not as they were deployed."""
         faulty = [release for release in (self.current, self.there) if release and release.faults]
-        return tuple({release.release: release for release in faulty}.values())
+        return tuple({release.path: release for release in faulty}.values())
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the release to deploy is there already and not as it should be: lumisite never writes into one."""
+        return self.there is not None and bool(self.there.faults)
 
     @property
     def nothing_to_do(self) -> bool:
@@ -60,11 +60,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Rollback:
-    """A rollback that was done: `edited` is what somebody had put into the release that was left."""
+    """A rollback that was done; `logged` says whether the history has it."""
 
-    root: Root
-    before: Release
-    after: Release
+    before: Tree
+    after: Tree
     difference: Difference | None
     logged: bool
 
@@ -93,52 +92,33 @@ def plan_deploy(out: Tree, path: Path) -> Plan:
     here = Path(os.path.realpath(out.path))
     if here in (root.path, *root.path.parents):
         raise LumisiteError(f"{path}: lies inside {out.path}, which is to be deployed into it; name another root")
-    release = out.manifest.release
-    there = _there(root, out) if os.path.lexists(root.release(release)) else None
-    if there:
-        _refuse_other_content(root, there, out)
-    current = there if root.current == release else _current(root)
-    old = current.tree if current else None
-    return Plan(root, out, current, there, compare(old, out))
+    current = there = _there(root, out)
+    if root.current != out.manifest.release:
+        exists = bool(root.current) and os.path.lexists(root.release(root.current))
+        current = inspect_release(root, root.current) if exists else None
+    return Plan(root, out, current, there, compare(current, out))
 
 
-def apply_plan(plan: Plan, actor: Actor, *, set_edits_aside: bool) -> tuple[str, ...]:
-    """Carry out a plan that was made under the lock; returns what is worth telling."""
-    if plan.nothing_to_do:
-        return (_nothing_to_do(plan),)
-    if plan.edited and not set_edits_aside:
-        raise DifferenceError(edits_text(plan))
-    with _refusing(f"deploy into {plan.root.path}"):
-        return tuple(_deploy(plan, actor))
-
-
-def _deploy(plan: Plan, actor: Actor) -> Iterator[str]:
+def apply_plan(plan: Plan, actor: Actor, *, set_edits_aside: bool) -> str:
+    """Carry out a plan that was made under the lock; returns what to tell of it."""
     root, release = plan.root, plan.out.manifest.release
-    for edited in plan.edited:
-        kept = set_aside(root, edited)
-        yield f"{edited.path}: {f'edits copied to {kept}' if kept else 'nothing to copy aside'}"
-    if plan.there is None:
-        _copy_in(root, plan.out)
-    elif plan.there.faults:
-        restore(root, plan.there, plan.out)
-        yield f"{plan.there.path}: is whole again"
-    sync_directory(root.path / "releases")
-    if root.current != release:
-        manifest = sha256_of(plan.out.manifest_bytes)
-        append_step(root, Step("deploy", release, root.current, manifest, actor.time, actor.by))
-        point_current(root, release)
-    before = f" (before: {root.current})" if root.current not in ("", release) else ""
-    yield f"deployed {release}{before}"
-
-
-@contextmanager
-def _refusing(action: str) -> Iterator[None]:
-    """Turn what the system says into one line."""
+    if plan.nothing_to_do:
+        same = f" and has the same content as {release}" if root.current != release else ""
+        return f"nothing to do: {root.current} is deployed{same}"
+    if plan.edited and (not set_edits_aside or plan.is_damaged):
+        raise DifferenceError(edits_text(plan))
     try:
-        yield
+        if plan.there is None:
+            _copy_in(root, plan.out)
+        sync_directory(root.path / "releases")
+        if root.current != release:
+            manifest = sha256_of(plan.out.manifest_bytes)
+            append_step(root, Step("deploy", release, root.current, manifest, actor.time, actor.by))
+            point_current(root, release)
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        raise ToolError(f"cannot {action}: {error.strerror or error}{where}") from error
+        raise refused(f"deploy into {root.path}:", error) from error
+    before = f" (before: {root.current})" if root.current not in ("", release) else ""
+    return f"deployed {release}{before}"
 
 
 def edits_text(plan: Plan) -> str:
@@ -146,11 +126,19 @@ def edits_text(plan: Plan) -> str:
     found = "\n".join(
         f"{release.path}: is not as it was deployed:{fault_lines(release.faults)}" for release in plan.edited
     )
+    if plan.there and plan.is_damaged:
+        way = f"or make that release whole, which loses the edits: {_make_whole(str(plan.out.path), plan.there)}"
+    else:
+        way = "or use --set-edits-aside, which leaves them to that release alone"
     return (
         f"{found}\ndeploy --apply refuses to go on over this: bring the edits into the site description or "
-        f"the templates and render again,\n"
-        f"or use --set-edits-aside, which first copies them to {plan.root.path}/edited"
+        f"the templates and render again,\n{way}"
     )
+
+
+def _make_whole(out: str, release: Tree) -> str:
+    """Give the command for what lumisite never does: to write into a release that is there."""
+    return f"rsync -a --checksum --delete {out}/ {release.path}/"
 
 
 def roll_back(root: Root, actor: Actor) -> Rollback:
@@ -165,67 +153,49 @@ def roll_back(root: Root, actor: Actor) -> Rollback:
         raise ToolError(f"{root.path}: {root.current} has no release before it; nothing was changed")
     target = inspect_release(root, way[-2])
     if target.faults:
-        raise DifferenceError(_not_whole(root, target))
+        raise DifferenceError(
+            f"{target.path}: is not as it was deployed; nothing was changed:{fault_lines(target.faults)}\n"
+            f"to make it whole, render it again and {_make_whole('OUT', target)}; to use it as it is, "
+            f"ln -sfn releases/{target.path.name} {root.path}/current"
+        )
     left = inspect_release(root, root.current)
-    difference = compare(left.tree, target.tree) if left.tree and target.tree else None
+    difference = compare(left, target) if left.manifest.release else None
     logged = True
     try:
-        append_step(root, Step("rollback", target.release, root.current, "", actor.time, actor.by))
+        append_step(root, Step("rollback", target.path.name, root.current, "", actor.time, actor.by))
     except OSError:
         logged = False  # a full disk, say: `way_back` finds its way without the line, and users wait
-    with _refusing(f"roll {root.path} back"):
-        point_current(root, target.release)
-    return Rollback(root, left, target, difference, logged)
+    point_current(root, target.path.name)
+    return Rollback(left, target, difference, logged)
 
 
-def _current(root: Root) -> Release | None:
-    if not root.current or not os.path.lexists(root.release(root.current)):
-        return None
-    return inspect_release(root, root.current)
-
-
-def _there(root: Root, out: Tree) -> Release:
+def _there(root: Root, out: Tree) -> Tree | None:
+    """Give the release of the same id. It must have the same content: jobs that run rely on what it is."""
     path = root.release(out.manifest.release)
+    if not os.path.lexists(path):
+        return None
     if path.is_symlink() or not path.is_dir():
         raise DifferenceError(f"{path}: is not a directory, so lumisite did not make it; move it away")
-    return inspect_release(root, path.name, out)
-
-
-def _refuse_other_content(root: Root, there: Release, out: Tree) -> None:
-    """Refuse an id that was deployed with other content: jobs that run rely on what it is."""
-    step = deployed_step(root.steps, there.release)
-    wanted = sha256_of(out.manifest_bytes)
-    other = step.manifest != wanted if step else bool(there.faults) and not inspect_release(root, there.release).faults
-    if other:
+    there = inspect_release(root, path.name, out)
+    step = deployed_step(root.steps, path.name)
+    if step:
+        is_other = step.manifest != sha256_of(out.manifest_bytes)
+    else:
+        is_other = bool(there.faults) and not inspect_release(root, path.name).faults
+    if is_other:
         raise DifferenceError(
-            f"{there.path}: was deployed under the same id with other content, and a release never changes; "
+            f"{path}: was deployed under the same id with other content, and a release never changes; "
             f"render with another id, or remove that folder when no job uses it"
         )
-
-
-def _nothing_to_do(plan: Plan) -> str:
-    text = f"nothing to do: {plan.root.current} is deployed"
-    if plan.root.current == plan.out.manifest.release:
-        return text
-    return f"{text} and has the same content as {plan.out.manifest.release}"
+    return there
 
 
 def _copy_in(root: Root, out: Tree) -> None:
-    releases = make_shared_directory(root.path, "releases")
-    temporary = temporary_in(releases)
+    releases = root.path / "releases"
+    make_directories(releases, shared_mode(root.path))
+    temporary = make_temporary(releases)
     try:
         make_tree(temporary, out.files(), sync=True)
         temporary.rename(releases / out.manifest.release)
     finally:
         remove(temporary)
-
-
-def _not_whole(root: Root, target: Release) -> str:
-    others = way_back(root.steps, root.current)[:-2]
-    older = f"deploy an older one with `lumisite deploy {root.release('<id>')} {root.path} --apply`"
-    choice = f", or {older} (there were: {', '.join(others)})" if others else ""
-    return (
-        f"{target.path}: is not as it was deployed; nothing was changed:{fault_lines(target.faults)}\n"
-        f"to make it whole, render it again and deploy it with --set-edits-aside; to use it as it is, "
-        f"ln -sfn releases/{target.release} {root.path}/current{choice}"
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, ModuleSumm
 
 _LISTS = ("binds", "provides", "loads", "conflicts")
 _MOST_LINES_OF_A_FILE = 60
-_MOST_LINES = 600
 
 
 class Pair(NamedTuple):
@@ -29,15 +28,11 @@ class Pair(NamedTuple):
     new: str | None
 
 
-@dataclass(frozen=True)
-class ListChange:
+class ListChange(NamedTuple):
     """What a list has gained and lost, each in its own order."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.added or self.removed)
 
 
 @dataclass(frozen=True)
@@ -51,33 +46,33 @@ class ModuleChange:
     environment: Mapping[str, Pair]
 
     def __bool__(self) -> bool:
-        return self.old != self.new or any(self.lists.values()) or bool(self.environment)
+        return self.old != self.new or bool(self.lists or self.environment)
 
 
 @dataclass(frozen=True)
 class FileChange:
-    """One file with its contents, release ids blanked; the side that does not have it is `None`.
+    """One file with its contents, release ids blanked; the side that does not have it has no path and no mode.
 
     A file whose module got a new version is the same file under a new name. Modes are `0644` or `0755`.
     """
 
-    old_path: str
-    new_path: str
-    old: bytes | None
-    new: bytes | None
-    old_mode: str = ""
-    new_mode: str = ""
+    old_path: str | None
+    new_path: str | None
+    old: bytes
+    new: bytes
+    old_mode: str
+    new_mode: str
 
     @property
     def what(self) -> str:
-        """`new`, `removed`, `renamed`, `changed` or `mode`."""
-        if self.old is None:
-            return "new"
-        if self.new is None:
-            return "removed"
+        """`new`, `removed`, `renamed`, `changed`, `mode`, or empty where nothing differs."""
+        if self.old_path is None or self.new_path is None:
+            return "new" if self.old_path is None else "removed"
         if self.old != self.new:
             return "changed"
-        return "renamed" if self.old_path != self.new_path else "mode"
+        if self.old_path != self.new_path:
+            return "renamed"
+        return "mode" if self.old_mode != self.new_mode else ""
 
 
 @dataclass(frozen=True)
@@ -103,46 +98,52 @@ def compare(old: Tree | None, new: Tree) -> Difference:
     """Compare two trees; without an old one, everything of the new one is new."""
     before, contents = (old.manifest, old.contents) if old else (NO_MANIFEST, {})
     after = new.manifest
-    modules = tuple(module for module in _module_changes(before.modules, after.modules) if module)
+    modules = tuple(filter(None, _module_changes(before.modules, after.modules)))
     return Difference(
         old=before.release,
         new=after.release,
-        versions=_version_changes(before, after),
+        versions=_pairs(_versions(before), _versions(after), _versions(NO_MANIFEST)),
         modules=modules,
-        settings={
-            name: change
-            for name in sorted({*before.settings, *after.settings})
-            if (change := _list_change(before.settings.get(name, ()), after.settings.get(name, ())))
-        },
-        files=tuple(_file_changes(before, contents, new, _renamed_files(modules))),
-        provenance=tuple(_provenance(before, after)),
+        settings=_list_changes(before.settings, after.settings, sorted({*before.settings, *after.settings})),
+        files=tuple(_file_changes(before, contents, new, modules)),
+        provenance=tuple(_provenance(before, after)) if before.release else (),
     )
 
 
-def _version_changes(before: Manifest, after: Manifest) -> dict[str, Pair]:
-    pairs = {
-        "site": (before.site, after.site),
-        "platform": (before.platform, after.platform),
-        "cpe": (" ".join(before.cpe), " ".join(after.cpe)),
-        "rocm": (" ".join(before.rocm), " ".join(after.rocm)),
+def _versions(manifest: Manifest) -> dict[str, str | None]:
+    return {
+        "site": manifest.site or None,
+        "platform": manifest.platform or None,
+        "cpe": " ".join(manifest.cpe) or None,
+        "rocm": " ".join(manifest.rocm) or None,
     }
-    return {name: Pair(old or None, new or None) for name, (old, new) in pairs.items() if old != new}
+
+
+def _pairs(
+    old: Mapping[str, str] | Mapping[str, str | None],
+    new: Mapping[str, str] | Mapping[str, str | None],
+    names: Iterable[str],
+) -> dict[str, Pair]:
+    pairs = {name: Pair(old.get(name), new.get(name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair.old != pair.new}
 
 
 def _provenance(before: Manifest, after: Manifest) -> Iterator[str]:
-    if before.release and before.lumisite != after.lumisite:
+    if before.lumisite != after.lumisite:
         yield f"lumisite {before.lumisite} -> {after.lumisite}"
-    for name in sorted({*before.inputs, *after.inputs}):
-        if before.release and before.inputs.get(name) != after.inputs.get(name):
-            yield name
+    yield from _pairs(before.inputs, after.inputs, sorted({*before.inputs, *after.inputs}))
 
 
-def _list_change(old: Sequence[str], new: Sequence[str]) -> ListChange:
-    before, after = set(old), set(new)
-    return ListChange(
-        added=tuple(item for item in new if item not in before),
-        removed=tuple(item for item in old if item not in after),
-    )
+def _list_changes(
+    old: Mapping[str, tuple[str, ...]], new: Mapping[str, tuple[str, ...]], names: Iterable[str]
+) -> dict[str, ListChange]:
+    changes = {}
+    for name in names:
+        before, after = dict.fromkeys(old.get(name, ())), dict.fromkeys(new.get(name, ()))
+        if before.keys() != after.keys():
+            added = tuple(item for item in after if item not in before)
+            changes[name] = ListChange(added, tuple(item for item in before if item not in after))
+    return changes
 
 
 def _module_changes(old: Mapping[str, ModuleSummary], new: Mapping[str, ModuleSummary]) -> Iterator[ModuleChange]:
@@ -153,8 +154,12 @@ def _module_changes(old: Mapping[str, ModuleSummary], new: Mapping[str, ModuleSu
             pairs = [(*olds, *news)]
         else:
             pairs = [(one if one in olds else "", one if one in news else "") for one in sorted({*olds, *news})]
-        for was, is_now in pairs:
-            yield _module_change(name, was, is_now, olds.get(was, ModuleSummary()), news.get(is_now, ModuleSummary()))
+        for old_version, new_version in pairs:
+            was, is_now = olds.get(old_version, ModuleSummary()), news.get(new_version, ModuleSummary())
+            lists = _list_changes(vars(was), vars(is_now), _LISTS)
+            variables = sorted({*was.environment, *is_now.environment})
+            environment = _pairs(was.environment, is_now.environment, variables)
+            yield ModuleChange(name, old_version, new_version, lists, environment)
 
 
 def _by_name(modules: Mapping[str, ModuleSummary]) -> defaultdict[str, dict[str, ModuleSummary]]:
@@ -165,47 +170,29 @@ def _by_name(modules: Mapping[str, ModuleSummary]) -> defaultdict[str, dict[str,
     return grouped
 
 
-def _module_change(name: str, old: str, new: str, was: ModuleSummary, is_now: ModuleSummary) -> ModuleChange:
-    return ModuleChange(
-        name,
-        old,
-        new,
-        lists={key: _list_change(getattr(was, key), getattr(is_now, key)) for key in _LISTS},
-        environment={
-            variable: Pair(was.environment.get(variable), is_now.environment.get(variable))
-            for variable in sorted({*was.environment, *is_now.environment})
-            if was.environment.get(variable) != is_now.environment.get(variable)
-        },
-    )
-
-
-def _renamed_files(modules: Iterable[ModuleChange]) -> dict[str, str]:
-    """Map the new name of a modulefile to the old one where only its version is new."""
-    return {
-        f"modules/{module.name}/{module.new}.lua": f"modules/{module.name}/{module.old}.lua"
-        for module in modules
-        if module.old and module.new and module.old != module.new
-    }
-
-
 def _file_changes(
-    before: Manifest, contents: Mapping[str, bytes], new: Tree, renamed: Mapping[str, str]
+    before: Manifest, contents: Mapping[str, bytes], new: Tree, modules: Iterable[ModuleChange]
 ) -> Iterator[FileChange]:
-    after = new.manifest
-    old_texts, new_texts = _blanked(contents, before.release), _blanked(new.contents, after.release)
-    paired = {path: old for path, old in renamed.items() if path in new_texts and old in old_texts}
-    for path in sorted({*old_texts, *new_texts} - {*paired.values()}):
-        old_path = paired.get(path, path)
-        old_entry, new_entry = before.files.get(old_path), after.files.get(path)
+    """Give the files that differ; where only the version of a module is new, its file is compared with the old one."""
+    old_texts, new_texts = _blanked(contents, before.release), _blanked(new.contents, new.manifest.release)
+    old_names = {
+        f"modules/{one.name}/{one.new}.lua": f"modules/{one.name}/{one.old}.lua"
+        for one in modules
+        if one.old and one.new and one.old != one.new
+    }
+    renamed = {path: old for path, old in old_names.items() if path in new_texts and old in old_texts}
+    for path in sorted({*old_texts, *new_texts} - {*renamed.values()}):
+        old_path = renamed.get(path, path)
+        was, is_now = before.files.get(old_path), new.manifest.files.get(path)
         change = FileChange(
-            old_path,
-            path,
-            old_texts.get(old_path),
-            new_texts.get(path),
-            old_entry.mode if old_entry else "",
-            new_entry.mode if new_entry else "",
+            old_path if old_path in old_texts else None,
+            path if path in new_texts else None,
+            old_texts.get(old_path, b""),
+            new_texts.get(path, b""),
+            was.mode if was else "",
+            is_now.mode if is_now else "",
         )
-        if change.old != change.new or change.old_mode != change.new_mode or old_path != path:
+        if change.what:
             yield change
 
 
@@ -223,18 +210,6 @@ def meaning_lines(difference: Difference) -> list[str]:
     lines += [_module_line(module) for module in difference.modules]
     lines += [f"setting {name}: {_list_text(change)}" for name, change in difference.settings.items()]
     return lines
-
-
-def summary(difference: Difference) -> str:
-    """Say in one line what changes."""
-    parts = [f"{name} {_changed(*pair)}" for name, pair in difference.versions.items()]
-    parts += [_counted(len(difference.modules), "module"), _counted(len(difference.settings), "setting")]
-    parts.append(_counted(len(difference.files), "file"))
-    return ", ".join(part for part in parts if part) or "no difference"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count > 1 else ''}" if count else ""
 
 
 def _module_line(module: ModuleChange) -> str:
@@ -277,10 +252,7 @@ def file_lines(difference: Difference, *, full: bool = False) -> list[str]:
     Without `full`, long diffs are cut, and new and removed files are only named.
     """
     lines: list[str] = []
-    for count, change in enumerate(difference.files):
-        if not full and len(lines) >= _MOST_LINES:
-            lines.append(f"... and {len(difference.files) - count} more files (--full shows all)")
-            break
+    for change in difference.files:
         part = _unified(change, full=full)
         if not full and len(part) > _MOST_LINES_OF_A_FILE:
             cut = len(part) - _MOST_LINES_OF_A_FILE
@@ -291,7 +263,8 @@ def file_lines(difference: Difference, *, full: bool = False) -> list[str]:
 
 def _unified(change: FileChange, *, full: bool) -> list[str]:
     old, new = _lines_of(change.old), _lines_of(change.new)
-    a, b = f"a/{shown(change.old_path)}", f"b/{shown(change.new_path)}"
+    a = "/dev/null" if change.old_path is None else f"a/{shown(change.old_path)}"
+    b = "/dev/null" if change.new_path is None else f"b/{shown(change.new_path)}"
     if change.what == "new" and not full:
         return [f"new {b} ({len(new)} lines)"]
     if change.what == "removed" and not full:
@@ -299,19 +272,12 @@ def _unified(change: FileChange, *, full: bool) -> list[str]:
     lines = [f"renamed {a} -> {b}"] if change.what == "renamed" else []
     if change.old_mode and change.new_mode and change.old_mode != change.new_mode:
         lines.append(f"mode {b}: {change.old_mode} -> {change.new_mode}")
-    if change.what in ("new", "removed", "changed"):
-        a, b = ("/dev/null" if change.old is None else a), ("/dev/null" if change.new is None else b)
-        lines += difflib.unified_diff(old, new, a, b, lineterm="")
-    return lines
+    return [*lines, *difflib.unified_diff(old, new, a, b, lineterm="")]
 
 
-def _lines_of(content: bytes | None) -> list[str]:
-    if not content:
-        return []
-    lines = content.decode(errors="backslashreplace").split("\n")
-    if lines[-1] == "":
-        return lines[:-1]
-    return [*lines[:-1], lines[-1] + "\\ no newline at end of file"]
+def _lines_of(content: bytes) -> list[str]:
+    *lines, last = content.decode(errors="backslashreplace").split("\n")
+    return [*lines, last + "\\ no newline at end of file"] if last else lines
 
 
 def to_json(difference: Difference) -> dict[str, Any]:
@@ -326,17 +292,17 @@ def to_json(difference: Difference) -> dict[str, Any]:
                 "name": module.name,
                 "old": module.old or None,
                 "new": module.new or None,
-                **{key: vars(change) for key, change in module.lists.items() if change},
+                **{key: change._asdict() for key, change in module.lists.items()},
                 "environment": {name: pair._asdict() for name, pair in module.environment.items()},
             }
             for module in difference.modules
         ],
-        "settings": {name: vars(change) for name, change in difference.settings.items()},
+        "settings": {name: change._asdict() for name, change in difference.settings.items()},
         "files": [
             {
                 "what": change.what,
-                "old": change.old_path if change.old is not None else None,
-                "new": change.new_path if change.new is not None else None,
+                "old": change.old_path,
+                "new": change.new_path,
                 "diff": "\n".join(_unified(change, full=True)),
             }
             for change in difference.files

@@ -7,9 +7,12 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
+
+#: What is on the way to a final name starts so, and the next deploy into its folder removes it. `render` has its own.
+TEMPORARY = ".lumisite-new-"
 
 
 def make_tree(top: Path, files: Mapping[str, tuple[bytes, int]], *, sync: bool) -> None:
@@ -18,14 +21,15 @@ def make_tree(top: Path, files: Mapping[str, tuple[bytes, int]], *, sync: bool) 
     Modes do not depend on the umask: folders get 0755. Raises `OSError`, and then leaves what it has written
     so far.
     """
-    made = {top}
+    directories = sorted({top / parent for path in files for parent in PurePath(path).parents})
+    for directory in directories:
+        if directory != top:
+            directory.mkdir()
+        open_to_all(directory)
     for path, (content, mode) in files.items():
-        target = top / path
-        _make_parents(target.parent, made)
-        write_file(target, content, mode, sync=sync)
-    open_to_all(top)
+        write_file(top / path, content, mode, sync=sync)
     if sync:
-        for directory in made:
+        for directory in directories:
             sync_directory(directory)
 
 
@@ -46,6 +50,17 @@ def write_file(path: Path, content: bytes, mode: int, *, sync: bool) -> None:
         os.close(descriptor)
 
 
+def put_file(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Put a file in the place of what is there, a link too, in one step; all of it is on the disk then."""
+    folder = make_temporary(path.parent)
+    try:
+        write_file(folder / path.name, content, mode, sync=True)
+        (folder / path.name).replace(path)
+    finally:
+        remove(folder)
+    sync_directory(path.parent)
+
+
 def replace_file(path: Path, content: bytes) -> bool:
     """Make a file hold this and nothing else, in one step; returns whether it was written (it may hold it already).
 
@@ -58,57 +73,37 @@ def replace_file(path: Path, content: bytes) -> bool:
             if target.stat().st_size == len(content) and target.read_bytes() == content:
                 return False
             mode = stat.S_IMODE(target.stat().st_mode)
-        folder = make_temporary(target.parent, ".lumisite-file-")
-        try:
-            write_file(folder / target.name, content, mode, sync=True)
-            (folder / target.name).replace(target)
-        finally:
-            remove(folder)
-        sync_directory(target.parent)
+        put_file(target, content, mode)
     except OSError as error:
         error.filename = str(path)  # the reader knows this name, not the one on the way there
         raise
     return True
 
 
-def open_to_all(directory: Path) -> None:
-    """Give a folder mode 0755, keeping the set-group-id bit that it has inherited."""
-    directory.chmod(0o755 | (directory.stat().st_mode & stat.S_ISGID))
+def open_to_all(directory: Path, more: int = 0) -> None:
+    """Give a folder mode 0755 and `more`, keeping the set-group-id bit that it has inherited."""
+    directory.chmod(0o755 | more | (directory.stat().st_mode & stat.S_ISGID))
 
 
-def make_directories(path: Path) -> tuple[Path, ...]:
-    """Make a folder and its missing parents, all 0755; returns those made, the outermost first."""
+def make_directories(path: Path, more: int = 0) -> None:
+    """Make a folder and its missing parents on the disk, all with mode 0755 and `more`."""
     missing = [parent for parent in (path, *path.parents) if not os.path.lexists(parent)]
-    made: list[Path] = []
-    try:
-        for directory in reversed(missing):
-            with _open_umask():
-                directory.mkdir()
-            made.append(directory)
-            open_to_all(directory)
-    except OSError:
-        remove_directories(made)
-        raise
-    return tuple(made)
+    for directory in reversed(missing):
+        # Open to all from the start: a kill before the chmod must not leave users outside.
+        with umask(0o022 & ~more):
+            directory.mkdir()
+        open_to_all(directory, more)
+        sync_directory(directory.parent)
 
 
 @contextmanager
-def _open_umask() -> Iterator[None]:
-    """Let a folder be open to all from the start: a kill before its chmod must not leave users outside."""
-    before = os.umask(0o022)
+def umask(bits: int) -> Iterator[None]:
+    """Let what is made have no permissions but these taken away."""
+    before = os.umask(bits)
     try:
         yield
     finally:
         os.umask(before)
-
-
-def remove_directories(made: Iterable[Path]) -> None:
-    """Take back what `make_directories` made, as far as it is still empty."""
-    for directory in reversed(list(made)):
-        try:
-            directory.rmdir()
-        except OSError:
-            return
 
 
 def sync_directory(directory: Path) -> None:
@@ -124,27 +119,14 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def make_temporary(directory: Path, prefix: str) -> Path:
+def make_temporary(directory: Path, prefix: str = TEMPORARY) -> Path:
     """Make a folder under a new name, for its owner alone, until it gets its final name."""
-    with _open_umask():
+    with umask(0o022):
         return Path(tempfile.mkdtemp(prefix=prefix, dir=directory))
 
 
 def remove(path: Path) -> None:
     """Remove a file, link or tree as far as it can be removed."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    try:
+    shutil.rmtree(path, ignore_errors=True)  # does nothing to a file or a link
+    with suppress(OSError):
         path.unlink()
-    except OSError:
-        return
-
-
-def _make_parents(directory: Path, made: set[Path]) -> None:
-    if directory in made:
-        return
-    _make_parents(directory.parent, made)
-    directory.mkdir()
-    open_to_all(directory)
-    made.add(directory)

@@ -6,6 +6,7 @@ Whether others may read something is judged by its mode alone; what an access co
 from __future__ import annotations
 
 import posixpath
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -16,10 +17,10 @@ from lumisite.errors import ResolveError
 from lumisite.images.container import covers
 from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.host import DiskTree
-from lumisite.machine.loader import Found, Loaded, Need, walk
+from lumisite.machine.loader import Loaded, Need, walk
 from lumisite.machine.tree import Place, resolve
 from lumisite.render.manifest import Manifest
-from lumisite.render.plan_images import OtherImage, PlannedFile, other_images
+from lumisite.render.plan_images import PlannedFile, other_images
 from lumisite.site.decode import suggestion
 from lumisite.site.model import Site
 from lumisite.site.versions import Version, parse_version
@@ -76,7 +77,8 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
         for bind in site.binds
         if bind.where == "task" and resolve(host, bind.path).entry is None
     ]
-    for one in _images(manifest, host):
+    plans = (PlannedFile(file, plan.images, plan.digest) for file, plan in manifest.plans.items() if plan.digest)
+    for one in other_images(plans, host):
         if one.gone:
             notes.append(str(one))
         else:
@@ -100,49 +102,30 @@ def _same_site(site: Site, manifest: Manifest) -> None:
                 )
 
 
-def _parts(site: Site, manifest: Manifest) -> list[_Part]:
-    """Give what modules bind, directories of libraries, and what stored plans bind beside those."""
-    folders = {
-        str(path): f"{name} of platform {manifest.platform}"
-        for name, path in site.platforms[manifest.platform].libraries.items()
-    }
-    for cpe in manifest.cpe:
-        folders |= {str(path): f"{name} of CPE {cpe}" for name, path in site.cpe[cpe].libraries.items()}
-    binds: dict[str, _Part] = {}
+def _parts(site: Site, manifest: Manifest) -> tuple[_Part, ...]:
+    """Give what modules bind, directories of libraries, and what stored plans bind beside those: each path once."""
+    parts: list[_Part] = []
     for module, summary in manifest.modules.items():
         for spec in summary.binds:
             source, *target = spec.split(":")
             name = posixpath.basename(target[0] if target else source)
-            binds.setdefault(source, _Part(source, f"what {module} binds", "", name if ".so" in name else ""))
-        for path in summary.provides:
-            folders.setdefault(path, f"what {module} provides")
-    files: dict[tuple[str, str], dict[str, None]] = {}
-    on_path: dict[str, dict[str, None]] = {}
+            parts.append(_Part(source, f"what {module} binds", "", name if ".so" in name else ""))
+    stacks = [*((f"CPE {cpe}", site.cpe[cpe].libraries) for cpe in manifest.cpe)]
+    stacks.append((f"platform {manifest.platform}", site.platforms[manifest.platform].libraries))
+    for owner, libraries in stacks:
+        parts += [_Part(str(path), f"{name} of {owner}", "directory") for name, path in libraries.items()]
+    for module, summary in manifest.modules.items():
+        parts += [_Part(path, f"what {module} provides", "directory") for path in summary.provides]
+    users: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for file, plan in manifest.plans.items():
         for library in plan.libraries:
-            files.setdefault((library.source, library.soname), {})[file] = None
+            users[library.source, library.soname][file] = None
         for folder in plan.folders:
-            on_path.setdefault(folder, {})[file] = None
-    return [
-        *binds.values(),
-        *(_Part(path, why, "directory") for path, why in folders.items() if path not in binds),
-        *(
-            _Part(path, f"what {', '.join(users)} binds", "file", soname)
-            for (path, soname), users in files.items()
-            if path not in binds
-        ),
-        *(
-            _Part(path, f"what {', '.join(users)} has on the library path", "directory")
-            for path, users in on_path.items()
-            if path not in folders
-        ),
-    ]
-
-
-def _images(manifest: Manifest, host: DiskTree) -> Iterator[OtherImage]:
-    """Say where the image of a plan is not the one that the plan was made for."""
-    plans = (PlannedFile(file, plan.images, plan.digest) for file, plan in manifest.plans.items() if plan.digest)
-    return other_images(plans, host)
+            users[folder, ""][file] = None
+    for (path, soname), files in users.items():
+        what = "binds" if soname else "has on the library path"
+        parts.append(_Part(path, f"what {', '.join(files)} {what}", "file" if soname else "directory", soname))
+    return tuple({part.path: part for part in reversed(parts)}.values())
 
 
 def _roots(site: Site, manifest: Manifest) -> dict[str, list[str]]:
@@ -236,7 +219,8 @@ def _libraries(
             found = search.trouble or "; ".join(search.passed) or "is in no directory of libraries"
             yield HostFault(name, f"a library {what}", found, _UPDATED)
             continue
-        yield from _found(host, name, search.found, what)
+        other = tuple(_named(search.found.path, name, search.found.info.soname, what))
+        yield from other or _permitted(host, search.found.path, search.found.real, f"{name}, {what}", _READ)
         roots.append(Need(name, None, Loaded(name, search.found), search))
     for need in walk(loader, roots):
         if need.loaded is None and need.requester is not None and not is_foundation(need.name):
@@ -247,11 +231,6 @@ def _libraries(
                 + next(filter(None, (_beside(host, one, need.name) for one in loader.rules.directories)), ""),
                 "install the package that has it, or the release that this one was built with",
             )
-
-
-def _found(host: DiskTree, name: str, found: Found, what: str) -> Iterator[HostFault]:
-    faults = tuple(_named(found.path, name, found.info.soname, what))
-    yield from faults or _permitted(host, found.path, found.real, f"{name}, {what}", _READ)
 
 
 def _what(place: Place) -> str:

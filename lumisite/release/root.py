@@ -3,34 +3,33 @@
 ROOT/releases/<id>/   one folder for each release, never changed
 ROOT/current          a relative link to one of them, the only truth about what users load
 ROOT/history          one line for each move of the link
-ROOT/edited/<id>-<n>/ hand edits that a deploy was told to set aside
 ROOT/.lock            held while a deploy or a rollback is at work
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, shown
-from lumisite.release.files import (
-    make_directories,
-    make_temporary,
-    remove,
-    sync_directory,
-    write_file,
+from lumisite.release.files import TEMPORARY, put_file, remove, sync_directory, umask
+from lumisite.release.history import (
+    LARGEST_HISTORY_BYTES,
+    Step,
+    deployed_step,
+    format_history,
+    parse_history,
+    way_back,
 )
-from lumisite.release.history import Step, deployed_step, format_history, parse_history
-from lumisite.release.tree import Fault, FaultKind, Tree, judge, load_manifest, read_file, unknown_entries, utc
-from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
-
-# What a deploy makes on the way to a final name starts so; a tree that is rendered inside the root does not.
-_TEMPORARY = ".lumisite-deploy-"
+from lumisite.release.tree import Fault, Tree, judge, load_manifest, read_file, utc
+from lumisite.render.manifest import MANIFEST, NO_MANIFEST, is_release_id, sha256_of
 
 
 @dataclass(frozen=True)
@@ -55,47 +54,16 @@ class Root:
         return self.path / "releases" / release
 
 
-@dataclass(frozen=True)
-class Release:
-    """A release folder and what is wrong with it; `tree` is missing when its manifest does not read.
-
-    `changed` is the UTC time at which its folder was last changed, where it exists.
-    """
-
-    release: str
-    path: Path
-    tree: Tree | None
-    faults: tuple[Fault, ...]
-    changed: str = ""
-
-    @property
-    def state(self) -> str:
-        """`whole`, `edited` (something was put in), `broken` (something is gone) or `missing` (all of it is)."""
-        if not self.faults:
-            return "whole"
-        if self.faults[0].path == ".":
-            return "missing"
-        gone = self.tree is None or any(fault.kind is FaultKind.MISSING for fault in self.faults)
-        return "broken" if gone else "edited"
-
-
 def read_root(path: Path) -> Root:
     """Read a deployment root, which may not exist yet; raises `DifferenceError` when it is not one."""
     path = Path(os.path.realpath(path))
     if os.path.lexists(path) and not path.is_dir():
         raise LumisiteError(f"{path}: is not a directory; name the directory that holds, or shall hold, the releases")
     try:
-        history = read_file(path / "history")
+        history = read_file(path / "history", LARGEST_HISTORY_BYTES)
     except FileNotFoundError:
         history = b""
     return Root(path, _read_current(path), parse_history(history, str(path / "history")))
-
-
-def release_names(root: Root) -> frozenset[str]:
-    """Give the names of the releases in a root, and of the one that the link names should it be gone."""
-    folder = root.path / "releases"
-    names = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-    return frozenset(name for name in {*names, root.current} if is_release_id(name))
 
 
 def existing_root(path: Path) -> Root:
@@ -106,25 +74,53 @@ def existing_root(path: Path) -> Root:
     return root
 
 
-def inspect_release(root: Root, release: str, expected: Tree | None = None) -> Release:
+def inspect_release(root: Root, release: str, expected: Tree | None = None) -> Tree:
     """Judge a release by `expected`, else by its own manifest if that is the one that was deployed."""
     path = root.release(release)
     if path.is_symlink() or not path.is_dir():
         what = "is not a directory" if os.path.lexists(path) else "missing"
-        return Release(release, path, None, (Fault(".", FaultKind.MISSING, what),))
-    changed = utc(path.stat().st_mtime)
+        return Tree(path, NO_MANIFEST, faults=(Fault(".", "missing", what),))
     if expected:
-        tree = judge(path, expected.manifest, expected.manifest_bytes, sha256_of(expected.manifest_bytes))
-        return Release(release, path, tree, tree.faults, changed)
+        return judge(path, expected.manifest, expected.manifest_bytes, sha256_of(expected.manifest_bytes))
     try:
         manifest, content = load_manifest(path)
     except DifferenceError as error:
-        fault = Fault(MANIFEST, FaultKind.EDITED, str(error).removeprefix(f"{path / MANIFEST}:").strip())
-        others = (other for other in unknown_entries(path) if other.path != MANIFEST)
-        return Release(release, path, None, (fault, *others), changed)
+        fault = Fault(MANIFEST, "edited", str(error).removeprefix(f"{path / MANIFEST}:").strip())
+        return Tree(path, NO_MANIFEST, faults=(fault,))
     step = deployed_step(root.steps, release)
-    tree = judge(path, manifest, content, step.manifest if step else sha256_of(content))
-    return Release(release, path, tree, tree.faults, changed)
+    return judge(path, manifest, content, step.manifest if step else sha256_of(content))
+
+
+def list_releases(root: Root) -> list[dict[str, Any]]:
+    """Give every release in a root and the one that the link names, the newest first, by the keys of the JSON.
+
+    `role` is `current`, `before` (where rollback goes) or empty; `inputs` is one hash over all inputs.
+    """
+    way = way_back(root.steps, root.current)
+    roles = {**({way[-2]: "before"} if len(way) > 1 else {}), root.current: "current"}
+    folder = root.path / "releases"
+    names = {root.current, *(entry.name for entry in folder.iterdir())} if folder.is_dir() else {root.current}
+    listed = [_listed(root, name, roles.get(name, "")) for name in names if is_release_id(name)]
+    order = {step.release: number for number, step in enumerate(root.steps) if step.action == "deploy"}
+    listed.sort(key=lambda one: (order.get(one["release"], -1), one["deployed"], one["release"]), reverse=True)
+    return listed
+
+
+def _listed(root: Root, name: str, role: str) -> dict[str, Any]:
+    found = inspect_release(root, name)
+    manifest = found.manifest
+    step = deployed_step(root.steps, name)
+    changed = "" if found.state == "missing" else utc(found.path.stat().st_mtime)
+    return {
+        "release": name,
+        "role": role,
+        "deployed": step.time if step else changed,
+        "by": step.by if step else "",
+        **{key: getattr(manifest, key) for key in ("site", "platform", "cpe", "rocm", "lumisite")},
+        "inputs": sha256_of(json.dumps(dict(manifest.inputs), sort_keys=True).encode()) if manifest.release else "",
+        "state": found.state,
+        "faults": found.faults,
+    }
 
 
 @contextmanager
@@ -134,17 +130,18 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
     Raises `ToolError` at once when another holds it, naming that one.
     """
     path = root / ".lock"
-    shared = stat.S_IMODE(root.stat().st_mode) & 0o022  # admins who share the root share the lock
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644 | shared)
+        with umask(0):
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(path, flags, 0o644 | shared_mode(root))
     except OSError as error:
         raise refused("lock", error) from error
     try:
         _lock(descriptor, path, root)
-        _sign(descriptor, actor, 0o644 | shared)
-        for directory in (root, root / "releases", root / "edited"):
+        _sign(descriptor, actor)
+        for directory in (root, root / "releases"):
             # What cannot be removed (another admin's) stays: it is in nobody's way, since every run takes new names.
-            for left in directory.glob(_TEMPORARY + "*"):
+            for left in directory.glob(TEMPORARY + "*"):
                 remove(left)
         yield
         os.ftruncate(descriptor, 0)
@@ -152,53 +149,25 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
         os.close(descriptor)
 
 
-def make_shared_directory(root: Path, name: str) -> Path:
-    """Make a folder of the root that those may write who may write the root."""
-    path = root / name
-    if not path.is_dir():
-        temporary = temporary_in(root)
-        shared = stat.S_IMODE(root.stat().st_mode) & 0o022
-        try:
-            temporary.chmod(0o755 | shared | temporary.stat().st_mode & stat.S_ISGID)
-            temporary.rename(path)
-        finally:
-            remove(temporary)
-        sync_directory(root)
-    return path
-
-
-def temporary_in(directory: Path) -> Path:
-    """Make a folder under a name that the next run removes should this one be killed."""
-    return make_temporary(directory, _TEMPORARY)
+def shared_mode(root: Path) -> int:
+    """Give the permission to write that others than its owner have on a root: they share what is in it."""
+    return stat.S_IMODE(root.stat().st_mode) & 0o022
 
 
 def append_step(root: Root, step: Step) -> None:
     """Add a line to the history: afterwards it is there whole, or not at all."""
-    text = format_history([*root.steps, step]).encode()
-    _put(root, "history", lambda path: write_file(path, text, 0o644, sync=True))
+    put_file(root.path / "history", format_history([*root.steps, step]).encode())
 
 
 def point_current(root: Root, release: str) -> None:
     """Move the link to a release in one step."""
-    _put(root, "current", lambda path: path.symlink_to(f"releases/{release}"))
-
-
-def _put(root: Root, name: str, make: Callable[[Path], None]) -> None:
-    """Make something under a name that the next run removes, and give it its own in one step."""
-    temporary = root.path / f"{_TEMPORARY}{os.urandom(6).hex()}"
+    temporary = root.path / f"{TEMPORARY}{os.urandom(6).hex()}"
     try:
-        make(temporary)
-        temporary.replace(root.path / name)
+        temporary.symlink_to(f"releases/{release}")
+        temporary.replace(root.path / "current")
     finally:
         remove(temporary)
     sync_directory(root.path)
-
-
-def prepare_root(path: Path) -> None:
-    """Make the root if it is missing."""
-    made = make_directories(Path(os.path.realpath(path)))
-    for directory in made:
-        sync_directory(directory.parent)
 
 
 def _read_current(root: Path) -> str:
@@ -228,13 +197,9 @@ def _lock(descriptor: int, path: Path, root: Path) -> None:
         raise refused("lock (does the file system have flock? Lustre: mount option flock)", error) from error
 
 
-def _sign(descriptor: int, actor: Actor, mode: int) -> None:
+def _sign(descriptor: int, actor: Actor) -> None:
     """Say who holds the lock, for the message of the one who must wait; a full disk is no reason to stop."""
-    try:
+    with suppress(OSError):
         line = f"pid {actor.pid}, {actor.by}, since {actor.time}\n".encode()
         os.pwrite(descriptor, line, 0)
         os.ftruncate(descriptor, len(line))
-        if os.fstat(descriptor).st_uid == os.geteuid():
-            os.fchmod(descriptor, mode)
-    except OSError:
-        return

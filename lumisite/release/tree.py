@@ -8,26 +8,29 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from enum import Enum
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Literal
 
 from lumisite.errors import DifferenceError, shown
-from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, FileEntry, Manifest, parse_manifest, sha256_of
+from lumisite.render.manifest import (
+    LARGEST_MANIFEST_BYTES,
+    MANIFEST,
+    NO_MANIFEST,
+    FileEntry,
+    Manifest,
+    parse_manifest,
+    sha256_of,
+)
 
 # No rendered file comes near; a larger one was put there by somebody and is not worth reading into memory.
 LARGEST_FILE_BYTES = 16 * 1024 * 1024
 
 
-class FaultKind(Enum):
-    """How something in a tree differs from its manifest."""
-
-    EDITED = "edited"
-    MISSING = "missing"
-    UNKNOWN = "unknown"
-    MODE = "mode"
+#: How something in a tree differs from its manifest.
+FaultKind = Literal["edited", "missing", "unknown", "mode"]
 
 
 @dataclass(frozen=True)
@@ -48,18 +51,31 @@ class Fault:
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree that has a readable manifest; `contents` holds the regular files that the manifest knows."""
+    """A tree and what is wrong with it; `contents` holds the regular files that the manifest knows.
+
+    Where no manifest can be read, `manifest` is `NO_MANIFEST`, and the faults say why.
+    """
 
     path: Path
     manifest: Manifest
-    manifest_bytes: bytes
-    contents: Mapping[str, bytes]
+    manifest_bytes: bytes = b""
+    contents: Mapping[str, bytes] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """`whole`, `edited` (something was put in), `broken` (something is gone) or `missing` (all of it is)."""
+        if not self.faults:
+            return "whole"
+        if self.faults[0].path == ".":
+            return "missing"
+        gone = self.manifest is NO_MANIFEST or any(fault.kind == "missing" for fault in self.faults)
+        return "broken" if gone else "edited"
 
     @property
     def content_faults(self) -> tuple[Fault, ...]:
         """The faults that are more than a mode."""
-        return tuple(fault for fault in self.faults if fault.kind is not FaultKind.MODE)
+        return tuple(fault for fault in self.faults if fault.kind != "mode")
 
     def files(self) -> dict[str, tuple[bytes, int]]:
         """Give the content and the mode of each file of a tree that is whole, the manifest last."""
@@ -78,7 +94,7 @@ def load_manifest(directory: Path) -> tuple[Manifest, bytes]:
         raise DifferenceError(f"{path}: is {_kind_of(found)}, not a file")
     if found.st_size > LARGEST_MANIFEST_BYTES:
         raise DifferenceError(f"{path}: has {found.st_size} bytes; no manifest has more than {LARGEST_MANIFEST_BYTES}")
-    content = read_file(path)
+    content = read_file(path, LARGEST_MANIFEST_BYTES)
     return parse_manifest(content, str(path)), content
 
 
@@ -95,30 +111,21 @@ def load_tree(directory: Path) -> Tree:
 def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_sha256: str) -> Tree:
     """Compare a directory with a manifest, whose file should have that hash; faults are sorted by path."""
     known = {**manifest.files, MANIFEST: FileEntry(manifest_sha256, "0644")}
-    parents = {parent for path in known for parent in _parents(path)}
+    parents = {str(parent) for path in known for parent in PurePath(path).parents}
     found = entries(directory)
     contents: dict[str, bytes] = {}
-    faults = [Fault(path, FaultKind.MISSING, "missing") for path in known if path not in found]
+    faults = [Fault(path, "missing", "missing") for path in known if path not in found]
     for path, status in found.items():
         if path in known:
             fault = _judge_file(directory, path, status, known[path], contents)
         elif path in parents and stat.S_ISDIR(status.st_mode):
             fault = _judge_mode(path, status, 0o755)
         else:
-            fault = _fault(path, FaultKind.UNKNOWN, "not written by lumisite", status)
+            fault = _fault(path, "unknown", "not written by lumisite", status)
         if fault:
             faults.append(fault)
     faults.sort(key=lambda fault: fault.path)
     return Tree(directory, manifest, manifest_bytes, contents, tuple(faults))
-
-
-def unknown_entries(directory: Path) -> tuple[Fault, ...]:
-    """Everything in a directory whose manifest is lost: what of it was edited cannot be known."""
-    return tuple(
-        _fault(path, FaultKind.UNKNOWN, "cannot be judged without the manifest", status)
-        for path, status in sorted(entries(directory).items())
-        if not stat.S_ISDIR(status.st_mode)
-    )
 
 
 def entries(directory: Path) -> dict[str, os.stat_result]:
@@ -136,16 +143,14 @@ def entries(directory: Path) -> dict[str, os.stat_result]:
     return found
 
 
-def read_file(path: Path) -> bytes:
-    """Read a regular file that may turn into a link or a pipe at any time."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return b"".join(iter(lambda: os.read(descriptor, 1 << 20), b""))
-    except OSError as error:
-        error.filename = str(path)
-        raise
-    finally:
-        os.close(descriptor)
+def read_file(path: Path, most_bytes: int) -> bytes:
+    """Read a file that may turn into a link or a pipe at any time, and one byte more of it than it may have."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+    with open(path, "rb", opener=opener) as stream:  # Path.open has no opener
+        return stream.read(most_bytes + 1)
 
 
 def fault_lines(faults: Sequence[Fault], most: int = 20) -> str:
@@ -168,12 +173,12 @@ def _judge_file(
     directory: Path, path: str, status: os.stat_result, entry: FileEntry, contents: dict[str, bytes]
 ) -> Fault | None:
     if not stat.S_ISREG(status.st_mode):
-        return _fault(path, FaultKind.EDITED, f"replaced by {_kind_of(status)}", status)
+        return _fault(path, "edited", f"replaced by {_kind_of(status)}", status)
     if status.st_size > LARGEST_FILE_BYTES:
-        return _fault(path, FaultKind.EDITED, f"edited, now {status.st_size} bytes", status)
-    contents[path] = read_file(directory / path)
+        return _fault(path, "edited", f"edited, now {status.st_size} bytes", status)
+    contents[path] = read_file(directory / path, LARGEST_FILE_BYTES)
     if sha256_of(contents[path]) != entry.sha256:
-        return _fault(path, FaultKind.EDITED, "edited", status)
+        return _fault(path, "edited", "edited", status)
     return _judge_mode(path, status, int(entry.mode, 8))
 
 
@@ -182,14 +187,15 @@ def _judge_mode(path: str, status: os.stat_result, wanted: int) -> Fault | None:
     found = stat.S_IMODE(status.st_mode) & ~stat.S_ISGID
     if found == wanted:
         return None
-    return _fault(path, FaultKind.MODE, f"has mode {found:04o} instead of {wanted:04o}", status)
+    return _fault(path, "mode", f"has mode {found:04o} instead of {wanted:04o}", status)
 
 
 def _fault(path: str, kind: FaultKind, what: str, status: os.stat_result) -> Fault:
-    return Fault(path, kind, what, _owner(status.st_uid), utc(status.st_mtime))
+    return Fault(path, kind, what, owner_of(status.st_uid), utc(status.st_mtime))
 
 
-def _owner(uid: int) -> str:
+def owner_of(uid: int) -> str:
+    """Give the name of a user, or the number where there is none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -200,9 +206,3 @@ def _kind_of(status: os.stat_result) -> str:
     if stat.S_ISDIR(status.st_mode):
         return "a directory"
     return "a symbolic link" if stat.S_ISLNK(status.st_mode) else "a special file"
-
-
-def _parents(path: str) -> Iterable[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path

@@ -10,7 +10,6 @@ copies.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import re
@@ -19,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
-from lumisite.release.files import make_directories, make_temporary, make_tree, remove, remove_directories
-from lumisite.release.tree import FaultKind, fault_lines, load_tree
+from lumisite.release.files import make_directories, make_temporary, make_tree, remove
+from lumisite.release.tree import fault_lines, load_tree
 from lumisite.render.manifest import MANIFEST, RenderedFile, path_fault
 
 _NAME = ".lumisite-tree-"
@@ -30,29 +29,24 @@ def write_tree(files: Mapping[str, RenderedFile], out: Path) -> bool:
     """Make `out` exactly this tree; returns whether anything was written.
 
     A folder that already is this tree is not touched. Raises `DifferenceError` when `out` holds anything that
-    lumisite did not write or that was edited since, `ToolError` when the system refuses; then nothing is left
-    behind.
+    lumisite did not write or that was edited since, `ToolError` when the system refuses; then it is as it was.
     """
     out = Path(os.path.realpath(out))
     wanted = {path: (file.encoded(path), file.mode) for path, file in files.items()}
     for path in wanted:
         if fault := path_fault(path):
             raise LumisiteError(f"{path!r}: {fault}; a tree cannot hold such a file")
-    made: tuple[Path, ...] = ()
     try:
-        made = make_directories(out.parent)
+        make_directories(out.parent)
         with _alone_in(out.parent):
             if _is_wanted(out, wanted[MANIFEST][0]):
                 return False
             _write(out, wanted)
-            return True
-    except BaseException as error:
-        remove_directories(made)
-        if not isinstance(error, OSError):
-            raise
+    except OSError as error:
         # The reader knows `out`, not the name on the way there.
         error.filename = re.sub(re.escape(_NAME) + "[^/]*", lambda _: out.name, str(error.filename or out))
         raise refused("write", error) from error
+    return True
 
 
 @contextmanager
@@ -76,39 +70,26 @@ def _is_wanted(out: Path, manifest: bytes) -> bool:
         return False
     if not out.is_dir():
         raise ToolError(f"cannot write {out}: it is not a directory; name one, which may be new")
-    if not any(out.iterdir()):
-        _refuse_here(out)
-        return False
-    if not os.path.lexists(out / MANIFEST):
-        raise DifferenceError(
-            f"{out}: is not empty and has no {MANIFEST}, so lumisite did not write it; name a new directory"
-        )
-    try:
+    if any(out.iterdir()):
+        if not os.path.lexists(out / MANIFEST):
+            raise DifferenceError(
+                f"{out}: is not empty and has no {MANIFEST}, so lumisite did not write it; name a new directory"
+            )
         tree = load_tree(out)
-    except DifferenceError as error:
-        raise DifferenceError(
-            f"{error}; what in {out} is worth keeping cannot be told: move it away, or name a new directory"
-        ) from None
-    if tree.manifest_bytes == manifest and not tree.faults:
-        return True
-    # Nothing is lost with a file that somebody has removed, or with a mode.
-    edits = [fault for fault in tree.faults if fault.kind in (FaultKind.EDITED, FaultKind.UNKNOWN)]
-    if edits:
-        raise DifferenceError(
-            f"{out}: holds what lumisite did not write and would be lost; "
-            f"move it away, or name a new directory:{fault_lines(edits)}"
-        )
-    _refuse_here(out)
-    return False
-
-
-def _refuse_here(out: Path) -> None:
-    try:
+        if tree.manifest_bytes == manifest and not tree.faults:
+            return True
+        # Nothing is lost with a file that somebody has removed, or with a mode.
+        edits = [fault for fault in tree.faults if fault.kind in ("edited", "unknown")]
+        if edits:
+            raise DifferenceError(
+                f"{out}: holds what lumisite did not write and would be lost; "
+                f"move it away, or name a new directory:{fault_lines(edits)}"
+            )
+    with suppress(FileNotFoundError):  # the folder that we are in was removed
         here = Path(os.path.realpath(Path.cwd()))
-    except FileNotFoundError:
-        return  # the folder that we are in was removed
-    if out == here or out in here.parents:
-        raise LumisiteError(f"{out}: is replaced as a whole, and you are in it; go to {out.parent} and run again")
+        if out in (here, *here.parents):
+            raise LumisiteError(f"{out}: is replaced as a whole, and you are in it; go to {out.parent} and run again")
+    return False
 
 
 def _write(out: Path, wanted: Mapping[str, tuple[bytes, int]]) -> None:
@@ -120,11 +101,9 @@ def _write(out: Path, wanted: Mapping[str, tuple[bytes, int]]) -> None:
             out.rename(old)
         try:
             new.rename(out)
-        except OSError as error:
+        except OSError:
             if os.path.lexists(old / MANIFEST):
                 old.rename(out)
-            elif error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                _is_wanted(out, b"")  # says what has come there since it was judged
             raise
     finally:
         remove(new)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -46,7 +45,7 @@ def planned_files(plans: Iterable[LoadedPlan]) -> tuple[PlannedFile, ...]:
 def other_images(plans: Iterable[PlannedFile], tree: DiskTree) -> Iterator[OtherImage]:
     """Compare the images of a tree with their plans, by at most some 5 MB of each file.
 
-    Looked at is every path that a pattern names in full; where one fits several, `lumisite images` finds them.
+    Looked at is every path that a pattern names in full, not where one may fit several.
     """
     known: dict[str, str] = {}
     for plan in plans:
@@ -67,13 +66,3 @@ def _digest(source: Source | None) -> str:
         return "" if source is None else digest_of(source, "header")
     except LumisiteError:
         return ""
-
-
-def stale_plans(plans: Iterable[PlannedFile], names: Iterable[str], digest: str) -> tuple[str, ...]:
-    """Give the plans for an image, known by some names, that were made for a file with another header digest."""
-    known = tuple(names)
-    return tuple(
-        plan.file
-        for plan in plans
-        if digest != plan.digest and any(fnmatch.fnmatchcase(name, one) for one in plan.patterns for name in known)
-    )

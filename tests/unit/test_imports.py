@@ -24,7 +24,6 @@ PROOF = (
 EDGES = {
     "cli",
     "release/deploy.py",
-    "release/edits.py",
     "release/files.py",
     "release/root.py",
     "release/tree.py",
@@ -32,7 +31,6 @@ EDGES = {
     "render/made_up_step.py",
     "render/templates.py",
     "images/family.py",
-    "images/load_lock.py",
     "images/sif.py",
     "machine/host.py",
     "site/load.py",

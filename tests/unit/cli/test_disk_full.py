@@ -76,7 +76,9 @@ def deploy() -> None:
     assert run("deploy", "old", "disk/ROOT", "--apply")[0] == 0
     code, _, err = run("deploy", "new", "disk/ROOT", "--apply")
     assert code == 3
-    assert err.startswith(f"lumisite: cannot deploy into {Path('disk/ROOT').resolve()}: No space left on device ("), err
+    root = Path("disk/ROOT").resolve()
+    assert err.startswith(f"lumisite: cannot deploy into {root}: {root}/releases/"), err
+    assert err.endswith(": No space left on device\n"), err
     assert err.count("\n") == 1
     assert names("disk/ROOT/releases") == [OLD]
     assert names("disk/ROOT") == [".lock", "current", "history", "releases"]

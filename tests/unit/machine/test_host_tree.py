@@ -190,7 +190,7 @@ def test_this_cpu_has_the_levels_that_the_loader_says() -> None:
 
 
 def test_a_tree_that_does_not_know_its_cpu_says_so() -> None:
-    assert cpu_levels(DictTree({"/a": b""})) is None
+    assert cpu_levels(DictTree({"/a": b""}), ("x86-64-v2",)) == ("x86-64-v2",)
 
 
 def test_a_level_counts_only_with_all_below_it() -> None:

@@ -30,8 +30,8 @@ def outs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
-def deploy(name: str, *options: str) -> None:
-    assert main(["deploy", name, "ROOT", "--apply", *options]) == 0
+def deploy(name: str) -> None:
+    assert main(["deploy", name, "ROOT", "--apply"]) == 0
 
 
 def current() -> str:
@@ -120,26 +120,6 @@ def test_killed_anywhere_a_second_attempt_at_the_same_deploy_works(capfd: pytest
         assert current() == NEW, change
         assert main(["rollback", "ROOT"]) == 0
         assert current() == OLD, change
-        capfd.readouterr()
-
-
-def test_killed_anywhere_hand_edits_are_in_the_release_or_set_aside(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    start = after("old")
-    edited = Path("before/releases", OLD, "spank/task_prolog")
-    edited.write_text("mine")
-    (edited.parent / "more").write_text("mine too")
-    command = ["deploy", "old", "ROOT", "--apply", "--set-edits-aside"]
-    for change in kills(start, lambda: main(command)):
-        assert Path("ROOT/current/modules/singularity-CPEbits/25.03.lua").exists()
-        assert Path("ROOT/current/spank/task_prolog").exists(), "no moment without the file"
-        for text in ("mine", "mine too"):
-            kept = [path for path in Path("ROOT").rglob("*") if path.is_file() and path.read_text() == text]
-            assert [path for path in kept if ".lumisite-" not in str(path)], change
-        deploy("old", "--set-edits-aside")
-        assert current() == OLD
-        assert not list(Path("ROOT").rglob(".lumisite-*"))
         capfd.readouterr()
 
 

@@ -208,9 +208,9 @@ def test_half_a_surrogate_pair_in_a_manifest_is_refused() -> None:
 def test_what_turned_into_a_link_or_a_pipe_is_neither_followed_nor_waited_for(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
     with pytest.raises(OSError, match="symbolic links"):
-        read_file(tmp_path / "link")
+        read_file(tmp_path / "link", 10)
     os.mkfifo(tmp_path / "pipe")
-    assert read_file(tmp_path / "pipe") == b""
+    assert read_file(tmp_path / "pipe", 10) == b""
 
 
 def test_a_manifest_that_is_missing_a_link_a_folder_or_huge_is_named(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_a_version_of_the_module_changes_nothing_that_the_image_decides(capsys: 
         (["--lock", "gone.json"], "cannot read gone.json: it is not there"),
         (["--nodes", "0"], "argument --nodes: '0' is no number from 1 to 999999"),
         (["--nodes", "²"], "argument --nodes: '²' is no number from 1 to 999999"),
-        (["--tasks-per-node", "9999"], "9999 tasks are more than a node has (at most 1024)"),
+        (["--tasks-per-node", "9999"], "'9999' is no number from 1 to 1024"),
         (["a\0b"], "'a\\x00b': is no name of an image"),
         (["--platform", "2031"], "--platform: lumi has no platform '2031'"),
     ],

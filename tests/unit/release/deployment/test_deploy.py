@@ -180,6 +180,15 @@ def test_a_root_that_is_not_ours_is_refused_in_one_line(
     assert {path: found[2] for path, found in after.items()} == {path: found[2] for path, found in before.items()}
 
 
+def test_a_history_without_an_end_is_refused_without_reading_it_all(run: Run) -> None:
+    Path("ROOT").mkdir()
+    with Path("ROOT/history").open("wb") as stream:
+        stream.truncate(1 << 40)
+    code, _, err = run("deploy", "new", "ROOT", "--apply")
+    assert code == 1
+    assert "bytes, as no history has; move the file away" in err
+
+
 def test_a_root_inside_the_tree_is_refused(run: Run) -> None:
     code, _, err = run("deploy", "new", "new/ROOT", "--apply")
     assert code == 2
