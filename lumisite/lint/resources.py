@@ -73,7 +73,7 @@ def cpu_bind_and_count(job: Job) -> Iterator[Told]:
 
 
 def _memory(job: Job) -> Iterator[tuple[Step, list[NodeKind], Option, int]]:
-    """Give the allocations, and the steps that name memory themselves.
+    """Give the allocation, and the steps that name memory themselves.
 
     With each: the node kinds that it may run on, the option, and the memory of a node that it asks for, in MiB.
     """
