@@ -163,7 +163,7 @@ def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:
     decision = decide(request.site, Situation(request.platform, request.cpe, family))
     modules = _with_loaded(request.site, request.site.families[family].modules)
     for verdict in decision.binds:
-        bind = verdict.bind
+        bind = verdict.entry
         if isinstance(bind, Bind) and bind.where in modules and verdict.applies:
             yield bind.path, bind.target or bind.path, bind.where
 

@@ -51,8 +51,7 @@ class NodeCount:
 #: Slurm drops a variable of a task prolog whose name and value reach 131072 bytes (measured on 22.05.8).
 MAX_VALUE_BYTES = 100_000
 
-_TRUE = ("true", "yes", "on")
-_FALSE = ("false", "no", "off")
+_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def read_line(text: str) -> Line:
@@ -132,11 +131,9 @@ def read_float(text: str) -> float:
 
 def read_bool(text: str) -> bool:
     """Yes or no."""
-    if text.lower() in _TRUE:
-        return True
-    if text.lower() in _FALSE:
-        return False
-    raise UnfitError(f"{text!r} is neither yes nor no")
+    if text.lower() not in _TRUTH:
+        raise UnfitError(f"{text!r} is neither yes nor no")
+    return _TRUTH[text.lower()]
 
 
 def read_cpu_list(text: str) -> CpuList:
@@ -158,9 +155,14 @@ def read_node_count(text: str) -> NodeCount:
     return NodeCount(int(match[1]), None if match[3] else int(match[2] or match[1]))
 
 
+def is_file_name(text: str) -> bool:
+    """Tell whether a text can be a file's name in any shell and any tool."""
+    return text not in ("", ".", "..") and not text.startswith((".", "-")) and not set(text) & set("/\\ \t'\"")
+
+
 def _refuse_control(text: str) -> None:
     for character in text:
-        if unicodedata.category(character) == "Cc" and character != "\t":
+        if unicodedata.category(character) in ("Cc", "Cs") and character != "\t":  # Cs: UTF-8 cannot write it
             what = "a line break" if character == "\n" else f"the control character U+{ord(character):04X}"
             raise UnfitError(f"contains {what} (one line of text would be right; >- folds lines)")
 

@@ -178,7 +178,6 @@ class Probe:
     judge: Judge
     shapes: tuple[Shape, ...] = ("several",)
     together: bool = False
-    least_ranks: int = 1
 
 
 @dataclass(frozen=True)
