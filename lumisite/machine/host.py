@@ -20,22 +20,17 @@ MOST_BYTES = 2**63
 
 @dataclass(frozen=True)
 class File:
-    """A regular file on disk, opened when it is read and closed at once; `path` is the real one."""
+    """A regular file on disk, opened when it is read and closed at once; `name` is its real path."""
 
-    path: str
+    name: str
     size: int
-
-    @property
-    def name(self) -> str:
-        """The path."""
-        return self.path
 
     def read(self, offset: int, length: int) -> bytes:
         """Give a part of it; raises `ToolError` when the system refuses."""
         if offset >= MOST_BYTES:
             return b""
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            descriptor = os.open(self.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 return os.pread(descriptor, min(length, LARGEST_READ_BYTES), offset)
             finally:
@@ -46,20 +41,15 @@ class File:
 
 @dataclass(frozen=True)
 class DiskTree:
-    """The tree below the directory `root`.
+    """The tree below the directory `name`.
 
     `unreadable` is what was met that this process may not read or enter, `private` what only root may, where this is
     root: by path, with the command that lets everybody.
     """
 
-    root: str
+    name: str
     unreadable: dict[str, str] = field(default_factory=dict, compare=False)
     private: dict[str, str] = field(default_factory=dict, compare=False)
-
-    @property
-    def name(self) -> str:
-        """The directory."""
-        return self.root
 
     def look(self, path: str) -> Entry | None:
         """Tell what stands at a path."""
@@ -69,7 +59,7 @@ class DiskTree:
             if stat.S_ISLNK(mode):
                 return Entry("link", str(Path(real).readlink()))
         except PermissionError:
-            folder = _shut_folder(path, self.root.rstrip("/")) or posixpath.dirname(path)
+            folder = _shut_folder(path, self.name.rstrip("/")) or posixpath.dirname(path)
             self.unreadable[folder] = _opened(self._real(folder), "rx")
             return None
         except (OSError, ValueError):
@@ -114,7 +104,7 @@ class DiskTree:
             self.private[path] = _opened(self._real(path), "rx" if "x" in rights else "r")
 
     def _real(self, path: str) -> str:
-        return self.root.rstrip("/") + path
+        return self.name.rstrip("/") + path
 
 
 def _opened(path: str, rights: str) -> str:
