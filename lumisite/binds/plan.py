@@ -114,7 +114,7 @@ def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tupl
         if place.entry is None and not opened_by(host, posixpath.dirname(place.path)):
             lacking.append(f"the site says that {name} is in {path}, which the host lacks{_near(host, path)}")
             continue
-        found.update(dict.fromkeys(folders_below(host, path)))
+        found.update(dict.fromkeys((*folders_below(host, path), path)))  # of what is closed the loader says so
     return tuple(found), tuple(lacking)
 
 

@@ -186,7 +186,9 @@ def _with_libraries(facts: Facts, loader: Loader, directories: Iterable[str], si
     """
     tree = loader.tree
     asked = asked_stems(site)
-    starts, dangling = _scan(loader, directories, asked, notes)
+    damaged: dict[str, str] = {}
+    starts, dangling = _scan(loader, directories, asked, damaged)
+    notes += dict.fromkeys(damaged.values())
     found = {one.real: one for one in starts}
     missing: dict[str, set[str]] = {}
     for start in starts:
@@ -198,7 +200,7 @@ def _with_libraries(facts: Facts, loader: Loader, directories: Iterable[str], si
     kept = {real: one for real, one in sorted(found.items()) if not is_foundation(one.info.soname or real)}
     sonames = {one.info.soname or posixpath.basename(real) for real, one in kept.items()}
     loads = {soname: loader.search(soname).found for soname in sorted(sonames)}
-    siblings, _ = _scan(loader, directories, {stem(name) for name in (*sonames, *missing)} - asked, [])
+    siblings, _ = _scan(loader, directories, {stem(name) for name in (*sonames, *missing)} - asked, damaged)
     beside = {one.info.soname or posixpath.basename(one.real) for one in siblings} - sonames
     return replace(
         facts,
@@ -206,15 +208,16 @@ def _with_libraries(facts: Facts, loader: Loader, directories: Iterable[str], si
         loads={soname: loaded.real for soname, loaded in loads.items() if loaded is not None},
         beside=tuple(sorted(beside)),
         missing={name: tuple(sorted(who)) for name, who in sorted(missing.items())},
+        damaged=dict(sorted(damaged.items())),
         dangling=dangling,
         glibc=_glibc(loader),
     )
 
 
 def _scan(
-    loader: Loader, directories: Iterable[str], stems: set[str], notes: list[str]
+    loader: Loader, directories: Iterable[str], stems: set[str], damaged: dict[str, str]
 ) -> tuple[list[Found], dict[str, str]]:
-    """Find every file with one of the stems; give links among them that lead nowhere, and note damaged files."""
+    """Find every file with one of the stems; give links among them that lead nowhere, and add damaged files."""
     found: dict[str, Found] = {}
     dangling: dict[str, str] = {}
     for directory in directories:
@@ -227,10 +230,8 @@ def _scan(
                 found.setdefault(answer.found.real, answer.found)
             elif (place := resolve(loader.tree, path)).entry is None:
                 dangling[path] = place.trouble
-            elif place.path in getattr(loader.tree, "unreadable", {}):
-                continue  # which is told of all files
-            elif (damage := answer.trouble or "; ".join(answer.passed)) not in notes:
-                notes.append(damage)
+            elif place.path not in getattr(loader.tree, "unreadable", {}):  # what is unreadable is told of all files
+                damaged.setdefault(place.path, answer.trouble or "; ".join(answer.passed))
     return list(found.values()), dangling
 
 

@@ -18,7 +18,7 @@ _NEWER = ("mtu", "sha256")
 Kind = Literal[
     Plain,
     "os", "kernel", "kernel-config", "glibc", "slurm", "runtime", "driver", "rocm", "cpe", "product", "default", "path",
-    "soname", "library-gone", "library-new", "library", "needs", "wants", "gives",
+    "soname", "library-gone", "library-new", "damaged", "library", "needs", "wants", "gives",
     "missing", "dangling", "interface", "nic",
     "gpu-count", "gpu-bus", "gpu-place", "cpus", "image", "release", "edited",
 ]  # fmt: skip
@@ -95,6 +95,8 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
     folders += [*subjects["image"], *subjects["dangling"]]
     links = {posixpath.basename(path) for path in subjects["dangling"]}
     lost = {name for one in found if one.kind == "soname" for name in one.before or ()} | subjects["library-gone"]
+    kinds = {path: {one.kind, after.paths.get(path, one).kind} for path, one in before.paths.items()}
+    void = [path for path, pair in kinds.items() if "directory" in pair and pair & {"none", "dangling", "file"}]
     needed = {name for one in found if one.kind == "needs" for name in one.after or ()}
     releases = tuple({"CPE": "/opt/cray/", "ROCm": "/opt/rocm-"}.get(one, f"{one}/") for one in subjects["default"])
     built = subjects["needs"] | subjects["wants"] | subjects["gives"]
@@ -102,13 +104,16 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
     def is_told(change: Change[Any]) -> bool:
         """Tell whether a change only follows from another one, which is told."""
         name, paths = change.subject, [getattr(one, "path", None) for one in (change.before, change.after)]
+        top = "/opt/cray/pe/cpe" if name == "CPE" else name
+        if any(at.startswith(f"{one}/") for one in void for at in (top, *paths) if at):
+            return True
         match change.kind:
             case "path":
                 return posixpath.basename(name) in lost or _is_below(name, folders)
             case "missing":
-                return name in links | subjects["library-gone"]
+                return name in links | subjects["library-gone"] | subjects["damaged"]
             case "library-gone" | "library-new":
-                known = links | needed | (subjects["missing"] if change.before is None else set())
+                known = links | (needed | subjects["missing"] if change.before is None else set())
                 lacking = getattr(change.before, "needed_by", ())
                 return name in known or (not lacking and any(_is_below(path, folders) for path in paths if path))
             case "library" if paths[0] == paths[1]:
@@ -135,7 +140,8 @@ def _is_below(path: str, folders: Iterable[str]) -> bool:
 def _differences(before: Facts, after: Facts, asked: Collection[str]) -> Changes:
     """Give all, in the order of the report: what breaks containers comes before what only describes the machine."""
     yield from _products(before, after)
-    yield from _libraries(before, after, asked)
+    yield from _sonames(before, after, asked)
+    yield from _libraries(before, after)
     lacked, lacking = parted(before.missing, after.missing)
     yield from (Change("missing", name, None, after.missing[name]) for name in lacking)
     yield from (Change("missing", name, before.missing[name], None) for name in lacked)
@@ -293,7 +299,7 @@ def _paths(before: Facts, after: Facts) -> Changes:
             yield from _changed("path", path, old, new)
 
 
-def _libraries(before: Facts, after: Facts, asked: Collection[str]) -> Changes:
+def _sonames(before: Facts, after: Facts, asked: Collection[str]) -> Changes:
     old, new = _by_stem(before.loads), _by_stem(after.loads)
     searched = {*asked, *new, *_by_stem(after.missing)}
     for name, lost, got in _pairs(old, new):
@@ -302,11 +308,18 @@ def _libraries(before: Facts, after: Facts, asked: Collection[str]) -> Changes:
         gone = tuple(one for one in gone if name in searched and one not in after.beside)
         if gone and come:
             yield Change("soname", gone[0], gone, come)
-        else:
-            for one in gone:
-                lacking = after.missing.get(one, ())
-                yield Change("library-gone", one, replace(_loaded(before, one), needed_by=lacking), None)
-            yield from (Change("library-new", one, None, _loaded(after, one)) for one in come)
+            continue
+        for one in gone:
+            was = replace(_loaded(before, one), needed_by=after.missing.get(one, ()))
+            damage = after.damaged.get(was.path)
+            yield Change("damaged", one, None, damage) if damage else Change("library-gone", one, was, None)
+        for one in come:
+            damage = before.damaged.get(after.loads[one])
+            now = _loaded(after, one)
+            yield Change("damaged", one, damage, None) if damage else Change("library-new", one, None, now)
+
+
+def _libraries(before: Facts, after: Facts) -> Changes:
     for soname in sorted(before.loads.keys() & after.loads.keys()):
         yield from _changed("library", soname, _loaded(before, soname), _loaded(after, soname))
         was, now = _library(before, soname), _library(after, soname)

@@ -155,8 +155,9 @@ class Facts:
 
     `libraries` are by real path, `loads` maps a SONAME to the real path that a program would get, `missing` maps a
     SONAME that is needed and not there to who needs it; `beside` are other SONAMEs of all these, which are there and
-    not needed. `dangling` maps a link to what is wrong with it. `products` are by directory: `/opt/cray/libfabric`.
-    `images` are by directory and name. GPUs are in the order of their bus.
+    not needed. `damaged` maps the real path of a library that cannot be loaded to the reason, `dangling` a link to what
+    is wrong with it. `products` are by directory: `/opt/cray/libfabric`. `images` are by directory and name. GPUs are
+    in the order of their bus.
     `plain` holds for each of `Plain` that was looked for a text by name.
     """
 
@@ -176,6 +177,7 @@ class Facts:
     loads: Mapping[str, str] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    damaged: Mapping[str, str] = field(default_factory=dict)
     dangling: Mapping[str, str] = field(default_factory=dict)
     interfaces: Mapping[str, Interface] = field(default_factory=dict)
     nics: Mapping[str, Device] = field(default_factory=dict)

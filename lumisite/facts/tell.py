@@ -191,6 +191,7 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
     "soname": "{stem}: SONAME changed, {was} -> {now}",
     "library-gone": _gone,
     "library-new": "new library: {subject} ({after.path})",
+    "damaged": ("{subject}: {now}", "{subject} can be loaded again; it was: {was}", "{subject}: {now}"),
     "library": _library,
     "needs": _needs,
     "wants": (
@@ -296,7 +297,8 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
     name, (was, now) = change.subject, texts(change)
     match change.kind:
         case kind if kind in _TITLES:
-            yield CHANGED, f"{_TITLES[kind]}: {was or 'none'} -> {now or 'none'}."
+            nothing = "not known" if kind in _ALWAYS_THERE else "none"
+            yield CHANGED, f"{_TITLES[kind]}: {was or nothing} -> {now or nothing}."
         case "product" if was:
             if now:
                 yield CHANGED, f"{posixpath.basename(name)}: {posixpath.basename(was)} -> {posixpath.basename(now)}."
@@ -319,6 +321,8 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
         case "gpu-place":
             masks = "CPU masks that are written into scripts are wrong"
             yield SCRIPTS, f"GPUs are nearer to other cores than before: {masks}."
+        case "cpus":
+            yield SCRIPTS, "CPUs are grouped in another way: CPU masks that are written into scripts may be wrong."
         case "gpu-bus":
             yield CHANGED, f"The PCI bus ids of GPUs: {moved_buses(change)}."
             yield SCRIPTS, "PCI bus ids of GPUs that are written into scripts are wrong."

@@ -132,37 +132,39 @@ def _product(change: Change[str], context: Context) -> Touches:
 
 
 def _library(change: Change[Any], context: Context) -> Touches:
-    """A library has another SONAME, has gone, has come, or is another file under its name."""
-    names = (change.before or ()) if change.kind == "soname" else (change.subject,)
-    if change.kind == "library-gone" and change.before.needed_by:  # type: ignore[union-attr]
-        yield from _lacking(context.after, change.subject, change.before.needed_by, context)  # type: ignore[union-attr]
-    elif change.kind == "library":
-        yield from _borrowed(context, names, f"where it is another file now ({texts(change)[1]})")
+    """A library has another SONAME, has gone, has come, is damaged, or is another file under its name."""
+    kind, now = change.kind, texts(change)[1]
+    names = (change.before or ()) if kind == "soname" else (change.subject,)
+    how = {
+        "soname": f"which is now {now}",
+        "library-gone": "which has none now",
+        "library": f"where it is another file now ({now})",
+        "damaged": f"where it cannot be loaded ({now})" if now else "where it can be loaded again",
+    }
+    lacking = getattr(change.before, "needed_by", ())
+    if lacking:
+        yield from _lacking(context.after, change.subject, lacking, context)
     else:
-        now = f"now {texts(change)[1]}" if change.kind == "soname" else "there now"
-        yield from _borrowed(context, names, "which has none now" if change.after is None else f"which is {now}")
-    if change.kind != "library":
+        yield from _borrowed(context, names, how.get(kind, "which is there now"))
+    if kind != "library":
         yield from _bound_files(context, names, "is bound by its name; bind what is there now")
 
 
 def _needs(change: Change[Names], context: Context) -> Touches:
     """A library needs others than before, or has other symbol versions for those who need it."""
     name, (lost, got), gives = change.subject, texts(change), change.kind == "gives"
-    said = [f"{'has' if gives else 'needs'} {got} now"] if got else []
-    said += (
-        [f"has no {lost} now, so what needs it cannot be loaded" if gives else f"needs {lost} no more"] if lost else []
-    )
-    yield from _plans_with(context, [name], f" {f'; {name} '.join(said)}: work the binds out again")
+    said = [f"{name} {'has' if gives else 'needs'} {got} now"] if got else []
+    no_more = "has no {} now, so what needs it cannot be loaded" if gives else "needs {} no more"
+    said += [f"{name} {no_more.format(lost)}"] if lost else []
+    yield from _plans_with(context, [name], f": {'; '.join(said)}: work the binds out again")
     if not gives:
         yield from _bound_files(context, change.before or (), f"was needed by {name}, which needs it no more")
 
 
 def _wants(change: Change[SymbolVersion], context: Context) -> Touches:
-    if change.after is not None:
-        lacks = f"an image that lacks {change.after} cannot load the host's "
-        yield from _plans_with(context, [change.subject], ": its plan refuses", before=lacks)
-    else:
-        yield from _plans_with(context, [change.subject], f" wants no {change.before} now: work the binds out again")
+    lacks = f"an image that lacks {change.after} cannot load the host's " if change.after else ""
+    behind = ": its plan refuses" if change.after else f" wants no {change.before} now: work the binds out again"
+    yield from _plans_with(context, [change.subject], behind, before=lacks)
 
 
 def _missing(change: Change[Names], context: Context) -> Touches:
@@ -182,6 +184,7 @@ def _lacking(facts: Facts, name: str, paths: Names, context: Context, why: str =
 def _path(change: Change[Named], context: Context) -> Touches:
     _, now = texts(change)
     yield from _named(context, change.subject, "is not there" if now is None else "is not what it was")
+    yield from _plans_with(context, _sonames_under(context, change.subject), f" came from {change.subject}")
 
 
 def _dangling(change: Change[str], context: Context) -> Touches:
@@ -268,6 +271,8 @@ def _default(change: Change[str], context: Context) -> Touches:
 def _interface(change: Change[Interface], context: Context) -> Touches:
     network, name = context.site.network, change.subject
     how = "is gone" if change.after is None else "is there now" if change.before is None else "is not what it was"
+    if change.before is not None and change.after is not None and change.before.mtu != change.after.mtu:
+        how = "has another MTU, which all nodes must share"
     for key, names in (("interfaces", network.interfaces), ("management", network.management)):
         if name in names:
             yield Touch("site", f"network.{key}", f"names {name}, which {how}")
@@ -326,12 +331,8 @@ def _glibc(change: Change[str], context: Context) -> Touches:
 #: `library-new` has none: what nobody asks for touches nothing.
 RULES: Mapping[str, Callable[[Any, Context], Touches]] = {
     "product": _product,
-    "soname": _library,
-    "library-gone": _library,
-    "library-new": _library,
-    "library": _library,
-    "needs": _needs,
-    "gives": _needs,
+    **dict.fromkeys(("soname", "library-gone", "library-new", "damaged", "library"), _library),
+    **dict.fromkeys(("needs", "gives"), _needs),
     "wants": _wants,
     "missing": _missing,
     "dangling": _dangling,

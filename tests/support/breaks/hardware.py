@@ -125,13 +125,13 @@ HARDWARE = {
         {f"/sys/devices/system/cpu/cpu{cpu}/cache/index1/level": b"2\n" for cpu in range(128)},
         "CPUs by L3@NUMA",
         [("site", "node_kinds.lumi-g.l3", ""), ("mask", "lumi-g", "")],
-        "CPUs by L3@NUMA",
+        "CPUs are grouped in another way: CPU masks that are written into scripts may be wrong.",
     ),
     "CPUs that are offline": Break(
         {"/sys/devices/system/cpu/online": b"0-63\n"},
         "CPUs by L3@NUMA",
         [("site", "node_kinds.lumi-g.l3", ""), ("mask", "lumi-g", "")],
-        "CPUs by L3@NUMA",
+        "CPUs are grouped in another way: CPU masks that are written into scripts may be wrong.",
     ),
     # drivers
     "driver": Break(

@@ -79,6 +79,32 @@ LIBRARIES = {
         [("plan", "tykky", "which has none now")],
         "Images that take librccl-net.so from the host: the host has it no more. This concerns tykky.",
     ),
+    "emptied library": Break(
+        {CXI_FILE: b""},
+        f"libcxi.so.1: {CXI} cannot be loaded:",
+        [
+            ("plan", "lumi-pytorch", f"borrow libcxi.so.1 from the host, where it cannot be loaded ({CXI}"),
+            ("site", "binds[1].path", "is bound by its name"),
+            ("module", "singularity-CPEbits", f"binds {CXI}"),
+        ],
+        f"libcxi.so.1: {CXI} cannot be loaded:",
+        plan="decides about libcxi.so.1",
+    ),
+    "library for another machine": Break(
+        {JSON: elf("libjson-c.so.5", machine=183)},
+        f"libjson-c.so.5: {JSON} is for another machine",
+        [("plan", "lumi-pytorch", "borrow libjson-c.so.5 from the host, where it cannot be loaded")],
+        f"libjson-c.so.5: {JSON} is for another machine",
+        plan="decides about libjson-c.so.5",
+    ),
+    "library that can be loaded again": Break(
+        {CXI_FILE: cxi()},
+        "libcxi.so.1 can be loaded again",
+        [("plan", "lumi-pytorch", "where it can be loaded again"), ("module", "singularity-CPEbits", f"binds {CXI}")],
+        "libcxi.so.1 can be loaded again",
+        both={CXI_FILE: cxi()[:40]},
+        plan="decides about libcxi.so.1",
+    ),
     # rebuilt
     "rebuilt library": Break(
         {JSON: elf("libjson-c.so.5", ["libc.so.6"], rpath="/opt/x")},
@@ -136,6 +162,14 @@ LIBRARIES = {
         [("plan", "lumi-pytorch", "cannot be loaded, since libyaml-0.so.2 is nowhere")],
         "libyaml-0.so.2 is missing on the host",
         also=("libfabric.so.1 needs + libyaml-0.so.2",),
+        plan="decides about libfabric.so.1",
+    ),
+    "a need more that has gone": Break(
+        {FABRIC: fabric([*_FABRIC_NEEDS, "libjansson.so.4"]), JANSSON: None},
+        f"library gone: libjansson.so.4 (was {JANSSON}); libjansson.so.4 is needed by {FABRIC}, and the node has none",
+        [("plan", "lumi-pytorch", "cannot be loaded, since libjansson.so.4 is nowhere"), ("site", "binds[2].path", "bound by its name")],
+        "Images that take libjansson.so.4 from the host: the host has it no more.",
+        also=("libfabric.so.1 needs + libjansson.so.4",),
         plan="decides about libfabric.so.1",
     ),
     "a need that is there again": Break(

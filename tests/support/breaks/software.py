@@ -62,6 +62,18 @@ SOFTWARE = {
         [("module", "singularity-CPEbits", "binds /opt/cray")],
         "mpich: new directory, /opt/cray/pe/mpich/9.1.0.",
     ),
+    "all of /opt/cray has gone": Break(
+        {path: None for path in lumi_node() if path.startswith("/opt/cray/")},
+        "/opt/cray: was a directory, is not there",
+        [
+            ("site", "binds[0].path", "names /opt/cray, which is not there"),
+            ("site", "platforms.2026-01.libraries.libfabric", "names /opt/cray, which is not there"),
+            ("module", "singularity-CPEbits", "binds /opt/cray"),
+            ("plan", "lumi-pytorch", "libfabric.so.1 came from /opt/cray"),
+        ],
+        "/opt/cray: was a directory, is not there.",
+        plan=f"names /opt/cray/libfabric/1.22.0/lib64, {FABRIC}",
+    ),
     # defaults
     "default CPE": Break(
         {"/opt/cray/pe/cpe/default": Link("25.09")},
@@ -153,6 +165,12 @@ SOFTWARE = {
         f"new image: {OTHER_SIF}",
         [("family", "laif-multitorch", "recognises")],
         f"new image: {OTHER_SIF}.",
+    ),
+    "no images": Break(
+        {IMAGE: None, LATEST: None},
+        "/appl/local/laifs/containers: was a directory, is not there",
+        [("site", "validation.image", "names /appl/local/laifs/containers"), ("module", "singularity-userfilesystems", "binds /appl")],
+        "/appl/local/laifs/containers: was a directory, is not there.",
     ),
     # the deployed release
     "hand-edited modulefile": Break(
