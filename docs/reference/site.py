@@ -24,6 +24,7 @@ from lumisite.site.scalars import (
     PciBus,
     Place,
     RelativePath,
+    RootPath,
     Value,
     VariableName,
 )
@@ -47,6 +48,7 @@ SCALAR_NAMES: Mapping[Any, str] = {
     Value: "text, kept byte for byte",
     Place: "`task`, or a module's name",
     AbsolutePath: "absolute path",
+    RootPath: "absolute path of letters, digits and `._+@=-`",
     RelativePath: "relative path",
     VariableName: "variable name",
     CpuList: "CPU list",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,12 @@ from lumisite.errors import LumisiteError, ResolveError, shown
 from lumisite.machine.host import DiskTree
 from lumisite.release.node_check import HostFault, check_host
 from lumisite.release.root import existing_root, inspect_release
+from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import sha256_of
 from lumisite.site.load import load_site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lumisite.release.tree import Tree
 
@@ -26,11 +28,17 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
     if "\0" in host_root or not Path(host_root).is_dir():
         raise ResolveError(f"--host-root: {host_root!r} is no directory (the root of a node, or of a copy of one)")
     loaded = load_site(site_name)
-    root = existing_root(Path(root_name or loaded.site.root))
+    place = Path(root_name or loaded.site.root)
+    expected = "a root that users can enter, and its admins alone can change,"
+    doubts = root_doubts(place, whole_way=str(place) == loaded.site.root)
+    faults = [HostFault(one.path, expected, one.found, one.remedy) for one in doubts]
+    if faults and not os.access(place, os.R_OK | os.X_OK, effective_ids=True):
+        return _tell(faults, (), f"{place}: {_count(len(faults))}", as_json=as_json)
+    root = existing_root(place)
     if not root.current:
         raise LumisiteError(f"{root.path}: no release is deployed there (`lumisite deploy OUT {root.path} --apply`)")
     release = inspect_release(root, root.current)
-    faults = list(_edited(release))
+    faults += _edited(release)
     notes: tuple[str, ...] = ()
     looked_at = 0
     manifest = release.manifest
@@ -40,14 +48,18 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
         notes, looked_at = checked.notes, checked.looked_at
         if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
             notes += (f"{loaded.file} is not as it was when {root.current} was rendered; its present text was used",)
+    summary = f"{root.current} against {host_root}: {looked_at} things looked at, {_count(len(faults))}"
+    return _tell(faults, notes, summary, as_json=as_json)
+
+
+def _tell(faults: Sequence[HostFault], notes: Sequence[str], summary: str, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps([asdict(fault) for fault in faults], indent=2))
     else:
         for fault in faults:
             print(shown(str(fault)))
-    for note in notes:
+    for note in (*notes, summary):
         say(note)
-    say(f"{root.current} against {host_root}: {looked_at} things looked at, {_count(len(faults))}")
     return 1 if faults else 0
 
 

@@ -62,7 +62,7 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 def _deploy(arguments: argparse.Namespace) -> int:
     out = load_out(arguments.out)
-    plan = plan_deploy(out, arguments.root)
+    plan = plan_deploy(out, arguments.root, os.geteuid())
     if not arguments.apply:
         _show(plan, full=arguments.full)
         if plan.edited:
@@ -76,7 +76,7 @@ def _deploy(arguments: argparse.Namespace) -> int:
     make_directories(Path(os.path.realpath(arguments.root)))
     actor = _actor()
     with locked(read_root(arguments.root).path, actor):
-        plan = plan_deploy(out, arguments.root)
+        plan = plan_deploy(out, arguments.root, os.geteuid())
         told = apply_plan(plan, actor, set_edits_aside=arguments.set_edits_aside)
     _show(plan, full=arguments.full)  # by now a reader that has left stops nothing half-way
     print(told)
@@ -85,7 +85,7 @@ def _deploy(arguments: argparse.Namespace) -> int:
 
 def _rollback(arguments: argparse.Namespace) -> int:
     actor = _actor()
-    root = existing_root(arguments.root).path
+    root = existing_root(arguments.root, os.geteuid()).path
     with locked(root, actor):
         done = roll_back(read_root(root), actor)
     print(f"rolled back {done.before.path.name} -> {done.after.path.name}")

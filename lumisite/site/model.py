@@ -10,7 +10,7 @@ from typing import Literal
 
 from lumisite.site.decode import key
 from lumisite.site.entries import Bind, FileSystem, HostPath, Setting
-from lumisite.site.scalars import AbsolutePath, CpuList, Line, PciBus, RelativePath
+from lumisite.site.scalars import AbsolutePath, CpuList, Line, PciBus, RelativePath, RootPath
 from lumisite.site.versions import Version, VersionRange
 
 
@@ -300,7 +300,7 @@ class Site:
     lumisite: Literal["1"] = key("Version of this format.")
     name: Line = key("Short name of the site.")
     title: Line = key("Name of the site, for people.")
-    root: AbsolutePath = key("Where releases are deployed.")
+    root: RootPath = key("Where releases are deployed.")
     support: Support = key("Whom users ask.")
     sources: Mapping[str, Source] = key(
         "What `source` keys refer to, by a short name. Where there are any, each `source` is one or more of these "

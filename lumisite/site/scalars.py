@@ -20,6 +20,8 @@ Line = NewType("Line", str)
 Value = NewType("Value", str)
 #: An absolute path without `,` and `:`, which separate binds and their parts.
 AbsolutePath = NewType("AbsolutePath", str)
+#: A path that modules, scripts and commands take as it is: letters, digits and `._+@=-`.
+RootPath = NewType("RootPath", str)
 #: A path below the directory of the file that names it.
 RelativePath = NewType("RelativePath", str)
 #: The name of an environment variable.
@@ -92,6 +94,13 @@ def read_absolute_path(text: str) -> AbsolutePath:
         if character in text:
             raise UnfitError(f"{text!r} contains {character!r}, which no container runtime takes in a bind")
     return AbsolutePath(text)
+
+
+def read_root_path(text: str) -> RootPath:
+    """Where releases are deployed: MODULEPATH splits at `:`, and what admins and users paste at spaces and quotes."""
+    if odd := re.search(r"[^A-Za-z0-9._+@=/-]", text):
+        raise UnfitError(f"{text!r} contains {odd[0]!r} (letters, digits and ._+@=- would be right)")
+    return RootPath(read_absolute_path(text))
 
 
 def read_relative_path(text: str) -> RelativePath:
@@ -173,6 +182,7 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         Value: read_value,
         Place: read_line,
         AbsolutePath: read_absolute_path,
+        RootPath: read_root_path,
         RelativePath: read_relative_path,
         VariableName: read_variable_name,
         CpuList: read_cpu_list,
