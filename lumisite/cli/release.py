@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lumisite.cli.parser import Commands, add_json_option, columns
+from lumisite.errors import shown
 from lumisite.release.deploy import Plan, apply_plan, edits_text, load_out, plan_deploy, roll_back
 from lumisite.release.diff import file_lines, meaning_lines, to_json
 from lumisite.release.files import make_directories
@@ -117,7 +118,7 @@ def _releases(arguments: argparse.Namespace) -> int:
 def _row(release: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
     short = {"cpe": ",".join(release["cpe"]), "rocm": ",".join(release["rocm"]), "inputs": release["inputs"][:12]}
     mark = {"current": "*", "before": "<"}.get(release["role"], " ")
-    return (mark, *({**release, **short}[name] or "-" for name in names))
+    return (mark, *(shown({**release, **short}[name] or "-") for name in names))
 
 
 def _show(plan: Plan, *, full: bool) -> None:

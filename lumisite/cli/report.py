@@ -204,12 +204,13 @@ def write_text(text: str, output: str | None) -> None:
     """Write to a file, or to standard output."""
     from pathlib import Path
 
+    from lumisite.cli.plain import plain
     from lumisite.errors import refused
 
     if output is None:
         sys.stdout.write(text)
         return
     try:
-        Path(output).write_text(text, encoding="utf-8")
+        Path(output).write_text(plain(text), encoding="utf-8")
     except OSError as error:
         raise refused("write", error) from None

@@ -105,7 +105,7 @@ def _text(raw: Mapping[str, object], key: str) -> str:
     if not isinstance(value, str) or not value.strip():
         what = shown(value) if key in raw else "missing"
         raise CaseError(f"{key}: {what} (a text would be right)")
-    return value
+    return " ".join(value.splitlines())
 
 
 def _job(raw: Mapping[str, object]) -> str:
