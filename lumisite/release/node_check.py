@@ -99,8 +99,8 @@ def _same_site(site: Site, manifest: Manifest) -> None:
         for name in names:
             if name not in known:
                 raise ResolveError(
-                    f"check: the release {manifest.release} is for {kind} {shown(name)}, which the site description does not "
-                    f"have ({suggestion(name, known)})"
+                    f"check: the release {manifest.release} is for {kind} {shown(name)}, which the site description "
+                    f"does not have ({suggestion(name, known)})"
                 )
 
 

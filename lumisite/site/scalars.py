@@ -12,10 +12,13 @@ from typing import Any, NewType
 
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.decode import UnfitError
+from lumisite.site.eyes import name_fault, text_fault
 from lumisite.site.versions import Version, VersionRange, parse_version, parse_version_range
 
 #: Text without line breaks or control characters.
 Line = NewType("Line", str)
+#: The name of something on the machine, or a pattern of names, which is what it looks like.
+Name = NewType("Name", str)
 #: The value of a variable, kept byte for byte.
 Value = NewType("Value", str)
 #: An absolute path without `,` and `:`, which separate binds and their parts.
@@ -66,6 +69,12 @@ def read_line(text: str) -> Line:
     return Line(line)
 
 
+def read_name(text: str) -> Name:
+    """A name, a path or a pattern of either, as the machine has it."""
+    _refuse_look_alikes(text)
+    return Name(read_line(text))
+
+
 def read_chain(text: str) -> Chain:
     """The parts of a chain."""
     return Chain(tuple(read_line(text).split(" <- ")))
@@ -84,6 +93,7 @@ def read_absolute_path(text: str) -> AbsolutePath:
 
     SingularityCE also splits at `^` (its pkg/util/bind/bind.go).
     """
+    _refuse_look_alikes(text)
     _refuse_control(text)
     normal = posixpath.normpath(text) if text else ""
     if not text.startswith("/"):
@@ -105,6 +115,7 @@ def read_root_path(text: str) -> RootPath:
 
 def read_relative_path(text: str) -> RelativePath:
     """A path below a directory, which it cannot leave by `..`."""
+    _refuse_look_alikes(text)
     _refuse_control(text)
     if not text or text.startswith("/") or posixpath.normpath(text) != text or text in (".", "..") or text[:3] == "../":
         raise UnfitError(f"{text!r} is not a relative path in its shortest form (plans/image.yaml would be right)")
@@ -172,12 +183,20 @@ def _refuse_control(text: str) -> None:
         if unicodedata.category(character) == "Cc" and character != "\t":
             what = "a line break" if character == "\n" else f"the control character U+{ord(character):04X}"
             raise UnfitError(f"contains {what} (one line of text would be right; >- folds lines)")
+    if fault := text_fault(text):
+        raise UnfitError(fault)
+
+
+def _refuse_look_alikes(text: str) -> None:
+    if fault := name_fault(text):
+        raise UnfitError(fault)
 
 
 SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
     {
-        str: read_line,
+        str: read_name,
         Line: read_line,
+        Name: read_name,
         Chain: read_chain,
         Value: read_value,
         Place: read_line,
