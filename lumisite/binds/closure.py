@@ -50,17 +50,21 @@ class _Case:
 
     name: str
     needs: tuple[Need, ...]
-    root: bool
     host: Search
     image: Search
     container: Search
     relatives: tuple[str, ...]
+    decision: Decision = "bind"
+    reason: str = ""
 
+    @property
+    def root(self) -> bool:
+        """Whether it is asked for by itself."""
+        return self.needs[0].requester is None
 
-@dataclass(frozen=True)
-class _Verdict:
-    decision: Decision
-    reason: str
+    def decided(self, decision: Decision, reason: str) -> _Case:
+        """Give it with what is decided now."""
+        return replace(self, decision=decision, reason=reason)
 
 
 #: All libraries by name, in the loader's order, under each other name that one is asked for by too.
@@ -73,17 +77,15 @@ def closure(roots: Sequence[str], sides: Sides) -> tuple[Line, ...]:
     The order is the loader's, roots first. A library that only a refused one needs is not in the answer, unless it is
     why that one is refused.
     """
-    cases = _cases(dict.fromkeys(roots), sides)
-    verdicts = {name: _first(case, cases, sides) for name, case in cases.items()}
-    while _revise(cases, verdicts):
+    names = tuple(dict.fromkeys(roots))
+    cases = {case.name: _first(case, names, sides) for case in _cases(names, sides)}
+    while _revise(cases):
         pass
-    shown = _reached(cases, verdicts)
-    return tuple(
-        _line(case, _chain(name, shown), verdicts, cases, sides) for name, case in cases.items() if name in shown
-    )
+    shown = _reached(cases)
+    return tuple(_line(case, shown[name], cases, sides) for name, case in cases.items() if name in shown)
 
 
-def _cases(roots: Iterable[str], sides: Sides) -> _Cases:
+def _cases(roots: Iterable[str], sides: Sides) -> Iterator[_Case]:
     wanted = []
     for name in roots:
         search = sides.host.search(name)
@@ -92,16 +94,13 @@ def _cases(roots: Iterable[str], sides: Sides) -> _Cases:
     by_name: dict[str, list[Need]] = {}
     for need in walk(sides.host, wanted, others=True):
         by_name.setdefault(need.name, []).append(need)
-    return {name: _case(name, needs, sides) for name, needs in by_name.items()}
-
-
-def _case(name: str, needs: Sequence[Need], sides: Sides) -> _Case:
-    first = needs[0]
-    host = first.search if first.loaded is None else replace(first.search, found=first.loaded.found)
-    asking = None if first.requester is None else _inside(first.requester)
-    image, container = sides.image.search(name, asking), sides.container.search(name, asking)
-    relatives = _relatives(name, sides.host if host.found is None else sides.image)
-    return _Case(name, tuple(needs), first.requester is None, host, image, container, relatives)
+    for name, needs in by_name.items():
+        first = needs[0]
+        host = first.search if first.loaded is None else replace(first.search, found=first.loaded.found)
+        asking = None if first.requester is None else _inside(first.requester)
+        image, container = sides.image.search(name, asking), sides.container.search(name, asking)
+        relatives = _relatives(name, sides.host if host.found is None else sides.image)
+        yield _Case(name, tuple(needs), host, image, container, relatives)
 
 
 def _inside(loaded: Loaded) -> Loaded:
@@ -117,72 +116,66 @@ def _fixed(search_path: str | None) -> str | None:
     return ":".join(part for part in search_path.split(":") if "ORIGIN" not in part)
 
 
-def _first(case: _Case, cases: _Cases, sides: Sides) -> _Verdict:
+def _first(case: _Case, roots: Sequence[str], sides: Sides) -> _Case:
     """Decide by the two copies alone."""
     host, image = case.host.found, case.image.found
     if is_foundation(case.name):
         if image is None:
-            return _Verdict("refuse", f"the image has no {case.name}, which is never bound by itself")
+            return case.decided("refuse", f"the image has no {case.name}, which is never bound by itself")
         own = summary(image) or "-"
-        return _Verdict("skip", f"part of the C or GCC run time, never bound by itself; the image has {own}")
+        return case.decided("skip", f"part of the C or GCC run time, never bound by itself; the image has {own}")
     if case.host.trouble:
-        return _Verdict("refuse", case.host.trouble)
+        return case.decided("refuse", case.host.trouble)
     if host is None:
         return _absent(case)
     if case.image.trouble:
-        return _Verdict("refuse", f"the image's own copy is broken: {case.image.trouble}")
+        return case.decided("refuse", f"the image's own copy is broken: {case.image.trouble}")
     if image is None:
-        return _Verdict("bind", "the image has none")
+        return case.decided("bind", "the image has none")
     relation, proof = compare(image, host)
     if case.root and relation != "older":
-        roots = [name for name, one in cases.items() if one.root]
         without = built_without(case.name, host, image, roots, sides.image)
         if without:
             serves, why = stands_in(case.name, host, image, sides.image)
             built = f"the image's copy was built without {', '.join(without)}, so its traffic would go over TCP"
-            return _Verdict("bind" if serves else "refuse", f"{built}; {why}")
-    if relation in ("same", "newer", "unknown"):
-        word = "a copy" if relation == "unknown" else f"the {relation}"
-        return _Verdict("skip", f"the image has {word}: {proof}")
+            return case.decided("bind" if serves else "refuse", f"{built}; {why}")
     if relation == "older":
-        return _Verdict("bind", f"the image's copy is older: {proof}")
-    return _Verdict("skip", f"the image has another build: {proof}")
+        return case.decided("bind", f"the image's copy is older: {proof}")
+    words = {"same": "the same", "newer": "the newer", "unknown": "a copy", "different": "another build"}
+    return case.decided("skip", f"the image has {words[relation]}: {proof}")
 
 
-def _absent(case: _Case) -> _Verdict:
+def _absent(case: _Case) -> _Case:
     """Decide where the host has no copy that its loader would take."""
     passed = "".join(f"; {what}" for what in case.host.passed)
     if case.image.found is not None and not case.root:
-        return _Verdict("skip", f"the host has none, the image has its own{passed}")
+        return case.decided("skip", f"the host has none, the image has its own{passed}")
     others = f"; it has {', '.join(case.relatives)}" if case.relatives else ""
     own = f"; the image has its own, {case.image.found.path}" if case.image.found is not None else ""
-    return _Verdict("missing", f"the host has none{passed}{others}{own}")
+    return case.decided("missing", f"the host has none{passed}{others}{own}")
 
 
-def _needed_versions(case: _Case, verdicts: Mapping[str, _Verdict]) -> set[str]:
+def _needed_versions(case: _Case, cases: _Cases) -> set[str]:
     """Give the symbol versions that the bound libraries need of this one."""
-    bound = [
-        need.requester for need in case.needs if need.requester and verdicts[need.requester.name].decision == "bind"
-    ]
-    return {version for one in bound for version in one.found.info.verneed.get(case.name, ())}
+    asking = (need.requester for need in case.needs if need.requester is not None)
+    bound = (one.found.info for one in asking if cases[one.name].decision == "bind")
+    return {version for info in bound for version in info.verneed.get(case.name, ())}
 
 
-def _revise(cases: _Cases, verdicts: dict[str, _Verdict]) -> bool:
+def _revise(cases: dict[str, _Case]) -> bool:
     """Take back one bind that could not be loaded; tell whether there was one. Each round leaves fewer binds."""
-    for name in _reached(cases, verdicts):
-        case, verdict = cases[name], verdicts[name]
-        if verdict.decision != "bind" or case.host.found is None:
+    for name in _reached(cases):
+        case, image = cases[name], cases[name].image.found
+        if case.decision != "bind" or case.host.found is None:
             continue
-        trouble = _trouble(case.host.found.info, cases, verdicts)
+        trouble = _trouble(case.host.found.info, cases)
         if not trouble:
             continue
-        image = case.image.found
-        if image is not None and not case.root and _suffices(image.info, _needed_versions(case, verdicts)):
-            verdicts[name] = _Verdict(
-                "skip", f"the image's copy is older but has all that is needed; the host's {trouble}"
-            )
+        if image is not None and not case.root and _suffices(image.info, _needed_versions(case, cases)):
+            reason = f"the image's copy is older but has all that is needed; the host's {trouble}"
+            cases[name] = case.decided("skip", reason)
         else:
-            verdicts[name] = _Verdict("refuse", trouble)
+            cases[name] = case.decided("refuse", trouble)
         return True
     return False
 
@@ -192,74 +185,73 @@ def _suffices(info: ElfInfo, versions: set[str]) -> bool:
     return not info.verdef or versions <= set(info.verdef)
 
 
-def _trouble(info: ElfInfo, cases: _Cases, verdicts: Mapping[str, _Verdict]) -> str:
+def _trouble(info: ElfInfo, cases: _Cases) -> str:
     """Say what the container lacks for a host library."""
     troubles = []
     for name, versions in info.verneed.items():
         case = cases.get(name)
-        served = None if case is None else case.host.found if verdicts[name].decision == "bind" else case.image.found
+        where = "host" if case is not None and case.decision == "bind" else "image"
+        served = None if case is None else case.host.found if where == "host" else case.image.found
         if served is not None and not _suffices(served.info, set(versions)):
-            where = "host" if verdicts[name].decision == "bind" else "image"
+            # Named is the newest of those that are lacking.
             lacking = set(versions) - set(served.info.verdef)
-            troubles.append(f"{_listed(lacking)} of {name}, where the {where} has up to {newest(served.info.verdef)}")
+            more = f" and {len(lacking) - 1} older" if len(lacking) > 1 else ""
+            had = newest(served.info.verdef)
+            troubles.append(f"{newest(lacking)}{more} of {name}, where the {where} has up to {had}")
     for name in info.needed:
-        decision = verdicts[name].decision
-        if decision == "missing" and cases[name].image.found is None:
+        if cases[name].decision == "missing" and cases[name].image.found is None:
             troubles.append(f"{name}, which neither the host nor the image has")
-        elif decision == "refuse":
+        elif cases[name].decision == "refuse":
             troubles.append(f"{name}, which {'the image lacks' if is_foundation(name) else 'is refused'}")
     return f"needs {'; '.join(troubles)}" if troubles else ""
 
 
-def _listed(versions: set[str]) -> str:
-    """Name the newest of the versions that are lacking, and say how many more there are."""
-    top = newest(versions)
-    return top if len(versions) == 1 else f"{top} and {len(versions) - 1} older"
-
-
-def _reached(cases: _Cases, verdicts: Mapping[str, _Verdict]) -> dict[str, str | None]:
-    """Give the names that count, each with the one that it was reached from.
+def _reached(cases: _Cases) -> dict[str, tuple[str, ...]]:
+    """Give the names that count, each with the chain that leads from it to a root.
 
     They are the roots, what a bound library needs, and what is why one is refused.
     """
-    reached: dict[str, str | None] = {name: None for name, case in cases.items() if case.root}
+    reached: dict[str, tuple[str, ...]] = {name: (name, "root") for name, case in cases.items() if case.root}
     for name in (waiting := list(reached)):
-        found = cases[name].host.found
-        decision = verdicts[name].decision
+        found, decision = cases[name].host.found, cases[name].decision
         if found is None or decision not in ("bind", "refuse") or is_foundation(name):
             continue
         for needed in found.info.needed:
-            if needed not in reached and (decision == "bind" or verdicts[needed].decision in ("refuse", "missing")):
-                reached[needed] = name
+            if needed not in reached and (decision == "bind" or cases[needed].decision in ("refuse", "missing")):
+                reached[needed] = (needed, *reached[name])
                 waiting.append(needed)
     return reached
 
 
-def _line(case: _Case, chain: tuple[str, ...], verdicts: Mapping[str, _Verdict], cases: _Cases, sides: Sides) -> Line:
-    verdict = verdicts[case.name]
+def _line(case: _Case, chain: tuple[str, ...], cases: _Cases, sides: Sides) -> Line:
     host, image = case.host.found, case.image.found
     # A library that is needed by its path is called so.
     source = _named(sides.host, host.path) if host else case.name if case.name.startswith("/") else None
-    target, by, reason = None, None, verdict.reason
-    if verdict.decision == "skip" and image is not None:
+    target, by, reason = None, None, case.reason
+    if case.decision == "skip" and image is not None:
         target = image.path
-    elif verdict.decision == "bind" and host is not None and source is not None:
+    elif case.decision == "bind" and host is not None and source is not None:
         source, target, by, where = _placed(case, host, source, sides)
         reason = f"{reason}; {where}"
-    bound = _in_the_way(case, verdict, sides)
+    # How new a copy is wanted: what is needed of it, or for a root what the host has.
+    needed = _needed_versions(case, cases)
+    wanted = newest(needed) if needed else None if host is None else summary(host)
+    bound = _in_the_way(case, sides)
+    # What is but a part of what a module binds cannot be taken away.
+    whole = bound is not None and case.container.found is not None and bound.target == case.container.found.real
     return Line(
         library=Text(case.name),
-        decision=verdict.decision,
+        decision=case.decision,
         soname=_text(None if host is None else host.info.soname),
         source=None if source is None else AbsolutePath(source),
         target=None if target is None else AbsolutePath(target),
         by=by,
-        without=None if bound is None or bound[1] else AbsolutePath(bound[0].source),
-        wanted=_text(_wanted(case, verdicts)),
+        without=AbsolutePath(bound.source) if bound is not None and whole else None,
+        wanted=_text(wanted),
         found=_text(None if image is None else summary(image)),
         reason=Text(reason),
         chain=Chain(chain),
-        warnings=tuple(map(Text, _warnings(case, verdict, bound, sides))),
+        warnings=tuple(map(Text, _warnings(case, bound, sides))),
         needed_by=tuple(dict.fromkeys(_needed_by(case))),
     )
 
@@ -275,13 +267,12 @@ def _needed_by(case: _Case) -> Iterator[str]:
             yield f"{need.requester.name} needs {newest(versions)}" if versions else f"{need.requester.name} needs it"
 
 
-def _in_the_way(case: _Case, verdict: _Verdict, sides: Sides) -> tuple[Bound, bool] | None:
-    """Give what modules bring of a library that is not to be bound, and whether it is but a part of what they bind."""
+def _in_the_way(case: _Case, sides: Sides) -> Bound | None:
+    """Give the bind of a module that brings a library that is not to be bound."""
     seen = case.container.found
-    if verdict.decision not in ("skip", "refuse") or seen is None or is_foundation(case.name):
+    if case.decision not in ("skip", "refuse") or seen is None or is_foundation(case.name):
         return None
-    by = sides.view.bound_at(seen.real)
-    return None if by is None else (by, by.target != seen.real)
+    return sides.view.bound_at(seen.real)
 
 
 def _named(loader: Loader, path: str) -> str:
@@ -312,24 +303,9 @@ def _placed(case: _Case, host: Found, source: str, sides: Sides) -> tuple[str, s
     return source, target, None, f"put where the loader looks by default{inside}"
 
 
-def _wanted(case: _Case, verdicts: Mapping[str, _Verdict]) -> str | None:
-    """Say how new a copy is wanted: what is needed of it, or for a root what the host has."""
-    needed = _needed_versions(case, verdicts)
-    if needed:
-        return newest(needed)
-    return None if case.host.found is None else summary(case.host.found)
-
-
-def _chain(name: str, reached: Mapping[str, str | None]) -> tuple[str, ...]:
-    names = [name]
-    while (parent := reached[names[-1]]) is not None:
-        names.append(parent)
-    return (*names, "root")
-
-
-def _warnings(case: _Case, verdict: _Verdict, bound: tuple[Bound, bool] | None, sides: Sides) -> Iterator[str]:
+def _warnings(case: _Case, bound: Bound | None, sides: Sides) -> Iterator[str]:
     """Warn where a process may get two versions of one library, or another one than the plan says."""
-    if verdict.decision == "bind":
+    if case.decision == "bind":
         for need in case.needs:
             if need.other is not None and need.requester is not None:
                 yield f"two versions: {need.requester.name} by itself would load {need.other}"
@@ -339,12 +315,12 @@ def _warnings(case: _Case, verdict: _Verdict, bound: tuple[Bound, bool] | None, 
             yield f"two versions: the image also has {name}; a process that needs both loads both"
     if bound is not None:
         own = "over the image's own all the same" if case.image.found is not None else "which the image cannot load"
-        yield f"{bound[0].by} binds {bound[0].source} {own}"
+        yield f"{bound.by} binds {bound.source} {own}"
 
 
 def _relatives(name: str, loader: Loader) -> tuple[str, ...]:
     """Give other versions of a library that a loader finds."""
     start = stem(name)
     return tuple(
-        in_order(one for one in loader.names() if one.startswith(start) and one[len(start) :].isdigit() and one != name)
+        in_order(one for one in loader.names if one.startswith(start) and one[len(start) :].isdigit() and one != name)
     )

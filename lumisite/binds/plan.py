@@ -1,29 +1,37 @@
-"""Put the question together: which roots, which directories of the host, which binds of modules; then ask."""
+"""The plan of an image: put the question together, ask, write the answer as a reviewed file, and explain a line of it.
+
+The question is: which roots, which directories of the host, which binds of modules.
+"""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+import yaml
 
 from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.copies import in_order, numbers_in
 from lumisite.errors import ResolveError
 from lumisite.images.container import container_of, library_path
-from lumisite.images.family import holds_inside, recognise_family
+from lumisite.images.contents import read_holds
+from lumisite.images.family import recognise_family
 from lumisite.images.sif import Image
-from lumisite.machine.cpu import Cpu, cpu_of
 from lumisite.machine.ldcache import glob
-from lumisite.machine.loader import MACHINES, Loader, read_rules
+from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
 from lumisite.machine.tree import Tree, resolve
+from lumisite.site.decode import suggestion
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
 from lumisite.site.ledger import Situation, decide
 from lumisite.site.model import Site
+from lumisite.site.plans import ImagePlan, PlanLine, PlannedImage
 from lumisite.site.versions import Version
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
-_ASSUMED_CPU = Cpu(("x86-64-v3", "x86-64-v2"))
+_ASSUMED_LEVELS = ("x86-64-v3", "x86-64-v2")
 #: Where a Cray library keeps its files below its directory. Images are built with GCC, so its builds come first.
 _FOLDERS = (
     "lib64",
@@ -34,6 +42,13 @@ _FOLDERS = (
     "ofi/*/*/lib",
     "ofi/*/*/lib-abi-mpich",
 )
+
+#: What a plan file begins with.
+_HEADER = """\
+# What one image needs from the host: found by `lumisite binds --write`, to be reviewed by a person, and compiled by
+# `lumisite render` into the wrapper. Of a line, only `bind` and `without` do something. Yours to edit are `paths` and
+# `accepted`; they stay when the file is written again.
+"""
 
 
 @dataclass(frozen=True)
@@ -70,13 +85,13 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     name, why = recognise_family(site, request.image_paths, image.tree, request.rocm, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
-    holds = holds_inside(name, image.tree)
+    holds = read_holds(name, image.tree)
     notes = [f"image family {name} ({why})", *image.notes]
     if not roots:
         return Plan(name, (), (*notes, f"{name} needs no library of the host: {family.why}"), holds)
     folders, lacking = library_folders(request, host)
     sides, unknown = _sides(request, name, image.tree, host, folders)
-    notes += [f"the site says that {what} is in {path}, which the host lacks{near}" for what, path, near in lacking]
+    notes += lacking
     if unknown:
         notes.append(f"LD_LIBRARY_PATH of the image is known only in part; left out: {', '.join(unknown)}")
     if sides.image.rules.interpreter is None:
@@ -84,8 +99,8 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     return Plan(name, closure(roots, sides), tuple(notes), holds)
 
 
-def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]:
-    """Give the host's folders with the site's libraries, and what the host lacks: library, path, what comes near."""
+def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give the host's folders with the site's libraries, and notes on what the host lacks and what comes near."""
     site = request.site
     cpe = site.cpe.get(str(request.cpe))
     stated = [*site.platforms[request.platform].libraries.items(), *(cpe.libraries.items() if cpe else ())]
@@ -93,7 +108,7 @@ def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tupl
     lacking = []
     for name, path in stated:
         if resolve(host, path).entry is None:
-            lacking.append((name, path, _near(host, path)))
+            lacking.append(f"the site says that {name} is in {path}, which the host lacks{_near(host, path)}")
             continue
         for folder in _FOLDERS:
             matches = glob(host, f"{path}/{folder}")
@@ -112,11 +127,10 @@ def _sides(
     request: Request, family: str, image: Tree, host: Tree, folders: Sequence[str]
 ) -> tuple[Sides, tuple[str, ...]]:
     host_loader = loader_of_host(request, host, folders)
-    host_rules = host_loader.rules
     directories, unknown = library_path(image)
-    rules = read_rules(image, _cpu(host), directories)
-    if rules.machine != host_rules.machine:
-        mine, theirs = (MACHINES[machine] for machine in (rules.machine, host_rules.machine))
+    rules = read_rules(image, cpu_levels(host, _ASSUMED_LEVELS), directories)
+    if rules.machine != host_loader.rules.machine:
+        mine, theirs = MACHINES[rules.machine], MACHINES[host_loader.rules.machine]
         raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
     view = container_of(image, host, tuple(_binds(request, family)))
     inside = replace(rules, library_path=(*request.site.library_path(request.platform, family), *rules.library_path))
@@ -125,13 +139,9 @@ def _sides(
 
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
     """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
-    rules = read_rules(host, _cpu(host), folders, captured=True)
+    rules = read_rules(host, cpu_levels(host, _ASSUMED_LEVELS), folders, captured=True)
     everywhere = dict.fromkeys((*rules.directories, *_beyond(request, host)))
     return Loader(host, replace(rules, directories=tuple(everywhere)))
-
-
-def _cpu(host: Tree) -> Cpu:
-    return cpu_of(host) or _ASSUMED_CPU
 
 
 def _beyond(request: Request, host: Tree) -> Iterator[str]:
@@ -153,7 +163,7 @@ def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:
     decision = decide(request.site, Situation(request.platform, request.cpe, family))
     modules = _with_loaded(request.site, request.site.families[family].modules)
     for verdict in decision.binds:
-        bind = verdict.bind
+        bind = verdict.entry
         if isinstance(bind, Bind) and bind.where in modules and verdict.applies:
             yield bind.path, bind.target or bind.path, bind.where
 
@@ -167,3 +177,105 @@ def _with_loaded(site: Site, names: Iterable[str]) -> set[str]:
             known.add(name)
             waiting += site.modules[name].loads if name in site.modules else ()
     return known
+
+
+def format_plan(
+    plan: Plan,
+    request: Request,
+    paths: tuple[str, ...],
+    image: PlannedImage | None,
+    old: ImagePlan | None,
+) -> str:
+    """Give the text of a plan file: the same plan always gives the same bytes.
+
+    `paths` recognise the image, and `image` is the file that was read. What `old`, the plan that the file held before,
+    accepts stays accepted where decision and reason are as before.
+    """
+    earlier = () if old is None else old.lines
+    accepted = {(line.library, line.decision, line.reason): line.accepted for line in earlier}
+    document = {
+        "plan": "1",
+        "site": request.site.name,
+        "platform": request.platform,
+        "cpe": request.cpe,
+        "rocm": request.rocm,
+        "family": plan.family,
+        "paths": paths,
+        "image": None if image is None else vars(image),
+        "holds": {"rocm": plan.holds.rocm, "plugin": plan.holds.plugin},
+        "library_path": request.site.library_path(request.platform, plan.family),
+        "notes": plan.notes,
+        "lines": tuple(
+            {
+                **{item.name: getattr(line, item.name) for item in fields(PlanLine)},
+                "soname": line.soname if line.soname != line.library else None,
+                "chain": " <- ".join(line.chain),
+                "accepted": accepted.get((line.library, line.decision, line.reason)),
+            }
+            for line in plan.lines
+        ),
+    }
+    return _HEADER + yaml.safe_dump(_plain(document), sort_keys=False, allow_unicode=True, width=1_000_000)
+
+
+def _plain(value: Any) -> Any:
+    """Turn a value into what YAML has; what is not known or empty is left out of a table."""
+    if isinstance(value, dict):
+        table = {name: _plain(one) for name, one in value.items()}
+        return {name: one for name, one in table.items() if one not in (None, "", [], {})}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Version) else value
+
+
+@dataclass(frozen=True)
+class LibraryExplanation:
+    """One line of a plan, by what `why --json` calls its parts, and what it was made for."""
+
+    name: str
+    kind: Literal["library"]
+    situation: str
+    line: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        line = self.line
+        rows = [
+            ("chain", " <- ".join(line["chain"])),
+            ("needed", "; ".join(line["needed_by"])),
+            ("wanted", line["wanted"]),
+            ("found", line["found"]),
+            ("bind", f"{line['source']}:{line['target']}" if line["decision"] == "bind" else ""),
+            ("by", line["by"]),
+            ("without", line["without"]),
+            *(("warning", note) for note in line["notes"]),
+        ]
+        said = [f"{self.name} (library; {self.situation})", f"  {line['decision']}: {line['reason']}"]
+        return "\n".join([*said, *(f"    {name:7} {value}" for name, value in rows if value)])
+
+
+def explain_library(request: Request, plan: Plan, image: str, name: str) -> LibraryExplanation:
+    """Explain one library; raises `ResolveError` for one that the plan does not speak of."""
+    line = next((one for one in plan.lines if one.library == name), None)
+    if line is None:
+        known = [one.library for one in plan.lines]
+        raise ResolveError(
+            f"{name}: is in no chain from a root of the family {plan.family}, so {image} needs none "
+            f"({suggestion(name, known)})"
+        )
+    situation = f"{image}, family {plan.family}, platform {request.platform}, cpe {request.cpe}, rocm {request.rocm}"
+    shown = {
+        "name": line.library,
+        "decision": line.decision,
+        "source": line.source or line.library,
+        "target": line.target,
+        "wanted": line.wanted or "-",
+        "found": line.found or "-",
+        "reason": line.reason,
+        "chain": line.chain,
+        "notes": line.warnings,
+        "by": line.by,
+        "without": line.without,
+        "needed_by": line.needed_by,
+        "soname": line.soname,
+    }
+    return LibraryExplanation(name, "library", situation, shown)

@@ -7,14 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import (
-    add_host_option,
-    add_json_option,
-    add_site_option,
-    check_host_root,
-    say,
-    write_whole,
-)
+from lumisite.cli.parser import add_host_option, add_json_option, add_site_option, check_host_root, say, write_whole
 from lumisite.errors import shown
 
 if TYPE_CHECKING:
@@ -71,8 +64,11 @@ def run_binds(arguments: argparse.Namespace) -> int:
     """Print the plan of one image, and store it."""
     import json
 
+    from lumisite.errors import ResolveError
+
     for library in arguments.library:
-        check_library(library)
+        if not library.isprintable() or not library or "/" in library:
+            raise ResolveError(f"--library: {library!r} is no SONAME, such as libmpi.so.12")
     request, plan = plan_image(
         arguments,
         arguments.image,
@@ -91,14 +87,6 @@ def run_binds(arguments: argparse.Namespace) -> int:
     elif plan.lines:
         print("\n".join(_table(plan.lines)))
     return 0 if plan.sound else 1
-
-
-def check_library(name: str) -> None:
-    """Refuse what is no SONAME; raises `ResolveError`."""
-    from lumisite.errors import ResolveError
-
-    if not name.isprintable() or not name or "/" in name:
-        raise ResolveError(f"--library: {name!r} is no SONAME, such as libmpi.so.12")
 
 
 def plan_image(
@@ -130,21 +118,27 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     """Store a plan where the admin wants it; an earlier plan there keeps what was edited."""
     import glob
 
-    from lumisite.binds.plan_file import format_plan
+    from lumisite.binds.plan import format_plan
     from lumisite.errors import SiteError
+    from lumisite.images.digest import digest_of
     from lumisite.machine.host import open_file
     from lumisite.site.load import parse_plan, read_input
-    from lumisite.site.plans import literal_path, plan_stages
+    from lumisite.site.plans import PlannedImage, literal_path, plan_stages
+    from lumisite.site.scalars import Line, Name
 
     file: Path = arguments.write
     old: ImagePlan | None = parse_plan(read_input(file), file) if file.exists() else None
     real = os.path.realpath(arguments.image)
-    image = None if Path(real).is_dir() else open_file(real)
     paths = tuple(arguments.path) or (tuple(map(glob.escape, request.image_paths)) if old is None else old.paths)
     literal = ((path, literal_path(path)) for path in paths)
     names = tuple(path for path, name in literal if name not in (None, real) and os.path.realpath(str(name)) == real)
+    image = None
+    if not Path(real).is_dir():
+        source = open_file(real)
+        digest, links = Line(digest_of(source, "header")), tuple(map(Name, names))
+        image = PlannedImage(bytes=source.size, digest=digest, file=Name(real) if links else None, names=links)
     # A path that is no text makes no plan: reading it back says so.
-    content = format_plan(plan, request, paths, image, old, names).encode(errors="surrogateescape")
+    content = format_plan(plan, request, paths, image, old).encode(errors="surrogateescape")
     left = 0
     try:
         parse_plan(content, file, plan_stages(request.site, {}))
@@ -157,12 +151,8 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     next_step = "review it, then name it in `plans` of the site, or give it to `lumisite render --plan`"
     say(shown(f"{file} is written; {next_step}"))
     if left:
-        open_lines = f"{left} refused or missing {_plural(left)} `accepted:` with a reason"
-        say(shown(f"{file}: render refuses it until {open_lines}"))
-
-
-def _plural(count: int) -> str:
-    return "library has" if count == 1 else "libraries have"
+        have = "library has" if left == 1 else "libraries have"
+        say(shown(f"{file}: render refuses it until {left} refused or missing {have} `accepted:` with a reason"))
 
 
 def _entry(line: Line) -> dict[str, object]:
@@ -181,12 +171,10 @@ def _table(lines: Sequence[Line]) -> Iterator[str]:
     rows += [
         (line.decision, line.library, line.wanted or "-", line.found or "-", " <- ".join(line.chain)) for line in lines
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    texts = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
-    ]
-    yield texts[0]
-    for line, text in zip(lines, texts[1:], strict=True):
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    head, *texts = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    yield head
+    for line, text in zip(lines, texts, strict=True):
         yield text
         if line.decision == "bind":
             yield f"    {shown(f'{line.source}:{line.target}')}"

@@ -21,7 +21,7 @@ from lumisite.errors import ResolveError, SiteError
 from lumisite.site.load import load_plans, load_site
 
 if TYPE_CHECKING:
-    from lumisite.binds.explain import LibraryExplanation
+    from lumisite.binds.plan import LibraryExplanation
     from lumisite.site.images import Holds
     from lumisite.site.model import Site
 
@@ -146,7 +146,7 @@ def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplan
         return {}
     if arguments.image is None:
         raise ResolveError(f"{names[0]}: is a library, which is explained for one image (--image IMAGE)")
-    from lumisite.binds.explain import explain_library
+    from lumisite.binds.plan import explain_library
     from lumisite.cli.containers import plan_image
 
     request, plan = plan_image(arguments, arguments.image, cpe=arguments.cpe, rocm=arguments.rocm)

@@ -13,12 +13,11 @@ from pathlib import Path
 from lumisite.cli.parser import Commands, add_input_options, add_json_option, add_site_option, say
 from lumisite.errors import ResolveError, shown
 from lumisite.images.family import holds_of_image
-from lumisite.images.load_lock import load_lock
-from lumisite.images.lock import LoadedLock
+from lumisite.images.lock import LoadedLock, load_lock
 from lumisite.render.made_up_step import Environment, Question, Step, environment_of, release_of
 from lumisite.render.modules import ModulePlan, plan_modules
 from lumisite.render.render import render_tree
-from lumisite.render.templates import load_templates, open_template_cache
+from lumisite.render.templates import load_templates
 from lumisite.site.decode import suggestion
 from lumisite.site.images import holds_by_name
 from lumisite.site.ledger import decide_stacks
@@ -77,7 +76,7 @@ def run_env(arguments: argparse.Namespace) -> int:
     selection = resolve_selection(site, platform=arguments.platform, **asked)
     templates = load_templates()
     lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan)
-    files = render_tree(loaded, selection, templates, open_template_cache(), plans, lock)
+    files = render_tree(loaded, selection, templates, plans, lock)
     decisions = decide_stacks(site, selection)
     described = plan_modules(site, selection, decisions, loaded.file, templates, release_of(files))
     modules = _loaded(site, described, arguments.module)
@@ -123,7 +122,7 @@ def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple
     found: dict[str, ModulePlan] = {}
 
     def load(plan: ModulePlan) -> None:
-        for other in plan.loads:
+        for other in plan.summary.loads:
             load(known[other])
         found.setdefault(plan.full_name, plan)
 

@@ -26,13 +26,6 @@ def add_commands(commands: Commands) -> None:
     )
     add_site_option(facts)
     facts.add_argument("--root", default="/", metavar="DIR", help="the node's root, or a copy (default: /)")
-    facts.add_argument(
-        "--images",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a directory of images beside those that the site names; may be given several times",
-    )
     facts.add_argument("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
     facts.set_defaults(call=run_facts)
 
@@ -54,9 +47,6 @@ def add_commands(commands: Commands) -> None:
     only.add_argument("--draft", action="store_true", help="print only the draft for the site description")
     only.add_argument("--users", action="store_true", help="print only the text for users")
     add_json_option(only)  # type: ignore[arg-type]  # a group takes options as a parser does
-    changes.add_argument(
-        "--name", default="draft", metavar="P", help="name of the platform in the draft (default: %(default)s)"
-    )
     changes.set_defaults(call=run_changes)
 
 
@@ -73,10 +63,7 @@ def run_facts(arguments: argparse.Namespace) -> int:
     root = arguments.root
     if "\0" in root or not Path(root).is_dir():
         raise ResolveError(f"--root: {root!r} is no directory (the root of a node, or of a copy of one)")
-    for path in arguments.images:
-        if not path.startswith("/"):
-            raise ResolveError(f"--images: {path!r} is no absolute path (as the node sees it, below --root)")
-    captured = capture(DiskTree(root), load_site(arguments.site).site, tuple(arguments.images))
+    captured = capture(DiskTree(root), load_site(arguments.site).site)
     text = format_facts(captured.facts)
     for note in captured.notes:
         say(note)
@@ -95,18 +82,13 @@ def run_changes(arguments: argparse.Namespace) -> int:
     import json
 
     from lumisite.facts.changes import make_report, report_lines, to_json
-    from lumisite.facts.site import platform_of
     from lumisite.site.load import load_plans
 
     before, after = load_facts(arguments.before), load_facts(arguments.after)
     loaded = _site(arguments, before, after)
-    report = make_report(before, after, loaded.site, arguments.name, load_plans(loaded))
+    report = make_report(before, after, loaded.site, load_plans(loaded))
     if before.host != after.host:
         say(f"{arguments.before} is of {before.host or 'an unnamed host'}, {arguments.after} of {after.host or 'one'}")
-    was, now = (platform_of(loaded.site, facts) for facts in (before, after))
-    platforms = loaded.site.platforms
-    if was is not None and now is not None and platforms[now].since < platforms[was].since:
-        say(f"{arguments.before} fits platform {was}, {arguments.after} the older {now}: are they swapped?")
     if arguments.json:
         print(json.dumps(to_json(report), indent=2))
     elif arguments.draft or arguments.users:

@@ -16,13 +16,12 @@ from lumisite.cli.parser import (
     say,
 )
 from lumisite.errors import LumisiteError, shown
-from lumisite.images.load_lock import load_lock
+from lumisite.images.lock import load_lock
 from lumisite.machine.host import DiskTree
 from lumisite.release.write import write_tree
-from lumisite.render.image_plans import left_out
-from lumisite.render.plan_images import other_images, planned_files
+from lumisite.render.plan_images import other_images, plan_summaries
 from lumisite.render.render import render_tree
-from lumisite.render.templates import load_templates, open_template_cache
+from lumisite.render.templates import load_templates
 from lumisite.site.load import load_plans
 
 
@@ -51,11 +50,13 @@ def run_render(arguments: argparse.Namespace) -> int:
     loaded, selection = load_selection(arguments)
     plans = load_plans(loaded, arguments.plan)
     lock = load_lock(loaded, arguments.lock)
-    files = render_tree(loaded, selection, load_templates(), open_template_cache(), plans, lock)
+    files = render_tree(loaded, selection, load_templates(), plans, lock)
     write_tree(files, arguments.out)
-    for note in left_out(selection.platform, plans):
-        say(note)
-    for other in other_images(planned_files(plans), DiskTree("/")):
+    for one in plans:
+        if one.plan.platform != selection.platform:  # its image is then treated by its family alone
+            right = f"`lumisite binds IMAGE --write` makes one for {selection.platform}"
+            say(f"{one.file}: is for platform {one.plan.platform}, so it is left out ({right})")
+    for other in other_images(plan_summaries(plans), DiskTree("/")):
         if not other.gone:  # images need not be where a render is made
             say(shown(str(other)))
     for path in files:

@@ -1,4 +1,4 @@
-"""Capture a node: put together what files say of it. Reading only: no program is run, no root is needed.
+"""Capture a node: put together what files say of it, its libraries first. No program is run, no root is needed.
 
 What a file does not tell is absent. Only the version of the container runtime would need the program itself, where no
 package list that can be read as text (dpkg's) has it.
@@ -6,36 +6,57 @@ package list that can be read as text (dpkg's) has it.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from lumisite.facts.capture_libraries import with_libraries
-from lumisite.facts.capture_software import (
-    capture_deployed,
-    capture_image_directory,
-    capture_products,
-    capture_program,
-    capture_rocm,
-    slurm_version,
-    stated_libraries,
-)
+from lumisite.binds.copies import in_order, is_foundation, newest, numbers_in, stem
+from lumisite.binds.plan import Request, library_folders
+from lumisite.errors import LumisiteError
 from lumisite.facts.capture_system import (
     capture_drivers,
     capture_interfaces,
     capture_kernel,
     capture_nics,
     capture_system,
-    host_name,
+    content_of,
+    directory_names,
+    first_line,
+    head_of,
+    size_of,
     with_topology,
 )
-from lumisite.facts.facts import Facts, Named, Releases
+from lumisite.facts.facts import Deployed, Facts, ImageFile, Library, Named, Program, Releases
+from lumisite.images.sif import MAGIC, MAGIC_OFFSET
+from lumisite.machine.ldcache import glob
+from lumisite.machine.loader import Found, Loaded, Loader, Rules, cpu_levels, read_rules, walk
 from lumisite.machine.tree import Tree, resolve
 from lumisite.site.model import Site
 
 _CPE = "/opt/cray/pe/cpe"
 _RUNTIME = "runtime.executable"
+#: Libraries that a host is asked for whatever the site names: what carries traffic on Slingshot, and plugins, which are
+#: opened by names without a version.
+_ALWAYS = ("libcxi.so.1", "libfabric.so.1", "librccl-net", "libnccl-net")
+_X86_64 = 62
+_USUAL = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+_GROUPS = ("GLIBC", "GLIBCXX", "CXXABI")
+#: Where HPE Cray's products stand, each with a directory for every release.
+_CRAY = ("/opt/cray", "/opt/cray/pe")
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([-_+.][\w.]+)?")
+_LARGEST_LIBRARY_BYTES = 64 * 1024 * 1024
+_LARGEST_STATUS_BYTES = 32 * 1024 * 1024
+_LARGEST_MODULEFILE_BYTES = 16 * 1024 * 1024
+_MOST_FILES, _DEEPEST = 5000, 8
+#: What image files are called; anything else in a directory of images is no image.
+_IMAGE_NAMES = (".sif", ".simg", ".img", ".sqsh", ".sqfs", ".squashfs")
+_MOST_IMAGES = 5000
+_PACKAGES = ("apptainer", "singularity-ce", "singularity-container")
+#: Where Debian, SUSE and a build from source put the library that holds Slurm's version.
+_SLURM_LIBRARIES = ("{}/slurm/libslurmfull.so", "{}/slurm-wlm/libslurmfull.so")
 
 
 @dataclass(frozen=True)
@@ -46,36 +67,41 @@ class Captured:
     notes: tuple[str, ...]
 
 
-def capture(tree: Tree, site: Site, image_directories: Sequence[str] = ()) -> Captured:
+def capture(tree: Tree, site: Site) -> Captured:
     """Read a node from its files; `tree` is its root or a copy. Whatever is damaged is left out, with a note."""
-    facts, cpu_notes = with_topology(Facts(site.name), tree)
-    facts, searched, library_notes = with_libraries(facts, tree, site)
-    products, dangling = capture_products(tree, site)
-    directories = tuple(dict.fromkeys((*image_directories_of(site), *image_directories)))
+    notes: list[str] = []
+    facts = with_topology(Facts(site.name), tree, notes)
+    loader = _loader(tree, site, notes)
+    searched = tuple(dict.fromkeys((*loader.rules.library_path, *loader.rules.directories)))
+    facts = _with_libraries(facts, loader, searched, site, notes)
+    products, dangling = _products(tree, site)
+    folders = _image_folders(site)
     stated = (path for key, path in stated_paths(site) if key != _RUNTIME)  # the runtime has facts of its own
-    images = {path: capture_image_directory(tree, path) for path in directories}
+    images = {path: _images(tree, path) for path in folders}
     facts = replace(
         facts,
-        host=host_name(tree),
+        host=first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname"),
         os=capture_system(tree),
         kernel=capture_kernel(tree),
-        slurm=slurm_version(tree, searched),
-        runtime=capture_program(tree, site.runtime.executable),
+        slurm=_slurm(tree, searched),
+        runtime=_program(tree, site.runtime.executable),
         drivers=capture_drivers(tree),
-        rocm=capture_rocm(tree),
+        rocm=_rocm(tree),
         cpe=products.get(_CPE, Releases()),
         products=products,
-        paths={path: _named(tree, path) for path in sorted({*stated, *directories})},
+        paths={path: _named(tree, path) for path in sorted({*stated, *folders})},
         dangling={**facts.dangling, **dangling},
         interfaces=capture_interfaces(tree, (*site.network.interfaces, *site.network.management)),
         nics=capture_nics(tree),
         images={path: found for path, found in images.items() if found},
-        deployed=capture_deployed(tree, site.root),
+        deployed=_deployed(tree, site.root),
     )
-    return Captured(facts, (*cpu_notes, *library_notes, *_unknown(facts)))
+    if facts.runtime.real is not None and facts.runtime.package is None:
+        notes.append(f"no file tells the version of {facts.runtime.real}; its own --version would")
+    return Captured(facts, tuple(notes))
 
 
-def image_directories_of(site: Site) -> tuple[str, ...]:
+def _image_folders(site: Site) -> tuple[str, ...]:
     """Give the site's folders of images, and those of its families' patterns: what stands before the first sign."""
     folders = [str(folder.path) for folder in site.images.folders] if site.images is not None else []
     patterns = [pattern for family in site.families.values() for pattern in family.paths]
@@ -85,9 +111,8 @@ def image_directories_of(site: Site) -> tuple[str, ...]:
 
 def stated_paths(site: Site) -> Iterator[tuple[str, str]]:
     """Give every host path that the site description states, with its key there."""
-    yield from stated_libraries(site)
-    yield from ((f"binds[{index}].path", bind.path) for index, bind in enumerate(site.binds))
-    yield from ((f"file_systems[{index}].path", system.path) for index, system in enumerate(site.file_systems))
+    yield from _stated_libraries(site)
+    yield from ((f"{key}.path", one.path) for key, one in site.host_paths.items())
     yield _RUNTIME, site.runtime.executable
     if site.validation is not None:
         yield "validation.image", site.validation.image
@@ -102,6 +127,222 @@ def _named(tree: Tree, path: str) -> Named:
     return Named(kind, place.path if place.path != path else None)
 
 
-def _unknown(facts: Facts) -> Iterator[str]:
-    if facts.runtime.real is not None and facts.runtime.package is None:
-        yield f"no file tells the version of {facts.runtime.real}; its own --version would"
+def _loader(tree: Tree, site: Site, notes: list[str]) -> Loader:
+    """Make a loader that also looks where only modules, binds or the site's own words lead."""
+    own = [
+        folder
+        for name, platform in site.platforms.items()
+        for cpe in (*platform.cpe_supported, *platform.cpe_leftover)
+        for folder in library_folders(Request(site, name, cpe, platform.rocm, ()), tree)[0]
+    ]
+    own += sorted(glob(tree, "/opt/cray/libfabric/*/lib64"), key=numbers_in, reverse=True)
+    library_path = tuple(dict.fromkeys(own))
+    try:
+        rules = read_rules(tree, cpu_levels(tree), library_path, captured=True)
+    except LumisiteError as error:
+        rules = Rules(_X86_64, _USUAL, library_path=library_path)
+        notes.append(str(error))
+    beyond = [
+        *map(posixpath.dirname, _bound(site)),
+        *sorted(glob(tree, "/opt/rocm-*/lib"), key=numbers_in, reverse=True),
+        *glob(tree, "/opt/cray/*/lib"),
+    ]
+    return Loader(tree, replace(rules, directories=tuple(dict.fromkeys((*rules.directories, *beyond)))))
+
+
+def _bound(site: Site) -> list[str]:
+    """Give the paths of single libraries among the site's binds."""
+    return [bind.path for bind in site.binds if ".so" in posixpath.basename(bind.path)]
+
+
+def _with_libraries(facts: Facts, loader: Loader, directories: Iterable[str], site: Site, notes: list[str]) -> Facts:
+    """Add the libraries that the site's families and binds name, whatever their SONAMEs are now, and what they need.
+
+    A library counts by its stem (`libcxi` of `libcxi.so.1`), so one whose SONAME has changed is found too.
+    """
+    tree = loader.tree
+    borrowed = (name for family in site.families.values() for name in family.libraries)
+    stems = {stem(posixpath.basename(name)) for name in (*_ALWAYS, *borrowed, *_bound(site))}
+    starts, dangling = _scan(loader, directories, stems, notes)
+    found = {one.real: one for one in starts}
+    missing: dict[str, set[str]] = {}
+    for start in starts:
+        for need in walk(loader, [Loaded(posixpath.basename(start.path), start)]):
+            if need.loaded is not None:
+                found.setdefault(need.loaded.found.real, need.loaded.found)
+            elif need.requester is not None and not is_foundation(need.name):
+                missing.setdefault(need.name, set()).add(need.requester.found.real)
+    kept = {real: one for real, one in sorted(found.items()) if not is_foundation(one.info.soname or real)}
+    sonames = {one.info.soname or posixpath.basename(real) for real, one in kept.items()}
+    loads = {soname: loader.search(soname).found for soname in sorted(sonames)}
+    return replace(
+        facts,
+        libraries={real: _library(tree, one) for real, one in kept.items()},
+        loads={soname: loaded.real for soname, loaded in loads.items() if loaded is not None},
+        missing={name: tuple(sorted(who)) for name, who in sorted(missing.items())},
+        dangling=dangling,
+        glibc=_glibc(loader),
+    )
+
+
+def _scan(
+    loader: Loader, directories: Iterable[str], stems: set[str], notes: list[str]
+) -> tuple[list[Found], dict[str, str]]:
+    """Find every file with one of the stems; give links among them that lead nowhere, and note damaged files."""
+    found: dict[str, Found] = {}
+    dangling: dict[str, str] = {}
+    for directory in directories:
+        for name in directory_names(loader.tree, directory, most=None):
+            if ".so" not in name or stem(name) not in stems or not name.isprintable():
+                continue
+            path = f"{directory}/{name}"
+            answer = loader.search(path)
+            if answer.found is not None:
+                found.setdefault(answer.found.real, answer.found)
+            elif (place := resolve(loader.tree, path)).entry is None:
+                dangling[path] = place.trouble
+            elif (damage := answer.trouble or "; ".join(answer.passed)) not in notes:
+                notes.append(damage)
+    return list(found.values()), dangling
+
+
+def _library(tree: Tree, found: Found) -> Library:
+    info = found.info
+    versions = [version for names in info.verneed.values() for version in names]
+    wants = {}
+    for group in _GROUPS:
+        numbered = [one for one in versions if re.fullmatch(rf"{group}_[0-9.]+", one)]
+        if numbered:
+            wants[group] = newest(numbered).partition("_")[2]
+    return Library(soname=info.soname, size_bytes=size_of(tree, found.real) or 0, needed=info.needed, wants=wants)
+
+
+def _glibc(loader: Loader) -> str | None:
+    """Give glibc's version from the banner in its own file, which the file prints when it is run as a program."""
+    found = loader.search("libc.so.6").found
+    content = None if found is None else content_of(loader.tree, found.real, _LARGEST_LIBRARY_BYTES)
+    banner = re.search(rb"GNU C Library [^\0\n]{0,100} release version ([0-9]+\.[0-9]+)", content or b"")
+    return banner[1].decode() if banner else None
+
+
+def _products(tree: Tree, site: Site) -> tuple[dict[str, Releases], dict[str, str]]:
+    """Find the directories that hold one directory for each release of a product; and defaults that lead nowhere."""
+    parents = {posixpath.dirname(at) for _, at in _stated_libraries(site) if _VERSION.fullmatch(posixpath.basename(at))}
+    parents |= {f"{top}/{name}" for top in _CRAY for name in directory_names(tree, top)}
+    found, dangling = {}, {}
+    for path in sorted(parents - set(_CRAY)):
+        if versions := _versions(tree, path):
+            place = resolve(tree, f"{path}/default")
+            leads = bool(place.links)
+            found[path] = Releases(versions, posixpath.basename(place.path) if leads and place.entry else None)
+            if leads and place.entry is None:
+                dangling[f"{path}/default"] = "leads to nothing that is there"
+    return found, dangling
+
+
+def _stated_libraries(site: Site) -> Iterator[tuple[str, str]]:
+    """Give the directories of libraries that the site description states, with their keys there."""
+    for name, platform in site.platforms.items():
+        yield from ((f"platforms.{name}.libraries.{what}", path) for what, path in platform.libraries.items())
+    for name, cpe in site.cpe.items():
+        yield from ((f"cpe.{name}.libraries.{what}", path) for what, path in cpe.libraries.items())
+
+
+def _versions(tree: Tree, folder: str, prefix: str = "") -> tuple[str, ...]:
+    """Give the releases that are installed: packages leave empty directories behind when they are removed."""
+    names = (name.removeprefix(prefix) for name in directory_names(tree, folder) if name.startswith(prefix))
+    named = [name for name in names if _VERSION.fullmatch(name)]
+    return tuple(in_order(name for name in named if directory_names(tree, f"{folder}/{prefix}{name}")))
+
+
+def _rocm(tree: Tree) -> Releases:
+    """Find the ROCm releases on the host: /opt/rocm-VERSION, and the one that /opt/rocm names."""
+    versions = _versions(tree, "/opt", "rocm-")
+    default = posixpath.basename(resolve(tree, "/opt/rocm").path).removeprefix("rocm-")
+    return Releases(versions, default if default in versions else None)
+
+
+def _slurm(tree: Tree, directories: Iterable[str]) -> str | None:
+    """Find Slurm's version: the one version that stands by itself in its own library.
+
+    Every program of Slurm prints the literal `SLURM_VERSION_STRING`, which the compiler puts once, between NULs, into
+    libslurmfull.so. Seen so in Debian's Slurm 22.05, 24.11 and 26.05. Two that differ are no answer.
+    """
+    folders = dict.fromkeys((*directories, "/opt/slurm/lib", "/opt/slurm/lib64"))
+    for path in (form.format(folder) for folder in folders for form in _SLURM_LIBRARIES):
+        content = content_of(tree, path, _LARGEST_LIBRARY_BYTES)
+        if content is not None:
+            found = set(re.findall(rb"(?<=\0)(\d\d\.\d\d\.\d+(?:-\d+)?(?:-?rc\d+)?)(?=\0)", content))
+            return found.pop().decode() if len(found) == 1 else None
+    return None
+
+
+def _program(tree: Tree, path: str) -> Program:
+    """Read what files tell of the container runtime."""
+    place = resolve(tree, path)
+    if place.entry is None or place.entry.kind != "file":
+        return Program()
+    return Program(place.path, size_of(tree, place.path), _package(tree))
+
+
+def _package(tree: Tree) -> str | None:
+    """Find the package of a container runtime in dpkg's list, the only one that is text."""
+    status = content_of(tree, "/var/lib/dpkg/status", _LARGEST_STATUS_BYTES) or b""
+    for name in _PACKAGES:
+        found = re.search(rf"^Package: {name}\n((?:.+\n)*)".encode(), status, re.MULTILINE)
+        if found and b"Status: install ok installed\n" in found[1]:
+            version = re.search(rb"^Version: ([!-~]+)$", found[1], re.MULTILINE)
+            return f"{name} {version[1].decode()}" if version else None
+    return None
+
+
+def _images(tree: Tree, path: str) -> dict[str, ImageFile]:
+    """Read the images of a directory and of the directories in it: where each name leads, and which image it is."""
+    found: dict[str, ImageFile] = {}
+    real = resolve(tree, path).path
+    for name in itertools.islice(_image_names(tree, path), _MOST_IMAGES):
+        place = resolve(tree, f"{path}/{name}")
+        if place.entry is None:
+            found[name] = ImageFile(target=place.trouble)
+        elif place.entry.kind == "file":
+            target = place.path if place.path != f"{real}/{name}" else None
+            found[name] = ImageFile(target, size_of(tree, place.path), _identity(tree, place.path))
+    return found
+
+
+def _image_names(tree: Tree, path: str) -> Iterator[str]:
+    for name in directory_names(tree, path):
+        inner = () if name.endswith(_IMAGE_NAMES) else directory_names(tree, f"{path}/{name}")
+        names = (name, *(f"{name}/{one}" for one in inner))
+        yield from (one for one in names if one.endswith(_IMAGE_NAMES) and one.isprintable())
+
+
+def _identity(tree: Tree, path: str) -> str | None:
+    """Give the UUID that every SIF gets when it is made (`pkg/sif/sif.go` of sylabs/sif: 16 bytes after the arch)."""
+    head = head_of(tree, path, 64) or b""
+    if len(head) < 64 or head[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
+        return None
+    return head[48:64].hex()
+
+
+def _deployed(tree: Tree, root: str) -> Deployed:
+    """Read which release is deployed, and hash its files."""
+    place = resolve(tree, f"{root}/current")
+    if place.entry is None or place.entry.kind != "directory":
+        return Deployed()
+    files = {}
+    for path in itertools.islice(_files(tree, place.path, _DEEPEST), _MOST_FILES):
+        content = content_of(tree, path, _LARGEST_MODULEFILE_BYTES)
+        if content is not None:
+            files[path[len(place.path) + 1 :]] = hashlib.sha256(content).hexdigest()
+    return Deployed(posixpath.basename(place.path), files)
+
+
+def _files(tree: Tree, path: str, depth: int) -> Iterator[str]:
+    for name in directory_names(tree, path):
+        here = f"{path}/{name}"
+        entry = tree.look(here)
+        if entry is not None and entry.kind == "file":
+            yield here
+        elif entry is not None and entry.kind == "directory" and depth:
+            yield from _files(tree, here, depth - 1)

@@ -6,25 +6,24 @@ that count, `src/misc/rocmwrap.cc` of RCCL, which reads /boot/config-RELEASE bef
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import posixpath
 import re
 import shlex
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from lumisite.errors import LumisiteError
 from lumisite.facts.facts import CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
-from lumisite.machine.live import Tree as KernelTree
 from lumisite.machine.live import read_topology
-from lumisite.machine.topology import Topology, TopologyError
+from lumisite.machine.topology import TopologyError
 from lumisite.machine.tree import Tree, resolve
 from lumisite.site.cpus import format_cpu_list
 
 _SMALL_BYTES = 64 * 1024
 _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
-_MOST_NAMES = 4096
 _OPTIONS = ("CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
 _DRIVERS = ("amdgpu", "nvidia")
 
@@ -36,12 +35,11 @@ def first_line(tree: Tree, path: str) -> str | None:
     return line if line and line.isprintable() else None
 
 
-def directory_names(tree: Tree, path: str) -> list[str]:
-    """Give the names in a directory, sorted, at most 4096 of them; none where it is none."""
+def directory_names(tree: Tree, path: str, most: int | None = 4096) -> list[str]:
+    """Give the names in a directory, sorted, and not more than `most`; none where it is none."""
     place = resolve(tree, path)
-    if place.entry is None or place.entry.kind != "directory":
-        return []
-    return sorted(tree.names(place.path))[:_MOST_NAMES]
+    there = place.entry is not None and place.entry.kind == "directory"
+    return sorted(tree.names(place.path))[:most] if there else []
 
 
 def head_of(tree: Tree, path: str, length: int) -> bytes | None:
@@ -82,27 +80,16 @@ def _number(tree: Tree, path: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
 
 
-def host_name(tree: Tree) -> str | None:
-    """Give the name of the node."""
-    return first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname")
-
-
 def capture_system(tree: Tree) -> System:
     """Read os-release(5)."""
     text = _text(tree, "/etc/os-release") or _text(tree, "/usr/lib/os-release") or ""
-    words = dict(_assignments(text))
+    words = {}
+    for name, equals, value in (line.partition("=") for line in text.splitlines()):
+        with contextlib.suppress(ValueError):  # a quote that does not end, or several words
+            (word,) = shlex.split(value)
+            if equals and word.isprintable():
+                words[name.strip()] = word
     return System(words.get("PRETTY_NAME"), words.get("ID"), words.get("VERSION_ID"))
-
-
-def _assignments(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        try:
-            words = shlex.split(value)
-        except ValueError:  # a quote that does not end
-            continue
-        if equals and len(words) == 1 and words[0].isprintable():
-            yield name.strip(), words[0]
 
 
 def capture_kernel(tree: Tree) -> Kernel:
@@ -112,24 +99,18 @@ def capture_kernel(tree: Tree) -> Kernel:
         found = re.match(r"Linux version (\S+)", first_line(tree, "/proc/version") or "")
         release = found[1] if found else None
     configs = {}
-    for path in [f"/boot/{name}" for name in directory_names(tree, "/boot") if name.startswith("config-")]:
+    for path in (f"/boot/{name}" for name in directory_names(tree, "/boot") if name.startswith("config-")):
         content = content_of(tree, path, _LARGEST_CONFIG_BYTES)
         if content is not None:
             configs[path] = _config(content)
-    packed = content_of(tree, "/proc/config.gz", _LARGEST_CONFIG_BYTES)
-    unpacked = None if packed is None else _unpacked(packed)
-    if unpacked is not None:
-        configs["/proc/config.gz"] = _config(unpacked)
-    return Kernel(release, configs)
-
-
-def _unpacked(packed: bytes) -> bytes | None:
     unpack = zlib.decompressobj(wbits=31)
-    try:
-        content = unpack.decompress(packed, _LARGEST_CONFIG_BYTES)
-    except zlib.error:
-        return None
-    return content if unpack.eof else None
+    with contextlib.suppress(zlib.error):
+        unpacked = unpack.decompress(
+            content_of(tree, "/proc/config.gz", _LARGEST_CONFIG_BYTES) or b"", _LARGEST_CONFIG_BYTES
+        )
+        if unpack.eof:
+            configs["/proc/config.gz"] = _config(unpacked)
+    return Kernel(release, configs)
 
 
 def _config(content: bytes) -> KernelConfig:
@@ -149,27 +130,22 @@ def capture_drivers(tree: Tree) -> dict[str, Driver]:
     return found
 
 
-def capture_interfaces(tree: Tree, wanted: Iterable[str]) -> dict[str, Interface]:
+def capture_interfaces(tree: Tree, wanted: Collection[str]) -> dict[str, Interface]:
     """Read the interfaces that have a device behind them, or that the site names."""
-    names = directory_names(tree, "/sys/class/net")
-    kept = set(wanted)
-    return {name: one for name in names if (one := _interface(tree, name, always=name in kept)) is not None}
-
-
-def _interface(tree: Tree, name: str, *, always: bool) -> Interface | None:
-    here = f"/sys/class/net/{name}"
-    device = resolve(tree, f"{here}/device")
-    there = resolve(tree, here).entry is not None and name.isprintable()
-    if not there or (device.entry is None and not always):
-        return None
-    driver = resolve(tree, f"{here}/device/driver")
-    return Interface(
-        driver=None if driver.entry is None else posixpath.basename(driver.path),
-        state=first_line(tree, f"{here}/operstate"),
-        speed_mbit=_number(tree, f"{here}/speed"),
-        numa=_number(tree, f"{here}/device/numa_node"),
-        bus=None if device.entry is None else _bus(device.path),
-    )
+    found = {}
+    for name in directory_names(tree, "/sys/class/net"):
+        here = f"/sys/class/net/{name}"
+        device, driver = (resolve(tree, f"{here}/{end}") for end in ("device", "device/driver"))
+        there = resolve(tree, here).entry is not None and name.isprintable()
+        if there and (device.entry is not None or name in wanted):
+            found[name] = Interface(
+                driver=None if driver.entry is None else posixpath.basename(driver.path),
+                state=first_line(tree, f"{here}/operstate"),
+                speed_mbit=_number(tree, f"{here}/speed"),
+                numa=_number(tree, f"{here}/device/numa_node"),
+                bus=None if device.entry is None else _bus(device.path),
+            )
+    return found
 
 
 def _bus(path: str) -> str | None:
@@ -189,32 +165,24 @@ def capture_nics(tree: Tree) -> dict[str, Device]:
     return found
 
 
-def with_topology(facts: Facts, tree: Tree) -> tuple[Facts, tuple[str, ...]]:
-    """Add CPUs by L3, and GPUs in the order of their bus; a tree without topology adds nothing, and gives a note."""
+def with_topology(facts: Facts, tree: Tree, notes: list[str]) -> Facts:
+    """Add CPUs by L3, and GPUs in the order of their bus; a tree without topology adds nothing but a note."""
     try:
-        topology = read_topology(_kernel_tree(tree))
+        topology = read_topology(tree)
     except TopologyError as error:
-        return facts, (f"no topology: {error}",)
+        notes.append(f"no topology: {error}")
+        return facts
     groups: dict[tuple[int | None, int | None], list[int]] = {}
+    by_l3: dict[int | None, list[int]] = {}
     for core in topology.cores:
+        by_l3.setdefault(core.l3, []).extend(core.pu_os)
         groups.setdefault((core.l3, core.numa), []).extend(core.pu_os)
-    known = replace(
+    return replace(
         facts,
         cpus=tuple(CpuGroup(format_cpu_list(pus), numa) for (_, numa), pus in groups.items()),
-        gpus=tuple(Device(gpu.pci_bus, gpu.numa, _near(topology, gpu.l3)) for gpu in topology.gpus),
+        gpus=tuple(
+            Device(gpu.pci_bus, gpu.numa, None if gpu.l3 is None else format_cpu_list(by_l3[gpu.l3]))
+            for gpu in topology.gpus
+        ),
         threads_per_core=max(len(core.pu_os) for core in topology.cores),
     )
-    return known, ()
-
-
-def _near(topology: Topology, l3: int | None) -> str | None:
-    if l3 is None:
-        return None
-    return format_cpu_list(pu for core in topology.cores if core.l3 == l3 for pu in core.pu_os)
-
-
-def _kernel_tree(tree: Tree) -> KernelTree:
-    def names(path: str) -> Sequence[str]:
-        return directory_names(tree, f"/{path}")
-
-    return KernelTree(tree.name.rstrip("/"), lambda path: _text(tree, f"/{path}"), names)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,10 +10,9 @@ from lumisite.errors import ResolveError, shown
 from lumisite.facts.compare import Change, compare
 from lumisite.facts.draft import draft_lines
 from lumisite.facts.facts import Facts
-from lumisite.facts.site import Touch, make_context
-from lumisite.facts.touch import touches
-from lumisite.facts.users import user_lines
-from lumisite.facts.words import texts, words
+from lumisite.facts.site import make_context
+from lumisite.facts.tell import texts, user_lines, words
+from lumisite.facts.touch import Touch, touches
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 
@@ -39,22 +37,13 @@ class Report:
     users: tuple[str, ...]
 
 
-def make_report(
-    before: Facts, after: Facts, site: Site, name: str = "draft", plans: Iterable[LoadedPlan] = ()
-) -> Report:
-    """Compare two captures; `plans` are the site's stored ones.
-
-    Raises `ResolveError` for captures of another site, and a bad `name` for the draft.
-    """
+def make_report(before: Facts, after: Facts, site: Site, plans: Iterable[LoadedPlan] = ()) -> Report:
+    """Compare two captures; `plans` are the site's stored ones. Raises `ResolveError` for captures of another site."""
     for facts in (before, after):
         if facts.site != site.name:
             raise ResolveError(
                 f"--site: the facts are of site {facts.site!r}, this is {site.name} (give the same site)"
             )
-    if not re.fullmatch(r"[\w.+-]+", name):
-        raise ResolveError(f"--name: {name!r} is not a name (letters, digits, and . _ + - would be right)")
-    if name in site.platforms:
-        raise ResolveError(f"--name: {site.name} has a platform {name} already (have {', '.join(site.platforms)})")
     context = make_context(site, before, after, plans)
     changes = compare(before, after)
     return Report(
@@ -62,7 +51,7 @@ def make_report(
         context.was,
         context.now,
         tuple(Consequence(change, touches(change, context)) for change in changes),
-        draft_lines(context, name),
+        draft_lines(context),
         user_lines(changes, context),
     )
 
@@ -75,22 +64,16 @@ def report_lines(report: Report) -> list[str]:
     count = f"{len(report.changes)} {'change' if len(report.changes) == 1 else 'changes'}"
     lines = [f"{count}; the node was platform {report.was}, and now {now}", ""]
     for one in report.changes:
-        lines += _consequence(one)
+        lines.append(plain(words(one.change)))
+        together: dict[tuple[str, str], list[str]] = {}  # what is touched for the same reason
+        for touch in one.touches:
+            together.setdefault((touch.what, touch.why), []).append(touch.name)
+        for (what, why), names in together.items():
+            lines += [plain(f"  {what + ':':8} {', '.join(names)}"), plain(f"           {why}")]
+        if not one.touches:
+            lines.append("  touches nothing that the site describes")
     lines += ["", "-- draft for the site description", *report.draft]
     return [*lines, "", "-- text for users", *report.users]
-
-
-def _consequence(one: Consequence) -> Iterator[str]:
-    """Give a change, and below it what it touches; what is touched for the same reason is told together."""
-    yield plain(words(one.change))
-    if not one.touches:
-        yield "  touches nothing that the site describes"
-    together: dict[tuple[str, str], list[str]] = {}
-    for touch in one.touches:
-        together.setdefault((touch.what, touch.why), []).append(touch.name)
-    for (what, why), names in together.items():
-        yield plain(f"  {what + ':':8} {', '.join(names)}")
-        yield plain(f"           {why}")
 
 
 def plain(text: str) -> str:
@@ -100,17 +83,20 @@ def plain(text: str) -> str:
 
 def to_json(report: Report) -> dict[str, Any]:
     """Give the report as JSON values."""
-    changes = [{**_change(one.change), "touches": [asdict(touch) for touch in one.touches]} for one in report.changes]
     return {
         "site": report.site,
         "platform_before": report.was,
         "platform_after": report.now,
-        "changes": changes,
+        "changes": [
+            {**told(one.change), "touches": [asdict(touch) for touch in one.touches]} for one in report.changes
+        ],
         "draft": "\n".join(report.draft) + "\n",
         "users": "\n".join(report.users) + "\n",
     }
 
 
-def _change(change: Change[Any]) -> dict[str, Any]:
+def told(change: Change[Any]) -> dict[str, Any]:
+    """Give a change as JSON values."""
     before, after = texts(change)
-    return {"kind": change.kind, "subject": change.subject, "before": before, "after": after, "what": words(change)}
+    what = plain(words(change))
+    return {"kind": change.kind, "subject": change.subject, "before": before, "after": after, "what": what}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from lumisite.binds.copies import is_foundation
-from lumisite.facts.capture_libraries import stem_of
+from lumisite.binds.copies import is_foundation, stem
 from lumisite.facts.facts import Facts, Library, Releases
 
 T = TypeVar("T")
@@ -86,14 +85,10 @@ def compare(before: Facts, after: Facts) -> tuple[Change[Any], ...]:
 
     def is_told(change: Change[Any]) -> bool:
         """Tell whether it only repeats a change of a release's directory, an image, a dangling link or a library."""
-        if change.kind == "library" and change.before is not None:
-            path = change.before.path
-        elif change.kind == "path":
-            path = change.subject
-        else:
-            return False
-        lost_too = change.kind == "path" and posixpath.basename(path) in lost
-        return lost_too or any(path == one or path.startswith(f"{one}/") for one in told)
+        if change.kind == "path" and posixpath.basename(change.subject) in lost:
+            return True
+        path = {"path": change.subject, "library": getattr(change.before, "path", "")}.get(change.kind, "")
+        return any(path == one or path.startswith(f"{one}/") for one in told)
 
     return tuple(change for change in found if not is_told(change))
 
@@ -102,7 +97,9 @@ def _differences(before: Facts, after: Facts) -> Changes:
     """Give all, in the order of the report: what breaks containers comes before what only describes the machine."""
     yield from _products(before, after)
     yield from _libraries(before, after)
-    yield from _missing(before, after)
+    lacked, lacking = parted(before.missing, after.missing)
+    yield from (Change("missing", name, None, after.missing[name]) for name in lacking)
+    yield from (Change("missing", name, before.missing[name], None) for name in lacked)
     yield from _entries("dangling", before.dangling, after.dangling)
     yield from _paths(before, after)
     yield from _entries("driver", before.drivers, after.drivers)
@@ -138,6 +135,12 @@ def _pairs(old: Mapping[str, T], new: Mapping[str, T]) -> Iterator[tuple[str, T 
 def _entries(kind: Kind, old: Mapping[str, T], new: Mapping[str, T]) -> Iterator[Change[T]]:
     for name, was, now in _pairs(old, new):
         yield from _changed(kind, name, was, now)
+
+
+def parted(old: Iterable[str] | None, new: Iterable[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give what only the first has, and what only the second has."""
+    one, other = set(old or ()), set(new or ())
+    return tuple(sorted(one - other)), tuple(sorted(other - one))
 
 
 def _kernel_configs(before: Facts, after: Facts) -> Changes:
@@ -184,9 +187,8 @@ def _paths(before: Facts, after: Facts) -> Changes:
 
 def _libraries(before: Facts, after: Facts) -> Changes:
     old, new = _by_stem(before), _by_stem(after)
-    for stem in sorted({*old, *new}):
-        gone = tuple(sorted(old.get(stem, set()) - new.get(stem, set())))
-        come = tuple(sorted(new.get(stem, set()) - old.get(stem, set())))
+    for _, lost, got in _pairs(old, new):
+        gone, come = parted(lost, got)
         if gone and come:
             yield Change("soname", gone[0], gone, come)
         else:
@@ -195,10 +197,9 @@ def _libraries(before: Facts, after: Facts) -> Changes:
     for soname in sorted(before.loads.keys() & after.loads.keys()):
         yield from _changed("library", soname, _loaded(before, soname), _loaded(after, soname))
         was, now = _library(before, soname), _library(after, soname)
-        lost, got = (
-            tuple(sorted(one - other)) for one, other in ((_needs(was), _needs(now)), (_needs(now), _needs(was)))
-        )
-        yield from _changed("needs", soname, lost or None, got or None)
+        # The C library and its like do not count here: `wants` says what is needed of those.
+        unneeded, needed = parted(*([name for name in one.needed if not is_foundation(name)] for one in (was, now)))
+        yield from _changed("needs", soname, unneeded or None, needed or None)
         for group, low, high in _pairs(was.wants, now.wants):
             versions = (None if one is None else SymbolVersion(group, one) for one in (low, high))
             yield from _changed("wants", soname, *versions)
@@ -207,7 +208,7 @@ def _libraries(before: Facts, after: Facts) -> Changes:
 def _by_stem(facts: Facts) -> dict[str, set[str]]:
     stems: dict[str, set[str]] = {}
     for soname in facts.loads:
-        stems.setdefault(stem_of(soname), set()).add(soname)
+        stems.setdefault(stem(posixpath.basename(soname)), set()).add(soname)
     return stems
 
 
@@ -217,18 +218,6 @@ def _library(facts: Facts, soname: str) -> Library:
 
 def _loaded(facts: Facts, soname: str) -> LoadedFile:
     return LoadedFile(facts.loads[soname], _library(facts, soname).size_bytes)
-
-
-def _needs(library: Library) -> set[str]:
-    """Give what a library needs, but for the C library and its like: `wants` says what it needs of those."""
-    return {name for name in library.needed if not is_foundation(name)}
-
-
-def _missing(before: Facts, after: Facts) -> Changes:
-    for name in sorted(after.missing.keys() - before.missing.keys()):
-        yield Change("missing", name, None, after.missing[name])
-    for name in sorted(before.missing.keys() - after.missing.keys()):
-        yield Change("missing", name, before.missing[name], None)
 
 
 def _gpus(before: Facts, after: Facts) -> Changes:

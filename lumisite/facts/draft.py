@@ -10,66 +10,44 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from lumisite.binds.copies import numbers_in
 from lumisite.facts.site import Context
-from lumisite.facts.words import driver_words
+from lumisite.facts.tell import driver_words
 from lumisite.site.images import told_release
 from lumisite.site.versions import Version
 
-#: What CPE releases are made of, by the names that the site description uses for them.
-_CPE_PRODUCTS = {"cray-mpich": "/opt/cray/pe/mpich", "cray-pmi": "/opt/cray/pe/pmi", "cray-pals": "/opt/cray/pals"}
 
-
-@dataclass(frozen=True)
-class _Cpe:
-    """The CPE releases of the draft, and comments on them."""
-
-    default: str
-    installed: tuple[str, ...]
-    unknown: tuple[str, ...] = ()
-
-
-def draft_lines(context: Context, name: str) -> tuple[str, ...]:
+def draft_lines(context: Context) -> tuple[str, ...]:
     """Write the draft: entries for `platforms`, and for `cpe` and `rocm` where releases are new."""
-    cpe = _cpe(context)
+    site, facts, old = context.site, context.after, context.old
+    cpe, installed, cpe_unknown = _cpe(context)
     host, why_not = _host_rocm(context)
-    rocm = str(context.stated.rocm) if host is None else _spelled(str(host), context.site.rocm)
+    rocm = str(context.stated.rocm) if host is None else _spelled(str(host), site.rocm)
+    node = facts.host if re.fullmatch(r"[\w.-]+", facts.host or "", re.ASCII) else "a node without a name"
+    source = _text(f"here: lumisite facts on {node}")
+    slurm = facts.slurm if told_release(facts.slurm) else None
+    drivers = "; ".join(driver_words(name, driver) for name, driver in facts.drivers.items())
     lines = ["# Put each entry below the key of the same name in the site description, then run `lumisite check`."]
     if context.now is not None:
         lines.append(f"# Platform {context.now} of the site fits this node; compare, before you add another.")
-    lines += ["platforms:", f"  {name}:", *_system(context), *_driver_rocm(context, host)]
-    lines += [f"    # unknown: rocm: {why_not}"] if why_not else []
-    lines += [f"    rocm: {_text(rocm)}", *_platform(context, cpe)]
-    new = [release for release in cpe.installed if release not in context.site.cpe]
-    if new:
-        lines += ["cpe:", *(line for release in new for line in _cpe_entry(context, release, cpe))]
-    if rocm not in context.site.rocm:
-        lines += ["rocm:", f"  {_key(rocm)}: {{found: host, source: {_text(_source(context))}}}"]
-    return tuple(lines)
-
-
-def _system(context: Context) -> Iterator[str]:
-    facts, old = context.after, context.old
-    yield "    # unknown: since when it is in force"
-    yield "    since: unknown"
-    yield from _known("os", facts.os.name, old.os)
-    slurm = facts.slurm if told_release(facts.slurm) else None
+    lines += ["platforms:", "  draft:", "    # unknown: since when it is in force", "    since: unknown"]
+    lines += _known("os", facts.os.name, old.os)
     for key, value in (("slurm", slurm), ("kernel", (facts.kernel.release or "").strip())):
-        yield f"    {key}: {_text(value)}" if value else f"    # unknown: {key}"
-    drivers = [driver_words(name, driver) for name, driver in facts.drivers.items()]
-    yield from _known("driver", "; ".join(drivers), old.driver)
-
-
-def _platform(context: Context, cpe: _Cpe) -> Iterator[str]:
-    yield from (f"    # unknown: {line}" for line in cpe.unknown)
-    yield f"    cpe: {_text(cpe.default)}"
-    yield f"    cpe_supported: [{', '.join(map(_text, cpe.installed))}]"
-    yield from _libraries(context)
-    yield from _bus_ids(context)
-    yield f"    source: {_text(_source(context))}"
-    yield "    confirmed: no"
+        lines.append(f"    {key}: {_text(value)}" if value else f"    # unknown: {key}")
+    lines += [*_known("driver", drivers, old.driver), *_driver_rocm(context, host)]
+    lines += [f"    # unknown: rocm: {why_not}"] if why_not else []
+    lines += [f"    rocm: {_text(rocm)}", *(f"    # unknown: {line}" for line in cpe_unknown)]
+    lines += [f"    cpe: {_text(cpe)}", f"    cpe_supported: [{', '.join(map(_text, installed))}]"]
+    ending = [f"    source: {source}", "    confirmed: no"]
+    lines += [*_libraries(context), *_bus_ids(context), *ending]
+    new = [release for release in installed if release not in site.cpe]
+    lines += ["cpe:"] if new else []
+    for release in new:
+        lines += [f"  {_key(release)}:", "    # unknown: libraries", "    libraries: {}", *ending]
+    if rocm not in site.rocm:
+        lines += ["rocm:", f"  {_key(rocm)}: {{found: host, source: {source}}}"]
+    return tuple(lines)
 
 
 def _known(key: str, value: str | None, old: str) -> Iterator[str]:
@@ -77,11 +55,6 @@ def _known(key: str, value: str | None, old: str) -> Iterator[str]:
     if not (value or "").strip():
         yield f"    # unknown: {key}; this is what the platform before has"
     yield f"    {key}: {_text((value or '').strip() or old)}"
-
-
-def _source(context: Context) -> str:
-    host = context.after.host if re.fullmatch(r"[\w.-]+", context.after.host or "", re.ASCII) else ""
-    return f"here: lumisite facts on {host or 'a node without a name'}"
 
 
 def _host_rocm(context: Context) -> tuple[Version | None, str]:
@@ -121,70 +94,39 @@ def _spelled(version: str, known: Iterable[str]) -> str:
     return next((one for one in known if told_release(one) == mine), version)
 
 
-def _cpe(context: Context) -> _Cpe:
-    """Give the CPE releases: those installed, else those of the site whose directories are all there."""
-    site, facts = context.site, context.after
-    old = str(context.old.cpe)
-    installed = tuple(_spelled(one, site.cpe) for one in facts.cpe.versions if _is_name(one) and told_release(one))
-    if installed:
-        unknown = ["which of the installed CPE releases are supported, and which are only left over (cpe_leftover)"]
-        default = _spelled(facts.cpe.default or "", site.cpe)
-        if default not in installed:
-            newest = max(installed, key=numbers_in)
-            return _Cpe(newest, installed, (*unknown, "cpe: no link names the default; this is the newest"))
-        return _Cpe(default, installed, tuple(unknown))
-    there = tuple(
-        name
-        for name, release in site.cpe.items()
-        if release.libraries
-        and all(path in facts.paths and facts.paths[path].kind == "directory" for path in release.libraries.values())
-    )
-    if there:
-        said = "cpe: no directory lists the CPE releases; these are those of the site whose libraries are all there"
-        return _Cpe(old if old in there else max(there, key=numbers_in), there, (said,))
-    return _Cpe(old, (old,), ("cpe: the node has none that can be seen; this is what the platform before has",))
-
-
-def _cpe_entry(context: Context, release: str, cpe: _Cpe) -> Iterator[str]:
-    """Give a new CPE release; its libraries are known only where one release of each product is installed."""
-    yield f"  {_key(release)}:"
-    found = {
-        what: context.after.products[path] for what, path in _CPE_PRODUCTS.items() if path in context.after.products
-    }
-    sure = {what: f"{_CPE_PRODUCTS[what]}/{one.versions[0]}" for what, one in found.items() if len(one.versions) == 1}
-    for what, one in found.items():
-        if what not in sure:
-            yield f"    # unknown: libraries.{what}: which of {', '.join(one.versions)} belongs to it"
-    if sure and len(cpe.installed) == 1:
-        yield "    libraries:"
-        yield from (f"      {what}: {_text(path)}" for what, path in sure.items())
-    else:
-        yield "    libraries: {}"
-    yield f"    source: {_text(_source(context))}"
-    yield "    confirmed: no"
+def _cpe(context: Context) -> tuple[str, tuple[str, ...], list[str]]:
+    """Give the default CPE release, all that are installed, and what is unknown of them."""
+    known, cpe = context.site.cpe, context.after.cpe
+    installed = tuple(_spelled(one, known) for one in cpe.versions if _is_name(one) and told_release(one))
+    if not installed:
+        old = str(context.old.cpe)
+        return old, (old,), ["cpe: the node has none that can be seen; this is what the platform before has"]
+    unknown = ["which of the installed CPE releases are supported, and which are only left over (cpe_leftover)"]
+    default = _spelled(cpe.default or "", known)
+    if default not in installed:
+        default = max(installed, key=numbers_in)
+        unknown.append("cpe: no link names the default; this is the newest")
+    return default, installed, unknown
 
 
 def _libraries(context: Context) -> Iterator[str]:
     """Give the directories of the system's own libraries: the new release where the old one has gone."""
-    entries: list[tuple[str, str]] = []
+    entries = []
     for what, path in context.old.libraries.items():
-        releases = context.after.products.get(posixpath.dirname(path))
-        if releases is None:
-            there = path in context.after.paths and context.after.paths[path].kind == "directory"
-            if not there:
-                yield f"    # unknown: libraries.{what}; this is what the platform before has"
-            entries.append((what, path))
+        folder, named = posixpath.dirname(path), context.after.paths.get(path)
+        releases = context.after.products.get(folder)
+        versions = [one for one in releases.versions if _is_name(one)] if releases else []
+        version = (releases.default if releases else None) or max(versions, key=numbers_in, default="")
+        if releases is not None and _is_name(version):
+            if releases.default is None and len(versions) > 1:
+                yield f"    # unknown: libraries.{what}: which of {', '.join(versions)}; this is the newest"
+            entries.append(f"      {what}: {_text(f'{folder}/{version}')}")
             continue
-        versions = [one for one in releases.versions if _is_name(one)]
-        version = releases.default or max(versions, key=numbers_in, default="")
-        if not _is_name(version):
+        if releases is not None or named is None or named.kind != "directory":
             yield f"    # unknown: libraries.{what}; this is what the platform before has"
-            version = posixpath.basename(path)
-        elif releases.default is None and len(versions) > 1:
-            yield f"    # unknown: libraries.{what}: which of {', '.join(versions)}; this is the newest"
-        entries.append((what, f"{posixpath.dirname(path)}/{version}"))
+        entries.append(f"      {what}: {_text(path)}")
     yield "    libraries:" if entries else "    libraries: {}"
-    yield from (f"      {what}: {_text(path)}" for what, path in entries)
+    yield from entries
 
 
 def _bus_ids(context: Context) -> Iterator[str]:

@@ -1,45 +1,25 @@
-"""Which parts of the site name a path, a library or an interface, and which platform a capture is of."""
+"""Which site two captures are of: its platforms before and after, and the families that borrow a host's library."""
 
 from __future__ import annotations
 
-import posixpath
-import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
-from lumisite.facts.capture import stated_paths
 from lumisite.facts.facts import Facts
 from lumisite.machine.topology import full_pci_bus
-from lumisite.site.entries import Bind, FileSystem
 from lumisite.site.images import told_release
 from lumisite.site.model import Platform, Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.versions import Version
-
-What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
-
-
-@dataclass(frozen=True)
-class Touch:
-    """A part that a change touches: a key of the site description, a setting, a module, a family, a plan of binds.
-
-    A `plan` is called by the family that it is for, or, if it is stored, by its file.
-    """
-
-    what: What
-    name: str
-    why: str
-
-
-Touches = Iterator[Touch]
 
 
 @dataclass(frozen=True)
 class Context:
     """What consequences are drawn from. `was` is the platform before; `now` the one that the node is now, if known.
 
-    `plans` are the stored plans for `was`: those for other platforms did nothing on this node.
+    `old` is the platform before; `stated` the one after, where it is known, else the one before; `updated` the one
+    after, where it is known and another one. `plans` are the stored plans for `was`: those for other platforms did
+    nothing on this node.
     """
 
     site: Site
@@ -47,22 +27,10 @@ class Context:
     after: Facts
     was: str
     now: str | None
+    old: Platform
+    stated: Platform
+    updated: Platform | None
     plans: tuple[LoadedPlan, ...] = ()
-
-    @property
-    def old(self) -> Platform:
-        """The platform before."""
-        return self.site.platforms[self.was]
-
-    @property
-    def stated(self) -> Platform:
-        """The platform after, where it is known, else the one before."""
-        return self.site.platforms[self.now or self.was]
-
-    @property
-    def updated(self) -> Platform | None:
-        """The platform after, where it is known and another one."""
-        return None if self.now in (None, self.was) else self.stated
 
     def leaves(self, rocm: Version | None) -> bool:
         """Tell whether the new driver no longer supports a ROCm release that the old one did."""
@@ -77,9 +45,10 @@ class Context:
 
 def make_context(site: Site, before: Facts, after: Facts, plans: Iterable[LoadedPlan] = ()) -> Context:
     """Find the platforms that two captures are of; the one in force stands for a capture that fits none."""
-    was = platform_of(site, before) or site.platform
+    was, now = platform_of(site, before) or site.platform, platform_of(site, after)
+    old, stated = site.platforms[was], site.platforms[now or was]
     stored = tuple(one for one in plans if one.plan.platform == was)
-    return Context(site, before, after, was, platform_of(site, after), stored)
+    return Context(site, before, after, was, now, old, stated, None if now in (None, was) else stated, stored)
 
 
 def platform_of(site: Site, facts: Facts) -> str | None:
@@ -108,37 +77,6 @@ def is_under(path: str, top: str) -> bool:
     return path == top or path.startswith(f"{top.rstrip('/')}/")
 
 
-def keys_naming(context: Context, path: str, fault: str) -> Touches:
-    """Give the keys of the site description whose value is a path, or lies below it."""
-    for key, stated in stated_paths(context.site):
-        if is_under(stated, path):
-            yield Touch("site", key, f"names {path}, which {fault}")
-
-
-def settings_holding(context: Context, text: str, fault: str = "") -> Touches:
-    """Give the variables of the ledger whose value holds a path or a name."""
-    whole = re.compile(rf"(?<![\w.-]){re.escape(text)}(?![\w-])")
-    for setting in context.site.settings:
-        if setting.value and whole.search(setting.value):
-            yield Touch("setting", setting.name, f"its value names {text}{fault}")
-
-
-def modules_binding(site: Site, path: str) -> Iterator[tuple[str, str]]:
-    """Give the modules that bind a path, a directory above it or something below it, with what they bind.
-
-    Modules that load one of them follow.
-    """
-    found: dict[str, str] = {}
-    binds: list[Bind | FileSystem] = [*site.file_systems, *site.binds]
-    for bind in binds:
-        if bind.where in site.modules and (is_under(path, bind.path) or is_under(bind.path, path)):
-            found.setdefault(str(bind.where), f"binds {bind.path}")
-    for name, module in site.modules.items():
-        if name not in found and any(other in found for other in module.loads):
-            found[name] = f"loads {', '.join(other for other in module.loads if other in found)}"
-    yield from found.items()
-
-
 def families_borrowing(context: Context, sonames: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Give the families whose images borrow one of these libraries from the host, with the library.
 
@@ -146,13 +84,9 @@ def families_borrowing(context: Context, sonames: Iterable[str]) -> Iterator[tup
     """
     wanted = set(sonames)
     for name, family in context.site.families.items():
-        borrowed = {
-            *_closure(context.before, family.libraries),
-            *_closure(context.after, family.libraries),
-        }
-        hit = sorted(wanted & borrowed)
-        if hit:
-            yield name, ", ".join(hit)
+        borrowed = _closure(context.before, family.libraries) | _closure(context.after, family.libraries)
+        if wanted & borrowed:
+            yield name, ", ".join(sorted(wanted & borrowed))
 
 
 def _closure(facts: Facts, roots: Iterable[str]) -> set[str]:
@@ -165,36 +99,3 @@ def _closure(facts: Facts, roots: Iterable[str]) -> set[str]:
             library = facts.libraries.get(facts.loads.get(name, ""))
             waiting += library.needed if library else ()
     return known
-
-
-def plans_with(context: Context, sonames: Collection[str], behind: str, before: str = "") -> Touches:
-    """Give the plans that these libraries are in; the reason is the library with the words `before` and `behind` it."""
-    for family, hit in families_borrowing(context, sonames):
-        yield Touch("plan", family, f"{before}{hit}{behind}")
-    for stored in context.plans:
-        hits = sorted({line.library for line in stored.plan.lines}.intersection(sonames))
-        if hits:
-            yield stored_plan(stored, f"decides about {', '.join(hits)}")
-
-
-def plans_under(context: Context, path: str) -> Touches:
-    """Give the stored plans that bind, or have on the library path, a path or what is below it."""
-    for stored in context.plans:
-        bound = (line.source for line in stored.plan.lines if line.decision == "bind" and line.source is not None)
-        hits = [str(at) for at in dict.fromkeys((*stored.plan.library_path, *bound)) if is_under(at, path)]
-        if hits:
-            yield stored_plan(stored, f"names {', '.join(hits)}")
-
-
-def stored_plan(stored: LoadedPlan, why: str) -> Touch:
-    """Call a stored plan by its file, and say which images it is for."""
-    return Touch("plan", stored.file, f"is for {', '.join(stored.plan.paths)}, and {why}")
-
-
-def bound_files(context: Context, sonames: Collection[str], why: str) -> Touches:
-    """Give the binds of single libraries, with their modules."""
-    for index, bind in enumerate(context.site.binds):
-        if posixpath.basename(bind.path) in sonames:
-            yield Touch("site", f"binds[{index}].path", f"{bind.path} {why}")
-            if bind.where in context.site.modules:
-                yield Touch("module", str(bind.where), f"binds {bind.path}")

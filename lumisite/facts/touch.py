@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from lumisite.facts.capture import stated_paths
-from lumisite.facts.compare import BootConfig, Change, DeployedFile, Kind, LoadedFile, SymbolVersion
-from lumisite.facts.facts import CpuGroup, Device, Driver, ImageFile, Interface, Named, Program
-from lumisite.facts.site import (
-    Context,
-    Touch,
-    Touches,
-    bound_files,
-    families_borrowing,
-    is_under,
-    keys_naming,
-    modules_binding,
-    plans_under,
-    plans_with,
-    settings_holding,
-    stored_plan,
-)
-from lumisite.facts.words import texts
+from lumisite.facts.compare import BootConfig, Change, DeployedFile, SymbolVersion, parted
+from lumisite.facts.facts import Driver, ImageFile, Interface, Named
+from lumisite.facts.site import Context, families_borrowing, is_under
+from lumisite.facts.tell import texts
 from lumisite.site.images import family_by_path, told_release, told_rocm
+from lumisite.site.plans import LoadedPlan
 
 Names = tuple[str, ...]
-_BOUND = "is bound by its name; bind what is there now"
+What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
+
+
+@dataclass(frozen=True)
+class Touch:
+    """A part that a change touches: a key of the site description, a setting, a module, a family, a plan of binds.
+
+    A `plan` is called by the family that it is for, or, if it is stored, by its file.
+    """
+
+    what: What
+    name: str
+    why: str
+
+
+Touches = Iterator[Touch]
 
 
 def touches(change: Change[Any], context: Context) -> tuple[Touch, ...]:
@@ -40,13 +45,94 @@ def touches(change: Change[Any], context: Context) -> tuple[Touch, ...]:
     return tuple(found.values())
 
 
+# What the site says of a path or a library
+
+
+def _keys_naming(context: Context, path: str, fault: str) -> Touches:
+    """Give the keys of the site description whose value is a path, or lies below it."""
+    for key, stated in stated_paths(context.site):
+        if is_under(stated, path):
+            yield Touch("site", key, f"names {path}, which {fault}")
+
+
+def _settings_holding(context: Context, text: str, fault: str = "") -> Touches:
+    """Give the variables of the ledger whose value holds a path or a name."""
+    whole = re.compile(rf"(?<![\w.-]){re.escape(text)}(?![\w-])")
+    for setting in context.site.settings:
+        if setting.value and whole.search(setting.value):
+            yield Touch("setting", setting.name, f"its value names {text}{fault}")
+
+
+def _modules_binding(context: Context, path: str, more: str = "") -> Touches:
+    """Give the modules that bind a path, a directory above it or something below it, and those that load these."""
+    found: dict[str, str] = {}
+    for bind in context.site.host_paths.values():
+        if bind.where in context.site.modules and (is_under(path, bind.path) or is_under(bind.path, path)):
+            found.setdefault(str(bind.where), f"binds {bind.path}")
+    for name, module in context.site.modules.items():
+        if name not in found and any(other in found for other in module.loads):
+            found[name] = f"loads {', '.join(other for other in module.loads if other in found)}"
+    yield from (Touch("module", name, f"{how}{more}") for name, how in found.items())
+
+
+def _plans_with(context: Context, sonames: Collection[str], behind: str, before: str = "") -> Touches:
+    """Give the plans that these libraries are in; the reason is the library with the words `before` and `behind` it."""
+    for family, hit in families_borrowing(context, sonames):
+        yield Touch("plan", family, f"{before}{hit}{behind}")
+    for stored in context.plans:
+        hits = sorted({line.library for line in stored.plan.lines}.intersection(sonames))
+        if hits:
+            yield _stored(stored, f"decides about {', '.join(hits)}")
+
+
+def _plans_under(context: Context, path: str) -> Touches:
+    """Give the stored plans that bind, or have on the library path, a path or what is below it."""
+    for stored in context.plans:
+        bound = (line.source for line in stored.plan.lines if line.decision == "bind" and line.source is not None)
+        hits = [str(at) for at in dict.fromkeys((*stored.plan.library_path, *bound)) if is_under(at, path)]
+        if hits:
+            yield _stored(stored, f"names {', '.join(hits)}")
+
+
+def _stored(stored: LoadedPlan, why: str) -> Touch:
+    """Call a stored plan by its file, and say which images it is for."""
+    return Touch("plan", stored.file, f"is for {', '.join(stored.plan.paths)}, and {why}")
+
+
+def _bound_files(context: Context, sonames: Collection[str], why: str) -> Touches:
+    """Give the binds of single libraries, with their modules."""
+    for key, bind in context.site.host_paths.items():
+        if posixpath.basename(bind.path) in sonames:
+            yield Touch("site", f"{key}.path", f"{bind.path} {why}")
+            if bind.where in context.site.modules:
+                yield Touch("module", str(bind.where), f"binds {bind.path}")
+
+
+def _sonames_under(context: Context, path: str) -> list[str]:
+    return [soname for soname, at in context.before.loads.items() if is_under(at, path)]
+
+
+def _borrowed(context: Context, sonames: Collection[str], now: str) -> Touches:
+    return _plans_with(context, sonames, f" from the host, {now}", before="its images borrow ")
+
+
+def _named(context: Context, path: str, fault: str) -> Touches:
+    yield from _keys_naming(context, path, fault)
+    yield from _modules_binding(context, path)
+    yield from _settings_holding(context, path)
+    yield from _plans_under(context, path)
+
+
+# The rules
+
+
 def _product(change: Change[str], context: Context) -> Touches:
     """A directory of a product has gone, has come, or both."""
     site, gone = context.site, change.before
     if gone is not None:
-        yield from keys_naming(context, gone, "is gone")
-        yield from settings_holding(context, gone, ", which is gone")
-        yield from plans_under(context, gone)
+        yield from _keys_naming(context, gone, "is gone")
+        yield from _settings_holding(context, gone, ", which is gone")
+        yield from _plans_under(context, gone)
         libraries = {
             name for one in site.platforms.values() for name, at in one.libraries.items() if is_under(at, gone)
         }
@@ -54,48 +140,37 @@ def _product(change: Change[str], context: Context) -> Touches:
             used = ", ".join(sorted(libraries.intersection(family.library_path)))
             if used:
                 yield Touch("family", name, f"the wrapper puts lib64 of {used} on its LD_LIBRARY_PATH")
-        yield from plans_with(context, _sonames_under(context, gone), " came from a directory that is gone")
+        yield from _plans_with(context, _sonames_under(context, gone), " came from a directory that is gone")
     if change.after is not None and not any(is_under(path, change.after) for _, path in stated_paths(site)):
         yield Touch("site", "platforms", f"no platform or CPE release names {change.after} yet")
-    for module, how in modules_binding(site, change.before or change.after or ""):
-        yield Touch("module", module, f"{how}; what stands behind it is another release, so render it again")
+    another = "; what stands behind it is another release, so render it again"
+    yield from _modules_binding(context, change.before or change.after or "", another)
 
 
-def _sonames_under(context: Context, path: str) -> list[str]:
-    return [soname for soname, at in context.before.loads.items() if is_under(at, path)]
-
-
-def _borrowed(sonames: Collection[str], now: str, context: Context) -> Touches:
-    yield from plans_with(context, sonames, f" from the host, {now}", before="its images borrow ")
-
-
-def _soname(change: Change[Names], context: Context) -> Touches:
-    yield from _borrowed(change.before or (), f"which is now {', '.join(change.after or ())}", context)
-    yield from bound_files(context, change.before or (), _BOUND)
-
-
-def _library_gone(change: Change[LoadedFile], context: Context) -> Touches:
-    yield from _borrowed([change.subject], "which has none now", context)
-    yield from bound_files(context, [change.subject], _BOUND)
-
-
-def _library(change: Change[LoadedFile], context: Context) -> Touches:
+def _library(change: Change[Any], context: Context) -> Touches:
+    """A library has another SONAME, has gone, or is another file under its name."""
     _, now = texts(change)
-    yield from _borrowed([change.subject], f"where it is another file now ({now})", context)
+    names = (change.before or ()) if change.kind == "soname" else (change.subject,)
+    how = f"where it is another file now ({now})"
+    if change.kind != "library":
+        how = f"which is now {now}" if now else "which has none now"
+    yield from _borrowed(context, names, how)
+    if change.kind != "library":
+        yield from _bound_files(context, names, "is bound by its name; bind what is there now")
 
 
 def _needs(change: Change[Names], context: Context) -> Touches:
     name, (lost, got) = change.subject, texts(change)
     words = [f" needs {got} now"] if got else []
     words += [f" needs {lost} no more"] if lost else []
-    yield from plans_with(context, [name], f"{f'; {name}'.join(words)}: work the binds out again")
-    yield from bound_files(context, change.before or (), f"was needed by {name}, which needs it no more")
+    yield from _plans_with(context, [name], f"{f'; {name}'.join(words)}: work the binds out again")
+    yield from _bound_files(context, change.before or (), f"was needed by {name}, which needs it no more")
 
 
 def _wants(change: Change[SymbolVersion], context: Context) -> Touches:
     if change.after is not None:
         lacks = f"an image that lacks {change.after} cannot load the host's "
-        yield from plans_with(context, [change.subject], ": its plan refuses", before=lacks)
+        yield from _plans_with(context, [change.subject], ": its plan refuses", before=lacks)
 
 
 def _missing(change: Change[Names], context: Context) -> Touches:
@@ -103,45 +178,38 @@ def _missing(change: Change[Names], context: Context) -> Touches:
         by_path = {path: soname for soname, path in context.after.loads.items()}
         requesters = (by_path.get(path, posixpath.basename(path)) for path in change.after)
         why = f": cannot be loaded, since {change.subject} is nowhere"
-        yield from plans_with(context, [change.subject, *requesters], why)
+        yield from _plans_with(context, [change.subject, *requesters], why)
 
 
 def _path(change: Change[Named], context: Context) -> Touches:
     _, now = texts(change)
-    yield from _named(change.subject, "is not there" if now is None else "is not what it was", context)
-
-
-def _named(path: str, fault: str, context: Context) -> Touches:
-    yield from keys_naming(context, path, fault)
-    for module, how in modules_binding(context.site, path):
-        yield Touch("module", module, how)
-    yield from settings_holding(context, path)
-    yield from plans_under(context, path)
+    yield from _named(context, change.subject, "is not there" if now is None else "is not what it was")
 
 
 def _dangling(change: Change[str], context: Context) -> Touches:
+    path = change.subject
     if change.after is not None:
-        yield from _named(change.subject, "is not what it was", context)
-        yield from _borrowed([posixpath.basename(change.subject)], f"where {change.subject} leads nowhere", context)
+        yield from _named(context, path, "is not what it was")
+        yield from _borrowed(context, [posixpath.basename(path)], f"where {path} leads nowhere")
 
 
 def _driver(change: Change[Driver], context: Context) -> Touches:
-    here = context.now or context.was
+    here = f"platforms.{context.now or context.was}"
     was, now = texts(change)
     if was != now:
-        yield Touch("site", f"platforms.{here}.driver", f"says {context.stated.driver!r}")
+        yield Touch("site", f"{here}.driver", f"says {context.stated.driver!r}")
     if context.updated is None:
         why = f"says {context.old.driver_rocm}; which ROCm releases a driver supports is in no file of the node"
-        yield Touch("site", f"platforms.{here}.driver_rocm", why)
+        yield Touch("site", f"{here}.driver_rocm", why)
         return
     supported = context.updated.driver_rocm
-    yield Touch("site", f"platforms.{here}.driver_rocm", f"the driver supports ROCm {supported}")
+    yield Touch("site", f"{here}.driver_rocm", f"the driver supports ROCm {supported}")
     series = {version.minor: str(version) for version in map(told_release, context.leaving) if version}
     for minor, release in series.items():
+        why = f"ROCm {release} is outside {supported}, so it is rendered no more"
         for name, module in context.site.modules.items():
             if module.version == "cpe-rocm":
                 for cpe in context.old.cpe_supported:
-                    why = f"ROCm {release} is outside {supported}, so it is rendered no more"
                     yield Touch("module", f"{name}/{cpe}-rocm{minor}", why)
     for directory, images in context.after.images.items():
         for image, file in images.items():
@@ -151,37 +219,28 @@ def _driver(change: Change[Driver], context: Context) -> Touches:
                 yield Touch("image", path, f"ROCm {rocm} is outside {supported}")
 
 
-def _come_and_gone(change: Change[Names]) -> tuple[list[str], list[str]]:
-    old, new = set(change.before or ()), set(change.after or ())
-    return sorted(new - old), sorted(old - new)
-
-
 def _rocm(change: Change[Names], context: Context) -> Touches:
-    come, gone = _come_and_gone(change)
+    gone, come = parted(change.before, change.after)
     for release in gone:
         entry, folder = context.site.rocm.get(release), f"/opt/rocm-{release}"
         if entry is not None and entry.found != "image":
             yield Touch("site", f"rocm.{release}", f"says found: {entry.found}; the host has it no more")
-        yield from keys_naming(context, folder, "is gone")
+        yield from _keys_naming(context, folder, "is gone")
         for family, hit in families_borrowing(context, _sonames_under(context, folder)):
             yield Touch("plan", family, f"{hit} came from {folder}")
-        yield from plans_under(context, folder)
-    for release in come:
-        if release not in context.site.rocm:
-            yield Touch("site", "rocm", f"{release} is not described")
+        yield from _plans_under(context, folder)
+    yield from (Touch("site", "rocm", f"{one} is not described") for one in come if one not in context.site.rocm)
 
 
 def _cpe(change: Change[Names], context: Context) -> Touches:
-    come, gone = _come_and_gone(change)
+    gone, come = parted(change.before, change.after)
     for release in gone:
         if release in map(str, (*context.old.cpe_supported, *context.old.cpe_leftover)):
             yield Touch("site", f"platforms.{context.was}.cpe_supported", f"CPE {release} is gone")
         for name, module in context.site.modules.items():
             if module.version != "platform":
                 yield Touch("module", f"{name}/{release}*", f"CPE {release} is gone")
-    for release in come:
-        if release not in context.site.cpe:
-            yield Touch("site", "cpe", f"{release} is not described")
+    yield from (Touch("site", "cpe", f"{one} is not described") for one in come if one not in context.site.cpe)
 
 
 def _default(change: Change[str], context: Context) -> Touches:
@@ -194,50 +253,16 @@ def _default(change: Change[str], context: Context) -> Touches:
             yield Touch("module", name, f"its default version follows the default {change.subject}")
 
 
-def _kinds(context: Context) -> list[str]:
-    """Give the node kinds that have as many GPUs as this node had, or has."""
-    counts = {len(context.before.gpus), len(context.after.gpus)} - {0}
-    return [name for name, kind in context.site.node_kinds.items() if len(kind.gpus) in counts]
-
-
-def _gpu_buses(change: Change[Names], context: Context) -> Touches:
-    was, _ = texts(change)
-    for kind in _kinds(context):
-        yield Touch("site", f"platforms.{context.was}.gpu_bus_ids.{kind}", f"is {was} by whole address")
-        why = "a live node is recognised by its bus ids; until they are right, reserved cores are not left out"
-        yield Touch("mask", kind, why)
-
-
-def _gpus(change: Change[int] | Change[Device], context: Context) -> Touches:
-    was, now = texts(change)
-    for kind in _kinds(context):
-        yield Touch("site", f"node_kinds.{kind}.gpus", f"{change.subject}: {was} -> {now}")
-        yield Touch("mask", kind, "each task's mask follows the place of its GPU")
-
-
-def _cpus(change: Change[tuple[CpuGroup, ...]], context: Context) -> Touches:
-    for name in context.site.node_kinds:
-        why = "if this node is of that kind: its CPUs are grouped in another way"
-        yield Touch("site", f"node_kinds.{name}.l3", why)
-        yield Touch("mask", name, "masks are made of these groups")
-
-
 def _interface(change: Change[Interface], context: Context) -> Touches:
     network, name = context.site.network, change.subject
     how = "is gone" if change.after is None else "is there now" if change.before is None else "is not what it was"
     for key, names in (("interfaces", network.interfaces), ("management", network.management)):
         if name in names:
             yield Touch("site", f"network.{key}", f"names {name}, which {how}")
-    yield from settings_holding(context, name)
+    yield from _settings_holding(context, name)
     for kind, node in context.site.node_kinds.items():
         if any(nic.interface == name for nic in node.nics):
             yield Touch("site", f"node_kinds.{kind}.nics", f"places {name}")
-
-
-def _nic(change: Change[Device], context: Context) -> Touches:
-    for kind, node in context.site.node_kinds.items():
-        if node.nics:
-            yield Touch("site", f"node_kinds.{kind}.nics", f"{change.subject} is not where it was")
 
 
 def _kernel_config(change: Change[BootConfig], context: Context) -> Touches:
@@ -245,9 +270,9 @@ def _kernel_config(change: Change[BootConfig], context: Context) -> Touches:
         if "DMABUF" in setting.name:
             why = "RCCL reads /boot/config-RELEASE of the running kernel before it uses DMA-BUF"
             yield Touch("setting", setting.name, why)
-    for index, bind in enumerate(context.site.binds):
+    for key, bind in context.site.host_paths.items():
         if bind.path.startswith("/boot"):
-            yield Touch("site", f"binds[{index}].path", f"names {bind.path}; the file is called after the kernel")
+            yield Touch("site", f"{key}.path", f"names {bind.path}; the file is called after the kernel")
 
 
 def _image(change: Change[ImageFile], context: Context) -> Touches:
@@ -262,38 +287,19 @@ def _image(change: Change[ImageFile], context: Context) -> Touches:
                 yield Touch("plan", family, "another image may bring other libraries")
         for stored in context.plans:
             if any(fnmatch.fnmatchcase(path, pattern) for pattern in stored.plan.paths):
-                yield stored_plan(stored, f"{'no' if now is None else 'another'} file is behind {path} now")
+                yield _stored(stored, f"{'no' if now is None else 'another'} file is behind {path} now")
     if site.validation is not None and site.validation.image in (change.subject, was):
         led = "nowhere" if now is None else f"to {now}"
         yield Touch("site", "validation.image", f"the probes run in {change.subject}, which leads {led} now")
 
 
-def _release(change: Change[str], context: Context) -> Touches:
-    for name in context.site.modules:
-        yield Touch("module", name, "users load it from the release that `current` names")
-
-
 def _edited(change: Change[DeployedFile], context: Context) -> Touches:
     why = "is not what was rendered; see `lumisite diff`"
-    parts = change.subject.split("/")
-    if parts[0] == "modules" and len(parts) == 3:
-        yield Touch("module", f"{parts[1]}/{parts[2].removesuffix('.lua')}", why)
-    else:
-        yield Touch("helper", change.subject, why)
-
-
-def _runtime(change: Change[Program], context: Context) -> Touches:
-    yield Touch("site", "runtime.variant", f"says {context.site.runtime.variant!r}")
-    yield Touch("helper", "spank/bin", "the wrapper hands over to it: try one image of each family")
-
-
-def _system(change: Change[str], context: Context) -> Touches:
-    old = context.old
-    stated = {"os": old.os, "kernel": old.kernel, "slurm": old.slurm}[change.kind]
-    yield Touch("site", f"platforms.{context.was}.{change.kind}", f"says {stated or 'nothing'}")
-    if change.kind == "slurm":
-        yield Touch("helper", "spank/task_prolog", "Slurm runs it: run one job step with LUMISITE_VERBOSE=1")
-        yield Touch("helper", "spank/cli_filter.lua", "Slurm loads it: render it again, which checks it")
+    match change.subject.split("/"):
+        case ["modules", name, version]:
+            yield Touch("module", f"{name}/{version.removesuffix('.lua')}", why)
+        case _:
+            yield Touch("helper", change.subject, why)
 
 
 def _glibc(change: Change[str], context: Context) -> Touches:
@@ -302,13 +308,61 @@ def _glibc(change: Change[str], context: Context) -> Touches:
             yield Touch("plan", name, "what images need of glibc is compared with the host's libraries")
     for stored in context.plans:
         if any(line.decision == "bind" for line in stored.plan.lines):
-            yield stored_plan(stored, "binds libraries that were built with another glibc, or may be now")
+            yield _stored(stored, "binds libraries that were built with another glibc, or may be now")
 
 
-RULES: Mapping[Kind, Callable[[Any, Context], Touches]] = {
+def _plain(change: Change[Any], context: Context) -> Touches:
+    """A change that touches the same parts whatever has changed; `_PLAIN` has them."""
+    rows = [row for row in _PLAIN if change.kind in row[0].split()]
+    was, now = texts(change)
+    old, variant = context.old, context.site.runtime.variant
+    stated = {"os": old.os, "kernel": old.kernel, "slurm": old.slurm, "runtime": repr(variant)}.get(change.kind)
+    said = {"was": was, "now": now, "platform": context.was, "stated": stated or "nothing"}
+    for each in _names(context, rows[0][1]):
+        for _, _, what, name, why in rows:
+            known = {"each": each, "subject": change.subject, **said}
+            yield Touch(what, name.format(**known), why.format(**known))
+
+
+def _names(context: Context, loop: str) -> list[str]:
+    """Give the names that one row of `_PLAIN` is said of."""
+    kinds = context.site.node_kinds
+    counts = {len(context.before.gpus), len(context.after.gpus)} - {0}  # as many GPUs as this node had, or has
+    names = {
+        "platform": [context.was],
+        "module": [*context.site.modules],
+        "kind": [*kinds],
+        "kind with GPUs": [name for name, kind in kinds.items() if len(kind.gpus) in counts],
+        "kind with NICs": [name for name, kind in kinds.items() if kind.nics],
+    }
+    return names[loop]
+
+
+_BUS_IDS = "a live node is recognised by its bus ids; until they are right, reserved cores are not left out"
+_L3 = "if this node is of that kind: its CPUs are grouped in another way"
+#: Kinds of change, what `each` stands for in turn, and of each the part that is touched, its name, and why.
+_PLAIN: tuple[tuple[str, str, What, str, str], ...] = (
+    ("gpu-count gpu-place", "kind with GPUs", "site", "node_kinds.{each}.gpus", "{subject}: {was} -> {now}"),
+    ("gpu-count gpu-place", "kind with GPUs", "mask", "{each}", "each task's mask follows the place of its GPU"),
+    ("gpu-bus", "kind with GPUs", "site", "platforms.{platform}.gpu_bus_ids.{each}", "is {was} by whole address"),
+    ("gpu-bus", "kind with GPUs", "mask", "{each}", _BUS_IDS),
+    ("cpus", "kind", "site", "node_kinds.{each}.l3", _L3),
+    ("cpus", "kind", "mask", "{each}", "masks are made of these groups"),
+    ("nic", "kind with NICs", "site", "node_kinds.{each}.nics", "{subject} is not where it was"),
+    ("release", "module", "module", "{each}", "users load it from the release that `current` names"),
+    ("runtime", "platform", "site", "runtime.variant", "says {stated}"),
+    ("runtime", "platform", "helper", "spank/bin", "the wrapper hands over to it: try one image of each family"),
+    ("os", "platform", "site", "platforms.{each}.os", "says {stated}"),
+    ("kernel", "platform", "site", "platforms.{each}.kernel", "says {stated}"),
+    ("slurm", "platform", "site", "platforms.{each}.slurm", "says {stated}"),
+    ("slurm", "platform", "helper", "spank/task_prolog", "Slurm runs it: run one job step with LUMISITE_VERBOSE=1"),
+    ("slurm", "platform", "helper", "spank/cli_filter.lua", "Slurm loads it: render it again, which checks it"),
+)
+#: `library-new` has none: what nobody asks for touches nothing.
+RULES: Mapping[str, Callable[[Any, Context], Touches]] = {
     "product": _product,
-    "soname": _soname,
-    "library-gone": _library_gone,
+    "soname": _library,
+    "library-gone": _library,
     "library": _library,
     "needs": _needs,
     "wants": _wants,
@@ -319,20 +373,10 @@ RULES: Mapping[Kind, Callable[[Any, Context], Touches]] = {
     "rocm": _rocm,
     "cpe": _cpe,
     "default": _default,
-    "gpu-count": _gpus,
-    "gpu-bus": _gpu_buses,
-    "gpu-place": _gpus,
-    "cpus": _cpus,
     "interface": _interface,
-    "nic": _nic,
     "kernel-config": _kernel_config,
     "image": _image,
-    "release": _release,
     "edited": _edited,
-    "runtime": _runtime,
-    "slurm": _system,
     "glibc": _glibc,
-    "os": _system,
-    "kernel": _system,
+    **{kind: _plain for kinds, *_ in _PLAIN for kind in kinds.split()},
 }
-"""`library-new` has none: what nobody asks for touches nothing."""

@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from lumisite.images.container import library_path
 from lumisite.machine.ldcache import conf_directories, glob
-from lumisite.machine.tree import Place, Tree, resolve, text_of
+from lumisite.machine.tree import Tree, resolve, text_of
+from lumisite.site.images import Holds, told_release
 
 _LABELS = "/.singularity.d/labels.json"
 _LARGEST_TEXT_BYTES = 1024 * 1024
+_LARGEST_RECORD_BYTES = 16 * 1024
 _LARGEST_LIBRARY_BYTES = 8 * 1024 * 1024
 _CHUNK_BYTES = 128 * 1024
 _LONGEST_BANNER_BYTES = 512
@@ -60,11 +63,12 @@ _PLUGINS = ("librccl-net.so", "libnccl-net.so", "librccl-net-ofi.so", "libnccl-n
 
 _ROCM = re.compile(r"\d+\.\d+(?:\.\d+)?")
 _TORCH = re.compile(r"^__version__\s*(?::[^=]*)?=\s*['\"]([\w.+!-]{1,100})['\"]", re.M)
-_PYTHON = re.compile(r"^version(?:_info)?\s*=\s*(\d+\.\d+(?:\.\d+)?)", re.M)
 _PKG_CONFIG = re.compile(r"^Version:\s*(\d[\w.+-]{0,60})\s*$", re.M)
 #: What glibc says of itself (`csu/version.c`), and the plugin (PACKAGE_STRING in its log lines).
 _GLIBC = re.compile(rb"GNU C Library \([^)\0]{1,200}\) (?:stable|development) release version (\d+\.\d+)")
 _PLUGIN = re.compile(rb"aws-ofi-(?:nccl|rccl) (\d+\.\d+[\w.+-]{0,40})")
+#: How people call what has a version, where its key is not the word.
+TITLES = {"rocm": "ROCm", "ofi_plugin": "OFI plugin"}
 
 
 @dataclass(frozen=True)
@@ -87,24 +91,24 @@ def read_contents(tree: Tree) -> Contents:
     """Read labels and versions; raises a `LumisiteError` for an image that is damaged where they stand."""
     labels = read_labels(tree)
     folders = _library_folders(tree)
-    packages = [folder for pattern in _PACKAGE_FOLDERS for folder in glob(tree, pattern)]
     found = {
-        "rocm": _rocm(tree),
-        "torch": _torch(tree, packages),
-        "libfabric": _libfabric(tree, folders),
-        "ofi_plugin": _plugin(tree, folders),
-        "libcxi": _file(tree, folders, "libcxi.so.1"),
+        "rocm": _rocm(tree, folders),
+        "torch": _torch(tree),
+        "libfabric": _library(tree, folders, ["libfabric.so.1"], _libfabric),
+        "ofi_plugin": _library(tree, folders, _PLUGINS, partial(_banner, _PLUGIN)),
+        "libcxi": _library(tree, folders, ["libcxi.so.1"]),
         "glibc": _glibc(tree, folders),
-        "python": _python(tree, packages),
     }
     versions = {name: one or _label(labels, name) for name, one in found.items()}
     return Contents(labels, {name: one for name, one in versions.items() if one is not None})
 
 
-def read_holds(tree: Tree) -> tuple[str | None, bool]:
-    """Read what settings depend on: the ROCm release, and whether the OFI plugin is there."""
-    rocm = _rocm(tree) or _label(read_labels(tree), "rocm")
-    return None if rocm is None else rocm.value, _find(tree, _library_folders(tree), _PLUGINS) is not None
+def read_holds(family: str | None, tree: Tree) -> Holds:
+    """Read what settings depend on in an image of a family: the ROCm release, and whether the OFI plugin is there."""
+    folders = _library_folders(tree)
+    rocm = _rocm(tree, folders) or _label(read_labels(tree), "rocm")
+    plugin = _find(tree, folders, _PLUGINS) is not None
+    return Holds(family, None if rocm is None else told_release(rocm.value), plugin)
 
 
 def read_labels(tree: Tree) -> dict[str, str]:
@@ -130,75 +134,32 @@ def _label(labels: Mapping[str, str], name: str) -> Version | None:
     return None
 
 
-def _rocm(tree: Tree) -> Version | None:
-    """Read `.info/version`, which AMD's packages write (ROCm installation guide): `6.2.4-139`."""
-    for folder in ("/opt/rocm", *reversed(glob(tree, "/opt/rocm-*"))):
+def _rocm(tree: Tree, folders: Iterable[str]) -> Version | None:
+    """Read `.info/version`, which AMD's packages write (ROCm installation guide): `6.2.4-139`.
+
+    Where it is not there, the name of its folder says it, `/opt/rocm-6.2.4`, or that of RCCL's file:
+    librccl.so.1.0.70002 is of ROCm 7.0.2.
+    """
+    releases = glob(tree, "/opt/rocm-*")[::-1]
+    for folder in ("/opt/rocm", *releases):
         path = f"{folder}/.info/version"
-        match = _ROCM.match((text_of(tree, path, 200) or "").strip())
-        if match is not None:
+        if match := _ROCM.match((text_of(tree, path, 200) or "").strip()):
             return Version(match[0], path)
-    return _rocm_of_folder(tree) or _rocm_of_rccl(tree)
-
-
-def _rocm_of_folder(tree: Tree) -> Version | None:
-    """Take the release from the name of its folder, `/opt/rocm-6.2.4`, where AMD's own record is not there."""
-    for folder in reversed(glob(tree, "/opt/rocm-[0-9]*")):
-        match = _ROCM.fullmatch(folder.rpartition("-")[2])
-        if match is not None:
+    for folder in releases:
+        if match := _ROCM.fullmatch(folder.rpartition("-")[2]):
             return Version(match[0], folder)
+    for path in (path for folder in folders for path in glob(tree, f"{folder}/librccl.so.1.0.*")):
+        if match := re.fullmatch(r"(\d{1,2})(\d\d)(\d\d)", path.rpartition(".")[2]):
+            return Version(".".join(str(int(part)) for part in match.groups()), path)
     return None
 
 
-def _rocm_of_rccl(tree: Tree) -> Version | None:
-    """Take the release from the name of RCCL's file: librccl.so.1.0.70002 is of ROCm 7.0.2."""
-    for folder in _library_folders(tree):
-        for path in glob(tree, f"{folder}/librccl.so.1.0.*"):
-            match = re.fullmatch(r"(\d{1,2})(\d\d)(\d\d)", path.rpartition(".")[2])
-            if match is not None:
-                return Version(".".join(str(int(part)) for part in match.groups()), path)
-    return None
-
-
-def _torch(tree: Tree, packages: Iterable[str]) -> Version | None:
-    return _all(
-        (match[1], f"{folder}/torch/version.py")
-        for folder in packages
-        for match in _TORCH.finditer(text_of(tree, f"{folder}/torch/version.py", _LARGEST_TEXT_BYTES) or "")
-    )
-
-
-def _python(tree: Tree, packages: list[str]) -> Version | None:
-    """Give the Python of each environment: its configuration, conda's record, or the name of its folder."""
-    environments = (folder for folder in packages if "/python3." in folder)
-    own = (folder for folder in environments if resolve(tree, f"{_prefix(folder)}/bin/python3").entry is not None)
-    system = resolve(tree, "/usr/bin/python3")
-    named = re.search(r"/python(3\.\d+)$", system.path) if system.entry is not None else None
-    return _all(_python_of(tree, folder) for folder in own) or (Version(named[1], system.path) if named else None)
-
-
-def _prefix(folder: str) -> str:
-    """Give the top of the environment that a folder of packages belongs to."""
-    return folder.rpartition("/lib")[0]
-
-
-def _python_of(tree: Tree, folder: str) -> tuple[str, str]:
-    prefix = _prefix(folder)
-    series = re.search(r"python(3\.\d+)", folder)
-    settings = f"{prefix}/pyvenv.cfg"
-    match = _PYTHON.search(text_of(tree, settings, 4096) or "")
-    if match is not None:
-        return match[1], settings
-    name = series[1] if series is not None else "3"
-    for record in glob(tree, f"{prefix}/conda-meta/python-{name}.*.json"):
-        return posixpath.basename(record).split("-")[1], record
-    return name, posixpath.dirname(folder)
-
-
-def _all(found: Iterable[tuple[str, str]]) -> Version | None:
-    """Join what several environments say; one that says the same adds nothing."""
+def _torch(tree: Tree) -> Version | None:
+    """Join what the environments of an image have; one that has the same adds nothing."""
     seen: dict[str, str] = {}
-    for value, where in found:
-        seen.setdefault(value, where)
+    for path in (f"{folder}/torch/version.py" for pattern in _PACKAGE_FOLDERS for folder in glob(tree, pattern)):
+        if match := _TORCH.search(text_of(tree, path, _LARGEST_TEXT_BYTES) or ""):
+            seen.setdefault(match[1], path)
     return Version(", ".join(seen), ", ".join(seen.values())) if seen else None
 
 
@@ -207,61 +168,47 @@ def _library_folders(tree: Tree) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*library_path(tree)[0], *conf_directories(tree), *_LIBRARY_FOLDERS, *own)))
 
 
-def _find(tree: Tree, folders: Iterable[str], names: Iterable[str]) -> Place | None:
-    for name in names:
-        for folder in folders:
-            place = resolve(tree, f"{folder}/{name}")
-            if place.entry is not None and place.entry.kind == "file":
-                return place
-    return None
+def _find(tree: Tree, folders: Iterable[str], names: Iterable[str]) -> str | None:
+    """Give the real path of the first of some names that is a file in a folder."""
+    places = (resolve(tree, f"{folder}/{name}") for name in names for folder in folders)
+    return next((place.path for place in places if place.entry is not None and place.entry.kind == "file"), None)
 
 
-def _file(tree: Tree, folders: Iterable[str], name: str) -> Version | None:
-    """Give the real name of a library, for one that states no release: `libcxi.so.1.5.0`."""
-    place = _find(tree, folders, [name])
-    return None if place is None else Version(posixpath.basename(place.path), place.path)
+def _library(
+    tree: Tree,
+    folders: Iterable[str],
+    names: Iterable[str],
+    stated: Callable[[Tree, str], Version | None] = lambda tree, path: None,
+) -> Version | None:
+    """Give the release of a library as it is `stated`, else the real name of its file: `libcxi.so.1.5.0`."""
+    path = _find(tree, folders, names)
+    return None if path is None else stated(tree, path) or Version(posixpath.basename(path), path)
 
 
-def _libfabric(tree: Tree, folders: Iterable[str]) -> Version | None:
+def _libfabric(tree: Tree, path: str) -> Version | None:
     """Give the release of libfabric where its own files state it; the number of its file is another one."""
-    place = _find(tree, folders, ["libfabric.so.1"])
-    if place is None:
-        return None
-    folder = posixpath.dirname(place.path)
-    settings = f"{folder}/pkgconfig/libfabric.pc"
-    match = _PKG_CONFIG.search(text_of(tree, settings, 16_384) or "")
-    if match is not None:
+    settings = f"{posixpath.dirname(path)}/pkgconfig/libfabric.pc"
+    if match := _PKG_CONFIG.search(text_of(tree, settings, _LARGEST_RECORD_BYTES) or ""):
         return Version(match[1], settings)
-    release = re.search(r"/libfabric[/-](\d+\.\d+[\w.]*)/", place.path)
-    return Version(release[1] if release is not None else posixpath.basename(place.path), place.path)
-
-
-def _plugin(tree: Tree, folders: Iterable[str]) -> Version | None:
-    """Give the OFI plugin: the release that it would log, else the name of its file."""
-    place = _find(tree, folders, _PLUGINS)
-    if place is None:
-        return None
-    match = _backwards(tree, place.path, _PLUGIN)
-    return Version(posixpath.basename(place.path) if match is None else match, place.path)
+    release = re.search(r"/libfabric[/-](\d+\.\d+[\w.]*)/", path)
+    return None if release is None else Version(release[1], path)
 
 
 def _glibc(tree: Tree, folders: Iterable[str]) -> Version | None:
-    place = _find(tree, folders, ["libc.so.6"])
-    match = None if place is None else _backwards(tree, place.path, _GLIBC)
-    return None if place is None or match is None else Version(match, place.path)
+    path = _find(tree, folders, ["libc.so.6"])
+    return None if path is None else _banner(_GLIBC, tree, path)
 
 
-def _backwards(tree: Tree, path: str, pattern: re.Pattern[bytes]) -> str | None:
-    """Find a text in a library from its end, since constants stand behind the code; read only so far."""
+def _banner(pattern: re.Pattern[bytes], tree: Tree, path: str) -> Version | None:
+    """Find what a library says of itself, from its end, since constants stand behind the code; read only so far."""
     source = tree.source(path)
     if source is None or source.size > _LARGEST_LIBRARY_BYTES:
         return None
     behind = b""
     for start in reversed(range(0, source.size, _CHUNK_BYTES)):
         chunk = source.read(start, _CHUNK_BYTES)
-        match = pattern.search(chunk + behind)
-        if match is not None:
-            return match[1].decode("ascii", "replace")
+        if match := pattern.search(chunk + behind):
+            return Version(match[1].decode("ascii", "replace"), path)
         behind = chunk[:_LONGEST_BANNER_BYTES]
     return None
 
@@ -270,6 +217,3 @@ def version_lines(versions: Mapping[str, Version]) -> Iterator[str]:
     """Write versions for people, as `ROCm 6.2.4`."""
     for name, one in versions.items():
         yield f"{TITLES.get(name, name)} {one.value}"
-
-
-TITLES = {"rocm": "ROCm", "ofi_plugin": "OFI plugin", "python": "Python"}

@@ -36,23 +36,21 @@ _USED_OFFSET = 40
 def digest_of(source: Source, kind: Kind, progress: Callable[[int], None] | None = None) -> str:
     """Give `header:` or `whole:` and 64 hexadecimal digits (SHA-256); raises a `LumisiteError`.
 
-    `progress` is told the bytes that were read so far.
+    Of a whole file, `progress` is told the bytes that were read so far.
     """
     known = hashlib.sha256()
-    done = 0
-    for chunk in _whole(source) if kind == "whole" else _header(source):
+    for chunk in _whole(source, progress) if kind == "whole" else _header(source):
         known.update(chunk)
-        done += len(chunk)
-        if progress is not None:
-            progress(done)
     return f"{kind}:{known.hexdigest()}"
 
 
-def _whole(source: Source) -> Iterator[bytes]:
+def _whole(source: Source, progress: Callable[[int], None] | None) -> Iterator[bytes]:
     at = 0
     while chunk := source.read(at, _CHUNK_BYTES):
         yield chunk
         at += len(chunk)
+        if progress is not None:
+            progress(at)
 
 
 def _header(source: Source) -> Iterator[bytes]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import os.path
-from collections.abc import Iterable
 
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.images.contents import read_holds, read_labels
 from lumisite.images.sif import open_image
 from lumisite.machine.tree import Tree, resolve
 from lumisite.site.decode import suggestion
-from lumisite.site.images import Holds, family_by_path, holds_by_name, told_release
+from lumisite.site.images import Holds, family_by_path, holds_by_name
 from lumisite.site.ledger import default_family
 from lumisite.site.model import Site
 from lumisite.site.versions import Version
@@ -54,18 +53,6 @@ def recognised(site: Site, paths: tuple[str, ...], image: Tree) -> tuple[str, st
     return None
 
 
-def holds_inside(family: str | None, tree: Tree) -> Holds:
-    """Read what an image of a family holds."""
-    rocm, plugin = read_holds(tree)
-    return Holds(family, told_release(rocm), plugin)
-
-
-def holds_of_tree(site: Site, paths: Iterable[str], tree: Tree) -> Holds:
-    """Recognise an image and read what it holds; `paths` are its names, as typed and where that leads."""
-    found = recognised(site, tuple(paths), tree)
-    return holds_inside(None if found is None else found[0], tree)
-
-
 def holds_of_image(site: Site, path: str) -> tuple[Holds, str]:
     """Read an image, or take what its name tells where it cannot be read; with a note that says why."""
     if "\0" in path:
@@ -73,7 +60,9 @@ def holds_of_image(site: Site, path: str) -> tuple[Holds, str]:
     typed = os.path.abspath(path)  # noqa: PTH100 - a Path would drop what the user typed
     real = os.path.realpath(typed)
     try:
-        return holds_of_tree(site, dict.fromkeys((typed, real)), open_image(real).tree), ""
+        tree = open_image(real).tree
+        found = recognised(site, (typed, real), tree)
+        return read_holds(None if found is None else found[0], tree), ""
     except LumisiteError as error:
         note = f"{path}: taken for what its name says, since it cannot be read: {error}"
     return holds_by_name(site, real, typed), note

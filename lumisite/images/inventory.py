@@ -27,12 +27,8 @@ UNPACKED = ".singularity.d"
 Progress: TypeAlias = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """An image, or with `patterns` a directory whose names are images where they match."""
-
-    path: str
-    patterns: tuple[str, ...] = ()
+#: Images by path, each with no patterns, and directories with the patterns that names of images in them match.
+Wanted: TypeAlias = Iterable[tuple[str, Sequence[str]]]
 
 
 @dataclass(frozen=True)
@@ -76,23 +72,15 @@ class Reading:
         return self.root.rstrip("/") + path
 
 
-def wanted_of(paths: Iterable[str], tree: DiskTree) -> tuple[Wanted, ...]:
+def wanted_of(paths: Iterable[str], tree: DiskTree) -> Wanted:
     """Take absolute paths for images, or for directories of them; a folder that an image was unpacked to is one."""
-    wanted = []
     for path in paths:
         place = resolve(tree, path)
         is_folder = place.entry is not None and place.entry.kind == "directory" and not _unpacked(tree, place.path)
-        wanted.append(Wanted(path, USUAL_PATTERNS if is_folder else ()))
-    return tuple(wanted)
+        yield path, USUAL_PATTERNS if is_folder else ()
 
 
-def site_images(site: Site) -> tuple[Wanted, ...]:
-    """Give the image directories of a site."""
-    folders = site.images.folders if site.images is not None else ()
-    return tuple(Wanted(folder.path, tuple(map(str, folder.patterns))) for folder in folders)
-
-
-def read_inventory(reading: Reading, wanted: Sequence[Wanted]) -> tuple[Image, ...]:
+def read_inventory(reading: Reading, wanted: Wanted) -> tuple[Image, ...]:
     """Describe each image once, by path; what cannot be read or listed is an entry with a fault."""
     tree = reading.tree
     entries: dict[str, Image] = {}
@@ -110,13 +98,13 @@ def read_inventory(reading: Reading, wanted: Sequence[Wanted]) -> tuple[Image, .
     return tuple(entries[path] for path in sorted(entries))
 
 
-def _names(reading: Reading, wanted: Iterable[Wanted]) -> Iterator[tuple[str, str]]:
+def _names(reading: Reading, wanted: Wanted) -> Iterator[tuple[str, str]]:
     """Give the paths of images, and directories that cannot be listed with the reason."""
-    for one in wanted:
-        if not one.patterns:
-            yield one.path, ""
-        for pattern in one.patterns:
-            yield from _matching(reading, one.path, pattern.split("/"))
+    for path, patterns in wanted:
+        if not patterns:
+            yield path, ""
+        for pattern in patterns:
+            yield from _matching(reading, path, pattern.split("/"))
 
 
 def _matching(reading: Reading, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -152,23 +140,22 @@ def _unfit(tree: DiskTree, place: Place) -> str:
 
 def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Image]:
     """Read one file for all names that lead to it; the digest of a damaged one is given where it can be."""
-    known = Image(real)
+    known = Image(real, target=real)
     path = reading.on_disk(real)
     entry = reading.tree.look(real)
     try:
         if entry is not None and entry.kind == "file":
             source = open_file(path)
             known = replace(known, size=source.size)
-            tell = reading.progress if reading.digest == "whole" else None
-            progress = None if tell is None else partial(tell, real, source.size)
+            progress = None if reading.progress is None else partial(reading.progress, real, source.size)
             known = replace(known, digest=digest_of(source, reading.digest, progress))
         image = open_image(path)
         contents = read_contents(image.tree)
         known = replace(known, labels=contents.labels, versions=contents.versions, notes=image.notes)
         for alias in aliases:
             family, why = recognise_family(reading.site, (alias.path, real), image.tree, reading.rocm)
-            yield replace(known, path=alias.path, links=alias.links, target=real, family=family, why=why)
+            yield replace(known, path=alias.path, links=alias.links, family=family, why=why)
     except LumisiteError as error:
         fault = str(error).removeprefix(f"{path}: ")
         for alias in aliases:
-            yield replace(known, path=alias.path, links=alias.links, target=real, fault=fault)
+            yield replace(known, path=alias.path, links=alias.links, fault=fault)

@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from lumisite.errors import shown
+from lumisite.errors import ToolError, shown
 from lumisite.images.digest import Kind
 from lumisite.images.inventory import Image
+from lumisite.machine.host import LARGEST_READ_BYTES, open_file
 from lumisite.site.document import joined
 from lumisite.site.json_file import JsonFile, short
-
-LARGEST_LOCK_BYTES = 64 * 1024 * 1024
+from lumisite.site.load import LoadedSite
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,35 @@ def parse_lock(content: bytes, where: str, site: str | None = None) -> Lock:
                 yield f"{here}.digest", f"{short(image.digest)} is not {lock.digest}: and 64 hexadecimal digits"
 
     return _FILE.decode(content, Lock, where, (faults,))
+
+
+def load_lock(loaded: LoadedSite, asked: Path | None) -> LoadedLock | None:
+    """Read the lock that is asked for, else the one that the site names, beside its own file; errors name the file.
+
+    Raises `ToolError`, or `LumisiteError` for a lock that is damaged or of another site.
+    """
+    images = loaded.site.images
+    path = asked or (loaded.directory / images.lock if images is not None and images.lock is not None else None)
+    if path is None:
+        return None
+    content = read_lock_file(path)
+    if content is None:
+        raise ToolError(f"cannot read {path}: it is not there (`lumisite images --lock {path}` writes it)")
+    return LoadedLock(parse_lock(content, str(path), loaded.site.name), path.name, content)
+
+
+def read_lock_file(path: Path) -> bytes | None:
+    """Give what a lock's file holds, `None` where there is none; raises `ToolError`."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        pass  # opening it says why, and names it
+    source = open_file(str(path))
+    if source.size > LARGEST_READ_BYTES:
+        raise ToolError(f"cannot read {path}: it has {source.size} bytes (at most {LARGEST_READ_BYTES})")
+    return source.read(0, LARGEST_READ_BYTES)
 
 
 _FILE = JsonFile(

@@ -27,6 +27,7 @@ PARTITION, _OCI_INDEX, _OCI_BLOB = 0x4004, 0x400A, 0x400B
 _PRIMARY, _OVERLAY = 2, 4
 _SQUASHFS, _ENCRYPTED = 1, 5
 _FILE_SYSTEMS = {2: "ext3", 3: "immutable objects", 4: "raw data"}
+_NOTE_ON_OVERLAY = "it carries an overlay, which is not read: what was changed in it may differ from what is said here"
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ def find_root(source: Source) -> tuple[SifObject, tuple[str, ...]]:
     for one in objects:
         if one.kind == PARTITION and one.part == _PRIMARY:
             _check(source, one)
-            return one, tuple(_notes(objects))
+            overlay = any(one.kind == PARTITION and one.part == _OVERLAY for one in objects)
+            return one, (_NOTE_ON_OVERLAY,) if overlay else ()
     if any(one.kind in (_OCI_INDEX, _OCI_BLOB) for one in objects):
         raise ImageError(
             f"{source.name}: is an OCI-SIF, whose layers lumisite does not read (`singularity pull` without --oci "
@@ -115,8 +117,3 @@ def _check(source: Source, one: SifObject) -> None:
     if one.start + one.size > source.size:
         there = max(0, source.size - one.start)
         raise ImageError(f"{where} is cut: of its {one.size} bytes from byte {one.start} on {there} are there")
-
-
-def _notes(objects: tuple[SifObject, ...]) -> Iterator[str]:
-    if any(one.kind == PARTITION and one.part == _OVERLAY for one in objects):
-        yield "it carries an overlay, which is not read: what was changed in it may differ from what is said here"

@@ -10,11 +10,10 @@ Source: `fs/squashfs/squashfs_fs.h` of Linux 6.1 (version 4.0 of the format, lit
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import TypeVar
 
 from lumisite.errors import LumisiteError
 from lumisite.machine.compression import COMPRESSIONS, BadBlockError, Unpack, unpacker
@@ -25,9 +24,11 @@ _SUPERBLOCK = "<4sIIIIHHHHHHQQQQQQQQ"
 SUPERBLOCK_BYTES = struct.calcsize(_SUPERBLOCK)
 _METADATA_BYTES = 8192
 _LARGEST_BLOCK_BYTES = 1024 * 1024
-#: What is kept of the image in memory: 8 MiB of metadata, at most 16 MiB of files.
+#: What is kept of all images in memory: 8 MiB of metadata, at most 16 MiB of files, and what leads to them.
 _METADATA_KEPT = 1024
 _BLOCKS_KEPT = 16
+_LISTINGS_KEPT = 256
+_PATHS_KEPT = 16 * 1024
 #: Limits far beyond real images: names of one directory in bytes, and blocks of one file.
 _LARGEST_LISTING_BYTES = 16 * 1024 * 1024
 _KEPT_LISTING_BYTES = 1024 * 1024
@@ -39,9 +40,6 @@ _FRAGMENTS_PER_BLOCK = 512
 _DIRECTORY, _FILE, _LINK = 1, 2, 3
 _EXTENDED = 7
 _MOST_KIND = 14
-
-
-_T = TypeVar("_T")
 
 
 class ImageError(LumisiteError):
@@ -63,7 +61,7 @@ class _Inode:
     after: tuple[int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Squashfs:
     """The file system between `start` and `start + size` of an image file."""
 
@@ -74,10 +72,6 @@ class Squashfs:
     size: int
     tables: tuple[int, int, int]
     unpack: Unpack
-    _metadata_seen: OrderedDict[int, tuple[bytes, int]] = field(default_factory=OrderedDict)
-    _blocks_seen: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
-    _names_seen: dict[int, dict[str, tuple[int, int]]] = field(default_factory=dict)
-    _paths_seen: dict[str, tuple[int, int] | None] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -108,22 +102,22 @@ class Squashfs:
             return None
         return SquashedFile(f"{self.name}:{path}", self, self._inode(place[0]))
 
+    @lru_cache(_PATHS_KEPT)  # noqa: B019 - bounded, as the others here
     def _find(self, path: str) -> tuple[int, int] | None:
         """Give the reference and the kind of what stands at a path, looking through its parents."""
         if path == "/":
             return self.root, _DIRECTORY
-        if path not in self._paths_seen:
-            top, _, name = path.rpartition("/")
-            parent = self._find(top or "/")
-            self._paths_seen[path] = None if parent is None or parent[1] != _DIRECTORY else self._child(parent[0], name)
-        return self._paths_seen[path]
+        top, _, name = path.rpartition("/")
+        parent = self._find(top or "/")
+        if parent is None or parent[1] != _DIRECTORY:
+            return None
+        if self._inode(parent[0]).size > _KEPT_LISTING_BYTES:
+            return next((place for one, place in self._listing(parent[0]) if one == name), None)
+        return self._places(parent[0]).get(name)
 
-    def _child(self, directory: int, name: str) -> tuple[int, int] | None:
-        if directory not in self._names_seen:
-            if self._inode(directory).size > _KEPT_LISTING_BYTES:
-                return next((place for one, place in self._listing(directory) if one == name), None)
-            self._names_seen[directory] = dict(self._listing(directory))
-        return self._names_seen[directory].get(name)
+    @lru_cache(_LISTINGS_KEPT)  # noqa: B019
+    def _places(self, directory: int) -> dict[str, tuple[int, int]]:
+        return dict(self._listing(directory))
 
     def fault(self, at: int, what: str) -> ImageError:
         """Give an error that names the byte of the image file."""
@@ -143,20 +137,17 @@ class Squashfs:
         except BadBlockError as error:
             raise self.fault(at, f"a packed block is damaged: {error}") from None
 
+    @lru_cache(_METADATA_KEPT)  # noqa: B019
     def _metadata_block(self, at: int) -> tuple[bytes, int]:
         """Give a block of metadata and where the next one stands."""
-
-        def make() -> tuple[bytes, int]:
-            (head,) = struct.unpack("<H", self._bytes(at, 2))
-            length = head & 0x7FFF
-            content = self._bytes(at + 2, length)
-            if not head & 0x8000:
-                content = self._unpacked(at, content, _METADATA_BYTES)
-            if not 0 < len(content) <= _METADATA_BYTES:
-                raise self.fault(at, f"a block of metadata has {len(content)} bytes (1 to {_METADATA_BYTES} are right)")
-            return content, at + 2 + length
-
-        return _remembered(self._metadata_seen, at, _METADATA_KEPT, make)
+        (head,) = struct.unpack("<H", self._bytes(at, 2))
+        length = head & 0x7FFF
+        content = self._bytes(at + 2, length)
+        if not head & 0x8000:
+            content = self._unpacked(at, content, _METADATA_BYTES)
+        if not 0 < len(content) <= _METADATA_BYTES:
+            raise self.fault(at, f"a block of metadata has {len(content)} bytes (1 to {_METADATA_BYTES} are right)")
+        return content, at + 2 + length
 
     def _metadata(self, place: tuple[int, int], length: int) -> tuple[bytes, tuple[int, int]]:
         """Give `length` bytes of metadata from a block and an offset in it, and the place behind them."""
@@ -228,18 +219,18 @@ class Squashfs:
 
     def block(self, at: int, size: int, most: int) -> bytes:
         """Give an unpacked block of file content; `size` is the packed size, with a bit for one that is not packed."""
-
-        def make() -> bytes:
-            length = size & 0xFFFFFF
-            if length > _LARGEST_BLOCK_BYTES:
-                raise self.fault(at, f"a block of a file has {length} bytes (at most {_LARGEST_BLOCK_BYTES} are right)")
-            content = self._bytes(at, length)
-            return content if size & 0x1000000 else self._unpacked(at, content, self.block_bytes)
-
-        content = _remembered(self._blocks_seen, at, _BLOCKS_KEPT, make)
+        content = self._block(at, size)
         if len(content) < most:
             raise self.fault(at, f"a block of a file unpacks to {len(content)} bytes, where {most} are wanted")
         return content
+
+    @lru_cache(_BLOCKS_KEPT)  # noqa: B019
+    def _block(self, at: int, size: int) -> bytes:
+        length = size & 0xFFFFFF
+        if length > _LARGEST_BLOCK_BYTES:
+            raise self.fault(at, f"a block of a file has {length} bytes (at most {_LARGEST_BLOCK_BYTES} are right)")
+        content = self._bytes(at, length)
+        return content if size & 0x1000000 else self._unpacked(at, content, self.block_bytes)
 
     def fragment(self, inode: _Inode, length: int) -> bytes:
         """Give the end of a file that shares a block with the ends of others."""
@@ -269,7 +260,6 @@ class SquashedFile:
     name: str
     image: Squashfs
     inode: _Inode
-    _starts: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def size(self) -> int:
@@ -288,12 +278,14 @@ class SquashedFile:
             offset += len(content)
         return b"".join(parts)
 
+    @cached_property
+    def _starts(self) -> tuple[tuple[int, int], ...]:
+        sizes = self.image.block_sizes(self.inode)
+        places = accumulate((size & 0xFFFFFF for size in sizes), initial=self.inode.start)
+        return tuple(zip(places, sizes, strict=False))
+
     def _block(self, index: int) -> bytes:
         """Give a block of the file in full; the last one may be shorter."""
-        if not self._starts:
-            sizes = self.image.block_sizes(self.inode)
-            places = accumulate((size & 0xFFFFFF for size in sizes), initial=self.inode.start)
-            self._starts.extend(zip(places, sizes, strict=False))
         length = min(self.image.block_bytes, self.size - index * self.image.block_bytes)
         if index >= len(self._starts):
             return self.image.fragment(self.inode, length)
@@ -327,14 +319,3 @@ def read_squashfs(source: Source, start: int = 0, size: int | None = None) -> Sq
         known = COMPRESSIONS.get(compression, f"method {compression}")
         raise fault(f"is packed with {known}, which lumisite does not read (gzip, xz and zstd it does)")
     return Squashfs(source, start, block_bytes, root, used, (inodes, names, fragments), unpack)
-
-
-def _remembered(seen: OrderedDict[int, _T], key: int, most: int, make: Callable[[], _T]) -> _T:
-    """Give what was made for a key before, or make it; the one that was not asked for longest is forgotten."""
-    if key in seen:
-        seen.move_to_end(key)
-        return seen[key]
-    seen[key] = made = make()
-    if len(seen) > most:
-        seen.popitem(last=False)
-    return made

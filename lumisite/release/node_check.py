@@ -20,7 +20,7 @@ from lumisite.machine.host import DiskTree
 from lumisite.machine.loader import Loaded, Need, walk
 from lumisite.machine.tree import Place, resolve
 from lumisite.render.manifest import Manifest
-from lumisite.render.plan_images import PlannedFile, other_images
+from lumisite.render.plan_images import other_images
 from lumisite.site.decode import suggestion
 from lumisite.site.model import Site
 from lumisite.site.versions import Version, parse_version
@@ -77,8 +77,7 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
         for bind in site.binds
         if bind.where == "task" and resolve(host, bind.path).entry is None
     ]
-    plans = (PlannedFile(file, plan.images, plan.digest) for file, plan in manifest.plans.items() if plan.digest)
-    for one in other_images(plans, host):
+    for one in other_images(manifest.plans, host):
         if one.gone:
             notes.append(str(one))
         else:

@@ -32,7 +32,7 @@ def write_tree(files: Mapping[str, RenderedFile], out: Path) -> bool:
     lumisite did not write or that was edited since, `ToolError` when the system refuses; then it is as it was.
     """
     out = Path(os.path.realpath(out))
-    wanted = {path: (file.encoded(path), file.mode) for path, file in files.items()}
+    wanted = {path: (file.text.encode(), file.mode) for path, file in files.items()}
     for path in wanted:
         if fault := path_fault(path):
             raise LumisiteError(f"{path!r}: {fault}; a tree cannot hold such a file")

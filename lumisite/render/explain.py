@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lumisite.errors import ResolveError
 from lumisite.images.container import covers
 from lumisite.render.modules import module_version
 from lumisite.site.decode import suggestion
-from lumisite.site.entries import Evidence, FileSystem, Setting
+from lumisite.site.entries import Evidence, FileSystem, HostPath, Setting
 from lumisite.site.evidence import checked, evidence_of, evidence_text
 from lumisite.site.images import Holds
 from lumisite.site.ledger import (
-    BindVerdict,
-    Decision,
     Situation,
+    Verdict,
     decide,
     depends_on_image,
     describe_action,
@@ -45,23 +44,6 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One piece of evidence; what is not known is empty."""
-
-    effect: str
-    by: str
-    of: str
-    what: str
-    platform: str
-    image: str
-    nodes: str
-    runs: int | None
-    date: str
-    source: str
-    text: str
-
-
-@dataclass(frozen=True)
 class Entry:
     """One entry of the site description that speaks about a name, and what became of it."""
 
@@ -73,18 +55,18 @@ class Entry:
     why: str
     source: str
     checked: str
-    evidence: tuple[Finding, ...] = ()
+    evidence: tuple[Mapping[str, str | int | None], ...] = ()
     sources: tuple[Reference, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"  {self.outcome}: {self.value}", f"    entry   {self.key}, {self.rule}"]
         lines += [f"    set by  {self.where}"] if self.where else []
         lines += [f"    why     {self.why}"]
-        lines += [
-            f"    {'known   ' if number == 0 else '        '}{one.text}" for number, one in enumerate(self.evidence)
-        ]
-        listed = [str(one) for one in self.sources] or [self.source]
-        lines += [f"    {'source  ' if number == 0 else '        '}{one}" for number, one in enumerate(listed)]
+        for title, texts in (
+            ("known", [one["text"] for one in self.evidence]),
+            ("source", [str(one) for one in self.sources] or [self.source]),
+        ):
+            lines += [f"    {title if number == 0 else '':8}{text}" for number, text in enumerate(texts)]
         return "\n".join([*lines, f"    checked {self.checked}"] if self.checked else lines)
 
 
@@ -123,18 +105,21 @@ def explain(
     situation = Situation(
         selection.platform,
         selection.cpe[0],
-        inside.family,
-        inside.rocm,
-        inside.plugin,
-        nodes,
-        None if partition is None else bool(site.kind_of(partition).gpus),
-        partition,
+        **vars(inside),
+        nodes=nodes,
+        gpus=None if partition is None else bool(site.kind_of(partition).gpus),
+        partition=partition,
     )
     decision = decide(site, situation)
-    if any(setting.name == name for setting in site.settings):
-        return _explain_setting(site, decision, name)
+    if settings := [_entry(site, one) for one in decision.settings if one.entry.name == name]:
+        return _explained(name, "setting", situation, settings)
     if name.startswith("/"):
-        return _explain_bind(site, decision, name)
+        paths = [one.entry.path for one in decision.binds]
+        if binds := [
+            _entry(site, one) for one in decision.binds if covers(one.entry.path, name) or name == one.entry.target
+        ]:
+            return _explained(name, "bind", situation, binds)
+        raise ResolveError(f"{name}: {site.name} binds no such path ({suggestion(name, paths)})")
     if name.partition("/")[0] in site.modules:
         return _explain_module(site, selection.stacks[0], name)
     known = [*site.modules, *dict.fromkeys(setting.name for setting in site.settings)]
@@ -146,76 +131,44 @@ def _known(option: str, name: str | None, table: Iterable[str]) -> None:
         raise ResolveError(f"{option}: {name} is not described ({suggestion(name, table)})")
 
 
-def _explain_setting(site: Site, decision: Decision, name: str) -> Explanation:
-    entries = []
-    for verdict in decision.settings:
-        setting = verdict.setting
-        if setting.name != name:
-            continue
-        known = evidence_of(setting)
-        entries.append(
-            Entry(
-                key=f"settings[{verdict.index}]",
-                outcome=verdict.outcome,
-                value=f"{name} {describe_action(setting)}",
-                rule=_rule(describe_conditions(setting.when), verdict.reason),
-                where=_setter(setting),
-                why=setting.why,
-                source=_source("; ".join(dict.fromkeys(str(one.source) for one in known)), setting.confirmed),
-                checked=checked(setting),
-                evidence=tuple(map(_finding, known)),
-                sources=tuple(references(site, *(one.source for one in known))),
-            )
-        )
-    return Explanation(name, "setting", _said(decision.situation), _winners_first(entries))
+def _explained(name: str, kind: Literal["setting", "bind"], situation: Situation, entries: list[Entry]) -> Explanation:
+    """Put the winner first; where another may win before it, it wins otherwise."""
+    order = ("may win", "wins", "lost", "does not apply", "not bound")
+    ranked = sorted(entries, key=lambda entry: order.index(entry.outcome))
+    if ranked[0].outcome == "may win":
+        ranked = [replace(entry, outcome="wins otherwise") if entry.outcome == "wins" else entry for entry in ranked]
+    said = {True: "yes", False: "no"}
+    known = [f"{item} {said.get(value, value)}" for item, value in vars(situation).items() if value is not None]
+    return Explanation(name, kind, ", ".join(known), tuple(ranked))
 
 
-def _explain_bind(site: Site, decision: Decision, path: str) -> Explanation:
-    entries = [
-        _bind_entry(site, one) for one in decision.binds if covers(one.bind.path, path) or path == one.bind.target
-    ]
-    if not entries:
-        known = [one.bind.path for one in decision.binds]
-        raise ResolveError(f"{path}: {site.name} binds no such path ({suggestion(path, known)})")
-    return Explanation(path, "bind", _said(decision.situation), _winners_first(entries))
-
-
-def _bind_entry(site: Site, verdict: BindVerdict) -> Entry:
-    bind = verdict.bind
-    conditions = describe_conditions(bind.when)
+def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> Entry:
+    one = verdict.entry
+    known = evidence_of(one) if isinstance(one, Setting) else ()
+    sources = [str(evidence.source) for evidence in known] or [str(one.source)]
+    setter = "the wrapper, which sees the image" if depends_on_image(one.when) else "the task prolog"
+    conditions = describe_conditions(one.when)
+    lost = f"; {verdict.reason}" if verdict.reason.startswith("needs") else ""
     return Entry(
         key=verdict.key,
         outcome=verdict.outcome,
-        value=bind.spec,
-        rule=conditions if isinstance(bind, FileSystem) else _rule(conditions, verdict.reason),
-        where="" if bind.where is None else "the task prolog" if bind.where == TASK else f"the module {bind.where}",
-        why=bind.why,
-        source=_source(bind.source, bind.confirmed),
-        checked="",
-        sources=tuple(references(site, bind.source)),
+        value=f"{one.name} {describe_action(one)}" if isinstance(one, Setting) else one.spec,
+        rule=conditions if isinstance(one, FileSystem) else f"when: {conditions}{lost}",
+        where="" if one.where is None else setter if one.where == TASK else f"the module {one.where}",
+        why=one.why,
+        source="; ".join(dict.fromkeys(sources)) + ("" if one.confirmed else " (not confirmed for this site)"),
+        checked=checked(one) if isinstance(one, Setting) else "",
+        evidence=tuple(map(_finding, known)),
+        sources=tuple(references(site, *sources)),
     )
 
 
-def _setter(setting: Setting) -> str:
-    if setting.where != TASK:
-        return f"the module {setting.where}"
-    return "the wrapper, which sees the image" if depends_on_image(setting.when) else "the task prolog"
-
-
-def _finding(one: Evidence) -> Finding:
-    return Finding(
-        effect=one.effect,
-        by=one.by,
-        of=one.of or "",
-        what=one.what or "",
-        platform=one.platform or "",
-        image=one.image or "",
-        nodes="" if one.nodes is None else str(one.nodes),
-        runs=one.runs,
-        date=one.date or "",
-        source=one.source,
-        text=evidence_text(one),
-    )
+def _finding(one: Evidence) -> dict[str, str | int | None]:
+    """Give a piece of evidence as values of JSON, and as one line; what is not known is empty."""
+    names = ("effect", "by", "of", "what", "platform", "image", "nodes", "runs", "date", "source")
+    known = {name: getattr(one, name) for name in names}
+    texts = {name: "" if value is None else str(value) for name, value in known.items()}
+    return {**texts, "runs": one.runs, "text": evidence_text(one)}
 
 
 def references(site: Site, *texts: str) -> Iterator[Reference]:
@@ -252,25 +205,3 @@ def _explain_module(site: Site, stack: Stack, name: str) -> Explanation:
         checked="",
     )
     return Explanation(name, "module", f"platform {stack.platform}, cpe {stack.cpe}, rocm {stack.rocm}", (entry,))
-
-
-def _winners_first(entries: list[Entry]) -> tuple[Entry, ...]:
-    order = ("may win", "wins", "lost", "does not apply", "not bound")
-    ranked = sorted(entries, key=lambda entry: order.index(entry.outcome))
-    if ranked[0].outcome == "may win":
-        ranked = [replace(entry, outcome="wins otherwise") if entry.outcome == "wins" else entry for entry in ranked]
-    return tuple(ranked)
-
-
-def _rule(conditions: str, reason: str) -> str:
-    return f"when: {conditions}; {reason}" if reason.startswith("needs") else f"when: {conditions}"
-
-
-def _source(source: str, confirmed: bool) -> str:
-    return source if confirmed else f"{source} (not confirmed for this site)"
-
-
-def _said(situation: Situation) -> str:
-    shown = {item.name: getattr(situation, item.name) for item in fields(situation)}
-    words = {True: "yes", False: "no"}
-    return ", ".join(f"{name} {words.get(value, value)}" for name, value in shown.items() if value is not None)

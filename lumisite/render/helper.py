@@ -13,22 +13,9 @@ from itertools import chain, groupby
 
 from lumisite.machine.masks import mask_tables
 from lumisite.machine.topology import topology_of
+from lumisite.render import shell_text as sh
 from lumisite.render.helper_settings import left_chains, prolog_chains, rank_word, step_of
-from lumisite.render.image_plans import case_pattern
 from lumisite.render.modules import bind_marker
-from lumisite.render.shell_text import (
-    Chain,
-    Where,
-    assign,
-    call,
-    decide,
-    function,
-    indented,
-    lookup,
-    numbers,
-    row,
-    variable,
-)
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import FileSystem, HostPath
 from lumisite.site.images import has_plugin
@@ -76,30 +63,30 @@ def _origin(mark: str, name: str, site_file: str) -> str:
 def step_data(of: HelperRelease) -> Iterator[str]:
     """Give the data that prolog and wrapper both look up."""
     site = of.site
-    yield assign(ls_site_prefix=site.runtime.prefix, ls_site_stacks=", ".join(of.stacks))
+    yield sh.assign(ls_site_prefix=site.runtime.prefix, ls_site_stacks=", ".join(of.stacks))
     partitions = []
     for name, one in site.partitions.items():
         gpus = len(site.node_kinds[one.node_kind].gpus)
         whole = "1" if one.whole_nodes else ""
-        values = row(ls_kind=one.node_kind, ls_kind_gpus=str(gpus), ls_whole_nodes=whole)
+        values = sh.row(ls_kind=one.node_kind, ls_kind_gpus=str(gpus), ls_whole_nodes=whole)
         partitions.append(([shlex.quote(name)], values))
-    yield from lookup("ls_site_partition", partitions)
+    yield from sh.lookup("ls_site_partition", partitions)
 
 
 def prolog_data(of: HelperRelease) -> Iterator[str]:
     """Give the data that only the prolog looks up."""
     site = of.site
     local = next((system.path for system in site.file_systems if system.kind == "node-local"), "")
-    yield assign(ls_site_release=of.release, ls_site_root=site.root)
-    yield assign(
+    yield sh.assign(ls_site_release=of.release, ls_site_root=site.root)
+    yield sh.assign(
         ls_site_private=f"{local.rstrip('/')}/lumisite" if local else "",
         ls_site_host_suffix=site.network.host_suffix or "",
         ls_site_libraries=_tykky_libraries(of),
     )
-    yield from function("ls_site_binds", _prolog_binds(of))
-    yield from function("ls_site_settings", decide(prolog_chains(site, of.stacks)))
-    yield from function("ls_site_left_alone", decide(left_chains(site, of.stacks)))
-    yield from function("ls_site_directories", _directories(site))
+    yield from sh.function("ls_site_binds", _prolog_binds(of))
+    yield from sh.function("ls_site_settings", sh.decide(prolog_chains(site, of.stacks)))
+    yield from sh.function("ls_site_left_alone", sh.decide(left_chains(site, of.stacks)))
+    yield from sh.function("ls_site_directories", _directories(site))
     yield from _masks(site)
 
 
@@ -108,24 +95,26 @@ def wrapper_binds(of: HelperRelease) -> Iterator[str]:
     site = of.site
     binding = {bind.where for bind in site.host_paths.values()}
     brought = [bind_marker(place) for place in (*site.modules, TASK) if place in binding]
-    yield from function("ls_site_brought", (f'"$1" {variable(name)}' for name in brought))
+    yield from sh.function("ls_site_brought", (f'"$1" {sh.variable(name)}' for name in brought))
     everywhere = set.intersection(*map(set, of.modules.values()))
     all_modules = dict.fromkeys(of.stacks, tuple(site.modules))
     body = []
     for place, binds in groupby(_binds(of, all_modules), key=lambda one: one[0].where):
         if place != TASK and place not in everywhere:
             marker = bind_marker(str(place))
-            lines = decide(((where, call("ls_add", item.path, *_target(item))),) for item, where in binds)
-            body += [f"if ls_needed {variable(marker)}; then", *map(indented, lines), "fi"]
-    yield from function("ls_site_binds", body)
+            lines = sh.decide(
+                ((where, sh.call("ls_add", item.path, item.target or item.path, item.spec)),) for item, where in binds
+            )
+            body += [f"if ls_needed {sh.variable(marker)}; then", *map(sh.indented, lines), "fi"]
+    yield from sh.function("ls_site_binds", body)
 
 
 def family_data(of: HelperRelease) -> Iterator[str]:
     """Give functions that know a family by its images' path, and what it needs by its name."""
     families = of.site.families.items()
-    patterns = [(list(map(case_pattern, one.paths)), row(ls_family=name)) for name, one in families if one.paths]
-    yield from lookup("ls_site_name", patterns)
-    yield from lookup("ls_site_family", (([shlex.quote(name)], _family(of, name)) for name in of.site.families))
+    patterns = [(list(map(sh.case_pattern, one.paths)), sh.row(ls_family=name)) for name, one in families if one.paths]
+    yield from sh.lookup("ls_site_name", patterns)
+    yield from sh.lookup("ls_site_family", (([shlex.quote(name)], _family(of, name)) for name in of.site.families))
 
 
 def filter_data(of: HelperRelease) -> Iterator[str]:
@@ -135,7 +124,7 @@ def filter_data(of: HelperRelease) -> Iterator[str]:
     yield "  families = {"
     for family in of.site.families.values():
         mpi = [f"mpi = {quote_lua(family.mpi)}"] if family.mpi else []
-        patterns = [quote_lua(lua_pattern(case_pattern(path))) for path in family.paths]
+        patterns = [quote_lua(lua_pattern(sh.case_pattern(path))) for path in family.paths]
         if patterns:
             yield f"    {{ {', '.join([*mpi, *patterns])} }},"
     yield "  },"
@@ -144,7 +133,7 @@ def filter_data(of: HelperRelease) -> Iterator[str]:
 
 def _family(of: HelperRelease, name: str) -> str:
     family = of.site.families[name]
-    return row(
+    return sh.row(
         ls_needs=f" {' '.join(map(bind_marker, family.modules))} ",
         ls_front=":".join(family.prepend_path),
         ls_libraries=":".join(of.site.library_path(of.selection.platform, name)),
@@ -161,30 +150,32 @@ def _tykky_libraries(of: HelperRelease) -> str:
 
 
 def _prolog_binds(of: HelperRelease) -> Iterator[str]:
-    chains: list[Chain] = []
+    chains: list[sh.Chain] = []
     for place, binds in groupby(_binds(of, of.modules), key=lambda one: one[0].where):
-        chains.append(((Where(), f"brought_by {variable(bind_marker(str(place)))}"),))
+        chains.append(((sh.Where(), f"brought_by {sh.variable(bind_marker(str(place)))}"),))
         for item, where in binds:
             # That a shared file system stands in `/` is seen in the list of `/`, without touching its servers.
             shared = isinstance(item, FileSystem) and item.kind == "shared" and item.path.count("/") == 1
             required = "x" if item.required else ""
-            words = (item.path, *_target(item), item.path[1:] if shared else "", required, item.why)
-            chains.append(((where, call("bind", *words)),))
-    yield from decide(chains)
+            words = (
+                item.path,
+                item.target or item.path,
+                item.spec,
+                item.path[1:] if shared else "",
+                required,
+                item.why,
+            )
+            chains.append(((where, sh.call("bind", *words)),))
+    yield from sh.decide(chains)
 
 
-def _binds(of: HelperRelease, modules: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[HostPath, Where]]:
+def _binds(of: HelperRelease, modules: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[HostPath, sh.Where]]:
     """Give what the modules of each stack bind, then what only a task binds, in the site's order."""
     for place in (*of.site.modules, TASK):
         bound = {stack: one.bound_by(place) for stack, one in of.stacks.items() if place in (TASK, *modules[stack])}
         for item in of.site.host_paths.values():
             if stacks := tuple(stack for stack, binds in bound.items() if item in binds):
                 yield item, step_of(item.when, () if len(stacks) == len(of.stacks) else stacks)
-
-
-def _target(item: HostPath) -> tuple[str, str]:
-    """Give where something is in a container, and its bind."""
-    return item.target or item.path, item.spec
 
 
 def _directories(site: Site) -> Iterator[str]:
@@ -201,16 +192,14 @@ def _masks(site: Site) -> Iterator[str]:
     """Give the tables of whole nodes by kind, tasks and threads, and the CPUs near each GPU or of the node."""
     masks, cpus = [], []
     for name, kind in site.node_kinds.items():
-        tables = mask_tables(topology_of(name, kind))
-        for (tasks, threads), answers in tables.items():
+        word = shlex.quote(name)
+        for (tasks, threads), answers in mask_tables(topology_of(name, kind)).items():
             least = min(len(answer.pu_os) for answer in answers)
-            line = f"count={least} {numbers('masks', (answer.mask for answer in answers))}"
-            masks.append(([f"{shlex.quote(name)}/{tasks}/{threads}"], line))
+            line = f"count={least} {sh.numbers('masks', (answer.mask for answer in answers))}"
+            masks.append(([f"{word}/{tasks}/{threads}"], line))
             if tasks == 1:
-                cpus.append(([f"{shlex.quote(name)}/{threads}"], numbers("words", answers[0].pu_os)))
+                cpus.append(([f"{word}/{threads}"], sh.numbers("words", answers[0].pu_os)))
             if tasks == len(kind.gpus):
-                cpus += [
-                    ([f"{shlex.quote(name)}/{threads}/{one.gpus[0]}"], numbers("words", one.pu_os)) for one in answers
-                ]
-    yield from lookup("ls_site_masks", masks)
-    yield from lookup("ls_site_cpus", cpus)
+                cpus += [([f"{word}/{threads}/{one.gpus[0]}"], sh.numbers("words", one.pu_os)) for one in answers]
+    yield from sh.lookup("ls_site_masks", masks)
+    yield from sh.lookup("ls_site_cpus", cpus)

@@ -7,7 +7,8 @@ what it sets is right for every image. The wrapper also asks what the image hold
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from lumisite.render.shell_text import Chain, Where, variable, with_reason
@@ -27,14 +28,14 @@ NOTHING_APPLIES = "no entry of the ledger applies here"
 
 def prolog_chains(site: Site, stacks: Mapping[str, Decision]) -> Iterable[Chain]:
     """Give what the prolog does with each variable that some entry sets before the image is known, or takes away."""
-    return map(_merged, _by_stack(stacks, _names(site, _acts), _for_prolog))
+    return _chains(stacks, _names(site, _acts), _for_prolog)
 
 
 def left_chains(site: Site, stacks: Mapping[str, Decision]) -> Iterable[Chain]:
     """Give what the prolog says of the other variables."""
     acted = _names(site, _acts)
     names = [name for name in _names(site, lambda setting: True) if name not in acted]
-    return map(_merged, _by_stack(stacks, names, _for_words))
+    return _chains(stacks, names, _for_words)
 
 
 def wrapper_chains(site: Site, stacks: Mapping[str, Decision]) -> Iterable[Chain]:
@@ -43,9 +44,9 @@ def wrapper_chains(site: Site, stacks: Mapping[str, Decision]) -> Iterable[Chain
     Its rules decide among themselves, since they ask what the image holds, so each is a chain of its own.
     """
     names = _names(site, lambda setting: depends_on_image(setting.when))
-    for name, by_stack in zip(names, _by_stack(stacks, names, _for_wrapper), strict=True):
+    for name, chain in zip(names, _chains(stacks, names, _for_wrapper), strict=True):
         yield ((Where(), f"ls_variable {variable(name)}"),)
-        yield from ((rule,) for rule in _merged(by_stack))
+        yield from ((rule,) for rule in chain)
 
 
 def rank_word(text: str) -> str:
@@ -139,38 +140,30 @@ def _action(setting: Setting | None) -> tuple[Action, str]:
     return computed.get(setting.computed, "withdraw" if setting.unset else "leave"), "''"
 
 
-def _by_stack(
-    stacks: Mapping[str, Decision],
-    names: Sequence[str],
-    line_of: Callable[[str, Setting | None], str],
-) -> Iterator[dict[str, Chain]]:
-    """Give the chain of each variable by stack, in ledger order; the last link always holds."""
+def _chains(
+    stacks: Mapping[str, Decision], names: Iterable[str], line_of: Callable[[str, Setting | None], str]
+) -> Iterator[Chain]:
+    """Write the chain of each variable for several stacks as one; where all agree, the stack does not matter."""
     for name in names:
-        yield {stack: tuple(_links(name, decision.settings, line_of)) for stack, decision in stacks.items()}
+        stacks_of: dict[Chain, tuple[str, ...]] = {}
+        for stack, decision in stacks.items():
+            chain = tuple(_links(name, decision.settings, line_of))
+            stacks_of[chain] = (*stacks_of.get(chain, ()), stack)
+        if len(stacks_of) == 1:
+            yield next(iter(stacks_of))
+        else:
+            yield tuple((replace(where, stack=own), line) for chain, own in stacks_of.items() for where, line in chain)
 
 
 def _links(
-    name: str, verdicts: Iterable[Verdict], line_of: Callable[[str, Setting | None], str]
+    name: str, verdicts: Iterable[Verdict[Setting]], line_of: Callable[[str, Setting | None], str]
 ) -> Iterator[tuple[Where, str]]:
+    """Give what is done with a variable, in ledger order; the last link always holds."""
     for verdict in verdicts:
-        setting = verdict.setting
+        setting = verdict.entry
         if setting.name == name and verdict.applies:
             where = step_of(setting.when)
             yield where, line_of(name, setting)
             if where == Where() and (line_of is not _for_wrapper or not depends_on_image(setting.when)):
                 return
     yield Where(), line_of(name, None)
-
-
-def _merged(by_stack: Mapping[str, Chain]) -> Chain:
-    """Write the chains of several stacks as one; where all agree, the stack does not matter."""
-    stacks_of: dict[Chain, tuple[str, ...]] = {}
-    for stack, chain in by_stack.items():
-        stacks_of[chain] = (*stacks_of.get(chain, ()), stack)
-    if len(stacks_of) == 1:
-        return next(iter(stacks_of))
-    return tuple(
-        (Where(stacks, where.nodes, where.gpus, where.partition), line)
-        for chain, stacks in stacks_of.items()
-        for where, line in chain
-    )

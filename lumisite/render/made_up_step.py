@@ -24,7 +24,7 @@ from lumisite.render.helper import START
 from lumisite.render.helper_settings import NOTHING_APPLIES
 from lumisite.render.manifest import MANIFEST, RenderedFile
 from lumisite.render.modules import ModulePlan
-from lumisite.site.model import Partition, Site
+from lumisite.site.model import Site
 
 #: How long a script may take, in seconds; it takes milliseconds.
 LIMIT_S = 30
@@ -155,14 +155,17 @@ def _after_modules(asked: Question) -> dict[str, str]:
     """Give the environment after `module load`, as the modulefiles' own plans have it."""
     environment = {"PATH": "/usr/bin:/bin"}
     for plan in asked.modules:
-        if plan.binds:
+        if binds := ",".join(plan.summary.binds):
             before = environment.get(plan.bind_variable)
-            environment[plan.bind_variable] = ",".join([*([before] if before else []), *plan.binds])
-            environment[plan.marker] = ",".join(plan.binds)
+            environment[plan.bind_variable] = f"{before},{binds}" if before else binds
+            environment[plan.marker] = binds
         if plan.helper:
             top = f"{plan.root}/releases/{plan.release}"
-            environment |= {str(one.name): str(one.value) for one in plan.settings}
-            environment |= {"SLURM_TASK_PROLOG": f"{top}/spank/task_prolog", "LUMISITE_STACK": plan.stack}
+            environment |= {
+                **plan.summary.environment,
+                "SLURM_TASK_PROLOG": f"{top}/spank/task_prolog",
+                "LUMISITE_STACK": plan.stack,
+            }
             environment |= {"LUMISITE_RELEASE": top, "PATH": f"{top}/spank/bin:{environment['PATH']}"}
     return environment
 
@@ -170,7 +173,7 @@ def _after_modules(asked: Question) -> dict[str, str]:
 def _slurm(asked: Question, task: int) -> dict[str, str]:
     """Give what Slurm sets for a task of the first node."""
     step = asked.step
-    partition = asked.site.partitions[step.partition]
+    groups = asked.site.kind_of(step.partition).l3
     names = f"node[1-{step.nodes}]" if step.nodes > 1 else "node1"
     return {
         "SLURM_JOB_ID": "1",
@@ -185,14 +188,9 @@ def _slurm(asked: Question, task: int) -> dict[str, str]:
         "SLURM_STEP_NODELIST": names,
         "SLURM_STEP_TASKS_PER_NODE": f"{step.tasks_per_node}" + (f"(x{step.nodes})" if step.nodes > 1 else ""),
         "SLURM_JOB_PARTITION": step.partition,
-        "SLURM_CPUS_ON_NODE": str(_cpus_of_node(asked.site, partition)),
+        "SLURM_CPUS_ON_NODE": str(sum(len(one.cores) + len(one.siblings or ()) for one in groups)),
         "SLURMD_NODENAME": "node1",
     }
-
-
-def _cpus_of_node(site: Site, partition: Partition) -> int:
-    groups = site.node_kinds[partition.node_kind].l3
-    return sum(len(one.cores) + len(one.siblings or ()) for one in groups)
 
 
 def _prolog_command(asked: Question, folder: Path) -> list[str]:
@@ -322,18 +320,13 @@ def _own_reason(asked: Question, name: str, by: str) -> tuple[str, str]:
 def _binds(asked: Question, stages: Sequence[_Stage]) -> Iterator[FoundBind]:
     """Give the binds at the end, in their order, with who brought each."""
     variable = f"{asked.site.runtime.prefix}_BINDPATH"
-    described = _described_binds(asked.site)
+    # Of equals the first counts, so that a file system is called one.
+    described = {one.spec: (key, one.why) for key, one in reversed(asked.site.host_paths.items())}
     listed = [(by, set(after.get(variable, "").split(","))) for by, _, after in stages]
     for spec in filter(None, stages[-1][2].get(variable, "").split(",")):
         source, _, rest = spec.partition(":")
         by = next(by for by, specs in listed if spec in specs)
         yield FoundBind(source, rest.partition(":")[0] or source, by, *described.get(spec, ("", "")))
-
-
-def _described_binds(site: Site) -> dict[str, tuple[str, str]]:
-    """Give the key and the reason of each bind that the site describes."""
-    # The first of equals counts, so that a file system is called one.
-    return {one.spec: (key, one.why) for key, one in reversed(site.host_paths.items())}
 
 
 def _cpus(task: int, reports: Sequence[_Report]) -> FoundCpus:

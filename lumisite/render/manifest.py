@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lumisite.errors import DifferenceError, LumisiteError
+from lumisite.errors import DifferenceError
 from lumisite.site.document import joined
 from lumisite.site.json_file import JsonFile, short
 
@@ -33,16 +33,6 @@ class RenderedFile:
     def mode(self) -> int:
         """The permission bits on disk, whatever the umask is."""
         return 0o755 if self.executable else 0o644
-
-    def encoded(self, path: str) -> bytes:
-        """Give the bytes on disk; `path` is named when the text holds half of a surrogate pair."""
-        try:
-            return self.text.encode()
-        except UnicodeEncodeError as error:
-            bad = f"U+{ord(self.text[error.start]):04X}"
-            raise LumisiteError(
-                f"{path}: holds {bad}, which UTF-8 cannot write; take it out of the value that put it there"
-            ) from None
 
 
 @dataclass(frozen=True)
@@ -121,7 +111,7 @@ NO_MANIFEST = Manifest(release="", lumisite="", site="", platform="")
 def file_entries(files: Mapping[str, RenderedFile]) -> dict[str, FileEntry]:
     """Describe the files of a tree for its manifest, leaving out the manifest itself."""
     return {
-        path: FileEntry(sha256_of(file.encoded(path)), f"{file.mode:04o}")
+        path: FileEntry(sha256_of(file.text.encode()), f"{file.mode:04o}")
         for path, file in files.items()
         if path != MANIFEST
     }

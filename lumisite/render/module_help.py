@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
+from lumisite.site.entries import Setting
 from lumisite.site.evidence import rank, remark
 from lumisite.site.ledger import Decision, Verdict, describe_action
 from lumisite.site.model import Site
@@ -51,11 +52,11 @@ def _helper_help(site: Site, decision: Decision) -> list[str]:
     given = [
         verdict
         for verdict in decision.settings
-        if verdict.applies and verdict.setting.where == TASK and not verdict.setting.leave
+        if verdict.applies and verdict.entry.where == TASK and not verdict.entry.leave
     ]
     entries = [
-        (f"{one.setting.name} {describe_action(one.setting)}", _reason(one))
-        for one in sorted(given, key=lambda one: rank(one.setting))
+        (f"{one.entry.name} {describe_action(one.entry)}", _reason(one))
+        for one in sorted(given, key=lambda one: rank(one.entry))
     ]
     return [
         paragraph(
@@ -80,29 +81,21 @@ def _mpi_notes(site: Site) -> Iterator[str]:
             )
 
 
-def _reason(verdict: Verdict) -> str:
-    notes = [verdict.reason if verdict.outcome == "may win" else "", remark(verdict.setting)]
+def _reason(verdict: Verdict[Setting]) -> str:
+    notes = [verdict.reason if verdict.outcome == "may win" else "", remark(verdict.entry)]
     said = "; ".join(note for note in notes if note)
-    return f"{verdict.setting.why} ({said})" if said else str(verdict.setting.why)
+    return f"{verdict.entry.why} ({said})" if said else str(verdict.entry.why)
 
 
-def paragraph(text: str) -> str:
+def paragraph(text: str, indent: str = "") -> str:
     """Fill lines of 78 characters."""
-    return textwrap.fill(text, width=78, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        text, width=78, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _listing(title: str, entries: Iterable[tuple[str, str]]) -> str:
     lines = []
     for entry, why in entries:
-        lines += [
-            f"  {entry}",
-            textwrap.fill(
-                why,
-                width=78,
-                initial_indent=" " * 6,
-                subsequent_indent=" " * 6,
-                break_long_words=False,
-                break_on_hyphens=False,
-            ),
-        ]
+        lines += [f"  {entry}", paragraph(why, " " * 6)]
     return "\n".join([title, *lines]) if lines else ""

@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lumisite.errors import ResolveError
 from lumisite.images.container import covers
 from lumisite.render.manifest import ModuleSummary
-from lumisite.render.module_help import help_text, paragraph, support
+from lumisite.render.module_help import help_text
 from lumisite.site.decode import suggestion
-from lumisite.site.entries import HostPath, Setting
+from lumisite.site.entries import HostPath
 from lumisite.site.ledger import Decision
 from lumisite.site.model import Module, Site
 from lumisite.site.selection import Selection, Stack
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class OldName:
-    """An old version name: a hidden modulefile that says so and loads `full_name`.
-
-    A `.modulerc.lua` alone cannot say anything, and Lmod (8.6 and 8.7) tells a modulefile only the name that an
-    alias leads to.
-    """
-
-    version: str
-    origin: str
-    full_name: str
-    notice: str
-    help: str
-
-    @property
-    def file(self) -> str:
-        """Version of the hidden modulefile: Lmod hides what starts with a dot."""
-        return f".{self.version}"
-
-
-@dataclass(frozen=True, repr=False, eq=False)
 class ModulePlan:
-    """Everything that a modulefile's template needs; the names are those that templates use."""
+    """Everything that a modulefile's template needs, by the names that templates use; `summary` is what it does."""
 
     name: str
     version: str
@@ -46,36 +27,21 @@ class ModulePlan:
     template: str
     help: str
     whatis: tuple[str, ...]
-    conflicts: tuple[str, ...]
-    loads: tuple[str, ...]
     notices: tuple[str, ...]
-    old_names: tuple[OldName, ...]
-    binds: tuple[str, ...]
+    old_names: tuple[str, ...]
     bind_variable: str
     marker: str
     memory: str
-    settings: tuple[Setting, ...]
     helper: bool
     stack: str
     root: str
     release: str
-    provides: tuple[str, ...]
+    summary: ModuleSummary
 
     @property
     def full_name(self) -> str:
         """Name and version, as users type it."""
         return f"{self.name}/{self.version}"
-
-    @property
-    def summary(self) -> ModuleSummary:
-        """What the manifest tells of the module."""
-        return ModuleSummary(
-            binds=self.binds,
-            provides=self.provides,
-            loads=self.loads,
-            conflicts=self.conflicts,
-            environment={str(setting.name): str(setting.value) for setting in self.settings},
-        )
 
 
 def plan_modules(
@@ -90,10 +56,7 @@ def plan_modules(
 
     Raises `ResolveError` when the site names a template that is not there.
     """
-    known = [
-        name.partition("/")[2].removesuffix(".lua.j2") for name in templates if name.startswith("modulefiles_src/")
-    ]
-    known = [name for name in known if not name.startswith(("_", "."))]
+    known = [text[1] for name in templates if (text := re.fullmatch(r"modulefiles_src/([^_.].*)\.lua\.j2", name))]
     plans = []
     for name, module in site.modules.items():
         if module.template not in known:
@@ -128,8 +91,7 @@ def _plan(
     module = site.modules[name]
     version = module_version(module, stack)
     versions = [module_version(module, other) for other in _stacks(selection, module)]
-    old_names = [old for old in module.old_versions if version == versions[0] and old not in versions]
-    binds, settings = decision.bound_by(name), decision.set_by(name)
+    binds = decision.bound_by(name)
     notices = _notices(site, name, module, stack)
     provides = _provides(site, stack, binds)
     loads = tuple(f"{other}/{module_version(site.modules[other], stack)}" for other in module.loads)
@@ -141,31 +103,22 @@ def _plan(
         template=module.template,
         help=help_text(site, decision, name, title, notices, provides, loads),
         whatis=_whatis(site, name, version, module),
-        conflicts=module.conflicts,
-        loads=loads,
         notices=notices,
-        old_names=tuple(_old_name(site, name, old, version, site_file) for old in old_names),
-        binds=tuple(bind.spec for bind in binds),
+        old_names=tuple(old for old in module.old_versions if version == versions[0] and old not in versions),
         bind_variable=f"{site.runtime.prefix}_BINDPATH",
         marker=bind_marker(name),
         memory=f"LUMISITE_SETS_{_variable_part(name)}",
-        settings=settings,
         helper=module.helper,
         stack=stack.name,
         root=site.root,
         release=release,
-        provides=tuple(path for _, path in provides),
-    )
-
-
-def _old_name(site: Site, name: str, old: str, version: str, site_file: str) -> OldName:
-    notice = f"{name}/{old} is an old name of {name}/{version}, which is loaded instead."
-    return OldName(
-        version=old,
-        origin=f"modulefiles_src/_old_name.lua.j2 and {site_file}",
-        full_name=f"{name}/{version}",
-        notice=notice,
-        help=f"{paragraph(notice)}\n\n{support(site)}\n",
+        summary=ModuleSummary(
+            binds=tuple(bind.spec for bind in binds),
+            provides=tuple(path for _, path in provides),
+            loads=loads,
+            conflicts=module.conflicts,
+            environment={str(setting.name): str(setting.value) for setting in decision.set_by(name)},
+        ),
     )
 
 

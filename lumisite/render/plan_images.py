@@ -1,25 +1,16 @@
-"""Whether the images behind stored plans are still those that the plans were made for."""
+"""What stored plans need of a host, and whether the images behind them are still those that they were made for."""
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lumisite.errors import LumisiteError
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import DiskTree
 from lumisite.machine.tree import Source, resolve
+from lumisite.render.manifest import PlannedLibrary, PlanSummary
 from lumisite.site.plans import LoadedPlan, literal_path
-
-
-@dataclass(frozen=True)
-class PlannedFile:
-    """What a plan knows of its image: the plan's `file`, the shell `patterns` of its image, and the header digest."""
-
-    file: str
-    patterns: tuple[str, ...]
-    digest: str
 
 
 @dataclass(frozen=True)
@@ -36,30 +27,40 @@ class OtherImage:
         return f"{self.path}: {self.what}; {self.file} is for it (`lumisite binds {self.path} --write` makes it anew)"
 
 
-def planned_files(plans: Iterable[LoadedPlan]) -> tuple[PlannedFile, ...]:
-    """Give what plans know of their images; those of unpacked images know nothing, and are left out."""
-    return tuple(
-        PlannedFile(one.file, one.plan.paths, one.plan.image.digest) for one in plans if one.plan.image is not None
-    )
+def plan_summaries(plans: Iterable[LoadedPlan]) -> dict[str, PlanSummary]:
+    """Give what plans need of a host, by the plan's file; what a module binds for them they need too."""
+    return {
+        one.file: PlanSummary(
+            images=one.plan.paths,
+            digest="" if one.plan.image is None else one.plan.image.digest,
+            libraries=tuple(
+                PlannedLibrary(line.source, line.target, line.soname or line.library)
+                for line in one.plan.lines
+                if line.decision == "bind" and line.source is not None and line.target is not None
+            ),
+            folders=one.plan.library_path,
+        )
+        for one in plans
+    }
 
 
-def other_images(plans: Iterable[PlannedFile], tree: DiskTree) -> Iterator[OtherImage]:
-    """Compare the images of a tree with their plans, by at most some 5 MB of each file.
+def other_images(plans: Mapping[str, PlanSummary], tree: DiskTree) -> Iterator[OtherImage]:
+    """Compare the images of a tree with their plans, by at most some 5 MB of each file; unpacked images have no digest.
 
-    Looked at is every path that a pattern names in full; where one fits several, `lumisite images` finds them.
+    Looked at is every path that a pattern names in full, not where one may fit several.
     """
     known: dict[str, str] = {}
-    for plan in plans:
-        for path in filter(None, map(literal_path, plan.patterns)):
+    for file, plan in plans.items():
+        for path in filter(None, map(literal_path, plan.images if plan.digest else ())):
             place = resolve(tree, path)
             if place.entry is None:
-                yield OtherImage(plan.file, path, place.trouble, gone=True)
+                yield OtherImage(file, path, place.trouble, gone=True)
                 continue
             if place.path not in known:
                 known[place.path] = _digest(tree.source(place.path) if place.entry.kind == "file" else None)
             if known[place.path] != plan.digest:
                 what = "is another file than it was planned for" if known[place.path] else "is no file to be read"
-                yield OtherImage(plan.file, path, what)
+                yield OtherImage(file, path, what)
 
 
 def _digest(source: Source | None) -> str:
@@ -67,13 +68,3 @@ def _digest(source: Source | None) -> str:
         return "" if source is None else digest_of(source, "header")
     except LumisiteError:
         return ""
-
-
-def stale_plans(plans: Iterable[PlannedFile], names: Iterable[str], digest: str) -> tuple[str, ...]:
-    """Give the plans for an image, known by some names, that were made for a file with another header digest."""
-    known = tuple(names)
-    return tuple(
-        plan.file
-        for plan in plans
-        if digest != plan.digest and any(fnmatch.fnmatchcase(name, one) for one in plan.patterns for name in known)
-    )

@@ -8,16 +8,19 @@ from dataclasses import replace
 import jinja2
 
 from lumisite import __version__
+from lumisite.errors import shown
 from lumisite.images.lock import LoadedLock
 from lumisite.render.helper import HelperRelease, filter_data, join_filter, join_script, prolog_data, step_data
 from lumisite.render.helper_images import wrapper_data
-from lumisite.render.image_plans import plan_summaries
 from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
+from lumisite.render.module_help import paragraph, support
 from lumisite.render.modules import ModulePlan, plan_modules
+from lumisite.render.plan_images import plan_summaries
 from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, decide_stacks, describe_action
 from lumisite.site.load import LoadedSite
 from lumisite.site.plans import LoadedPlan
+from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
 
 #: Stands for the release id until the tree's own hash is known, since the id is part of the texts.
@@ -28,7 +31,6 @@ def render_tree(
     loaded: LoadedSite,
     selection: Selection,
     templates: Mapping[str, str],
-    cache: jinja2.BytecodeCache | None = None,
     plans: Sequence[LoadedPlan] = (),
     lock: LoadedLock | None = None,
 ) -> dict[str, RenderedFile]:
@@ -38,7 +40,7 @@ def render_tree(
     hold that have no plan.
     Raises `ResolveError` when the site names a template that is not there.
     """
-    environment = make_environment(templates, cache)
+    environment = make_environment(templates)
     decisions = decide_stacks(loaded.site, selection)
     modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
     files = {
@@ -57,7 +59,7 @@ def render_tree(
         inputs=_inputs(loaded, templates, plans, lock),
         modules={plan.full_name: plan.summary for plan in modules},
         settings=_settings(decisions[selection.stacks[0].name]),
-        plans=plan_summaries(selection.platform, plans),
+        plans=plan_summaries(one for one in plans if one.plan.platform == selection.platform),
         files=file_entries(files),
     )
     release = f"{selection.platform}-{sha256_of(format_manifest(draft).encode())[:12]}"
@@ -80,8 +82,16 @@ def _module_files(
         text = environment.get_template(".modulerc.lua.j2").render(origin=origin, default=default)
         files[f"modules/{default.name}/.modulerc.lua"] = RenderedFile(text)
         for old in default.old_names:
-            text = environment.get_template("_old_name.lua.j2").render(old=old)
-            files[f"modules/{default.name}/{old.file}.lua"] = RenderedFile(text)
+            # An alias in .modulerc.lua cannot say anything, and Lmod (8.6 and 8.7) tells a modulefile only the name
+            # that an alias leads to: so an old name has a modulefile, which its dot hides, and which loads the new one.
+            notice = f"{default.name}/{old} is an old name of {default.full_name}, which is loaded instead."
+            text = environment.get_template("_old_name.lua.j2").render(
+                origin=f"modulefiles_src/_old_name.lua.j2 and {loaded.file}",
+                full_name=default.full_name,
+                notice=notice,
+                help=f"{paragraph(notice)}\n\n{support(loaded.site)}\n",
+            )
+            files[f"modules/{default.name}/.{old}.lua"] = RenderedFile(text)
     return files
 
 
@@ -109,7 +119,7 @@ def _inputs(
     loaded: LoadedSite, templates: Mapping[str, str], plans: Sequence[LoadedPlan], lock: LoadedLock | None
 ) -> dict[str, str]:
     return {
-        **({} if lock is None else {lock.file: sha256_of(lock.data)}),
+        **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),
         loaded.file: sha256_of(loaded.data),
         **{one.file: sha256_of(one.data) for one in plans},
         **{name: sha256_of(text.encode()) for name, text in templates.items()},
@@ -120,7 +130,7 @@ def _settings(decision: Decision) -> dict[str, tuple[str, ...]]:
     """The task's part of the ledger for the default stack, one readable line for each entry that can win."""
     lines: dict[str, tuple[str, ...]] = {}
     for verdict in decision.settings:
-        if verdict.setting.where == "task" and verdict.applies:
-            line = f"{describe_action(verdict.setting)} [{verdict.reason}]"
-            lines[verdict.setting.name] = (*lines.get(verdict.setting.name, ()), line)
+        if verdict.entry.where == TASK and verdict.applies:
+            line = f"{describe_action(verdict.entry)} [{verdict.reason}]"
+            lines[verdict.entry.name] = (*lines.get(verdict.entry.name, ()), line)
     return lines

@@ -86,6 +86,15 @@ def case(subject: str, rows: Iterable[tuple[Sequence[str], Sequence[str]]], othe
     return [*lines, "esac"]
 
 
+def case_pattern(text: str) -> str:
+    r"""Write a shell pattern as it may stand in `case`, with everything but its wildcards made literal.
+
+    >>> print(case_pattern("*/a b;[0-9]$(x).sif"))
+    */a\ b\;[0-9]\$\(x\).sif
+    """
+    return "".join(c if c.isalnum() or c in "/._+-,:=@%*?[]!" else f"\\{c}" for c in text)
+
+
 def lookup(name: str, rows: Iterable[tuple[Sequence[str], str]]) -> list[str]:
     """Write a function that looks its first argument up, and fails where there is nothing."""
     table = [(patterns, (line,)) for patterns, line in rows]

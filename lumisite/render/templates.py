@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shlex
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 import jinja2
 
-from lumisite import __version__
 from lumisite.errors import ToolError, refused
 
 PACKAGE = Path(__file__).parent.parent
@@ -38,40 +34,7 @@ def load_templates() -> dict[str, str]:
     return texts
 
 
-class TemplateCache(jinja2.FileSystemBytecodeCache):
-    """Compiled templates from earlier runs; what cannot be written is compiled again next time."""
-
-    def load_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
-        """Load one compiled template; a damaged one counts as none."""
-        try:
-            super().load_bytecode(bucket)
-        except Exception:  # there is nothing that pickle does not raise on damaged data
-            bucket.reset()
-
-    def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
-        """Store one compiled template, or leave it."""
-        with contextlib.suppress(OSError):
-            super().dump_bytecode(bucket)
-
-
-def open_template_cache() -> TemplateCache | None:
-    """Give the user's own cache of compiled templates, which is a third of a render; none where it is not safe.
-
-    Jinja runs what it finds there, so the folder must be the user's alone. The name has the version, since how a
-    template is compiled is lumisite's choice.
-    """
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  # may have no home
-    folder = Path(home) / "lumisite" / f"templates-{__version__}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        status = folder.lstat()
-    except OSError:
-        return None
-    alone = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
-    return TemplateCache(str(folder)) if folder.is_absolute() and alone else None
-
-
-def make_environment(templates: Mapping[str, str], cache: jinja2.BytecodeCache | None = None) -> jinja2.Environment:
+def make_environment(templates: Mapping[str, str]) -> jinja2.Environment:
     """Make the Jinja environment: unknown and `None` values are errors, comments are `{## ##}`.
 
     Jinja's own comment mark would break `${#array[@]}` in sh and `{#list}` in Lua.
@@ -85,7 +48,6 @@ def make_environment(templates: Mapping[str, str], cache: jinja2.BytecodeCache |
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        bytecode_cache=cache,
         autoescape=False,  # noqa: S701  # not HTML: every value goes through `lua` or `sh`
     )
     environment.filters.update(

@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from lumisite.errors import Problem, SiteError
-from lumisite.site.document import Document, joined, parse_yaml
+from lumisite.site.document import Document, Place, joined, parse_yaml
 from lumisite.site.eyes import name_fault
 
 T = TypeVar("T")
 
-#: A rule between keys: yields (key path, message) for each fault; key paths look like `partitions.small-g.node`.
+#: A rule between keys.
 Rule = Callable[[Any], Iterable[tuple[str, str]]]
 #: How the text or number of each leaf type is read; raises `UnfitError`.
 Scalars = Mapping[Any, Callable[[Any], Any]]
+
+
+#: The key path and the message of each fault that a rule finds; paths look like `partitions.small-g.node`.
+Faults = Iterator[tuple[str, str]]
 
 
 class UnfitError(ValueError):
@@ -37,11 +42,8 @@ def key(doc: str, **options: Any) -> Any:
     return field(metadata={"doc": doc}, **options)
 
 
-class _Missing:
-    """Stands for a value that could not be decoded; its fault is already recorded."""
-
-
-MISSING = _Missing()
+#: Stands for a value that could not be decoded; its fault is already recorded.
+MISSING: Any = object()
 
 #: A list of what there is to choose from ends after so many.
 MOST_NAMES = 15
@@ -53,20 +55,7 @@ def decode(data: bytes, kind: type[T], *, file: str, scalars: Scalars, stages: I
     Rules run only on a file whose keys and values are all sound, and those of a stage only when the stages before
     found nothing.
     """
-    document = parse_yaml(data, file)
-    value = Decoder(document, scalars, by_hand=True).value(document.value, kind, "")
-    for rules in stages:
-        follow(rules, value, document)
-    if document.faults:
-        raise SiteError(document.faults)
-    return typing.cast(T, value)
-
-
-def follow(rules: Iterable[Rule], value: Any, document: Document) -> None:
-    """Note what the rules have to say about a value, if all in it is sound."""
-    for rule in () if document.faults else rules:
-        for path, message in rule(value):
-            document.faults.append(Problem(document.file, *document.place(path), path, message))
+    return Decoder(parse_yaml(data, file), scalars, by_hand=True).decode(kind, stages)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
@@ -80,17 +69,34 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f"have {', '.join(names)}" if names else "there are none"
 
 
+def unknown(path: str, names: Iterable[str], known: Iterable[str]) -> Faults:
+    """Say which names are not among those that are described."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            yield path, f"{name} is not described ({suggestion(name, known)})"
+
+
+@dataclass
 class Decoder:
     """One walk over the values of a document; methods return `MISSING` where a fault was noted."""
 
-    def __init__(
-        self, document: Document, scalars: Scalars, *, by_hand: bool, may_lack: Collection[str] | None = None
-    ) -> None:
-        self.document = document
-        self.scalars = scalars
-        self.by_hand = by_hand
-        self.may_lack = may_lack
-        self.fields: dict[type, dict[str, tuple[dataclasses.Field[Any], Any]]] = {}
+    document: Document
+    scalars: Scalars
+    by_hand: bool
+    may_lack: Collection[str] | None = None
+
+    def decode(self, kind: type[T], stages: Iterable[Iterable[Rule]]) -> T:
+        """Decode the document into the dataclass `kind`, and follow the rules; raises `SiteError`."""
+        document = self.document
+        value = self.value(document.value, kind, "")
+        for rules in stages:
+            for rule in () if document.faults else tuple(rules):
+                for path, message in rule(value):
+                    document.faults.append(Problem(document.file, *document.place(path), path, message))
+        if document.faults:
+            raise SiteError(document.faults)
+        return typing.cast(T, value)
 
     def value(self, value: Any, kind: Any, path: str) -> Any:
         """Decode what stands at `path`."""
@@ -112,9 +118,8 @@ class Decoder:
             return self._mapping(value, typing.get_args(kind), path)
         raise TypeError(f"no way to read {kind} is known")
 
-    def _fault(self, path: str, message: str, *, at_key: bool = False) -> _Missing:
-        place = self.document.keys[path] if at_key else self.document.place(path)
-        self.document.faults.append(Problem(self.document.file, *place, path, message))
+    def _fault(self, path: str, message: str, place: Place | None = None) -> Any:
+        self.document.faults.append(Problem(self.document.file, *(place or self.document.place(path)), path, message))
         return MISSING
 
     def _scalar(self, value: Any, kind: Any, path: str) -> Any:
@@ -154,13 +159,12 @@ class Decoder:
         if re.fullmatch(r"[\w.+-]+", name) and not message:
             return name
         message = message or f"{name!r} is not a name (letters, digits, and . _ + - would be right)"
-        self.document.faults.append(Problem(self.document.file, *self.document.keys[here], path, message))
-        return MISSING
+        return self._fault(path, message, self.document.keys[here])
 
     def _dataclass(self, value: Any, kind: Any, path: str) -> Any:
         if not isinstance(value, dict):
             return self._fault(path, f"is a {_shape(value)} (keys and values would be right)")
-        fields = self._fields(kind)
+        fields = _fields(kind)
         values: dict[str, Any] = {}
         for name, child in value.items():
             here = joined(path, name)
@@ -170,19 +174,12 @@ class Decoder:
                 item, inner = fields[name]
                 values[item.name] = self.value(child, inner, here)
             elif self.by_hand:
-                self._fault(here, f"is not a key here ({suggestion(name, fields)})", at_key=True)
+                self._fault(here, f"is not a key here ({suggestion(name, fields)})", self.document.keys[here])
         missing = [name for name, (item, _) in fields.items() if name not in value and self._needed(name, item)]
         for name in missing:
-            doc = fields[name][0].metadata.get("doc", "")
-            self._fault(joined(path, name), f"is missing ({_first_sentence(doc)})" if doc else "is missing")
+            first, *_ = fields[name][0].metadata.get("doc", "").split(". ")
+            self._fault(joined(path, name), f"is missing ({first.rstrip('.')})" if first else "is missing")
         return MISSING if missing or MISSING in values.values() else kind(**values)
-
-    def _fields(self, kind: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
-        """Give the field and the type behind each key; a `_` at the end only avoids a reserved word of Python."""
-        if kind not in self.fields:
-            hints = typing.get_type_hints(kind)
-            self.fields[kind] = {item.name.rstrip("_"): (item, hints[item.name]) for item in dataclasses.fields(kind)}
-        return self.fields[kind]
 
     def _needed(self, name: str, item: dataclasses.Field[Any]) -> bool:
         if self.may_lack is not None:
@@ -190,8 +187,11 @@ class Decoder:
         return item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
 
 
-def _first_sentence(doc: str) -> str:
-    return doc.split(". ")[0].rstrip(".")
+@functools.cache
+def _fields(kind: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
+    """Give the field and the type behind each key; a `_` at the end only avoids a reserved word of Python."""
+    hints = typing.get_type_hints(kind)
+    return {item.name.rstrip("_"): (item, hints[item.name]) for item in dataclasses.fields(kind)}
 
 
 def _shape(value: object) -> str:

@@ -74,16 +74,16 @@ def parse_yaml(data: bytes, file: str) -> Document:
     return document
 
 
+@dataclass
 class _Reader:
     """Events to values; libyaml's own composer follows any depth of nesting until its stack ends, so it is not used."""
 
-    def __init__(self, document: Document, events: Iterator[Any]) -> None:
-        self.document = document
-        self.events = events
-        #: The value of each anchor, and the path at which it stands.
-        self.anchors: dict[str, tuple[Any, str]] = {}
-        #: The anchors of what has begun and has not ended.
-        self.open: list[str | None] = []
+    document: Document
+    events: Iterator[Any]
+    #: The value of each anchor, and the path at which it stands.
+    anchors: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    #: The anchors of what has begun and has not ended.
+    open: list[str | None] = field(default_factory=list)
 
     def read(self) -> None:
         """Read the only document that there should be."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import typing
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from lumisite.errors import LumisiteError, Problem, SiteError, file_fault, shown
-from lumisite.site.decode import Decoder, Rule, Scalars, UnfitError, follow
+from lumisite.site.decode import Decoder, Rule, Scalars, UnfitError
 from lumisite.site.document import NOWHERE, Document, Place, parse_yaml, text_of
 
 T = TypeVar("T")
@@ -76,7 +75,13 @@ class JsonFile:
     def decode(self, data: bytes, kind: type[T], file: str, rules: Iterable[Rule] = ()) -> T:
         """Decode `data` into the dataclass `kind`; raise `error` with one fault and its place."""
         try:
-            values = self._values(data, file)
+            values = parse_json(data, file)
+            if not isinstance(values, dict) or self.key not in values:
+                raise file_fault(file, f"is no {self.name}: it has no key {self.key}")
+            found = values.pop(self.key)
+            if type(found) is not int or found != self.format:
+                message = f"{short(found)} is another format ({self.format} can be read)"
+                raise SiteError([Problem(file, 0, 0, self.key, message)])
             return decode_values(values, kind, file, rules, may_lack=self.may_lack, prints=self.prints)
         except SiteError as error:
             problem = error.problems[0]
@@ -84,17 +89,6 @@ class JsonFile:
             line, column = _json_place(data, problem.key)
             problem = dataclasses.replace(problem, line=line, column=column)
         raise self.error(f"{problem}" if problem.key else f"{problem} ({self.remedy})")
-
-    def _values(self, data: bytes, file: str) -> dict[str, Any]:
-        """Give what the file has beside its format."""
-        values = parse_json(data, file)
-        if not isinstance(values, dict) or self.key not in values:
-            raise file_fault(file, f"is no {self.name}: it has no key {self.key}")
-        found = values.pop(self.key)
-        if type(found) is not int or found != self.format:
-            message = f"{short(found)} is another format ({self.format} can be read)"
-            raise SiteError([Problem(file, 0, 0, self.key, message)])
-        return values
 
 
 def decode_values(
@@ -107,13 +101,8 @@ def decode_values(
     prints: bool = False,
 ) -> T:
     """Decode values of JSON into the dataclass `kind`; `JsonFile` says what the options mean. Raises `SiteError`."""
-    document = Document(file, values)
     scalars: Scalars = {str: json_line if prints else json_text, int: json_int}
-    value = Decoder(document, scalars, by_hand=False, may_lack=may_lack).value(values, kind, "")
-    follow(rules, value, document)
-    if document.faults:
-        raise SiteError(document.faults)
-    return typing.cast(T, value)
+    return Decoder(Document(file, values), scalars, by_hand=False, may_lack=may_lack).decode(kind, [rules])
 
 
 def _is_default(item: dataclasses.Field[Any], value: object) -> bool:

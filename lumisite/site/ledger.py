@@ -5,9 +5,8 @@ One code path decides: what is rendered, what is expected of a system and what `
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from lumisite.site.entries import HostPath, Setting, When
 from lumisite.site.model import Site
@@ -16,6 +15,12 @@ from lumisite.site.versions import Version, VersionRange
 
 #: Conditions about what is inside an image. No module and no prolog can judge them, which come before it.
 IMAGE_CONDITIONS = ("rocm", "family", "plugin")
+#: What conditions that hold, may hold, or do not, make of an entry that no other one comes before.
+_OUTCOMES: dict[bool | None, Literal["wins", "may win", "does not apply"]] = {
+    True: "wins",
+    None: "may win",
+    False: "does not apply",
+}
 
 
 @dataclass(frozen=True)
@@ -35,31 +40,16 @@ class Situation:
     partition: str | None = None
 
 
-Outcome = Literal["wins", "may win", "lost", "does not apply"]
+E_co = TypeVar("E_co", Setting, HostPath, covariant=True)
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What became of one ledger entry: `index` is its place in the ledger, `reason` says why in words."""
-
-    index: int
-    setting: Setting
-    outcome: Outcome
-    reason: str
-
-    @property
-    def applies(self) -> bool:
-        """Whether it holds, or may hold where the situation is known better."""
-        return self.outcome in ("wins", "may win")
-
-
-@dataclass(frozen=True)
-class BindVerdict:
-    """What became of one file system or bind: `key` is its place in the site description."""
+class Verdict(Generic[E_co]):
+    """What became of one entry of the site description: `key` is its place there, `reason` says why in words."""
 
     key: str
-    bind: HostPath
-    outcome: Literal["wins", "may win", "does not apply", "not bound"]
+    entry: E_co
+    outcome: Literal["wins", "may win", "lost", "does not apply", "not bound"]
     reason: str
 
     @property
@@ -73,22 +63,37 @@ class Decision:
     """What applies in a situation: every entry of the ledger and every bind, in the order of the site description."""
 
     situation: Situation
-    settings: tuple[Verdict, ...]
-    binds: tuple[BindVerdict, ...]
+    settings: tuple[Verdict[Setting], ...]
+    binds: tuple[Verdict[HostPath], ...]
 
     def bound_by(self, place: str) -> tuple[HostPath, ...]:
         """Give what a module (or `task`) binds; open conditions count."""
-        return tuple(one.bind for one in self.binds if one.bind.where == place and one.applies)
+        return tuple(one.entry for one in self.binds if one.entry.where == place and one.applies)
 
     def set_by(self, module: str) -> tuple[Setting, ...]:
         """Give the entries that a module itself sets."""
-        won = (one.setting for one in self.settings if one.outcome == "wins" and one.setting.where == module)
+        won = (one.entry for one in self.settings if one.outcome == "wins" and one.entry.where == module)
         return tuple(setting for setting in won if setting.value is not None)
 
 
 def decide(site: Site, situation: Situation) -> Decision:
-    """Decide on all settings and binds of a site."""
-    return Decision(situation, judge_settings(site, situation), judge_binds(site, situation))
+    """Judge all settings and binds of a site; an entry that surely applies ends the race for its variable."""
+    decided: dict[str, str] = {}
+    settings = []
+    for index, setting in enumerate(site.settings):
+        key = f"settings[{index}]"
+        holds, reason = judge_conditions(setting.when, situation)
+        if holds is not False and setting.name in decided:
+            settings.append(Verdict(key, setting, "lost", f"{decided[setting.name]} comes first"))
+            continue
+        if holds:
+            decided[setting.name] = key
+        settings.append(Verdict(key, setting, _OUTCOMES[holds], reason))
+    binds = []
+    for key, bind in site.host_paths.items():
+        holds, reason = judge_conditions(bind.when, situation)
+        binds.append(Verdict(key, bind, "not bound" if bind.where is None else _OUTCOMES[holds], reason))
+    return Decision(situation, tuple(settings), tuple(binds))
 
 
 def decide_stacks(site: Site, selection: Selection) -> dict[str, Decision]:
@@ -102,38 +107,6 @@ def default_family(site: Site, rocm: Version) -> str:
     return next(
         name for name, family in site.families.items() if family.default_for is not None and rocm in family.default_for
     )
-
-
-def judge_settings(site: Site, situation: Situation, names: Iterable[str] | None = None) -> tuple[Verdict, ...]:
-    """Judge every entry (or those of `names`) in ledger order; an entry that surely applies ends the race."""
-    wanted = None if names is None else set(names)
-    decided: dict[str, int] = {}
-    verdicts = []
-    for index, setting in enumerate(site.settings):
-        if wanted is not None and setting.name not in wanted:
-            continue
-        holds, reason = judge_conditions(setting.when, situation)
-        if holds is False:
-            verdicts.append(Verdict(index, setting, "does not apply", reason))
-        elif setting.name in decided:
-            verdicts.append(Verdict(index, setting, "lost", f"settings[{decided[setting.name]}] comes first"))
-        elif holds:
-            decided[setting.name] = index
-            verdicts.append(Verdict(index, setting, "wins", reason))
-        else:
-            verdicts.append(Verdict(index, setting, "may win", reason))
-    return tuple(verdicts)
-
-
-def judge_binds(site: Site, situation: Situation) -> tuple[BindVerdict, ...]:
-    """Judge every file system and every bind."""
-    outcomes: dict[bool | None, Literal["wins", "may win", "does not apply"]]
-    outcomes = {True: "wins", None: "may win", False: "does not apply"}
-    verdicts = []
-    for key, bind in site.host_paths.items():
-        holds, reason = judge_conditions(bind.when, situation)
-        verdicts.append(BindVerdict(key, bind, "not bound" if bind.where is None else outcomes[holds], reason))
-    return tuple(verdicts)
 
 
 def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, str]:

@@ -6,17 +6,14 @@ import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lumisite.errors import Problem, ResolveError, SiteError, file_fault
+from lumisite.errors import Problem, ResolveError, SiteError, file_fault, shown
 from lumisite.site.checks import STAGES
 from lumisite.site.decode import Rule, decode, suggestion
 from lumisite.site.document import MAX_BYTES
 from lumisite.site.model import Site
+from lumisite.site.plans import ImagePlan, LoadedPlan, plan_stages
 from lumisite.site.scalars import SCALARS
-
-if TYPE_CHECKING:
-    from lumisite.site.plans import ImagePlan, LoadedPlan
 
 EMBEDDED = Path(__file__).parent.parent / "sites"
 
@@ -56,7 +53,8 @@ def load_site_file(path: Path) -> LoadedSite:
     """Load a site description from `path`; raise `SiteError` with every fault that it has."""
     data = read_input(path)
     # Output names the file without its directory, so that a render does not depend on where the checkout is.
-    return LoadedSite(decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES), path.name, data, path.parent)
+    site = decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES)
+    return LoadedSite(site, shown(path.name), data, path.parent)
 
 
 def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPlan, ...]:
@@ -66,7 +64,7 @@ def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPla
     taken: dict[tuple[str, str], str] = {}
     names = {loaded.file}
     listed = [(str(name), loaded.directory / name) for name in loaded.site.plans]
-    for name, path in (*listed, *((path.name, path) for path in more)):
+    for name, path in (*listed, *((shown(path.name), path) for path in more)):
         if name in names:
             problems.append(
                 Problem(str(path), 0, 0, "", f"another input has the name {name} already (rename this one)")
@@ -74,11 +72,13 @@ def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPla
             continue
         names.add(name)
         try:
-            plans.append(_load_plan(loaded.site, name, path, taken))
+            data = read_input(path)
+            plan = parse_plan(data, path, plan_stages(loaded.site, taken))
         except SiteError as error:
             problems += error.problems
             continue
-        taken.update({(plans[-1].plan.platform, pattern): name for pattern in plans[-1].plan.paths})
+        plans.append(LoadedPlan(plan, name, data))
+        taken.update({(plan.platform, pattern): name for pattern in plan.paths})
     if problems:
         raise SiteError(problems)
     return tuple(plans)
@@ -86,16 +86,7 @@ def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPla
 
 def parse_plan(data: bytes, path: Path, stages: Iterable[Iterable[Rule]] = ()) -> ImagePlan:
     """Read the text of a plan; `path` is for messages, `stages` are what it must keep to. Raises `SiteError`."""
-    from lumisite.site.plans import ImagePlan
-
     return decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages)
-
-
-def _load_plan(site: Site, name: str, path: Path, taken: dict[tuple[str, str], str]) -> LoadedPlan:
-    from lumisite.site.plans import LoadedPlan, plan_stages
-
-    data = read_input(path)
-    return LoadedPlan(parse_plan(data, path, plan_stages(site, taken)), name, data)
 
 
 def read_input(path: Path, most_bytes: int = MAX_BYTES, right: str = "a YAML file would be right") -> bytes:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from lumisite.site.decode import Rule, key, suggestion
-from lumisite.site.faults import Faults, unknown
+from lumisite.site.decode import Faults, Rule, key, suggestion, unknown
 from lumisite.site.model import Site
 from lumisite.site.scalars import AbsolutePath, Chain, Line, Name
 from lumisite.site.versions import Version, parse_version

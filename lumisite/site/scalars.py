@@ -56,8 +56,7 @@ class NodeCount:
 #: Slurm drops a variable of a task prolog whose name and value reach 131072 bytes (measured on 22.05.8).
 MAX_VALUE_BYTES = 100_000
 
-_TRUE = ("true", "yes", "on")
-_FALSE = ("false", "no", "off")
+_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def read_line(text: str) -> Line:
@@ -71,8 +70,9 @@ def read_line(text: str) -> Line:
 
 def read_name(text: str) -> Name:
     """A name, a path or a pattern of either, as the machine has it."""
-    _refuse_look_alikes(text)
-    return Name(read_line(text))
+    name = read_line(text)
+    _refuse_look_alikes(name)
+    return Name(name)
 
 
 def read_chain(text: str) -> Chain:
@@ -93,8 +93,8 @@ def read_absolute_path(text: str) -> AbsolutePath:
 
     SingularityCE also splits at `^` (its pkg/util/bind/bind.go).
     """
-    _refuse_look_alikes(text)
     _refuse_control(text)
+    _refuse_look_alikes(text)
     normal = posixpath.normpath(text) if text else ""
     if not text.startswith("/"):
         raise UnfitError(f"{text!r} is not an absolute path (it must start with /)")
@@ -115,8 +115,8 @@ def read_root_path(text: str) -> RootPath:
 
 def read_relative_path(text: str) -> RelativePath:
     """A path below a directory, which it cannot leave by `..`."""
-    _refuse_look_alikes(text)
     _refuse_control(text)
+    _refuse_look_alikes(text)
     if not text or text.startswith("/") or posixpath.normpath(text) != text or text in (".", "..") or text[:3] == "../":
         raise UnfitError(f"{text!r} is not a relative path in its shortest form (plans/image.yaml would be right)")
     return RelativePath(text)
@@ -152,11 +152,9 @@ def read_float(text: str) -> float:
 
 def read_bool(text: str) -> bool:
     """Yes or no."""
-    if text.lower() in _TRUE:
-        return True
-    if text.lower() in _FALSE:
-        return False
-    raise UnfitError(f"{text!r} is neither yes nor no")
+    if text.lower() not in _TRUTH:
+        raise UnfitError(f"{text!r} is neither yes nor no")
+    return _TRUTH[text.lower()]
 
 
 def read_cpu_list(text: str) -> CpuList:
@@ -178,9 +176,14 @@ def read_node_count(text: str) -> NodeCount:
     return NodeCount(int(match[1]), None if match[3] else int(match[2] or match[1]))
 
 
+def is_file_name(text: str) -> bool:
+    """Tell whether a text can be a file's name in any shell and any tool."""
+    return text not in ("", ".", "..") and not text.startswith((".", "-")) and not set(text) & set("/\\ \t'\"")
+
+
 def _refuse_control(text: str) -> None:
     for character in text:
-        if unicodedata.category(character) == "Cc" and character != "\t":
+        if unicodedata.category(character) in ("Cc", "Cs") and character != "\t":  # Cs: UTF-8 cannot write it
             what = "a line break" if character == "\n" else f"the control character U+{ord(character):04X}"
             raise UnfitError(f"contains {what} (one line of text would be right; >- folds lines)")
     if fault := text_fault(text):

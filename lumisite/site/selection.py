@@ -72,15 +72,14 @@ def resolve_selection(
     if name not in site.platforms:
         raise ResolveError(f"--platform: {site.name} has no platform {name!r} ({suggestion(name, site.platforms)})")
     described = site.platforms[name]
-    all_cpe = ALL in cpe
     cpe_chosen = _default_first(
-        described.cpe_supported if all_cpe else [_resolve_cpe(name, described, text) for text in cpe],
+        described.cpe_supported if ALL in cpe else [_resolve_cpe(name, described, text) for text in cpe],
         described.cpe,
     )
+    # Of each minor series the newest, since module versions tell no more than that.
+    series = {version.minor: version for version in supported_rocm(site, described)}
     rocm_chosen = _default_first(
-        _newest_of_each_series(supported_rocm(site, described))
-        if ALL in rocm
-        else [_resolve_rocm(site, name, described, text) for text in rocm],
+        series.values() if ALL in rocm else [_resolve_rocm(site, name, described, text) for text in rocm],
         described.rocm,
     )
     candidates = (
@@ -103,13 +102,7 @@ def runs_on(platform: Platform, rocm: Version) -> bool:
 
 def _default_first(chosen: Iterable[Version], default: Version) -> tuple[Version, ...]:
     """Drop repeats and bring the platform's default to the front; nothing chosen means the default alone."""
-    unique = list(dict.fromkeys(chosen)) or [default]
-    return tuple(sorted(unique, key=lambda version: version != default)) if default in unique else tuple(unique)
-
-
-def _newest_of_each_series(versions: Iterable[Version]) -> list[Version]:
-    """Keep one release of each minor series, since module versions tell no more than that."""
-    return list({version.minor: version for version in versions}.values())
+    return tuple(sorted(dict.fromkeys(chosen) or [default], key=lambda version: version != default))
 
 
 def _asked_version(option: str, text: str) -> Version:
@@ -121,14 +114,13 @@ def _asked_version(option: str, text: str) -> Version:
 
 def _resolve_cpe(name: str, platform: Platform, text: str) -> Version:
     asked = _asked_version("--cpe", text)
-    installed = (*platform.cpe_supported, *platform.cpe_leftover)
-    for version in installed:
-        if version == asked:
-            return version
+    installed = sorted((*platform.cpe_supported, *platform.cpe_leftover))
+    if asked in installed:
+        return installed[installed.index(asked)]
     near = nearest(asked, platform.cpe_supported)
     raise ResolveError(
         f"--cpe: CPE {text} is not installed on platform {name} "
-        f"(have {', '.join(map(str, sorted(installed)))}; the nearest that is supported is {near})"
+        f"(have {', '.join(map(str, installed))}; the nearest that is supported is {near})"
     )
 
 
@@ -142,18 +134,16 @@ def _resolve_rocm(site: Site, name: str, platform: Platform, text: str) -> Versi
     near = nearest(asked, supported_rocm(site, platform))
     remedy = f"the nearest that would do is {near}" if near else "no release of the site would do"
     if series:
+        others = " or ".join(
+            other for other, one in site.platforms.items() if any(runs_on(one, version) for version in series)
+        )
         raise ResolveError(
             f"--rocm: ROCm {text} is outside the range {platform.driver_rocm} that the driver of platform {name} "
-            f"({platform.driver}) supports; {remedy}{_other_platforms(site, series)}"
+            f"({platform.driver}) supports; {remedy}{f' (platform {others} supports it)' if others else ''}"
         )
     raise ResolveError(
         f"--rocm: {site.name} has no ROCm {text} (have {', '.join(map(str, known))}); {remedy} on platform {name}"
     )
-
-
-def _other_platforms(site: Site, series: Sequence[Version]) -> str:
-    names = [name for name, other in site.platforms.items() if any(runs_on(other, version) for version in series)]
-    return f" (platform {' or '.join(names)} supports it)" if names else ""
 
 
 def _platform_candidates(site: Site, chosen: str, *, asked: bool) -> Iterable[Candidate]:

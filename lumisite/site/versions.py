@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 import re
 from collections.abc import Iterable
@@ -14,28 +13,18 @@ from packaging.version import Version as Ordered
 from lumisite.site.decode import UnfitError
 
 
-@functools.total_ordering
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, order=True)
 class Version:
     """A version that keeps its spelling: `6.10` and `25.03` stay so, yet 6.10 comes after 6.9.
 
     Equality and order are PEP 440's (https://packaging.python.org), so 25.03 equals 25.3.
     """
 
-    text: str
+    text: str = field(compare=False)
     order: Ordered = field(repr=False)
 
     def __str__(self) -> str:
         return self.text
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Version) and self.order == other.order
-
-    def __lt__(self, other: Version) -> bool:
-        return self.order < other.order
-
-    def __hash__(self) -> int:
-        return hash(self.order)
 
     @property
     def minor(self) -> str:

@@ -65,7 +65,7 @@ def rendered(rocm: str) -> tuple[dict[str, RenderedFile], tuple[ModulePlan, ...]
 
 def loaded(plans: tuple[ModulePlan, ...], bindings: ModulePlan) -> tuple[ModulePlan, ...]:
     by_name = {plan.full_name: plan for plan in plans}
-    return (*(by_name[name] for name in bindings.loads), bindings)
+    return (*(by_name[name] for name in bindings.summary.loads), bindings)
 
 
 def found(image: str | None, step: Step, rocm: str = "", version: str = "") -> Environment:

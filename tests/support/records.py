@@ -12,7 +12,7 @@ from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.probe import Expected, Line
+from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Step
 from lumisite.validate.probes.target import Target
 
 DATA = Path(__file__).parent.parent / "data/gates"
@@ -50,6 +50,13 @@ def changed(records: Sequence[dict[str, Any]], *keys: str, value: object, rank: 
                 place = place[key]
             place[keys[-1]] = value
     return found
+
+
+def judged(probe: Probe | None, records: Sequence[Record], job: Expected = TWO_NODES) -> list[Line]:
+    """Judge the records of all parts of a probe together."""
+    assert probe is not None
+    step = Step(probe.name, probe.parts[0], "several", job.nodes, job.tasks, 60)
+    return list(probe.judge([Ended(step, tuple(records))], job))
 
 
 def causes(lines: Sequence[Line]) -> list[str]:

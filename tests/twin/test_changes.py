@@ -14,7 +14,7 @@ import lumisite
 from lumisite.facts.capture import capture
 from lumisite.facts.changes import Report, make_report
 from lumisite.facts.facts import Facts, parse_facts
-from lumisite.facts.words import words
+from lumisite.facts.tell import words
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from tests.support.dict_trees import write_tree

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lumisite.site.cpus import format_cpu_list
-from lumisite.validate.lines import Gate, GateState
+from lumisite.validate.lines import Gate, GateOutcome
 from lumisite.validate.probes.probe import Ended, Expected, Judge, Line, Record
 from lumisite.validate.probes.records import finished, number, rank_of, text, whole
 
@@ -23,6 +23,8 @@ SILENT_S = 5.0
 #: Nodes that a cause names; more are counted.
 NAMED_NODES = 4
 STDERR = "read the step's stderr"
+STARTED = "read the step's stderr, which has the container runtime's own words"
+LOST = "look at the node of that rank; a rank that is silent is frozen or lost"
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Fault:
     advice: str
     node: str
     rank: int | None = None
-    verdict: GateState = "fail"
+    verdict: GateOutcome = "fail"
 
 
 def judge_records(judge: Callable[[Sequence[Record], Expected], list[Line]]) -> Judge:
@@ -54,9 +56,26 @@ def judge_records(judge: Callable[[Sequence[Record], Expected], list[Line]]) -> 
     return judged
 
 
+def judge_each(look: Callable[[Record], Iterable[Said]], passed: Callable[[Sequence[Record], Expected], str]) -> Judge:
+    """Judge each rank by what `look` finds wrong with its record; `passed` says what holds where nothing is."""
+    return judge_records(
+        lambda records, expected: tell(faults_of_ranks(records, expected, look), passed(records, expected), expected)
+    )
+
+
+def judge_together(judge: Callable[[Sequence[Record], Expected], list[Line]]) -> Judge:
+    """Judge the records of a step whose ranks work together, if all of them came to their end."""
+
+    def judged(steps: Sequence[Ended], expected: Expected) -> list[Line]:
+        failed = trouble(steps[0], expected)
+        return judge(finished(steps[0].records), expected) if failed is None else [failed]
+
+    return judged
+
+
 def tell(faults: Iterable[Fault], passed: str, expected: Expected) -> list[Line]:
     """Give one gate line for each distinct fault, in the order of the first rank that has it; or `passed` if none."""
-    alike: dict[tuple[GateState, str, str], list[Fault]] = {}
+    alike: dict[tuple[GateOutcome, str, str], list[Fault]] = {}
     for fault in faults:
         alike.setdefault((fault.verdict, fault.cause, fault.advice), []).append(fault)
     lines: list[Line] = []
@@ -69,10 +88,10 @@ def tell(faults: Iterable[Fault], passed: str, expected: Expected) -> list[Line]
 
 
 def faults_of_ranks(
-    records: Sequence[Record], expected: Expected, look: Callable[[Record], Iterable[Said]]
+    records: Sequence[Record], expected: Expected, look: Callable[[Record], Iterable[Said]], what: str = "the rank"
 ) -> list[Fault]:
     """Give the ranks that left no record, then what `look` finds wrong with each of the others."""
-    return missing_ranks(records, expected, "the rank") + [
+    return missing_ranks(records, expected, what) + [
         Fault(cause, advice, text(record, "host"), whole(record, "rank"))
         for record in records
         for cause, advice in look(record)
@@ -93,8 +112,7 @@ def missing_nodes(records: Iterable[Record], expected: Expected, what: str) -> l
 
 
 def _no_record(what: str) -> Said:
-    advice = "read the step's stderr, which has the container runtime's own words"
-    return f"{what} left no record: it did not start, or was ended", advice
+    return f"{what} left no record: it did not start, or was ended", STARTED
 
 
 def counted(count: int, thing: str) -> str:
@@ -134,7 +152,6 @@ def trouble(ended: Ended, expected: Expected) -> Gate | None:
         or _failed(done, expected)
         or _late(ended, expected)
         or _ended(ended, done, expected)
-        or _shared_device(done, expected)
     )
 
 
@@ -165,16 +182,15 @@ def _late(ended: Ended, expected: Expected) -> Gate | None:
     if not ended.late:
         return None
     open_ranks = _unfinished(ended.records)
-    advice = "look at the node of that rank; a rank that is silent is frozen or lost"
     limit = f"not done after {ended.step.limit_s} s"
     if not open_ranks:
-        return expected.gate("fail", f"{limit}: {_unheard(ended.records, expected)}", advice)
+        return expected.gate("fail", f"{limit}: {_unheard(ended.records, expected)}", LOST)
     last = max(number(record, "time") or 0.0 for record in open_ranks)
     silent = [record for record in open_ranks if last - (number(record, "time") or 0.0) > SILENT_S]
     stuck = silent or open_ranks
     state = "fell silent" if silent else "hung"
     where = f"{_rank(stuck[0])} {state} while {stuck[0].get('phase')}"
-    return expected.gate("fail", f"{limit}: {where}{_in_all(stuck)}", advice, rank_of(stuck[0]))
+    return expected.gate("fail", f"{limit}: {where}{_in_all(stuck)}", LOST, rank_of(stuck[0]))
 
 
 def _ended(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | None:
@@ -184,21 +200,6 @@ def _ended(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | N
     if ended.exit_code != 0:
         return expected.gate("fail", f"srun ended with exit code {ended.exit_code}{words}", STDERR)
     return expected.gate("fail", f"{_unheard(done, expected)}{words}", STDERR)
-
-
-def _shared_device(done: Sequence[Record], expected: Expected) -> Gate | None:
-    seen: dict[tuple[str, str], int] = {}
-    for record in (record for record in done if record.get("device")):
-        host, device = str(record.get("host")), str(record["device"])
-        other = seen.setdefault((host, device), rank_of(record))
-        if other != rank_of(record):
-            return expected.gate(
-                "fail",
-                f"ranks {other} and {rank_of(record)} use the same GPU of {host}: {device}",
-                "each rank needs a GPU of its own: look at --gpus-per-task, --gpu-bind and ROCR_VISIBLE_DEVICES",
-                rank_of(record),
-            )
-    return None
 
 
 def _rank(record: Record) -> str:

@@ -48,6 +48,11 @@ def numbers(record: object, *keys: str) -> list[float]:
     return [float(each) for each in rows(record, *keys) if isinstance(each, int | float) and not isinstance(each, bool)]
 
 
+def slowest(records: Iterable[object], key: str) -> list[float]:
+    """Give the largest of all ranks at each place of a list of times: they wait for each other."""
+    return [max(times) for times in zip(*(numbers(record, key) for record in records), strict=False)]
+
+
 def table(record: object, *keys: str) -> Mapping[str, object]:
     """Give what there is by name, empty where there is nothing."""
     value = value_at(record, *keys)

@@ -11,16 +11,15 @@ from lumisite.validate.probes.affinity.judge import affinity
 from lumisite.validate.probes.binds.judge import binds
 from lumisite.validate.probes.collectives.judge import collectives
 from lumisite.validate.probes.communicators.judge import communicators
-from lumisite.validate.probes.conda.judge import conda
 from lumisite.validate.probes.ddp.judge import ddp
 from lumisite.validate.probes.jax.judge import jax
 from lumisite.validate.probes.miopen.judge import miopen
 from lumisite.validate.probes.modules.judge import modules
 from lumisite.validate.probes.pairs.judge import pairs
 from lumisite.validate.probes.probe import Backend, Group, Part, Probe, Shape, Step
+from lumisite.validate.probes.python.judge import conda, usersite
 from lumisite.validate.probes.target import Target
 from lumisite.validate.probes.transport.judge import transport
-from lumisite.validate.probes.usersite.judge import usersite
 from lumisite.validate.probes.wrapper.judge import wrapper
 
 #: In the order in which a job runs them: first what asks each rank by itself, then what measures.
@@ -70,5 +69,6 @@ def _shapes(probe: Probe, nodes: int, tasks_per_node: int) -> Iterator[Shape]:
                 yield "one-node"
         elif shape == "one-gpu" and tasks_per_node == 1 and "one-node" in probe.shapes:
             continue
-        elif shape != "one-node" or tasks_per_node >= probe.least_ranks:
+        elif shape != "one-node" or tasks_per_node > 1 or "one-gpu" in probe.shapes:
+            # What never has one rank alone measures what is between ranks.
             yield shape

@@ -69,7 +69,7 @@ class Target:
         """Give a part whose ranks work together, in the container."""
         start = (self.site.runtime.name, "--quiet", "exec", *BINDS, self.image, "python3")
         asked = ("--backend", self.plan.backend, *arguments)
-        return Part(script, start, asked, (RANK,), name=name, environment=environment)
+        return Part(script, start, asked, (RANK, RECORD), name=name, environment=environment)
 
 
 def each(option: str, values: Iterable[str]) -> tuple[str, ...]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lumisite.facts.changes import make_report, plain
-from lumisite.facts.compare import Change, Kind, compare
-from lumisite.facts.words import texts, words
+from lumisite.facts.changes import make_report, plain, told
+from lumisite.facts.compare import Kind, compare
+from lumisite.site.load import load_plans
 
 if TYPE_CHECKING:
     from lumisite.facts.facts import Facts
-    from lumisite.facts.site import Touch
-    from lumisite.site.model import Site
-    from lumisite.site.plans import LoadedPlan
+    from lumisite.facts.touch import Touch
+    from lumisite.site.load import LoadedSite
 
 
 @dataclass(frozen=True)
@@ -29,27 +28,20 @@ class Changed:
     touches: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Changes:
-    """All changes, what matters most first, and what to tell users of them; empty where there is nothing to compare."""
+def changes(
+    before: Facts | None, after: Facts | None, loaded: LoadedSite | None
+) -> tuple[tuple[Changed, ...], tuple[str, ...]]:
+    """Compare two captures: give all changes, what matters most first, and what to tell users of them.
 
-    changed: tuple[Changed, ...] = ()
-    users: tuple[str, ...] = ()
-
-
-def changes(before: Facts | None, after: Facts | None, site: Site | None, plans: Sequence[LoadedPlan] = ()) -> Changes:
-    """Compare two captures; without the site they are of, nothing is said of what a change touches."""
+    Without the site that the captures are of, nothing is said of what a change touches, and nothing to users.
+    """
     if before is None or after is None or before.site != after.site:
-        return Changes()
-    if site is None or site.name != after.site:
-        return Changes(tuple(_told(one) for one in compare(before, after)))
-    report = make_report(before, after, site, plans=plans)
-    told = tuple(_told(one.change, one.touches) for one in report.changes)
-    return Changes(told, report.users if told else ())
-
-
-def _told(change: Change[Any], touches: Iterable[Touch] = ()) -> Changed:
-    return Changed(change.kind, change.subject, *texts(change), plain(words(change)), tuple(_together(touches)))
+        return (), ()
+    if loaded is None or loaded.site.name != after.site:
+        return tuple(Changed(**told(one)) for one in compare(before, after)), ()
+    report = make_report(before, after, loaded.site, load_plans(loaded))
+    found = tuple(Changed(**told(one.change), touches=tuple(_together(one.touches))) for one in report.changes)
+    return found, report.users if found else ()
 
 
 def _together(touches: Iterable[Touch]) -> Iterator[str]:

@@ -53,27 +53,24 @@ def judge_gates(before: Sequence[Gate], after: Sequence[Gate]) -> tuple[GateVerd
 
 
 def _judge(before: Sequence[Gate], after: Sequence[Gate], name: str) -> GateVerdict:
-    runs = {gate.run for gate in after}
     if not after:
         return GateVerdict(name, "inconclusive", "passed before, and was not asked after", 0, 0)
     failed = [gate for gate in after if gate.verdict == "fail"]
-    unclear = [gate for gate in after if gate.verdict == "inconclusive"]
-    bad = {gate.run for gate in failed or unclear}
-    known = any(gate.verdict == "fail" for gate in before)
+    told = failed or [gate for gate in after if gate.verdict == "inconclusive"]
+    runs, bad = (len({gate.run for gate in gates}) for gates in (after, told))
     nodes = _suspects(after, failed)
-    state: GateState = "inconclusive" if unclear else "pass"
+    jobs = f"{runs} job{'s' if runs > 1 else ''}"
+    state: GateState = "pass"
+    reason = f"passed in all {jobs}"
     if failed:
         state = "bad-nodes" if nodes else "fail"
-    return GateVerdict(
-        gate=name,
-        verdict=state,
-        reason=_reason(state, len(bad), len(runs), nodes, known=known),
-        runs=len(runs),
-        bad=len(bad),
-        causes=tuple(_causes(failed or unclear)),
-        nodes=nodes,
-        failed_before=known,
-    )
+        reason = f"failed in {bad} of {jobs}" + (f", only on {','.join(nodes)}" if nodes else "")
+    elif told:
+        state, reason = "inconclusive", f"not shown in {bad} of {jobs}"
+    known = any(gate.verdict == "fail" for gate in before)
+    if known:
+        reason += "; it failed before the change" + (" too" if told else "")
+    return GateVerdict(name, state, reason, runs, bad, tuple(_causes(told)), nodes, known)
 
 
 def _suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:
@@ -91,18 +88,6 @@ def _suspects(after: Sequence[Gate], failed: Sequence[Gate]) -> tuple[str, ...]:
         suspects |= own
     every = {node for gate in after for node in gate.nodes}
     return tuple(sorted(suspects)) if 2 * len(suspects) < len(every) else ()
-
-
-def _reason(state: GateState, bad: int, runs: int, nodes: Sequence[str], *, known: bool) -> str:
-    of = f"{bad} of {runs} job{'s' if runs > 1 else ''}"
-    before = "; it failed before the change too" if known else ""
-    if state == "pass":
-        return f"passed in all {runs} job{'s' if runs > 1 else ''}" + ("; it failed before the change" if known else "")
-    if state == "inconclusive":
-        return f"not shown in {of}{before}"
-    if state == "bad-nodes":
-        return f"failed in {of}, only on {','.join(nodes)}{before}"
-    return f"failed in {of}{before}"
 
 
 def _causes(gates: Iterable[Gate]) -> Iterable[Cause]:

@@ -1,7 +1,8 @@
 """Write the records beside this file anew, as root: `python -m tests.data.gates.make`.
 
 Each was left by the scripts of lumisite/validate/probes in real steps: on an untouched twin of two nodes (Slurm 24.11,
-Apptainer 1.4, PyTorch 2.6, JAX 0.10), and `affinity-lumi-g.json` on the virtual LUMI-G node.
+Apptainer 1.4, PyTorch 2.6, JAX 0.10), and `affinity-lumi-g.json` on the virtual LUMI-G node. Scripts have changed since:
+in `wrapper.json` each epoch was cut into two equal steps by hand, and `affinity*.json` say more than is recorded now.
 """
 
 from __future__ import annotations

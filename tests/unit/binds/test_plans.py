@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from lumisite.cli import main
-from lumisite.render.image_plans import plan_cases
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates
 from lumisite.site.load import load_site, parse_plan
 from lumisite.site.plans import LoadedPlan
+from lumisite.site.selection import resolve_selection
 from tests.support.closures import stock
 from tests.support.dict_trees import Link, write_tree
 from tests.support.images import PARTITION, PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
@@ -290,6 +292,7 @@ def test_a_plan_for_another_platform_is_left_out_and_said_so(trees: Path, capsys
     assert render("--plan", "plan.yaml") == 0
     assert "plan.yaml: is for platform 2024-08, so it is left out" in capsys.readouterr().err
     assert "plan.yaml" not in (trees / "out/spank/bin/singularity").read_text()
+    assert json.loads((trees / "out/MANIFEST.json").read_text())["plans"] == {}
     (trees / "plan.yaml").write_text(GOOD)
     assert render("--plan", "plan.yaml") == 0
     assert "ls_plan=plan.yaml" in (trees / "out/spank/bin/singularity").read_text()
@@ -303,6 +306,9 @@ def test_the_wrapper_adds_only_what_no_module_binds() -> None:
         b"{library: libc.so, decision: skip, target: /a/libc.so, reason: r, chain: c}]}"
     )
     plan = parse_plan(text, Path("plan.yaml"))
-    (case,) = plan_cases(load_site("lumi").site, "2026-01", [LoadedPlan(plan, "plan.yaml", text)])
-    assert [line.spec for line in case.binds] == ["/a/libb.so:/lib64/libb.so"]
-    assert case.binds[0].chain == ("libb.so", "root")
+    lumi = load_site("lumi")
+    files = render_tree(lumi, resolve_selection(lumi.site), load_templates(), [LoadedPlan(plan, "plan.yaml", text)])
+    lines = [line.strip() for line in files["spank/bin/singularity"].text.splitlines()]
+    added = [line for line in lines if line.startswith("ls_add_planned /")]
+    assert added == ["ls_add_planned /a/libb.so /lib64/libb.so /a/libb.so:/lib64/libb.so"]
+    assert plan.lines[1].chain == ("libb.so", "root")

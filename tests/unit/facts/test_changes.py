@@ -12,8 +12,8 @@ from lumisite.facts.changes import Report, make_report, report_lines, to_json
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts, Named, Releases, format_facts, parse_facts
 from lumisite.facts.site import platform_of
+from lumisite.facts.tell import texts, words
 from lumisite.facts.touch import RULES
-from lumisite.facts.words import texts, words
 from tests.support.breaks import BREAKS, LUMI, REQUIRED, facts_of, pasted
 from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node, sif_head
 

@@ -47,19 +47,30 @@ def test_the_draft_of_new_releases_describes_them() -> None:
         "/opt/cray/pe/cpe/25.03/set": None,
         "/opt/cray/pe/cpe/25.09/set": None,
         "/opt/cray/pe/cpe/default": Link("27.03"),
-        "/opt/cray/pe/pmi/7.0.0/lib/x": b"",
         "/opt/rocm-7.2.1/lib/x": b"",
         "/opt/rocm": Link("rocm-7.2.1"),
     }
-    report = make_report(facts_of(lumi_node()), facts_of(lumi_node(AFTER, planted)), LUMI, "2027-03")
+    report = make_report(facts_of(lumi_node()), facts_of(lumi_node(AFTER, planted)), LUMI)
     site = pasted("lumi", report.draft)
-    platform = site.platforms["2027-03"]
+    platform = site.platforms["draft"]
     assert (str(platform.cpe), str(platform.rocm), str(platform.driver_rocm)) == ("27.03", "7.2.1", ">=7.2,<7.3")
-    assert site.cpe["27.03"].libraries == {"cray-pmi": "/opt/cray/pe/pmi/7.0.0"}
+    assert site.cpe["27.03"].libraries == {}
     assert site.rocm["7.2.1"].found == "host"
     unknown = [line for line in report.draft if "# unknown" in line]
     assert any("outside >=6.1,<7.1; this is its series alone" in line for line in unknown)
-    assert any("libraries.cray-mpich: which of 8.1.32, 9.0.1 belongs to it" in line for line in unknown)
+    assert "    # unknown: libraries" in unknown
+
+
+def test_the_draft_takes_the_newest_release_where_no_link_names_the_default() -> None:
+    planted: dict[str, bytes | Link | None] = {
+        "/opt/cray/libfabric/1.9.0/lib64/x": b"",
+        "/opt/cray/libfabric/default": None,
+        "/opt/cray/pe/cpe/default": None,
+    }
+    draft = make_report(facts_of(lumi_node()), facts_of(lumi_node(AFTER, planted)), LUMI).draft
+    assert pasted("lumi", draft).platforms["draft"].libraries == {"libfabric": "/opt/cray/libfabric/1.22.0"}
+    assert "    # unknown: libraries.libfabric: which of 1.9.0, 1.22.0; this is the newest" in draft
+    assert "    # unknown: cpe: no link names the default; this is the newest" in draft
 
 
 def test_a_rocm_release_that_no_family_stands_for_is_not_drafted() -> None:

@@ -10,7 +10,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.facts.changes import make_report
 from lumisite.facts.facts import Facts, format_facts
-from lumisite.facts.words import words
+from lumisite.facts.tell import words
 from lumisite.site.load import EMBEDDED, load_site, parse_plan
 from lumisite.site.plans import LoadedPlan
 from tests.support.breaks import BREAKS, FABRIC, JSON, facts_of

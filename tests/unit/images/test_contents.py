@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from lumisite.images.contents import read_contents, read_holds, read_labels, version_lines
-from lumisite.images.family import holds_of_image, holds_of_tree
+from lumisite.images.family import holds_of_image
 from lumisite.machine.tree import resolve
 from lumisite.site.images import Holds
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version
-from tests.support.dict_trees import DictTree, Files, Link
+from tests.support.dict_trees import DictTree, Files, Link, write_tree
 
 LIBC = (
     b"\x7fELF"
@@ -32,8 +32,6 @@ def laif() -> dict[str, bytes | Link]:
         "/opt/rocm": Link("/etc/alternatives/rocm"),
         "/etc/alternatives/rocm": Link("/opt/rocm-6.4.4"),
         "/opt/rocm-6.4.4/.info/version": b"6.4.4-129\n",
-        "/opt/venv/pyvenv.cfg": b"home = /usr/bin\nversion = 3.12.3\n",
-        "/opt/venv/bin/python3": b"",
         "/opt/venv/lib/python3.12/site-packages/torch/version.py": b"__version__ = '2.9.1+rocm6.4'\nhip: str = '6.4'\n",
         f"{MULTIARCH}/libc.so.6": LIBC,
         "/usr/lib/libfabric.so.1": Link("libfabric.so.1.29.0"),
@@ -54,12 +52,11 @@ def test_every_version_is_read_where_it_is_stated() -> None:
         "ofi_plugin": ("1.4.0", "/usr/lib/librccl-net.so"),
         "libcxi": ("libcxi.so.1.5.0", "/usr/lib/libcxi.so.1.5.0"),
         "glibc": ("2.39", f"{MULTIARCH}/libc.so.6"),
-        "python": ("3.12.3", "/opt/venv/pyvenv.cfg"),
     }
     assert next(version_lines(found)) == "ROCm 6.4.4"
 
 
-@pytest.mark.parametrize("name", ["rocm", "torch", "libfabric", "ofi_plugin", "libcxi", "glibc", "python"])
+@pytest.mark.parametrize("name", ["rocm", "torch", "libfabric", "ofi_plugin", "libcxi", "glibc"])
 def test_what_is_not_stated_is_absent(name: str) -> None:
     """Each file alone, cut to its first byte, says nothing; only a file's own name may stand for it."""
     empty = {path: content if isinstance(content, Link) else content[:1] for path, content in laif().items()}
@@ -69,23 +66,13 @@ def test_what_is_not_stated_is_absent(name: str) -> None:
         "libfabric": "libfabric.so.1.29.0",
         "libcxi": "libcxi.so.1.5.0",
         "ofi_plugin": "librccl-net.so",
-        "python": "3.12",
     }.get(name)
 
 
 def test_several_environments_all_count() -> None:
     files = laif()
     files["/opt/miniconda3/envs/pytorch/lib/python3.10/site-packages/torch/version.py"] = b"__version__ = '2.1.2'\n"
-    files["/opt/miniconda3/envs/pytorch/bin/python3"] = b""
-    files["/opt/miniconda3/envs/pytorch/conda-meta/python-3.10.14-hd12c33a_0.json"] = b"{}"
-    found = versions(files)
-    assert (found["torch"], found["python"]) == ("2.9.1+rocm6.4, 2.1.2", "3.12.3, 3.10.14")
-
-
-def test_the_systems_python_counts_only_where_there_is_no_environment() -> None:
-    files: dict[str, bytes | Link] = {"/usr/bin/python3": Link("python3.11"), "/usr/bin/python3.11": b""}
-    assert versions(files) == {"python": "3.11"}
-    assert versions(laif() | files)["python"] == "3.12.3"
+    assert versions(files)["torch"] == "2.9.1+rocm6.4, 2.1.2"
 
 
 def test_the_folder_of_a_release_of_libfabric_names_it() -> None:
@@ -179,6 +166,7 @@ def test_a_link_to_a_folder_may_end_in_dots() -> None:
     [
         ({"/opt/rocm-6.2.4/lib/x": b""}, "6.2.4"),
         ({"/opt/rocm-6.2/lib/x": b"", "/opt/rocm-beta/x": b""}, "6.2"),
+        ({"/opt/rocm-6.2.4/lib/x": b"", "/opt/rocm-6.4.4/lib/x": b""}, "6.4.4"),
         ({"/opt/rocm/lib/librccl.so.1.0.70002": b""}, "7.0.2"),
         ({f"{MULTIARCH}/librccl.so.1.0.60204": b""}, "6.2.4"),
         ({"/opt/rocm/lib/librccl.so.1.0": b""}, None),
@@ -188,21 +176,22 @@ def test_a_link_to_a_folder_may_end_in_dots() -> None:
     ],
 )
 def test_the_rocm_release_is_read_where_it_can_be(files: Files, rocm: str | None) -> None:
-    assert read_holds(DictTree(files))[0] == rocm
+    assert read_holds("some", DictTree(files)) == Holds("some", parse_version(rocm) if rocm else None, False)
 
 
 def test_the_plugin_is_there_where_its_file_is() -> None:
-    assert read_holds(DictTree(laif()))[1]
+    assert read_holds(None, DictTree(laif())).plugin
     without = {path: content for path, content in laif().items() if "rccl-net" not in path}
-    assert not read_holds(DictTree(without))[1]
-    assert read_holds(DictTree({"/opt/aws-ofi-rccl/librccl-net.so": b""}))[1]
+    assert not read_holds(None, DictTree(without)).plugin
+    assert read_holds(None, DictTree({"/opt/aws-ofi-rccl/librccl-net.so": b""})).plugin
 
 
 def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) -> None:
     site = load_site("lumi").site
-    assert holds_of_tree(site, ["/x/mine.sif"], DictTree(laif())) == Holds(None, parse_version("6.4.4"), True)
-    own = {**laif(), "/opt/cotainr/conda/bin/python": b""}
-    assert holds_of_tree(site, ["/x/mine.sif"], DictTree(own)).family == "cotainr"
+    mine = write_tree(tmp_path / "mine.sif", laif())
+    assert holds_of_image(site, str(mine)) == (Holds(None, parse_version("6.4.4"), True), "")
+    own = write_tree(tmp_path / "own.sif", {**laif(), "/opt/cotainr/conda/bin/python": b""})
+    assert holds_of_image(site, str(own))[0].family == "cotainr"
     broken = tmp_path / "lumi-rocm-rocm-6.1.3.sif"
     broken.write_text("text")
     holds, note = holds_of_image(site, str(broken))

@@ -41,6 +41,10 @@ SCRIPTS = [
     "X=\\$LIB",
     "X=\"${Y:-'a b'}\"",
     "Y=; X=${Y:-empty}${Y-unset}",
+    "true && \\\nX=/a",
+    "Y=/y; Y=1 X=/a true; X=$Y",
+    "Y=/y; Y=1 fi; X=$Y",
+    "Y=/y; X=${Y:-${Z:=/z}}${Z-}",
 ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumisite.errors import DifferenceError, LumisiteError
+from lumisite.errors import DifferenceError
 from lumisite.release.tree import load_manifest, read_file
 from lumisite.render.manifest import (
     MANIFEST,
@@ -92,11 +92,6 @@ def test_entries_describe_every_file_but_the_manifest() -> None:
         "a": FileEntry("2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881", "0644"),
         "b": FileEntry("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "0755"),
     }
-
-
-def test_half_a_surrogate_pair_is_refused_with_its_file() -> None:
-    with pytest.raises(LumisiteError, match=r"^modules/a: holds U\+D800, which UTF-8 cannot write"):
-        file_entries({"modules/a": RenderedFile("\ud800")})
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ def test_a_setting_names_value_rule_reason_and_source_and_what_lost() -> None:
 def test_evidence_and_sources_can_be_followed() -> None:
     entry = why("FI_MR_CACHE_MONITOR", nodes="several", partition="standard-g").entries[0]
     needed = entry.evidence[0]
-    assert (needed.effect, needed.by, needed.platform, needed.nodes) == ("needed", "measured", "2026-01", "4")
-    assert needed.runs == 41
+    assert [needed[name] for name in ("effect", "by", "platform", "nodes")] == ["needed", "measured", "2026-01", "4"]
+    assert needed["runs"] == 41
     assert entry.checked == "2026-09 on platform 2026-01"
     study = next(source for source in entry.sources if source.id == "STUDY")
     assert study.address.startswith("https://github.com/")

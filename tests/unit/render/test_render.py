@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,13 @@ def test_a_site_file_with_an_odd_name_stays_in_its_comment() -> None:
         if path.endswith(".lua"):
             assert file.text.splitlines()[0].startswith("--"), path
             assert "\nos.exit" not in file.text, path
+
+
+def test_a_site_file_whose_name_is_not_utf_8_is_named_in_the_manifest(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"s\xff.yaml")
+    odd.write_bytes(load_site("lumi").data)
+    files = render(load_site(str(odd)), rocm=["6.2"])
+    assert r"'s\udcff.yaml'" in parse_manifest(files[MANIFEST].text.encode(), "M").inputs
 
 
 def test_nothing_in_a_module_probes_the_host() -> None:

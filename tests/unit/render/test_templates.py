@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import jinja2
 import pytest
@@ -13,11 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumisite.render.templates import (
-    TemplateCache,
     comment,
     load_templates,
     make_environment,
-    open_template_cache,
     quote_lua,
     quote_lua_text,
 )
@@ -160,31 +157,3 @@ def test_every_value_in_a_template_of_a_modulefile_is_quoted() -> None:
             for value in text.split("{{")[1:]:
                 inner = value.partition("}}")[0].strip()
                 assert inner.rpartition("|")[2].strip() in ("lua", "lua_text", "comment") or inner in free, name
-
-
-def test_compiled_templates_are_kept_for_the_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    cache = open_template_cache()
-    assert cache is not None
-    templates = {"modulefiles_src/a.j2": "{{ 1 + 1 }}"}
-    assert make_environment(templates, cache).get_template("a.j2").render() == "2"
-    (folder,) = (tmp_path / "lumisite").iterdir()
-    assert len(list(folder.iterdir())) == 1
-    folder.chmod(0o777)
-    assert open_template_cache() is None
-    folder.chmod(0o700)
-    (kept,) = folder.iterdir()
-    whole = kept.read_bytes()
-    for damaged in (b"", b"damaged", *(whole[:size] for size in range(len(whole)))):
-        kept.write_bytes(damaged)
-        assert make_environment(templates, open_template_cache()).get_template("a.j2").render() == "2"
-
-
-def test_a_cache_that_cannot_be_made_or_written_is_done_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert open_template_cache() is None
-    gone = TemplateCache(str(tmp_path / "gone"))
-    assert make_environment({"modulefiles_src/a.j2": "x"}, gone).get_template("a.j2").render() == "x"

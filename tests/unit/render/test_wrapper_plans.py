@@ -75,7 +75,7 @@ def files() -> dict[str, str]:
         loaded(PLAN.replace("2026-01", "2024-08"), "old.yaml", FAMILY="lumi-pytorch", PATHS="['*/old.sif']"),
     )
     selection = resolve_selection(site.site, rocm=("6.2", "7.0"), platform=None, cpe=[])
-    return {path: file.text for path, file in render_tree(site, selection, load_templates(), None, plans).items()}
+    return {path: file.text for path, file in render_tree(site, selection, load_templates(), plans).items()}
 
 
 FILES = files()

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from lumisite.errors import SiteError
-from lumisite.site.decode import decode, key, suggestion
+from lumisite.site.decode import UnfitError, decode, key, suggestion
 from lumisite.site.scalars import SCALARS, AbsolutePath, Line, VariableName
 from lumisite.site.versions import Version, VersionRange
 
@@ -120,6 +120,12 @@ def test_all_faults_come_in_one_run_and_in_order() -> None:
 )
 def test_each_fault_names_place_key_value_and_remedy(line: str, fault: str) -> None:
     assert faults(f"title: a\nversion: 1\n{line}\n") == [fault]
+
+
+def test_half_of_a_character_is_refused_which_yaml_without_libyaml_lets_through() -> None:
+    for kind in (Line, AbsolutePath):
+        with pytest.raises(UnfitError, match=r"contains the control character U\+D800"):
+            SCALARS[kind]("/a\ud800")
 
 
 def test_a_folded_block_is_one_line() -> None:

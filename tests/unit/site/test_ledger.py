@@ -14,7 +14,6 @@ from lumisite.site.ledger import (
     default_family,
     describe_conditions,
     judge_conditions,
-    judge_settings,
 )
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version, parse_version_range
@@ -29,7 +28,7 @@ def situation(rocm: str | None = "6.2.4", **more: object) -> Situation:
 
 
 def outcomes(name: str, where: Situation) -> list[str]:
-    return [verdict.outcome for verdict in judge_settings(LUMI, where, [name])]
+    return [verdict.outcome for verdict in decide(LUMI, where).settings if verdict.entry.name == name]
 
 
 @pytest.mark.parametrize(
@@ -121,8 +120,21 @@ def test_an_open_entry_does_not_end_the_race() -> None:
             )
         )
     ).site
-    verdicts = judge_settings(site, Situation("2026-01", parse_version("25.03")), ["A"])
-    assert [v.outcome for v in verdicts] == ["may win", "wins"]
+    verdicts = decide(site, Situation("2026-01", parse_version("25.03"))).settings
+    assert [one.outcome for one in verdicts if one.entry.name == "A"] == ["may win", "wins"]
+
+
+def test_an_open_entry_behind_one_that_surely_applies_is_lost() -> None:
+    entries = (
+        "  - {name: A, value: '1', when: {nodes: one}, why: w, source: here}\n"
+        "  - {name: A, value: '2', when: {gpus: yes}, why: w, source: here}\n"
+    )
+    site = load_text(site_text(("settings:\n", f"settings:\n{entries}"))).site
+    verdicts = decide(site, Situation("2026-01", parse_version("25.03"), nodes="one")).settings
+    assert [(one.outcome, one.reason) for one in verdicts if one.entry.name == "A"] == [
+        ("wins", "nodes one"),
+        ("lost", "settings[0] comes first"),
+    ]
 
 
 def test_examples_in_docstrings() -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.probes.communicators.judge import ARGUMENTS, GROUPS, judge
-from lumisite.validate.probes.communicators.suspects import suspects
+from lumisite.validate.probes.communicators.judge import ARGUMENTS, GROUPS, communicators, suspects
 from lumisite.validate.probes.probe import Backend, Ended, Line, Record, Vector
 from lumisite.validate.probes.suite import LIMITS_S
 from lumisite.validate.verdict.system import Terms
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 Settings: TypeAlias = "dict[str, str]"
 NONE: Settings = {}
 PATIENCE_S = 100.0
-KNOWN = {"nccl": suspects(target_of("lumi")), "gloo": suspects(target_of("twin"))}
+TARGETS = {"nccl": target_of("lumi"), "gloo": target_of("twin")}
 
 
 def row(number: int, wrong: int = 0, slow: float = 1.0) -> dict[str, object]:
@@ -56,7 +55,7 @@ def judged(
 ) -> list[Line]:
     left: Ended = replace(ended(records, code), seconds=seconds, words=words)
     left = replace(left, step=replace(left.step, limit_s=240))
-    return judge(KNOWN[backend], [left], expected("communicators"))
+    return list(communicators(TARGETS[backend]).judge([left], expected("communicators")))
 
 
 def failure(records: list[Record], **more: object) -> Gate:
@@ -84,9 +83,9 @@ def test_good_groups_pass_with_the_times_of_the_first_and_of_the_others() -> Non
 def test_its_times_decide_only_where_the_site_says_so() -> None:
     (name, _) = [line.metric for line in judged([rank(0, groups=rows()), rank(1, groups=rows())], 0)
                  if isinstance(line, Sample)]  # fmt: skip
-    assert not Terms().method(name).decides
-    assert Terms((rule("communicators/*"),)).method(name).decides
-    assert Terms().method("collectives/all_reduce_busbw/1MiB/2n").decides
+    assert not Terms().rule(name).decides
+    assert Terms((rule("communicators/*"),)).rule(name).decides
+    assert Terms().rule("collectives/all_reduce_busbw/1MiB/2n").decides
 
 
 def test_a_rank_loses_its_patience_before_pytorch_and_before_the_step() -> None:
@@ -141,7 +140,7 @@ def test_without_libfabric_none_of_its_settings_is_to_blame() -> None:
     assert gate.cause.endswith("no setting that is known to hang (GLOO_SOCKET_IFNAME=eth0)")
     alone = [{**gave_up(number, 2, "running"), "host": NODES[0]} for number in (0, 1)]
     asked = expected("communicators", tasks=2, nodes=NODES[:1])
-    on_one_node = gate_of(judge(KNOWN["nccl"], [ended(list(alone), 137, tasks=2)], asked))
+    on_one_node = gate_of(list(communicators(TARGETS["nccl"]).judge([ended(list(alone), 137, tasks=2)], asked)))
     assert "suspect" not in on_one_node.cause
 
 
@@ -158,7 +157,7 @@ def test_what_to_suspect_is_read_from_the_ledger() -> None:
         known = [one for one in suspects(target_of("lumi", *image)) if one.name == "NCCL_NET_GDR_LEVEL"]
         return any(one.hangs(level) for one in known)
 
-    assert [one.name for one in KNOWN["nccl"] if one.hangs("")] == ["FI_MR_CACHE_MONITOR"]
+    assert [one.name for one in suspects(TARGETS["nccl"]) if one.hangs("")] == ["FI_MR_CACHE_MONITOR"]
     assert blamed("PHB")
     assert not blamed("PHB", "/images/lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.3.1.sif")
 
@@ -186,6 +185,15 @@ def test_the_rank_that_did_not_get_there_is_named_and_no_other(other: Record, st
     assert gate.cause.startswith(f"no progress for 100 s: rank 1 on nid000002 {state}; 1 other rank waited")
     assert NODES[0] not in gate.cause + gate.advice
     assert (gate.nodes, gate.rank) == (NODES[1:], 1)
+
+
+def test_a_rank_that_never_began_comes_before_one_that_fell_silent() -> None:
+    gate = failure(
+        [at(0, 3, "running", time=150.0), {"host": NODES[0], "rank": 2, "phase": "x", "time": 200.0}],
+        code=124,
+        seconds=240.0,
+    )
+    assert gate.cause.startswith("not done after 240 s: rank 1 on nid000002 never began")
 
 
 def test_what_the_others_met_when_one_gave_up_is_no_error_of_theirs() -> None:

@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 
-from lumisite.machine.cpuset import mask_of
-from lumisite.validate.probes.affinity.judge import expected_topology
-from lumisite.validate.probes.affinity.judge import judge as judge_affinity
-from lumisite.validate.probes.binds.judge import ExpectedBinds, expected_binds
-from lumisite.validate.probes.binds.judge import judge as judge_binds
-from lumisite.validate.probes.modules.judge import expected_modules
-from lumisite.validate.probes.modules.judge import judge as judge_modules
+from lumisite.machine.masks import mask_of
+from lumisite.validate.probes.affinity.judge import affinity, expected_topology
+from lumisite.validate.probes.binds.judge import binds, host_paths
+from lumisite.validate.probes.modules.judge import modules
 from lumisite.validate.probes.probe import Expected
-from tests.support.records import TWO_NODES, a_job, causes, changed, recorded, target_of
+from lumisite.validate.probes.target import Target
+from tests.support.records import TWO_NODES, a_job, causes, changed, judged, recorded, target_of
 
 BOTH = "nid000001, nid000002"
 
@@ -26,11 +24,11 @@ CPEBITS = "singularity-CPEbits/25.03"
 
 def modules_found(*keys: str, value: object) -> list[str]:
     records = changed(recorded("modules"), *keys, value=value)
-    return causes(judge_modules(expected_modules(target_of("twin")), records, TWO_NODES))
+    return causes(judged(modules(target_of("twin")), records))
 
 
 def test_modules_of_an_untouched_twin_pass() -> None:
-    found = judge_modules(expected_modules(target_of("twin")), recorded("modules"), TWO_NODES)
+    found = judged(modules(target_of("twin")), recorded("modules"))
     assert causes(found) == ["pass 3 modules load and unload cleanly on 2 nodes"]
 
 
@@ -72,7 +70,7 @@ def test_a_modules_fault_is_named(keys: str, value: object, cause: str) -> None:
 def test_what_lmod_said_is_one_short_line() -> None:
     records = changed(recorded("modules"), "modules", CPEBITS, "load", value=1)
     records = changed(records, "modules", CPEBITS, "said", value="Lmod has\n  detected:\n" + "x" * 900)
-    (cause,) = causes(judge_modules(expected_modules(target_of("twin")), records, TWO_NODES))
+    (cause,) = causes(judged(modules(target_of("twin")), records))
     assert f"{CPEBITS} does not load: Lmod has detected: xxx" in cause
     assert len(cause) < 300
     assert "\n" not in cause
@@ -93,21 +91,22 @@ OLDER = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.2.4-python-3.12-p
 LAIF = "/appl/local/laifs/containers/lumi-multitorch-latest.sif"
 
 
-def binds_found(records: list[Any], expected: ExpectedBinds | None = None) -> list[str]:
-    return causes(judge_binds(expected or expected_binds(target_of("twin")), records, TWO_NODES))
+def binds_found(records: list[Any], target: Target | None = None) -> list[str]:
+    return causes(judged(binds(target or target_of("twin")), records))
 
 
 def on_lumi(image: str, *mapped: dict[str, str], plugins: dict[str, str] | None = None) -> list[str]:
     """Judge LUMI's libraries in containers that have all binds."""
-    expected = expected_binds(target_of("lumi", image))
-    there = {bind.path: {"exists": True, "file": bind.path} for bind in expected.binds}
+    target = target_of("lumi", image)
+    there = {bind.path: {"exists": True, "file": bind.path} for bind in host_paths(target)}
     records: list[Any] = []
     for rank, node in enumerate(TWO_NODES.nodes):
-        records.append({"part": "host", "host": node, "rank": rank, "paths": there})
+        own = {"host": node, "rank": rank, "local_rank": 0, "paths": there}
+        records.append({**own, "part": "host"})
         opened = {"plugins": plugins or {"librccl-net.so": "", "libnccl-net.so": "no such file"}, "libraries": {}}
-        inside = {"part": "container", "host": node, "rank": rank, "in_container": True, "paths": there}
+        inside = {**own, "part": "container", "in_container": True}
         records.append({**inside, **opened, "mapped": list(mapped), "imports": {"torch": "2.7.1"}})
-    return binds_found(records, expected)
+    return binds_found(records, target)
 
 
 def test_binds_of_an_untouched_twin_pass() -> None:
@@ -184,18 +183,17 @@ def test_no_plugin_is_a_failure_though_all_else_is_right() -> None:
 # ---- masks
 
 ONE_NODE = a_job(("nid005001",), 8)
-LUMI_G = expected_topology(target_of("lumi"))
-BUSES = [gpu.pci_bus for gpu in LUMI_G.gpus]
+BUSES = [gpu.pci_bus for gpu in expected_topology(target_of("lumi")).gpus]
 
 
 def masks_found(records: list[Any], job: Expected = ONE_NODE, name: str = "lumi") -> list[str]:
-    return causes(judge_affinity(expected_topology(target_of(name)), records, job))
+    return causes(judged(affinity(target_of(name)), records, job))
 
 
 def with_gpus(buses: list[list[str]]) -> list[Any]:
     records = recorded("affinity-lumi-g")
     for record, own in zip(records, buses, strict=True):
-        record["gpus"] = [{"bus": bus, "numa": "0"} for bus in own]
+        record["gpus"] = own
     return records
 
 
@@ -212,11 +210,17 @@ def test_a_wrong_mask_is_named_with_both() -> None:
     ]
 
 
+def test_a_wrong_mask_that_is_another_ranks_is_told_once() -> None:
+    records = recorded("affinity-lumi-g")
+    (cause,) = masks_found(changed(records, "cpus", value=records[3]["cpus"], rank=4))
+    assert cause.startswith("fail rank 4 on nid005001: it has the mask ")
+
+
 def test_advice_tells_a_users_binding_from_the_helpers() -> None:
     records = changed(recorded("affinity-lumi-g"), "cpus", value="1-6", rank=4)
-    (mine,) = judge_affinity(LUMI_G, records, ONE_NODE)
+    (mine,) = judged(affinity(target_of("lumi")), records, ONE_NODE)
     records = changed(records, "slurm", "SLURM_CPU_BIND", value="quiet,map_cpu:1,2", rank=4)
-    (users,) = judge_affinity(LUMI_G, records, ONE_NODE)
+    (users,) = judged(affinity(target_of("lumi")), records, ONE_NODE)
     assert [getattr(line, "advice", "") for line in (mine, users)] == [
         "LUMISITE_VERBOSE=1 srun … says which mask the helper chose, or why none",
         "leave --cpu-bind to the helper; this step was started with SLURM_CPU_BIND=quiet,map_cpu:1,2",
@@ -278,13 +282,6 @@ def test_without_a_table_ranks_must_not_share_or_have_reserved_cpus() -> None:
             f"fail rank 1 on nid005001: it has the mask {mask_of([48, 49, 50])} and shares the CPUs 49-50 with rank 0, "
             "which has 0xfe000000000000; expected a mask of its own"
         ),
-    ]
-
-
-def test_cpus_that_were_not_granted_are_named() -> None:
-    records = changed(recorded("affinity"), "granted", value="1")
-    assert masks_found(records, TWO_NODES, "twin") == [
-        "fail rank 0 on nid000001: its mask 0x3 has CPUs 0, which its step was not granted"
     ]
 
 

@@ -7,28 +7,28 @@ from typing import Any
 import pytest
 
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.probes.conda.judge import ExpectedPython
-from lumisite.validate.probes.conda.judge import judge as judge_conda
-from lumisite.validate.probes.jax.judge import judge as judge_jax
-from lumisite.validate.probes.miopen.judge import ExpectedCaches
-from lumisite.validate.probes.miopen.judge import judge as judge_caches
+from lumisite.validate.probes.jax.judge import jax
+from lumisite.validate.probes.miopen.judge import miopen
 from lumisite.validate.probes.probe import Expected, Vector
-from lumisite.validate.probes.usersite.judge import judge as judge_usersite
-from lumisite.validate.probes.wrapper.judge import judge as judge_wrapper
-from tests.support.records import TWO_NODES, a_job, causes, changed, only, recorded
+from lumisite.validate.probes.python.judge import conda, usersite
+from lumisite.validate.probes.target import Target
+from lumisite.validate.probes.wrapper.judge import wrapper
+from tests.support.records import TWO_NODES, a_job, causes, changed, judged, only, recorded, target_of
+from tests.support.sites import load_text, site_text
+
+TWIN = target_of("twin")
 
 # ---- caches
 
 DB = "MIOPEN_USER_DB_PATH"
 PATH = "/tmp/lumisite-2000/miopen/db"
-CACHES = ExpectedCaches((DB, "MIOPEN_CUSTOM_CACHE_DIR"), ("/scratch", "/users"), ("/tmp",))
 
 
 def caches_found(*changes: tuple[str, object]) -> list[str]:
     records = recorded("miopen")
     for key, value in changes:
         records = changed(records, "directories", DB, *key.split("."), value=value)
-    return causes(judge_caches(CACHES, records, TWO_NODES))
+    return causes(judged(miopen(TWIN), records))
 
 
 def test_directories_of_an_untouched_twin_pass() -> None:
@@ -59,14 +59,17 @@ def test_the_sticky_bit_of_the_helpers_own_directory_is_no_fault() -> None:
 
 def test_the_misspelt_variable_is_named() -> None:
     records = changed(recorded("miopen"), "environment", "MIOPEN_USER_DB", value="/tmp/x", rank=1)
-    finding = only(judge_caches(CACHES, records, TWO_NODES))
+    finding = only(judged(miopen(TWIN), records))
     assert finding.cause == "rank 1 on nid000002: MIOPEN_USER_DB=/tmp/x is set, which MIOpen does not read"
     assert finding.advice == "set MIOPEN_USER_DB_PATH, or leave it to the helper"
     assert (finding.rank, finding.nodes) == (1, ("nid000002",))
 
 
 def test_a_site_without_such_directories_passes() -> None:
-    finding = only(judge_caches(ExpectedCaches((), (), ()), recorded("miopen"), TWO_NODES))
+    text = site_text(
+        ("    directory: miopen/db\n", "    leave: yes\n"), ("    directory: miopen/cache\n", "    leave: yes\n")
+    )
+    finding = only(judged(miopen(target_of(load_text(text).site)), recorded("miopen")))
     assert finding.cause == "the site asks for no private directory"
 
 
@@ -75,8 +78,8 @@ def test_a_site_without_such_directories_passes() -> None:
 SITE = "/users/lumiuser/.local/lib/python3.13/site-packages"
 
 
-def usersite_found(records: list[Any], *, shut_out: bool = True) -> list[str]:
-    return causes(judge_usersite(shut_out, records, TWO_NODES))
+def usersite_found(records: list[Any], target: Target = TWIN) -> list[str]:
+    return causes(judged(usersite(target), records))
 
 
 def user_site(hidden: list[str], own: list[str]) -> list[Any]:
@@ -110,49 +113,33 @@ def test_a_ledgers_own_variable_is_missed_before_it_does_harm() -> None:
         del record["environment"]["PYTHONNOUSERSITE"]
     (cause,) = usersite_found(records)
     assert cause.startswith("fail ranks 0-1 on nid000001, nid000002: PYTHONNOUSERSITE is not set, so that")
-    assert usersite_found(records, shut_out=False)[0].startswith("pass")
+    open_site = load_text(
+        site_text(('  - name: PYTHONNOUSERSITE\n    value: "1"\n', "  - name: PYTHONNOUSERSITE\n    leave: yes\n"))
+    ).site
+    assert usersite_found(records, target_of(open_site))[0].startswith("pass")
 
 
-@pytest.mark.parametrize(
-    ("entry", "cause"),
-    [
-        ({"path": "/s", "exists": True, "hidden": ["torch"]}, "PYTHONPATH has /s: torch there hides the image's own"),
-        ({"path": "/s", "exists": False, "hidden": []}, "PYTHONPATH has /s, which is not there"),
-        (
-            {"path": "/opt/lib/python3.6/site-packages", "exists": True, "hidden": []},
-            "PYTHONPATH has /opt/lib/python3.6/site-packages, but this is Python 3.13",
-        ),
-    ],
-)
-def test_an_odd_entry_of_pythonpath_is_named(entry: dict[str, object], cause: str) -> None:
-    records = changed(recorded("python"), "pythonpath", value=[entry])
-    assert usersite_found(records) == [f"fail rank 0 on nid000001: {cause}"]
+def test_what_a_folder_on_pythonpath_hides_is_named() -> None:
+    records = changed(recorded("python"), "pythonpath", value=[{"path": "/s", "hidden": ["torch"]}])
+    assert usersite_found(records) == ["fail rank 0 on nid000001: PYTHONPATH has /s: torch there hides the image's own"]
 
 
-@pytest.mark.parametrize(
-    "path", ["/scratch/me/src", "/x/lib/python3.13/site-packages", "/usr/lib/python3/dist-packages"]
-)
+@pytest.mark.parametrize("path", ["/gone", "/scratch/me/src", "/x/lib/python3.13/site-packages"])
 def test_a_users_own_folder_on_pythonpath_is_theirs(path: str) -> None:
-    entry = {"path": path, "exists": True, "hidden": []}
+    entry = {"path": path, "hidden": []}
     assert usersite_found(changed(recorded("python"), "pythonpath", value=[entry]))[0].startswith("pass")
-
-
-def test_pythonhome_is_named() -> None:
-    records = changed(recorded("python"), "environment", "PYTHONHOME", value="/opt/x")
-    assert usersite_found(records) == [
-        "fail rank 0 on nid000001: PYTHONHOME is /opt/x, which moves the standard library"
-    ]
 
 
 # ---- conda
 
-PLAIN = ExpectedPython("twin-torch", "none", ())
-CONDA = ExpectedPython("lumi-pytorch-conda", "with-conda", ("/opt/miniconda3/envs/pytorch/bin",))
+CONDA = target_of(
+    "lumi", "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.2.1-python-3.12-pytorch-20240918-vllm-4075b35.sif"
+)
 MET = "python3 is /usr/bin/python3 (Python 3.13.5, prefix /usr)"
 
 
-def conda_found(records: list[Any], expected: ExpectedPython = PLAIN) -> list[str]:
-    return causes(judge_conda(expected, records, TWO_NODES))
+def conda_found(records: list[Any], target: Target = TWIN) -> list[str]:
+    return causes(judged(conda(target), records))
 
 
 def test_the_python_of_an_untouched_twin_is_the_images() -> None:
@@ -160,7 +147,7 @@ def test_the_python_of_an_untouched_twin_is_the_images() -> None:
 
 
 def test_a_python_beside_the_environment_is_named() -> None:
-    finding = only(judge_conda(CONDA, recorded("python"), TWO_NODES))
+    finding = only(judged(conda(CONDA), recorded("python")))
     assert finding.cause == (
         f"ranks 0-1 on nid000001, nid000002: {MET}; family lumi-pytorch-conda needs it from "
         "/opt/miniconda3/envs/pytorch/bin"
@@ -180,8 +167,7 @@ def test_the_environments_python_passes() -> None:
 def test_a_python_without_the_framework_is_named() -> None:
     records = changed(recorded("python"), "frameworks", "torch", value={"path": "", "real": ""})
     assert conda_found(records) == [f"fail rank 0 on nid000001: {MET}, which has no torch"]
-    image = ExpectedPython("laif", "runscript", ())
-    finding = only(judge_conda(image, records, TWO_NODES))
+    finding = only(judged(conda(target_of("lumi")), records))
     assert "singularity run" in finding.advice
 
 
@@ -205,6 +191,8 @@ def test_two_pythons_on_path_are_named() -> None:
 
 # ---- JAX
 
+TWIN_JAX = target_of("twin", jax_image="/j.sif")
+
 
 @pytest.mark.parametrize(
     ("key", "value", "cause"),
@@ -219,33 +207,34 @@ def test_two_pythons_on_path_are_named() -> None:
 )
 def test_a_fault_of_jax_is_named(key: str, value: object, cause: str) -> None:
     records = changed(recorded("jax"), key, value=value)
-    assert causes(judge_jax("cpu", records, TWO_NODES)) == [f"fail rank 0 on nid000001: {cause}"]
+    assert causes(judged(jax(TWIN_JAX), records)) == [f"fail rank 0 on nid000001: {cause}"]
 
 
 def test_jax_on_the_twin_passes_and_on_a_gpu_node_it_would_not() -> None:
-    assert causes(judge_jax("cpu", recorded("jax"), TWO_NODES)) == [
+    assert causes(judged(jax(TWIN_JAX), recorded("jax"))) == [
         "pass JAX 0.10.2 finds 2 cpu devices, and the sum over them is right"
     ]
-    finding = only(judge_jax("gpu", recorded("jax"), TWO_NODES))
+    finding = only(judged(jax(target_of("lumi", jax_image="/j.sif")), recorded("jax")))
     assert finding.cause.endswith("JAX runs on the cpu, expected gpu")
 
 
 # ---- wrapper
 
 
+TWIN_WRAPPER = target_of("twin", wrapper="/env")
 WRAPPER = a_job(TWO_NODES.nodes, 1, "wrapper")
 
 
 def timed(container: list[float], wrapper: list[float], *, rank: int = 0) -> list[Any]:
     records = recorded("wrapper")
     for record in records:
-        record["epoch_s"] = [0.1 for _ in container]
-    records = changed(records, "epoch_s", value=container, part="container", rank=rank)
-    return changed(records, "epoch_s", value=wrapper, part="wrapper", rank=rank)
+        record["models"]["epoch"]["step_s"] = [0.1 for _ in container]
+    records = changed(records, "models", "epoch", "step_s", value=container, part="container", rank=rank)
+    return changed(records, "models", "epoch", "step_s", value=wrapper, part="wrapper", rank=rank)
 
 
 def wrapper_found(records: list[Any], job: Expected = WRAPPER) -> tuple[list[str], dict[str, float]]:
-    lines = judge_wrapper(records, job)
+    lines = judged(wrapper(TWIN_WRAPPER), records, job)
     return causes(lines), {line.metric: line.value for line in lines if isinstance(line, Sample)}
 
 
@@ -263,11 +252,16 @@ def test_two_environments_stand_side_by_side() -> None:
 
 
 def test_every_epoch_is_kept_for_a_table() -> None:
-    lines = judge_wrapper(timed([2.0, 1.0], [4.0, 1.5]), WRAPPER)
+    lines = judged(wrapper(TWIN_WRAPPER), timed([2.0, 1.0], [4.0, 1.5]), WRAPPER)
     assert [(line.series, line.values) for line in lines if isinstance(line, Vector)] == [
         ("wrapper/epoch_s/container/2n", (2.0, 1.0)),
         ("wrapper/epoch_s/wrapper/2n", (4.0, 1.5)),
     ]
+
+
+def test_an_epoch_is_the_sum_of_its_steps() -> None:
+    lines = judged(wrapper(TWIN_WRAPPER), timed([1.0, 2.0] * 4, [1.0] * 6 + [2.0, 2.0]), WRAPPER)
+    assert [line.values for line in lines if isinstance(line, Vector)] == [(3.0, 3.0, 3.0, 3.0), (2.0, 2.0, 2.0, 4.0)]
 
 
 def test_a_much_slower_environment_is_named_with_what_it_lacks() -> None:
@@ -279,7 +273,7 @@ def test_a_much_slower_environment_is_named_with_what_it_lacks() -> None:
         else:
             record["mapped"] = []
             del record["environment"]["NCCL_SOCKET_IFNAME"]
-    (finding, *_) = judge_wrapper(records, WRAPPER)
+    (finding, *_) = judged(wrapper(TWIN_WRAPPER), records, WRAPPER)
     assert isinstance(finding, Gate)
     assert finding.verdict == "fail"
     assert "(7.70 times); in the environment NCCL_SOCKET_IFNAME is not set, not hsn" in finding.cause

@@ -10,28 +10,23 @@ import lumisite
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.affinity.judge import expected_topology
-from lumisite.validate.probes.binds.judge import expected_binds
-from lumisite.validate.probes.conda.judge import expected_python
-from lumisite.validate.probes.miopen.judge import expected_caches
-from lumisite.validate.probes.modules.judge import expected_modules
-from lumisite.validate.probes.probe import OUT, PROBES, Ended, Expected, Line, Probe, Record, Step, scripts
+from lumisite.validate.probes.binds.judge import host_paths, library_origins
+from lumisite.validate.probes.miopen.judge import private_directories
+from lumisite.validate.probes.modules.judge import module_binds
+from lumisite.validate.probes.probe import OUT, PROBES, Ended, Probe, Record, scripts
+from lumisite.validate.probes.python.judge import shuts_out
 from lumisite.validate.probes.ranks import Fault, missing_nodes, missing_ranks, tell
 from lumisite.validate.probes.suite import choose_probes, groups
-from tests.support.records import a_job, only, target_of
+from tests.support.records import a_job, judged, only, target_of
 from tests.support.sites import load_text, site_text
 
 PACKAGE = Path(lumisite.__file__).parent
 GATES = ["modules", "binds", "affinity", "miopen", "usersite", "conda"]
+FOLDERS = ["modules", "binds", "affinity", "miopen", "python", "jax", "wrapper", "job"]
 
 
 def probes_of(site: str, **options: str) -> dict[str, Probe]:
     return {probe.name: probe for probe in choose_probes(target_of(site, **options))}
-
-
-def judged(probe: Probe, job: Expected, *records: Record, code: int = 0, words: str = "") -> list[Line]:
-    """Judge a probe of one step with these records."""
-    step = Step(probe.name, probe.parts[0], "several", job.nodes, job.tasks, 60)
-    return list(probe.judge([Ended(step, records, code, words)], job))
 
 
 def test_the_probes_come_in_their_order() -> None:
@@ -43,7 +38,7 @@ def test_the_probes_come_in_their_order() -> None:
 def test_each_folder_is_a_probe_and_says_what_it_asks() -> None:
     probes = probes_of("twin", jax_image="/j.sif", wrapper="/env")
     folders = {path.parent.name for path in (PACKAGE / "validate/probes").glob("*/judge.py")}
-    assert folders == set(probes)
+    assert folders - {"python"} == set(probes) - {"usersite", "conda"}
     assert all(probe.asks.endswith(".") for probe in probes.values())
 
 
@@ -60,7 +55,10 @@ def test_commands_are_what_a_user_would_type() -> None:
     assert words("binds").startswith("sh /p/binds_host.sh /o /opt/cray /usr/lib64/libcxi.so.1 /scratch ")
     assert words("affinity") == "singularity exec --bind /p,/o /appl/images/torch.sif python3 /p/affinity.py /o"
     assert words("miopen").endswith("--variable MIOPEN_USER_DB_PATH --variable MIOPEN_CUSTOM_CACHE_DIR")
-    assert words("wrapper", 1) == "/scratch/env/bin/python /p/wrapper.py /o --part wrapper --backend gloo --steps 2"
+    assert words("wrapper", 1) == (
+        "/scratch/env/bin/python /p/ddp.py /o --backend gloo --part wrapper --model epoch:linear:8:512:16 --warm-up 2 "
+        "--limit 60 --steps 8"
+    )
 
 
 def test_the_same_step_serves_usersite_and_conda() -> None:
@@ -78,31 +76,39 @@ def test_every_script_is_there() -> None:
 def test_scripts_of_probes_do_not_take_each_others_names() -> None:
     folders = (PACKAGE / "validate/probes").glob("*/")
     files = [file for folder in folders for file in folder.iterdir() if file.name.startswith("job") and file.is_file()]
-    shared = {"lumisite_record.py", "rank.py", "python_setup.py"}
+    shared = {"lumisite_record.py", "rank.py"}
     assert len(scripts()) == len(files) + len(shared)
     assert shared < set(scripts())
 
 
 def test_lumis_own_image_brings_its_network_and_is_started_by_its_runscript() -> None:
     assert probes_of("lumi")["binds"].parts[1].start[:2] == ("singularity", "run")
-    binds = expected_binds(target_of("lumi", rocm="6.4"))
-    assert binds.family == "laif-multitorch"
-    assert binds.plugins == ("librccl-net.so", "libnccl-net.so")
-    assert (binds.plugin_from, binds.library_from) == ("image", {"libfabric.so.1": "image"})
-    assert "/opt/cray" not in [bind.path for bind in binds.binds]
-    assert "/var/spool/slurmd" in [bind.path for bind in binds.binds]
+    target = target_of("lumi", rocm="6.4")
+    assert target.family_name == "laif-multitorch"
+    names = ("librccl-net.so", "libnccl-net.so", "libfabric.so.1")
+    assert library_origins(target) == dict.fromkeys(names, "image")
+    paths = [bind.path for bind in host_paths(target)]
+    assert "/opt/cray" not in paths
+    assert "/var/spool/slurmd" in paths
+
+
+def test_the_user_site_is_shut_out_where_the_ledger_does_it() -> None:
+    assert shuts_out(target_of("twin"))
+    without = site_text(("  - name: PYTHONNOUSERSITE\n", "  - name: OTHER\n"))
+    assert not shuts_out(target_of(load_text(without).site))
 
 
 def test_an_older_image_takes_its_network_from_the_host() -> None:
     image = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.2.1-python-3.12-pytorch-20240918-vllm-4075b35.sif"
-    binds = expected_binds(target_of("lumi", image))
-    assert binds.family == "lumi-pytorch-conda"
-    assert binds.library_from == {"libfabric.so.1": "host", "libcxi.so.1": "host"}
-    assert [bind.by for bind in binds.binds if bind.path == "/opt/cray"] == ["singularity-CPEbits"]
-    python = expected_python(target_of("lumi", image))
-    assert (python.activation, python.prepend_path) == ("with-conda", ("/opt/miniconda3/envs/pytorch/bin",))
-    variables = expected_caches(target_of("lumi", image)).variables
-    assert variables[:2] == ("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR")
+    target = target_of("lumi", image)
+    assert target.family_name == "lumi-pytorch-conda"
+    plugins, libraries = ("librccl-net.so", "libnccl-net.so"), ("libfabric.so.1", "libcxi.so.1")
+    assert library_origins(target) == dict.fromkeys(plugins, "image") | dict.fromkeys(libraries, "host")
+    assert [bind.where for bind in host_paths(target) if bind.path == "/opt/cray"] == ["singularity-CPEbits"]
+    assert target.family.activation == "with-conda"
+    assert target.family.prepend_path == ("/opt/miniconda3/envs/pytorch/bin",)
+    variables = private_directories(target)
+    assert variables[:2] == ["MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"]
     assert "AITER_JIT_DIR" in variables
 
 
@@ -116,7 +122,7 @@ def test_bus_ids_and_devices_are_the_platforms() -> None:
 def test_a_target_and_options_of_a_bind_are_told_apart() -> None:
     cxi = "  - path: /usr/lib64/libcxi.so.1\n"
     site = load_text(site_text((cxi, f"{cxi}    target: /opt/l\n    options: ro\n"))).site
-    binds = expected_binds(target_of(site)).binds
+    binds = host_paths(target_of(site))
     assert [(bind.path, bind.target) for bind in binds if "libcxi" in bind.path] == [
         ("/usr/lib64/libcxi.so.1", "/opt/l")
     ]
@@ -125,14 +131,14 @@ def test_a_target_and_options_of_a_bind_are_told_apart() -> None:
 def test_every_version_of_every_module_is_probed() -> None:
     target = target_of("lumi")
     selection = resolve_selection(target.site, rocm=["6.2", "6.4"], cpe=["all"])
-    modules = expected_modules(dataclasses.replace(target, selection=selection)).binds
+    modules = module_binds(dataclasses.replace(target, selection=selection))
     assert sorted(name for name in modules if "AI" in name) == [
         f"singularity-AI-bindings/{cpe}-rocm{rocm}" for cpe in ("25.03", "25.09") for rocm in ("6.2", "6.4")
     ]
 
 
 def test_no_code_of_a_gate_knows_lumi() -> None:
-    asking = [PACKAGE / "validate/probes" / name for name in (*GATES, "jax", "wrapper", "job")]
+    asking = [PACKAGE / "validate/probes" / name for name in FOLDERS]
     files = [file for folder in (*asking, PACKAGE / "validate/probes") for file in folder.iterdir() if file.is_file()]
     for file in files:
         code = re.sub(r'""".*?"""|#.*', "", file.read_text(), flags=re.DOTALL)
@@ -163,7 +169,7 @@ def test_a_task_without_a_record_is_named() -> None:
 
 def test_every_judge_says_so_when_there_is_no_record_at_all() -> None:
     for probe in probes_of("twin", jax_image="/j.sif", wrapper="/env").values():
-        lines = judged(probe, a_job(("a", "b"), 2))
+        lines = judged(probe, [], a_job(("a", "b"), 2))
         assert lines, probe.name
         assert all(isinstance(line, Gate) and line.verdict == "fail" for line in lines), probe.name
 
@@ -172,7 +178,7 @@ def test_a_judge_survives_any_json() -> None:
     odd: tuple[Record, ...] = ({}, {"host": 1, "rank": "x"}, {"host": "a", "rank": 0, "part": "container", "paths": []})
     for probe in probes_of("lumi", jax_image="/j.sif", wrapper="/env").values():
         for record in odd if not probe.together else ():
-            assert judged(probe, a_job(("a",), 1), {**record, "local_rank": 0}), probe.name
+            assert judged(probe, [{**record, "local_rank": 0}], a_job(("a",), 1)), probe.name
 
 
 # ---- steps that ended otherwise

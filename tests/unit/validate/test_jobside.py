@@ -21,7 +21,6 @@ PYTHON = (
     "lumisite_record.py",
     "miopen.py",
     "python_setup.py",
-    "wrapper.py",
 )
 SHELL = {"binds_host.sh": "sh", "modules.sh": "bash"}
 
@@ -96,7 +95,7 @@ def test_packages_are_found_without_importing_them(tmp_path: Path) -> None:
     record = left_by("python_setup.py", "--import", "json", "--import", "nothing_of_that_name")
     assert record["frameworks"]["json"]["path"].endswith("/json")
     assert record["frameworks"]["nothing_of_that_name"]["path"] == ""
-    assert [entry["exists"] for entry in record["pythonpath"]] == [False, False]
+    assert [entry["hidden"] for entry in record["pythonpath"]] == [[], []]
 
 
 def test_binds_tell_what_cannot_be_opened_or_imported() -> None:
@@ -144,6 +143,17 @@ def test_a_node_without_lmod_says_so(tmp_path: Path) -> None:
     assert record["modules"] == {"a/1": {}, 'b"\\/2': {}}
 
 
-def test_training_without_torch_is_a_record_with_an_error() -> None:
-    assert left_by("wrapper.py", "--part", "wrapper")["error"] == "ModuleNotFoundError: No module named 'torch'"
+def test_jax_that_is_not_there_is_a_record_with_an_error() -> None:
     assert left_by("jax_devices.py")["error"] == "ModuleNotFoundError: No module named 'jax'"
+
+
+@pytest.mark.parametrize("script", ["transport.py", "communicators.py", "collectives.py", "ddp.py", "pairs.py"])
+def test_training_without_torch_is_a_record_with_an_error(script: str, tmp_path: Path) -> None:
+    for name in (script, "rank.py", "lumisite_record.py"):
+        (tmp_path / name).write_bytes(scripts()[name].read_bytes())
+    Path("out").mkdir()
+    command = [sys.executable, str(tmp_path / script), "out"]
+    assert subprocess.run(command, env=HOSTILE, check=False, timeout=60).returncode == 1
+    record = json.loads(Path("out/3.json").read_text())
+    assert (record["host"], record["rank"], record["error_at"]) == ("nid000009", 3, "loading PyTorch")
+    assert record["error"] == "ModuleNotFoundError: No module named 'torch'"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from lumisite.site.load import load_site
 from lumisite.validate.lines import Gate, Sample
-from lumisite.validate.probes.collectives import judge as judge_collectives
-from lumisite.validate.probes.ddp import judge as judge_ddp
-from lumisite.validate.probes.pairs import judge as judge_pairs
+from lumisite.validate.probes.collectives.judge import collectives
+from lumisite.validate.probes.ddp.judge import ddp, efficiency
+from lumisite.validate.probes.pairs.judge import pairs
 from lumisite.validate.probes.probe import Ended, Expected, Line, Part, Record, Shape, Step, scripts
 from lumisite.validate.probes.transport.judge import judge as judge_transport
 from lumisite.validate.probes.transport.judge import transport
@@ -41,12 +41,12 @@ def rank(number: int, tasks: int = 1, ranks: int = 2, **more: object) -> dict[st
     }
 
 
-def gate_of(lines: list[Line]) -> Gate:
+def gate_of(lines: Sequence[Line]) -> Gate:
     (gate,) = [line for line in lines if isinstance(line, Gate)]
     return gate
 
 
-def values(lines: list[Line]) -> dict[str, float]:
+def values(lines: Sequence[Line]) -> dict[str, float]:
     return {line.metric: line.value for line in lines if isinstance(line, Sample)}
 
 
@@ -100,34 +100,22 @@ def at(number: int, phase: str, time: float) -> dict[str, object]:
     ],
 )
 def test_ranks_that_did_not_finish_are_named(records: list[Record], code: int, cause: str) -> None:
-    gate = gate_of(list(judge_ddp.judge([ended(records, code)], expected("ddp"))))
+    gate = gate_of(list(ddp(target_of("twin")).judge([ended(records, code)], expected("ddp"))))
     assert (gate.verdict, gate.cause) == ("fail", cause)
 
 
 def test_a_rank_that_was_killed_before_its_time_is_no_hang() -> None:
     """srun gives 137 where one rank failed and it killed the others, or where memory was out."""
     left = replace(ended([at(0, "training", 5.0), at(1, "training", 5.0)], 137), seconds=7.0)
-    gate = gate_of(list(judge_ddp.judge([left], expected("ddp"))))
+    gate = gate_of(list(ddp(target_of("twin")).judge([left], expected("ddp"))))
     assert gate.cause == "srun ended with exit code 137: the last words"
-
-
-def test_two_ranks_on_one_gpu_are_named() -> None:
-    records: list[Record] = [rank(number, tasks=2, ranks=2, device="MI250X/0000:c1:00.0") for number in (0, 1)]
-    asked = expected("ddp", tasks=2, nodes=NODES[:1])
-    gate = gate_of(list(judge_ddp.judge([ended(records, tasks=2)], asked)))
-    assert gate.cause == "ranks 0 and 1 use the same GPU of nid000001: MI250X/0000:c1:00.0"
-
-
-def test_the_same_gpu_name_on_two_nodes_is_two_gpus() -> None:
-    records = [{**record, "device": "MI250X/0000:c1:00.0"} for record in GOOD]
-    assert gate_of(list(judge_ddp.judge([ended(list(records))], expected("ddp")))).verdict == "pass"
 
 
 # ---- ddp
 
 
 def test_training_gives_its_speed_by_the_slowest_rank() -> None:
-    found = values(list(judge_ddp.judge([ended(list(GOOD))], expected("ddp"))))
+    found = values(list(ddp(target_of("twin")).judge([ended(list(GOOD))], expected("ddp"))))
     assert found["ddp/samples_per_s/comm/2n"] == pytest.approx(8 * 2 * 4 / 1.0)
     assert found["ddp/step_time_p50_s/comm/2n"] == pytest.approx(0.2)
     assert found["ddp/step_time_p99_s/comm/2n"] == pytest.approx(0.394)
@@ -143,7 +131,7 @@ def test_training_gives_its_speed_by_the_slowest_rank() -> None:
     ],
 )
 def test_gradients_that_do_not_agree_fail_and_give_no_numbers(models: Mapping[str, object], cause: str) -> None:
-    lines = list(judge_ddp.judge([ended(changed(1, models={"comm": models}))], expected("ddp")))
+    lines = list(ddp(target_of("twin")).judge([ended(changed(1, models={"comm": models}))], expected("ddp")))
     assert gate_of(lines).cause == cause
     assert not values(lines)
 
@@ -154,7 +142,7 @@ def test_scaling_starts_from_the_smallest_shape() -> None:
         base,
         *(replace(base, metric=f"ddp/samples_per_s/comm/{s}", value=v) for s, v in (("1n", 720.0), ("2n", 1200.0))),
     ]
-    found = dict(judge_ddp.efficiency(rates, {"1g": 1, "1n": 8, "2n": 16}))
+    found = dict(efficiency(rates, {"1g": 1, "1n": 8, "2n": 16}))
     assert found == {"comm/1n": pytest.approx(0.9), "comm/2n": pytest.approx(0.75)}
 
 
@@ -167,13 +155,13 @@ def collective(wrong: int = 0, seconds: float = 0.01) -> list[dict[str, object]]
 
 def test_bus_bandwidth_follows_the_published_formula_and_the_slowest_rank() -> None:
     records: list[Record] = [rank(0, collectives=collective()), rank(1, collectives=collective(seconds=0.02))]
-    found = values(judge_collectives.judge([ended(records)], expected("collectives")))
+    found = values(collectives(target_of("twin")).judge([ended(records)], expected("collectives")))
     assert found == {"collectives/all_reduce_busbw/1MiB/2n": pytest.approx((1 << 20) / 0.02 / 1e9)}
 
 
 def test_a_wrong_sum_fails_and_gives_no_numbers() -> None:
     records: list[Record] = [rank(0, collectives=collective()), rank(1, collectives=collective(wrong=3))]
-    lines = judge_collectives.judge([ended(records)], expected("collectives"))
+    lines = collectives(target_of("twin")).judge([ended(records)], expected("collectives"))
     assert gate_of(lines).cause == "all_reduce of 1MiB gave 3 wrong values on rank 1 (nid000002)"
     assert not values(lines)
 
@@ -200,7 +188,7 @@ TABLE = """\
 def test_the_table_of_rccl_tests_comes_before_pytorchs_numbers(wrong: str, bounds: str, cause: str) -> None:
     table = TABLE.format(wrong=wrong, bounds=bounds)
     records: list[Record] = [rank(0, collectives=collective(), tables={"all_reduce": table}), rank(1, collectives=[])]
-    lines = judge_collectives.judge([ended(records)], expected("collectives"))
+    lines = collectives(target_of("twin")).judge([ended(records)], expected("collectives"))
     assert gate_of(lines).cause == cause
     if gate_of(lines).verdict == "pass":
         assert values(lines) == {"collectives/all_reduce_busbw/1MiB/2n": 24.54}
@@ -209,7 +197,7 @@ def test_the_table_of_rccl_tests_comes_before_pytorchs_numbers(wrong: str, bound
 def test_a_table_of_fewer_ranks_is_not_the_jobs() -> None:
     table = TABLE.format(wrong="0", bounds="0 OK").replace("#  Rank  1", "#  ")
     records: list[Record] = [rank(0, collectives=collective(), tables={"all_reduce": table}), rank(1, collectives=[])]
-    lines = judge_collectives.judge([ended(records)], expected("collectives"))
+    lines = collectives(target_of("twin")).judge([ended(records)], expected("collectives"))
     assert values(lines)["collectives/all_reduce_busbw/1MiB/2n"] != 24.54
 
 
@@ -220,7 +208,7 @@ def test_each_node_and_each_pair_gives_a_number() -> None:
     alone = {"width": 100, "bytes": 1000, "product_s": [1e-3, 2e-3, 1e-3], "copy_s": [1e-6] * 3}
     pair = {"pair": [0, 1], "bytes": 1 << 20, "all_reduce_s": [0.01] * 3, "there_and_back_s": [0.02] * 3}
     records: list[Record] = [rank(number, node=number, alone=alone, pairs=[pair]) for number in (0, 1)]
-    lines = judge_pairs.judge([ended(records)], expected("pairs"))
+    lines = pairs(target_of("twin")).judge([ended(records)], expected("pairs"))
     per_node = [line for line in lines if isinstance(line, Sample) and line.metric == "pairs/gemm/1n"]
     assert [line.nodes for line in per_node] == [NODES[:1], NODES[1:]]
     assert per_node[0].value == pytest.approx(2 * 100**3 / 1e-3 / 1e12)
@@ -240,7 +228,7 @@ def test_what_disturbs_a_node_for_some_repeats_does_not_count() -> None:
     other = {**pair, "all_reduce_s": [0.03, 0.01, 0.015]}
     alone = {"width": 100, "bytes": 1000, **times}
     records: list[Record] = [rank(0, node=0, alone=alone, pairs=[pair]), rank(1, node=1, alone=alone, pairs=[other])]
-    found = values(judge_pairs.judge([ended(records)], expected("pairs")))
+    found = values(pairs(target_of("twin")).judge([ended(records)], expected("pairs")))
     assert found["pairs/gemm/1n"] == pytest.approx(2 * 100**3 / 1e-3 / 1e12)
     assert found["pairs/copy_bw/1n"] == pytest.approx(2 * 1000 / 1e-6 / 1e9)
     # A repeat is as slow as its slower rank: 30, 20 and 20 ms.

@@ -4,8 +4,6 @@
 # lumisite_record stands beside this file in the job, and torch is in the image.
 
 import ctypes
-import re
-import sys
 from pathlib import Path
 
 import lumisite_record as record
@@ -25,16 +23,12 @@ def main() -> None:
     facts.update(
         cpus=status.get("Cpus_allowed_list", "").strip(),
         granted=granted_cpus(),
-        online=record.text_of("/sys/devices/system/cpu/online").strip(),
-        numa=numa_domains(),
-        slurm=record.environment(
-            ("SLURM_CPU_BIND", "SLURM_CPUS_", "SLURM_TASKS_PER_NODE", "SLURM_GPU_BIND", "SLURM_HINT")
-        ),
+        slurm=record.environment(("SLURM_CPU_BIND", "SLURM_CPUS_", "SLURM_TASKS_PER_NODE", "SLURM_GPU_BIND")),
         lumisite=record.environment(("LUMISITE",)),
         selecting=record.environment(SELECTING),
-        gpus=gpus(),
+        gpus=bus_ids(),
     )
-    record.leave(sys.argv[1], facts)
+    record.leave(facts)
 
 
 def granted_cpus() -> str:
@@ -50,25 +44,6 @@ def granted_cpus() -> str:
                 return found
         place = place.rpartition("/")[0]
     return ""
-
-
-def numa_domains() -> "dict[str, str]":
-    """Give the CPUs of each NUMA domain, as the kernel lists them."""
-    folder = "/sys/devices/system/node"
-    try:
-        names = [entry.name for entry in Path(folder).iterdir() if re.match(r"node\d+$", entry.name)]
-    except OSError:
-        return {}
-    return {name[4:]: record.text_of(f"{folder}/{name}/cpulist").strip() for name in sorted(names)}
-
-
-def gpus() -> "list[dict[str, str]]":
-    """List the GPUs that this rank sees, in the order in which programs count them."""
-    found = []
-    for address in bus_ids():
-        numa = record.text_of(f"/sys/bus/pci/devices/{address}/numa_node").strip()
-        found.append({"bus": address, "numa": numa})
-    return found
 
 
 def bus_ids() -> "list[str]":
@@ -106,11 +81,7 @@ def loaded_as(name: str) -> str:
         import torch  # noqa: F401  # it is imported for the libraries that it loads
     except Exception:
         return name
-    for line in str(record.text_of("/proc/self/maps")).splitlines():
-        path = "/" + line.partition("/")[2]
-        if path.rpartition("/")[2].startswith(name):
-            return path
-    return name
+    return next(iter(record.mapped((name,))), name)
 
 
 if __name__ == "__main__":

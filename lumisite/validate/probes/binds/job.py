@@ -11,14 +11,12 @@ container. Libraries are looked for as a program would: by importing the framewo
 import ctypes
 import importlib
 import os
-import re
-import sys
 from pathlib import Path
 
 import lumisite_record as record
 
 #: What matters of all that is mapped: who carries the traffic.
-NAMED = re.compile(r"lib(rccl|nccl|fabric|cxi|mpi|hsa-runtime|amdhip|cudart|c10|torch)[^/]*\.so")
+NAMED = ("librccl", "libnccl", "libfabric", "libcxi", "libmpi", "libhsa-runtime", "libamdhip", "libcudart", "libtorch")
 
 
 def main() -> None:
@@ -28,27 +26,24 @@ def main() -> None:
     facts.update(
         part="container",
         in_container=Path("/.singularity.d").is_dir(),
-        paths={path: seen(path, mounted) for path in record.options("path")},
+        paths={path: seen(path) for path in record.options("path")},
         imports={name: imported(name) for name in record.options("import")},
     )
     asked = os.environ.get("NCCL_NET_PLUGIN", "")
     facts["plugins"] = {name: opened(plugin_name(asked, name)) for name in record.options("plugin")}
     facts["libraries"] = {name: opened(name) for name in record.options("library")}
-    facts["mapped"] = mapped(mounted)
+    facts["mapped"] = [dict(record.mount_of(path, mounted), path=path) for path in record.mapped(NAMED)]
     facts["environment"] = record.environment(("LD_LIBRARY_PATH", "LD_PRELOAD", "NCCL_NET_PLUGIN", "LUMISITE", "FI_"))
-    record.leave(sys.argv[1], facts)
+    record.leave(facts)
 
 
-def seen(path: str, mounted: "list[dict[str, str]]") -> "dict[str, object]":
-    """Tell whether a path is there, which file or folder it is, and which mount it is on."""
+def seen(path: str) -> "dict[str, object]":
+    """Tell whether a path is there, and which file or folder it is."""
     try:
         status = Path(path).stat()
     except OSError as error:
-        return {"exists": False, "error": error.strerror or "", "mount": record.mount_of(path, mounted)}
-    mount = record.mount_of(path, mounted)
-    if mount["point"] in ("", "/"):
-        mount = record.mount_of(str(Path(path).resolve()), mounted)
-    return {"exists": True, "file": f"{status.st_dev}:{status.st_ino}", "mount": mount}
+        return {"exists": False, "error": error.strerror or ""}
+    return {"exists": True, "file": f"{status.st_dev}:{status.st_ino}"}
 
 
 def imported(name: str) -> str:
@@ -56,7 +51,7 @@ def imported(name: str) -> str:
     try:
         module = importlib.import_module(name)
     except Exception as error:
-        return f"error: {type(error).__name__}: {record.shown(str(error).splitlines()[0] if str(error) else '')}"
+        return f"error: {record.words(error)}"
     return str(getattr(module, "__version__", "unknown"))
 
 
@@ -76,17 +71,6 @@ def plugin_name(asked: str, usual: str) -> str:
     if "/" in asked or ".so" in asked:
         return asked
     return usual.replace(".so", f"-{asked}.so")
-
-
-def mapped(mounted: "list[dict[str, str]]") -> "list[dict[str, str]]":
-    """List the libraries in use that matter, with the mount that each comes from."""
-    found = {}
-    for line in record.text_of("/proc/self/maps").splitlines():
-        path = "/" + line.partition("/")[2]
-        if NAMED.search(path.rpartition("/")[2]):
-            mount = record.mount_of(path, mounted)
-            found[path] = {"path": path, "point": mount["point"], "type": mount["type"]}
-    return [found[path] for path in sorted(found)]
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from lumisite.site.entries import HostPath
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
 from lumisite.validate.probes.probe import Expected, Line, Part, Probe, Record
@@ -26,94 +26,71 @@ FABRIC = "libfabric.so.1"
 FRAMEWORK = "torch"
 
 
-@dataclass(frozen=True)
-class ExpectedBind:
-    """A host path, where it stands in the container, and who binds it."""
-
-    path: str
-    target: str
-    by: str
-    required: bool
-    why: str
-
-
-@dataclass(frozen=True)
-class ExpectedBinds:
-    """What the image's family needs; `plugins` are file names of which one must open, empty where none is used.
-
-    `library_from` says for a SONAME whether it must come from the image or the host.
-    """
-
-    binds: tuple[ExpectedBind, ...]
-    family: str
-    plugins: tuple[str, ...]
-    plugin_from: Origin
-    library_from: Mapping[str, Origin]
-
-
 def binds(target: Target) -> Probe:
     """Give the probe: what the node has is recorded outside of the container, as compute nodes need no Python."""
-    expected = expected_binds(target)
+    bound, origins = host_paths(target), library_origins(target)
     inside = (
-        *each("path", dict.fromkeys(bind.target for bind in expected.binds)),
+        *each("path", dict.fromkeys(bind.target or bind.path for bind in bound)),
         *each("import", [FRAMEWORK]),
-        *each("plugin", expected.plugins),
-        *each("library", expected.library_from),
+        *each("plugin", [name for name in origins if name in PLUGINS]),
+        *each("library", [name for name in origins if name not in PLUGINS]),
     )
-    paths = tuple(dict.fromkeys(bind.path for bind in expected.binds))
     return Probe(
         "binds",
         "What the modules bind is there in the container, and the right libraries are used.",
         (
-            Part("binds_host.sh", ("sh",), paths, each="node", name="host"),
+            Part("binds_host.sh", ("sh",), tuple(dict.fromkeys(bind.path for bind in bound)), each="node", name="host"),
             target.alone("binds.py", *inside, each="node", name="container"),
         ),
-        judge_records(partial(judge, expected)),
+        judge_records(partial(_judge, target.family_name, bound, origins)),
     )
 
 
-def expected_binds(target: Target) -> ExpectedBinds:
-    """What the family's modules and the helper bind, and where its network libraries come from.
+def host_paths(target: Target) -> list[HostPath]:
+    """Give what the family's modules and the helper bind."""
+    decision = decide(target.site, target.situation)
+    return [bind for place in (*target.family.modules, TASK) for bind in decision.bound_by(place)]
 
-    Which library is used is only judged where it carries traffic: gloo needs none of them.
+
+def library_origins(target: Target) -> dict[str, Origin]:
+    """Say for each network library whether it must come from the image or the host; of `PLUGINS` one must open.
+
+    It is only judged where libraries carry traffic: gloo needs none of them.
     """
-    family, decision = target.family, decide(target.site, target.situation)
-    uses_plugin = target.plan.backend == "nccl" and family.plugin != "none"
-    in_image = family.plugin == "in-image"
-    library_from: dict[str, Origin] = {FABRIC: "image"} if in_image else {}
-    library_from |= {name: "host" for name in family.libraries if name not in PLUGINS}
-    return ExpectedBinds(
-        binds=tuple(
-            ExpectedBind(bind.path, bind.target or bind.path, place, bind.required, bind.why)
-            for place in (*family.modules, TASK)
-            for bind in decision.bound_by(place)
-        ),
-        family=target.family_name,
-        plugins=PLUGINS if uses_plugin else (),
-        plugin_from="image" if in_image else "host",
-        library_from=library_from if uses_plugin else {},
-    )
+    family = target.family
+    if target.plan.backend != "nccl" or family.plugin == "none":
+        return {}
+    plugin: Origin = "image" if family.plugin == "in-image" else "host"
+    fabric = (FABRIC,) if plugin == "image" else ()
+    host: dict[str, Origin] = {name: "host" for name in family.libraries if name not in PLUGINS}
+    return {**dict.fromkeys((*PLUGINS, *fabric), plugin), **host}
 
 
-def judge(wanted: ExpectedBinds, records: Sequence[Record], expected: Expected) -> list[Line]:
+def _judge(
+    family: str,
+    bound: Sequence[HostPath],
+    origins: Mapping[str, Origin],
+    records: Sequence[Record],
+    expected: Expected,
+) -> list[Line]:
     """Judge the records of the nodes (`part` host) and of the containers on them (`part` container)."""
     hosts = {text(record, "host"): record for record in records if text(record, "part") == "host"}
     inside = [record for record in records if text(record, "part") == "container"]
     faults = missing_nodes(hosts.values(), expected, "the look at the node itself")
-    faults += [Fault(*said, node) for node in expected.nodes for said in _of_host(hosts.get(node, {}), wanted)]
+    faults += [Fault(*said, node) for node in expected.nodes for said in _of_host(hosts.get(node, {}), bound)]
     explained = {fault.node for fault in faults}
     # A runtime that misses the source of a bind does not start, and that has been told.
     faults += [fault for fault in missing_nodes(inside, expected, "the container") if fault.node not in explained]
     for record in inside:
         node = text(record, "host")
-        found = (*_of_container(record, hosts.get(node, {}), wanted), *_of_libraries(record, wanted))
+        found = (*_of_container(record, hosts.get(node, {}), bound), *_of_libraries(record, origins, family))
         faults += [Fault(*said, node) for said in found]
-    passed = f"{counted(len(wanted.binds), 'bind')} are the host's own on {counted(len(expected.nodes), 'node')}"
+    passed = f"{counted(len(bound), 'bind')} are the host's own on {counted(len(expected.nodes), 'node')}"
     return tell(faults, f"{passed}; {_in_use(inside)}", expected)
 
 
-def _of_host(record: Record, wanted: ExpectedBinds) -> Iterator[Said]:
-    for bind in wanted.binds:
+def _of_host(record: Record, bound: Sequence[HostPath]) -> Iterator[Said]:
+    for bind in bound:
         if bind.required and value_at(record, "paths", bind.path, "exists") is False:
             yield (
                 f"the node lacks {bind.path}, which containers need ({bind.why})",
@@ -121,43 +98,39 @@ def _of_host(record: Record, wanted: ExpectedBinds) -> Iterator[Said]:
             )
 
 
-def _of_container(record: Record, host: Record, wanted: ExpectedBinds) -> Iterator[Said]:
+def _of_container(record: Record, host: Record, bound: Sequence[HostPath]) -> Iterator[Said]:
     if value_at(record, "in_container") is not True:
         yield "the probe ran outside a container", "start it as `srun … singularity exec IMAGE …`"
         return
-    for bind in wanted.binds:
+    for bind in bound:
         if value_at(host, "paths", bind.path, "exists") is not True:
             continue
-        by = f"the module {bind.by}" if bind.by != TASK else "the srun helper"
-        advice = f"load {bind.by}" if bind.by != TASK else "see LUMISITE_VERBOSE=1 srun …; is LUMISITE=off set?"
-        met, right = text(record, "paths", bind.target, "file"), text(host, "paths", bind.path, "file")
-        if value_at(record, "paths", bind.target, "exists") is not True:
-            yield f"{bind.target} is on the node but not in the container, though {by} binds it ({bind.why})", advice
+        target = bind.target or bind.path
+        by, advice = "the srun helper", "see LUMISITE_VERBOSE=1 srun …; is LUMISITE=off set?"
+        if bind.where != TASK:
+            by, advice = f"the module {bind.where}", f"load {bind.where}"
+        met, right = text(record, "paths", target, "file"), text(host, "paths", bind.path, "file")
+        if value_at(record, "paths", target, "exists") is not True:
+            yield f"{target} is on the node but not in the container, though {by} binds it ({bind.why})", advice
         elif met != right:
-            cause = f"{bind.target} in the container is another file ({met}) than the host's {bind.path} ({right})"
+            cause = f"{target} in the container is another file ({met}) than the host's {bind.path} ({right})"
             yield f"{cause}, though {by} binds it", advice
 
 
-def _of_libraries(record: Record, wanted: ExpectedBinds) -> Iterator[Said]:
+def _of_libraries(record: Record, origins: Mapping[str, Origin], family: str) -> Iterator[Said]:
     told = text(record, "imports", FRAMEWORK)
     if told.startswith("error: "):
         yield f"{FRAMEWORK} cannot be imported: {told[7:]}", f"use an image with {FRAMEWORK}, or repair this one"
     refusals = table(record, "plugins")
-    if wanted.plugins and all(refusals.get(name) != "" for name in wanted.plugins):
-        words = "; ".join(str(refusals.get(name, "not tried")) for name in wanted.plugins)
-        advice = f"family {wanted.family} has it from the {wanted.plugin_from}: see `lumisite binds IMAGE`"
+    plugins = [name for name in origins if name in PLUGINS]
+    if plugins and all(refusals.get(name) != "" for name in plugins):
+        words = "; ".join(str(refusals.get(name, "not tried")) for name in plugins)
+        advice = f"family {family} has it from the {origins[plugins[0]]}: see `lumisite binds IMAGE`"
         yield f"no OFI plugin opens, so the traffic falls back to TCP: {words}", advice
-    else:
-        yield from _wrong_origins(record, dict.fromkeys(wanted.plugins, wanted.plugin_from), wanted.family)
-    for name in wanted.library_from:
-        refusal = text(record, "libraries", name)
+    for name, refusal in table(record, "libraries").items():
         if refusal:
             yield f"{name} does not open: {refusal}", "see `lumisite binds IMAGE` for what the image lacks"
-    yield from _wrong_origins(record, wanted.library_from, wanted.family)
-
-
-def _wrong_origins(record: Record, wanted: Mapping[str, Origin], family: str) -> Iterator[Said]:
-    for soname, place in wanted.items():
+    for soname, place in origins.items():
         for path, name, met in _mapped(record):
             if name.startswith(soname) and met != place:
                 yield (

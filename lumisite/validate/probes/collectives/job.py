@@ -1,75 +1,65 @@
 """Time all-reduce, all-gather and reduce-scatter over sizes, and check every result.
 
 A size is the total: what is reduced, and what has been gathered or is scattered. Where the image has rccl-tests they
-are run as well, before PyTorch takes the GPUs; rank 0 keeps what they print.
+are run first, before PyTorch takes the GPUs; rank 0 keeps what they print.
 """
 
 from __future__ import annotations
 
-import argparse
+import os
 import shutil
 import subprocess
 import time
 from typing import Any
 
-import rank as own  # the module beside this one
+import lumisite_record
+import rank as own  # the modules beside this one
 
 # mypy: disable-error-code="import-not-found"
 
-#: The first of these that an image has is used (rccl-tests and nccl-tests have the same names).
-TOOLS = {"all_reduce": "all_reduce_perf", "all_gather": "all_gather_perf", "reduce_scatter": "reduce_scatter_perf"}
+ITEM_BYTES = 4
+#: Where LUMI's images have them, if not on PATH (the recipes of LUMI AI Factory, and of LUMI's older images).
+PLACES = ("/usr/libexec/rccl-tests", "/opt/rccltests")
 #: How long one of them may take, in seconds.
 TOOL_S = 90
-ITEM_BYTES = 4
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Sizes in bytes for each collective."""
-    parser.add_argument("--sweep", action="append", default=[], metavar="COLLECTIVE:BYTES,BYTES")
-    parser.add_argument("--repeats", type=int, default=8)
 
 
 def measure(rank: own.Rank) -> None:
     """Measure every collective at every size."""
-    if rank.options.backend == "nccl":
+    if rank.backend == "nccl":
         tools(rank)
-    torch, dist = rank.meet()
+    rank.meet()
     found = rank.record["collectives"] = []
-    for text in rank.options.sweep:
+    for text in lumisite_record.options("sweep"):
         name, _, sizes = text.partition(":")
         for size in sizes.split(","):
             rank.phase = f"running {name} of {size} bytes"
-            found.append(one(rank, torch, dist, name, int(size)))
-    rank.phase = "leaving the other ranks"
-    dist.barrier()
-    dist.destroy_process_group()
+            found.append(one(rank, name, int(size)))
 
 
-def one(rank: own.Rank, torch: Any, dist: Any, name: str, size: int) -> dict[str, Any]:
+def one(rank: own.Rank, name: str, size: int) -> dict[str, Any]:
     """Time one collective at one size; what this PyTorch cannot do is said."""
     count = max(rank.ranks, size // ITEM_BYTES // rank.ranks * rank.ranks)
-    call = Call(rank, torch, dist, name, count)
+    call = Call(rank, name, count)
     told: dict[str, Any] = {"collective": name, "asked": size, "bytes": count * ITEM_BYTES}
     try:
         wrong = call.wrong()
     except (RuntimeError, AttributeError, NotImplementedError) as error:
-        told["unsupported"] = (str(error).strip().splitlines() or [""])[0][:200]
-        return told
+        return {**told, "unsupported": lumisite_record.words(error)}
     times = []
-    for _ in range(rank.options.repeats):
+    for _ in range(rank.asked("repeats")):
         began = time.perf_counter()
         call.run()
-        rank.wait(torch)
+        rank.wait()
         times.append(time.perf_counter() - began)
-    told.update(times_s=times, wrong=wrong + call.wrong())
-    return told
+    return {**told, "times_s": times, "wrong": wrong + call.wrong()}
 
 
 class Call:
     """One collective with its buffers; `count` is the number of items in all."""
 
-    def __init__(self, rank: own.Rank, torch: Any, dist: Any, name: str, count: int) -> None:
-        self.rank, self.torch, self.dist, self.name = rank, torch, dist, name
+    def __init__(self, rank: own.Rank, name: str, count: int) -> None:
+        self.rank, self.name, torch = rank, name, rank.torch
         self.pattern = (torch.arange(count, device=rank.device) % 7 + 1).float()
         part = count // rank.ranks
         self.mine = slice(rank.rank * part, (rank.rank + 1) * part)
@@ -83,24 +73,22 @@ class Call:
     def run(self) -> None:
         """Do it once."""
         if self.name == "all_reduce":
-            self.dist.all_reduce(self.source)
+            self.rank.dist.all_reduce(self.source)
         elif self.name == "all_gather":
-            self.dist.all_gather_into_tensor(self.target, self.source)
+            self.rank.dist.all_gather_into_tensor(self.target, self.source)
         else:
-            self.dist.reduce_scatter_tensor(self.target, self.source)
+            self.rank.dist.reduce_scatter_tensor(self.target, self.source)
 
     def wrong(self) -> int:
         """Do it with known numbers and count the wrong ones; the buffers are zero again afterwards."""
         ranks, factor = self.rank.ranks, float(self.rank.rank + 1)
-        total = ranks * (ranks + 1) / 2
         if self.name == "all_gather":
             self.source.copy_(self.pattern[self.mine] * factor)
-            part = self.pattern.numel() // ranks
-            factors = self.torch.arange(1, ranks + 1, device=self.rank.device).repeat_interleave(part)
-            right = self.pattern * factors
+            factors = self.rank.torch.arange(1, ranks + 1, device=self.rank.device)
+            right = self.pattern * factors.repeat_interleave(self.source.numel())
         else:
             self.source.copy_(self.pattern * factor)
-            right = (self.pattern if self.name == "all_reduce" else self.pattern[self.mine]) * total
+            right = (self.pattern if self.name == "all_reduce" else self.pattern[self.mine]) * ranks * (ranks + 1) / 2
         self.run()
         wrong = int((self.target != right).sum())
         self.source.zero_()
@@ -111,12 +99,12 @@ class Call:
 def tools(rank: own.Rank) -> None:
     """Run rccl-tests where the image has them; all ranks take part through MPI, and rank 0 prints."""
     tables = {}
-    for text in rank.options.sweep:
+    for text in lumisite_record.options("sweep"):
         name, _, sizes = text.partition(":")
-        tool = shutil.which(TOOLS[name])
+        tool = shutil.which(f"{name}_perf", path=os.pathsep.join((os.environ.get("PATH", os.defpath), *PLACES)))
         if tool is None:
             continue
-        rank.phase = f"running {TOOLS[name]}"
+        rank.phase = f"running {name}_perf"
         asked = sizes.split(",")
         words = [tool, "-b", asked[0], "-e", asked[-1], "-f", "2", "-g", "1", "-c", "1"]
         try:
@@ -132,4 +120,4 @@ def tools(rank: own.Rank) -> None:
 
 
 if __name__ == "__main__":
-    own.run(measure, add_options)
+    own.run(measure)

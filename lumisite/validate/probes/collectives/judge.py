@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from lumisite.validate.metric_names import size_text
-from lumisite.validate.probes.collectives.bandwidth import Table, bus_bandwidth, parse_table
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import counted, trouble
-from lumisite.validate.probes.records import finished, numbers, rank_of, rows, table, text, whole
+from lumisite.validate.probes.collectives.tables import Table, parse_table
+from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record
+from lumisite.validate.probes.ranks import counted, judge_together
+from lumisite.validate.probes.records import numbers, rank_of, rows, slowest, table, text, whole
 from lumisite.validate.probes.target import Target, each
 
 MIB = 1 << 20
@@ -40,28 +40,35 @@ def collectives(target: Target) -> Probe:
         "collectives",
         "Collectives are right, and how fast they are.",
         (target.together("collectives.py", *limits, *each("sweep", sweeps)),),
-        judge,
+        judge_together(_judge),
         ("one-node", "several"),
         together=True,
-        least_ranks=2,
     )
 
 
-def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
-    """Give the gate and the samples of one step."""
-    failed = trouble(steps[0], expected)
-    if failed is not None:
-        return [failed]
-    done = finished(steps[0].records)
+def bus_bandwidth(collective: str, size: int, seconds: float, ranks: int) -> float:
+    """Give GB/s (10^9) from the total size in bytes: what a link carries, whatever the number of ranks.
+
+    Source: doc/PERFORMANCE.md of nccl-tests and rccl-tests.
+
+    >>> bus_bandwidth("all_reduce", 10**9, 1.0, 4)
+    1.5
+    >>> bus_bandwidth("all_gather", 10**9, 1.0, 4)
+    0.75
+    """
+    return size / seconds / 1e9 * (ranks - 1) / ranks * (2 if collective == "all_reduce" else 1)
+
+
+def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
     tables = _tables(done[0], expected)
     wrong = _wrong(done) or _wrong_in_tables(tables)
     if wrong:
         return [expected.gate("fail", wrong, ADVICE)]
-    lines: list[Line] = []
-    for name in SIZES["nccl"]:
-        told = {row.size: row.busbw for row in tables[name].rows} if name in tables else None
-        for size, busbw in (told or _measured(name, done, expected)).items():
-            lines.append(expected.sample(f"{name}_busbw/{size_text(size)}", busbw, "higher", "GB/s"))
+    lines = [
+        expected.sample(f"{name}_busbw/{size_text(size)}", busbw, "higher", "GB/s")
+        for name in SIZES["nccl"]
+        for size, busbw in (tables[name].busbw if name in tables else _measured(name, done, expected)).items()
+    ]
     if not lines:
         advice = "look at the image: has its PyTorch collectives?"
         return [expected.gate("inconclusive", "nothing was measured", advice)]
@@ -70,18 +77,15 @@ def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
 
 def _measured(name: str, done: Sequence[Record], expected: Expected) -> dict[int, float]:
     """Give the bus bandwidth by size; a collective takes as long as its slowest rank."""
-    found: dict[int, list[list[float]]] = {}
-    totals: dict[int, int] = {}
+    found: dict[int, list[object]] = {}
     for row in (row for record in done for row in rows(record, "collectives")):
         if text(row, "collective") == name and numbers(row, "times_s"):
-            size = whole(row, "asked")
-            found.setdefault(size, []).append(numbers(row, "times_s"))
-            totals[size] = whole(row, "bytes") or size
+            found.setdefault(whole(row, "asked"), []).append(row)
     return {
         size: bus_bandwidth(
-            name, totals[size], statistics.median(max(each) for each in zip(*times, strict=False)), expected.ranks
+            name, whole(own[0], "bytes") or size, statistics.median(slowest(own, "times_s")), expected.ranks
         )
-        for size, times in found.items()
+        for size, own in found.items()
         if expected.ranks > 1
     }
 
@@ -98,17 +102,14 @@ def _wrong(done: Sequence[Record]) -> str:
 
 def _tables(record: Record, expected: Expected) -> dict[str, Table]:
     """Give what rccl-tests printed, where they ran over all ranks and have rows."""
-    tables = {
-        name: parse_table(printed) for name, printed in table(record, "tables").items() if isinstance(printed, str)
-    }
-    return {name: one for name, one in tables.items() if one.rows and one.ranks == expected.ranks}
+    tables = {name: parse_table(said) for name, said in table(record, "tables").items() if isinstance(said, str)}
+    return {name: one for name, one in tables.items() if one.busbw and one.ranks == expected.ranks}
 
 
 def _wrong_in_tables(tables: Mapping[str, Table]) -> str:
     for name, one in tables.items():
-        wrong = [row for row in one.rows if row.wrong]
-        if wrong:
-            return f"{name}_perf gave {wrong[0].wrong} wrong values at {size_text(wrong[0].size)}"
+        for size, count in one.wrong.items():
+            return f"{name}_perf gave {count} wrong values at {size_text(size)}"
         if one.out_of_bounds:
             return f"{name}_perf found {one.out_of_bounds} values out of bounds"
     return ""

@@ -6,7 +6,6 @@ place ends itself: what hangs in a library hears no exception, and PyTorch's own
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import threading
@@ -15,13 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import rank as own  # the module beside this one
+import lumisite_record
+import rank as own  # the modules beside this one
 
 # mypy: disable-error-code="import-not-found"
 
 ITEM_BYTES = 4
-#: Variables that tell how the libraries were set, as they are in the container.
-SETTINGS = ("NCCL_", "FI_", "GLOO_")
 #: How long a rank that hangs waits before it ends, so that the others come to the same end, in seconds.
 LINGER_S = 3.0
 #: A short sleep that took longer than this, in seconds, and the rank was stopped meanwhile.
@@ -35,41 +33,34 @@ PARTS = {
 }
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """How many groups, what they exchange, and when to give up."""
-    parser.add_argument("--groups", type=int, default=8)
-    parser.add_argument("--size", type=int, default=1 << 20, help="bytes of a message")
-    parser.add_argument("--patience", type=float, default=15, help="longest time at one place, in seconds")
-
-
 class Watch:
     """Knows where this rank is, and ends it when it is there for too long."""
 
     def __init__(self, rank: own.Rank) -> None:
         self.rank = rank
-        self.settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS)}
+        self.patience = rank.asked("patience")  # longest time at one place, in seconds
         self.at(1, "making")
         threading.Thread(target=self.run, daemon=True).start()
 
     def at(self, group: int, part: str) -> None:
         """Come to another place."""
         self.rank.phase = PARTS[part].format(group)
-        self.rank.told = {"group": group, "part": part, "settings": self.settings, "froze": False}
+        self.rank.told = {"group": group, "part": part, "settings": self.rank.settings, "froze": False}
         self.rank.record.update(self.rank.told)
         self.since = time.monotonic()
         self.rank.say()
 
     def run(self) -> None:
         """Wait until it is too long. Slurm wakes what it is about to end, so one that was stopped has to say so."""
-        while (now := time.monotonic()) - self.since < self.rank.options.patience:
+        while (now := time.monotonic()) - self.since < self.patience:
             time.sleep(0.2)
             if time.monotonic() - now > FROZEN_S:
                 self.rank.told = {**self.rank.told, "froze": True}
                 self.rank.record.update(self.rank.told)
                 self.rank.say()
-        self.rank.record.update(hung_time=time.time(), hung_s=self.rank.options.patience)
+        self.rank.record.update(hung_time=time.time(), hung_s=self.patience)
         try:
-            self.rank.write()
+            lumisite_record.leave(self.rank.record)
             time.sleep(LINGER_S)
             end_children("self")
         finally:
@@ -88,34 +79,33 @@ def end_children(process: str) -> None:
 
 def measure(rank: own.Rank) -> None:
     """Make the groups and use them."""
-    torch, dist = rank.load()
+    rank.load()
     watch = Watch(rank)
-    rank.record["groups"] = [one(rank, torch, dist, watch, number) for number in range(1, rank.options.groups + 1)]
-    watch.at(rank.options.groups, "leaving")
-    dist.barrier()
-    dist.destroy_process_group()
+    groups = rank.asked("groups")
+    rank.record["groups"] = [one(rank, watch, number) for number in range(1, groups + 1)]
+    watch.at(groups, "leaving")
 
 
-def one(rank: own.Rank, torch: Any, dist: Any, watch: Watch, number: int) -> dict[str, Any]:
+def one(rank: own.Rank, watch: Watch, number: int) -> dict[str, Any]:
     """Make a group and use it once; give the seconds of both, and how many sums are wrong."""
     watch.at(number, "making")
     began = time.perf_counter()
     group = None  # the one of all programs
     if number == 1:
-        rank.join(dist)
+        rank.join()
     else:
-        group = dist.new_group()
+        group = rank.dist.new_group()
     made = time.perf_counter()
-    data = torch.full((rank.options.size // ITEM_BYTES,), float(rank.rank + number), device=rank.device)
+    data = rank.torch.full((rank.asked("size") // ITEM_BYTES,), float(rank.rank + number), device=rank.device)
     watch.at(number, "entering")
-    work = dist.all_reduce(data, group=group, async_op=True)
+    work = rank.dist.all_reduce(data, group=group, async_op=True)
     watch.at(number, "running")
     work.wait()
-    rank.wait(torch)
+    rank.wait()
     done = time.perf_counter()
     total = rank.ranks * (rank.ranks - 1) / 2 + rank.ranks * number
     return {"make_s": made - began, "first_s": done - made, "wrong": int((data != total).sum())}
 
 
 if __name__ == "__main__":
-    own.run(measure, add_options)
+    own.run(measure)

@@ -1,6 +1,7 @@
 """Judge `communicators`: do process groups come up one after the other; if not, which rank hung where, and why.
 
-All ranks of a collective wait for the last one, so the rank that is least far is named, and none that waits for it.
+All ranks of a collective wait for the last one, so the rank that is least far is named, and none that waits for it. The
+settings to suspect are those that the site's ledger knows to hang communicators; what else hangs has none to blame.
 """
 
 from __future__ import annotations
@@ -8,17 +9,20 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 
 from lumisite.site.cpus import parse_number_list
+from lumisite.site.entries import Evidence
+from lumisite.site.evidence import harms
+from lumisite.site.ledger import Situation, decide, judge_conditions
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.collectives.judge import ADVICE
-from lumisite.validate.probes.communicators.suspects import Suspect, suspects, suspicion
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import SILENT_S, STDERR, counted, trouble, who
-from lumisite.validate.probes.records import finished, number, rank_of, rows, whole
+from lumisite.validate.probes.ranks import LOST, SILENT_S, STARTED, STDERR, counted, trouble, who
+from lumisite.validate.probes.records import finished, number, rank_of, rows, table, text, whole
 from lumisite.validate.probes.target import Target
 
 #: As many as hung on LUMI with four nodes (lumi-ai-factory/laifs-container-recipes issue 44).
@@ -31,7 +35,6 @@ PLACES = {
     "leaving": "in leaving the other ranks after group {} of {}",
 }
 DONE = (GROUPS + 1, 0)
-NODE_ADVICE = "look at the node of that rank: a rank that is silent is frozen or lost"
 #: More tasks than a step can have.
 MOST_RANKS = 1 << 24
 #: What srun says of a rank that did not end well; those that it killed itself are told by what was done to them.
@@ -41,6 +44,13 @@ ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
     "gloo": ("--groups", str(GROUPS), "--size", str(1 << 20), "--patience", "15", "--limit", "60"),
     "nccl": ("--groups", str(GROUPS), "--size", str(16 << 20), "--patience", "100", "--limit", "240"),
 }
+#: When these hang, which the ledger does not say: by the group, and what was done with it. All need several nodes.
+MOMENTS: Mapping[str, Callable[[int, str], bool]] = {
+    "FI_MR_CACHE_MONITOR": lambda group, _doing: group > 1,
+    "NCCL_NET_GDR_LEVEL": lambda group, doing: group == 1 and doing != "making",
+}
+#: What to do where no setting is to blame.
+OTHERWISE = "the step's records have every rank's settings; the probe `transport` keeps the log of NCCL or RCCL"
 
 
 def communicators(target: Target) -> Probe:
@@ -49,19 +59,80 @@ def communicators(target: Target) -> Probe:
         "communicators",
         "Process groups come up one after the other, and none hangs.",
         (target.together("communicators.py", *ARGUMENTS[target.plan.backend]),),
-        partial(judge, suspects(target)),
+        partial(_judge, suspects(target)),
         ("one-node", "several"),
         together=True,
-        least_ranks=2,
     )
 
 
-def judge(known: Sequence[Suspect], steps: Sequence[Ended], expected: Expected) -> list[Line]:
+@dataclass(frozen=True)
+class Suspect:
+    """A variable that hangs with any value but `needed`, or with one that fits a pattern of `harmful`."""
+
+    name: str
+    needed: str | None = None
+    harmful: tuple[str, ...] = ()
+    advice: str = ""
+
+    def hangs(self, value: str) -> bool:
+        """Whether a value is known to hang; empty is not set."""
+        if self.needed is not None:
+            return value != self.needed
+        return any(fnmatchcase(value, pattern) for pattern in self.harmful)
+
+
+def suspects(target: Target) -> tuple[Suspect, ...]:
+    """Give what the ledger knows for the image on several nodes, and what else is shown where none is to blame."""
+    if target.plan.backend == "gloo":
+        return (Suspect("GLOO_SOCKET_IFNAME"),)
+    return (*_from_ledger(target, replace(target.situation, nodes="several")), *map(Suspect, MOMENTS))
+
+
+def _from_ledger(target: Target, situation: Situation) -> Iterator[Suspect]:
+    """What jobs fail without comes before single values that do harm."""
+    for verdict in decide(target.site, situation).settings:
+        setting = verdict.entry
+        needed = next((one for one in setting.evidence if one.effect == "needed"), None)
+        if setting.name in MOMENTS and verdict.applies and setting.value is not None and needed is not None:
+            advice = _advice("set", f"{setting.name}={setting.value}", needed)
+            yield Suspect(setting.name, needed=setting.value, advice=advice)
+    for harm in harms(target.site):
+        name, evidence = harm.setting.name, harm.evidence
+        holds, _ = judge_conditions(evidence.when, situation)
+        if name in MOMENTS and (holds or (holds is None and evidence.unknown_images)):
+            yield Suspect(name, harmful=harm.patterns, advice=_advice("unset", name, evidence))
+
+
+def _advice(verb: str, setting: str, evidence: Evidence) -> str:
+    what = evidence.what or evidence.effect
+    return f"{verb} {setting}: {what} ({evidence.source}); `lumisite why {setting.partition('=')[0]}` has the sources"
+
+
+def _suspicion(record: Record, known: Sequence[Suspect], nodes: int) -> tuple[str, str]:
+    """Say which setting of a rank that hangs is to blame, with its value in the container, and what to do."""
+    settings = table(record, "settings")
+    group, doing = whole(record, "group"), str(record.get("part"))
+    for one in known if nodes > 1 else ():
+        if one.hangs(text(settings, one.name)) and MOMENTS[one.name](group, doing):
+            return f"suspect {_shown(one.name, settings)}", one.advice
+    values = ", ".join(_shown(name, settings) for name in dict.fromkeys(one.name for one in known))
+    return f"no setting that is known to hang ({values})", OTHERWISE
+
+
+def _shown(name: str, settings: Record) -> str:
+    return f"{name}={settings[name]}" if name in settings else f"{name} (not set)"
+
+
+def _judge(known: Sequence[Suspect], steps: Sequence[Ended], expected: Expected) -> list[Line]:
     """Give the gate, and how long groups took; `known` are settings that may be to blame for a hang."""
     ended = steps[0]
     done = finished(ended.records)
+    seats = _seats(ended.records, expected)
     failed = (
-        _hung(ended, expected, known) or _crashed(ended, expected) or trouble(ended, expected) or _wrong(done, expected)
+        _hung(ended, seats, expected, known)
+        or _crashed(ended, seats, expected)
+        or trouble(ended, expected)
+        or _wrong(done, expected)
     )
     if failed is not None:
         return [failed]
@@ -74,7 +145,7 @@ def judge(known: Sequence[Suspect], steps: Sequence[Ended], expected: Expected) 
 
 @dataclass(frozen=True)
 class Seat:
-    """How far one rank came; `record` is empty for one that left nothing."""
+    """How far one rank came, by its record, or by what it last said of where it was; `record` is empty for neither."""
 
     rank: int
     node: str
@@ -90,66 +161,62 @@ class Seat:
         return whole(self.record, "group"), [*PLACES].index(part) if isinstance(part, str) else 0
 
 
-def _hung(ended: Ended, expected: Expected, known: Sequence[Suspect]) -> Gate | None:
-    """Name who hung, if a rank lost its patience before any failed, or the step's time was over."""
-    first = min(_times(ended.records, "hung_time"), default=None)
-    failed = min(_times(ended.records, "error_time"), default=None)
-    if first is None and (failed is not None or not ended.late):
-        return None
-    if first is not None and failed is not None and failed < first:
-        return None  # the others hung because of it
-    seats = _seats(ended.records, expected)
-    stuck = _stuck(seats)
-    if not stuck:
-        return None
-    patience = max((number(record, "hung_s") or 0.0 for record in ended.records), default=0.0)
-    since = f"no progress for {patience:g} s" if first is not None else f"not done after {ended.step.limit_s} s"
-    waiting = sum(seat.place != DONE for seat in seats) - len(stuck)
-    waited = f"; {counted(waiting, 'other rank')} waited" if waiting else ""
-    state, why, advice = _state(stuck, expected, known)
-    return _blamed(stuck, f"{since}: {_who(stuck)} {state}{waited}{why}", advice, expected)
-
-
-def _times(records: Sequence[Record], key: str) -> list[float]:
-    return [time for time in (number(record, key) for record in records) if time is not None]
-
-
 def _seats(records: Sequence[Record], expected: Expected) -> list[Seat]:
-    """Give every rank that there should be, by its record, or by what it last said of where it was."""
-    last = max((time for key in ("time", "hung_time", "error_time") for time in _times(records, key)), default=0.0)
-    done = {rank_of(record): record for record in finished(records)}
-    lost = {rank_of(record): record for record in records if "phase" in record}
+    said = [number(record, key) for record in records for key in ("time", "hung_time", "error_time")]
+    last = max((time for time in said if time is not None), default=0.0)
+    # Of a rank that left its record, what it said before tells nothing more.
+    by_rank = {rank_of(record): record for record in sorted(records, key=lambda record: "local_rank" in record)}
     seats = []
     for rank in range(expected.ranks):
-        record = done.get(rank) or lost.get(rank) or {}
+        record = by_rank.get(rank, {})
         node = str(record.get("host") or sorted(expected.nodes)[rank // expected.tasks])
-        quiet = rank not in done and rank in lost and last - (number(record, "time") or 0.0) > SILENT_S
+        # The record that is left in the end has no such time.
+        quiet = last - (number(record, "time") or last) > SILENT_S
         seats.append(Seat(rank, node, record, quiet or record.get("froze") is True))
     return seats
 
 
+def _hung(ended: Ended, seats: Sequence[Seat], expected: Expected, known: Sequence[Suspect]) -> Gate | None:
+    """Name who hung, if a rank lost its patience before any failed, or the step's time was over."""
+    first, failed = _first(ended.records, "hung_time"), _first(ended.records, "error_time")
+    stuck = _stuck(seats)
+    # Where a rank failed first, the others hung because of it.
+    if failed < first or (first == math.inf and not ended.late) or not stuck:
+        return None
+    since = f"not done after {ended.step.limit_s} s"
+    if first < math.inf:
+        since = f"no progress for {max(number(record, 'hung_s') or 0.0 for record in ended.records):g} s"
+    waiting = sum(seat.place != DONE for seat in seats) - len(stuck)
+    waited = f"; {counted(waiting, 'other rank')} waited" if waiting else ""
+    state, why, advice = _state(stuck[0], expected, known)
+    return _blamed(stuck, f"{since}: {_who(stuck)} {state}{waited}{why}", advice, expected)
+
+
+def _first(records: Sequence[Record], key: str) -> float:
+    """Give the earliest time; never, if there is none."""
+    return min((time for time in (number(record, key) for record in records) if time is not None), default=math.inf)
+
+
 def _stuck(seats: Sequence[Seat]) -> list[Seat]:
     """Choose who is to blame: ranks that never began, else those that fell silent, else the least far."""
-    least = min(seat.place for seat in seats)
-    if least == DONE:
-        return []
-    never = [seat for seat in seats if not seat.record]
-    silent = [seat for seat in seats if seat.silent and seat.place != DONE]
-    return never or silent or [seat for seat in seats if seat.place == least]
+    here = [seat for seat in seats if seat.place != DONE]
+    least = min((seat.place for seat in here), default=DONE)
+    never = [seat for seat in here if not seat.record]
+    silent = [seat for seat in here if seat.silent]
+    return never or silent or [seat for seat in here if seat.place == least]
 
 
-def _state(stuck: Sequence[Seat], expected: Expected, known: Sequence[Suspect]) -> tuple[str, str, str]:
+def _state(seat: Seat, expected: Expected, known: Sequence[Suspect]) -> tuple[str, str, str]:
     """Say what became of the ranks to blame, the setting to suspect, and what to do."""
-    record = stuck[0].record
-    if not record:
-        return "never began: no record is left", "", "read the step's stderr: it has the container runtime's own words"
-    group = whole(record, "group")
-    where = PLACES[str(record["part"])].format(group, GROUPS) if group else f"while {record.get('phase')}"
-    if stuck[0].silent:
-        return f"fell silent {where}", "", NODE_ADVICE
-    if not group:
-        return f"hung {where}", "", NODE_ADVICE
-    why, advice = suspicion(record, known, len(expected.nodes))
+    if not seat.record:
+        return "never began: no record is left", "", STARTED
+    group = whole(seat.record, "group")
+    where = f"while {seat.record.get('phase')}"
+    if group:
+        where = PLACES[str(seat.record["part"])].format(group, GROUPS)
+    if seat.silent or not group:
+        return f"{'fell silent' if seat.silent else 'hung'} {where}", "", LOST
+    why, advice = _suspicion(seat.record, known, len(expected.nodes))
     return f"hung {where}", f"; {why}", advice
 
 
@@ -157,31 +224,26 @@ def _who(seats: Sequence[Seat]) -> str:
     return who([seat.rank for seat in seats], sorted({seat.node for seat in seats}))
 
 
-def _crashed(ended: Ended, expected: Expected) -> Gate | None:
+def _crashed(ended: Ended, seats: Sequence[Seat], expected: Expected) -> Gate | None:
     """Name the ranks that srun says ended by themselves and left no record: the others failed or were killed then."""
     if ended.late or ended.exit_code == 0:
         return None
-    failed = min(_times(ended.records, "error_time"), default=math.inf)
-    seats = _seats(ended.records, expected)
+    failed = _first(ended.records, "error_time")
     for _, tasks, how in _TASK.findall(ended.words):
         own = [seats[rank] for rank in parse_number_list(tasks, limit=MOST_RANKS) if rank < len(seats)]
-        lost = [seat for seat in own if "local_rank" not in seat.record and _last_seen(seat) <= failed]
+        lost = [
+            seat for seat in own if "local_rank" not in seat.record and (number(seat.record, "time") or 0.0) <= failed
+        ]
         if lost:
             doing = f" while {lost[0].record['phase']}" if lost[0].record else ""
-            cause = f"{_who(lost)} ended without a record{doing}: {how}"
-            return _blamed(lost, cause, STDERR, expected)
+            return _blamed(lost, f"{_who(lost)} ended without a record{doing}: {how}", STDERR, expected)
     return None
-
-
-def _last_seen(seat: Seat) -> float:
-    return number(seat.record, "time") or 0.0
 
 
 def _blamed(seats: Sequence[Seat], cause: str, advice: str, expected: Expected) -> Gate:
     """Make a gate line about some ranks and their nodes alone."""
-    return expected.gate(
-        "fail", cause, advice, seats[0].rank if len(seats) == 1 else None, sorted({seat.node for seat in seats})
-    )
+    rank = seats[0].rank if len(seats) == 1 else None
+    return expected.gate("fail", cause, advice, rank, sorted({seat.node for seat in seats}))
 
 
 def _wrong(done: Sequence[Record], expected: Expected) -> Gate | None:

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.validate.lines import Sample
-from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import trouble
-from lumisite.validate.probes.records import finished, number, numbers, rank_of, table
+from lumisite.validate.probes.probe import Expected, Line, Probe, Record
+from lumisite.validate.probes.ranks import judge_together
+from lumisite.validate.probes.records import number, numbers, slowest, table
 from lumisite.validate.probes.target import Target, each
 
 #: What the metrics are called that say how fast training is.
@@ -34,41 +34,32 @@ def ddp(target: Target) -> Probe:
         "ddp",
         "Ranks train one model together, and how fast.",
         (target.together("ddp.py", *each("model", models), *limits),),
-        judge,
+        judge_together(_judge),
         ("one-gpu", "one-node", "several"),
         together=True,
     )
 
 
-def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
-    """Give the gate, the samples and the vectors of one step of the ladder."""
-    failed = trouble(steps[0], expected)
-    if failed is not None:
-        return [failed]
-    done = finished(steps[0].records)
+def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
     lines: list[Line] = []
     for model in table(done[0], "models"):
         own = [table(record, "models", model) for record in done]
-        disagreement = _disagreement(model, own, expected)
-        if disagreement:
-            return [
-                expected.gate("fail", disagreement, "a collective gave wrong sums or was left out: run collectives")
-            ]
-        lines += _numbers(model, own, done, expected)
+        wrong = _disagreement(model, own)
+        if wrong:
+            return [expected.gate("fail", wrong, "a collective gave wrong sums or was left out: run collectives")]
+        lines += _numbers(model, own, expected)
     return [expected.gate("pass", f"{len(done)} ranks trained together and their gradients agree"), *lines]
 
 
-def _disagreement(model: str, own: Sequence[Record], expected: Expected) -> str:
+def _disagreement(model: str, own: Sequence[Record]) -> str:
     """Say how gradients differ, or nothing."""
     gradients = [table(each, "gradient") for each in own]
-    digests = {each.get("digest") for each in gradients}
-    if len(digests) != 1:
-        odd = [rank for rank, each in enumerate(gradients) if each.get("digest") != gradients[0].get("digest")]
-        return f"model {model}: after the exchange the gradient of rank {odd[0]} is not that of rank 0"
-    mine = [number(each, "own") for each in gradients]
+    for rank, gradient in enumerate(gradients):
+        if gradient.get("digest") != gradients[0].get("digest"):
+            return f"model {model}: after the exchange the gradient of rank {rank} is not that of rank 0"
     got = number(gradients[0], "exchanged")
-    known = [each for each in mine if each is not None]
-    if got is None or len(known) < len(mine):
+    known = [value for value in (number(each, "own") for each in gradients) if value is not None]
+    if got is None or len(known) < len(own):
         return f"model {model}: a rank recorded no gradient"
     mean = statistics.fmean(known)
     size = max(*(abs(each) for each in known), abs(got), 1e-12)
@@ -77,25 +68,22 @@ def _disagreement(model: str, own: Sequence[Record], expected: Expected) -> str:
     return ""
 
 
-def _numbers(model: str, own: Sequence[Record], done: Sequence[Record], expected: Expected) -> Iterator[Line]:
-    """Give the numbers of one model; a step takes as long as its slowest rank."""
-    by_rank = [numbers(each, "step_s") for each in own]
-    steps = [max(times) for times in zip(*by_rank, strict=False)]
-    alone = [max(times) for times in zip(*(numbers(each, "alone_s") for each in own), strict=False)]
+def _numbers(model: str, own: Sequence[Record], expected: Expected) -> Iterator[Line]:
+    """Give the numbers of one model, of all ranks in their order; a step takes as long as its slowest rank."""
+    steps = slowest(own, "step_s")
     total = max(number(each, "total_s") or 0.0 for each in own)
     batch = number(own[0], "batch") or 0.0
     yield expected.sample(f"samples_per_s/{model}", batch * len(own) * len(steps) / total, "higher", "1/s")
     percentiles = statistics.quantiles(steps, n=100, method="inclusive")
     for percent in PERCENTS:
         yield expected.sample(f"step_time_p{percent}_s/{model}", percentiles[percent - 1], "lower", "s")
-    first = [number(each, "first_step_s") or 0.0 for each in own]
-    yield expected.series(f"first_step_s/{model}", first, "s")
+    yield expected.series(f"first_step_s/{model}", [number(each, "first_step_s") or 0.0 for each in own], "s")
     if len(own) > 1:
-        exposed = max(LEAST_PART, 1 - statistics.median(alone) / statistics.median(steps))
+        exposed = max(LEAST_PART, 1 - statistics.median(slowest(own, "alone_s")) / statistics.median(steps))
         yield expected.sample(f"exposed_communication/{model}", exposed, "lower", "of the step time")
-    for record, times, mine in zip(done, by_rank, own, strict=True):
-        yield expected.series(f"step_time_s/{model}", times, "s", rank_of(record))
-        yield expected.series(f"compute_time_s/{model}", numbers(mine, "alone_s"), "s", rank_of(record))
+    for rank, one in enumerate(own):
+        yield expected.series(f"step_time_s/{model}", numbers(one, "step_s"), "s", rank)
+        yield expected.series(f"compute_time_s/{model}", numbers(one, "alone_s"), "s", rank)
 
 
 def efficiency(samples: Sequence[Sample], ranks: Mapping[str, int]) -> Iterator[tuple[str, float]]:

@@ -8,8 +8,6 @@ stand before the real one.
 # lumisite_record stands beside this file in the job, and JAX is in the image.
 
 import os
-import sys
-import time
 from typing import Any
 
 import lumisite_record as record
@@ -21,21 +19,18 @@ def main() -> None:
     """Write the record."""
     facts = record.identity()
     ranks = record.number("SLURM_NTASKS", 1)
-    facts.update(ranks=ranks, environment=record.environment(("MASTER_", "JAX_", "XLA_", "LUMISITE", "ROCR_", "HIP_")))
+    facts["environment"] = record.environment(("MASTER_", "JAX_", "XLA_", "LUMISITE", "ROCR_", "HIP_"))
     try:
         facts.update(found(ranks))
     except Exception as error:
-        words = str(error).strip().splitlines()
-        facts.update(error="{}: {}".format(type(error).__name__, record.shown(words[0] if words else "")))
-    record.leave(sys.argv[1], facts)
+        facts["error"] = record.words(error)
+    record.leave(facts)
 
 
 def found(ranks: int) -> "dict[str, object]":
     """Give version, devices and the sum over all devices of 1, 2, 3, …."""
-    began = time.monotonic()
     import jax
 
-    import_s = time.monotonic() - began
     if ranks > 1:
         meet(jax, ranks)
     local, everywhere = jax.local_device_count(), jax.device_count()
@@ -49,7 +44,6 @@ def found(ranks: int) -> "dict[str, object]":
         "local_devices": local,
         "devices": everywhere,
         "sum": float(total[0]),
-        "import_s": round(import_s, 3),
     }
 
 

@@ -5,32 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
 
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record
 from lumisite.validate.probes.ranks import Said, counted, faults_of_ranks, judge_records, tell
 from lumisite.validate.probes.records import text, value_at, whole
 from lumisite.validate.probes.target import Target
 
-Platform = Literal["gpu", "cpu"]
-
 
 def jax(target: Target) -> Probe | None:
     """Give the probe, if an image with JAX is named."""
     if target.jax_image is None:
         return None
-    platform: Platform = "gpu" if target.has_gpus else "cpu"
+    platform = "gpu" if target.has_gpus else "cpu"
     arguments = ("--one-gpu", "yes") if platform == "gpu" else ()
     return Probe(
         "jax",
         "JAX finds its devices, and a collective is right.",
         (replace(target, image=target.jax_image).alone("jax_devices.py", *arguments),),
-        judge_records(partial(judge, platform)),
+        judge_records(partial(_judge, platform)),
         ("one-gpu", "one-node", "several"),
     )
 
 
-def judge(platform: Platform, records: Sequence[Record], expected: Expected) -> list[Line]:
+def _judge(platform: str, records: Sequence[Record], expected: Expected) -> list[Line]:
     """Judge what JAX found on every rank; each should have one device."""
     versions = sorted({text(record, "jax") for record in records})
     devices = counted(expected.ranks, f"{platform} device")
@@ -38,7 +35,7 @@ def judge(platform: Platform, records: Sequence[Record], expected: Expected) -> 
     return tell(faults_of_ranks(records, expected, partial(_of_rank, platform, expected.ranks)), passed, expected)
 
 
-def _of_rank(platform: Platform, ranks: int, record: Record) -> Iterator[Said]:
+def _of_rank(platform: str, ranks: int, record: Record) -> Iterator[Said]:
     if text(record, "error"):
         yield f"JAX failed: {text(record, 'error')}", "look at MASTER_ADDR, and whether the image's JAX fits its driver"
         return

@@ -1,4 +1,4 @@
-"""What every probe inside a job needs: who it is, what is mounted where, and a way to leave its record.
+"""What every script inside a job needs: who it is, what is mounted where, and a way to leave its record.
 
 It runs in whatever Python an image has, 3.6 among them, and with nothing but the standard library. A probe records and
 never fails on what it looks at.
@@ -75,9 +75,21 @@ def text_of(path: str) -> str:
         return ""
 
 
-def leave(folder: str, record: "dict[str, object]") -> None:
-    """Write the record of this task whole, or not at all: `folder`/RANK.json."""
-    out = Path(folder)
+def mapped(names: "tuple[str, ...]") -> "list[str]":
+    """List the files in use, libraries above all, whose names begin so."""
+    found = {"/" + line.partition("/")[2] for line in text_of("/proc/self/maps").splitlines()}
+    return sorted(path for path in found if path.rpartition("/")[2].startswith(names))
+
+
+def words(error: BaseException) -> str:
+    """Give what an error is and the first line of what it says."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {shown(first[:500])}"
+
+
+def leave(record: "dict[str, object]") -> None:
+    """Write the record of this task whole, or not at all: OUTDIR/RANK.json."""
+    out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     partial = out / "{}.json.partial".format(record["rank"])
     partial.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -5,7 +5,6 @@
 
 import os
 import stat
-import sys
 from pathlib import Path
 
 import lumisite_record as record
@@ -20,7 +19,7 @@ def main() -> None:
         directories={name: directory(os.environ.get(name), mounted) for name in record.options("variable")},
         environment=record.environment(("MIOPEN_", "LUMISITE")),
     )
-    record.leave(sys.argv[1], facts)
+    record.leave(facts)
 
 
 def directory(path: "str | None", mounted: "list[dict[str, str]]") -> "dict[str, object]":

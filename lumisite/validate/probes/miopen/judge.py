@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
-from lumisite.site.ledger import judge_settings
-from lumisite.validate.probes.probe import Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import Said, counted, faults_of_ranks, judge_records, tell
+from lumisite.site.entries import FileSystem
+from lumisite.site.ledger import decide
+from lumisite.site.model import Site
+from lumisite.validate.probes.probe import Expected, Probe, Record
+from lumisite.validate.probes.ranks import Said, counted, judge_each
 from lumisite.validate.probes.records import text, value_at, whole
 from lumisite.validate.probes.target import Target, each
 
@@ -22,72 +23,52 @@ SHARED_TYPES = (
 VERBOSE = "LUMISITE_VERBOSE=1 srun … says what the helper made of it"
 
 
-@dataclass(frozen=True)
-class ExpectedCaches:
-    """The variables that the ledger sets to private directories, and the site's file systems."""
-
-    variables: tuple[str, ...]
-    shared: tuple[str, ...]
-    node_local: tuple[str, ...]
-
-
 def miopen(target: Target) -> Probe:
     """Give the probe."""
-    expected = expected_caches(target)
+    names = private_directories(target)
     return Probe(
         "miopen",
         "Each rank has MIOpen's databases on its own node, for itself.",
-        (target.alone("miopen.py", *each("variable", expected.variables)),),
-        judge_records(partial(judge, expected)),
+        (target.alone("miopen.py", *each("variable", names)),),
+        judge_each(partial(_of_rank, target.site, names), partial(_passed, names)),
     )
 
 
-def expected_caches(target: Target) -> ExpectedCaches:
-    """The variables that the ledger sets to private directories."""
-    systems = target.site.file_systems
-    names = [
-        str(verdict.setting.name)
-        for verdict in judge_settings(target.site, target.situation)
-        if verdict.outcome in ("wins", "may win") and verdict.setting.directory
-    ]
-    return ExpectedCaches(
-        variables=tuple(dict.fromkeys(names)),
-        shared=tuple(system.path for system in systems if system.kind == "shared"),
-        node_local=tuple(system.path for system in systems if system.kind == "node-local"),
-    )
+def private_directories(target: Target) -> list[str]:
+    """Give the variables that the ledger sets to private directories."""
+    applying = [verdict.entry for verdict in decide(target.site, target.situation).settings if verdict.applies]
+    return list(dict.fromkeys(str(setting.name) for setting in applying if setting.directory))
 
 
-def judge(wanted: ExpectedCaches, records: Sequence[Record], expected: Expected) -> list[Line]:
-    """Judge the directories of every rank."""
-    faults = faults_of_ranks(records, expected, partial(_of_rank, wanted))
-    ranks = counted(len(records), "rank")
-    passed = f"{' and '.join(wanted.variables)} are private and node-local for {ranks}"
-    return tell(faults, passed if wanted.variables else "the site asks for no private directory", expected)
+def _passed(names: Sequence[str], records: Sequence[Record], _expected: Expected) -> str:
+    private = f"{' and '.join(names)} are private and node-local for {counted(len(records), 'rank')}"
+    return private if names else "the site asks for no private directory"
 
 
-def _of_rank(wanted: ExpectedCaches, record: Record) -> Iterator[Said]:
+def _of_rank(site: Site, names: Sequence[str], record: Record) -> Iterator[Said]:
     for wrong, right in MISSPELT.items():
         value = value_at(record, "environment", wrong)
         if value is not None:
             yield f"{wrong}={value} is set, which MIOpen does not read", f"set {right}, or leave it to the helper"
-    for name in wanted.variables:
-        yield from _of_directory(record, name, wanted)
+    for name in names:
+        yield from _of_directory(record, name, site.file_systems)
 
 
-def _of_directory(record: Record, name: str, wanted: ExpectedCaches) -> Iterator[Said]:
+def _of_directory(record: Record, name: str, systems: Sequence[FileSystem]) -> Iterator[Said]:
     told = value_at(record, "directories", name)
     if value_at(told, "set") is not True:
         yield f"{name} is not set, so that it falls back to the home directory", VERBOSE
         return
     path, real, kind = text(told, "path"), text(told, "real"), text(told, "mount", "type")
-    own = wanted.node_local[0] if wanted.node_local else "the node's own file system"
-    leave = f"unset {name} before the job: the helper then makes a private directory under {own}"
+    own = [system.path for system in systems if system.kind == "node-local"]
+    place = own[0] if own else "the node's own file system"
+    leave = f"unset {name} before the job: the helper then makes a private directory under {place}"
     where = f"{name}={path}" if real in ("", path) else f"{name}={path}, which leads to {real},"
-    shared = [system for system in wanted.shared if _below(real or path, system)]
+    shared = [system.path for system in systems if system.kind == "shared" and _below(real or path, system.path)]
     if shared or kind in SHARED_TYPES:
         yield f"{where} is on {shared[0] if shared else f'a {kind} file system'}, which all nodes share", leave
-    elif not any(_below(real or path, system) for system in wanted.node_local):
-        yield f"{where} is not on a node-local file system ({', '.join(wanted.node_local)} would be right)", leave
+    elif not any(_below(real or path, system) for system in own):
+        yield f"{where} is not on a node-local file system ({', '.join(own)} would be right)", leave
     elif value_at(told, "exists") is not True:
         yield f"{where} does not exist", VERBOSE
     elif value_at(told, "directory") is not True:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from lumisite.render.modules import module_version
@@ -18,66 +17,59 @@ USERS_BIND = "/etc/hostname:/lumisite-probe"
 RENDER = "render and deploy again, and compare the modulefile on this node with the release's (lumisite diff)"
 
 
-@dataclass(frozen=True)
-class ExpectedModules:
-    """The modules of a release by full name, each with the binds that `bind_variable` must have while it is loaded."""
-
-    binds: Mapping[str, tuple[str, ...]]
-    bind_variable: str
-
-
 def modules(target: Target) -> Probe:
     """Give the probe."""
-    expected = expected_modules(target)
-    arguments = (f"{target.site.root}/current/modules", f"{expected.bind_variable}={USERS_BIND}", "--", *expected.binds)
+    bound, variable = module_binds(target), f"{target.site.runtime.prefix}_BINDPATH"
+    arguments = (f"{target.site.root}/current/modules", f"{variable}={USERS_BIND}", "--", *bound)
     return Probe(
         "modules",
         "Every module loads and unloads cleanly on each node.",
         (Part("modules.sh", ("bash",), arguments, each="node"),),
-        judge_records(partial(judge, expected)),
+        judge_records(partial(_judge, bound, variable)),
     )
 
 
-def expected_modules(target: Target) -> ExpectedModules:
-    """Every module in every version of the selection, with the binds that it brings by itself."""
+def module_binds(target: Target) -> dict[str, tuple[str, ...]]:
+    """Give every module in every version of the selection, with the binds that it brings by itself."""
     found: dict[str, tuple[str, ...]] = {}
     decisions = decide_stacks(target.site, target.selection)
     for name, module in target.site.modules.items():
         for stack in target.selection.stacks:
             binds = tuple(bind.spec for bind in decisions[stack.name].bound_by(name))
             found.setdefault(f"{name}/{module_version(module, stack)}", binds)
-    return ExpectedModules(found, f"{target.site.runtime.prefix}_BINDPATH")
+    return found
 
 
-def judge(wanted: ExpectedModules, records: Sequence[Record], expected: Expected) -> list[Line]:
-    """Judge the records of all nodes."""
+def _judge(
+    bound: Mapping[str, Sequence[str]], variable: str, records: Sequence[Record], expected: Expected
+) -> list[Line]:
     faults = missing_nodes(records, expected, "the login shell")
-    faults += [Fault(*said, text(record, "host")) for record in records for said in _of_node(record, wanted)]
+    faults += [Fault(*said, text(record, "host")) for record in records for said in _of_node(record, bound, variable)]
     where = counted(len(expected.nodes), "node")
-    return tell(faults, f"{counted(len(wanted.binds), 'module')} load and unload cleanly on {where}", expected)
+    return tell(faults, f"{counted(len(bound), 'module')} load and unload cleanly on {where}", expected)
 
 
-def _of_node(record: Record, wanted: ExpectedModules) -> Iterator[Said]:
+def _of_node(record: Record, bound: Mapping[str, Sequence[str]], variable: str) -> Iterator[Said]:
     if value_at(record, "has_lmod") is not True:
         yield "a login shell has no `module` command", "install Lmod on the compute node, or repair /etc/profile.d"
         return
-    for name, binds in wanted.binds.items():
-        yield from _of_module(name, table(record, "modules", name), binds, wanted.bind_variable)
+    for name, binds in bound.items():
+        yield from _of_module(name, table(record, "modules", name), binds, variable)
 
 
-def _of_module(name: str, told: Record, binds: Sequence[str], bind_variable: str) -> Iterator[Said]:
+def _of_module(name: str, told: Record, binds: Sequence[str], variable: str) -> Iterator[Said]:
     if value_at(told, "load") != 0 or value_at(told, "loaded") is not True:
         yield f"{name} does not load: {_words(text(told, 'said'))}", RENDER
         return
-    value = text(told, "changes", bind_variable, "after")
+    value = text(told, "changes", variable, "after")
     lacking = [bind for bind in binds if bind not in value.split(",")]
     if lacking:
-        yield f"{name} loads but {bind_variable} lacks {', '.join(lacking)} (it is {value or 'not changed'})", RENDER
+        yield f"{name} loads but {variable} lacks {', '.join(lacking)} (it is {value or 'not changed'})", RENDER
     if value_at(told, "unload") != 0 or value_at(told, "still_loaded") is True:
         yield f"{name} does not unload: {_words(text(told, 'unload_said'))}", RENDER
-    for variable, change in table(told, "left").items():
+    for left, change in table(told, "left").items():
         yield (
-            f"{name} does not unload cleanly: {_change(variable, change)}",
+            f"{name} does not unload cleanly: {_change(left, change)}",
             "what a modulefile sets outside of setenv and append_path is not undone: take that line out of it",
         )
 

@@ -9,55 +9,43 @@ measurements, and not all repeats of one.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from typing import Any
 
-import rank as own  # the module beside this one
+import rank as own  # the modules beside this one
 
 # mypy: disable-error-code="import-not-found"
 
 ITEM_BYTES = 4
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Sizes, and how often."""
-    parser.add_argument("--size", type=int, default=1 << 20, help="bytes of a message")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--width", type=int, default=256, help="of the matrices that a GPU multiplies")
-    parser.add_argument("--products", type=int, default=10, help="products in one repeat")
-
-
 def measure(rank: own.Rank) -> None:
     """Measure this rank's GPU and its pairs, as often as asked."""
-    torch, dist = rank.meet()
+    rank.meet()
     tasks = max(1, rank.ranks // int(os.environ.get("SLURM_STEP_NUM_NODES", "1")))
     node = rank.rank // tasks
     rank.phase = "making its pairs"
-    own_pairs = [own_pair(rank, torch, dist, pairing, tasks) for pairing in rounds(rank.ranks // tasks)]
-    works, told = alone(rank, torch)
+    own_pairs = [own_pair(rank, pairing, tasks) for pairing in rounds(rank.ranks // tasks)]
+    works, told = alone(rank)
     rank.record.update(node=node, alone=told, pairs=[pair.told for pair in own_pairs if pair])
-    for _ in range(rank.options.repeats):
+    for _ in range(rank.asked("repeats")):
         rank.phase = "measuring its GPU"
-        dist.barrier()
+        rank.dist.barrier()
         for name, work in works.items():
-            told[name].append(timed(rank, torch, work) / rank.options.products)
+            told[name].append(timed(rank, work) / rank.asked("products"))
         for number, pair in enumerate(own_pairs, start=1):
             rank.phase = f"measuring the pairs of round {number}"
-            dist.barrier()
+            rank.dist.barrier()
             if pair:
                 pair.measure()
-    rank.phase = "leaving the other ranks"
-    dist.barrier()
-    dist.destroy_process_group()
 
 
-def alone(rank: own.Rank, torch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def alone(rank: own.Rank) -> tuple[dict[str, Any], dict[str, Any]]:
     """Give what each GPU does alone (products of matrices, copies here and from the host), warm, and its record."""
-    width = rank.options.width
+    torch, width = rank.torch, rank.asked("width")
     left, right = torch.randn(2, width, width, device=rank.device)
-    large = torch.zeros(rank.options.size // ITEM_BYTES, device=rank.device)
+    large = torch.zeros(rank.asked("size") // ITEM_BYTES, device=rank.device)
     copy = torch.empty_like(large)
     works: dict[str, Any] = {"product_s": lambda: left @ right, "copy_s": lambda: copy.copy_(large)}
     if rank.device.type == "cuda":
@@ -65,16 +53,16 @@ def alone(rank: own.Rank, torch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         works["from_host_s"] = lambda: large.copy_(host, non_blocking=True)
     for work in works.values():
         work()
-    rank.wait(torch)
+    rank.wait()
     return works, {"width": width, "bytes": large.numel() * ITEM_BYTES, **{name: [] for name in works}}
 
 
-def timed(rank: own.Rank, torch: Any, work: Any) -> float:
+def timed(rank: own.Rank, work: Any) -> float:
     """Give the seconds of one repeat."""
     began = time.perf_counter()
-    for _ in range(rank.options.products):
+    for _ in range(rank.asked("products")):
         work()
-    rank.wait(torch)
+    rank.wait()
     return time.perf_counter() - began
 
 
@@ -87,28 +75,28 @@ def rounds(nodes: int) -> list[list[tuple[int, int]]]:
     return [first, second] + ([[(nodes - 1, 0)]] if nodes % 2 else [])
 
 
-def own_pair(rank: own.Rank, torch: Any, dist: Any, pairing: list[tuple[int, int]], tasks: int) -> Pair | None:
+def own_pair(rank: own.Rank, pairing: list[tuple[int, int]], tasks: int) -> Pair | None:
     """Make the groups of one round; give the pair that this rank is in."""
     found = None
     for pair in pairing:
         # Every rank has to make every group, its own or not.
-        group = dist.new_group([node * tasks + local for node in pair for local in range(tasks)])
+        group = rank.dist.new_group([node * tasks + local for node in pair for local in range(tasks)])
         if rank.rank // tasks in pair:
-            found = Pair(rank, torch, dist, group, pair, tasks)
+            found = Pair(rank, group, pair, tasks)
     return found
 
 
 class Pair:
     """One pair of nodes, this rank's among them: an all-reduce of all their ranks, and a message there and back."""
 
-    def __init__(self, rank: own.Rank, torch: Any, dist: Any, group: Any, pair: tuple[int, int], tasks: int) -> None:
-        self.rank, self.torch, self.dist, self.group = rank, torch, dist, group
+    def __init__(self, rank: own.Rank, group: Any, pair: tuple[int, int], tasks: int) -> None:
+        self.rank, self.dist, self.group = rank, rank.dist, group
         self.first = rank.rank // tasks == pair[0]
         # Messages go between ranks of the same place.
         self.peer = pair[1 if self.first else 0] * tasks + rank.rank % tasks
-        self.data = torch.zeros(rank.options.size // ITEM_BYTES, device=rank.device)
+        self.data = rank.torch.zeros(rank.asked("size") // ITEM_BYTES, device=rank.device)
         self.works = {
-            "all_reduce_s": lambda: dist.all_reduce(self.data, group=group),
+            "all_reduce_s": lambda: self.dist.all_reduce(self.data, group=group),
             "there_and_back_s": self.there_and_back,
         }
         self.told: dict[str, Any] = {"pair": list(pair), "bytes": self.data.numel() * ITEM_BYTES}
@@ -127,15 +115,15 @@ class Pair:
         if not self.warm:
             for work in self.works.values():
                 work()
-            self.rank.wait(self.torch)
+            self.rank.wait()
             self.dist.barrier(group=self.group)
             self.warm = True
         for name, work in self.works.items():
             began = time.perf_counter()
             work()
-            self.rank.wait(self.torch)
+            self.rank.wait()
             self.told.setdefault(name, []).append(time.perf_counter() - began)
 
 
 if __name__ == "__main__":
-    own.run(measure, add_options)
+    own.run(measure)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.validate.metric_names import size_text
-from lumisite.validate.probes.collectives.bandwidth import bus_bandwidth
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import counted, trouble
-from lumisite.validate.probes.records import finished, number, numbers, rank_of, rows, table, whole
+from lumisite.validate.probes.collectives.judge import bus_bandwidth
+from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record
+from lumisite.validate.probes.ranks import counted, judge_together
+from lumisite.validate.probes.records import number, numbers, rows, slowest, table, text, whole
 from lumisite.validate.probes.target import Target
 
 #: 256 MiB between GPUs; on the CPU all is small enough for a laptop.
@@ -25,24 +25,22 @@ ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
 def pairs(target: Target) -> Probe:
     """Give the probe."""
     part = target.together("pairs.py", *ARGUMENTS[target.plan.backend])
-    return Probe("pairs", "What each node does alone, and with each neighbour.", (part,), judge, together=True)
+    return Probe(
+        "pairs", "What each node does alone, and with each neighbour.", (part,), judge_together(_judge), together=True
+    )
 
 
-def judge(steps: Sequence[Ended], expected: Expected) -> list[Line]:
+def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
     """Give the gate, and a sample for each node and each pair."""
-    failed = trouble(steps[0], expected)
-    if failed is not None:
-        return [failed]
-    done = finished(steps[0].records)
-    lines = [*_nodes(done, expected), *_pairs(done, expected)]
-    return [expected.gate("pass", f"{counted(len(expected.nodes), 'node')} measured alone and in pairs"), *lines]
+    cause = f"{counted(len(expected.nodes), 'node')} measured alone and in pairs"
+    return [expected.gate("pass", cause), *_nodes(done, expected), *_pairs(done, expected)]
 
 
 def _nodes(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
     """A node is as good as its worst GPU."""
     by_node: dict[str, list[Record]] = {}
     for record in done:
-        by_node.setdefault(_name(record, done, expected), []).append(table(record, "alone"))
+        by_node.setdefault(text(record, "host"), []).append(table(record, "alone"))
     for node, own in sorted(by_node.items()):
         width, size = number(own[0], "width") or 0.0, number(own[0], "bytes") or 0.0
         for key, name, amount, unit in (
@@ -56,7 +54,7 @@ def _nodes(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
 
 
 def _pairs(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
-    names = {whole(record, "node"): _name(record, done, expected) for record in done}
+    names = {whole(record, "node"): text(record, "host") for record in done}
     found: dict[tuple[int, int], list[object]] = {}
     for row in (row for record in done for row in rows(record, "pairs")):
         first, second = (int(each) for each in numbers(row, "pair"))
@@ -64,20 +62,9 @@ def _pairs(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
     for pair, own in found.items():
         nodes = (names[pair[0]], names[pair[1]])
         size = whole(own[0], "bytes")
-        reduce_s, message_s = _best(own, "all_reduce_s"), _best(own, "there_and_back_s")
+        reduce_s, message_s = (min(slowest(own, key)) for key in ("all_reduce_s", "there_and_back_s"))
         busbw = bus_bandwidth("all_reduce", size, reduce_s, len(own))
         yield expected.sample(f"all_reduce_busbw/{size_text(size)}", busbw, "higher", "GB/s", nodes=nodes)
         # Each rank of one node sends to one of the other, and the same comes back.
         message = size * (len(own) / 2) * 2 / message_s / 1e9
         yield expected.sample(f"send_recv_bw/{size_text(size)}", message, "higher", "GB/s", nodes=nodes)
-
-
-def _best(rows: Sequence[object], key: str) -> float:
-    """Give the best repeat, each as long as its slowest rank took."""
-    best: float = min(max(each) for each in zip(*(numbers(row, key) for row in rows), strict=False))
-    return best
-
-
-def _name(record: Record, done: Sequence[Record], expected: Expected) -> str:
-    """Give the node by Slurm's name: ranks go through the nodes in order."""
-    return sorted(expected.nodes)[rank_of(record) // max(1, len(done) // len(expected.nodes))]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 from typing import Any
 
-import rank as own  # the module beside this one
+import lumisite_record
+import rank as own  # the modules beside this one
 
 # mypy: disable-error-code="import-not-found"
 
@@ -16,17 +16,11 @@ ITEM_BYTES = 4
 LOG_BYTES = 4 << 20
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Sizes."""
-    parser.add_argument("--size", type=int, default=4 << 20, help="bytes of a message")
-    parser.add_argument("--repeats", type=int, default=4)
-
-
 def measure(rank: own.Rank) -> None:
     """Say how the interfaces are, then move data and say what they carried."""
     rank.record["interfaces"] = states()
     log = rank.out / f"{rank.rank}.log.%h.%p"
-    if rank.options.backend == "nccl":
+    if rank.backend == "nccl":
         # A file for each rank: lines of several in one stream tear each other.
         os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=str(log))
     try:
@@ -38,22 +32,23 @@ def measure(rank: own.Rank) -> None:
 
 def move(rank: own.Rank) -> None:
     """Reduce over all ranks, and note what every interface has carried meanwhile."""
-    torch, dist = rank.meet()
-    data = torch.zeros(rank.options.size // ITEM_BYTES, device=rank.device)
-    dist.all_reduce(data)
-    rank.wait(torch)
-    dist.barrier()
+    rank.meet()
+    data = rank.torch.zeros(rank.asked("size") // ITEM_BYTES, device=rank.device)
+    reduce(rank, data, 1)
     rank.phase = "moving data"
     before = counters()
-    for _ in range(rank.options.repeats):
-        dist.all_reduce(data)
-    rank.wait(torch)
-    dist.barrier()
+    reduce(rank, data, rank.asked("repeats"))
     after = counters()
-    rank.record["moved"] = data.numel() * ITEM_BYTES * rank.options.repeats
+    rank.record["moved"] = data.numel() * ITEM_BYTES * rank.asked("repeats")
     rank.record["carried"] = {name: after[name] - before.get(name, 0) for name in after}
-    rank.phase = "leaving the other ranks"
-    dist.destroy_process_group()
+
+
+def reduce(rank: own.Rank, data: Any, times: int) -> None:
+    """Reduce a few times, until all are done."""
+    for _ in range(times):
+        rank.dist.all_reduce(data)
+    rank.wait()
+    rank.dist.barrier()
 
 
 def counters() -> dict[str, int]:
@@ -67,16 +62,11 @@ def counters() -> dict[str, int]:
     return found
 
 
-def states() -> dict[str, Any]:
+def states() -> dict[str, str]:
     """Give the state of every interface as the kernel names it: up, down, lowerlayerdown."""
-    found = {}
-    for folder in sorted(Path("/sys/class/net").glob("*")):
-        try:
-            found[folder.name] = (folder / "operstate").read_text().strip()
-        except OSError as error:
-            found[folder.name] = str(error)
-    return found
+    files = Path("/sys/class/net").glob("*/operstate")
+    return {file.parent.name: lumisite_record.text_of(str(file)).strip() or "unreadable" for file in files}
 
 
 if __name__ == "__main__":
-    own.run(measure, add_options)
+    own.run(measure)

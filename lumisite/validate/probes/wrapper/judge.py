@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
-from lumisite.validate.probes.probe import Backend, Expected, Line, Part, Probe, Record
-from lumisite.validate.probes.ranks import STDERR, Fault, judge_records, missing_ranks, tell
-from lumisite.validate.probes.records import numbers, table, text, texts, whole
-from lumisite.validate.probes.target import RECORD, Target
+from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record
+from lumisite.validate.probes.ranks import STDERR, Fault, Said, faults_of_ranks, judge_records, tell
+from lumisite.validate.probes.records import slowest, table, text, texts
+from lumisite.validate.probes.target import Target
 
 #: The environment is much slower above this. A missing plugin cost a factor of 2 or more on LUMI and Perlmutter alike;
 #: what costs less is for the samples to show.
 SLOWER = 2.0
+EPOCHS = 4
 #: The first epoch has the search for kernels in it.
 SKIPPED_EPOCHS = 1
 #: Steps of an epoch: about a second on GPUs, less on cores.
-EPOCH_STEPS: dict[Backend, str] = {"nccl": "200", "gloo": "2"}
+EPOCH_STEPS: dict[Backend, int] = {"nccl": 200, "gloo": 2}
+#: Eight linear layers: 8 MB of gradients cross the network in each step. Data are made up, so that file systems have no
+#: part in it.
+MODEL = "epoch"
+TRAINING = ("--model", f"{MODEL}:linear:8:512:16", "--warm-up", "2", "--limit", "60")
 #: The two environments by their parts' names, the one that should be as fast last.
 CONTAINER, WRAPPER = "container", "wrapper"
 
@@ -25,23 +31,23 @@ def wrapper(target: Target) -> Probe | None:
     """Give the probe, if the directory of an environment is named."""
     if target.wrapper is None:
         return None
-    arguments = ("--backend", target.plan.backend, "--steps", EPOCH_STEPS[target.plan.backend])
-    python = (f"{target.wrapper}/bin/python",)
+    training = (*TRAINING, "--steps", str(EPOCHS * EPOCH_STEPS[target.plan.backend]))
+    inside, outside = (target.together("ddp.py", "--part", part, *training, name=part) for part in (CONTAINER, WRAPPER))
     return Probe(
         "wrapper",
         "A training run in the container and in the container wrapper's environment.",
-        (
-            target.alone("wrapper.py", "--part", CONTAINER, *arguments, name=CONTAINER),
-            Part("wrapper.py", python, ("--part", WRAPPER, *arguments), (RECORD,), name=WRAPPER),
-        ),
-        judge_records(judge),
+        (inside, replace(outside, start=(f"{target.wrapper}/bin/python",))),
+        judge_records(_judge),
     )
 
 
-def judge(records: Sequence[Record], expected: Expected) -> list[Line]:
-    """Compare the two environments: the gate, then what each epoch took, then the samples `wrapper/…`."""
+def _judge(records: Sequence[Record], expected: Expected) -> list[Line]:
     parts = {part: [one for one in records if text(one, "part") == part] for part in (CONTAINER, WRAPPER)}
-    faults = [fault for part, own in parts.items() for fault in _failures(part, own, expected)]
+    faults = [
+        fault
+        for part, own in parts.items()
+        for fault in faults_of_ranks(own, expected, partial(_failure, part), f"the rank in the {part}")
+    ]
     seconds = {part: epoch_seconds(own) for part, own in parts.items()}
     if not faults and not all(seconds.values()):
         faults = [Fault("an environment told no epoch times", STDERR, expected.nodes[0])]
@@ -67,18 +73,16 @@ def judge(records: Sequence[Record], expected: Expected) -> list[Line]:
     ]
 
 
-def _failures(part: str, records: Sequence[Record], expected: Expected) -> Iterator[Fault]:
-    yield from missing_ranks(records, expected, f"the rank in the {part}")
-    for record in records:
-        error = text(record, "error")
-        if error:
-            cause = f"training in the {part} failed: {error}"
-            yield Fault(cause, STDERR, text(record, "host"), whole(record, "rank"))
-
-
 def epoch_seconds(records: Sequence[Record]) -> list[float]:
     """Give the seconds of each epoch in one environment: those of its slowest rank."""
-    return [max(values) for values in zip(*(numbers(record, "epoch_s") for record in records), strict=False)]
+    steps = slowest([table(record, "models", MODEL) for record in records], "step_s")
+    each = max(1, len(steps) // EPOCHS)
+    return [sum(steps[first : first + each]) for first in range(0, len(steps), each)]
+
+
+def _failure(part: str, record: Record) -> Iterator[Said]:
+    if text(record, "error"):
+        yield f"training in the {part} failed: {text(record, 'error')}", STDERR
 
 
 def _difference(there: Record, here: Record) -> tuple[str, str]:

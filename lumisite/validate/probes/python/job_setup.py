@@ -24,7 +24,7 @@ def main() -> None:
     """Write the record."""
     mounted = record.mounts()
     # The first entry is the folder of this file.
-    path = [entry for entry in sys.path[1:] if entry]
+    path = [Path(entry).resolve() for entry in sys.path[1:] if entry]
     user_site = site.getusersitepackages()
     facts = record.identity()
     facts.update(
@@ -32,17 +32,19 @@ def main() -> None:
         prefix=record.shown(sys.prefix),
         version=".".join(map(str, sys.version_info[:3])),
         found={name: place(shutil.which(name) or "", mounted) for name in ("python", "python3")},
-        frameworks={name: origin(name, mounted) for name in record.options("import")},
-        path=[place(entry, mounted) for entry in path],
-        home=record.shown(str(Path.home())),
+        frameworks={name: place(origin(name), mounted) for name in record.options("import")},
         user_site=record.shown(user_site),
-        user_site_on_path=on_path(user_site, path),
+        user_site_on_path=Path(user_site).resolve() in path,
         user_packages=packages(user_site),
-        hidden=hidden([user_site], path),
-        pythonpath=[entry_of(entry, path) for entry in os.environ.get("PYTHONPATH", "").split(":") if entry],
+        hidden=hidden(user_site, path),
+        pythonpath=[
+            {"path": record.shown(entry), "hidden": hidden(entry, path)}
+            for entry in os.environ.get("PYTHONPATH", "").split(":")
+            if entry
+        ],
         environment=record.environment(("PYTHON", "CONDA_", "VIRTUAL_ENV", "WITH_CONDA", "PATH", "LUMISITE")),
     )
-    record.leave(sys.argv[1], facts)
+    record.leave(facts)
 
 
 def place(path: str, mounted: "list[dict[str, str]]") -> "dict[str, object]":
@@ -58,19 +60,13 @@ def place(path: str, mounted: "list[dict[str, str]]") -> "dict[str, object]":
     }
 
 
-def origin(name: str, mounted: "list[dict[str, str]]") -> "dict[str, object]":
-    """Tell where a package would be imported from; no path where there is none."""
+def origin(name: str) -> str:
+    """Tell where a package would be imported from; empty where there is none."""
     try:
         spec = importlib.util.find_spec(name)
     except Exception:
         spec = None
-    places = list(spec.submodule_search_locations or [spec.origin or ""]) if spec else [""]
-    return place(places[0] if places else "", mounted)
-
-
-def on_path(folder: str, path: "list[str]") -> bool:
-    """Tell whether a folder is searched for packages."""
-    return Path(folder).resolve() in [Path(entry).resolve() for entry in path]
+    return next(iter(spec.submodule_search_locations or [spec.origin or ""]), "") if spec else ""
 
 
 def packages(folder: str) -> "list[str]":
@@ -87,21 +83,14 @@ def packages(folder: str) -> "list[str]":
     return [record.shown(name) for name in names if name != "__pycache__"][:NAMED_PACKAGES]
 
 
-def hidden(folders: "list[str]", path: "list[str]") -> "list[str]":
-    """List the packages of some folders that another folder of the path has too."""
-    own = [Path(folder).resolve() for folder in folders]
-    others = [entry for entry in path if Path(entry).resolve() not in own]
-    return [name for folder in folders for name in packages(folder) if any(has(entry, name) for entry in others)]
-
-
-def has(folder: str, name: str) -> bool:
-    """Tell whether a folder has a package or module of that name."""
-    return (Path(folder) / name).exists() or (Path(folder) / f"{name}.py").exists()
-
-
-def entry_of(entry: str, path: "list[str]") -> "dict[str, object]":
-    """Describe one entry of PYTHONPATH."""
-    return {"path": record.shown(entry), "exists": Path(entry).exists(), "hidden": hidden([entry], path)}
+def hidden(folder: str, path: "list[Path]") -> "list[str]":
+    """List the packages of a folder that another folder of the path has too."""
+    others = [entry for entry in path if entry != Path(folder).resolve()]
+    return [
+        name
+        for name in packages(folder)
+        if any((other / file).exists() for other in others for file in (name, f"{name}.py"))
+    ]
 
 
 if __name__ == "__main__":

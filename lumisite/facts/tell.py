@@ -1,0 +1,303 @@
+"""A change in plain words for admins, and all changes as a text for users, who read what they must do."""
+
+from __future__ import annotations
+
+import posixpath
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from lumisite.binds.copies import stem
+from lumisite.facts.compare import BootConfig, Change, DeployedFile, Kind, LoadedFile
+from lumisite.facts.facts import CpuGroup, Device, Driver, ImageFile, Interface, Named, Program
+from lumisite.facts.site import Context, families_borrowing
+from lumisite.site.images import family_by_path
+
+#: Of these a node has one, even where no file tells which.
+_ALWAYS_THERE = ("os", "kernel", "glibc", "slurm", "release", "cpus")
+
+
+def words(change: Change[Any]) -> str:
+    """Say what changed, in one line that may hold any character of the facts."""
+    said = _SAID[change.kind]
+    if isinstance(said, tuple):
+        said = said[0 if change.before is None else 1 if change.after is None else 2]
+    if not isinstance(said, str):
+        return said(change)
+    nothing = "not known" if change.kind in _ALWAYS_THERE else "none"
+    was, now = (text or nothing for text in texts(change))
+    name = posixpath.basename(change.subject)
+    return said.format(**vars(change), name=name, stem=stem(name).removesuffix(".so."), was=was, now=now)
+
+
+def texts(change: Change[Any]) -> tuple[str | None, str | None]:
+    """Give what was and what is there as text, `None` where that is nothing."""
+    return _text(change.kind, change.subject, change.before), _text(change.kind, change.subject, change.after)
+
+
+def _text(kind: Kind, subject: str, value: object) -> str | None:
+    match value:
+        case None:
+            return None
+        case Driver():
+            return driver_words(subject, value)
+        case Program():
+            return value.package or (value.real and f"{value.real}, {value.size_bytes} bytes")
+        case Named():
+            return None if value.kind == "none" else value.real or value.kind
+        case LoadedFile():
+            return value.path if kind == "library" else subject
+        case BootConfig():
+            return None if value.options is None else value.path
+        case ImageFile():
+            return value.target or subject
+        case DeployedFile():
+            return value.sha256
+        case Device() if kind == "gpu-place":
+            return f"NUMA domain {_known(value.numa)}, CPUs {_known(value.cpus)}"
+        case Interface() | Device():
+            return "there"
+        case tuple() if kind == "cpus":
+            return " ".join(map(_group, value)) or None
+        case tuple():
+            return ", ".join(value)
+    return str(value)
+
+
+def driver_words(name: str, driver: Driver) -> str:
+    """Say which driver it is: its version, and the sources in /usr/src, which name AMD's release.
+
+    >>> driver_words("amdgpu", Driver("6.10.5", sources=("amdgpu-6.10.5-2084815",)))
+    'amdgpu 6.10.5 (amdgpu-6.10.5-2084815)'
+    """
+    said = f"{name} {driver.version}" if driver.version else name
+    return f"{said} ({', '.join(driver.sources)})" if driver.sources else said
+
+
+def _group(group: CpuGroup) -> str:
+    return f"{group.cpus}@{'?' if group.numa is None else group.numa}"
+
+
+def _known(value: object) -> object:
+    return "not known" if value is None else value
+
+
+def moved_buses(change: Change[tuple[str, ...]]) -> str:
+    """Say which GPUs have another PCI bus id."""
+    pairs = enumerate(zip(change.before or (), change.after or (), strict=True))
+    return ", ".join(f"GPU {index} {was} -> {now}" for index, (was, now) in pairs if was != now)
+
+
+def _needs(change: Change[tuple[str, ...]]) -> str:
+    parts = [*(f"+ {one}" for one in change.after or ()), *(f"- {one}" for one in change.before or ())]
+    return f"{change.subject} needs {', '.join(parts)}"
+
+
+def _path(change: Change[Named]) -> str:
+    was, now = (_stands(one) for one in (change.before, change.after) if one is not None)
+    return f"{change.subject}: was {was}, is {now}"
+
+
+def _stands(one: Named) -> str:
+    if one.kind == "none":
+        return "not there"
+    if one.kind == "dangling":
+        return f"a link that {one.real}"
+    what = "something else" if one.kind == "other" else f"a {one.kind}"
+    return f"{what} at {one.real}" if one.real else what
+
+
+def _device(change: Change[Any]) -> str:
+    name = f"{'interface' if change.kind == 'interface' else 'network adapter'} {change.subject}"
+    if change.before is None or change.after is None:
+        return f"{name} is {'new' if change.before is None else 'gone'}"
+    was, now = vars(change.before), vars(change.after)
+    fields = (f"{key} {_known(was[key])} -> {_known(now[key])}" for key in was if was[key] != now[key])
+    return f"{name}: {', '.join(fields)}"
+
+
+def _kernel_config(change: Change[BootConfig]) -> str:
+    was, now = change.before or BootConfig(), change.after or BootConfig()
+    if now.options is None:
+        wanted = now.path or "a file for an unknown kernel"
+        there = ", ".join(now.there) or "none is"
+        return f"kernel configuration: {was.path} -> {wanted}, which is not there ({there})"
+    if change.subject != now.path:
+        return f"kernel configuration moved: {was.path} -> {now.path}"
+    old, new = (
+        ", ".join(f"{name}={value}" for name, value in sorted((one.options or {}).items())) or "none"
+        for one in (was, now)
+    )
+    return f"kernel options for DMA-BUF in {now.path}: {old} -> {new}"
+
+
+def _image(change: Change[ImageFile]) -> str:
+    path, (was, now) = change.subject, texts(change)
+    if was is None or now is None:
+        said = f"image gone: {path}" if now is None else f"new image: {path}"
+        return said if path in (was, now) else f"{said} (-> {was or now})"
+    if was == now:
+        return f"image replaced under its name: {path}"
+    return f"image alias {path} leads elsewhere: {was} -> {now}"
+
+
+def _library(change: Change[LoadedFile]) -> str:
+    was, now = change.before or LoadedFile("", 0), change.after or LoadedFile("", 0)
+    if was.path != now.path:
+        return f"{change.subject}: {was.path} -> {now.path}"
+    sizes = f"{was.size_bytes} -> {now.size_bytes} bytes"
+    return f"{change.subject}: another file under the same name, {was.path} ({sizes})"
+
+
+def _default(change: Change[str]) -> str:
+    link = f"{change.subject}/default" if change.subject.startswith("/") else f"default {change.subject}"
+    return f"{link}: {change.before or 'none'} -> {change.after or 'none'}"
+
+
+def _driver(change: Change[Driver]) -> str:
+    was, now = texts(change)
+    return f"GPU driver: {was or 'none'} -> {now or 'none'}{'; built anew' if was == now else ''}"
+
+
+#: What is said of a change; of three, where nothing was, where nothing is, and where something else is. `was` and `now`
+#: are texts, `before` and `after` the values. Where no form does, a function says it.
+_SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
+    "product": (
+        "{name}: new directory, {now}",
+        "{name}: directory gone, {was}",
+        "{name}: directory renamed, {was} -> {now}",
+    ),
+    "default": _default,
+    "soname": "{stem}: SONAME changed, {was} -> {now}",
+    "library-gone": "library gone: {subject} (was {before.path})",
+    "library-new": "new library: {subject} ({after.path})",
+    "library": _library,
+    "needs": _needs,
+    "wants": (
+        "{subject} wants {after} (before: none)",
+        "{subject} wants no {before.group} now",
+        "{subject} wants {after} (before: {before.version})",
+    ),
+    "missing": (
+        "{subject} is needed by {now}, and the node has none",
+        "{subject} was needed by {was} and not there; nothing lacks it now",
+    ),
+    "dangling": (
+        "dangling link: {subject} {now}",
+        "link mended: {subject} {was} no more",
+        "dangling link: {subject} {now}",
+    ),
+    "path": _path,
+    "driver": _driver,
+    "rocm": "ROCm on the host: {was} -> {now}",
+    "cpe": "CPE on the host: {was} -> {now}",
+    "gpu-count": "GPUs: {was} -> {now}",
+    "gpu-bus": lambda change: f"GPU bus ids: {moved_buses(change)}",
+    "gpu-place": "{subject}: {was} -> {now}",
+    "interface": _device,
+    "nic": _device,
+    "kernel-config": _kernel_config,
+    "image": _image,
+    "release": "deployed release: {was} -> {now}",
+    "edited": (
+        "{subject} was added to the deployed release {after.release}",
+        "{subject} was removed from the deployed release {before.release}",
+        "{subject} was edited by hand in the deployed release {after.release}",
+    ),
+    "runtime": "container runtime: {was} -> {now}",
+    "os": "operating system: {was} -> {now}",
+    "kernel": "kernel: {was} -> {now}",
+    "glibc": "glibc: {was} -> {now}",
+    "slurm": "Slurm: {was} -> {now}",
+    "cpus": "CPUs by L3@NUMA: {was} -> {now}",
+}
+
+
+# The text for users
+
+CHANGED, REBUILD, SCRIPTS = "What changed", "What you must rebuild", "What to look at in job scripts"
+_TITLES: Mapping[Kind, str] = {
+    "os": "Operating system",
+    "slurm": "Slurm",
+    "glibc": "glibc",
+    "driver": "GPU driver",
+    "rocm": "ROCm on the host",
+    "cpe": "Cray programming environment",
+    "runtime": "Container runtime",
+}
+
+
+def user_lines(changes: Sequence[Change[Any]], context: Context) -> tuple[str, ...]:
+    """Write the text, ready to be sent; what does not concern users is left out."""
+    site = context.site
+    found: dict[str, list[str]] = {CHANGED: [], REBUILD: [], SCRIPTS: []}
+    for change in changes:
+        for title, line in _for_users(change, context):
+            found[title].append(line)
+    if context.updated is not None and context.leaving:
+        supported = f"the new GPU driver supports {context.updated.driver_rocm}"
+        found[REBUILD].append(f"Images with ROCm {', '.join(context.leaving)}: {supported}.")
+    support = f"Support: {site.support.name}, {site.support.contact}"
+    if not any(found.values()):
+        return (f"Nothing changed on {site.title} that containers depend on.", "", support)
+    found[REBUILD] = found[REBUILD] or ["Nothing that we know of."]
+    modules = [name for name, module in site.modules.items() if module.helper] or [*site.modules]
+    found[SCRIPTS] += [f"Load {name} anew in each job; do not set its variables by hand." for name in modules[:1]]
+    lines = [f"{site.title} was updated. This is what it means for containers.", ""]
+    wrap = textwrap.TextWrapper(
+        78, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    for title, entries in found.items():
+        if entries:
+            lines += [title, *(line for entry in dict.fromkeys(entries) for line in wrap.wrap(entry)), ""]
+    return (*lines, support)
+
+
+def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str]]:
+    """Give what users read of a change, each line with the title that it stands below."""
+    name, (was, now) = change.subject, texts(change)
+    match change.kind:
+        case kind if kind in _TITLES:
+            yield CHANGED, f"{_TITLES[kind]}: {was or 'none'} -> {now or 'none'}."
+        case "product" if was:
+            if now:
+                yield CHANGED, f"{posixpath.basename(name)}: {posixpath.basename(was)} -> {posixpath.basename(now)}."
+            instead = f" (now {now})" if now else ""
+            yield REBUILD, f"Images and job scripts that name {was}{instead}: the directory is gone."
+        case "soname" | "library-gone":
+            has = f"has {now} instead" if now else "has it no more"
+            gone = change.before or () if change.kind == "soname" else [name]
+            yield REBUILD, f"Images that take {was} from the host: the host {has}.{_families(context, gone)}"
+        case "wants" if now:
+            cannot = f"Images without {now} that take libraries from the host: these cannot be loaded."
+            yield REBUILD, f"{cannot}{_families(context, [name])}"
+        case "missing" if now:
+            yield REBUILD, f"Nothing yet: {name} is missing on the host, and we are at it."
+        case "interface" if now is None:
+            yield SCRIPTS, f"The network interface {name} is gone: do not name it (NCCL_SOCKET_IFNAME)."
+        case "gpu-place":
+            masks = "CPU masks that are written into scripts are wrong"
+            yield SCRIPTS, f"GPUs are nearer to other cores than before: {masks}."
+        case "gpu-bus":
+            yield CHANGED, f"The PCI bus ids of GPUs: {moved_buses(change)}."
+            yield SCRIPTS, "PCI bus ids of GPUs that are written into scripts are wrong."
+        case "image" if was == now:
+            yield CHANGED, f"{name} was replaced by another image."
+        case "image" if was:
+            yield CHANGED, f"{name} now leads to {now}." if now else f"{name} is gone."
+            yield from _stay(name, was, context)
+
+
+def _families(context: Context, sonames: Iterable[str]) -> str:
+    names = [name for name, _ in families_borrowing(context, sonames)]
+    return f" This concerns {', '.join(names)}." if names else ""
+
+
+def _stay(name: str, was: str, context: Context) -> Iterator[tuple[str, str]]:
+    """Say how to go on with the image that a name led to."""
+    images = context.after.images.items()
+    there = {one.target or f"{folder}/{image}" for folder, found in images for image, one in found.items()}
+    family = family_by_path(context.site, name)
+    advice = f"name {was}" if was in there else f"nothing is left: {was} is gone"
+    if was != name:
+        yield SCRIPTS, f"To stay with the image that {name} was{f' (family {family})' if family else ''}: {advice}."

@@ -1,1 +1,0 @@
-"""The probe `conda`: Python is the one of the image."""

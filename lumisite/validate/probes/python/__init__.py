@@ -1,0 +1,1 @@
+"""The probes `usersite` and `conda`: packages and Python are those of the image."""

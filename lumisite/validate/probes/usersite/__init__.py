@@ -1,1 +1,0 @@
-"""The probe `usersite`: packages come from the image."""
