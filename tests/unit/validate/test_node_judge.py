@@ -163,6 +163,7 @@ def test_a_file_system_that_no_node_has_mounted_is_told_of_each() -> None:
     assert [gate.cause.partition(" (")[0] for gate in lines(records, FOUR)] == [
         f"{name}: /flash is not mounted: it is a folder on /" for name in FOUR.nodes
     ]
+    assert not any("drain" in gate.advice for gate in lines(records, FOUR))
 
 
 def test_where_links_lead_the_mounts_below_count() -> None:

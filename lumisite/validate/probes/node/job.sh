@@ -8,7 +8,8 @@ export PATH LC_ALL
 set -f
 out=$1 private=$2
 shift 2
-node=${SLURMD_NODENAME:-$(uname -n)}
+# Before a file system is asked, which may keep it waiting.
+now=$(date +%s) node=${SLURMD_NODENAME:-$(uname -n)}
 number() { case $1 in '' | *[!0-9]*) echo 0 ;; *) echo "$1" ;; esac; }
 text() { # as JSON
   case $1 in
@@ -61,7 +62,7 @@ shut_above() { # the first folder on the way that users may not enter
   done
 }
 paths() { # PATTERN...
-  comma='' missing=''
+  comma=
   IFS=
   for pattern; do
     set +f
@@ -109,7 +110,7 @@ facts() {
 record() {
   printf '{"host": %s, "rank": %s, "local_rank": %s, ' "$(text "$node")" "$rank" "$(number "${SLURM_LOCALID-}")"
   # When the job started is the controller's time, by which two nodes can be told apart.
-  printf '"now": %s, "started": %s, ' "$(date +%s)" "$(number "${SLURM_JOB_START_TIME-}")"
+  printf '"now": %s, "started": %s, ' "$now" "$(number "${SLURM_JOB_START_TIME-}")"
   names=
   while [ "$#" != 0 ] && [ "$1" != -- ]; do names="$names $1" && shift; done
   shift

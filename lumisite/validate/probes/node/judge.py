@@ -20,7 +20,7 @@ from lumisite.validate.probes.target import Target
 
 NAME = "node"
 #: A clock counts as wrong that is further from the others, in seconds; tasks of a step start within a few.
-CLOCK_S = 60
+CLOCK_S = 30
 #: File systems of the kernel's that are the node's own (Documentation/filesystems in Linux 6.1).
 OWN = ("ext2", "ext3", "ext4", "xfs", "btrfs", "overlay", "tmpfs", "ramfs", "rootfs", "squashfs")
 #: What comes and goes on a mount point by itself, or with a user.
@@ -113,7 +113,10 @@ def _judge(
         own = [line for line in ended.words.split(" | ") if name in line]
         words = " | ".join(own) or (f"not done after {ended.step.limit_s} s" if ended.late else ended.words)
         lines.append(_bad(expected, name, [(f"left no record: {words or NOT_STARTED}", STDERR)]))
-    lines += [_bad(expected, name, found) for name, found in faults.items() if found]
+    alike = len(records) == len(expected.nodes) > 1 and all(
+        found == next(iter(faults.values())) for found in faults.values()
+    )
+    lines += [_bad(expected, name, found, alike=alike) for name, found in faults.items() if found]
     good = [name for name in records if not faults[name]]
     if good:
         what = f"{first_of(interfaces, 8)}, {len(paths)} paths and the clock are as they should be"
@@ -121,10 +124,10 @@ def _judge(
     return lines
 
 
-def _bad(expected: Expected, name: str, found: Sequence[Said]) -> Line:
-    advice = "; ".join(dict.fromkeys(said for _, said in found))
-    cause = f"{name}: {'; '.join(cause for cause, _ in found)}"
-    return expected.gate("fail", cause, f"{advice}; drain {name} until then", nodes=(name,))
+def _bad(expected: Expected, name: str, found: Sequence[Said], *, alike: bool = False) -> Line:
+    then = "all nodes are alike: look at what they share, and at the site's description" if alike else ""
+    advice = dict.fromkeys([*(said for _, said in found), then or f"drain {name} until then"])
+    return expected.gate("fail", f"{name}: {'; '.join(cause for cause, _ in found)}", "; ".join(advice), nodes=(name,))
 
 
 def _usual(values: Iterable[_Value]) -> _Value | None:
