@@ -195,11 +195,14 @@ def test_two_clocks_that_differ_blame_nobody_where_the_controllers_time_is_not_k
 
 
 def test_a_node_without_a_record_is_told_in_its_own_words() -> None:
-    words = "n3 cannot write /scratch/r (No such file or directory); /scratch is not there | srun: error: n3: task 2: Exited"
-    told = lines([healthy(name) for name in ("n1", "n2", "n4")], FOUR, exit_code=1, words=words)
+    words = "/scratch is not there; it cannot write /scratch/r (Permission denied)"
+    rest = [healthy(name) for name in ("n1", "n2", "n4")]
+    told = lines(rest, FOUR, exit_code=1, words=f"srun: error: n3: task 2: Exited with exit code 1 | n3: {words}")
     assert [(gate.verdict, gate.nodes) for gate in told] == [("fail", ("n3",)), ("pass", ("n1", "n2", "n4"))]
-    assert told[0].cause == f"n3: left no record: {words}"
-    late = lines([healthy(name) for name in ("n1", "n2", "n4")], FOUR, exit_code=124, seconds=60.0)
+    assert told[0].cause == f"n3: {words}"
+    killed = lines(rest, FOUR, exit_code=1, words="srun: error: n3: task 2: Killed")
+    assert killed[0].cause == "n3: left no record: srun: error: n3: task 2: Killed"
+    late = lines(rest, FOUR, exit_code=124, seconds=60.0)
     assert late[0].cause == "n3: left no record: not done after 60 s"
 
 
@@ -260,4 +263,4 @@ def test_a_script_that_cannot_record_says_so_and_what_is_away(tmp_path: Path) ->
     ]
     done = subprocess.run(command, env={"SLURMD_NODENAME": "n9"}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert done.stderr == f"n9 cannot write {blocked}/out (Not a directory); /gone-1 is not there\n"
+    assert done.stderr == f"n9: /gone-1 is not there; it cannot write {blocked}/out (Not a directory)\n"

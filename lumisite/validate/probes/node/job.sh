@@ -125,6 +125,6 @@ said=$({ mkdir -p "$out" && record "$@" >"$out/$rank.json.partial" && mv "$out/$
 [ ! -f "$out/$rank.json" ] || exit 0
 away=
 while [ "$#" != 0 ] && [ "$1" != -- ]; do shift; done
-for path; do case $path in -- | *'*') ;; *) [ -e "$path" ] || away="$away; $path is not there" ;; esac done
-echo "$node cannot write $out (${said##*: })$away" >&3
+for path; do case $path in -- | *'*') ;; *) [ -e "$path" ] || away="$away$path is not there; " ;; esac done
+echo "$node: ${away}it cannot write $out (${said##*: })" >&3
 exit 1

@@ -110,9 +110,12 @@ def _judge(
     lost = [name for name in lost if name in ended.words] or lost
     lines: list[Line] = []
     for name in lost:
-        own = [line for line in ended.words.split(" | ") if name in line]
-        words = " | ".join(own) or (f"not done after {ended.step.limit_s} s" if ended.late else ended.words)
-        lines.append(_bad(expected, name, [(f"left no record: {words or NOT_STARTED}", STDERR)]))
+        told = ended.words.split(" | ")
+        # Its script says what is wrong where it cannot write the record.
+        own = [(line.removeprefix(f"{name}: "), MEND) for line in told if line.startswith(f"{name}: ")]
+        words = " | ".join(line for line in told if name in line)
+        words = words or (f"not done after {ended.step.limit_s} s" if ended.late else ended.words)
+        lines.append(_bad(expected, name, own or [(f"left no record: {words or NOT_STARTED}", STDERR)]))
     alike = len(records) == len(expected.nodes) > 1 and all(
         found == next(iter(faults.values())) for found in faults.values()
     )
