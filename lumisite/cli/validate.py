@@ -39,7 +39,7 @@ def add_commands(commands: Commands) -> None:
         help="measure the system after a change, with real jobs",
         description="Submit jobs that run the probes in the site's container through the deployed module, follow them, "
         "and keep every number as a line in RUN/samples.jsonl. Exit code 0: all gates passed, 1: one failed, 4: one "
-        "could not tell, 5: a node is slower than the others; with --baseline that of the verdict.",
+        "could not tell, 5: a node is bad, or slower than the others; with --baseline that of the verdict.",
     )
     _add_run_options(validate, "validate")
     baseline = commands.add_parser(

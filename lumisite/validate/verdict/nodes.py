@@ -17,10 +17,10 @@ BELOW_LIMIT = 0.05
 #: Noise is taken to be at least this large.
 NOISE_FLOOR = 0.005
 #: Up to so many nodes tell too little of their noise: one of them must also be slower in each of its runs (by
-#: BELOW_IN_ONE_RUN where there is one, by a half of it in two), and as far from most others as APART times their range.
+#: BELOW_IN_ONE_RUN, over the root of their number), and as far from most others as APART times their range.
 FEW_NODES = 8
 BELOW_IN_ONE_RUN = 0.20
-APART = 4
+APART = 3
 #: Nodes that are needed to call one of them slow.
 LEAST_NODES = 3
 
@@ -95,7 +95,7 @@ def _stands_apart(node: str, series: Series, middles: Mapping[str, float]) -> bo
     if behind < APART * (majority[0] - majority[-1]):
         return False
     runs = [own for job in series.jobs if node in (own := _run_scores(job, series.better))]
-    least = math.log(1 - max(BELOW_LIMIT, BELOW_IN_ONE_RUN / len(runs)))
+    least = math.log(1 - max(BELOW_LIMIT, BELOW_IN_ONE_RUN / math.sqrt(len(runs))))
     return all(own[node] - statistics.median(own.values()) < least for own in runs)
 
 
