@@ -14,7 +14,7 @@ from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lumisite.errors import ToolError
-from lumisite.validate.lines import Gate, GateState, Sample
+from lumisite.validate.lines import Gate, GateOutcome, Sample
 from lumisite.validate.probes.ddp.judge import RATE, efficiency
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, rounded
 from lumisite.validate.run import slurm
@@ -48,7 +48,7 @@ class LiveJob:
         """Whether there is still something to come of it."""
         return self.state not in ("ended", "over")
 
-    def gate(self, verdict: GateState, cause: str, advice: str, time: float) -> Gate:
+    def gate(self, verdict: GateOutcome, cause: str, advice: str, time: float) -> Gate:
         """Give the line that says how it ended."""
         return Gate("job", verdict, cause, advice, self.plan.run, tuple(sorted(self.plan.nodes)), time)
 
