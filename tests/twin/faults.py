@@ -206,3 +206,13 @@ def _give_back(path: str) -> str:
 
 def _as_root(cluster: Cluster, node: str, command: str) -> None:
     cluster.run(command, node=node, user="root").check()
+
+
+@contextmanager
+def daemon_killed(cluster: Cluster, node: str, daemon: str) -> Iterator[None]:
+    """Have slurmctld (of the login node) or a node's slurmd killed; what runs on goes on without it."""
+    _as_root(cluster, node, f"kill -9 $(cat /run/{daemon}.pid)")
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, daemon)
