@@ -209,9 +209,9 @@ def _as_root(cluster: Cluster, node: str, command: str) -> None:
 
 
 @contextmanager
-def daemon_killed(cluster: Cluster, node: str, daemon: str) -> Iterator[None]:
-    """Have slurmctld (of the login node) or a node's slurmd killed; what runs on goes on without it."""
-    _as_root(cluster, node, f"kill -9 $(cat /run/{daemon}.pid)")
+def daemon_away(cluster: Cluster, node: str, daemon: str, signal: str = "TERM") -> Iterator[None]:
+    """Have slurmctld (of the login node) or a node's slurmd ended; what runs on goes on without it."""
+    _as_root(cluster, node, f"kill -{signal} $(cat /run/{daemon}.pid)")
     try:
         yield
     finally:

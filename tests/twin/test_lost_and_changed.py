@@ -51,7 +51,7 @@ def not_passed(cluster: Cluster, run: str) -> list[Gate]:
 
 def test_a_controller_that_is_away_for_a_while_costs_nothing_but_time(site: Cluster) -> None:
     with at_work(site, "away", "--probe modules --probe transport --probe ddp", "modules-2n …") as process:
-        with faults.daemon_killed(site, LOGIN, "slurmctld"):
+        with faults.daemon_away(site, LOGIN, "slurmctld"):
             time.sleep(25)
         code, out, err = ended(process)
     assert code == 0, out + err
@@ -61,7 +61,7 @@ def test_a_controller_that_is_away_for_a_while_costs_nothing_but_time(site: Clus
 
 def test_a_node_whose_slurmd_is_killed_fails_no_gate_and_its_job_is_run_again(site: Cluster) -> None:
     with at_work(site, "killed-slurmd", "--probe modules --probe transport --probe ddp", "transport-2n …") as process:
-        with faults.daemon_killed(site, "nid000002", "slurmd"):
+        with faults.daemon_away(site, "nid000002", "slurmd", "KILL"):
             code, out, err = ended(process)
         wait_idle(site)
     assert code == 4, out + err

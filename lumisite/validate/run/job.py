@@ -31,5 +31,6 @@ class LiveJob:
         return self.state not in ("ended", "lost", "aside", "over")
 
     def gate(self, verdict: GateState, cause: str, advice: str, time: float) -> Gate:
-        """Give the line that says how it ended."""
-        return Gate("job", verdict, cause, advice, self.plan.run, tuple(sorted(self.plan.nodes)), time)
+        """Give the line that says how it ended; where it shows nothing, it is of the nodes that the cause names."""
+        named = [node for node in self.plan.nodes if verdict == "inconclusive" and node in cause.partition(": ")[0]]
+        return Gate("job", verdict, cause, advice, self.plan.run, tuple(sorted(named or self.plan.nodes)), time)

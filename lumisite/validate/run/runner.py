@@ -7,7 +7,6 @@ still runs. All that a run knows is on disk, so that it can be killed at any poi
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -283,9 +282,12 @@ class Runner:
     def _lose_step(self, job: LiveJob, step: str) -> None:
         """A step was lost however often the job asked for it."""
         words = self.run.last_words(job.plan.run, f"{step}/{STEP_ERR}")
-        away = [name for name in job.plan.nodes if re.search(rf"\b{re.escape(name)}\b", words)]
-        look = f"slurmd of {', '.join(away)}" if away else "slurmctld (scontrol ping)"
-        self._end(job, f"Slurm did not start {step}: {words}", f"look at {look}, then {self._resume(job)}", "lost")
+        away = [name for name in job.plan.nodes if f" failed on node {name}:" in words]
+        where, look = "", "slurmctld (scontrol ping)"
+        if away:
+            where, look = f" on {', '.join(away)}", f"slurmd of {', '.join(away)}"
+        cause = f"Slurm did not start {step}{where}: {words or 'srun said nothing'}"
+        self._end(job, cause, f"look at {look}, then {self._resume(job)}", "lost")
         if not away:
             self._try_again(job)
 

@@ -41,7 +41,8 @@ seen() {
 }
 # A line for each variable that the helper finds set and leaves so: NAME=VALUE<tab>who set it.
 who_set() {
-  LUMISITE_VERBOSE=1 timeout 60 srun --ntasks-per-node=1 --kill-on-bad-exit=0 true </dev/null 2>/dev/null |
+  LUMISITE_VERBOSE=1 timeout 60 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \\
+    --ntasks-per-node=1 --kill-on-bad-exit=0 true </dev/null 2>/dev/null |
     sed -n 's/^lumisite: \\(.*\\) stays: it was set before lumisite ran$/\\1/p' | sort -u | while IFS= read -r told; do
     name=${told%%=*} by="the job's own options, or something of Slurm's"
     if [ -f "$prolog" ] && grep -qw "$name" "$prolog"; then
@@ -65,7 +66,11 @@ step() {
     date +%s.%N >"$folder/began"
     timeout --kill-after=10 "$limit" "$@" >"$folder/{out}" 2>"$folder/{err}" </dev/null
     code=$?
-    [ "$code" != 0 ] && grep -Eq {lost} "$folder/{err}" || break
+    [ "$code" != 0 ] || break
+    # Slurm that has just come back may keep srun waiting until its time is over, without a word.
+    if ! grep -Eq {lost} "$folder/{err}"; then
+      [ "$left" != {first} ] && [ ! "$(ls "$folder/{records}")" ] || break
+    fi
     [ "$left" != no ] || finish "lost:$name"
     sleep "$left"
   done
@@ -99,7 +104,12 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     images = [image for image in (asked.image, asked.jax_image) if image]
     names = {"job": shlex.quote(plan.folder), "done": DONE, "exit": EXIT, "claim": CLAIM, "attempt": str(attempt)}
     names |= {"out": STEP_OUT, "err": STEP_ERR, "records": RECORDS, "seen": SEEN, "set_before": SET_BEFORE}
-    names |= {"images": shlex.join(images), "lost": shlex.quote(LOST_STEP), "again": " ".join(map(str, AGAIN_S))}
+    names |= {
+        "images": shlex.join(images),
+        "lost": shlex.quote(LOST_STEP),
+        "again": " ".join(map(str, AGAIN_S)),
+        "first": str(AGAIN_S[0]),
+    }
     names |= {"current": shlex.quote(f"{site.root}/current")}
     head = _HEAD
     for name, value in names.items():

@@ -32,10 +32,11 @@ SILENT = (
     "Unable to contact slurm controller|[Cc]ontroller (is )?in standby mode|Socket timed out|Rate limit exceeded|"
     "Communication (connection|shutdown) failure|Message (send|receive) failure|Zero Bytes were transmitted"
 )
-#: What srun says of a step that Slurm did not start or keep (src/api/step_launch.c), for grep -E and for Python.
+#: What srun says of a step that Slurm did not start, kept waiting or lost (src/api/step_launch.c), for grep -E.
 LOST_STEP = (
-    f"^(srun|slurmstepd[^:]*): error: .*({SILENT}|Task launch for .* failed on node|[Nn]ode failure|NODE FAILURE|"
-    "Required node not available|Slurmd could not connect IO|Job/step already completing|Invalid job id)"
+    "^srun: (Step created for|Job .* step creation)|"
+    f"^(srun|slurmstepd[^:]*): error: .*({SILENT}|Unable to confirm allocation|Task launch for .* failed on node|"
+    "[Nn]ode failure|NODE FAILURE|Required node not available|Slurmd could not connect IO|Job/step already completing)"
 )
 #: For how long a question is asked again while Slurm does not answer, and how often, in seconds.
 ASK_S, AGAIN_S = 60.0, 5.0

@@ -144,7 +144,7 @@ def test_a_job_that_was_lost_goes_on_when_the_run_is_resumed(played: PlayedSlurm
 @pytest.mark.parametrize(
     ("words", "cause", "look", "tries"),
     [
-        (LAUNCH, "Slurm did not start two-2n: srun: error: Task launch", "slurmd of nid000002", 1),
+        (LAUNCH, "Slurm did not start two-2n on nid000002: srun: error: Task launch", "slurmd of nid000002", 1),
         (AWAY, "Slurm did not start two-2n: srun: error: Unable to confirm", "slurmctld (scontrol ping)", 3),
     ],
 )
@@ -164,6 +164,7 @@ def test_a_step_that_slurm_lost_for_good_is_told_in_its_words(
     gates = job_gates(work(tmp_path / "run"))
     assert [gate.verdict for gate in gates] == ["inconclusive"] * 2
     assert gates[0].cause.startswith(cause)
+    assert gates[0].nodes == (NODES if tries > 1 else ("nid000002",))
     assert gates[0].advice.startswith(f"look at {look}, then `lumisite validate --resume ")
     assert len(played.jobs) == 2 * tries
 
