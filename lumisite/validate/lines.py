@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 Better: TypeAlias = Literal["higher", "lower"]
-GateState: TypeAlias = Literal["pass", "fail", "inconclusive"]
+GateOutcome: TypeAlias = Literal["pass", "fail", "inconclusive"]
 Nodes: TypeAlias = tuple[str, ...]
 
 BETTER: tuple[Better, ...] = ("higher", "lower")
-GATE_STATES: tuple[GateState, ...] = ("pass", "fail", "inconclusive")
+GATE_STATES: tuple[GateOutcome, ...] = ("pass", "fail", "inconclusive")
 SAMPLE_KEYS = ("metric", "value", "better", "run", "nodes", "time")
 GATE_KEYS = ("gate", "verdict", "cause", "advice", "run", "nodes", "time")
 _MAY_BE_LEFT_OUT = ("unit", "image", "spec", "rank")
@@ -64,7 +64,7 @@ class Gate:
     """One answer to one hard question in one job; a gate that passed needs no cause and no advice."""
 
     gate: str
-    verdict: GateState
+    verdict: GateOutcome
     cause: str
     advice: str
     run: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lumisite.validate.lines import Gate, GateState, Sample
+from lumisite.validate.lines import Gate, GateOutcome, Sample
 from lumisite.validate.run.script import JobPlan
 
 
@@ -30,7 +30,7 @@ class LiveJob:
         """Whether there is still something to come of it."""
         return self.state not in ("ended", "lost", "aside", "over")
 
-    def gate(self, verdict: GateState, cause: str, advice: str, time: float) -> Gate:
+    def gate(self, verdict: GateOutcome, cause: str, advice: str, time: float) -> Gate:
         """Give the line that says how it ended; where it shows nothing, it is of the nodes that the cause names."""
         named = [node for node in self.plan.nodes if verdict == "inconclusive" and node in cause.partition(": ")[0]]
         return Gate("job", verdict, cause, advice, self.plan.run, tuple(sorted(named or self.plan.nodes)), time)

@@ -14,7 +14,7 @@ from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lumisite.errors import ToolError
-from lumisite.validate.lines import Gate, GateState, Sample
+from lumisite.validate.lines import Gate, GateOutcome, Sample
 from lumisite.validate.probes.ddp.judge import RATE, efficiency
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, rounded
 from lumisite.validate.run import slurm
@@ -389,5 +389,5 @@ class Runner:
             self.run.set_aside(job.plan.run)
         if job.state in ("ended", "lost", "aside"):
             cause, advice, when = (str(event.get(name, "")) for name in ("cause", "advice", "time"))
-            verdict: GateState = "fail" if job.state == "ended" else "inconclusive"
+            verdict: GateOutcome = "fail" if job.state == "ended" else "inconclusive"
             self.run.keep([job.gate(verdict, cause, advice, float(when or 0))])

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lumisite.validate.lines import GateState
+from lumisite.validate.lines import GateOutcome
 from lumisite.validate.transport.log import Log, natural
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Answer: TypeAlias = Literal["yes", "no", "unknown"]
 #: How something counts, what it is, and the process that it is about; empty for the run.
-Reason: TypeAlias = tuple[GateState, str, str]
+Reason: TypeAlias = tuple[GateOutcome, str, str]
 
 #: libfabric providers that run over the kernel's TCP or UDP: the plugin is in use and the fabric is not.
 OVER_SOCKETS = frozenset({"tcp", "sockets", "udp", "net"})
@@ -60,7 +60,7 @@ class ProcessResult:
     process: str
     rank: int | None
     host: str
-    verdict: GateState
+    verdict: GateOutcome
     plugin_in_use: Answer
     provider: str
     network: str
@@ -77,7 +77,7 @@ class ProcessResult:
 class Result:
     """The verdict of a run; the fields are those of the command's JSON."""
 
-    verdict: GateState
+    verdict: GateOutcome
     plugin_in_use: Answer
     provider: str
     network: str
@@ -200,7 +200,7 @@ class _Run:
         proved = all(result.gdr == "yes" or not process.channels for result, process in pairs)
         return "yes" if both_ways and proved else "unknown"
 
-    def reasons_of(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateState, str]]:
+    def reasons_of(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateOutcome, str]]:
         """Say what keeps a process from passing."""
         if result.plugin_in_use == "no":
             yield from self._own_network(process)
@@ -220,7 +220,7 @@ class _Run:
         elif result.init == "unknown" and result.plugin_in_use == "yes" and not self.crossed:
             yield "inconclusive", "nothing shows that a communicator was set up"
 
-    def _own_network(self, process: Process) -> Iterator[tuple[GateState, str]]:
+    def _own_network(self, process: Process) -> Iterator[tuple[GateOutcome, str]]:
         """Say that NCCL's own network is in use, unless that is the right one."""
         networks = " and ".join(process.networks)
         if len(process.networks) > 1:
@@ -239,7 +239,7 @@ class _Run:
         did = f"chose {','.join(sorted(process.providers))}" if process.providers else "was loaded"
         return f"the plugin {did}, but nothing shows that traffic goes through it"
 
-    def _wrong_provider(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateState, str]]:
+    def _wrong_provider(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateOutcome, str]]:
         """Find what the plugin should not have chosen; where it is not in use in the end, sockets or IB are."""
         expected, providers = self.expectation.provider, self._providers(process)
         if not providers and result.plugin_in_use == "yes":
@@ -253,7 +253,7 @@ class _Run:
             elif expected is not None and expected not in (name, name.partition(";")[0]):
                 yield "fail", f"provider is {name}, expected {expected}"
 
-    def _wrong_nics(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateState, str]]:
+    def _wrong_nics(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateOutcome, str]]:
         expected = self.expectation.nics
         if expected is None or result.nics == expected:
             return
@@ -300,7 +300,7 @@ def _over_sockets(provider: str) -> bool:  # `tcp` and `tcp;ofi_rxm` alike
 
 def _told_once(reasons: Iterable[Reason]) -> Iterator[str]:
     """Say each thing once, the worst first, with the processes that it is about."""
-    alike: dict[tuple[GateState, str], tuple[str, list[str]]] = {}
+    alike: dict[tuple[GateOutcome, str], tuple[str, list[str]]] = {}
     for verdict, text, process in reasons:
         alike.setdefault((verdict, _ADDRESS.sub("", text)), (text, []))[1].append(process)
     for _, (text, processes) in sorted(alike.items(), key=lambda one: one[0][0] != "fail"):
@@ -334,7 +334,7 @@ def _interfaces(processes: Iterable[Process]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _worst(verdicts: Iterable[GateState]) -> GateState:
+def _worst(verdicts: Iterable[GateOutcome]) -> GateOutcome:
     found = set(verdicts)
     return "fail" if "fail" in found else "inconclusive" if "inconclusive" in found else "pass"
 

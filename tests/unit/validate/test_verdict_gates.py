@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.validate.lines import Gate, GateState, Sample, line_json
+from lumisite.validate.lines import Gate, GateOutcome, Sample, line_json
 from lumisite.validate.verdict.gates import GateVerdict, judge_gates
 
 Output = pytest.CaptureFixture[str]
 
 
-def gate(verdict: GateState, *nodes: str, name: str = "binds", run: str = "", cause: str = "libcxi is missing") -> Gate:
+def gate(
+    verdict: GateOutcome, *nodes: str, name: str = "binds", run: str = "", cause: str = "libcxi is missing"
+) -> Gate:
     return Gate(name, verdict, cause, "bind it", run or "-".join(nodes), nodes, 100.0)
 
 
