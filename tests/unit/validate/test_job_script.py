@@ -11,7 +11,7 @@ import pytest
 
 from lumisite.errors import ResolveError
 from lumisite.site.load import load_site
-from lumisite.site.scalars import AbsolutePath
+from lumisite.site.scalars import RootPath
 from lumisite.validate.probes.probe import Part
 from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.run.conditions import changed
@@ -178,7 +178,7 @@ def run(
     Path(plan.folder).mkdir(parents=True, exist_ok=True)
     path = tmp_path / "job.sh"
     text = job_script(
-        replace(TWIN, root=AbsolutePath(f"{tmp_path}/root")),
+        replace(TWIN, root=RootPath(f"{tmp_path}/root")),
         replace(an_asked(), image=f"{tmp_path}/i.sif"),
         plan,
         attempt,
