@@ -230,7 +230,7 @@ def _scan(
                 found.setdefault(answer.found.real, answer.found)
             elif (place := resolve(loader.tree, path)).entry is None:
                 dangling[path] = place.trouble
-            elif place.path not in getattr(loader.tree, "unreadable", {}):  # what is unreadable is told of all files
+            elif place.path not in getattr(loader.tree, "unreadable", {}):  # which is told of all files
                 damaged.setdefault(place.path, answer.trouble or "; ".join(answer.passed))
     return list(found.values()), dangling
 
