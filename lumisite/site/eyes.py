@@ -52,8 +52,9 @@ def name_fault(text: str) -> str:
     if strangers and _LOOK_ALIKES.issuperset(strangers):
         return _confused(text, strangers[0])
     if normal != text:
-        odd = next((one for one in text if unicodedata.normalize("NFKC", one) != one), text)
-        return f"{text!a} contains {_called(odd[0])}, which looks like another character ({normal!r} would be right)"
+        odd = next((one for one in text if unicodedata.normalize("NFKC", one) != one), "")
+        said = f"contains {_called(odd)}, which looks like another character" if odd else "has a letter in two parts"
+        return f"{text!a} {said} ({normal!r} would be right)"
     sign = next((one for one in text if not one.isascii() and unicodedata.category(one)[0] not in "LM"), "")
     return f"{text!a} contains {_called(sign)}, a sign that names do not have (leave it out)" if sign else ""
 
