@@ -34,7 +34,7 @@ from lumisite.site.versions import Version
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
 _ASSUMED_CPU = Cpu(("x86-64-v3", "x86-64-v2"))
 #: Where a Cray library keeps its files below its directory. Images are built with GCC, so its builds come first.
-_FOLDERS = (
+FOLDERS = (
     "lib64",
     "lib",
     "gtl/lib",
@@ -111,7 +111,7 @@ def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tupl
         if resolve(host, path).entry is None:
             lacking.append(f"the site says that {name} is in {path}, which the host lacks{_near(host, path)}")
             continue
-        for folder in _FOLDERS:
+        for folder in FOLDERS:
             matches = glob(host, f"{path}/{folder}")
             found.update(dict.fromkeys(sorted(matches, key=numbers_in, reverse=True)))
         found[path] = None
@@ -141,22 +141,24 @@ def _sides(
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
     """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
     rules = read_rules(host, cpu_of(host) or _ASSUMED_CPU, folders, captured=True)
-    everywhere = dict.fromkeys((*rules.directories, *_beyond(request, host)))
+    everywhere = dict.fromkeys(
+        (*rules.directories, *beyond(request.site, host, str(request.site.platforms[request.platform].rocm)))
+    )
     return Loader(host, replace(rules, directories=tuple(everywhere)))
 
 
-def _beyond(request: Request, host: Tree) -> Iterator[str]:
+def beyond(site: Site, host: Tree, rocm: str = "*") -> Iterator[str]:
     """Give folders with libraries where a host's own loader does not look.
 
-    They are those from which the site binds a single library, and those of ROCm, which a module puts on
-    LD_LIBRARY_PATH: the platform's own release first, then the newest. AMD's packages install to /opt/rocm-VERSION
-    (ROCm installation guide for Linux).
+    They are those from which the site binds a single library, those of ROCm, which a module puts on LD_LIBRARY_PATH
+    (the release `rocm` first, then the newest), and of Cray's products with a folder of their own, such as the OFI
+    plugin. AMD's packages install to /opt/rocm-VERSION (ROCm installation guide for Linux).
     """
-    for bind in request.site.binds:
+    for bind in site.binds:
         if ".so" in posixpath.basename(bind.path):
             yield posixpath.dirname(bind.path)
-    yield f"/opt/rocm-{request.site.platforms[request.platform].rocm}/lib"
-    yield from sorted(glob(host, "/opt/rocm-*/lib"), key=numbers_in, reverse=True)
+    for pattern in (f"/opt/rocm-{rocm}/lib", "/opt/rocm-*/lib", "/opt/cray/*/lib"):
+        yield from sorted(glob(host, pattern), key=numbers_in, reverse=True)
 
 
 def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:

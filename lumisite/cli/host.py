@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lumisite.cli.parser import say
 from lumisite.errors import LumisiteError, ResolveError, shown
 from lumisite.machine.host import DiskTree
-from lumisite.release.node_check import HostFault, check_host
+from lumisite.release.node_check import check_host
+from lumisite.release.node_state import HostFault, name_of
 from lumisite.release.root import existing_root, inspect_release
 from lumisite.render.manifest import sha256_of
 from lumisite.site.load import load_site
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 
 
 def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_json: bool) -> int:
-    """Print one line for each fault; 0 when there is none, 1 otherwise."""
+    """Print one line for each fault; 0 when there is none, 5 when only this node can be meant, 1 otherwise."""
     if "\0" in host_root or not Path(host_root).is_dir():
         raise ResolveError(f"--host-root: {host_root!r} is no directory (the root of a node, or of a copy of one)")
     loaded = load_site(site_name)
+    host = DiskTree(host_root)
     root = existing_root(Path(root_name or loaded.site.root))
     if not root.current:
         raise LumisiteError(f"{root.path}: no release is deployed there (`lumisite deploy OUT {root.path} --apply`)")
@@ -35,20 +37,34 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
     looked_at = 0
     manifest = release.manifest
     if manifest.release:
-        checked = check_host(loaded.site, manifest, DiskTree(host_root))
+        checked = check_host(loaded.site, manifest, host)
         faults += checked.faults
         notes, looked_at = checked.notes, checked.looked_at
         if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
             notes += (f"{loaded.file} is not as it was when {root.current} was rendered; its present text was used",)
+    name = name_of(loaded.site, host)
+    alone = [fault.path for fault in faults if fault.alone]
+    drain = None
+    if name is not None and alone:
+        reason = shlex.quote(f"lumisite: {', '.join(dict.fromkeys(alone))}")
+        drain = f"scontrol update nodename={shlex.quote(name)} state=drain reason={reason}"
     if as_json:
-        print(json.dumps([asdict(fault) for fault in faults], indent=2))
+        print(json.dumps([_entry(fault, drain) for fault in faults], indent=2))
     else:
         for fault in faults:
             print(shown(str(fault)))
+        if drain:
+            print(shown(f"to drain this node (nothing runs it): {drain}"))
     for note in notes:
         say(note)
     say(f"{root.current} against {host_root}: {looked_at} things looked at, {_count(len(faults))}")
-    return 1 if faults else 0
+    return 0 if not faults else 5 if drain and len(alone) == len(faults) else 1
+
+
+def _entry(fault: HostFault, drain: str | None) -> dict[str, str]:
+    """Give the JSON of a fault; the command that drains the node comes with what is wrong with it alone."""
+    said = {"path": fault.path, "expected": fault.expected, "found": fault.found, "remedy": fault.remedy}
+    return said | ({"drain": drain} if drain and fault.alone else {})
 
 
 def _edited(release: Tree) -> Iterator[HostFault]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from lumisite.binds.copies import in_order, is_foundation, newest, numbers_in, stem
-from lumisite.binds.plan import Request, library_folders
+from lumisite.binds.plan import Request, beyond, library_folders
 from lumisite.errors import LumisiteError
 from lumisite.facts.capture_system import (
     capture_drivers,
@@ -143,12 +143,7 @@ def _loader(tree: Tree, site: Site, notes: list[str]) -> Loader:
     except LumisiteError as error:
         rules = Rules(_X86_64, _USUAL, library_path=library_path)
         notes.append(str(error))
-    beyond = [
-        *map(posixpath.dirname, _bound(site)),
-        *sorted(glob(tree, "/opt/rocm-*/lib"), key=numbers_in, reverse=True),
-        *glob(tree, "/opt/cray/*/lib"),
-    ]
-    return Loader(tree, replace(rules, directories=tuple(dict.fromkeys((*rules.directories, *beyond)))))
+    return Loader(tree, replace(rules, directories=tuple(dict.fromkeys((*rules.directories, *beyond(site, tree))))))
 
 
 def _bound(site: Site) -> list[str]:

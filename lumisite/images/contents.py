@@ -59,7 +59,7 @@ _PACKAGE_FOLDERS = (
     "/usr/lib/python3/dist-packages",
 )
 #: Names under which NCCL and RCCL look for a network plugin (`src/plugin/net.cc` of both).
-_PLUGINS = ("librccl-net.so", "libnccl-net.so", "librccl-net-ofi.so", "libnccl-net-ofi.so")
+PLUGINS = ("librccl-net.so", "libnccl-net.so", "librccl-net-ofi.so", "libnccl-net-ofi.so")
 
 _ROCM = re.compile(r"\d+\.\d+(?:\.\d+)?")
 _TORCH = re.compile(r"^__version__\s*(?::[^=]*)?=\s*['\"]([\w.+!-]{1,100})['\"]", re.M)
@@ -95,7 +95,7 @@ def read_contents(tree: Tree) -> Contents:
         "rocm": _rocm(tree, folders),
         "torch": _torch(tree),
         "libfabric": _library(tree, folders, ["libfabric.so.1"], _libfabric),
-        "ofi_plugin": _library(tree, folders, _PLUGINS, partial(_banner, _PLUGIN)),
+        "ofi_plugin": _library(tree, folders, PLUGINS, partial(_banner, _PLUGIN)),
         "libcxi": _library(tree, folders, ["libcxi.so.1"]),
         "glibc": _glibc(tree, folders),
     }
@@ -107,7 +107,7 @@ def read_holds(family: str | None, tree: Tree) -> Holds:
     """Read what settings depend on in an image of a family: the ROCm release, and whether the OFI plugin is there."""
     folders = _library_folders(tree)
     rocm = _rocm(tree, folders) or _label(read_labels(tree), "rocm")
-    plugin = _find(tree, folders, _PLUGINS) is not None
+    plugin = _find(tree, folders, PLUGINS) is not None
     return Holds(family, None if rocm is None else told_release(rocm.value), plugin)
 
 

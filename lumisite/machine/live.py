@@ -6,7 +6,11 @@ is read goes through a `Tree`, so that a captured one, or a dict, stands for a n
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
+import socket
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +22,7 @@ _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"
 _PCI = "sys/bus/pci/devices"
 _STATUS = "proc/self/status"
+_SIOCGIFADDR = 0x8915
 
 
 @dataclass(frozen=True)
@@ -158,3 +163,27 @@ def _parsed(tree: Tree, path: str, text: str) -> frozenset[int]:
         return frozenset(parse_number_list(text.strip()))
     except CpusetError as error:
         raise TopologyError(f"{tree.root}/{path}: {error}") from None
+
+
+def slurm_node() -> str:
+    """Give what Slurm calls this node, which only a job step is told; empty elsewhere."""
+    return os.environ.get("SLURMD_NODENAME", "")
+
+
+def host_name() -> str:
+    """Give the first part of what the kernel calls this node."""
+    return socket.gethostname().partition(".")[0]
+
+
+def has_address(interface: str) -> bool:
+    """Tell whether an interface of this node has an address by which others reach it, of IPv4 or IPv6.
+
+    Sources: netdevice(7) for SIOCGIFADDR; proc(5) for if_inet6, where scope 20 is that of the link alone.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            fcntl.ioctl(one, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+        except OSError:
+            lines = map(str.split, (live_tree(Path("/")).read("proc/net/if_inet6") or "").splitlines())
+            return any(len(words) == 6 and words[5] == interface and words[3] != "20" for words in lines)
+    return True
