@@ -168,6 +168,12 @@ def _library_folders(tree: Tree) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*library_path(tree)[0], *conf_directories(tree), *_LIBRARY_FOLDERS, *own)))
 
 
+def plugins_in(tree: Tree) -> tuple[str, ...]:
+    """Give the paths of all that an image has under the names of a network plugin."""
+    paths = (f"{folder}/{name}" for folder in _library_folders(tree) for name in PLUGINS)
+    return tuple(path for path in paths if resolve(tree, path).entry is not None)
+
+
 def _find(tree: Tree, folders: Iterable[str], names: Iterable[str]) -> str | None:
     """Give the real path of the first of some names that is a file in a folder."""
     places = (resolve(tree, f"{folder}/{name}") for name in names for folder in folders)

@@ -35,8 +35,8 @@ def node(platform: str, top: Path) -> Path:
 BREAKS = {
     ("2026-01", "2026-01"): [],
     ("2024-08", "2024-08"): [],
-    ("2026-01", "2024-08"): ["/opt/cray/libfabric/1.22.0", "/opt/cray/pe/mpich/8.1.32", "libfabric.so.1"],
-    ("2024-08", "2026-01"): ["/opt/cray/libfabric/1.15.2.0", "/opt/cray/pe/mpich/8.1.29", "libfabric.so.1"],
+    ("2026-01", "2024-08"): ["/opt/cray/libfabric/1.22.0", "/opt/cray/pe/mpich/8.1.32"],
+    ("2024-08", "2026-01"): ["/opt/cray/libfabric/1.15.2.0", "/opt/cray/pe/mpich/8.1.29"],
 }
 
 
