@@ -18,9 +18,9 @@ from lumisite.site.load import LoadedSite, load_site
 from lumisite.site.model import Site
 from lumisite.validate.report.gather import Side
 from lumisite.validate.run import slurm
-from lumisite.validate.run.asked import Asked, Batch, parse_asked, require_unchanged, site_digest, with_specs
+from lumisite.validate.run.asked import Asked, Batch, parse_asked
 from lumisite.validate.run.folder import image_mark, lines_of, open_run, samples_of
-from lumisite.validate.run.plan import choose_node_sets
+from lumisite.validate.run.plan import choose_node_sets, require_unchanged, site_digest, with_specs
 from lumisite.validate.run.script import validation_of
 
 #: Jobs of a run, by its purpose: five decide (docs/explanation/verdict.md); ten baseline jobs come from three days.

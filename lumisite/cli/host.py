@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import say
-from lumisite.errors import LumisiteError, ResolveError, shown
+from lumisite.cli.parser import check_host_root, say
+from lumisite.errors import LumisiteError, shown
 from lumisite.machine.host import DiskTree
 from lumisite.release.node_check import check_host
 from lumisite.release.node_state import HostFault, name_of
@@ -16,23 +15,20 @@ from lumisite.release.root import existing_root, inspect_release
 from lumisite.render.manifest import sha256_of
 from lumisite.site.load import load_site
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lumisite.release.tree import Tree
-
 
 def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_json: bool) -> int:
     """Print one line for each fault; 0 when there is none, 5 when only this node can be meant, 1 otherwise."""
-    if "\0" in host_root or not Path(host_root).is_dir():
-        raise ResolveError(f"--host-root: {host_root!r} is no directory (the root of a node, or of a copy of one)")
+    check_host_root(host_root)
     loaded = load_site(site_name)
     host = DiskTree(host_root)
     root = existing_root(Path(root_name or loaded.site.root))
     if not root.current:
         raise LumisiteError(f"{root.path}: no release is deployed there (`lumisite deploy OUT {root.path} --apply`)")
     release = inspect_release(root, root.current)
-    faults = list(_edited(release))
+    faults = [
+        HostFault(str(release.path / fault.path), "what was deployed", fault.what, "deploy it again, or roll back")
+        for fault in release.faults
+    ]
     notes: tuple[str, ...] = ()
     looked_at = 0
     manifest = release.manifest
@@ -57,7 +53,8 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
             print(shown(f"to drain this node (nothing runs it): {drain}"))
     for note in notes:
         say(note)
-    say(f"{root.current} against {host_root}: {looked_at} things looked at, {_count(len(faults))}")
+    count = f"{len(faults)} fault{'s' * (len(faults) > 1)}" if faults else "no fault"
+    say(f"{root.current} against {host_root}: {looked_at} things looked at, {count}")
     return 0 if not faults else 5 if drain and len(alone) == len(faults) else 1
 
 
@@ -65,14 +62,3 @@ def _entry(fault: HostFault, drain: str | None) -> dict[str, str]:
     """Give the JSON of a fault; the command that drains the node comes with what is wrong with it alone."""
     said = {"path": fault.path, "expected": fault.expected, "found": fault.found, "remedy": fault.remedy}
     return said | ({"drain": drain} if drain and fault.alone else {})
-
-
-def _edited(release: Tree) -> Iterator[HostFault]:
-    """Say where the release itself is not as it was deployed."""
-    for fault in release.faults:
-        path = str(release.path if fault.path == "." else release.path / fault.path)
-        yield HostFault(path, "what was deployed", fault.what, "deploy it again, or roll back")
-
-
-def _count(number: int) -> str:
-    return "no fault" if not number else f"{number} fault{'' if number == 1 else 's'}"

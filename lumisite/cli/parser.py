@@ -138,6 +138,17 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
+def count(text: str) -> int:
+    """Read how many of something there should be."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10000")
+    return number
+
+
 def say(text: str) -> None:
     """Tell what goes on, beside the result."""
     print(f"lumisite: {text}", file=sys.stderr, flush=True)

@@ -6,13 +6,13 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_json_option, add_site_option, say
+from lumisite.cli.parser import add_json_option, add_site_option, count, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lumisite.cli.parser import Commands
-    from lumisite.lint.job import Finding
+    from lumisite.lint.find import Finding
     from lumisite.site.model import Site
     from lumisite.validate.samples import Recorded
     from lumisite.validate.transport.judge import Result
@@ -48,22 +48,12 @@ def _add_transport(commands: Commands) -> None:
         "any but those over sockets)",
     )
     transport.add_argument(
-        "--nics", type=_positive, metavar="N", help="NICs that each process must find (default: as many as --site has)"
+        "--nics", type=count, metavar="N", help="NICs that each process must find (default: as many as --site has)"
     )
     transport.add_argument("--require-gdr", action="store_true", help="fail without proof of GPU Direct RDMA")
     transport.add_argument("--site", metavar="NAME|FILE", help="take provider and NICs from this site (default: none)")
     add_json_option(transport)
     transport.set_defaults(call=run_transport)
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
-    return number
 
 
 def run_transport(arguments: argparse.Namespace) -> int:
@@ -110,18 +100,6 @@ def _add_verdict(commands: Commands) -> None:
         help="take what is expected of each metric from this site (default: none)",
     )
     verdict.add_argument(
-        "--k",
-        type=_above_zero,
-        metavar="K",
-        help="a drop counts only above K times the noise of the jobs before (default: that of --site, or 3)",
-    )
-    verdict.add_argument(
-        "--threshold",
-        type=_above_zero,
-        metavar="PART",
-        help="a drop counts only above this part (default: that of --site, or 0.05, 5 %%)",
-    )
-    verdict.add_argument(
         "--allow-image-change",
         action="store_true",
         help="compare samples of different images: the image is what is tested",
@@ -130,28 +108,17 @@ def _add_verdict(commands: Commands) -> None:
     verdict.set_defaults(call=run_verdict)
 
 
-def _above_zero(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return number
-
-
 def run_verdict(arguments: argparse.Namespace) -> int:
     """Judge samples and gates after against those before."""
-    from dataclasses import asdict, replace
+    from dataclasses import asdict
 
     from lumisite.validate.reframe.read import with_reframe
-    from lumisite.validate.report.text import verdict_text
+    from lumisite.validate.report.write import verdict_text
     from lumisite.validate.samples import read_lines
     from lumisite.validate.verdict.system import Terms, judge_system
 
     site = _site(arguments.site)
     terms = Terms.of(site.validation if site else None, allow_image_change=arguments.allow_image_change)
-    terms = replace(terms, k=arguments.k, threshold=arguments.threshold)
 
     def read(names: list[str], *, after: bool) -> Recorded:
         return read_lines(with_reframe(((name, file_blocks(name)) for name in names), say, after=after))

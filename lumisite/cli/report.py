@@ -5,22 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from lumisite.cli.parser import add_json_option, say
+from lumisite.cli.facts import load_facts
+from lumisite.cli.parser import Commands, add_json_option, say
 from lumisite.cli.proof import file_blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from lumisite.cli.parser import Commands
-    from lumisite.facts.facts import Facts
-    from lumisite.site.load import LoadedSite
-    from lumisite.validate.report.gather import Report, Side
-    from lumisite.validate.report.vectors import Vector
-
-FORMATS = ("text", "markdown", "html", "junit", "json")
+from lumisite.errors import refused
+from lumisite.facts.facts import Facts
+from lumisite.site.load import LoadedSite, embedded_sites, load_site
+from lumisite.validate import InputError
+from lumisite.validate.probes.probe import Vector
+from lumisite.validate.reframe.read import with_reframe
+from lumisite.validate.report.gather import Side, make_report, parse_vectors
+from lumisite.validate.report.write import WRITERS
+from lumisite.validate.run.folder import RUN, SAMPLES, SERIES
+from lumisite.validate.run.script import FACTS
+from lumisite.validate.samples import read_lines
+from lumisite.validate.verdict.system import Terms
 
 
 def add_commands(commands: Commands) -> None:
@@ -48,16 +50,10 @@ def add_commands(commands: Commands) -> None:
         help="take what is expected of each metric, and what changes touch, from this site (default: the one that the "
         "run was made for)",
     )
-    report.add_argument(
-        "--facts",
-        nargs=2,
-        metavar=("BEFORE", "AFTER"),
-        help="captures of a node, to say what changed (default: those in the folders of the runs)",
-    )
     report.add_argument("--allow-image-change", action="store_true", help="compare samples of different images")
     report.add_argument(
         "--format",
-        choices=FORMATS,
+        choices=tuple(WRITERS),
         help="what to write; html is one file with plots and needs matplotlib (default: by the ending of FILE: .md, "
         ".html, .xml, .json, else text)",
     )
@@ -68,21 +64,12 @@ def add_commands(commands: Commands) -> None:
 
 def run_report(arguments: argparse.Namespace) -> int:
     """Write the report of a run."""
-    from lumisite.site.load import load_plans
-    from lumisite.validate.report.gather import make_report
-    from lumisite.validate.verdict.system import Terms
-
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
-    before, after = _sides(arguments)
+    before, after = read_side(arguments.baseline), read_side([arguments.run], after=True)
     loaded = _site(arguments, after)
     terms = Terms.of(loaded.site.validation if loaded else None, allow_image_change=arguments.allow_image_change)
-    loaded = loaded or _site_of(after.facts)
-    report = (
-        make_report(before, after, terms, loaded.site, load_plans(loaded))
-        if loaded
-        else make_report(before, after, terms)
-    )
-    write_text(written_report(report, form), arguments.output)
+    report = make_report(before, after, terms, loaded or _site_of(after.facts))
+    write_text(WRITERS[form](report), arguments.output)
     return report.verdict.exit_code
 
 
@@ -91,50 +78,8 @@ def _form(output: str | None) -> str:
     return next((form for ending, form in endings.items() if (output or "").endswith(ending)), "text")
 
 
-def written_report(report: Report, form: str) -> str:
-    """Give a report in one of `FORMATS`."""
-    if form == "html":
-        from lumisite.validate.report.html import report_html
-
-        return report_html(report)
-    if form == "junit":
-        from lumisite.validate.report.junit import report_junit
-
-        return report_junit(report)
-    if form == "json":
-        from dataclasses import asdict
-
-        return json.dumps(asdict(report), indent=2) + "\n"
-    if form == "markdown":
-        from lumisite.validate.report.markdown import report_markdown
-
-        return "\n".join(report_markdown(report)) + "\n"
-    from lumisite.validate.report.text import report_text
-
-    return "\n".join(report_text(report)) + "\n"
-
-
-def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
-    from dataclasses import replace
-
-    from lumisite.cli.facts import load_facts
-    from lumisite.errors import ResolveError
-
-    before, after = read_side(arguments.baseline), read_side([arguments.run], after=True)
-    if not arguments.facts:
-        return before, after
-    was, now = map(load_facts, arguments.facts)
-    if was.site != now.site:
-        raise ResolveError(f"--facts: {was.site!r} and {now.site!r} are two sites (two captures of one would be right)")
-    return replace(before, facts=was), replace(after, facts=now)
-
-
 def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
     """Load the site asked for, or the one that the run was made for."""
-    from pathlib import Path
-
-    from lumisite.site.load import embedded_sites, load_site
-
     if arguments.site:
         return load_site(arguments.site)
     named = str(after.about.get("site_file", ""))
@@ -148,38 +93,25 @@ def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
 
 def _site_of(facts: Facts | None) -> LoadedSite | None:
     """Load the embedded site that a capture names: a name in a file opens nothing else."""
-    from lumisite.site.load import embedded_sites, load_site
-
     return load_site(facts.site) if facts is not None and facts.site in embedded_sites() else None
 
 
 def read_side(names: Sequence[str], *, after: bool = False) -> Side:
     """Read runs, folders or files, as one side. Raises `InputError`."""
-    from pathlib import Path
-
-    from lumisite.cli.facts import load_facts
-    from lumisite.validate.reframe.read import with_reframe
-    from lumisite.validate.report.gather import Side
-    from lumisite.validate.run.folder import RUN, SAMPLES, SERIES
-    from lumisite.validate.run.script import FACTS
-    from lumisite.validate.samples import read_lines
-
     paths = [Path(name) for name in names]
     samples = [path / SAMPLES if path.is_dir() else path for path in paths]
     folders = [path for path in paths if path.is_dir()]
     recorded = read_lines(with_reframe(((str(path), file_blocks(str(path))) for path in samples), say, after=after))
     facts = [load_facts(str(path)) for folder in folders if (path := folder / FACTS).exists()]
-    about = [found for folder in folders if (found := _object(folder / RUN)) is not None]
+    about = [found for folder in folders if (found := _object(folder / RUN))]
     vectors = tuple(vector for folder in folders for vector in _vectors(folder / SERIES))
     return Side(recorded, vectors, facts[-1] if facts else None, about[-1] if about else {})
 
 
-def _object(path: Path) -> dict[str, object] | None:
-    """Read a JSON object; none where there is no such file."""
-    from lumisite.validate import InputError
-
+def _object(path: Path) -> Mapping[str, object]:
+    """Read a JSON object; an empty one where there is no such file."""
     if not path.exists():
-        return None
+        return {}
     try:
         raw = json.loads(b"".join(file_blocks(str(path))))
     except (ValueError, RecursionError):
@@ -190,11 +122,7 @@ def _object(path: Path) -> dict[str, object] | None:
 
 
 def _vectors(path: Path) -> tuple[Vector, ...]:
-    from lumisite.validate.report.vectors import parse_vectors
-
-    if not path.exists():
-        return ()
-    found, left_out = parse_vectors(b"".join(file_blocks(str(path))).split(b"\n"))
+    found, left_out = parse_vectors(b"".join(file_blocks(str(path))).split(b"\n") if path.exists() else ())
     if left_out:
         say(f"{path}: {left_out} lines cannot be read and are left out of plots")
     return found
@@ -202,10 +130,6 @@ def _vectors(path: Path) -> tuple[Vector, ...]:
 
 def write_text(text: str, output: str | None) -> None:
     """Write to a file, or to standard output."""
-    from pathlib import Path
-
-    from lumisite.errors import refused
-
     if output is None:
         sys.stdout.write(text)
         return

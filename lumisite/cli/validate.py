@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import shlex
+import signal
+import statistics
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
-from lumisite.cli.asking import JOBS
-from lumisite.cli.parser import add_json_option, add_site_option, say
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from lumisite.cli.parser import Commands
-    from lumisite.site.load import LoadedSite
-    from lumisite.site.model import Site
-    from lumisite.validate.lines import Gate, Sample
-    from lumisite.validate.report.gather import Side
-    from lumisite.validate.run.asked import Asked
-    from lumisite.validate.run.folder import Run
-    from lumisite.validate.run.runner import Runner
-    from lumisite.validate.verdict.system import SystemVerdict
+from lumisite.cli.asking import JOBS, more_jobs, new_run, read_baseline, resumed_run
+from lumisite.cli.parser import Commands, add_json_option, add_site_option, count, say
+from lumisite.cli.report import read_side
+from lumisite.errors import ToolError
+from lumisite.site.load import LoadedSite, load_site
+from lumisite.site.model import Site
+from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.report.gather import Side, make_report
+from lumisite.validate.report.write import WRITERS
+from lumisite.validate.run.asked import Asked
+from lumisite.validate.run.folder import SAMPLES, Run, create_run, gather, lines_of, samples_of
+from lumisite.validate.run.plan import hunt_words, more_words, plans_of
+from lumisite.validate.run.runner import Runner
+from lumisite.validate.run.script import job_script, validation_of
+from lumisite.validate.samples import Recorded, read_lines
+from lumisite.validate.verdict.baseline import has_and_lacks
+from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 
 def add_commands(commands: Commands) -> None:
@@ -92,47 +99,24 @@ def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
     parser.set_defaults(call=run_validate, purpose=purpose)
 
 
-def count(text: str) -> int:
-    """Read how many of something there should be."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if not 1 <= number <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10000")
-    return number
-
-
 def run_validate(arguments: argparse.Namespace) -> int:
     """Run, or go on with a run, and print what came of it."""
-    from pathlib import Path
-
-    from lumisite.cli.asking import more_jobs, new_run, read_baseline, resumed_run
-    from lumisite.site.load import load_site
-    from lumisite.validate.run.asked import setting_of
-    from lumisite.validate.run.folder import Run, create_run
-    from lumisite.validate.run.runner import Runner
-    from lumisite.validate.run.script import job_script
-
     more = getattr(arguments, "more", None)
     asked = (resumed_run if arguments.resume else more_jobs if more else new_run)(arguments)
     # A baseline that cannot be used is told before anything is made or submitted.
     side = read_baseline(asked)
     loaded = load_site(asked.site_file)
-    setting, plans = setting_of(asked, loaded, _facts_command(asked))
+    plans, facts = plans_of(asked, loaded), _facts_command(asked)
     folder = Path(asked.folder)
     if arguments.dry_run:
-        scripts = (
-            job_script(setting.site, plan, setting.options, f"{folder}/probes", 1)
-            for plan in plans[-asked.batches[-1].jobs :]
-        )
-        print("\n".join(scripts))
+        new = plans[-asked.batches[-1].jobs :]
+        print("\n".join(job_script(loaded.site, asked, plan, 1, facts) for plan in new))
         return 0
     run = Run(folder) if arguments.resume or more else create_run(folder, asked.about())
     journal = run.hold()
     if more:
         run.describe(asked.about())
-    if not _worked(Runner(run, setting, plans, say), asked, journal):
+    if not _worked(Runner(run, loaded.site, asked, plans, say, facts=facts), journal):
         return 130
     if not run.has_facts:
         say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
@@ -146,21 +130,14 @@ def run_validate(arguments: argparse.Namespace) -> int:
 
 def _facts_command(asked: Asked) -> tuple[str, ...]:
     """Give the command that captures a node: this lumisite, where the node sees it."""
-    import os
-
     path = os.environ.get("PYTHONPATH")
     place = ("env", f"PYTHONPATH={path}") if path else ()
     return (*place, sys.executable, "-m", "lumisite", "facts", "--site", asked.site_file)
 
 
-def _worked(runner: Runner, asked: Asked, journal: Sequence[Mapping[str, object]]) -> bool:
+def _worked(runner: Runner, journal: Sequence[Mapping[str, object]]) -> bool:
     """Do the work of a run; false where Ctrl-C has stopped it."""
-    import signal
-
-    from lumisite.errors import ToolError
-    from lumisite.validate.run.folder import RUN
-
-    folder = runner.run.folder
+    resume = f"`lumisite {runner.asked.purpose} --resume {runner.asked.folder}`"
     try:
         runner.restore(journal)
         runner.work()
@@ -168,28 +145,16 @@ def _worked(runner: Runner, asked: Asked, journal: Sequence[Mapping[str, object]
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is short, and leaves nothing behind in Slurm
         say("interrupted: cancelling the jobs of this run")
         runner.cancel()
-        say(f"what is measured is kept; `lumisite {asked.purpose} --resume {folder}` goes on")
+        say(f"what is measured is kept; {resume} goes on")
         return False
     except (OSError, ToolError):
-        if (folder / RUN).exists():
-            say(f"its jobs go on; `lumisite {asked.purpose} --resume {folder}` does too, once this is put right:")
-        else:
-            runner.abandon()
-            say("the jobs of this run are cancelled")
+        say(f"its jobs go on; {resume} does too, once this is put right:")
         raise
     return True
 
 
 def _report(run: Run, site: Site, *, as_json: bool) -> int:
     """Print what a run found by itself: its numbers, its gates, and nodes that are slower than the others."""
-    import json
-
-    from lumisite.cli.report import read_side
-    from lumisite.validate.lines import Gate, Sample
-    from lumisite.validate.run.folder import SAMPLES, lines_of
-    from lumisite.validate.samples import Recorded
-    from lumisite.validate.verdict.system import Terms, judge_system
-
     lines = lines_of(run.folder / SAMPLES)
     alone = judge_system(Recorded({}), read_side([str(run.folder)]).recorded, Terms.of(site.validation))
     gates = [line for line in lines if isinstance(line, Gate)]
@@ -208,17 +173,8 @@ def _report(run: Run, site: Site, *, as_json: bool) -> int:
 
 def _gather(run: Run, into: Path, site: Site) -> None:
     """Add what was measured to the baseline, and say what that has; a run with a failed gate is no baseline."""
-    from lumisite.validate.baseline import has_and_lacks
-    from lumisite.validate.run.folder import SAMPLES, gather, lines_of, samples_of
-    from lumisite.validate.run.script import validation_of
-    from lumisite.validate.samples import read_lines
-
+    gather(run.folder, into)
     place = samples_of(into)
-    if place == into:
-        gather(run.folder, into.parent, {SAMPLES: into.name})
-    else:
-        gather(run.folder, into)
-    lines_of(place)  # tells a damaged line by its number
     recorded = read_lines([(str(place), [place.read_bytes()])])
     has, lacks = has_and_lacks(recorded, validation_of(site).baseline_days)
     say(f"{into} has {has}")
@@ -227,17 +183,9 @@ def _gather(run: Run, into: Path, site: Site) -> None:
 
 def _against(run: Run, asked: Asked, loaded: LoadedSite, before: Side, *, as_json: bool) -> int:
     """Print the verdict against runs from before the change, and the command that runs what it waits for."""
-    import shlex
-
-    from lumisite.cli.report import read_side, written_report
-    from lumisite.site.load import load_plans
-    from lumisite.validate.report.gather import make_report
-    from lumisite.validate.run.more import hunt_words, more_words
-    from lumisite.validate.verdict.system import Terms
-
     terms = Terms.of(loaded.site.validation)
-    report = make_report(before, read_side([str(run.folder)]), terms, loaded.site, load_plans(loaded))
-    sys.stdout.write(written_report(report, "json" if as_json else "text"))
+    report = make_report(before, read_side([str(run.folder)]), terms, loaded)
+    sys.stdout.write(WRITERS["json" if as_json else "text"](report))
     sys.stdout.flush()
     words = more_words(report.verdict, {folder.partition("-")[0] for folder in asked.specs})
     if words:
@@ -250,8 +198,6 @@ def _against(run: Run, asked: Asked, loaded: LoadedSite, before: Side, *, as_jso
 
 
 def _medians(samples: Sequence[Sample]) -> dict[str, dict[str, object]]:
-    import statistics
-
     by_metric: dict[str, list[Sample]] = {}
     for sample in samples:
         by_metric.setdefault(sample.metric, []).append(sample)

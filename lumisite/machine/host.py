@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import socket
 import stat
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,26 +17,22 @@ from lumisite.machine.tree import Entry, Source
 LARGEST_READ_BYTES = 64 * 1024 * 1024
 #: No file has more; the kernel's own files (/proc) give their size as 0.
 MOST_BYTES = 2**63
+_SIOCGIFADDR = 0x8915
 
 
 @dataclass(frozen=True)
 class File:
-    """A regular file on disk, opened when it is read and closed at once; `path` is the real one."""
+    """A regular file on disk, opened when it is read and closed at once; `name` is its real path."""
 
-    path: str
+    name: str
     size: int
-
-    @property
-    def name(self) -> str:
-        """The path."""
-        return self.path
 
     def read(self, offset: int, length: int) -> bytes:
         """Give a part of it; raises `ToolError` when the system refuses."""
         if offset >= MOST_BYTES:
             return b""
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            descriptor = os.open(self.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 return os.pread(descriptor, min(length, LARGEST_READ_BYTES), offset)
             finally:
@@ -44,14 +43,9 @@ class File:
 
 @dataclass(frozen=True)
 class DiskTree:
-    """The tree below the directory `root`."""
+    """The tree below the directory `name`."""
 
-    root: str
-
-    @property
-    def name(self) -> str:
-        """The directory."""
-        return self.root
+    name: str
 
     def look(self, path: str) -> Entry | None:
         """Tell what stands at a path."""
@@ -87,7 +81,7 @@ class DiskTree:
             return None
 
     def _real(self, path: str) -> str:
-        return self.root.rstrip("/") + path
+        return self.name.rstrip("/") + path
 
 
 def open_file(path: str) -> File:
@@ -111,3 +105,30 @@ def list_directory(path: str) -> tuple[str, ...]:
         raise refused("list", error) from None
     except ValueError as error:  # a NUL in the name
         raise ToolError(f"cannot list {path!r}: {error}") from None
+
+
+def slurm_node() -> str:
+    """Give what Slurm calls this node, which only a job step is told; empty elsewhere."""
+    return os.environ.get("SLURMD_NODENAME", "")
+
+
+def host_name() -> str:
+    """Give the first part of what the kernel calls this node."""
+    return socket.gethostname().partition(".")[0]
+
+
+def has_address(interface: str) -> bool:
+    """Tell whether an interface of this node has an address by which others reach it, of IPv4 or IPv6.
+
+    Sources: netdevice(7) for SIOCGIFADDR; proc(5) for if_inet6, where scope 20 is that of the link alone.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            fcntl.ioctl(one, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+        except OSError:
+            try:
+                lines = map(str.split, Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines())
+            except OSError:  # a kernel without IPv6
+                return False
+            return any(len(words) == 6 and words[5] == interface and words[3] != "20" for words in lines)
+    return True

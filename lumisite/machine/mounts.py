@@ -28,7 +28,7 @@ def mounts_of(host: DiskTree) -> tuple[Mount, ...]:
     The kernel's table speaks of the root of this process, so it says nothing of another one.
     """
     place = resolve(host, _TABLE)
-    if place.entry is None or (place.path != _TABLE and host.root.strip("/")):
+    if place.entry is None or (place.path != _TABLE and host.name.strip("/")):
         return ()
     source = host.source(place.path)
     content = b""

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from lumisite.machine.host import DiskTree
-from lumisite.machine.live import has_address, host_name, live_tree, read_topology, slurm_node
+from lumisite.machine.host import DiskTree, has_address, host_name, slurm_node
+from lumisite.machine.live import read_topology
 from lumisite.machine.mounts import Mount, mount_of
 from lumisite.machine.topology import TopologyError, recognise, topology_of
 from lumisite.machine.tree import resolve, text_of
@@ -113,7 +112,7 @@ def interface_faults(site: Site, host: DiskTree) -> Iterator[HostFault]:
         if state not in _UP:
             remedy = f"look at its cable and switch port, then `ip link set {name} up`"
             yield HostFault(name, what, f"is {state}", remedy, alone=True)
-        elif not host.root.strip("/") and not has_address(name):
+        elif not host.name.strip("/") and not has_address(name):
             yield HostFault(name, what, "has no address", f"give it its address; `ip address show {name}`", alone=True)
 
 
@@ -121,7 +120,7 @@ def _expected(site: Site, host: DiskTree, there: frozenset[str]) -> frozenset[st
     kinds = {name: frozenset(nic.interface for nic in kind.nics) for name, kind in site.node_kinds.items()}
     known = [nics for nics in kinds.values() if nics >= there]
     try:
-        seen = read_topology(live_tree(Path(host.root)))
+        seen = read_topology(host)
     except TopologyError:
         seen = None
     for name, kind in site.node_kinds.items() if seen is not None else ():
@@ -140,7 +139,7 @@ def compute_node(site: Site, host: DiskTree) -> bool:
 
 def name_of(site: Site, host: DiskTree) -> str | None:
     """Give a compute node's name: what Slurm or the kernel calls this one, or what a copy has in /etc/hostname."""
-    live = not host.root.strip("/")
+    live = not host.name.strip("/")
     if not compute_node(site, host) and not (live and slurm_node()):
         return None
     if live:

@@ -17,17 +17,21 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from lumisite.errors import SiteError
+from lumisite.site.json_file import parse_json, short
+
 if TYPE_CHECKING:
     from typing import TypeAlias
 
 Better: TypeAlias = Literal["higher", "lower"]
-GateState: TypeAlias = Literal["pass", "fail", "inconclusive"]
+GateOutcome: TypeAlias = Literal["pass", "fail", "inconclusive"]
 Nodes: TypeAlias = tuple[str, ...]
 
 BETTER: tuple[Better, ...] = ("higher", "lower")
-GATE_STATES: tuple[GateState, ...] = ("pass", "fail", "inconclusive")
+GATE_STATES: tuple[GateOutcome, ...] = ("pass", "fail", "inconclusive")
 SAMPLE_KEYS = ("metric", "value", "better", "run", "nodes", "time")
 GATE_KEYS = ("gate", "verdict", "cause", "advice", "run", "nodes", "time")
+_MAY_BE_LEFT_OUT = ("unit", "image", "spec", "rank")
 
 #: No measured value is smaller or larger, in whatever unit.
 LEAST, LARGEST = 1e-100, 1e100
@@ -60,7 +64,7 @@ class Gate:
     """One answer to one hard question in one job; a gate that passed needs no cause and no advice."""
 
     gate: str
-    verdict: GateState
+    verdict: GateOutcome
     cause: str
     advice: str
     run: str
@@ -69,45 +73,26 @@ class Gate:
     rank: int | None = None
 
 
-def sample_json(sample: Sample) -> str:
-    """Write a sample as one line without its end, in the order of keys that is read fastest."""
-    raw: dict[str, object] = {key: getattr(sample, key) for key in SAMPLE_KEYS}
-    raw.update({key: getattr(sample, key) for key in ("unit", "image", "spec") if getattr(sample, key)})
-    return json.dumps(raw)
-
-
-def gate_json(gate: Gate) -> str:
-    """Write a gate as one line without its end."""
-    raw: dict[str, object] = {key: getattr(gate, key) for key in GATE_KEYS}
-    if gate.rank is not None:
-        raw["rank"] = gate.rank
-    return json.dumps(raw)
+def line_json(line: Sample | Gate) -> str:
+    """Write a line without its end, in the order of keys that is read fastest. What is not said is left out."""
+    raw = vars(line).items()
+    return json.dumps({key: value for key, value in raw if key not in _MAY_BE_LEFT_OUT or value not in ("", None)})
 
 
 def parse_line(line: bytes) -> Sample | Gate:
     """Read one line of either kind; raises `LineError`."""
-    return line_of(_object(line))
+    try:
+        raw = parse_json(line, "")
+    except SiteError as error:
+        raise LineError(f"{error.problems[0].message} (one object on a line would be right)") from None
+    return line_of(raw)
 
 
 def line_of(raw: object) -> Sample | Gate:
     """Read what a line holds; raises `LineError`."""
     if not isinstance(raw, dict):
-        raise LineError(f"{shown(raw)} is not an object with {', '.join(SAMPLE_KEYS)}")
+        raise LineError(f"{short(raw)} is not an object with {', '.join(SAMPLE_KEYS)}")
     return _gate(raw) if "gate" in raw and "metric" not in raw else _sample(raw)
-
-
-def _object(line: bytes) -> object:
-    try:
-        found: object = json.loads(line, parse_constant=_no_number, object_pairs_hook=_once)
-    except LineError:
-        raise
-    except json.JSONDecodeError as error:
-        raise LineError(f"not JSON: {error.msg} (one object on a line would be right)") from None
-    except UnicodeDecodeError:
-        raise LineError("not JSON: not UTF-8") from None
-    except (ValueError, RecursionError):
-        raise LineError("not JSON: a number with too many digits, or nested too deeply") from None
-    return found
 
 
 def _sample(raw: Mapping[str, object]) -> Sample:
@@ -130,7 +115,7 @@ def _gate(raw: Mapping[str, object]) -> Gate:
     state = _one_of("verdict", raw["verdict"], GATE_STATES)
     rank = raw.get("rank")
     if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
-        raise LineError(f"rank: {shown(rank)} is not a number from 0 up")
+        raise LineError(f"rank: {short(rank)} is not a number from 0 up")
     return Gate(
         gate=_name("gate", raw["gate"]),
         verdict=state,
@@ -149,27 +134,9 @@ def _need(raw: Mapping[str, object], keys: Sequence[str]) -> None:
         raise LineError(f"{', '.join(missing)} missing (have {', '.join(map(str, raw)) or 'nothing'})")
 
 
-def _no_number(name: str) -> float:
-    raise LineError(f"value: {name} is not a number above 0")
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise LineError(f"{next(name for name in names if names.count(name) > 1)} stands twice on the line")
-    return found
-
-
-def shown(raw: object) -> str:
-    """Give a value that was met, short enough for a message."""
-    text = json.dumps(raw, ensure_ascii=True, default=str)
-    return text if len(text) <= 60 else text[:57] + "…"
-
-
 def _name(key: str, raw: object) -> str:
     if not isinstance(raw, str) or not raw.strip() or not raw.isprintable():
-        raise LineError(f"{key}: {shown(raw)} is not a name")
+        raise LineError(f"{key}: {short(raw)} is not a name")
     return raw
 
 
@@ -189,7 +156,7 @@ def _sentence(key: str, raw: object, *, needed: bool) -> str:
             raise LineError(f"{key}: empty (a gate that did not pass says why)")
         return ""
     if not isinstance(raw, str):
-        raise LineError(f"{key}: {shown(raw)} is not a text")
+        raise LineError(f"{key}: {short(raw)} is not a text")
     return " ".join("".join(letter if letter.isprintable() else " " for letter in raw).split())
 
 
@@ -198,27 +165,27 @@ def _one_of(key: str, raw: object, words: Sequence[_Word]) -> _Word:
     for word in words:
         if raw == word:
             return word
-    raise LineError(f"{key}: {shown(raw)} is neither {' nor '.join(words)}")
+    raise LineError(f"{key}: {short(raw)} is neither {' nor '.join(words)}")
 
 
 def _value(raw: object) -> float:
     if isinstance(raw, bool) or not isinstance(raw, int | float):
-        raise LineError(f"value: {shown(raw)} is not a number")
+        raise LineError(f"value: {short(raw)} is not a number")
     try:
         value = float(raw)
     except OverflowError:
         value = math.inf
     if not LEAST <= value <= LARGEST:
-        raise LineError(f"value: {shown(raw)} is not above 0 and finite (leave a job out that measured nothing)")
+        raise LineError(f"value: {short(raw)} is not above 0 and finite (leave a job out that measured nothing)")
     return value
 
 
 def _nodes(raw: object) -> Nodes:
     if not isinstance(raw, list) or not raw:
-        raise LineError(f'nodes: {shown(raw)} is not a list of node names, such as ["nid005001", "nid005002"]')
+        raise LineError(f'nodes: {short(raw)} is not a list of node names, such as ["nid005001", "nid005002"]')
     for name in raw:
         if not isinstance(name, str) or not _NODE.fullmatch(name):
-            raise LineError(f"nodes: {shown(name)} is not the name of a node (letters, digits, . _ and -)")
+            raise LineError(f"nodes: {short(name)} is not the name of a node (letters, digits, . _ and -)")
     if len(set(raw)) < len(raw):
         raise LineError(f"nodes: {next(name for name in raw if raw.count(name) > 1)} stands twice")
     return tuple(sorted(raw))
@@ -243,4 +210,4 @@ def parse_time(raw: object) -> float:
             return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
         except (ValueError, OverflowError):
             pass
-    raise LineError(f"time: {shown(raw)} is neither seconds since 1970 nor ISO 8601, such as 2026-01-22T10:15:00+02:00")
+    raise LineError(f"time: {short(raw)} is neither seconds since 1970 nor ISO 8601, such as 2026-01-22T10:15:00+02:00")

@@ -6,11 +6,10 @@ All faults of the files are told together, each as `file:line: what is wrong (wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lumisite.validate import InputError
-from lumisite.validate.blocks import whole_lines
 from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line
 
 #: Faults that are told before they are only counted.
@@ -22,7 +21,7 @@ TEXTS_KEPT = 100_000
 
 #: A number as JSON has it.
 _NUMBER = re.compile(rb"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-#: A sample as `sample_json` writes it: cut at its keys, each part is JSON whatever stands in the others.
+#: A sample as `line_json` writes it: cut at its keys, each part is JSON whatever stands in the others.
 _PLAIN = re.compile(
     rb'\{"metric": "[^"\\]+", "value": %b, "better": "[^"\\]+", "run": "[^"\\]+", "nodes": \[[^]\\]+\], "time": %b'
     rb"(?:, .+)?\}\r?" % (_NUMBER.pattern, _NUMBER.pattern)
@@ -88,6 +87,23 @@ class Faults:
         if self._first:
             more = self._count - len(self._first)
             raise SamplesError("\n".join([*self._first, *([f"… and {more} more"] if more else [])]))
+
+
+def whole_lines(blocks: Iterable[bytes], keep: Callable[[bytes], bytes]) -> Iterator[bytes]:
+    """Cut the blocks of a file after a newline; the last one gets a newline if it has none.
+
+    `keep` is asked, while a line has no end yet, what of it is kept; it may raise.
+    """
+    rest = b""
+    for block in blocks:
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + block[:end]
+            rest = block[end:]
+        else:
+            rest = keep(rest + block)
+    if rest:
+        yield rest + b"\n"
 
 
 def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:

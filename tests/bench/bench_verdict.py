@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumisite.validate.lines import Gate, gate_json
+from lumisite.validate.lines import Gate, line_json
 from tests.bench.measure import Row
 
 LUMISITE = str(Path(sys.executable).parent / "lumisite")
@@ -64,7 +64,7 @@ def _written(top: Path, name: str, runs: int, *, own_times: bool = False) -> lis
                             stream.write(form(values[one % 10_007], 5000 + node, 1000 + job + one / 1e8))
                         if side == "after" and metric == 0:
                             stream.write(
-                                gate_json(Gate("binds", "pass", "", "", f"{job}", (f"nid{5000 + node:06}",), 1))
+                                line_json(Gate("binds", "pass", "", "", f"{job}", (f"nid{5000 + node:06}",), 1))
                             )
                             stream.write("\n")
         arguments += [f"--{side}", str(path)]

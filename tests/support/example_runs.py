@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.facts.facts import Facts, Named, Releases, format_facts
-from lumisite.validate.lines import Gate, Sample, gate_json, sample_json
+from lumisite.validate.lines import Gate, Sample, line_json
 
 DAY_S = 86400
 START = 1_768_000_000
@@ -66,13 +66,13 @@ def _write(folder: Path, start: int, jobs: range, came: Maintenance, libfabric: 
     for job in jobs:
         nodes, time = SETS[job % 3], start + job * DAY_S // 3
         run = f"{folder.name}-{job}"
-        lines += [gate_json(gate) for gate in _gates(run, nodes, time, came)]
-        lines += [sample_json(sample) for sample in _samples(run, nodes, time, came, chance)]
+        lines += [line_json(gate) for gate in _gates(run, nodes, time, came)]
+        lines += [line_json(sample) for sample in _samples(run, nodes, time, came, chance)]
         for shape, factor in (("1n", 1.0), ("2n", 1 / came.network)):
             values = [round(factor * 0.2 * chance.lognormvariate(0, 0.03), 4) for _ in range(50)]
             series.append({"series": f"ddp/step_time_s/{shape}", "run": run, "rank": 0, "values": values, "unit": "s"})
     for repeat in range(3):
-        lines += [sample_json(sample) for sample in _nodes(f"{folder.name}-n{repeat}", start, came, chance)]
+        lines += [line_json(sample) for sample in _nodes(f"{folder.name}-n{repeat}", start, came, chance)]
     (folder / "samples.jsonl").write_text("".join(f"{line}\n" for line in lines))
     (folder / "series.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in series))
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lumisite.site.load import load_site
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, Part, Step
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, lines_of
 from lumisite.validate.run.plan import plan_jobs
-from lumisite.validate.run.runner import Pace, Runner, Setting
-from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan, Options
+from lumisite.validate.run.runner import Runner
+from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan
+from tests.support.asked import LOADED, an_asked
 
-SITE = load_site("twin").site
 NODES = ("nid000001", "nid000002")
 
 
@@ -35,7 +35,7 @@ class PlayedSlurm:
         self.stop_after: int | None = None
         self.end_state = "COMPLETED"
         self.cancelled: list[str] = []
-        self.nodes = [slurm.Node(name, "idle") for name in NODES]
+        self.nodes = dict.fromkeys(NODES, "idle")
 
     def submit(self, script: str) -> str:
         if self.refuse:
@@ -56,7 +56,7 @@ class PlayedSlurm:
         self.cancelled += jobs
         self.states.update(dict.fromkeys(jobs, "CANCELLED"))
 
-    def nodes_of(self, _partition: str) -> list[slurm.Node]:
+    def nodes_of(self, _partition: str) -> dict[str, str]:
         return self.nodes
 
     def go_on(self) -> None:
@@ -114,8 +114,9 @@ def play(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
 def runner(run: Run, said: list[str] | None = None, jobs: int = 2) -> Runner:
     own = plans(run.folder, jobs)
     specs = {group.folder: "spec" for plan in own for group in plan.groups}
-    setting = Setting(SITE, Options("standard-g"), "mark", specs, Pace(0, 0, 0))
-    return Runner(run, setting, own, (said if said is not None else []).append)
+    asked = replace(an_asked(), folder=str(run.folder), specs=specs)
+    say = (said if said is not None else []).append
+    return Runner(run, LOADED.site, asked, own, say, marks_s=0, slurm_s=0, grace_s=0)
 
 
 def work(folder: Path, said: list[str] | None = None) -> list[Sample | Gate]:

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lumisite.validate.lines import Gate, Sample, parse_line
-from lumisite.validate.reframe.cases import Answers
 from lumisite.validate.reframe.read import with_reframe
 from lumisite.validate.samples import SamplesError
 
 DATA = Path(__file__).parent.parent / "data/reframe"
 WHERE = "@lumi:standard-g+builtin"
-#: The unit of x/odd/2n says nothing, and it has no thresholds.
-ODD = Answers((("*/x/odd/2n", "higher"),))
 Output = pytest.CaptureFixture[str]
 
 
-def lines(
-    *files: Path, after: bool = False, answers: Answers = ODD, said: list[str] | None = None
-) -> list[Sample | Gate]:
+def lines(*files: Path, after: bool = False, said: list[str] | None = None) -> list[Sample | Gate]:
     found = [] if said is None else said
-    sources = with_reframe(
-        ((path.name, [path.read_bytes()]) for path in files), found.append, after=after, answers=answers
-    )
+    sources = with_reframe(((path.name, [path.read_bytes()]) for path in files), found.append, after=after)
     return [parse_line(line) for _, blocks in sources for block in blocks for line in block.splitlines()]
 
 
@@ -65,12 +56,6 @@ def faults(path: Path, **options: Any) -> str:
     with pytest.raises(SamplesError) as caught:
         lines(path, **options)
     return str(caught.value)
-
-
-def damaged(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    raw = copy.deepcopy(report())
-    change(raw)
-    return raw
 
 
 def case_of(raw: dict[str, Any]) -> dict[str, Any]:

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from lumisite.site.model import MetricRule
+from lumisite.site.scalars import Line
 from lumisite.validate.samples import Job, Recorded, Series
-from lumisite.validate.verdict.metric import Method, MetricVerdict, judge_metric
+from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 Output = pytest.CaptureFixture[str]
-METHOD = Method()
+RULE = MetricRule(metric=Line("m"))
 #: Two disjoint sets of nodes, and two more to confirm on.
 SETS = (("n1", "n2"), ("n3", "n4"), ("n5", "n6"), ("n7", "n8"))
 STEADY = [100.0, 100.4, 99.7, 100.1, 99.9, 100.2, 99.6, 100.3, 99.8, 100.5]
@@ -38,9 +40,9 @@ def after(values: Sequence[float], *, sets: Sequence[tuple[str, ...]] = SETS, be
 
 
 def judged(
-    before: Sequence[float], new: Sequence[float], method: Method = METHOD, better: str = "higher"
+    before: Sequence[float], new: Sequence[float], rule: MetricRule = RULE, better: str = "higher"
 ) -> MetricVerdict:
-    return judge_metric(series(before, better=better), after(new, better=better), method)
+    return judge_metric(series(before, better=better), after(new, better=better), rule)
 
 
 def scaled(factor: float, count: int) -> list[float]:

@@ -16,8 +16,8 @@ PACKAGE = Path(lumisite.__file__).parent
 ROOMS = ("cli", "lint", "validate", "facts", "release", "render", "binds", "images", "machine", "site", "errors")
 #: The rooms of `validate`, from the top.
 PROOF = (
-    *("__init__", "report", "reframe", "run", "baseline", "verdict"),
-    *("probes", "transport", "samples", "lines", "metric_names", "blocks"),
+    *("__init__", "report", "reframe", "run", "verdict"),
+    *("probes", "transport", "samples", "lines", "metric_names"),
 )
 
 #: The modules that may read or write files, run programs or look at the environment.
@@ -33,7 +33,6 @@ EDGES = {
     "images/family.py",
     "images/sif.py",
     "machine/host.py",
-    "machine/live.py",
     "site/load.py",
     "validate/run/folder.py",
     "validate/run/slurm.py",

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from lumisite.validate.lines import Better, Gate, GateState, Sample
+from lumisite.validate.lines import Better, Gate, GateOutcome, Sample
 
 Shape: TypeAlias = Literal["one-gpu", "one-node", "several"]
 Backend: TypeAlias = Literal["nccl", "gloo"]
@@ -142,7 +142,7 @@ class Expected:
         return len(self.nodes) * self.tasks
 
     def gate(
-        self, verdict: GateState, cause: str, advice: str = "", rank: int | None = None, nodes: Sequence[str] = ()
+        self, verdict: GateOutcome, cause: str, advice: str = "", rank: int | None = None, nodes: Sequence[str] = ()
     ) -> Gate:
         """Make a gate line of this probe, about some nodes or all."""
         return Gate(self.probe, verdict, cause, advice, self.run, tuple(sorted(nodes or self.nodes)), self.time, rank)

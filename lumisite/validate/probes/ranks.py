@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lumisite.site.cpus import format_cpu_list
-from lumisite.validate.lines import Gate, GateState
+from lumisite.validate.lines import Gate, GateOutcome
 from lumisite.validate.probes.probe import Ended, Expected, Judge, Line, Record
 from lumisite.validate.probes.records import finished, number, rank_of, text, whole
 
@@ -35,7 +35,7 @@ class Fault:
     advice: str
     node: str
     rank: int | None = None
-    verdict: GateState = "fail"
+    verdict: GateOutcome = "fail"
 
 
 def judge_records(judge: Callable[[Sequence[Record], Expected], list[Line]]) -> Judge:
@@ -75,7 +75,7 @@ def judge_together(judge: Callable[[Sequence[Record], Expected], list[Line]]) ->
 
 def tell(faults: Iterable[Fault], passed: str, expected: Expected) -> list[Line]:
     """Give one gate line for each distinct fault, in the order of the first rank that has it; or `passed` if none."""
-    alike: dict[tuple[GateState, str, str], list[Fault]] = {}
+    alike: dict[tuple[GateOutcome, str, str], list[Fault]] = {}
     for fault in faults:
         alike.setdefault((fault.verdict, fault.cause, fault.advice), []).append(fault)
     lines: list[Line] = []

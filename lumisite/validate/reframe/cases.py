@@ -1,11 +1,11 @@
-"""What one case of a ReFrame run is, and the samples and gates that it gives; reports and perflogs both become cases.
+"""What one test of ReFrame gives: its numbers as samples and, after a change, a gate that says whether it ran.
 
-A number of a case becomes a sample `TEST @SYSTEM:PARTITION+ENVIRONMENT/NAME`, as ReFrame itself writes cases. A case of
-the module that `lumisite reframe` writes carries the very lines that lumisite recorded, and these are taken.
+A number becomes a sample `TEST @SYSTEM:PARTITION+ENVIRONMENT/NAME`, as ReFrame itself writes cases. A test of the
+module that `lumisite reframe` writes carries the very lines that lumisite recorded, and these are taken.
 
 ReFrame does not record whether more of a number is better. It follows from thresholds on one side only (a lower one:
 more is better), or from the unit (rates: more; times: less). Where both speak they must agree, and where neither does,
-or they disagree, the number is refused: nothing is guessed.
+or they disagree, the number is left out: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -13,29 +13,22 @@ from __future__ import annotations
 import json
 import math
 import re
-import shlex
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from fnmatch import fnmatchcase
-from glob import escape
-from typing import TYPE_CHECKING, Literal
 
-from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Sample, line_of, shown
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-Choice: TypeAlias = Literal["higher", "lower", "none"]
-CHOICES: tuple[Choice, ...] = ("higher", "lower", "none")
+from lumisite.site.json_file import short
+from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Sample, line_of
 
 #: How tests of the module are called that `lumisite reframe` writes; their numbers have lumisite's own names.
 OWN_TEST = "Lumisite"
-#: How ReFrame calls what went well, or failed as its author expected; up to 4.6, and after.
-SOUND = ("pass", "success", "xfail", "xpass")
-FAILED = ("fail", "failure")
-
+#: How ReFrame calls what went well, or failed as its author expected, and what failed.
+SOUND, FAILED = ("pass", "xfail", "xpass"), "fail"
+#: The key of the end of a case's job, in seconds since 1970.
+ENDED = "job_completion_time_unix"
 #: The year 10000, in seconds since 1970.
 LAST_MOMENT = 253_402_300_800
+NO_DIRECTION = "not known whether more is better (a threshold on one side in the test's reference would tell)"
 
 _TIME = r"(?:[num\u00b5\u03bc]?s|[num]?secs?|(?:milli|micro|nano)?sec(?:ond)?s?|mins?|minutes?|h|hrs?|hours?|days?)"
 _PER_TIME = r"(?:s|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|d|days?)"
@@ -53,45 +46,14 @@ _UNWANTED = re.compile(
     r"(?:err(?:or)?s?|faults?|miss(?:es)?|drops?|retr(?:y|ies)|retransmits?|failures?|fails?|stalls?|interrupts?"
     r"|collisions?|discards?|loss(?:es)?|restarts?|timeouts?|evictions?|switches))(?:/| per )"
 )
-
-
-class CaseError(ValueError):
-    """What is wrong with one case: the key, what it has, and what would be right."""
-
-
 #: What options such as `--repeat` and `--distribute` add to a test's name: it is the same test, on whichever nodes.
 _ADDED = re.compile(r" %[.$](?:repeat_no|part|nid)=.*?(?= [%~]|$)")
 
 
-def plain_name(text: str) -> str:
-    """Give a test's name without what ReFrame's options added to it.
-
-    >>> plain_name("Bw %size=1 %$repeat_no=0")
-    'Bw %size=1'
-    """
-    return _ADDED.sub("", text)
-
-
-def moment(key: str, value: object) -> float:
-    """Check seconds since 1970; raises `CaseError` for what is no date before the year 10000."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LAST_MOMENT:
-        return float(value)
-    raise CaseError(f"{key}: {shown(value)} is not a number of seconds since 1970")
-
-
-class DirectionError(CaseError):
-    """It is not known whether more of a number is better; `about` is the same for all cases of which that is so."""
-
-    def __init__(self, text: str, about: str) -> None:
-        super().__init__(text)
-        self.about = about
-
-
 @dataclass(frozen=True)
 class Number:
-    """One performance variable of a case, as ReFrame recorded it; `value` is none where it was not measured."""
+    """One performance variable of a case; `value` is none where it was not measured."""
 
-    key: str
     name: str
     value: float | None
     lower: float | None
@@ -116,7 +78,7 @@ class Case:
     phase: str
     reason: str
     numbers: tuple[Number, ...]
-    own: str = ""
+    own: str
 
     @property
     def name(self) -> str:
@@ -133,111 +95,147 @@ class Case:
     def slow_only(self) -> bool:
         """Whether it did all that it should, and only a number was not as ReFrame's reference wants it."""
         measured = any(number.value is not None for number in self.numbers)
-        return self.result in FAILED and self.phase in ("performance", "") and measured
+        return self.result == FAILED and self.phase in ("performance", "") and measured
 
 
-@dataclass(frozen=True)
-class Answers:
-    """What a person says that ReFrame did not record.
-
-    `better`: for patterns of metrics whether more is better, or that they are left out; `nodes`: those of jobs of which
-    none are known.
-    """
-
-    better: tuple[tuple[str, Choice], ...] = ()
-    nodes: tuple[str, ...] = ()
-
-    def of(self, metric: str, number: Number) -> Choice:
-        """Tell whether more is better; raises `DirectionError` where it cannot be told."""
-        for pattern, choice in self.better:
-            if fnmatchcase(metric, pattern):
-                return choice
-        by_bounds, by_unit = _by_bounds(number), _by_unit(number.unit)
-        if by_bounds and by_unit and by_bounds != by_unit:
-            why = f"unit {shown(number.unit)} says {by_unit} is better, but {_bounds(number)} says {by_bounds}"
-        elif by_bounds or by_unit:
-            return by_bounds or by_unit or "none"
-        else:
-            why = f"neither unit {shown(number.unit)} nor {_bounds(number)} tells whether more is better"
-        pattern = ("" if metric == number.name else "*/") + escape(number.name)
-        words = shlex.quote(f"{pattern}=higher")
-        text = (
-            f"{number.key}: {why} (`lumisite reframe --import FILE --better {words} -o samples.jsonl` says so; =lower"
-            " and =none, to leave it out, are the other choices)"
-        )
-        raise DirectionError(text, pattern)
+def parse_case(raw: object) -> Case:
+    """Read a case as reports have it (reframe/schemas/runreport.json of 4.10). Raises `LineError`."""
+    raw = mapping("testcase", raw)
+    test, result = _text(raw, "display_name" if "display_name" in raw else "name"), _text(raw, "result")
+    system, partition, environ = (_text(raw, key) for key in ("system", "partition", "environ"))
+    numbers = tuple(_numbers(raw, f"{system}:{partition}:"))
+    job, nodes = raw.get("jobid"), raw.get("job_nodelist") or []
+    if isinstance(job, bool) or not isinstance(job, str | int | None):
+        raise LineError(f"jobid: {short(job)} is not the number of a job")
+    if not isinstance(nodes, list):
+        raise LineError(f'job_nodelist: {short(nodes)} is not a list of nodes, such as ["nid000001", "nid000002"]')
+    return Case(
+        test=_ADDED.sub("", test),
+        system=system,
+        where=f"{system}:{partition}+{environ}",
+        # A case that had no job has a number of its own in the session.
+        job=str(raw.get("uuid", "nojob")) if job in (None, "None") else str(job),
+        time=_time(raw.get(ENDED), needed=result in SOUND and bool(numbers)),
+        # Of short jobs ReFrame's squeue back-end knows no nodes, and writes "None".
+        nodes=tuple(node for node in nodes if node not in ("None", "")),
+        result=result,
+        phase=str(raw.get("fail_phase") or ""),
+        reason=" ".join(str(raw.get("fail_reason") or "").split()),
+        numbers=numbers,
+        own=str(raw.get("lumisite") or ""),
+    )
 
 
-NOTHING_SAID = Answers()
+def mapping(key: str, raw: object) -> Mapping[str, object]:
+    """Check a JSON object; raises `LineError`."""
+    if not isinstance(raw, dict):
+        raise LineError(f"{key}: {short(raw)} is not an object")
+    return raw
 
 
-def is_speed(value: float) -> bool:
-    """Tell whether a number can be compared: 0, less, and what is no number cannot."""
-    return LEAST <= value <= LARGEST
+def _text(raw: Mapping[str, object], key: str) -> str:
+    value = raw.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise LineError(f"{key}: {short(value) if key in raw else 'missing'} (a text would be right)")
+    return value
 
 
-def case_lines(case: Case, answers: Answers, *, after: bool) -> list[Sample | Gate]:
-    """Give the lines of a case that ran to its end; raises `CaseError`.
+def _time(raw: object, *, needed: bool) -> float:
+    if raw is None and not needed:
+        return 0.0
+    if isinstance(raw, int | float) and not isinstance(raw, bool) and 0 <= raw < LAST_MOMENT:
+        return float(raw)
+    raise LineError(f"{ENDED}: {short(raw)} is not a number of seconds since 1970")
+
+
+def _numbers(raw: Mapping[str, object], before: str) -> Iterator[Number]:
+    """Read `perfvalues`: value, reference, lower and upper threshold, unit, and in newer reports a result."""
+    for name, row in mapping("perfvalues", raw.get("perfvalues") or {}).items():
+        key = f"perfvalues[{short(name)}]"
+        if not isinstance(row, list) or len(row) not in (5, 6) or not isinstance(row[4] or "", str):
+            raise LineError(f"{key}: {short(row)} is not [value, reference, lower, upper, unit, result]")
+        value, lower, upper = (_number(f"{key}[{at}]", row[at]) for at in (0, 2, 3))
+        yield Number(name.removeprefix(before), value, lower, upper, row[4] or "")
+
+
+def _number(key: str, raw: object) -> float | None:
+    if raw is None:
+        return None
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        raise LineError(f"{key}: {short(raw)} is not a number")
+    try:
+        return float(raw)
+    except OverflowError:
+        raise LineError(f"{key}: {short(raw)} is not a finite number") from None
+
+
+def case_lines(case: Case, leave_out: Callable[[str, str], None], *, after: bool) -> Iterator[Sample | Gate]:
+    """Give the lines of a case; `leave_out` takes why and what gives none. Raises `LineError`.
 
     A baseline is made of cases that passed. `after` a change, one that only missed its reference has numbers all the
     same, for these are what is judged, and every other failure is a failed gate.
     """
-    if case.own and (after or case.result in SOUND):
-        return _own_lines(case)
-    lines: list[Sample | Gate] = [_gate(case)] if after else []
-    if case.result in SOUND or (after and case.slow_only):
-        for number in case.numbers:
-            if number.value is not None:
-                lines += _samples(case, number, answers)
-    return lines
+    sound, reason = case.result in SOUND, f": {case.reason[:200]}" if case.reason else ""
+    measured = sound or case.slow_only
+    why = "" if sound or (after and case.result == FAILED) else case.result.replace(FAILED, "failed")
+    if not why and measured and case.numbers and not case.nodes and not case.own:
+        why = "without nodes"
+    if why:
+        leave_out(why, case.name + (f" in {case.phase}" if case.phase else "") + reason)
+        return
+    if case.own:
+        yield from _own_lines(case.own)
+        return
+    if after:
+        yield _gate(case)
+    if measured:
+        yield from _samples(case, leave_out)
 
 
-def _own_lines(case: Case) -> list[Sample | Gate]:
+def _own_lines(text: str) -> list[Sample | Gate]:
     try:
-        return [line_of(raw) for raw in json.loads(case.own)]
+        return [line_of(raw) for raw in json.loads(text)]
     except LineError as error:
-        raise CaseError(f"lumisite: {error}") from None
+        raise LineError(f"lumisite: {error}") from None
     except (ValueError, TypeError, RecursionError):
-        raise CaseError(f"lumisite: {shown(case.own)} is not a JSON list of lumisite's lines") from None
+        raise LineError(f"lumisite: {short(text)} is not a JSON list of lumisite's lines") from None
 
 
-def _samples(case: Case, number: Number, answers: Answers) -> list[Sample | Gate]:
-    metric = number.name if case.test.startswith(OWN_TEST) else f"{case.name}/{number.name}"
-    better = answers.of(metric, number)
-    if better == "none":
-        return []
-    raw = {"metric": metric, "value": number.value, "better": better, "run": case.run, "nodes": list(case.nodes)}
-    try:
-        return [line_of(raw | {"time": case.time, "unit": number.unit})]
-    except LineError as error:
-        raise CaseError(f"{number.key}: {error}") from None
+def _samples(case: Case, leave_out: Callable[[str, str], None]) -> Iterator[Sample | Gate]:
+    own = case.test.startswith(OWN_TEST)
+    for number in case.numbers:
+        better = better_of(number)
+        if number.value is None:
+            continue
+        if not LEAST <= number.value <= LARGEST:
+            leave_out("not above 0 and finite", f"{case.name}/{number.name} is {number.value:g}")
+        elif better is None:
+            leave_out(NO_DIRECTION, f"{case.name}/{number.name} in {short(number.unit)}")
+        else:
+            metric = number.name if own else f"{case.name}/{number.name}"
+            raw = {"metric": metric, "value": number.value, "better": better, "unit": number.unit}
+            yield line_of(raw | {"run": case.run, "nodes": list(case.nodes), "time": case.time})
 
 
-def _gate(case: Case) -> Gate:
+def _gate(case: Case) -> Sample | Gate:
     """Say whether a case ran as it should, whatever its numbers."""
-    nodes = tuple(sorted(case.nodes)) or (re.sub(r"[^\w.-]", "-", case.system),)
-    if case.result in SOUND or case.slow_only:
-        return Gate(case.name, "pass", "", "", case.run, nodes, case.time)
-    where = f" in {case.phase}" if case.phase else ""
-    reason = " ".join(case.reason.split())
-    cause = f"the test failed{where}" + (f": {reason}" if reason else "")
-    return Gate(case.name, "fail", cause, "read the test's output in its stage directory", case.run, nodes, case.time)
+    nodes = list(case.nodes) or [re.sub(r"[^\w.-]", "-", case.system)]
+    raw = {"gate": case.name, "verdict": "pass", "cause": "", "advice": "", "run": case.run, "nodes": nodes}
+    if case.result == FAILED and not case.slow_only:
+        where, why = (f" in {case.phase}" if case.phase else ""), (f": {case.reason}" if case.reason else "")
+        advice = "read the test's output in its stage directory"
+        raw |= {"verdict": "fail", "cause": f"the test failed{where}{why}", "advice": advice}
+    return line_of(raw | {"time": case.time})
 
 
-def _by_bounds(number: Number) -> Better | None:
+def better_of(number: Number) -> Better | None:
+    """Tell whether more of a number is better; none where neither thresholds nor unit tell, or they disagree."""
     lower, upper = (bound is not None and math.isfinite(bound) for bound in (number.lower, number.upper))
-    if lower == upper:
-        return None
-    return "higher" if lower else "lower"
-
-
-def _by_unit(unit: str) -> Better | None:
-    text = unit.strip().lower()
-    if _LOWER.fullmatch(text):
-        return "lower"
-    return "higher" if _HIGHER.fullmatch(text) and not _UNWANTED.match(text) else None
-
-
-def _bounds(number: Number) -> str:
-    lower, upper = ("none" if bound is None else f"{bound:g}" for bound in (number.lower, number.upper))
-    return f"thresholds (lower {lower}, upper {upper})"
+    by_bounds: Better | None = None if lower == upper else "higher" if lower else "lower"
+    unit = number.unit.strip().lower()
+    by_unit: Better | None = None
+    if _LOWER.fullmatch(unit):
+        by_unit = "lower"
+    elif _HIGHER.fullmatch(unit) and not _UNWANTED.match(unit):
+        by_unit = "higher"
+    return None if by_bounds and by_unit and by_bounds != by_unit else by_bounds or by_unit

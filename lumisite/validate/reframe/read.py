@@ -1,84 +1,67 @@
 """Take what ReFrame recorded for samples: files are known by what they hold, and become lumisite's lines on the way.
 
-A baseline takes the cases that passed. After a change a case that only missed its reference keeps its numbers, which
-are then judged as all others, and one that failed otherwise is a failed gate (`after`). What is left out is told.
+Read are the reports of `reframe --report-file` from ReFrame 4.7 on (data version 4), and perflogs in its default
+format. A perflog's line is turned into the case that a report would have. What is left out is told.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from lumisite.validate.lines import Gate, Sample, gate_json, sample_json, shown
-from lumisite.validate.probes.ranks import counted
-from lumisite.validate.reframe.cases import (
-    FAILED,
-    NOTHING_SAID,
-    SOUND,
-    Answers,
-    Case,
-    CaseError,
-    DirectionError,
-    case_lines,
-    is_speed,
-)
-from lumisite.validate.reframe.perflog import header_of, read_perflog
-from lumisite.validate.reframe.report import KEYS, read_report
+from lumisite.site.json_file import short
+from lumisite.validate.lines import LineError, line_json
+from lumisite.validate.reframe.cases import ENDED, FAILED, case_lines, mapping, parse_case
 from lumisite.validate.samples import Faults, SamplesError
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-Kind: TypeAlias = Literal["report", "perflog"]
-
-#: How much of a file is looked at to know what it is: a perflog's header must fit.
-HEAD_BYTES = 1 << 16
 #: A report or perflog is read as a whole, so it may not be larger than this; a case takes a few kilobytes of it.
 LARGEST_BYTES = 1 << 29
 #: Cases that are named before they are only counted.
 NAMED = 3
-#: A job's number is not used again within this time, in seconds.
-SAME_JOB = 86_400
-_REPORT = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{\s*"(?:%b)"\s*:' % "|".join(KEYS).encode())
-_PERFLOG_OF_3 = re.compile(r"[^|]*\|reframe \d[^|]*\|")
-
-
-def kind_of(head: bytes) -> Kind | None:
-    """Tell what a file is by its beginning; none for all that ReFrame 4 did not write."""
-    if _REPORT.match(head):
-        return "report"
-    if head.lstrip()[:1] == b"{":
-        return None
-    first = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
-    return "perflog" if header_of(first) is not None else None
+#: How a report begins, and the header of a perflog.
+_REPORT = re.compile(rb'\s*\{\s*"(?:session_info|runs|restored_cases)"\s*:')
+_PERFLOG = b"result|job_completion_time|"
+#: What each number has columns for, in the order of a report.
+_NUMBER = ("value", "ref", "lower_thres", "upper_thres", "unit")
+#: Columns that a case needs.
+_NEEDED = ("name", "system", "partition", "environ", "jobid", "job_nodelist", ENDED)
 
 
 def with_reframe(
-    sources: Iterable[tuple[str, Iterable[bytes]]],
-    say: Callable[[str], None],
-    *,
-    after: bool = False,
-    answers: Answers = NOTHING_SAID,
+    sources: Iterable[tuple[str, Iterable[bytes]]], say: Callable[[str], None], *, after: bool = False
 ) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Give files as `read_lines` takes them; those of ReFrame are read on the way, and `say` takes what is left out.
 
-    A line that another of these files gave already, as a report and a perflog of one session do, is given once. Raises
-    `SamplesError` with all faults of a file.
+    `after`: they are from after a change. A line that another of these files gave already, as a report and a perflog of
+    one session do, is given once. Raises `SamplesError` with all faults of a file.
     """
-    given = Given()
+    given: set[bytes] = set()
     for name, blocks in sources:
-        head, rest = _head(blocks)
-        kind = kind_of(head)
-        whole = itertools.chain([head], rest) if head else rest
-        if kind is not None:
-            yield name, _Import(name, say, after, answers, given).lines(kind, _joined(name, whole))
+        rest = iter(blocks)
+        head = next(rest, b"")
+        whole = itertools.chain([head], rest)
+        if _REPORT.match(head):
+            lines = _lines(name, _report_cases(_joined(name, whole)), say, after=after)
+        elif head.startswith(_PERFLOG):
+            lines = _lines(name, _perflog_cases(_joined(name, whole)), say, after=after)
         elif _may_be_lines(head):
             yield name, whole
+            continue
         else:
-            raise SamplesError(f"{name}: {_what_else(head)}")
+            begins = short(head.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip())
+            right = "JSON lines would be right, a report of `reframe --report-file`, or a perflog in its default format"
+            raise SamplesError(f"{name}: neither samples nor of ReFrame: it begins with {begins} ({right})")
+        yield name, [line for line in lines if line not in given]
+        given.update(lines)
+
+
+def _may_be_lines(head: bytes) -> bool:
+    """Tell whether a file may hold samples: an empty one may, and one of which a line is damaged."""
+    lines = (line.strip() for line in head.removeprefix(b"\xef\xbb\xbf").splitlines())
+    return not head.strip() or any(len(line) > 1 and line.startswith(b"{") for line in lines)
 
 
 def _joined(name: str, blocks: Iterable[bytes]) -> bytes:
@@ -91,138 +74,105 @@ def _joined(name: str, blocks: Iterable[bytes]) -> bytes:
     return bytes(data)
 
 
-def _may_be_lines(head: bytes) -> bool:
-    """Tell whether a file may hold samples: an empty one may, and one of which a line is damaged."""
-    lines = (line.strip() for line in head.removeprefix(b"\xef\xbb\xbf").splitlines())
-    return not head.strip() or any(len(line) > 1 and line.startswith(b"{") for line in lines)
+def _lines(name: str, cases: Iterable[tuple[str, object]], say: Callable[[str], None], *, after: bool) -> list[bytes]:
+    """Give the lines of all cases, and say what was left out; a case is none where its line in the file is torn."""
+    found: dict[bytes, None] = {}
+    faults = Faults()
+    out: dict[str, list[str]] = defaultdict(list)
+    try:
+        for place, raw in cases:
+            if raw is None:
+                out["torn"].append(f"line {place.strip(': ')}")
+                continue
+            try:
+                for line in case_lines(parse_case(raw), lambda why, what: out[why].append(what), after=after):
+                    found[line_json(line).encode() + b"\n"] = None
+            except LineError as error:
+                faults.add(f"{name}{place}{error}")
+    except LineError as error:
+        faults.add(f"{name}: {error}")
+    faults.tell()
+    for why, left in out.items():
+        more = f"; and {len(left) - NAMED} more" if len(left) > NAMED else ""
+        say(f"{name}: {why}, left out: {'; '.join(left[:NAMED])}{more}")
+    return [*found]
 
 
-def _what_else(head: bytes) -> str:
-    first = head.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip()
-    if _PERFLOG_OF_3.match(first):
-        return "a perflog without a header, as ReFrame 3 wrote them (one of ReFrame 4 or a report of it would be right)"
-    return (
-        f"neither samples nor a report or perflog of ReFrame: it begins with {shown(first)} (JSON lines would be right,"
-        " a report of `reframe --report-file`, or a perflog with its header)"
-    )
+def _report_cases(data: bytes) -> Iterator[tuple[str, object]]:
+    """Give the cases of all runs, each with its place. What an earlier session ran has a report of its own."""
+    try:
+        raw = json.loads(data)
+    except json.JSONDecodeError as error:
+        raise LineError(f"line {error.lineno}: {error.msg}") from None
+    except (ValueError, RecursionError):
+        raise LineError("not UTF-8, a number with too many digits, or nested too deeply") from None
+    session = mapping("session_info", mapping("report", raw).get("session_info"))
+    version = session.get("data_version")
+    if not isinstance(version, str) or version.partition(".")[0] != "4":
+        raise LineError(f"session_info.data_version: {short(version)} is not known (4.x is: ReFrame from 4.7 on)")
+    for number, run in enumerate(_list("runs", raw.get("runs"))):
+        key = f"runs[{number}]"
+        for at, case in enumerate(_list(f"{key}.testcases", mapping(key, run).get("testcases"))):
+            place = f"{key}.testcases[{at}]"
+            raw = mapping(place, case)
+            ended = session.get("time_end_unix") if raw.get(ENDED) is None else raw[ENDED]
+            yield f": {place}.", {**raw, ENDED: ended}
 
 
-def _head(blocks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """Take enough to know what a file is; the first line at least, unless it is endless."""
-    rest = iter(blocks)
-    head = b""
-    while len(head) < HEAD_BYTES and (b"\n" not in head or len(head) < 256):
-        block = next(rest, None)
-        if block is None:
-            break
-        head += block
-    return head, rest
+def _list(key: str, raw: object) -> list[object]:
+    if not isinstance(raw, list):
+        raise LineError(f"{key}: {short(raw)} is not a list")
+    return raw
 
 
-class Given:
-    """What files before gave: lines, and of which job, by system, number and what was given, with file and time."""
-
-    def __init__(self) -> None:
-        self.lines: set[str] = set()
-        self.jobs: dict[tuple[str | float, ...], tuple[str, float]] = {}
-
-
-class _Import:
-    """One file on its way."""
-
-    def __init__(self, name: str, say: Callable[[str], None], after: bool, answers: Answers, given: Given) -> None:
-        self.name = name
-        self.say = say
-        self.after = after
-        self.answers = answers
-        self.given = given
-        self.faults: dict[str, set[str]] = {}
-        """What is wrong, each once, with the tests of which it is."""
-        self.unknown: dict[str, str] = {}
-        """The first fault of each kind of number of which it is not known whether more is better."""
-        self.out: dict[str, list[str]] = {}
-        """What is left out, by the reason."""
-
-    def lines(self, kind: Kind, data: bytes) -> list[bytes]:
-        """Give the lines of all cases, and say what was left out."""
-        if kind == "report":
-            cases = read_report(data, lambda text: self._fault(f": {text}"))
-        else:
-            cases = read_perflog(
-                data,
-                lambda text: self._fault(f":{text}"),
-                lambda text: self._leave_out("torn", f"line {text}"),
-                nodes_known=bool(self.answers.nodes),
-            )
-        found = [line for case in cases for line in self._of_case(case)]
-        faults = Faults()
-        for text, names in self.faults.items():
-            others = f"; so with {counted(len(names) - 1, 'other test')}" if len(names) > 1 else ""
-            faults.add(f"{self.name}{text}{others}")
-        faults.tell()
-        for why, left in self.out.items():
-            more = f"; and {len(left) - NAMED} more" if len(left) > NAMED else ""
-            self.say(f"{self.name}: {why}, left out: {'; '.join(left[:NAMED])}{more}")
-        return found
-
-    def _fault(self, text: str) -> None:
-        self.faults.setdefault(text, set())
-
-    def _leave_out(self, why: str, what: str) -> None:
-        self.out.setdefault(why, []).append(what)
-
-    def _of_case(self, case: Case) -> Iterator[bytes]:
-        case = case if case.nodes else replace(case, nodes=self.answers.nodes)
-        reason = self._not_usable(case)
-        if reason:
-            self._leave_out(reason, _named(case))
-            return
-        try:
-            lines = case_lines(self._measured(case), self.answers, after=self.after)
-        except DirectionError as error:
-            text = self.unknown.setdefault(error.about, f": {case.name}: {error}")
-            self.faults.setdefault(text, set()).add(case.name)
-            return
-        except CaseError as error:
-            self._fault(f": {case.name}: {error}")
-            return
-        for line in lines:
-            text = gate_json(line) if isinstance(line, Gate) else sample_json(line)
-            if text not in self.given.lines and not self._stood_elsewhere(case, line):
-                self.given.lines.add(text)
-                yield text.encode() + b"\n"
-
-    def _stood_elsewhere(self, case: Case, line: Sample | Gate) -> bool:
-        """Tell whether another file gave this of the same job.
-
-        Their times may differ: reports up to 4.6 know only when the session ended, and perflogs may lack the zone.
-        """
-        if case.own:
-            return False
-        what = (line.gate, line.verdict) if isinstance(line, Gate) else (line.metric, line.value)
-        name, when = self.given.jobs.setdefault((case.system, case.job, *what), (self.name, case.time))
-        return name != self.name and abs(when - case.time) < SAME_JOB
-
-    def _not_usable(self, case: Case) -> str:
-        if case.result not in (*SOUND, *FAILED):
-            return f"{case.result or 'no result'}"
-        if case.result in FAILED and not self.after:
-            return "failed"
-        if not case.nodes and not case.own and (case.result in SOUND or case.slow_only) and case.numbers:
-            return "without nodes"
-        return ""
-
-    def _measured(self, case: Case) -> Case:
-        """Leave out numbers that cannot be compared, and tell them."""
-        if case.own:
-            return case
-        wrong = [number for number in case.numbers if number.value is not None and not is_speed(number.value)]
-        for number in wrong:
-            self._leave_out("not above 0 and finite", f"{case.name}/{number.name} is {number.value:g}")
-        return replace(case, numbers=tuple(number for number in case.numbers if number not in wrong))
+def _perflog_cases(data: bytes) -> Iterator[tuple[str, object]]:
+    """Give the cases of a perflog, each with its line; none for a line that cannot be a whole one."""
+    header, *lines = data.decode("utf-8", "replace").split("\n")
+    columns = header.split("|")
+    missing = [name for name in _NEEDED if name not in columns]
+    if missing:
+        why = "that is not ReFrame's default format; a report of `reframe --report-file` has all"
+        raise LineError(f"line 1: the perflog has no column {', '.join(missing)} ({why})")
+    for count, line in enumerate(lines, start=2):
+        if line.strip():
+            yield f":{count}: ", None if count > len(lines) else _case(columns, line.split("|"))
 
 
-def _named(case: Case) -> str:
-    where = f" in {case.phase}" if case.phase else ""
-    reason = " ".join(case.reason.split())
-    return f"{case.name}{where}" + (f": {reason[:200]}" if reason else "")
+def _case(columns: Sequence[str], cells: Sequence[str]) -> dict[str, object] | None:
+    """Give a line as the case of a report; none where it is not whole.
+
+    ReFrame writes a header once, so a variant of a test that has other numbers has other columns, and one that failed
+    may have none. Its other columns stand where they should, counted from both ends, and are enough where the numbers
+    are not needed: it failed, or has lumisite's own lines.
+    """
+    numbers = {
+        name.removesuffix("_value"): [f"{name.removesuffix('_value')}_{what}" for what in _NUMBER]
+        for name in columns
+        if name.endswith("_value")
+    }
+    cut = len(cells) != len(columns)
+    if cut:
+        # A column without a name: the numbers of a case that had none. Without either, all columns stand before them.
+        own = {"", *itertools.chain(*numbers.values())}
+        places = [at for at, name in enumerate(columns) if name in own] or [len(columns), len(columns) - 1]
+        first, tail = places[0], len(columns) - places[-1] - 1
+        if len(cells) < first + tail:
+            return None
+        columns, cells = ([*each[:first], *each[len(each) - tail :]] for each in (columns, cells))
+        numbers = {}
+    row = {name: None if cell in ("", "None", "null") else cell for name, cell in zip(columns, cells, strict=True)}
+    if cut and row["result"] != FAILED and not (row.get("lumisite") or "").startswith("["):
+        return None
+    values = {
+        name: [*(_number(row.get(key)) for key in keys[:-1]), row.get(keys[-1])] for name, keys in numbers.items()
+    }
+    nodes = (row.get("job_nodelist") or "").split(",")
+    return {**row, "perfvalues": values, "job_nodelist": nodes, ENDED: _number(row.get(ENDED))}
+
+
+def _number(text: str | None) -> object:
+    """Give a number; text that is none as it is, for who checks the case."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text

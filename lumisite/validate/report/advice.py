@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.facts.compare import Kind
-from lumisite.validate.metric_names import Name, parse_name, shape_order
+from lumisite.validate.metric_names import parse_name, shape_order
 from lumisite.validate.report.changes import Changed
-from lumisite.validate.report.words import some
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
@@ -19,8 +18,10 @@ SUSPECTS: Mapping[str, tuple[Kind, ...]] = {
     ),
     "node": ("driver", "rocm", "gpu-count", "gpu-bus", "gpu-place", "cpus", "kernel", "runtime"),
 }  # fmt: skip
-#: Changes that are named before they are only counted.
-FACTS_SHOWN = 6
+#: Shapes that need no network.
+ALONE = ("1g", "1n")
+#: Changes, and nodes, that are named before they are only counted.
+FACTS_SHOWN, NAMES_SHOWN = 6, 8
 
 
 def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
@@ -49,28 +50,25 @@ def _where(
 ) -> Iterator[str]:
     names = [parse_name(one.metric) for one in slower]
     fine = [parse_name(one.metric) for one in metrics if one.verdict == "pass"]
-    if all(_between(name) for name in names) and any(name.shape and not _between(name) for name in fine):
+    alone = [name.shape for name in names if name.shape in ALONE]
+    if all(name.shape and name.shape not in ALONE for name in names) and any(name.shape in ALONE for name in fine):
         yield (
             "only metrics between nodes are slower, a node alone is as fast as before: look at the network "
             "(libfabric, the plugin, interfaces, routing)" + _facts("network", changed)
         )
-    elif any(_alone(name) for name in names):
-        smallest = min((name.shape for name in names if _alone(name)), key=shape_order)
-        what = "one GPU alone is slower" if smallest.endswith("g") else "one node alone is slower"
-        yield f"{what}: look at the GPU driver, clocks and power limits, CPU masks and the image" + _facts(
-            "node", changed
-        )
+    elif alone:
+        what = "one GPU alone" if min(alone, key=shape_order).endswith("g") else "one node alone"
+        facts = _facts("node", changed)
+        yield f"{what} is slower: look at the GPU driver, clocks and power limits, CPU masks and the image{facts}"
     families = {(name.quantity, name.shape) for name in fine if name.size is not None}
     if any(name.size is not None and (name.quantity, name.shape) in families for name in names):
         yield "only some message sizes are slower: an algorithm or protocol may be chosen that was not before"
 
 
-def _between(name: Name) -> bool:
-    return bool(name.shape) and name.shape not in ("1g", "1n")
-
-
-def _alone(name: Name) -> bool:
-    return name.shape in ("1g", "1n")
+def some(names: Sequence[str]) -> str:
+    """List names, and count those beyond the first few."""
+    more = len(names) - NAMES_SHOWN
+    return ",".join(names) if more <= 0 else f"{','.join(names[:NAMES_SHOWN])} and {more} more"
 
 
 def _facts(part: str, changed: Sequence[Changed]) -> str:

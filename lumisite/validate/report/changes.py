@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lumisite.facts.changes import make_report, plain, told
 from lumisite.facts.compare import Kind, compare
+from lumisite.site.load import load_plans
 
 if TYPE_CHECKING:
     from lumisite.facts.facts import Facts
     from lumisite.facts.touch import Touch
-    from lumisite.site.model import Site
-    from lumisite.site.plans import LoadedPlan
+    from lumisite.site.load import LoadedSite
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,17 @@ class Changed:
 
 
 def changes(
-    before: Facts | None, after: Facts | None, site: Site | None, plans: Sequence[LoadedPlan] = ()
+    before: Facts | None, after: Facts | None, loaded: LoadedSite | None
 ) -> tuple[tuple[Changed, ...], tuple[str, ...]]:
-    """Give all changes, what matters most first, and what to tell users of them; nothing where a capture is missing.
+    """Compare two captures: give all changes, what matters most first, and what to tell users of them.
 
-    Without the site that the captures are of, nothing is said of what a change touches.
+    Without the site that the captures are of, nothing is said of what a change touches, and nothing to users.
     """
     if before is None or after is None or before.site != after.site:
         return (), ()
-    if site is None or site.name != after.site:
+    if loaded is None or loaded.site.name != after.site:
         return tuple(Changed(**told(one)) for one in compare(before, after)), ()
-    report = make_report(before, after, site, plans)
+    report = make_report(before, after, loaded.site, load_plans(loaded))
     found = tuple(Changed(**told(one.change), touches=tuple(_together(one.touches))) for one in report.changes)
     return found, report.users if found else ()
 

@@ -6,15 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from lumisite.validate.report.epochs import epoch_rows
-from lumisite.validate.report.gather import Report
-from lumisite.validate.report.words import SENTENCES, some
+from lumisite.validate.report.advice import some
+from lumisite.validate.report.gather import EpochTable, Report
 from lumisite.validate.verdict.gates import GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: Changes, and causes of one gate, that are told in a terminal before they are only counted.
 CHANGES_SHOWN, CAUSES_SHOWN = 30, 5
+#: What each verdict means, for whoever reads only one line.
+SENTENCES = {
+    "pass": "every gate passed and nothing is slower than before",
+    "warn": "nothing failed, but something below is worth a look",
+    "fail": "the system does not work as it did before",
+    "inconclusive": "what was measured does not decide it",
+    "bad-nodes": "the system is fine, some nodes are not",
+}
 METRIC_HEAD = ("metric", "unit", "before", "after", "change", "noise", "p", "verdict", "why")
 Row: TypeAlias = tuple[str, ...]
 
@@ -52,9 +59,7 @@ def report_blocks(report: Report) -> Iterator[Block]:
     if report.scalings:
         yield _scalings(report)
     for table in report.epochs:
-        title, (head, *rows) = f"Epochs, {table.shape}", epoch_rows(table)
-        lines = [title.lower(), *aligned([head, *rows])]
-        yield Block("table", title, lines, "What each epoch took after the change", head, rows)
+        yield _epochs(table)
     if report.about:
         sides = [(name, old or "-", new or "-") for name, old, new in report.about]
         yield Block("table", "What was run", (), "The runs", ("", "before", "after"), sides)
@@ -114,6 +119,17 @@ def _scalings(report: Report) -> Block:
     ]
     head = ("rate", "shape", "before", "after", "efficiency before", "efficiency after")
     return Block("table", "Scaling", (), "Rates by shape; efficiency against as many single nodes", head, rows)
+
+
+def _epochs(table: EpochTable) -> Block:
+    """Give a column for each environment, and what the last took against the first."""
+    title, head = f"Epochs, {table.shape}", ("epoch", *(f"{name} s" for name in table.environments), "ratio")
+    rows = []
+    for number, seconds in enumerate(table.epochs, start=1):
+        ratio = seconds[-1] / seconds[0] if seconds[0] else float("inf")
+        rows.append((str(number), *(f"{value:.3f}" for value in seconds), f"{ratio:.2f}"))
+    lines = [title.lower(), *aligned([head, *rows])]
+    return Block("table", title, lines, "What each epoch took after the change", head, rows)
 
 
 def _cause_lines(gate: GateVerdict) -> Iterator[str]:

@@ -1,32 +1,35 @@
 """Gather what a report shows: the verdict, what changed, what to do, and the numbers behind the plots.
 
-Everything here is a pure function of what the two runs wrote; `report_text`, `report_markdown`, `report_html`,
-`report_junit` and `json.dumps` write it down.
+Everything here is a pure function of what the two runs wrote; `write` writes it down.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lumisite.validate.metric_names import Name, parse_name, shape_order
+from lumisite.validate.probes.probe import Vector
 from lumisite.validate.report.advice import advice
 from lumisite.validate.report.changes import Changed, changes
-from lumisite.validate.report.epochs import SERIES as EPOCHS
-from lumisite.validate.report.epochs import EpochTable, epoch_tables
-from lumisite.validate.report.vectors import Vector, quantiles
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.nodes import is_per_node, job_value, node_scores
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 if TYPE_CHECKING:
     from lumisite.facts.facts import Facts
-    from lumisite.site.model import Site
-    from lumisite.site.plans import LoadedPlan
+    from lumisite.site.load import LoadedSite
 
+_Part = TypeVar("_Part", int, str)
+
+#: How vectors of the probe `wrapper` are called: this, the environment, the shape.
+EPOCHS = "wrapper/epoch_s/"
+#: A distribution is shown by so many quantiles.
+QUANTILES = 101
 #: What `run.json` says that a report repeats, and how it calls it.
 ABOUT = {
     "site": "site",
@@ -111,6 +114,15 @@ class NodeMap:
 
 
 @dataclass(frozen=True)
+class EpochTable:
+    """Seconds of each epoch (the median over the jobs), one column for each environment, in alphabetical order."""
+
+    shape: str
+    environments: tuple[str, ...]
+    epochs: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything that a report shows; `users` is the text on the changes that can be sent to users, line by line."""
 
@@ -126,12 +138,10 @@ class Report:
     epochs: tuple[EpochTable, ...]
 
 
-def make_report(
-    before: Side, after: Side, terms: Terms, site: Site | None = None, plans: Sequence[LoadedPlan] = ()
-) -> Report:
-    """Judge `after` against `before` and gather what is shown; `site` and its plans tell what changes touch."""
+def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | None = None) -> Report:
+    """Judge `after` against `before` and gather what is shown; the site tells what changes touch."""
     verdict = judge_system(before.recorded, after.recorded, terms)
-    changed, users = changes(before.facts, after.facts, site, plans)
+    changed, users = changes(before.facts, after.facts, loaded)
     return Report(
         verdict=verdict,
         about=tuple(_about(before.about, after.about)),
@@ -142,8 +152,29 @@ def make_report(
         distributions=tuple(_distributions(before.vectors, after.vectors)),
         scalings=tuple(_scalings(before.recorded.series, after.recorded.series)),
         maps=tuple(_maps(after.recorded.series.values(), verdict)),
-        epochs=tuple(epoch_tables(after.vectors)),
+        epochs=tuple(_epochs(after.vectors)),
     )
+
+
+def parse_vectors(lines: Iterable[bytes]) -> tuple[tuple[Vector, ...], int]:
+    """Read vectors; give them with the number of lines that were left out.
+
+    They are one JSON line each, of which plots show series, values and unit. No verdict depends on them, so a line that
+    cannot be read (the last one of a run that was killed) is left out.
+    """
+    found = [_vector(line) for line in lines if line.strip()]
+    return tuple(vector for vector in found if vector), found.count(None)
+
+
+def _vector(line: bytes) -> Vector | None:
+    try:
+        raw = json.loads(line)
+        values = tuple(float(value) for value in raw["values"])
+        vector = Vector(raw["series"], raw.get("run"), raw.get("nodes"), raw.get("rank"), values, raw.get("unit") or "")
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return None
+    sound = isinstance(vector.series, str) and isinstance(vector.unit, str) and all(map(math.isfinite, vector.values))
+    return vector if sound and vector.values else None
 
 
 def _about(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
@@ -153,60 +184,76 @@ def _about(before: Mapping[str, object], after: Mapping[str, object]) -> Iterato
             yield name, old, new
 
 
-def _named(series: Iterable[str]) -> Iterator[tuple[Name, str]]:
-    for metric in series:
-        yield parse_name(metric), metric
+def _families(
+    before: Mapping[str, Series], after: Mapping[str, Series], split: Callable[[Name], tuple[str, _Part] | None]
+) -> Iterator[tuple[str, str, dict[_Part, str]]]:
+    """Give metrics that differ in one part of their name only: what they share, their unit, and each by that part.
+
+    `split` takes a name apart so; None for one that belongs to no family.
+    """
+    families: dict[str, dict[_Part, str]] = {}
+    for metric in sorted({*before, *after}):
+        if (found := split(parse_name(metric))) is not None:
+            families.setdefault(found[0], {})[found[1]] = metric
+    for family, metrics in sorted(families.items()):
+        if len(metrics) > 1:
+            unit = next(have[one].unit for one in metrics.values() for have in (after, before) if one in have)
+            yield family, unit, metrics
+
+
+def _values(series: Series) -> list[float]:
+    return [job_value(job, series.better) for job in series.jobs]
 
 
 def _curves(before: Mapping[str, Series], after: Mapping[str, Series]) -> Iterator[Curve]:
-    families: dict[str, dict[int, str]] = {}
-    for name, metric in _named(sorted({*before, *after})):
-        if name.size is not None:
-            families.setdefault(f"{name.quantity}/{name.shape}".strip("/"), {})[name.size] = metric
-    for family, sizes in sorted(families.items()):
-        if len(sizes) > 1:
-            unit = next((have[m].unit for m in sizes.values() for have in (after, before) if m in have), "")
-            yield Curve(family, unit, tuple(_points(before, sizes)), tuple(_points(after, sizes)))
+    def by_size(name: Name) -> tuple[str, int] | None:
+        return None if name.size is None else (f"{name.quantity}/{name.shape}".strip("/"), name.size)
+
+    for family, unit, sizes in _families(before, after, by_size):
+        yield Curve(family, unit, tuple(_points(before, sizes)), tuple(_points(after, sizes)))
 
 
 def _points(series: Mapping[str, Series], sizes: Mapping[int, str]) -> Iterator[Point]:
     for size, metric in sorted(sizes.items()):
         if metric in series:
-            values = [job_value(job, series[metric].better) for job in series[metric].jobs]
+            values = _values(series[metric])
             yield Point(size, min(values), statistics.median(values), max(values))
 
 
 def _distributions(before: Sequence[Vector], after: Sequence[Vector]) -> Iterator[Distribution]:
     for name in sorted({vector.series for vector in (*before, *after) if not vector.series.startswith(EPOCHS)}):
-        own = [vector for vector in (*after, *before) if vector.series == name]
+        unit = next(vector.unit for vector in (*after, *before) if vector.series == name)
         old, new = ([v for vector in side if vector.series == name for v in vector.values] for side in (before, after))
-        yield Distribution(name, own[0].unit, quantiles(old), quantiles(new))
+        yield Distribution(name, unit, quantiles(old), quantiles(new))
+
+
+def quantiles(values: Sequence[float]) -> tuple[float, ...]:
+    """Give `QUANTILES` quantiles in equal steps from the least to the largest value; none for no values."""
+    ranked, last = sorted(values), len(values) - 1
+    return tuple(ranked[round(last * step / (QUANTILES - 1))] for step in range(QUANTILES)) if ranked else ()
 
 
 def _scalings(before: Mapping[str, Series], after: Mapping[str, Series]) -> Iterator[Scaling]:
-    families: dict[str, dict[str, str]] = {}
-    for name, metric in _named(sorted({*before, *after})):
-        if name.shape and name.size is None and name.quantity.endswith("_per_s"):
-            families.setdefault(name.quantity, {})[name.shape] = metric
-    for family, shapes in sorted(families.items()):
-        if len(shapes) > 1:
-            unit = next((have[m].unit for m in shapes.values() for have in (after, before) if m in have), "")
-            yield Scaling(family, unit, tuple(_bars(before, after, shapes)))
+    def by_shape(name: Name) -> tuple[str, str] | None:
+        rate = name.shape and name.size is None and name.quantity.endswith("_per_s")
+        return (name.quantity, name.shape) if rate else None
+
+    for family, unit, shapes in _families(before, after, by_shape):
+        yield Scaling(family, unit, tuple(_bars(before, after, shapes)))
 
 
 def _bars(before: Mapping[str, Series], after: Mapping[str, Series], shapes: Mapping[str, str]) -> Iterator[Bar]:
     def middle(side: Mapping[str, Series], shape: str) -> float | None:
         series = side.get(shapes.get(shape, ""))
-        return statistics.median(job_value(job, series.better) for job in series.jobs) if series else None
+        return statistics.median(_values(series)) if series else None
 
     def efficiency(side: Mapping[str, Series], shape: str) -> float | None:
         rate, one = middle(side, shape), middle(side, "1n")
         return rate / one / int(shape[:-1]) if rate and one and shape.endswith("n") else None
 
     for shape in sorted(shapes, key=shape_order):
-        yield Bar(
-            shape, middle(before, shape), middle(after, shape), efficiency(before, shape), efficiency(after, shape)
-        )
+        rates = [middle(side, shape) for side in (before, after)]
+        yield Bar(shape, *rates, *(efficiency(side, shape) for side in (before, after)))
 
 
 def _maps(series: Iterable[Series], verdict: SystemVerdict) -> Iterator[NodeMap]:
@@ -217,3 +264,18 @@ def _maps(series: Iterable[Series], verdict: SystemVerdict) -> Iterator[NodeMap]
             parts = tuple((node, math.exp(score - middle)) for node, score in sorted(scores.items()))
             slow = tuple(slow.node for slow in verdict.slow_nodes if slow.metric == one.metric)
             yield NodeMap(one.metric, parts, slow)
+
+
+def _epochs(vectors: Iterable[Vector]) -> Iterator[EpochTable]:
+    """Give a table for each shape that more than one environment was measured in."""
+    shapes: dict[str, dict[str, list[tuple[float, ...]]]] = {}
+    for vector in vectors:
+        if vector.series.startswith(EPOCHS):
+            name = parse_name(vector.series)
+            environments = shapes.setdefault(name.shape, {})
+            environments.setdefault(name.quantity.removeprefix(EPOCHS), []).append(vector.values)
+    for shape, environments in sorted(shapes.items()):
+        if len(environments) > 1:
+            names = sorted(environments)
+            columns = [map(statistics.median, zip(*environments[name], strict=False)) for name in names]
+            yield EpochTable(shape, tuple(names), tuple(zip(*columns, strict=False)))

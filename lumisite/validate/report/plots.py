@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
 
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.report.gather import Curve, Distribution, NodeMap, Report, Scaling
@@ -20,12 +23,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BEFORE, AFTER, BAD = "#E69F00", "#0072B2", "#D55E00"
+#: The two sides: name, colour and line.
+SIDES = (("before", BEFORE, "--"), ("after", AFTER, "-"))
 #: Nodes in a row of the map, and how far from the median its colours reach.
 ROW, REACH = 32, 0.10
 WIDTH_IN, HEIGHT_IN = 7.0, 3.4
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "lumisite",
     "font.family": "sans-serif",
     "axes.grid": True,
     "text.parse_math": False,
@@ -34,36 +38,57 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawing: its title, what it shows in a sentence, the SVG element, and the numbers as a table."""
+    """A drawing: its title, how it is drawn, and the numbers as a table; `places` is how many places a map has."""
 
     title: str
-    sentence: str
-    svg: str
     head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: Sequence[tuple[str, ...]]
+    draw: Callable[[Axes], None]
+    places: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """What it shows."""
+        cells = "; ".join(" ".join(filter(None, row)) for row in self.rows[:12])
+        return f"{self.title}. {', '.join(filter(None, self.head))}: {cells}."
+
+    def svg(self, number: int) -> str:
+        """Draw the SVG element with matplotlib's own objects; two figures name their parts alike, but for `number`."""
+        # Names of clip paths and markers must differ between plots on one page, and so must ids.
+        with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"lumisite{number}"}):
+            height = max(HEIGHT_IN, 0.25 * (self.places / ROW) + 1.2)
+            figure = Figure(figsize=(WIDTH_IN, height), layout="constrained")
+            FigureCanvasSVG(figure)
+            self.draw(figure.add_subplot())
+            stream = io.StringIO()
+            figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+        text = stream.getvalue()
+        text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+        text = re.sub(r'\bid="', f'id="p{number}-', text)
+        return re.sub(r'(url\(#|xlink:href="#)', rf"\g<1>p{number}-", text)
 
 
-def plots(report: Report) -> Iterator[Plot]:
-    """Draw everything that the report has numbers for."""
-    drawers = [
-        *(partial(_curve, curve) for curve in report.curves),
-        *(partial(_distribution, spread) for spread in report.distributions),
-        *(partial(_scaling, scaling) for scaling in report.scalings),
-        *(partial(_map, nodes) for nodes in report.maps),
-    ]
-    for number, draw in enumerate(drawers, start=1):
-        yield draw(number)
+def plots(report: Report) -> tuple[Plot, ...]:
+    """Give a plot of everything that the report has numbers for."""
+    return (
+        *map(_curve, report.curves),
+        *map(_distribution, report.distributions),
+        *map(_scaling, report.scalings),
+        *map(_map, report.maps),
+    )
 
 
-def _curve(curve: Curve, number: int) -> Plot:
+def _curve(curve: Curve) -> Plot:
+    old, new = ({point.size: point.middle for point in side} for side in (curve.before, curve.after))
+    sizes = sorted({*old, *new})
+
     def draw(axes: Axes) -> None:
-        for points, colour, line, name in ((curve.before, BEFORE, "--", "before"), (curve.after, AFTER, "-", "after")):
-            if points:
-                sizes = [point.size for point in points]
-                axes.plot(sizes, [point.middle for point in points], line, color=colour, marker="o", label=name)
+        for name, colour, line in SIDES:
+            if points := getattr(curve, name):
+                own = [point.size for point in points]
+                axes.plot(own, [point.middle for point in points], line, color=colour, marker="o", label=name)
                 low, high = [point.low for point in points], [point.high for point in points]
-                axes.fill_between(sizes, low, high, color=colour, alpha=0.2, linewidth=0)
-        sizes = sorted({point.size for point in (*curve.before, *curve.after)})
+                axes.fill_between(own, low, high, color=colour, alpha=0.2, linewidth=0)
         axes.set_xscale("log", base=2)
         axes.set_xticks(sizes, [size_text(size) for size in sizes], rotation=30, ha="right")
         axes.minorticks_off()
@@ -72,19 +97,14 @@ def _curve(curve: Curve, number: int) -> Plot:
         axes.set_ylabel(curve.unit or "value")
         axes.legend()
 
-    old = {point.size: point.middle for point in curve.before}
-    new = {point.size: point.middle for point in curve.after}
-    rows = tuple((size_text(size), *_pair(old.get(size), new.get(size))) for size in sorted({*old, *new}))
-    return _plot(f"{curve.name} by message size", rows, ("size", "before", "after", "change"), draw, number)
+    rows = [(size_text(size), *_pair(old.get(size), new.get(size))) for size in sizes]
+    return Plot(f"{curve.name} by message size", ("size", "before", "after", "change"), rows, draw)
 
 
-def _distribution(spread: Distribution, number: int) -> Plot:
+def _distribution(spread: Distribution) -> Plot:
     def draw(axes: Axes) -> None:
-        for name, values, colour, line in (
-            ("before", spread.before, BEFORE, "--"),
-            ("after", spread.after, AFTER, "-"),
-        ):
-            if values:
+        for name, colour, line in SIDES:
+            if values := getattr(spread, name):
                 percents = [100 * n / (len(values) - 1) for n in range(len(values))]
                 axes.plot(values, percents, line, color=colour, label=name)
         axes.set_xlabel(spread.unit or "value")
@@ -94,93 +114,54 @@ def _distribution(spread: Distribution, number: int) -> Plot:
     def at(values: Sequence[float], part: float) -> float | None:
         return values[round(part * (len(values) - 1))] if values else None
 
-    rows = tuple(
-        (name, *_pair(at(spread.before, part), at(spread.after, part)))
-        for name, part in (("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("largest", 1.0))
-    )
-    return _plot(f"{spread.name}, all steps of all ranks", rows, ("", "before", "after", "change"), draw, number)
+    parts = (("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("largest", 1.0))
+    rows = [(name, *_pair(at(spread.before, part), at(spread.after, part))) for name, part in parts]
+    return Plot(f"{spread.name}, all steps of all ranks", ("", "before", "after", "change"), rows, draw)
 
 
-def _scaling(scaling: Scaling, number: int) -> Plot:
+def _scaling(scaling: Scaling) -> Plot:
     def draw(axes: Axes) -> None:
-        for shift, colour, hatch, name in ((-0.2, BEFORE, "//", "before"), (0.2, AFTER, "", "after")):
-            heights = [(bar.before if name == "before" else bar.after) or 0.0 for bar in scaling.bars]
+        for (name, colour, _), shift, hatch in zip(SIDES, (-0.2, 0.2), ("//", ""), strict=True):
+            heights = [getattr(bar, name) or 0.0 for bar in scaling.bars]
             if any(heights):
                 places = [place + shift for place in range(len(heights))]
                 axes.bar(places, heights, 0.38, color=colour, hatch=hatch, edgecolor="white", label=name)
                 for place, height, bar in zip(places, heights, scaling.bars, strict=True):
-                    part = bar.efficiency_before if name == "before" else bar.efficiency_after
+                    part = getattr(bar, f"efficiency_{name}")
                     if part is not None and height:
                         axes.annotate(f"{part:.0%}", (place, height), ha="center", va="bottom")
         axes.set_xticks(range(len(scaling.bars)), [bar.shape for bar in scaling.bars])
         axes.set_ylabel(scaling.unit or scaling.name)
         axes.legend()
 
-    rows = tuple((bar.shape, *_pair(bar.before, bar.after)) for bar in scaling.bars)
-    return _plot(f"{scaling.name}: scaling", rows, ("shape", "before", "after", "change"), draw, number)
+    rows = [(bar.shape, *_pair(bar.before, bar.after)) for bar in scaling.bars]
+    return Plot(f"{scaling.name}: scaling", ("shape", "before", "after", "change"), rows, draw)
 
 
-def _map(nodes: NodeMap, number: int) -> Plot:
+def _map(one: NodeMap) -> Plot:
+    places = [divmod(place, ROW) for place in range(len(one.nodes))]
+
     def draw(axes: Axes) -> None:
-        columns = [place % ROW for place in range(len(nodes.nodes))]
-        lines = [place // ROW for place in range(len(nodes.nodes))]
-        parts = [100 * (part - 1) for _, part in nodes.nodes]
-        shown = axes.scatter(
-            columns, lines, c=parts, marker="s", s=90, cmap="cividis", vmin=-100 * REACH, vmax=100 * REACH
-        )
-        for place, (node, _) in enumerate(nodes.nodes):
-            if node in nodes.slow:
-                axes.plot(place % ROW, place // ROW, marker="x", color=BAD, markersize=12, markeredgewidth=3)
-                axes.annotate(node, (place % ROW, place // ROW), xytext=(0, 8), textcoords="offset points", ha="center")
-        axes.set_xlim(-1, min(ROW, len(nodes.nodes)))
+        lines, columns = zip(*places, strict=True)
+        parts = [100 * (part - 1) for _, part in one.nodes]
+        reach = 100 * REACH
+        shown = axes.scatter(columns, lines, c=parts, marker="s", s=90, cmap="cividis", vmin=-reach, vmax=reach)
+        for (line, column), (node, _) in zip(places, one.nodes, strict=True):
+            if node in one.slow:
+                axes.plot(column, line, marker="x", color=BAD, markersize=12, markeredgewidth=3)
+                axes.annotate(node, (column, line), xytext=(0, 8), textcoords="offset points", ha="center")
+        axes.set_xlim(-1, min(ROW, len(places)))
         axes.set_ylim(max(lines) + 1, -1.5)
         axes.set_xticks([])
-        axes.set_yticks(range(max(lines) + 1), [nodes.nodes[ROW * line][0] for line in range(max(lines) + 1)])
+        axes.set_yticks(range(max(lines) + 1), [node for node, _ in one.nodes[::ROW]])
         axes.grid(visible=False)
         axes.figure.colorbar(shown, ax=axes, label="% from the median")
 
-    parts = nodes.nodes
-    slowest = sorted(parts, key=lambda one: (one[1], one[0]))[:10]
-    rows = tuple((node, f"{100 * (part - 1):+.1f} %", "slow" if node in nodes.slow else "") for node, part in slowest)
-    return _plot(
-        f"{nodes.metric}: nodes", rows, ("slowest nodes", "from the median", ""), draw, number, len(nodes.nodes)
-    )
+    slowest = sorted(one.nodes, key=lambda pair: (pair[1], pair[0]))[:10]
+    rows = [(node, f"{100 * (part - 1):+.1f} %", "slow" if node in one.slow else "") for node, part in slowest]
+    return Plot(f"{one.metric}: nodes", ("slowest nodes", "from the median", ""), rows, draw, len(places))
 
 
 def _pair(old: float | None, new: float | None) -> tuple[str, str, str]:
     shown = ["-" if value is None else f"{value:.5g}" for value in (old, new)]
     return shown[0], shown[1], f"{new / old - 1:+.1%}" if old and new else "-"
-
-
-def _plot(
-    title: str,
-    rows: tuple[tuple[str, ...], ...],
-    head: tuple[str, ...],
-    draw: Callable[[Axes], None],
-    number: int,
-    places: int = 0,
-) -> Plot:
-    """Draw with matplotlib's own objects, without pyplot and its state."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    # Names of clip paths and markers must differ between plots on one page.
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"lumisite{number}"}):
-        height = max(HEIGHT_IN, 0.25 * (places / ROW) + 1.2) if places else HEIGHT_IN
-        figure = Figure(figsize=(WIDTH_IN, height), layout="constrained")
-        FigureCanvasSVG(figure)
-        draw(figure.add_subplot())
-        stream = io.StringIO()
-        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    cells = "; ".join(" ".join(filter(None, row)) for row in rows[:12])
-    sentence = f"{title}. {', '.join(filter(None, head))}: {cells}."
-    return Plot(title, sentence, _element(stream.getvalue(), number), head, rows)
-
-
-def _element(svg: str, number: int) -> str:
-    """Cut out the element, and make its ids its own: two figures name their parts alike."""
-    text = svg[svg.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'\bid="', f'id="p{number}-', text)
-    return re.sub(r'(url\(#|xlink:href="#)', rf"\g<1>p{number}-", text)

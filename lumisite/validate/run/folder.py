@@ -10,7 +10,7 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,15 +19,13 @@ from lumisite.errors import LumisiteError, ResolveError, SiteError, ToolError
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from lumisite.site.json_file import parse_json
-from lumisite.validate.lines import Gate, Sample, gate_json, sample_json
+from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line
 from lumisite.validate.probes.probe import Line, Record, Step, Vector, scripts
-from lumisite.validate.run.script import DONE, EXIT, FACTS, RECORDS
+from lumisite.validate.run.script import FACTS, RECORDS
 
 SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
 #: What the journal says of a job; one that has ended before its time is `ended`, one that ran to its end `over`.
 EVENTS = ("submitting", "submitted", "cancelled", "ended", "over")
-#: The files of lines of a run that is gathered whole.
-WHOLE: Mapping[str, str] = {SAMPLES: SAMPLES, SERIES: SERIES}
 #: How much of a step's stderr is looked at.
 WORDS_BYTES = 1 << 14
 
@@ -104,11 +102,6 @@ class Run:
         self._vectors.open()
         return [_event(line, f"{self._journal.path}:{count}") for count, line in enumerate(self._journal.open(), 1)]
 
-    def require_there(self) -> None:
-        """Raise `ToolError` if somebody has removed the folder, which a job may have made anew."""
-        if not (self.folder / RUN).exists():
-            raise ToolError(f"{self.folder} was removed while its jobs ran")
-
     def release(self) -> None:
         """Let go of the folder."""
         os.close(self._lock)
@@ -127,7 +120,7 @@ class Run:
             if isinstance(line, Vector):
                 self._vectors.add(json.dumps(vars(line)))
             else:
-                self._lines.add(sample_json(line) if isinstance(line, Sample) else gate_json(line))
+                self._lines.add(line_json(line))
 
     @property
     def has_facts(self) -> bool:
@@ -137,9 +130,8 @@ class Run:
     def keep_facts(self, run: str) -> None:
         """Keep a job's capture of its node as that of the run; the first one stays."""
         captured = self.job_folder(run) / FACTS
-        if self.has_facts or not captured.exists():
-            return
-        _replace(self.folder / FACTS, captured.read_bytes())
+        if captured.exists() and not self.has_facts:
+            _replace(self.folder / FACTS, captured.read_bytes())
 
     def job_folder(self, run: str) -> Path:
         """Give a job's folder."""
@@ -160,13 +152,12 @@ class Run:
         except OSError:
             return []
 
-    def done(self, run: str) -> End | None:
-        """Say how a job ended by itself, if it has."""
-        return _end(self.marker(run, DONE)[1:])
-
-    def step_end(self, run: str, step: Step) -> End | None:
-        """Say how a step ended, if it has."""
-        return _end(self.marker(run, f"{step.folder}/{EXIT}"))
+    def end(self, run: str, name: str) -> End | None:
+        """Say how a job or a step came to its own end, by its mark; None if it has not."""
+        words = self.marker(run, name)[-2:]
+        with suppress(ValueError):
+            return End(words[0], round(float(words[1]), 3)) if len(words) == 2 else None
+        return None
 
     def step_began(self, run: str, step: Step) -> float | None:
         """Say when a step began, if it has."""
@@ -237,44 +228,38 @@ def image_mark(image: str) -> str:
 
 
 def _event(line: str, place: str) -> dict[str, object]:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        event = None
-    if (
-        not isinstance(event, dict)
-        or event.get("event") not in EVENTS
-        or (event["event"] == "submitted" and "id" not in event)
-    ):
-        raise ToolError(f"{place}: {line[:60]!r} is no line of a journal (remove it, if it was damaged)")
-    return event
-
-
-def _end(words: Sequence[str]) -> End | None:
     with suppress(ValueError):
-        return End(words[0], round(float(words[1]), 3)) if len(words) == 2 else None
-    return None
+        event = json.loads(line)
+        if (
+            isinstance(event, dict)
+            and event.get("event") in EVENTS
+            and ("id" in event or event["event"] != "submitted")
+        ):
+            return event
+    raise ToolError(f"{place}: {line[:60]!r} is no line of a journal (remove it, if it was damaged)")
 
 
-def gather(source: Path, target: Path, names: Mapping[str, str] = WHOLE) -> None:
-    """Add a run to those that a folder holds, without the lines that it has; a torn last line is cut off first.
+def gather(source: Path, place: Path) -> None:
+    """Add a run to those that a place holds, without the lines that it has; a torn last line is cut off first.
 
-    `names` are the files of lines, and what they are called in `target`. The newest run's own words and its capture of
-    a node are those of the whole, if all files are taken.
+    A place that is a file takes the samples only. In a folder, the newest run's own words and its capture of a node are
+    those of the whole.
     """
-    target.mkdir(parents=True, exist_ok=True)
-    handle = os.open(f"{target / names[SAMPLES]}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    samples = samples_of(place)
+    whole = samples != place
+    samples.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(f"{samples}.lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
-        for name, own in names.items():
-            lines = _File(target / own)
+        for name, target in {SAMPLES: samples, **({SERIES: place / SERIES} if whole else {})}.items():
+            lines = _File(target)
             lines.open()
             for line in (source / name).read_text().splitlines() if (source / name).exists() else ():
                 lines.add(line)
-        for name in (RUN, FACTS) if len(names) > 1 else ():
+        for name in (RUN, FACTS) if whole else ():
             if (source / name).exists():
-                _replace(target / name, (source / name).read_bytes())
+                _replace(place / name, (source / name).read_bytes())
     finally:
         os.close(handle)
 
@@ -292,8 +277,6 @@ def _replace(target: Path, content: bytes) -> None:
 
 def lines_of(path: Path, *, torn: bool = False) -> list[Sample | Gate]:
     """Read the lines of a run that is whole, or `torn` at its end. Raises `ToolError` for one that cannot be read."""
-    from lumisite.validate.lines import LineError, parse_line
-
     found = []
     data = path.read_bytes()
     for count, line in enumerate((data[: data.rfind(b"\n") + 1] if torn else data).splitlines(), start=1):

@@ -1,17 +1,27 @@
-"""Plan a run: which nodes, how many jobs, which steps."""
+"""Plan a run: which nodes, how many jobs, which steps; whether it may go on; and which jobs its verdict waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
-from lumisite.errors import ToolError
-from lumisite.validate.probes.probe import Group
-from lumisite.validate.run.script import JobPlan
-from lumisite.validate.run.slurm import BUSY, FREE, RESERVED, Node
+from lumisite.errors import ResolveError, ToolError
+from lumisite.site.load import LoadedSite
+from lumisite.site.selection import resolve_selection
+from lumisite.validate.probes.probe import Group, spec_hash
+from lumisite.validate.probes.suite import choose_probes, groups
+from lumisite.validate.probes.target import Target
+from lumisite.validate.run.asked import Asked
+from lumisite.validate.run.folder import script_bytes
+from lumisite.validate.run.script import JobPlan, validation_of
+from lumisite.validate.run.slurm import BUSY, FREE, RESERVED
+from lumisite.validate.verdict.system import SystemVerdict
 
 
 def choose_node_sets(
-    nodes: Sequence[Node],
+    nodes: Mapping[str, str],
     size: int,
     wanted: int,
     taken: Sequence[tuple[str, ...]] = (),
@@ -22,15 +32,15 @@ def choose_node_sets(
 ) -> list[tuple[str, ...]]:
     """Choose up to `wanted` disjoint sets of `size` nodes: free ones first, then busy ones, never drained ones.
 
-    `taken` are the sets that a run has measured on: it gets other nodes if there are any, else its own sets again, for
-    of two that share no node, each confirms what was seen on the other. `reserved`: the job goes into a reservation, so
-    its nodes are those to be had; `only` leaves no others, `avoid` leaves these out. Raises `ToolError` if there is not
-    a single set.
+    `nodes` are those of a partition, with their states. `taken` are the sets that a run has measured on: it gets other
+    nodes if there are any, else its own sets again, for of two that share no node, each confirms what was seen on the
+    other. `reserved`: the job goes into a reservation, so its nodes are those to be had; `only` leaves no others,
+    `avoid` leaves these out. Raises `ToolError` if there is not a single set.
     """
     order = [*FREE, *(RESERVED if reserved else ()), *BUSY]
     states = {
-        node.name: "left out" if node.name in avoid or (only is not None and node.name not in only) else node.state
-        for node in nodes
+        name: "left out" if name in avoid or (only is not None and name not in only) else state
+        for name, state in nodes.items()
     }
     usable = sorted((name for name in states if states[name] in order), key=lambda name: (states[name] in BUSY, name))
     others = [name for name in usable if not any(name in names for names in taken)]
@@ -63,3 +73,76 @@ def plan_jobs(
         run = f"{stamp}-{number + 1:02}"
         plans.append(JobPlan(run, nodes, tuple(contents(nodes)), f"{folder}/jobs/{run}"))
     return plans
+
+
+def plans_of(asked: Asked, loaded: LoadedSite) -> list[JobPlan]:
+    """Give all jobs of a run. Raises `ResolveError` for an unknown probe."""
+    site, validation = loaded.site, validation_of(loaded.site)
+    target = Target(site, resolve_selection(site), validation, asked.image, asked.jax_image, asked.wrapper)
+    plans: list[JobPlan] = []
+    for batch in asked.batches:
+        contents = partial(groups, choose_probes(target, batch.probes), validation, asked.limit)
+        plans += plan_jobs(batch.stamp, asked.folder, batch.node_sets, batch.jobs, contents)
+    return plans
+
+
+def _specs(asked: Asked, loaded: LoadedSite) -> Mapping[str, str]:
+    return {
+        group.folder: spec_hash([script_bytes(name) for step in group.steps for name in step.part.files], group)
+        for plan in plans_of(asked, loaded)
+        for group in plan.groups
+    }
+
+
+def with_specs(asked: Asked, loaded: LoadedSite) -> Asked:
+    """Note what is measured."""
+    return replace(asked, specs={**asked.specs, **_specs(asked, loaded)})
+
+
+def site_digest(loaded: LoadedSite) -> str:
+    """Tell a site description from another one, by its text."""
+    return hashlib.sha256(loaded.data).hexdigest()[:16]
+
+
+def require_unchanged(asked: Asked, loaded: LoadedSite, version: str, image_digest: str, place: str) -> None:
+    """Raise `ResolveError` where going on would measure something else than the run began with."""
+    why = ""
+    if asked.lumisite != version:
+        why = f"it was begun with lumisite {asked.lumisite}, and this is {version}"
+    elif asked.site_digest != site_digest(loaded):
+        why = f"the site description {asked.site_file} has changed since it began"
+    elif asked.image_digest != image_digest:
+        why = f"{asked.image} is another image than when it began"
+    elif any(asked.specs.get(name) != spec for name, spec in _specs(asked, loaded).items()):
+        why = "the scripts of the probes have changed since it began"
+    if why:
+        raise ResolveError(f"{place}: {why}: what it measures now is not to be mixed with that (start a new run)")
+
+
+def more_words(verdict: SystemVerdict, probes: Collection[str]) -> tuple[str, ...]:
+    """Give the options beside `--more`, empty if no job is missing; `probes` are those that a run can have.
+
+    Only the probes of what is open are run again; nodes that are known to be bad are left out.
+    """
+    waiting = [metric for metric in verdict.metrics if metric.decides and metric.more_jobs]
+    if waiting:
+        jobs = max(metric.more_jobs for metric in waiting)
+        names = {metric.metric.partition("/")[0] for metric in waiting}
+    else:
+        jobs = 1
+        names = {gate.gate for gate in verdict.gates if not gate.runs}
+    wanted = sorted(names & set(probes))
+    if not wanted:
+        return ()
+    bad = sorted({one.node for one in verdict.slow_nodes} | {node for gate in verdict.gates for node in gate.nodes})
+    words = ["--jobs", str(jobs), *(word for name in wanted for word in ("--probe", name))]
+    return (*words, "--avoid", ",".join(bad)) if bad and waiting else tuple(words)
+
+
+def hunt_words(verdict: SystemVerdict) -> tuple[str, ...]:
+    """Give the options of the run that finds the slow node, empty if none is to be found."""
+    nodes = sorted({node for metric in verdict.metrics if metric.decides for node in metric.hunt})
+    if not nodes or verdict.slow_nodes:
+        return ()
+    words = f"--probe pairs --jobs 1 --node-sets 1 --nodes {len(nodes)} --nodelist"
+    return (*words.split(), ",".join(nodes))

@@ -9,40 +9,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lumisite.errors import ToolError
-from lumisite.validate.lines import Gate, GateState, Sample
+from lumisite.validate.lines import Gate, GateOutcome, Sample
 from lumisite.validate.probes.ddp.judge import RATE, efficiency
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, rounded
 from lumisite.validate.run import slurm
-from lumisite.validate.run.script import CLAIM, STEP_ERR, JobPlan, Options, job_script
+from lumisite.validate.run.asked import Asked
+from lumisite.validate.run.script import CLAIM, DONE, EXIT, STEP_ERR, JobPlan, job_script
 
 if TYPE_CHECKING:
     from lumisite.site.model import Site
     from lumisite.validate.run.folder import End, Run
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How often to look: at the marks of jobs, and at Slurm; and how long a job's marks may lag behind its end."""
-
-    marks_s: float = 0.3
-    slurm_s: float = 4.0
-    grace_s: float = 3.0
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What does not change during a run."""
-
-    site: Site
-    options: Options
-    image_mark: str
-    specs: Mapping[str, str]
-    """The short hash of what is measured, by the group's folder."""
-    pace: Pace = Pace()
 
 
 @dataclass
@@ -67,20 +48,33 @@ class LiveJob:
         """Whether there is still something to come of it."""
         return self.state not in ("ended", "over")
 
-    def gate(self, verdict: GateState, cause: str, advice: str, time: float) -> Gate:
+    def gate(self, verdict: GateOutcome, cause: str, advice: str, time: float) -> Gate:
         """Give the line that says how it ended."""
         return Gate("job", verdict, cause, advice, self.plan.run, tuple(sorted(self.plan.nodes)), time)
 
 
+@dataclass
 class Runner:
-    """A run at work. `say` takes progress, one line at a time."""
+    """A run at work. `say` takes progress, one line at a time; `facts` is the command that captures a node.
 
-    def __init__(self, run: Run, setting: Setting, plans: Sequence[JobPlan], say: Callable[[str], None]) -> None:
-        self.run = run
-        self.setting = setting
+    It looks every `marks_s` seconds at the marks of jobs, which may lag `grace_s` behind a job's end, and every
+    `slurm_s` at Slurm.
+    """
+
+    run: Run
+    site: Site
+    asked: Asked
+    plans: InitVar[Sequence[JobPlan]]
+    say: Callable[[str], None]
+    facts: Sequence[str] = ()
+    marks_s: float = 0.3
+    slurm_s: float = 4.0
+    grace_s: float = 3.0
+    _polled: float = 0.0
+
+    def __post_init__(self, plans: Sequence[JobPlan]) -> None:
+        """Begin with all jobs."""
         self.jobs = [LiveJob(plan) for plan in plans]
-        self.say = say
-        self._asked = 0.0
 
     def restore(self, journal: Sequence[Mapping[str, object]]) -> None:
         """Take up what the journal says; a job that was being submitted is looked for by its name."""
@@ -92,8 +86,7 @@ class Runner:
             if job.state == "submitting":
                 self._look_for(job)
             self._collect(job)
-            done = self.run.done(job.plan.run)
-            if job.state == "over" and done is not None:
+            if job.state == "over" and (done := self.run.end(job.plan.run, DONE)) is not None:
                 # They are there already, unless the machine went down before they were on its disk.
                 self.run.keep(self._last_lines(job, done.time))
 
@@ -102,14 +95,13 @@ class Runner:
         for job in self.jobs:
             if job.state in ("new", "cancelled"):
                 self._submit(job)
-        self._asked = time.monotonic() - max(0.0, self.setting.pace.slurm_s - 1)
+        self._polled = time.monotonic() - max(0.0, self.slurm_s - 1)
         while any(job.goes_on for job in self.jobs):
-            for job in self.jobs:
+            for job in self._in_slurm():
                 self._look(job)
             self._ask_slurm()
             if any(job.goes_on for job in self.jobs):
-                self.run.require_there()
-                time.sleep(self.setting.pace.marks_s)
+                time.sleep(self.marks_s)
 
     def cancel(self) -> None:
         """Cancel what this run has in Slurm, and keep what is measured."""
@@ -123,19 +115,14 @@ class Runner:
             self._note(job, "cancelled")
             self._collect(job)
 
-    def abandon(self) -> None:
-        """Cancel what this run has in Slurm, where nothing can be written down any more."""
-        slurm.cancel([job.id for job in self._in_slurm()])
-
     def _in_slurm(self) -> list[LiveJob]:
         """Give the jobs that Slurm has, or may have."""
         return [job for job in self.jobs if job.state == "submitted"]
 
     def _submit(self, job: LiveJob) -> None:
         attempt = job.attempt + 1
-        setting, run = self.setting, self.run
-        text = job_script(setting.site, job.plan, setting.options, str(run.probes), attempt)
-        script = run.write_script(job.plan.run, attempt, text)
+        text = job_script(self.site, self.asked, job.plan, attempt, self.facts)
+        script = self.run.write_script(job.plan.run, attempt, text)
         self._note(job, "submitting", attempt=attempt)
         try:
             identity = slurm.submit(script)
@@ -158,11 +145,9 @@ class Runner:
 
     def _look(self, job: LiveJob) -> None:
         """Read a job's marks."""
-        if job.state == "submitted":
-            self._collect(job)
-            done = self.run.done(job.plan.run)
-            if done is not None:
-                self._finish(job, done)
+        self._collect(job)
+        if (done := self.run.end(job.plan.run, DONE)) is not None:
+            self._finish(job, done)
 
     def _collect(self, job: LiveJob) -> None:
         """Judge every group whose steps have all ended since."""
@@ -170,25 +155,25 @@ class Runner:
         for group in job.plan.groups:
             if group.folder in job.collected:
                 continue
-            ends = [self.run.step_end(job.plan.run, step) for step in group.steps]
+            began = self.run.step_began(job.plan.run, group.steps[0])
+            ends = [self.run.end(job.plan.run, f"{step.folder}/{EXIT}") for step in group.steps]
             known = [end for end in ends if end is not None]
             if len(known) < len(ends):
-                self._show_start(job, group)
+                if began is not None and job.shown != group.folder:
+                    job.shown = group.folder
+                    self.say(f"{job.plan.run}: {group.folder} …")
                 continue
             lines = self._judge(job, group, known)
             job.collected.add(group.folder)
             job.samples += [line for line in lines if isinstance(line, Sample)]
             self.run.keep(lines)
-            began = self.run.step_began(job.plan.run, group.steps[0]) or known[-1].time
-            self.say(f"{job.plan.run}: {group.folder} {_short(lines)}, {known[-1].time - began:.1f} s")
-
-    def _show_start(self, job: LiveJob, group: Group) -> None:
-        if job.shown != group.folder and self.run.step_began(job.plan.run, group.steps[0]) is not None:
-            job.shown = group.folder
-            self.say(f"{job.plan.run}: {group.folder} …")
+            bad = next((line for line in lines if isinstance(line, Gate) and line.verdict != "pass"), None)
+            told = f"{bad.verdict}: {bad.cause}" if bad else "passed"
+            seconds = known[-1].time - (began or known[-1].time)
+            self.say(f"{job.plan.run}: {group.folder} {told}, {seconds:.1f} s")
 
     def _judge(self, job: LiveJob, group: Group, ends: Sequence[End]) -> Sequence[Line]:
-        setting, run, first = self.setting, job.plan.run, group.steps[0]
+        run, first = job.plan.run, group.steps[0]
         expected = Expected(
             probe=first.probe,
             label=first.label,
@@ -196,8 +181,8 @@ class Runner:
             tasks=first.tasks,
             run=run,
             time=ends[-1].time,
-            image=setting.image_mark,
-            spec=setting.specs[group.folder],
+            image=self.asked.image_digest,
+            spec=self.asked.specs[group.folder],
         )
         ended = [
             Ended(
@@ -220,7 +205,7 @@ class Runner:
         silent = [group.folder for group in job.plan.groups if group.folder not in job.collected]
         if silent:
             job.done_since = job.done_since or time.monotonic()
-            if time.monotonic() - job.done_since < self.setting.pace.grace_s:
+            if time.monotonic() - job.done_since < self.grace_s:
                 return  # files of one node may arrive in another order
             cause = f"the job ended, and {', '.join(silent)} left no result"
             self._end(job, cause, "look whether the run's file system is full, or was not there for a while")
@@ -247,13 +232,12 @@ class Runner:
     def _ask_slurm(self) -> None:
         """Ask now and then whether the jobs still live."""
         now = time.monotonic()
-        if now - self._asked < self.setting.pace.slurm_s:
-            return
-        self._asked = now
-        active = self._in_slurm()
-        states = slurm.poll([job.id for job in active])
-        for job in active:
-            self._heed(job, states[job.id], now)
+        if now - self._polled >= self.slurm_s:
+            self._polled = now
+            active = self._in_slurm()
+            states = slurm.poll([job.id for job in active])
+            for job in active:
+                self._heed(job, states[job.id], now)
 
     def _heed(self, job: LiveJob, state: slurm.JobState, now: float) -> None:
         """Act on what Slurm says of a job that has not said itself that it is done."""
@@ -266,7 +250,7 @@ class Runner:
             return
         if not job.lost:
             job.lost = True
-            self._asked = now - self.setting.pace.slurm_s + self.setting.pace.grace_s
+            self._polled = now - self.slurm_s + self.grace_s
             return
         # Its marks have had time to arrive.
         self._look(job)
@@ -278,7 +262,7 @@ class Runner:
         """Give the cause and the advice for a job that ended before it was done."""
         during = self._during(job)
         if state.state == "NODE_FAIL":
-            lost = self._lost_nodes(job)
+            lost = [name for name, state in self._nodes(job).items() if state.startswith(("down", "fail"))]
             names = ", ".join(lost) or f"one of {', '.join(job.plan.nodes)}"
             verb = "were" if len(lost) > 1 else "was"
             return f"{names} {verb} lost (NODE_FAIL){during}", "look at the node, then run again"
@@ -298,30 +282,26 @@ class Runner:
         open_steps = [
             step.folder
             for step in job.plan.steps
-            if self.run.step_began(job.plan.run, step) is not None and self.run.step_end(job.plan.run, step) is None
+            if self.run.step_began(job.plan.run, step) is not None
+            and self.run.end(job.plan.run, f"{step.folder}/{EXIT}") is None
         ]
         return f" during {open_steps[-1]}" if open_steps else ""
 
     def _out_of_service(self, job: LiveJob) -> str:
         """Say what to do where a job waits for nodes that take no jobs any more."""
         known = (*slurm.FREE, *slurm.BUSY, *slurm.RESERVED)
-        away = [node for node in self._nodes(job) if node.state not in known]
+        away = {name: state for name, state in self._nodes(job).items() if state not in known}
         if not away:
             return ""
-        shown = ", ".join(f"{node.name} is {node.state}" for node in away)
-        names = ",".join(node.name for node in away)
-        return f"; {shown}: return it to service, or stop this (Ctrl-C) and start again with --avoid {names}"
+        shown = ", ".join(f"{name} is {state}" for name, state in away.items())
+        return f"; {shown}: return it to service, or stop this (Ctrl-C) and start again with --avoid {','.join(away)}"
 
-    def _lost_nodes(self, job: LiveJob) -> list[str]:
-        return [node.name for node in self._nodes(job) if node.state.startswith(("down", "fail"))]
-
-    def _nodes(self, job: LiveJob) -> list[slurm.Node]:
+    def _nodes(self, job: LiveJob) -> dict[str, str]:
         """Give the state of a job's nodes; none where Slurm does not say."""
-        try:
-            nodes = slurm.nodes_of(self.setting.options.partition)
-        except ToolError:
-            return []
-        return [node for node in nodes if node.name in job.plan.nodes]
+        with suppress(ToolError):
+            states = slurm.nodes_of(self.asked.partition)
+            return {name: state for name, state in states.items() if name in job.plan.nodes}
+        return {}
 
     def _end(self, job: LiveJob, cause: str, advice: str) -> None:
         """A job is over before its time."""
@@ -343,9 +323,3 @@ class Runner:
         if job.state == "ended":
             cause, advice, when = (str(event.get(name, "")) for name in ("cause", "advice", "time"))
             self.run.keep([job.gate("fail", cause, advice, float(when or 0))])
-
-
-def _short(lines: Sequence[Line]) -> str:
-    gates = [line for line in lines if isinstance(line, Gate)]
-    bad = [gate for gate in gates if gate.verdict != "pass"]
-    return f"{bad[0].verdict}: {bad[0].cause}" if bad else "passed"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lumisite.errors import ResolveError
 from lumisite.site.model import Site, Validation
 from lumisite.validate.probes.probe import OUT, PROBES, Group, Step
+from lumisite.validate.run.asked import Asked
 
 #: Names of what a job writes below its folder, and below each step's.
 DONE, EXIT, CLAIM, STEP_OUT, STEP_ERR, RECORDS = "done", "exit", "claim", "stdout", "stderr", "records"
@@ -57,37 +58,23 @@ class JobPlan:
         return tuple(step for group in self.groups for step in group.steps)
 
 
-@dataclass(frozen=True)
-class Options:
-    """What is asked of Slurm beside the site's own; `extra` are more options for sbatch.
-
-    `facts` is the command that captures the job's first node, if lumisite is to try that.
-    """
-
-    partition: str
-    account: str | None = None
-    reservation: str | None = None
-    extra: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
-
-
-def job_script(site: Site, plan: JobPlan, options: Options, probes: str, attempt: int) -> str:
-    """Give the text of the script; `probes` is the folder that holds the probes' scripts."""
+def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Sequence[str] = ()) -> str:
+    """Give the text of the script; `facts` is the command that captures the job's first node, if any."""
     validation = validation_of(site)
-    lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in slurm_words(site, plan, options))]
+    lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in slurm_words(site, asked, plan))]
     names = {"job": shlex.quote(plan.folder), "done": DONE, "exit": EXIT, "claim": CLAIM, "attempt": str(attempt)}
     head = _HEAD
     for name, value in (names | {"out": STEP_OUT, "err": STEP_ERR, "records": RECORDS}).items():
         head = head.replace(f"{{{name}}}", value)
     module = _module(site)
     lines += ["", head.rstrip("\n")]
-    lines += [_facts_line(options.facts)] if options.facts else []
+    lines += [_facts_line(facts)] if facts else []
     if not plan.named:
         lines.append(f'scontrol show hostnames "$SLURM_JOB_NODELIST" >"$job/{NODES}"')
     lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', ""]
     lines += [_warm_up_line(plan)] if validation.backend == "nccl" else []
-    lines += [_step_line(site, validation, plan, step, probes) for step in plan.steps]
+    lines += [_step_line(site, validation, plan, step, f"{asked.folder}/probes") for step in plan.steps]
     lines += ["", "finish 0"]
     return "\n".join(lines) + "\n"
 
@@ -99,13 +86,13 @@ def validation_of(site: Site) -> Validation:
     return site.validation
 
 
-def slurm_words(site: Site, plan: JobPlan, options: Options) -> Sequence[str]:
+def slurm_words(site: Site, asked: Asked, plan: JobPlan) -> Sequence[str]:
     """Give what is asked of sbatch."""
     validation = validation_of(site)
-    partition = site.partitions.get(options.partition)
+    partition = site.partitions.get(asked.partition)
     words = [
         f"--job-name=lumisite-{plan.run}",
-        f"--partition={options.partition}",
+        f"--partition={asked.partition}",
         f"--nodes={len(plan.nodes)}",
         *([f"--nodelist={','.join(plan.nodes)}"] if plan.named else []),
         f"--ntasks-per-node={validation.tasks_per_node}",
@@ -119,10 +106,10 @@ def slurm_words(site: Site, plan: JobPlan, options: Options) -> Sequence[str]:
     if validation.backend == "nccl":
         words.append(f"--gpus-per-node={validation.tasks_per_node}")
         words.append("--mem=0")
-    for name, value in (("account", options.account), ("reservation", options.reservation)):
+    for name, value in (("account", asked.account), ("reservation", asked.reservation)):
         if value is not None:
             words.append(f"--{name}={value}")
-    return [*words, *options.extra]
+    return [*words, *asked.sbatch]
 
 
 def _facts_line(command: Sequence[str]) -> str:

@@ -43,24 +43,18 @@ class JobState:
         return self.state is not None and (self.state == "" or self.state in ENDED)
 
 
-@dataclass(frozen=True)
-class Node:
-    """A node of a partition and its state, in small letters without marks such as `*`."""
-
-    name: str
-    state: str
-
-
 class RefusedError(ToolError):
     """Slurm did not take a job."""
 
 
-def nodes_of(partition: str) -> list[Node]:
-    """List the nodes of a partition, by name. Raises `ToolError`."""
+def nodes_of(partition: str) -> dict[str, str]:
+    """Give the nodes of a partition by name, with their states, in small letters without marks such as `*`.
+
+    Raises `ToolError`.
+    """
     done = _ask(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T"])
     rows = [line.strip().partition("|") for line in done.splitlines() if line.strip()]
-    found = {name: Node(name, re.sub(r"[^a-z_].*", "", state.lower())) for name, _, state in rows}
-    return sorted(found.values(), key=lambda node: node.name)
+    return dict(sorted((name, re.sub(r"[^a-z_].*", "", state.lower())) for name, _, state in rows))
 
 
 def expand(nodelist: str) -> list[str]:
@@ -123,16 +117,12 @@ def _detail(job: str) -> JobState:
         return JobState(state[1], reason[1] if reason else "")
     if "Invalid job id" not in done.stderr:
         return JobState(None, _last_words(done))
-    return _accounted(job)
-
-
-def _accounted(job: str) -> JobState:
     try:
         done = _run(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State"])
     except ToolError:
         return JobState("")
-    words = done.stdout.split()
-    return JobState(words[0] if done.returncode == 0 and words else "")
+    words = done.stdout.split() if done.returncode == 0 else []
+    return JobState(words[0] if words else "")
 
 
 def _ask(argv: Sequence[str]) -> str:
@@ -151,7 +141,7 @@ def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
             text=True,
             errors="replace",
             timeout=PATIENCE_S,
-            env=_environment(os.environ),
+            env={name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)},
             check=False,
             # Ctrl-C on the terminal is for lumisite, which has to write down the id of a job that was just submitted.
             start_new_session=True,
@@ -160,10 +150,6 @@ def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         raise ToolError(f"{argv[0]} is not on PATH (run this where jobs are submitted)") from None
     except subprocess.TimeoutExpired:
         raise ToolError(f"{argv[0]} did not answer within {PATIENCE_S:g} s") from None
-
-
-def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
 
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:

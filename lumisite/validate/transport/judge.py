@@ -8,11 +8,11 @@ the log does not show is unknown, and unknown is inconclusive, never a pass.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lumisite.validate.lines import GateState
+from lumisite.validate.lines import GateOutcome
 from lumisite.validate.transport.log import Log, natural
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Answer: TypeAlias = Literal["yes", "no", "unknown"]
 #: How something counts, what it is, and the process that it is about; empty for the run.
-Reason: TypeAlias = tuple[GateState, str, str]
+Reason: TypeAlias = tuple[GateOutcome, str, str]
 
 #: libfabric providers that run over the kernel's TCP or UDP: the plugin is in use and the fabric is not.
 OVER_SOCKETS = frozenset({"tcp", "sockets", "udp", "net"})
@@ -60,7 +60,7 @@ class ProcessResult:
     process: str
     rank: int | None
     host: str
-    verdict: GateState
+    verdict: GateOutcome
     plugin_in_use: Answer
     provider: str
     network: str
@@ -77,7 +77,7 @@ class ProcessResult:
 class Result:
     """The verdict of a run; the fields are those of the command's JSON."""
 
-    verdict: GateState
+    verdict: GateOutcome
     plugin_in_use: Answer
     provider: str
     network: str
@@ -89,21 +89,22 @@ class Result:
 
 def judge(log: Log, expectation: Expectation) -> Result:
     """Apply the rule to all processes of a run."""
-    run = _run_of(log, expectation)
-    reasons: list[Reason] = list(_run_reasons(log))
+    run = _Run(log, expectation)
+    reasons: list[Reason] = list(run.reasons())
     results = []
     for process in log.processes:
-        result = _result(process, run)
-        own = list(_process_reasons(process, result, run))
+        result = run.result(process)
+        own = list(run.reasons_of(process, result))
         reasons += [(verdict, text, str(result)) for verdict, text in own]
         results.append(replace(result, verdict=_worst(verdict for verdict, _ in own)))
-    gdr = _run_gdr(results, run)
+    gdr = run.gdr(results)
     if expectation.require_gdr and gdr == "no":
         reasons += [("fail", "no GPU Direct RDMA", str(result)) for result in results if result.gdr == "no"]
     elif expectation.require_gdr and gdr == "unknown":
         reasons.append(("inconclusive", "nothing proves GPU Direct RDMA in both directions", ""))
     verdict = _worst(verdict for verdict, _, _ in reasons)
     plugin = {result.plugin_in_use for result in results}
+    summary = [_summary(results, gdr)] if verdict == "pass" else []
     return Result(
         verdict=verdict,
         plugin_in_use="no" if "no" in plugin else "yes" if plugin == {"yes"} else "unknown",
@@ -112,27 +113,53 @@ def judge(log: Log, expectation: Expectation) -> Result:
         gdr=gdr,
         interfaces=_interfaces(log.processes),
         processes=tuple(results),
-        reasons=(
-            *([_summary(results, gdr)] if verdict == "pass" else []),
-            *_told_once(reasons),
-            *_notes(results, run),
-        ),
+        reasons=(*summary, *_told_once(reasons), *run.notes(results)),
     )
 
 
-@dataclass(frozen=True)
 class _Run:
-    """What a process is judged against. `devices`: the network devices that channels use, by host."""
+    """The processes of a run, and what each is judged against. `devices`: those that channels use, by host."""
 
-    processes: Sequence[Process]
-    expectation: Expectation
-    crossed: bool
-    one_node: bool
-    completes: bool
-    known: frozenset[str]
-    devices: Mapping[str, set[int]]
+    def __init__(self, log: Log, expectation: Expectation) -> None:
+        self.log, self.processes, self.expectation = log, log.processes, expectation
+        self.devices: dict[str, set[int]] = {}
+        for process in self.processes:
+            self.devices.setdefault(process.host, set()).update(channel.device for channel in process.channels)
+        self.world = max((process.world for process in self.processes), default=0)
+        seen = {rank for process in self.processes if process.world == self.world for rank in process.ranks}
+        #: The ranks of the largest communicator that the log does not have.
+        self.missing = sorted(set(range(self.world)) - seen)
+        self.crossed = any(self.devices.values())
+        self.one_node = log.within_nodes and not self.crossed and len(self.devices) == 1 and not self.missing
+        self.completes = any(process.init == "complete" for process in self.processes)
+        self.known = {name for process in self.processes for name in process.providers}
 
-    def providers(self, process: Process) -> list[str]:
+    def result(self, process: Process) -> ProcessResult:
+        """Say what the log shows of a process, before it is judged."""
+        plugin = self._plugin(process)
+        return ProcessResult(
+            process=process.name,
+            rank=process.rank,
+            host=process.host,
+            verdict="pass",
+            plugin_in_use=plugin,
+            provider="none" if plugin == "no" else ",".join(self._providers(process)) or "unknown",
+            network=",".join(process.networks) or "unknown",
+            nics=self._nics(process),
+            gdr=self._gdr(process),
+            init=process.init,
+        )
+
+    def _plugin(self, process: Process) -> Answer:
+        if not INTERNAL.isdisjoint(process.networks):
+            return "no"
+        if process.networks:
+            return "unknown" if self.one_node else "yes"
+        if "failed" in process.told or ("fell back" in process.told and "loaded" not in process.told):
+            return "no"
+        return "unknown"
+
+    def _providers(self, process: Process) -> list[str]:
         """Give the providers of a process without torn names."""
         return sorted(
             name
@@ -140,210 +167,146 @@ class _Run:
             if name in PROVIDERS or not any(other != name and other.startswith(name) for other in self.known)
         )
 
-    def nics(self, process: Process) -> int | None:
+    def _nics(self, process: Process) -> int | None:
         """Give what the plugin counted, else how many devices were named or used on the node."""
         if process.counted or not process.providers:
             return max(process.counted, default=None)
         return max(len(process.devices), len(self.devices[process.host])) or None
 
+    def _gdr(self, process: Process) -> Answer:
+        """Judge GPU Direct RDMA of one process: channels first, then RCCL's summary, then what says that it is off.
 
-def _run_of(log: Log, expectation: Expectation) -> _Run:
-    devices: dict[str, set[int]] = {}
-    for process in log.processes:
-        devices.setdefault(process.host, set()).update(channel.device for channel in process.channels)
-    crossed = any(devices.values())
-    return _Run(
-        processes=log.processes,
-        expectation=expectation,
-        crossed=crossed,
-        one_node=log.within_nodes and not crossed and len(devices) == 1 and not _missing(log.processes),
-        completes=any(process.init == "complete" for process in log.processes),
-        known=frozenset(name for process in log.processes for name in process.providers),
-        devices=devices,
-    )
+        `Disabled for GPU … / HCA …` is one pair of many: it counts only where no pair is near enough.
+        """
+        if "Socket" in process.networks or any(map(_over_sockets, self._providers(process))):
+            return "no"
+        told = [channel.gdr for channel in process.channels if channel.gdr is not None]
+        if told:
+            return "yes" if all(told) else "no"
+        if "gdr on" in process.told and not self.one_node:
+            return "yes"
+        far = "gdr far" in process.told and "gdr near" not in process.told
+        return "no" if far or "gdr off" in process.told else "unknown"
 
+    def gdr(self, results: Sequence[ProcessResult]) -> Answer:
+        """Judge the run: no process without it, and proof in both directions."""
+        if any(result.gdr == "no" for result in results):
+            return "no"
+        if not self.crossed:
+            return "yes" if results and all(result.gdr == "yes" for result in results) else "unknown"
+        told = {channel.sends for process in self.processes for channel in process.channels if channel.gdr}
+        both_ways = len(told) == 2 or any("gdr on" in process.told for process in self.processes)
+        pairs = zip(results, self.processes, strict=True)
+        proved = all(result.gdr == "yes" or not process.channels for result, process in pairs)
+        return "yes" if both_ways and proved else "unknown"
 
-def _result(process: Process, run: _Run) -> ProcessResult:
-    """Say what the log shows of a process, before it is judged."""
-    plugin = _plugin(process, run)
-    return ProcessResult(
-        process=process.name,
-        rank=process.rank,
-        host=process.host,
-        verdict="pass",
-        plugin_in_use=plugin,
-        provider="none" if plugin == "no" else ",".join(run.providers(process)) or "unknown",
-        network=",".join(process.networks) or "unknown",
-        nics=run.nics(process),
-        gdr=_gdr(process, run),
-        init=process.init,
-    )
+    def reasons_of(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateOutcome, str]]:
+        """Say what keeps a process from passing."""
+        if result.plugin_in_use == "no":
+            yield from self._own_network(process)
+        else:
+            if result.plugin_in_use == "unknown":
+                yield "inconclusive", self._unknown_plugin(process)
+            yield from self._wrong_provider(process, result)
+            yield from self._wrong_nics(process, result)
+        if "broken" in process.told:
+            yield "fail", f"the plugin reports errors ({_shortened(process.told['broken'])})"
+        if result.init == "stuck":
+            yield "fail", "rings are connected and trees never were: communicator setup hangs"
+        elif result.init == "unfinished":
+            yield "inconclusive", "a communicator began and never completed: it hangs, or the log ends too early"
+        elif result.init == "unknown" and self.completes:
+            yield "inconclusive", "no communicator completed, while those of other processes did"
+        elif result.init == "unknown" and result.plugin_in_use == "yes" and not self.crossed:
+            yield "inconclusive", "nothing shows that a communicator was set up"
 
+    def _own_network(self, process: Process) -> Iterator[tuple[GateOutcome, str]]:
+        """Say that NCCL's own network is in use, unless that is the right one."""
+        networks = " and ".join(process.networks)
+        if len(process.networks) > 1:
+            yield "fail", f"communicators use different networks, {networks}"
+        elif networks != "IB" or (self.expectation.provider or "").casefold() != "ib":
+            verb = "NCCL chose its" if self.one_node else "traffic goes through NCCL's"
+            what = f"{verb} own network {networks}" if networks else "the plugin is not in use"
+            why = process.told.get("failed") or process.told.get("fell back")
+            yield "fail", f"{what} ({_shortened(why)})" if why else what
 
-def _plugin(process: Process, run: _Run) -> Answer:
-    if not INTERNAL.isdisjoint(process.networks):
-        return "no"
-    if process.networks:
-        return "unknown" if run.one_node else "yes"
-    if "failed" in process.told or ("fell back" in process.told and "loaded" not in process.told):
-        return "no"
-    return "unknown"
+    def _unknown_plugin(self, process: Process) -> str:
+        if self.one_node and process.networks:
+            return WITHIN
+        if not process.providers and "loaded" not in process.told:
+            return "nothing shows which network is used"
+        did = f"chose {','.join(sorted(process.providers))}" if process.providers else "was loaded"
+        return f"the plugin {did}, but nothing shows that traffic goes through it"
+
+    def _wrong_provider(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateOutcome, str]]:
+        """Find what the plugin should not have chosen; where it is not in use in the end, sockets or IB are."""
+        expected, providers = self.expectation.provider, self._providers(process)
+        if not providers and result.plugin_in_use == "yes":
+            names = {name.casefold() for name in process.networks}
+            if expected is None or names != {expected.casefold()}:
+                networks = " and ".join(process.networks)
+                yield "inconclusive", f"network {networks} is in use, but no line names its provider"
+        for name in providers:
+            if expected is None and _over_sockets(name):
+                yield "fail", f"the plugin runs over sockets, provider {name}"
+            elif expected is not None and expected not in (name, name.partition(";")[0]):
+                yield "fail", f"provider is {name}, expected {expected}"
+
+    def _wrong_nics(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateOutcome, str]]:
+        expected = self.expectation.nics
+        if expected is None or result.nics == expected:
+            return
+        if not process.counted and (result.nics is None or result.nics < expected):
+            yield "inconclusive", f"nothing shows how many NICs the plugin found, expected {expected}"
+        else:
+            yield "fail", f"the plugin found {result.nics} NICs, expected {expected}"
+
+    def reasons(self) -> Iterator[Reason]:
+        """Say what keeps the run as a whole from passing."""
+        log = self.log
+        if not self.processes:
+            what = (
+                "the lines of NCCL or RCCL say nothing of the network" if log.lines else "no line of NCCL or RCCL found"
+            )
+            hint = "run with NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV"
+            yield "inconclusive", WITHIN if log.within_nodes else f"{what} ({hint})", ""
+        elif log.bare:
+            cut = "messages have been cut out of a log: nothing shows how many processes there were"
+            yield "inconclusive", cut, ""
+        if self.missing:
+            shown = ", ".join(map(str, self.missing[:NAMES_SHOWN])) + (", …" if len(self.missing) > NAMES_SHOWN else "")
+            hint = "; Ray left repeated lines out, set RAY_DEDUP_LOGS=0" if log.dropped else ""
+            yield "inconclusive", f"{len(self.missing)} of {self.world} ranks say nothing in the log: {shown}{hint}", ""
+
+    def notes(self, results: Sequence[ProcessResult]) -> Iterator[str]:
+        """Say what does not change the verdict."""
+        sockets = next((one.sockets for one in self.processes if "Socket" in one.networks and one.sockets), None)
+        if sockets:
+            yield f"sockets use {', '.join(sockets)}"
+        if self.expectation.provider is None and any("IB" in process.networks for process in self.processes):
+            yield "IB is NCCL's own network and no plugin: where it is the right one, say --expect IB"
+        for result, told in zip(results, (process.told for process in self.processes), strict=True):
+            if "warned" in told and result.init != "complete" and not {"broken", "failed"} & {*told}:
+                yield f"{result} warned: {_shortened(told['warned'])}"
+                break
+        if results and all(result.init == "unknown" for result in results):
+            yield "the log does not show whether communicators completed (it has no INIT lines of that)"
 
 
 def _over_sockets(provider: str) -> bool:  # `tcp` and `tcp;ofi_rxm` alike
     return not OVER_SOCKETS.isdisjoint(provider.split(";"))
 
 
-def _gdr(process: Process, run: _Run) -> Answer:
-    """Judge GPU Direct RDMA of one process: channels first, then RCCL's summary, then what says that it is off.
-
-    `Disabled for GPU … / HCA …` is one pair of many: it counts only where no pair is near enough.
-    """
-    if "Socket" in process.networks or any(map(_over_sockets, run.providers(process))):
-        return "no"
-    told = [channel.gdr for channel in process.channels if channel.gdr is not None]
-    if told:
-        return "yes" if all(told) else "no"
-    if "gdr on" in process.told and not run.one_node:
-        return "yes"
-    far = "gdr far" in process.told and "gdr near" not in process.told
-    return "no" if far or "gdr off" in process.told else "unknown"
-
-
-def _run_gdr(results: Sequence[ProcessResult], run: _Run) -> Answer:
-    """Judge the run: no process without it, and proof in both directions."""
-    if any(result.gdr == "no" for result in results):
-        return "no"
-    if run.crossed:
-        pairs = zip(results, run.processes, strict=True)
-        deciding = [result for result, process in pairs if process.channels or result.gdr == "yes"]
-        told = {channel.sends for process in run.processes for channel in process.channels if channel.gdr}
-        both_ways = len(told) == 2 or any("gdr on" in process.told for process in run.processes)
-        return "yes" if both_ways and all(result.gdr == "yes" for result in deciding) else "unknown"
-    return "yes" if results and all(result.gdr == "yes" for result in results) else "unknown"
-
-
-def _process_reasons(process: Process, result: ProcessResult, run: _Run) -> Iterator[tuple[GateState, str]]:
-    if result.plugin_in_use == "no":
-        yield from _own_network(process, run)
-    else:
-        if result.plugin_in_use == "unknown":
-            yield "inconclusive", _unknown_plugin(process, run)
-        yield from _providers(process, result, run)
-        yield from _nics(process, result, run.expectation.nics)
-    if "broken" in process.told:
-        yield "fail", f"the plugin reports errors ({_shortened(process.told['broken'])})"
-    if result.init == "stuck":
-        yield "fail", "rings are connected and trees never were: communicator setup hangs"
-    elif result.init == "unfinished":
-        yield "inconclusive", "a communicator began and never completed: it hangs, or the log ends too early"
-    elif result.init == "unknown" and run.completes:
-        yield "inconclusive", "no communicator completed, while those of other processes did"
-    elif result.init == "unknown" and result.plugin_in_use == "yes" and not run.crossed:
-        yield "inconclusive", "nothing shows that a communicator was set up"
-
-
-def _own_network(process: Process, run: _Run) -> Iterator[tuple[GateState, str]]:
-    """Say that NCCL's own network is in use, unless that is the right one."""
-    networks = " and ".join(process.networks)
-    if len(process.networks) > 1:
-        yield "fail", f"communicators use different networks, {networks}"
-    elif networks != "IB" or (run.expectation.provider or "").casefold() != "ib":
-        verb = "NCCL chose its" if run.one_node else "traffic goes through NCCL's"
-        what = f"{verb} own network {networks}" if networks else "the plugin is not in use"
-        why = process.told.get("failed") or process.told.get("fell back")
-        yield "fail", f"{what} ({_shortened(why)})" if why else what
-
-
-def _unknown_plugin(process: Process, run: _Run) -> str:
-    if run.one_node and process.networks:
-        return WITHIN
-    if process.providers:
-        names = ",".join(sorted(process.providers))
-        return f"the plugin chose {names}, but nothing shows that traffic goes through it"
-    if "loaded" in process.told:
-        return "the plugin was loaded, but nothing shows that traffic goes through it"
-    return "nothing shows which network is used"
-
-
-def _providers(process: Process, result: ProcessResult, run: _Run) -> Iterator[tuple[GateState, str]]:
-    """Find what the plugin should not have chosen; where the plugin is not in use in the end, sockets or IB are."""
-    expected, providers = run.expectation.provider, run.providers(process)
-    if (
-        not providers
-        and result.plugin_in_use == "yes"
-        and (expected is None or {expected.casefold()} != {name.casefold() for name in process.networks})
-    ):
-        yield "inconclusive", f"network {' and '.join(process.networks)} is in use, but no line names its provider"
-    for name in providers:
-        if expected is None and _over_sockets(name):
-            yield "fail", f"the plugin runs over sockets, provider {name}"
-        elif expected is not None and expected not in (name, name.partition(";")[0]):
-            yield "fail", f"provider is {name}, expected {expected}"
-
-
-def _nics(process: Process, result: ProcessResult, expected: int | None) -> Iterator[tuple[GateState, str]]:
-    if expected is None or result.nics == expected:
-        return
-    if not process.counted and (result.nics is None or result.nics < expected):
-        yield "inconclusive", f"nothing shows how many NICs the plugin found, expected {expected}"
-    else:
-        yield "fail", f"the plugin found {result.nics} NICs, expected {expected}"
-
-
-def _run_reasons(log: Log) -> Iterator[Reason]:
-    if not log.processes:
-        yield "inconclusive", _nothing_told(log), ""
-        return
-    if log.bare:
-        cut = "messages have been cut out of a log: nothing shows how many processes there were"
-        yield "inconclusive", cut, ""
-    missing = _missing(log.processes)
-    if missing:
-        world = max(process.world for process in log.processes)
-        shown = ", ".join(map(str, missing[:NAMES_SHOWN])) + (", …" if len(missing) > NAMES_SHOWN else "")
-        hint = "; Ray left repeated lines out, set RAY_DEDUP_LOGS=0" if log.dropped else ""
-        yield "inconclusive", f"{len(missing)} of {world} ranks say nothing in the log: {shown}{hint}", ""
-
-
-def _nothing_told(log: Log) -> str:
-    if log.within_nodes:
-        return WITHIN
-    what = "the lines of NCCL or RCCL say nothing of the network" if log.lines else "no line of NCCL or RCCL found"
-    return f"{what} (run with NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV)"
-
-
-def _missing(processes: Sequence[Process]) -> list[int]:
-    """List the ranks of the largest communicator that the log does not have."""
-    world = max((process.world for process in processes), default=0)
-    seen = {rank for process in processes if process.world == world for rank in process.ranks}
-    return sorted(set(range(world)) - seen)
-
-
 def _told_once(reasons: Iterable[Reason]) -> Iterator[str]:
     """Say each thing once, the worst first, with the processes that it is about."""
-    alike: dict[tuple[GateState, str], tuple[str, list[str]]] = {}
+    alike: dict[tuple[GateOutcome, str], tuple[str, list[str]]] = {}
     for verdict, text, process in reasons:
         alike.setdefault((verdict, _ADDRESS.sub("", text)), (text, []))[1].append(process)
     for _, (text, processes) in sorted(alike.items(), key=lambda one: one[0][0] != "fail"):
         names = [name for name in processes if name]
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
         yield f"{text}: {', '.join(names[:NAMES_SHOWN])}{more}" if names else text
-
-
-def _notes(results: Sequence[ProcessResult], run: _Run) -> Iterator[str]:
-    """Say what does not change the verdict."""
-    on_sockets = [process for process in run.processes if "Socket" in process.networks and process.sockets]
-    if on_sockets:
-        yield f"sockets use {', '.join(on_sockets[0].sockets)}"
-    if run.expectation.provider is None and any("IB" in process.networks for process in run.processes):
-        yield "IB is NCCL's own network and no plugin: where it is the right one, say --expect IB"
-    for result, process in zip(results, run.processes, strict=True):
-        if "warned" in process.told and result.init != "complete" and not {"broken", "failed"} & {*process.told}:
-            yield f"{result} warned: {_shortened(process.told['warned'])}"
-            break
-    if results and all(result.init == "unknown" for result in results):
-        yield "the log does not show whether communicators completed (it has no INIT lines of that)"
 
 
 def _summary(results: Sequence[ProcessResult], gdr: Answer) -> str:
@@ -371,7 +334,7 @@ def _interfaces(processes: Iterable[Process]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _worst(verdicts: Iterable[GateState]) -> GateState:
+def _worst(verdicts: Iterable[GateOutcome]) -> GateOutcome:
     found = set(verdicts)
     return "fail" if "fail" in found else "inconclusive" if "inconclusive" in found else "pass"
 

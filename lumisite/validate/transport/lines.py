@@ -10,21 +10,6 @@ from typing import Literal, TypeAlias
 #: Networks by names that are also the beginnings of others.
 NETWORKS = {"Socket", "IB", "OFI", "UCX", "Libfabric", "AWS Libfabric"}
 
-#: Some people take the thread out of what they publish, or write a name in brackets for the host.
-PREFIX = re.compile(rb"([\w.-]+)[\]>]?:(\d+)(?::(\d+))? \[(\d+)\] ?[^\[\]]*$")
-#: Where one record ends and the next one begins when a log has lost its line ends on the way, pasted or in a string.
-NEXT = re.compile(rb"(?:(?<=\s)|(?<=\\n))(?=[\w.-]+:\d+:\d+ \[\d+\] NCCL )")
-#: Records of an excerpt that somebody has cut down to the messages.
-BARE = re.compile(
-    rb"^[\s>|]*(?:\[\d+\] )?(NET/(?:OFI|Plugin|Socket|IB).*|Using network .*|Connected all .*|"
-    rb"Channel \d.* via NET/.*)",
-    re.MULTILINE,
-)
-#: What looks like host, process and thread where those are gone and a time of day stands before `[gpu]`.
-TIME = re.compile(rb"(?:\d{4}-\d\d-\d\dT)?\d\d:\d\d:\d\d ")
-#: Colours, as Ray writes them.
-COLOUR = re.compile(rb"\x1b\[[\d;?]*[A-Za-z]")
-TAG = re.compile(rb"\[\d+,(\d+)\]<\w+>|^ *(\d+): |^\S+ (\d+): |\(\w+ pid=(\d+)|\[rank(\d+)\]")
 # The last group is there when the line ends where it should: a torn one could have lost its /GDRDMA.
 CHANNEL_LINE = re.compile(
     rb"(send|eive)\] via NET/(.+?)/(\d{1,6})(?:\(\d+\))?(/GDRDMA(?:\(PCI\))?)?(?:/Shared)?(?:/flush=\w+)?"
@@ -52,10 +37,10 @@ _FAILED = re.compile(
     rb"Invalid type of PCI bus|network .* not found"
 )
 _BROKEN = re.compile(rb"completed with error|Got completion .*with (?:error|status)|RC: (?:107|-38)\b|NO_SPACE")
-# Warnings that tell why a communicator does not come up, and those that every good run of RCCL begins with.
-_TROUBLE = re.compile(rb"(?i)fail|error|closed|refused|time.?out|timed out|unable|invalid|could ?n[o']t|no such")
-_NAG = re.compile(
-    rb"Missing |NUMA |any local path |rocprofiler|performance|Could not read|symbol|libibverbs|CUDA library"
+#: Warnings that tell why a communicator does not come up, and none of those that every good run of RCCL begins with.
+TROUBLE = re.compile(
+    rb"(?!.*(?:Missing |NUMA |any local path |rocprofiler|performance|Could not read|symbol|libibverbs|CUDA library))"
+    rb".*(?i:fail|error|closed|refused|time.?out|timed out|unable|invalid|could ?n[o']t|no such)"
 )
 _OFF = re.compile(
     rb"disabling GDR|GDR not supported|GDR disabled|without GPUDirect RDMA|GPU Direct RDMA Disabled for HCA|"
@@ -178,9 +163,10 @@ def note(process: Process, text: bytes) -> None:
         else:
             _note_net(process, text)
     elif head in _NETWORK_HEADS:
-        found = _NETWORK.match(text)
-        if found:
-            process.used.add(_whole_name(text_of(found[1])))
+        if found := _NETWORK.match(text):
+            # Another process may have written into the line: `SocketNCCL` is Socket.
+            name = text_of(found[1])
+            process.used.add(next((known for known in ("Socket", "AWS Libfabric") if name.startswith(known)), name))
     elif head in _INIT_HEADS:
         _note_init(process, text)
     elif head == b"Conn":
@@ -192,33 +178,25 @@ def note(process: Process, text: bytes) -> None:
             break
 
 
-def tells_trouble(text: bytes) -> bool:
-    """Whether a warning may be the reason that a communicator did not come up."""
-    return _TROUBLE.search(text) is not None and _NAG.search(text) is None
-
-
 def _note_init(process: Process, text: bytes) -> None:
-    found = _INIT.search(text)
-    if not found:
+    if not (found := _INIT.search(text)):
         return
-    communicator, rank, world = found[1], int(found[2]), int(found[3])
+    world = int(found[3])
     if world > process.world:
-        process.world = world
-        process.ranks.clear()
+        process.world, process.ranks = world, set()
     if world == process.world:
-        process.ranks.add(rank)
+        process.ranks.add(int(found[2]))
     if found[4] == b"Init START":
         process.begun += 1
-        process.pending.add(communicator)
+        process.pending.add(found[1])
     else:
-        process.pending.discard(communicator)
+        process.pending.discard(found[1])
         process.completed += found[4] == b"Init COMPLETE"
 
 
 def _note_net(process: Process, text: bytes) -> None:
     """Take the names of what a network uses."""
-    found = _PROVIDER.search(text)
-    if found:
+    if found := _PROVIDER.search(text):
         process.providers.add(text_of(found[1]))
         if found[2]:
             process.counted.add(int(found[2]))
@@ -230,11 +208,6 @@ def _note_net(process: Process, text: bytes) -> None:
         process.devices.update(map(text_of, _GUID.findall(text)))
         cards = process.adapters if text.startswith(b"NET/IB") else process.devices
         cards.update(map(text_of, _HCA.findall(text)))
-
-
-def _whole_name(name: str) -> str:
-    """Cut off what another process has written into the line: `SocketNCCL` is Socket."""
-    return next((known for known in ("Socket", "AWS Libfabric") if name.startswith(known)), name)
 
 
 def text_of(raw: bytes) -> str:

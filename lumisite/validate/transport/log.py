@@ -9,25 +9,11 @@ in it, and belongs to the `host:pid:tid [gpu]` directly before that, wherever on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lumisite.validate.blocks import whole_lines
-from lumisite.validate.transport.lines import (
-    BARE,
-    CHANNEL_LINE,
-    COLOUR,
-    HEADS,
-    NEXT,
-    PREFIX,
-    TAG,
-    TIME,
-    Channel,
-    Process,
-    note,
-    tells_trouble,
-    text_of,
-)
+from lumisite.validate.samples import whole_lines
+from lumisite.validate.transport.lines import CHANNEL_LINE, HEADS, TROUBLE, Channel, Process, note, text_of
 
 #: A line may be as long as this before its beginning is given up (a log that lost its line ends has one; a core dump).
 LINE_LIMIT = 1 << 18
@@ -40,6 +26,22 @@ TORN_TOGETHER = 4
 WITHIN_NODES = (b" via P2P/", b" via SHM/", b" via direct shared memory")
 #: Threads of a process that are remembered, to know its torn lines by.
 THREADS_KEPT = 64
+
+#: Some people take the thread out of what they publish, or write a name in brackets for the host.
+_PREFIX = re.compile(rb"([\w.-]+)[\]>]?:(\d+)(?::(\d+))? \[(\d+)\] ?[^\[\]]*$")
+#: Where one record ends and the next one begins when a log has lost its line ends on the way, pasted or in a string.
+_NEXT = re.compile(rb"(?:(?<=\s)|(?<=\\n))(?=[\w.-]+:\d+:\d+ \[\d+\] NCCL )")
+#: Records of an excerpt that somebody has cut down to the messages.
+_BARE = re.compile(
+    rb"^[\s>|]*(?:\[\d+\] )?(NET/(?:OFI|Plugin|Socket|IB).*|Using network .*|Connected all .*|"
+    rb"Channel \d.* via NET/.*)",
+    re.MULTILINE,
+)
+#: What looks like host, process and thread where those are gone and a time of day stands before `[gpu]`.
+_TIME = re.compile(rb"(?:\d{4}-\d\d-\d\dT)?\d\d:\d\d:\d\d ")
+#: Colours, as Ray writes them.
+_COLOUR = re.compile(rb"\x1b\[[\d;?]*[A-Za-z]")
+_TAG = re.compile(rb"\[\d+,(\d+)\]<\w+>|^ *(\d+): |^\S+ (\d+): |\(\w+ pid=(\d+)|\[rank(\d+)\]")
 
 
 @dataclass
@@ -62,18 +64,9 @@ def scan(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Log:
     scanner = _Scanner()
     for name, blocks in sources:
         scanner.source(name)
-        for block in whole_lines(blocks, _end_of):
+        for block in whole_lines(blocks, lambda line: line[-LINE_LIMIT:]):
             scanner.read(block)
     return scanner.log()
-
-
-def _end_of(line: bytes) -> bytes:
-    return line[-LINE_LIMIT:]
-
-
-def _records(line: bytes) -> Sequence[bytes]:
-    """Cut a line with more records than processes tear into one another."""
-    return NEXT.split(line) if line.count(b"NCCL ") > TORN_TOGETHER else (line,)
 
 
 def _channel(found: re.Match[bytes]) -> Channel:
@@ -101,7 +94,7 @@ class _Scanner:
     def read(self, block: bytes) -> None:
         """Take whole lines."""
         if b"\x1b" in block:
-            block = COLOUR.sub(b"", block)
+            block = _COLOUR.sub(b"", block)
         if not self._log.within_nodes:
             self._log.within_nodes = any(way in block for way in WITHIN_NODES)
         if not self._log.dropped:
@@ -113,40 +106,34 @@ class _Scanner:
         self._log.lines = True
         glued = block.count(b"NCCL ") > len(records)
         if glued:
-            records = [part for line in records for part in _records(line)]
+            # A line with more records than processes tear into one another is cut.
+            torn = [[line] if line.count(b"NCCL ") <= TORN_TOGETHER else _NEXT.split(line) for line in records]
+            records = [part for parts in torn for part in parts]
         if b"] via NET/" in block:
             self._read_channels(records)
         for line in [line for line in records if b" via " not in line or (glued and line.count(b"NCCL INFO ") > 1)]:
             # A record that stands before another one on a line is torn: its last word may be half a word.
             at = line.rfind(b"NCCL INFO ") if glued else line.find(b"NCCL INFO ")
-            if at < 0:
-                self._read_warning(line)
-            elif line[at + 10 : at + 14] in HEADS:
-                note(self._process(line[:at]), line[at + 10 :])
+            warns = at < 0
+            if warns and (at := line.rfind(b"NCCL WARN ")) < 0:
+                continue
+            text = line[at + 10 :]
+            trouble = warns and TROUBLE.match(text)
+            if trouble or text[:4] in HEADS:
+                process = self._process(line[:at])
+                note(process, text)
+                if trouble:
+                    process.told.setdefault("warned", text_of(text))
 
     def _read_bare(self, block: bytes) -> None:
         """Take messages without anything before them, of which only the file tells whose they are."""
         if b"NET/" in block or b"Using network" in block:
-            for found in BARE.finditer(block):
+            for found in _BARE.finditer(block):
                 self._log.bare = True
-                text = found[1]
-                channel = CHANNEL_LINE.search(text)
-                if channel:
+                if channel := CHANNEL_LINE.search(found[1]):
                     self._process(b"").channels.add(_channel(channel))
                 else:
-                    note(self._process(b""), text)
-
-    def _read_warning(self, line: bytes) -> None:
-        at = line.rfind(b"NCCL WARN ")
-        text = line[at + 10 :]
-        trouble = tells_trouble(text)
-        if at < 0 or not (trouble or text[:4] in HEADS):
-            return
-        process = self._process(line[:at])
-        if text[:4] in HEADS:
-            note(process, text)
-        if trouble:
-            process.told.setdefault("warned", text_of(text))
+                    note(self._process(b""), found[1])
 
     def _read_channels(self, records: Iterable[bytes]) -> None:
         """Take channels between nodes, which are most of a log and say few different things.
@@ -160,8 +147,7 @@ class _Scanner:
             if (via := line.find(b"] via NET/")) >= 0
         }
         for prefix, text in told - self._told:
-            found = CHANNEL_LINE.match(text)
-            if found:
+            if found := CHANNEL_LINE.match(text):
                 self._process(prefix).channels.add(_channel(found))
         if len(self._told) > CHANNELS_KEPT:
             self._told.clear()
@@ -177,24 +163,22 @@ class _Scanner:
         return process
 
     def _identify(self, line: bytes, prefix: bytes) -> Process:
-        found = PREFIX.search(line[-400:])
-        if found and (TIME.match(found[0]) or (found[1].isdigit() and found[3] is None)):
+        found = _PREFIX.search(line[-400:])
+        if found and (_TIME.match(found[0]) or (found[1].isdigit() and found[3] is None)):
             found = None  # a time of day, or a torn line that has lost its host
         if found:
             name = (text_of(found[1]), text_of(found[2]))
         else:
-            tag = TAG.search(line)
+            tag = _TAG.search(line)
             name = (self._source, f"[{text_of(next(filter(None, tag.groups())))}]" if tag else "")
-        process = self._processes.get(name)
-        if process is None:
-            process = self._processes[name] = Process(*name)
+        process = self._processes.setdefault(name, Process(*name))
         if found:
             if found[3] and len(process.threads) < THREADS_KEPT:
                 process.threads.add(found[3])
             self._named.add(self._source)
         if len(self._by_prefix) > PREFIXES_KEPT:
             self._by_prefix.clear()
-        if found and PREFIX.fullmatch(prefix.rpartition(b">:")[2]):
+        if found and _PREFIX.fullmatch(prefix.rpartition(b">:")[2]):
             self._by_prefix[prefix] = process
         return process
 
@@ -204,7 +188,8 @@ class _Scanner:
             if not pid.isdigit() and host in self._named:
                 del self._processes[host, pid]  # torn lines that have lost their process
         _join_torn(self._processes)
-        self._log.processes = sorted(self._processes.values(), key=_order)
+        by_name = sorted(self._processes.values(), key=lambda process: natural(process.name))
+        self._log.processes = sorted(by_name, key=lambda process: 1 << 30 if process.rank is None else process.rank)
         return self._log
 
 
@@ -216,16 +201,14 @@ def _join_torn(processes: dict[tuple[str, str], Process]) -> None:
     by_pid: dict[str, list[Process]] = {}
     for process in processes.values():
         by_pid.setdefault(process.pid, []).append(process)
-    for group in by_pid.values():
-        if len(group) < 2 or not group[0].pid.isdigit():
-            continue
-        group.sort(key=lambda process: (-process.records, process.host))
-        for at, part in enumerate(group):
-            for whole in group[:at]:
-                if (whole.host, whole.pid) in processes and _is_part(part, whole):
-                    _add(whole, part)
-                    del processes[part.host, part.pid]
-                    break
+    for group in (group for pid, group in by_pid.items() if pid.isdigit()):
+        wholes: list[Process] = []
+        for part in sorted(group, key=lambda process: (-process.records, process.host)):
+            if whole := next((one for one in wholes if _is_part(part, one)), None):
+                _add(whole, part)
+                del processes[part.host, part.pid]
+            else:
+                wholes.append(part)
 
 
 def _is_part(part: Process, whole: Process) -> bool:
@@ -249,10 +232,6 @@ def _add(whole: Process, part: Process) -> None:
     if part.completed:
         whole.pending.clear()
     whole.pending |= part.pending if not whole.completed else set()
-
-
-def _order(process: Process) -> tuple[int, list[int | str]]:
-    return (process.rank if process.rank is not None else 1 << 30, natural(process.name))
 
 
 def natural(name: str) -> list[int | str]:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from lumisite.site.model import MetricRule
 from lumisite.validate.samples import Series
 from lumisite.validate.verdict.nodes import is_per_node, job_value
 from lumisite.validate.verdict.stats import least_chance, lower_tail, needed, spread
@@ -41,21 +42,6 @@ LEAST_BEFORE = 4
 NODES_NAMED = 8
 #: Jobs before the change below which a verdict says that it stands on little.
 GOOD_BEFORE = 10
-
-
-@dataclass(frozen=True)
-class Method:
-    """What may be set: `k` times the noise, or `threshold`, must be exceeded; both in logarithms (0.05: 5 %).
-
-    `spec` is the value that the system is known to reach, `floor` the part of it that is a failure to miss.
-    A metric that a site has a rule for takes these from there: `MetricRule` in site/model.py has the same defaults.
-    """
-
-    k: float = 3.0
-    threshold: float = 0.05
-    spec: float | None = None
-    floor: float = 0.6
-    decides: bool = True
 
 
 @dataclass(frozen=True)
@@ -139,15 +125,15 @@ class _Comparison:
 def judge_metric(
     before: Series,
     after: Series,
-    method: Method,
+    rule: MetricRule,
     slow_before: frozenset[str] = frozenset(),
     slow_after: frozenset[str] = frozenset(),
 ) -> MetricVerdict:
     """Judge one metric; jobs on slow nodes are left out where enough others are there."""
     if is_per_node(before) or is_per_node(after):
-        return _judge_units(after, _units(before), _units(after), method, per_node=True)
+        return _judge_units(after, _units(before), _units(after), rule, per_node=True)
     units = _without(_units(after), slow_after)
-    verdict = _judge_units(after, _without(_units(before), slow_before), units, method)
+    verdict = _judge_units(after, _without(_units(before), slow_before), units, rule)
     on_slow = sum(not unit.nodes.isdisjoint(slow_after) for unit in units[:DECIDING])
     if on_slow and verdict.verdict in ("fail", "unconfirmed", "warn"):
         return replace(
@@ -163,13 +149,14 @@ def judge_metric(
     if (verdict.verdict != "inconclusive" or noisy) and verdict.limit is not None:
         counted = units[:DECIDING]
         if verdict.confirmed:
-            counted = [*counted, *_confirming(counted, units[DECIDING:])]
+            counted = [*counted, *_confirming(units)]
         slow, fine = _sides(_units(before), counted, math.log1p(-verdict.limit))
         if slow and fine:
+            there, elsewhere = (some(sorted(nodes), NODES_NAMED) for nodes in (slow, fine))
             return replace(
                 verdict,
                 verdict="inconclusive",
-                reason=f"{verdict.reason}; but only on {_named(slow)}, not on {_named(fine)}: a node, not the system",
+                reason=f"{verdict.reason}; but only on {there}, not on {elsewhere}: a node, not the system",
                 confirmed=False,
                 more_jobs=0,
                 avoid=(),
@@ -203,30 +190,18 @@ def _sides(before: Sequence[_Unit], after: Sequence[_Unit], least: float) -> tup
     return frozenset(slow), frozenset(fine)
 
 
-def _named(nodes: Collection[str]) -> str:
-    shown = sorted(nodes)
-    return ",".join(shown[:NODES_NAMED]) + (f" and {len(shown) - NODES_NAMED} more" if len(shown) > NODES_NAMED else "")
+def some(names: Sequence[str], most: int) -> str:
+    """List names, and count those beyond `most`."""
+    more = len(names) - most
+    return ",".join(names) if more <= 0 else f"{','.join(names[:most])} and {more} more"
 
 
-def judge_alone(after: Series, method: Method, why: str) -> MetricVerdict:
+def judge_alone(after: Series, rule: MetricRule, why: str) -> MetricVerdict:
     """Judge a metric that has nothing to be compared with: only the site's own expectation can fail it."""
     units = _units(after)
-    deciding, later = units[:DECIDING], units[DECIDING:]
-    low = _below_spec(deciding, method)
-    state: State = "inconclusive"
-    reason = why
-    if low:
-        state, reason = _confirm_spec(deciding, later, low, method)
-    return replace(
-        _short_of(MetricVerdict(after.metric, after.better, state, reason), deciding, later),
-        after=statistics.median(unit.value for unit in deciding),
-        jobs_after=len(units),
-        confirmed=state == "fail",
-        decides=method.decides,
-        spec=method.spec,
-        below_spec=bool(low),
-        unit=after.unit,
-    )
+    first = _compare((), units[:DECIDING], 0.0, rule)
+    state, reason = _confirm((), units, first, rule) if first.below_spec else ("inconclusive", why)
+    return _verdict(after, state, reason, units, first, rule)
 
 
 def _units(series: Series) -> list[_Unit]:
@@ -240,73 +215,88 @@ def _without(units: list[_Unit], slow: frozenset[str]) -> list[_Unit]:
 
 
 def _judge_units(
-    series: Series, before: Sequence[_Unit], after: Sequence[_Unit], method: Method, *, per_node: bool = False
+    series: Series, before: Sequence[_Unit], after: Sequence[_Unit], rule: MetricRule, *, per_node: bool = False
 ) -> MetricVerdict:
-    deciding, later = after[:DECIDING], after[DECIDING:]
     noise = spread([unit.score for unit in before], NOISE_FLOOR)
-    limit = max(method.threshold, method.k * noise)
-    first = _compare(before, deciding, limit, method)
+    deciding, limit = after[:DECIDING], max(rule.threshold, rule.k * noise)
+    first = _compare(before, deciding, limit, rule)
     if per_node and not _enough(before, deciding) and not first.below_spec:
         state, reason = _judge_few_node_runs(first)
     elif first.regressed and (first.floor or _enough(before, deciding)):
-        state, reason = _confirm(before, deciding, later, first, method)
+        state, reason = _confirm(before, after, first, rule)
     elif not _enough(before, deciding):
         state, reason = "inconclusive", _too_few(len(before), len(deciding))
     else:
         state, reason = _judge_quiet(first, noise, len(before))
-    verdict = MetricVerdict(
-        metric=series.metric,
-        better=series.better,
-        verdict=state,
-        reason=reason,
+    return replace(
+        _verdict(series, state, reason, after, first, rule, len(before)),
         before=statistics.median(unit.value for unit in before),
-        after=statistics.median(unit.value for unit in deciding),
-        jobs_before=len(before),
-        jobs_after=len(after),
         change=_rounded(math.expm1(first.change)),
         noise=_rounded(noise),
         limit=_rounded(-math.expm1(-limit)),
         p=_rounded(first.p),
         improved=first.change > limit,
+    )
+
+
+def _verdict(
+    series: Series,
+    state: State,
+    reason: str,
+    units: Sequence[_Unit],
+    first: _Comparison,
+    rule: MetricRule,
+    jobs_before: int = 0,
+) -> MetricVerdict:
+    """Put a verdict together, with how many jobs are missing and which nodes they should not run on."""
+    deciding, more, avoid = units[:DECIDING], 0, set[str]()
+    if state == "unconfirmed":
+        more, avoid = DECIDING - len(_confirming(units)), avoid.union(*(unit.nodes for unit in deciding))
+    elif state == "inconclusive" and jobs_before >= LEAST_BEFORE:
+        more = DECIDING - len(deciding)
+    return MetricVerdict(
+        metric=series.metric,
+        better=series.better,
+        verdict=state,
+        reason=reason,
+        after=statistics.median(unit.value for unit in deciding),
+        jobs_before=jobs_before,
+        jobs_after=len(units),
         confirmed=state == "fail",
-        decides=method.decides,
-        spec=method.spec,
+        decides=rule.decides,
+        spec=rule.spec,
         below_spec=bool(first.below_spec),
         unit=series.unit,
+        more_jobs=more,
+        avoid=tuple(sorted(avoid)),
     )
-    return _short_of(verdict, deciding, later)
 
 
-def _short_of(verdict: MetricVerdict, deciding: Sequence[_Unit], later: Sequence[_Unit]) -> MetricVerdict:
-    """Add how many jobs are missing, and which nodes they should not run on."""
-    if verdict.verdict == "unconfirmed":
-        avoid = {node for unit in deciding for node in unit.nodes}
-        return replace(verdict, more_jobs=DECIDING - len(_confirming(deciding, later)), avoid=tuple(sorted(avoid)))
-    if verdict.verdict == "inconclusive" and verdict.jobs_before >= LEAST_BEFORE and len(deciding) < DECIDING:
-        return replace(verdict, more_jobs=DECIDING - len(deciding))
-    return verdict
+def _compare(before: Sequence[_Unit], after: Sequence[_Unit], limit: float, rule: MetricRule) -> _Comparison:
+    """Compare medians of values, as they are reported; those of logarithms differ a little for an even number.
 
-
-def _compare(before: Sequence[_Unit], after: Sequence[_Unit], limit: float, method: Method) -> _Comparison:
-    """Compare medians of values, as they are reported; those of logarithms differ a little for an even number."""
+    Without jobs before, nothing has changed.
+    """
+    if not before:
+        return _Comparison(0.0, limit, 1.0, _below_spec(after, rule))
     old, new = (statistics.median(unit.value for unit in units) for units in (before, after))
     p = lower_tail([unit.score for unit in after], [unit.score for unit in before])
     change = before[0].sign * (math.log(new) - math.log(old))
-    return _Comparison(change, limit, float(p), _below_spec(after, method))
+    return _Comparison(change, limit, float(p), _below_spec(after, rule))
 
 
-def _below_spec(units: Sequence[_Unit], method: Method) -> str:
+def _below_spec(units: Sequence[_Unit], rule: MetricRule) -> str:
     """Say by what the median misses the site's expectation; empty where it does not."""
-    if method.spec is None:
+    if rule.spec is None:
         return ""
     value, higher = statistics.median(unit.value for unit in units), units[0].sign > 0
-    least = method.spec * method.floor if higher else method.spec / method.floor
+    least = rule.spec * rule.floor if higher else rule.spec / rule.floor
     if (value >= least) if higher else (value <= least):
         return ""
     if higher:
-        part = f"{method.floor:.0%}".replace("%", " %")
-        return f"{value:.5g} is below {part} of the {method.spec:.5g} that the site expects"
-    return f"{value:.5g} is above {least:.5g}, the limit for the {method.spec:.5g} that the site expects"
+        part = f"{rule.floor:.0%}".replace("%", " %")
+        return f"{value:.5g} is below {part} of the {rule.spec:.5g} that the site expects"
+    return f"{value:.5g} is above {least:.5g}, the limit for the {rule.spec:.5g} that the site expects"
 
 
 def _enough(before: Sequence[_Unit], after: Sequence[_Unit]) -> bool:
@@ -349,39 +339,28 @@ def _judge_few_node_runs(first: _Comparison) -> tuple[State, str]:
 
 
 def _confirm(
-    before: Sequence[_Unit], deciding: Sequence[_Unit], later: Sequence[_Unit], first: _Comparison, method: Method
+    before: Sequence[_Unit], after: Sequence[_Unit], first: _Comparison, rule: MetricRule
 ) -> tuple[State, str]:
-    what = f"slower by {_percent(math.expm1(first.change))}, p = {first.p:.2g}"
+    what = f"slower by {_drop(first)}"
     if first.below_spec:
-        was = "; it was before too" if _below_spec(before, method) else f"; {what}" if first.large else ""
+        was = "; it was before too" if before and _below_spec(before, rule) else f"; {what}" if first.large else ""
         what = first.below_spec + was
-    confirming = _confirming(deciding, later)
+    confirming = _confirming(after)
     if len(confirming) < DECIDING:
-        return "unconfirmed", _waiting(what, len(confirming))
-    pooled = _compare(before, [*deciding, *confirming], first.limit, method)
-    again = f"{_percent(math.expm1(pooled.change))}, p = {pooled.p:.2g}"
-    again = f"{pooled.below_spec or again} with {DECIDING} more jobs"
-    if pooled.regressed:
-        return "fail", f"{what}; confirmed: {again}"
-    return "warn", f"{what}; not confirmed: {again}"
+        return "unconfirmed", f"{what}; {len(confirming)} of {DECIDING} jobs on other nodes are there to confirm it"
+    pooled = _compare(before, [*after[:DECIDING], *confirming], first.limit, rule)
+    again = pooled.below_spec or (_drop(pooled) if before else "")
+    told = f"{': ' if again else ''}{again} with {DECIDING} more jobs"
+    return ("fail", f"{what}; confirmed{told}") if pooled.regressed else ("warn", f"{what}; not confirmed{told}")
 
 
-def _confirm_spec(deciding: Sequence[_Unit], later: Sequence[_Unit], low: str, method: Method) -> tuple[State, str]:
-    confirming = _confirming(deciding, later)
-    if len(confirming) < DECIDING:
-        return "unconfirmed", _waiting(low, len(confirming))
-    again = _below_spec([*deciding, *confirming], method)
-    if again:
-        return "fail", f"{low}; confirmed: {again} with {DECIDING} more jobs"
-    return "warn", f"{low}; not confirmed with {DECIDING} more jobs"
+def _drop(found: _Comparison) -> str:
+    return f"{_percent(math.expm1(found.change))}, p = {found.p:.2g}"
 
 
-def _waiting(what: str, have: int) -> str:
-    return f"{what}; {have} of {DECIDING} jobs on other nodes are there to confirm it"
-
-
-def _confirming(deciding: Sequence[_Unit], later: Sequence[_Unit]) -> list[_Unit]:
+def _confirming(units: Sequence[_Unit]) -> list[_Unit]:
     """Pick the later jobs that share no node with some job that decided, so that no one node can have slowed both."""
+    deciding, later = units[:DECIDING], units[DECIDING:]
     return [job for job in later if any(job.nodes.isdisjoint(first.nodes) for first in deciding)][:DECIDING]
 
 

@@ -1,29 +1,29 @@
 """Decide from samples and gates before and after a change whether the system still works as well as before.
 
 A pure function: the same lines give the same verdict, in whatever order they come. Hard gates come first, then the
-metrics by the method in `verdict_metric`, then single nodes among the others. docs/explanation/verdict.md says why.
+metrics by the method in `metric`, then single nodes among the others. docs/explanation/verdict.md says why.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
+from lumisite.site.model import MetricRule, Validation
+from lumisite.site.scalars import Line
 from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.communicators import SHOWN_ONLY
 from lumisite.validate.samples import Recorded, Series
-from lumisite.validate.verdict.alike import LEAST_DAYS, comparable
+from lumisite.validate.verdict.baseline import LEAST_DAYS, comparable
 from lumisite.validate.verdict.gates import GateVerdict, judge_gates
-from lumisite.validate.verdict.metric import Method, MetricVerdict, judge_alone, judge_metric
+from lumisite.validate.verdict.metric import MetricVerdict, judge_alone, judge_metric, some
 from lumisite.validate.verdict.nodes import SlowNode, slow_nodes
 
 if TYPE_CHECKING:
     from typing import TypeAlias
-
-    from lumisite.site.model import MetricRule, Validation
 
 Overall: TypeAlias = Literal["pass", "warn", "fail", "inconclusive", "bad-nodes"]
 
@@ -33,11 +33,9 @@ NAMES_SHOWN = 16
 
 @dataclass(frozen=True)
 class Terms:
-    """What is asked of metrics: the site's rules, of which the first that fits counts, and what overrides them."""
+    """What is asked of metrics: the site's rules, of which the first that fits counts."""
 
     rules: tuple[MetricRule, ...] = ()
-    k: float | None = None
-    threshold: float | None = None
     allow_image_change: bool = False
     baseline_days: int = LEAST_DAYS
 
@@ -48,14 +46,11 @@ class Terms:
             return Terms(allow_image_change=allow_image_change)
         return Terms(validation.metrics, allow_image_change=allow_image_change, baseline_days=validation.baseline_days)
 
-    def method(self, metric: str) -> Method:
-        """Give the method for a metric."""
-        rule = next((rule for rule in self.rules if fnmatchcase(metric, rule.metric)), None)
-        usual = Method(decides=not any(fnmatchcase(metric, pattern) for pattern in SHOWN_ONLY))
-        method = Method(rule.k, rule.threshold, rule.spec, rule.floor, rule.decides) if rule else usual
-        if self.k is not None:
-            method = replace(method, k=self.k)
-        return method if self.threshold is None else replace(method, threshold=self.threshold)
+    def rule(self, metric: str) -> MetricRule:
+        """Give the rule for a metric."""
+        shown_only = any(fnmatchcase(metric, pattern) for pattern in SHOWN_ONLY)
+        usual = MetricRule(metric=Line(metric), decides=not shown_only)
+        return next((rule for rule in self.rules if fnmatchcase(metric, rule.metric)), usual)
 
 
 @dataclass(frozen=True)
@@ -103,7 +98,7 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
 
 def _deciding(recorded: Recorded, terms: Terms) -> Iterator[Series]:
     """Give what may blame a node: a metric that is shown only decides nothing of nodes either."""
-    return (series for name, series in recorded.series.items() if terms.method(name).decides)
+    return (series for name, series in recorded.series.items() if terms.rule(name).decides)
 
 
 def _judge(
@@ -111,15 +106,15 @@ def _judge(
 ) -> tuple[MetricVerdict, tuple[str, ...]]:
     if new is None:
         assert old is not None
-        decides = terms.method(old.metric).decides
+        decides = terms.rule(old.metric).decides
         return MetricVerdict(old.metric, old.better, "inconclusive", "not measured after", decides=decides), ()
-    method = terms.method(new.metric)
+    rule = terms.rule(new.metric)
     if old is None:
-        return judge_alone(new, method, "not measured before"), ()
+        return judge_alone(new, rule, "not measured before"), ()
     baseline = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
     if baseline.refusal:
-        return judge_alone(new, method, baseline.refusal), ()
-    return judge_metric(baseline.series, new, method, slow_before, slow_after), baseline.notes
+        return judge_alone(new, rule, baseline.refusal), ()
+    return judge_metric(baseline.series, new, rule, slow_before, slow_after), baseline.notes
 
 
 def _overall(
@@ -159,19 +154,14 @@ def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -
         if metric.more_jobs and metric.decides:
             wanted.setdefault((metric.more_jobs, metric.avoid), []).append(metric.metric)
     for (count, avoid), names in sorted(wanted.items()):
-        others = f" on nodes other than {_some(avoid)}" if avoid else ""
+        others = f" on nodes other than {some(avoid, NAMES_SHOWN)}" if avoid else ""
         yield f"run {count} more job{'s' if count > 1 else ''} of {', '.join(names)}{others}"
     hunt = sorted({node for metric in metrics if metric.decides for node in metric.hunt})
     if hunt:
-        yield f"run one job of pairs on {_some(hunt)} together: it tells which node is slow"
+        yield f"run one job of pairs on {some(hunt, NAMES_SHOWN)} together: it tells which node is slow"
 
 
 def _notes(notes: Mapping[str, Sequence[str]], metrics: Sequence[MetricVerdict]) -> Iterator[str]:
     """Say each note once, with the metrics that it holds for where these are not all."""
     for note, names in notes.items():
-        yield note if len(names) == len(metrics) else f"{_some(names)}: {note}"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - NAMES_SHOWN
-    return ",".join(names) if more <= 0 else f"{','.join(names[:NAMES_SHOWN])} and {more} more"
+        yield note if len(names) == len(metrics) else f"{some(names, NAMES_SHOWN)}: {note}"

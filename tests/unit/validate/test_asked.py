@@ -8,49 +8,20 @@ from dataclasses import replace
 import pytest
 
 from lumisite.errors import ResolveError, ToolError
-from lumisite.site.load import load_site
-from lumisite.validate.run.asked import (
-    Asked,
-    Batch,
-    parse_asked,
+from lumisite.validate.run.asked import Batch, parse_asked
+from lumisite.validate.run.plan import (
+    choose_node_sets,
+    hunt_words,
+    more_words,
+    plans_of,
     require_unchanged,
-    setting_of,
-    site_digest,
-    with_specs,
 )
-from lumisite.validate.run.more import hunt_words, more_words
-from lumisite.validate.run.plan import choose_node_sets
-from lumisite.validate.run.slurm import Node
 from lumisite.validate.verdict.gates import GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.nodes import SlowNode
 from lumisite.validate.verdict.system import SystemVerdict
+from tests.support.asked import FIRST, LOADED, an_asked
 from tests.support.sites import load_text, site_text
-
-LOADED = load_site("twin")
-FIRST = Batch("one", 5, (("n1", "n2"), ("n3", "n4")), ("collectives",))
-
-
-def an_asked() -> Asked:
-    asked = Asked(
-        lumisite="1",
-        site="twin",
-        platform="2026-01",
-        purpose="validate",
-        image="/appl/images/torch.sif",
-        image_digest="d",
-        started="2026-01-22T10:00:00Z",
-        backend="gloo",
-        partition="standard-g",
-        folder="/scratch/run",
-        site_file="twin",
-        site_digest=site_digest(LOADED),
-        batches=(FIRST,),
-        specs={},
-        sbatch=("--qos=x",),
-        baseline=("/scratch/before.jsonl",),
-    )
-    return with_specs(asked, LOADED)
 
 
 def test_run_json_holds_all_of_it() -> None:
@@ -84,7 +55,7 @@ def test_a_run_json_of_another_kind_is_told() -> None:
 
 def test_each_batch_has_its_own_jobs_and_probes() -> None:
     asked = replace(an_asked(), batches=(FIRST, Batch("two", 2, (("n5", "n6"),), ("transport",))))
-    _, plans = setting_of(asked, LOADED)
+    plans = plans_of(asked, LOADED)
     assert [plan.run for plan in plans] == [*(f"one-0{n}" for n in range(1, 6)), "two-01", "two-02"]
     assert [step.folder for step in plans[-1].steps] == ["transport-2n", "transport-2n-control"]
     assert plans[-1].nodes == ("n5", "n6")
@@ -107,8 +78,8 @@ def test_what_has_changed_since_is_not_gone_on_with() -> None:
 # ---- where more jobs go
 
 
-def nodes(text: str) -> list[Node]:
-    return [Node(name, state) for name, _, state in (word.partition(":") for word in text.split())]
+def nodes(text: str) -> dict[str, str]:
+    return {name: state for name, _, state in (word.partition(":") for word in text.split())}
 
 
 FOUR = "n1:idle n2:idle n3:idle n4:idle"

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from lumisite.validate.baseline import has_and_lacks
 from lumisite.validate.samples import read_lines
+from lumisite.validate.verdict.baseline import has_and_lacks
 
 DAY_S = 86_400
 
@@ -39,10 +39,12 @@ WHOLE = [(day, nodes) for day in range(3) for nodes in ("a b", "c d")] * 2
         (WHOLE[:6], "6 jobs, 3 days, 2 node sets", "4 jobs more"),
         ([(0, "a b")] * 10, "10 jobs, 1 day, 1 node set", "2 days more, 1 node set more"),
         (
-            [(day, nodes) for day in range(3) for nodes in ("a b", "b c", "a c", "a d")],
+            [(day, nodes) for day in range(3) for nodes in ("a b", "b c", "a c", "a d b")],
             "12 jobs, 3 days, 1 node set",
             "1 node set more",
         ),
+        # The first shares a node with each of the others, which share none.
+        ([(day, nodes) for day in range(3) for nodes in ("b c", "a b", "c d")] * 2, "18 jobs, 3 days, 2 node sets", ""),
     ],
 )
 def test_it_is_told_in_jobs_days_and_node_sets(jobs: list[tuple[int, str]], has: str, lacks: str) -> None:

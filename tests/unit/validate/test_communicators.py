@@ -83,9 +83,9 @@ def test_good_groups_pass_with_the_times_of_the_first_and_of_the_others() -> Non
 def test_its_times_decide_only_where_the_site_says_so() -> None:
     (name, _) = [line.metric for line in judged([rank(0, groups=rows()), rank(1, groups=rows())], 0)
                  if isinstance(line, Sample)]  # fmt: skip
-    assert not Terms().method(name).decides
-    assert Terms((rule("communicators/*"),)).method(name).decides
-    assert Terms().method("collectives/all_reduce_busbw/1MiB/2n").decides
+    assert not Terms().rule(name).decides
+    assert Terms((rule("communicators/*"),)).rule(name).decides
+    assert Terms().rule("collectives/all_reduce_busbw/1MiB/2n").decides
 
 
 def test_a_rank_loses_its_patience_before_pytorch_and_before_the_step() -> None:

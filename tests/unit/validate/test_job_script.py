@@ -14,7 +14,8 @@ from lumisite.site.load import load_site
 from lumisite.validate.probes.probe import Part
 from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.run.plan import plan_jobs
-from lumisite.validate.run.script import JobPlan, Options, job_script, validation_of
+from lumisite.validate.run.script import JobPlan, job_script, validation_of
+from tests.support.asked import an_asked
 from tests.support.records import target_of
 
 LUMI, TWIN = load_site("lumi").site, load_site("twin").site
@@ -31,9 +32,8 @@ def a_plan(
 
 
 def script(name: str, plan: JobPlan, **options: str) -> str:
-    site = LUMI if name == "lumi" else TWIN
-    asked = Options("standard-g", options.get("account"), options.get("reservation"), ("--qos=x",))
-    return job_script(site, plan, asked, "/scratch/run/probes", 1)
+    asked = replace(an_asked(), account=options.get("account"), reservation=options.get("reservation"))
+    return job_script(LUMI if name == "lumi" else TWIN, asked, plan, 1)
 
 
 def asked(text: str) -> list[str]:
@@ -152,7 +152,7 @@ def run(
     plan = replace(plan, groups=tuple(kept))
     Path(plan.folder).mkdir(parents=True, exist_ok=True)
     path = tmp_path / "job.sh"
-    path.write_text(job_script(TWIN, plan, Options("standard-g", facts=facts), "/probes", attempt))
+    path.write_text(job_script(TWIN, an_asked(), plan, attempt, facts))
     environment = {"PATH": f"{tools}:/usr/bin:/bin", "SLURM_JOB_ID": job, "HOME": str(tmp_path)}
     command = f"module() {{ {module}; }}; . {path}"
     subprocess.run(["bash", "-c", command], env=environment, check=True)

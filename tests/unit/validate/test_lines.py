@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.validate import samples as reading
-from lumisite.validate.lines import (
-    Gate,
-    LineError,
-    Sample,
-    gate_json,
-    parse_line,
-    sample_json,
-)
+from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line
 from lumisite.validate.samples import Recorded, SamplesError, read_lines
 
 GATE = Gate("binds", "fail", "libcxi.so.1 is missing", "bind it", "7", ("n1", "n2"), 100.0)
@@ -52,7 +45,7 @@ gates = st.builds(
 
 @given(samples | gates)
 def test_what_is_written_is_read(line: Sample | Gate) -> None:
-    text = sample_json(line) if isinstance(line, Sample) else gate_json(line)
+    text = line_json(line)
     assert "\n" not in text
     assert parse_line(text.encode()) == line
 
@@ -66,14 +59,14 @@ def test_what_is_written_is_read_fast(monkeypatch: pytest.MonkeyPatch) -> None:
         return parse_line(line)
 
     monkeypatch.setattr(reading, "parse_line", counted)
-    lines = [sample_json(replace(SAMPLE, value=1 + number, time=number % 7)) for number in range(100)]
-    (job,) = read(*lines, sample_json(replace(SAMPLE, nodes=("n3",)))).series[SAMPLE.metric].jobs
+    lines = [line_json(replace(SAMPLE, value=1 + number, time=number % 7)) for number in range(100)]
+    (job,) = read(*lines, line_json(replace(SAMPLE, nodes=("n3",)))).series[SAMPLE.metric].jobs
     assert (job.time, job.values) == (0, {("n1", "n2"): 1, ("n3",): 1.5})
     assert len(parsed) == 2
 
 
 def test_a_gate_that_passed_needs_no_cause() -> None:
-    raw = json.loads(gate_json(GATE))
+    raw = json.loads(line_json(GATE))
     passed = parse_line(json.dumps({**raw, "verdict": "pass", "cause": None, "advice": ""}).encode())
     assert passed == replace(GATE, verdict="pass", cause="", advice="")
     told = parse_line(json.dumps({**raw, "cause": "two\nlines \x07 of it"}).encode())
@@ -94,7 +87,7 @@ def test_a_gate_that_passed_needs_no_cause() -> None:
 )
 def test_what_is_wrong_with_a_gate_is_said(changed: dict[str, object], message: str) -> None:
     with pytest.raises(LineError) as caught:
-        parse_line(json.dumps({**json.loads(gate_json(GATE)), **changed}).encode())
+        parse_line(json.dumps({**json.loads(line_json(GATE)), **changed}).encode())
     assert message in str(caught.value)
 
 
@@ -102,7 +95,7 @@ def test_a_gate_without_its_keys_is_no_gate() -> None:
     with pytest.raises(LineError, match=r"verdict, cause, advice, run, nodes, time missing \(have gate\)"):
         parse_line(b'{"gate": "x"}')
     # A sample may note anything, even a key of that name.
-    assert parse_line(sample_json(SAMPLE).encode()[:-1] + b', "gate": 1}') == SAMPLE
+    assert parse_line(line_json(SAMPLE).encode()[:-1] + b', "gate": 1}') == SAMPLE
 
 
 def read(*lines: str) -> Recorded:
@@ -111,7 +104,7 @@ def read(*lines: str) -> Recorded:
 
 def test_gates_stand_among_samples_in_any_order_and_once() -> None:
     later = Gate("affinity", "pass", "", "", "8", ("n1",), 101.0)
-    lines = [sample_json(SAMPLE), gate_json(GATE), sample_json(SAMPLE).replace('"7"', '"8"'), gate_json(later)]
+    lines = [line_json(SAMPLE), line_json(GATE), line_json(SAMPLE).replace('"7"', '"8"'), line_json(later)]
     whole = read(*lines)
     assert whole.gates == (later, GATE)
     assert [(job.run, job.image, job.spec) for job in whole.series["m/128MiB/2n"].jobs] == [
@@ -122,20 +115,20 @@ def test_gates_stand_among_samples_in_any_order_and_once() -> None:
     chance = random.Random(3)
     for _ in range(10):
         chance.shuffle(lines)
-        assert read(*lines, gate_json(GATE)) == whole
+        assert read(*lines, line_json(GATE)) == whole
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (sample_json(SAMPLE).replace("GB/s", "MB/s").replace('"7"', '"8"'), "unit: MB/s for m/128MiB/2n, which is in GB/s at f.jsonl:1"),
-        (sample_json(SAMPLE).replace("0a", "0b"), "image: sha256:0b in run 7, which has sha256:0a at f.jsonl:1"),
-        (sample_json(SAMPLE).replace(', "spec": "1f"', ""), "spec: none in run 7, which has 1f at f.jsonl:1"),
-        (sample_json(SAMPLE).replace("}", ', "unit": "GB/s"}'), "unit stands twice on the line"),
+        (line_json(SAMPLE).replace("GB/s", "MB/s").replace('"7"', '"8"'), "unit: MB/s for m/128MiB/2n, which is in GB/s at f.jsonl:1"),
+        (line_json(SAMPLE).replace("0a", "0b"), "image: sha256:0b in run 7, which has sha256:0a at f.jsonl:1"),
+        (line_json(SAMPLE).replace(', "spec": "1f"', ""), "spec: none in run 7, which has 1f at f.jsonl:1"),
+        (line_json(SAMPLE).replace("}", ', "unit": "GB/s"}'), "is not JSON that can be read: the key unit stands twice in one object (one object on a line would be right)"),
     ],
 )  # fmt: skip
 def test_units_images_and_specs_must_agree(text: str, message: str) -> None:
     with pytest.raises(SamplesError) as caught:
-        read(sample_json(SAMPLE), text)
+        read(line_json(SAMPLE), text)
     assert str(caught.value) == f"f.jsonl:2: {message}"
-    assert parse_line(sample_json(SAMPLE).encode()) == SAMPLE
+    assert parse_line(line_json(SAMPLE).encode()) == SAMPLE

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lumisite.errors import ToolError
-from lumisite.validate.run import slurm
 from lumisite.validate.run.plan import choose_node_sets
 
 
-def nodes(text: str) -> list[slurm.Node]:
-    return [slurm.Node(name, state) for name, _, state in (word.partition(":") for word in text.split())]
+def nodes(text: str) -> dict[str, str]:
+    return {name: state for name, _, state in (word.partition(":") for word in text.split())}
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import pytest
 
 import lumisite
 from lumisite.cli import main
-from lumisite.facts.facts import Facts, Releases, format_facts
+from lumisite.facts.facts import Releases
 from lumisite.site.load import load_site
 from lumisite.validate.metric_names import metric_order, parse_name, shape_order, size_text
 from lumisite.validate.report.changes import changes
-from lumisite.validate.report.markdown import escaped
-from lumisite.validate.report.vectors import QUANTILES, parse_vectors, quantiles
+from lumisite.validate.report.gather import QUANTILES, parse_vectors, quantiles
+from lumisite.validate.report.write import escaped
 from tests.support.example_runs import Maintenance, capture_of, write_runs
 
 Output = pytest.CaptureFixture[str]
@@ -298,31 +298,15 @@ def test_names_are_taken_apart() -> None:
 
 def test_captures_are_compared_and_a_site_that_is_not_known_is_not_guessed() -> None:
     old, new = capture_of("1.15.2.0"), capture_of("1.22.0")
-    lumi = load_site("lumi").site
+    lumi = load_site("lumi")
     assert changes(old, new, None)[0][0].what == RENAMED
-    assert changes(old, new, load_site("twin").site) == changes(old, new, None)
+    assert changes(old, new, load_site("twin")) == changes(old, new, None)
     assert changes(old, new, lumi)[1]
     assert changes(old, old, lumi) == changes(None, new, lumi) == ((), ())
     odd = replace(new, products={"/opt/\x1b[2J": Releases(("1",))})
-    found, _ = changes(old, odd, None)
+    found = changes(old, odd, None)[0]
     assert found
     assert all(one.what.isprintable() for one in found)
-
-
-def test_captures_may_be_given_beside_the_runs(capsys: Output) -> None:
-    write_runs(Path("runs"), Maintenance())
-    for side in ("before", "after"):
-        Path("runs", side, "facts.json").rename(f"{side}.json")
-    samples = ["report", "runs/after", "--baseline", "runs/before"]
-    assert main(samples) == 0
-    assert "what changed" not in capsys.readouterr().out
-    assert main([*samples, "--facts", "before.json", "after.json"]) == 0
-    assert RENAMED in capsys.readouterr().out
-    Path("other.json").write_text(format_facts(Facts("twin")))
-    assert main([*samples, "--facts", "before.json", "other.json"]) == 2
-    assert capsys.readouterr().err == (
-        "lumisite: --facts: 'lumi' and 'twin' are two sites (two captures of one would be right)\n"
-    )
 
 
 def test_vectors_and_quantiles() -> None:
@@ -333,12 +317,13 @@ def test_vectors_and_quantiles() -> None:
             b'{"series": "s", "values": []}',
             b'{"series": "s", "values": [NaN]}',
             b'{"series": 3, "values": [1]}',
+            b'{"series": "s", "values": [1], "unit": 3}',
             b"[1]",
             b"\xff",
         ]
     )
     assert [vector.values for vector in found] == [(3.0, 1.0, 2.0)]
-    assert left_out == 5
+    assert left_out == 6
     spread = quantiles([3.0, 1.0, 2.0])
     assert (len(spread), spread[0], spread[50], spread[-1]) == (QUANTILES, 1.0, 2.0, 3.0)
     assert quantiles([]) == ()

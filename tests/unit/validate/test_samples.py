@@ -60,7 +60,7 @@ def test_times(text: object, seconds: float) -> None:
     ("text", "message"),
     [
         (b"{", "not JSON: Expecting property name"),
-        (b"\xff", "not JSON: not UTF-8"),
+        (b"\xff", "byte 0xff is not UTF-8"),
         (b"[" * 100_000, "not JSON"),
         (b"1" * 5000, "not"),
         (b"[]", "[] is not an object with metric, value, better, run, nodes, time"),
@@ -85,7 +85,7 @@ def test_times(text: object, seconds: float) -> None:
         (line(nodes=["n1", "n1"]), "nodes: n1 stands twice"),
         (line(time="soon"), 'time: "soon" is neither seconds since 1970 nor ISO 8601'),
         (line(time=True), "time: true is neither"),
-        (line()[:-1] + b', "value": 2}', "value stands twice on the line"),
+        (line()[:-1] + b', "value": 2}', "the key value stands twice"),
     ],
 )
 def test_what_is_wrong_with_a_line_is_said(text: bytes, message: str) -> None:
@@ -101,7 +101,7 @@ def test_all_faults_are_told_and_many_are_counted() -> None:
     assert faults(line(value=0), line(), line(better="x"), b"{") == [
         "f.jsonl:1: value: 0 is not above 0 and finite (leave a job out that measured nothing)",
         'f.jsonl:3: better: "x" is neither higher nor lower',
-        "f.jsonl:4: not JSON: Expecting property name enclosed in double quotes (one object on a line would be right)",
+        "f.jsonl:4: is not JSON: Expecting property name enclosed in double quotes (one object on a line would be right)",
     ]
     told = faults(*[b"x"] * (FAULTS_SHOWN + 7))
     assert len(told) == FAULTS_SHOWN + 1

@@ -9,7 +9,7 @@ from pytest_subprocess import FakeProcess
 
 from lumisite.errors import ToolError
 from lumisite.validate.run import slurm
-from lumisite.validate.run.slurm import JobState, Node
+from lumisite.validate.run.slurm import JobState
 
 #: squeue and scontrol say this of a job that is older than MinJobAge (Slurm 22.05 to 26.05).
 FORGOTTEN = "slurm_load_jobs error: Invalid job id specified\n"
@@ -29,7 +29,8 @@ def scontrol(fp: FakeProcess, job: str, out: str = "", err: str = "") -> None:
 def test_nodes_have_their_states_without_marks(fp: FakeProcess) -> None:
     out = "nid000002|idle*\nnid000001|mixed\nnid000003|drained~\nnid000001|mixed\n"
     fp.register(["sinfo", "--noheader", "--Node", "--partition=g", "--format=%N|%T"], stdout=out)
-    assert slurm.nodes_of("g") == [Node("nid000001", "mixed"), Node("nid000002", "idle"), Node("nid000003", "drained")]
+    states = [("nid000001", "mixed"), ("nid000002", "idle"), ("nid000003", "drained")]
+    assert list(slurm.nodes_of("g").items()) == states
 
 
 @pytest.mark.parametrize("out", ["17\n", "17;cluster\n"])

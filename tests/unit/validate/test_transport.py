@@ -140,6 +140,11 @@ def test_a_torn_channel_line_is_no_proof_against_gdr() -> None:
     assert judged(good + cut + b" comm 0x1 nRanks 16\n").gdr == "no"
 
 
+def test_gdr_in_one_direction_is_no_proof() -> None:
+    lines = Run().text().splitlines(keepends=True)
+    assert judged(b"".join(line for line in lines if b"[receive] via NET/" not in line)).gdr == "unknown"
+
+
 def test_half_a_word_is_not_believed() -> None:
     run = Run().text()
     assert judged(run.replace(b"Using network AWS Libfabric\n", b"Using network AWS Lib\n", 1)).verdict == "pass"

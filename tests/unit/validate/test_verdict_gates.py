@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.validate.lines import Gate, GateState, Sample, gate_json, sample_json
+from lumisite.validate.lines import Gate, GateOutcome, Sample, line_json
 from lumisite.validate.verdict.gates import GateVerdict, judge_gates
 
 Output = pytest.CaptureFixture[str]
 
 
-def gate(verdict: GateState, *nodes: str, name: str = "binds", run: str = "", cause: str = "libcxi is missing") -> Gate:
+def gate(
+    verdict: GateOutcome, *nodes: str, name: str = "binds", run: str = "", cause: str = "libcxi is missing"
+) -> Gate:
     return Gate(name, verdict, cause, "bind it", run or "-".join(nodes), nodes, 100.0)
 
 
@@ -100,7 +102,7 @@ def test_a_gate_that_passed_before_must_be_asked_after() -> None:
 def samples(start: int, count: int, factor: float = 1.0) -> list[str]:
     chance = random.Random(start)
     return [
-        sample_json(
+        line_json(
             Sample("m", factor * chance.lognormvariate(4, 0.01), "higher", f"{start}.{n}", (f"n{n % 4}",), start + n * 1e5)
         )
         for n in range(count)
@@ -108,8 +110,8 @@ def samples(start: int, count: int, factor: float = 1.0) -> list[str]:
 
 
 def verdict(after_gates: Sequence[Gate], capsys: Output, factor: float = 1.0) -> tuple[int, str]:
-    Path("before").write_text("\n".join([*samples(0, 10), gate_json(gate("pass", "n1"))]))
-    Path("after").write_text("\n".join([*samples(1_000_000, 10, factor), *map(gate_json, after_gates)]))
+    Path("before").write_text("\n".join([*samples(0, 10), line_json(gate("pass", "n1"))]))
+    Path("after").write_text("\n".join([*samples(1_000_000, 10, factor), *map(line_json, after_gates)]))
     code = main(["verdict", "--before", "before", "--after", "after"])
     return code, capsys.readouterr().out
 
@@ -141,6 +143,6 @@ def test_jobs_on_a_bad_node_do_not_judge_the_system(capsys: Output) -> None:
     good = [line for line in samples(1_000_000, 20) if '"n0"' not in line]
     gates = [gate("fail", "n0"), *(gate("pass", f"n{n}") for n in range(1, 4))]
     Path("before").write_text("\n".join(samples(0, 10)))
-    Path("after").write_text("\n".join([*halved, *good, *map(gate_json, gates)]))
+    Path("after").write_text("\n".join([*halved, *good, *map(line_json, gates)]))
     assert main(["verdict", "--before", "before", "--after", "after"]) == 5
     assert "(15)" in capsys.readouterr().out

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from lumisite.machine.cpuset import mask_of
-from lumisite.machine.masks import MaskError, Request, cpu_masks
+from lumisite.machine.masks import MaskError, Request, cpu_masks, mask_of
 from lumisite.machine.topology import Topology, topology_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
-from lumisite.validate.lines import GateState
+from lumisite.validate.lines import GateOutcome
 from lumisite.validate.probes.probe import Expected, Line, Probe, Record
 from lumisite.validate.probes.ranks import Fault, counted, judge_records, missing_ranks, tell
 from lumisite.validate.probes.records import text, texts, whole
@@ -54,7 +53,7 @@ class _Rank:
         """Its mask in words."""
         return f"the mask {mask_of(self.cpus)}"
 
-    def fault(self, cause: str, advice: str = "", verdict: GateState = "fail") -> Fault:
+    def fault(self, cause: str, advice: str = "", verdict: GateOutcome = "fail") -> Fault:
         """Make a fault; without advice, it is about the mask."""
         asked = text(self.record, "slurm", "SLURM_CPU_BIND") or text(self.record, "slurm", "SLURM_CPU_BIND_TYPE")
         if not advice and asked and "mask_cpu:0x" not in asked:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from lumisite.site.model import Network
-from lumisite.validate.lines import GateState
+from lumisite.validate.lines import GateOutcome
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe
 from lumisite.validate.probes.ranks import trouble
 from lumisite.validate.probes.records import finished, number, table
@@ -71,14 +71,14 @@ def judge(network: Network, backend: Backend, steps: Sequence[Ended], expected: 
     return [expected.gate("pass", cause)]
 
 
-def _by_log(ended: Ended, network: Network) -> tuple[GateState, str]:
+def _by_log(ended: Ended, network: Network) -> tuple[GateOutcome, str]:
     texts = [(f"rank {record.get('rank')}", str(record.get("log", ""))) for record in finished(ended.records)]
     log = scan((name, [text.encode()]) for name, text in texts)
     result = judge_log(log, Expectation(network.provider, len(network.interfaces), network.require_gdr))
     return result.verdict, "; ".join(result.reasons[:3]) or "the log says nothing"
 
 
-def _by_counters(ended: Ended, network: Network) -> tuple[GateState, str]:
+def _by_counters(ended: Ended, network: Network) -> tuple[GateOutcome, str]:
     """Look at each node's own counters; what one sends the other receives, so both tell."""
     right = set(network.interfaces)
     summary = []
