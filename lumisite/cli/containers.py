@@ -54,8 +54,8 @@ def add_commands(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="how jobs name the image, for its family and its plan; may be given several times (default: IMAGE, and "
-        "where it leads)",
+        help="how jobs name the image, for its plan, and for its family where IMAGE itself tells none; may be given "
+        "several times (default: IMAGE, and where it leads)",
     )
     add_json_option(binds)
     binds.set_defaults(call=run_binds)

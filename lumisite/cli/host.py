@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from lumisite.cli.parser import check_host_root, say
 from lumisite.errors import LumisiteError, shown
+from lumisite.images.container import covers
 from lumisite.machine.host import DiskTree
+from lumisite.machine.mounts import mounts_of
 from lumisite.release.node_check import check_host
-from lumisite.release.node_state import HostFault, name_of
+from lumisite.release.node_state import HostFault, name_of, shared_faults
 from lumisite.release.root import existing_root, inspect_release
 from lumisite.render.manifest import sha256_of
 from lumisite.site.load import load_site
+from lumisite.site.model import Site
 
 
 def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_json: bool) -> int:
@@ -21,7 +25,15 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
     check_host_root(host_root)
     loaded = load_site(site_name)
     host = DiskTree(host_root)
-    root = existing_root(Path(root_name or loaded.site.root))
+    try:
+        root = existing_root(Path(root_name or loaded.site.root))
+    except LumisiteError:
+        # The file system that holds the release is the one that is not there.
+        everything = frozenset(one.path for one in loaded.site.file_systems)
+        gone = tuple(shared_faults(loaded.site, everything, host, mounts_of(host)))
+        if root_name is None and any(covers(fault.path, loaded.site.root) for fault in gone):
+            return _tell(loaded.site, host, gone, as_json=as_json)
+        raise
     if not root.current:
         raise LumisiteError(f"{root.path}: no release is deployed there (`lumisite deploy OUT {root.path} --apply`)")
     release = inspect_release(root, root.current)
@@ -38,7 +50,17 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
         notes, looked_at = checked.notes, checked.looked_at
         if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
             notes += (f"{loaded.file} is not as it was when {root.current} was rendered; its present text was used",)
-    name = name_of(loaded.site, host)
+    code = _tell(loaded.site, host, faults, as_json=as_json)
+    for note in notes:
+        say(note)
+    count = f"{len(faults)} fault{'s' * (len(faults) > 1)}" if faults else "no fault"
+    say(f"{root.current} against {host_root}: {looked_at} things looked at, {count}")
+    return code
+
+
+def _tell(site: Site, host: DiskTree, faults: Sequence[HostFault], *, as_json: bool) -> int:
+    """Print faults, and the command that drains the node where it alone can be meant; give the exit code."""
+    name = name_of(site, host)
     alone = [fault.path for fault in faults if fault.alone]
     drain = None
     if name is not None and alone:
@@ -51,10 +73,6 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
             print(shown(str(fault)))
         if drain:
             print(shown(f"to drain this node (nothing runs it): {drain}"))
-    for note in notes:
-        say(note)
-    count = f"{len(faults)} fault{'s' * (len(faults) > 1)}" if faults else "no fault"
-    say(f"{root.current} against {host_root}: {looked_at} things looked at, {count}")
     return 0 if not faults else 5 if drain and len(alone) == len(faults) else 1
 
 

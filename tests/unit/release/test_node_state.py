@@ -14,6 +14,7 @@ from lumisite.machine.host import DiskTree
 from lumisite.machine.mounts import Mount, mount_of, mounts_of
 from tests.support.dict_trees import Files, Link, write_tree
 from tests.support.elves import elf
+from tests.support.sites import site_text
 from tests.unit.release.test_node_check import FABRIC, LIBCXI, host, node
 
 Output = pytest.CaptureFixture[str]
@@ -236,3 +237,19 @@ def test_the_table_of_this_process_says_nothing_of_another_root(tmp_path: Path) 
     assert mounts_of(DiskTree("/"))
     live = write_tree(tmp_path, {"/proc/self": Link("1"), "/proc/1/mountinfo": table()})
     assert mounts_of(DiskTree(str(live))) == ()
+
+
+def test_the_file_system_that_holds_the_release_is_told_where_it_is_not_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_tree(tmp_path / "host", good() | {"/proc/self/mountinfo": table("/scratch")})
+    site = site_text(("root: /appl/lumisite", "root: /appl/no-such-place"))
+    Path("site.yaml").write_text(site)
+    assert main(["check", "site.yaml", "--host", "--host-root", "host"]) == 5
+    out = capsys.readouterr().out
+    assert "/appl: no file system is mounted there" in out
+    assert "state=drain" in out
+    write_tree(tmp_path / "whole", good())
+    assert main(["check", "site.yaml", "--host", "--host-root", "whole"]) == 2
+    assert "/appl/no-such-place: does not exist" in capsys.readouterr().err
