@@ -144,7 +144,9 @@ def test_a_fault_of_one_node_is_told_there_with_its_drain_line_and_nowhere_else(
         for node_name in cluster.nodes:
             done = cluster.run(check, node=node_name)
             assert (done.code, done.stdout) == (0, ""), done.stderr
-        cluster.run("mkdir /broken && cp -a /usr/lib64/. /broken && : >/broken/libcxi.so.1", node=bad, user="root").check()
+        cluster.run(
+            "mkdir /broken && cp -a /usr/lib64/. /broken && : >/broken/libcxi.so.1", node=bad, user="root"
+        ).check()
         lasting = ""
         for plant, (undo, line) in sorted(PLANTED.items(), key=lambda one: one[1][0] == "true"):
             cluster.run(plant, node=bad, user="root").check()
