@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -79,7 +79,7 @@ class _Node:
 class _Asked:
     """Which libraries are asked for: those of families by SONAME, and among the parts those that are not `broken`.
 
-    `plugins` are the families that take theirs from the host.
+    `plugins` are the families that take theirs from the host; `broken` is by what the parts are broken.
     """
 
     site: Site
@@ -88,7 +88,7 @@ class _Asked:
     wanted: dict[str, list[str]]
     plugins: list[str]
     parts: tuple[_Part, ...]
-    broken: frozenset[_Part]
+    broken: Mapping[_Part, str]
 
 
 def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
@@ -103,8 +103,9 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
     node = _Node(host, tuple(resolve(host, one.path).path for one in site.file_systems if one.kind == "shared"))
     unmounted = tuple(shared_faults(site, bound, host, mounts))
     found = [*local_faults(site, host, mounts), *interface_faults(site, host), *_runtime(site, node)]
-    broken = {part: faults for part in parts if (faults := tuple(_part(node, part)))}
-    found += [fault for faults in broken.values() for fault in faults]
+    wrong = {part: faults for part in parts if (faults := tuple(_part(node, part)))}
+    found += [fault for faults in wrong.values() for fault in faults]
+    broken = {part: faults[0].cause for part, faults in wrong.items()}
     families = _families(site, manifest)
     wanted: dict[str, list[str]] = {}
     for name, family in families.items():
@@ -112,7 +113,7 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
             wanted.setdefault(soname, []).append(name)
     plugins = [name for name, family in families.items() if family.plugin == "from-host"]
     for cpe in manifest.cpe:
-        found += _libraries(_Asked(site, manifest, parse_version(cpe), wanted, plugins, parts, frozenset(broken)), node)
+        found += _libraries(_Asked(site, manifest, parse_version(cpe), wanted, plugins, parts, broken), node)
     notes = [
         f"{bind.path}: is not there; compute nodes need it, others do not ({bind.why})"
         for bind in site.binds
@@ -260,7 +261,9 @@ def _libraries(asked: _Asked, node: _Node) -> Iterator[HostFault]:
         if search.found is None:
             if name not in told:
                 told.add(name)
-                yield _not_found(asked, node, name, what, search)
+                yield from tuple(_unreadable(node, search, f"{name}, {what}")) or (
+                    _not_found(asked, node, name, what, search),
+                )
             continue
         real = search.found.real
         other = tuple(_named(search.found.path, name, search.found.info.soname, what, real))
@@ -269,26 +272,32 @@ def _libraries(asked: _Asked, node: _Node) -> Iterator[HostFault]:
     bound = [part for part in asked.parts if part.soname and part not in asked.broken]
     singles = {part.path: Need(part.path, None, None, loader.search(part.path)) for part in bound}
     by_module = [one.path for one in bound if one.kind != "file"]
-    found = {
+    by_path = {
         path: replace(one, loaded=Loaded(path, one.search.found))
         for path, one in singles.items()
         if one.search.found is not None
     }
-    for need in walk(loader, [*roots, *(one for path, one in found.items() if path in by_module)]):
+    for need in walk(loader, [*roots, *(one for path, one in by_path.items() if path in by_module)]):
+        needed_by = "" if need.requester is None else f"a library that {need.requester.found.path} needs"
         if need.loaded is not None:
+            found = need.loaded.found
+            yield from node.may(found.path, found.real, needed_by, READ) if needed_by else ()
             yield from _lacking(need)
         elif need.requester is not None and need.name not in told and not is_foundation(need.name):
+            if shut := tuple(_unreadable(node, need.search, needed_by)):
+                yield from shut
+                continue
             told.add(need.name)
             trouble, folders = need.search.trouble, () if need.search.trouble else loader.rules.directories
             beside = next(filter(None, (_beside(node.host, one, need.name) for one in folders)), "")
             yield HostFault(
                 need.name,
-                f"a library that {need.requester.found.path} needs",
+                needed_by,
                 trouble or f"is in no directory of libraries{beside}",
                 "install the package that has it, or the release that this one was built with",
                 alone=not beside and node.own(need.requester.found.real),
             )
-    for need in walk(loader, found.values()):
+    for need in walk(loader, by_path.values()):
         yield from _lacking(need)
 
 
@@ -297,14 +306,20 @@ def _tried(search: Search) -> bool:
     return search.found is not None or bool(search.trouble) or any("leads through" not in one for one in search.passed)
 
 
+def _unreadable(node: _Node, search: Search, what: str) -> Iterator[HostFault]:
+    """Say why what a search passed over may not be read, as this user or by others."""
+    for path in (one.removesuffix(" may not be read") for one in search.passed if one.endswith(" may not be read")):
+        yield from node.may(path, resolve(node.host, path).path, what, READ)
+
+
 def _not_found(asked: _Asked, node: _Node, name: str, what: str, search: Search) -> HostFault:
     """Tell of a library that the loader does not find; where its directory is gone, that is the cause."""
-    for part in asked.broken:
+    for part, cause in asked.broken.items():
         others = (f"{posixpath.dirname(part.path)}/*/{one}/{name}" for one in FOLDERS)
         if part.kind == "directory" and (
             stem(name).removesuffix(".so.") in part.path or any(glob(node.host, other) for other in others)
         ):
-            return HostFault(name, "", "", "", cause=resolve(node.host, part.path).path)
+            return HostFault(name, f"a library {what}", "is where users cannot get at it", _UPDATED, cause=cause)
     found = search.trouble or "; ".join(search.passed) or "is in no directory of libraries"
     return HostFault(name, f"a library {what}", found, _UPDATED, alone=node.own(found.partition(" ")[0]))
 

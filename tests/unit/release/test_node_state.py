@@ -253,3 +253,31 @@ def test_the_file_system_that_holds_the_release_is_told_where_it_is_not_mounted(
     write_tree(tmp_path / "whole", good())
     assert main(["check", "site.yaml", "--host", "--host-root", "whole"]) == 2
     assert "/appl/no-such-place: does not exist" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_shut_is_told_by_its_mode_to_users_too(
+    nid: Callable[..., Path], capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user sees nothing below it: that is not gone, and libraries that stand there are not missing."""
+    (nid({}) / "opt/cray").chmod(0o700)
+    look = DiskTree.look
+    monkeypatch.setattr(
+        DiskTree, "look", lambda tree, path: None if path.startswith("/opt/cray/") else look(tree, path)
+    )
+    code, (fault,) = checked(capsys)
+    assert (code, fault["remedy"]) == (5, "chmod o+x /opt/cray")
+    assert fault["found"] == "/opt/cray has mode 0700, which shuts users out"
+
+
+@pytest.mark.parametrize("root", [True, False])
+@pytest.mark.parametrize("path", [f"{FABRIC}.29.0", "/usr/lib64/libjson-c.so.5", f"{LIBCXI}.6.0"])
+def test_a_library_that_users_may_not_read_is_told_by_its_mode(
+    nid: Callable[..., Path], capsys: Output, monkeypatch: pytest.MonkeyPatch, path: str, *, root: bool
+) -> None:
+    """Bound, needed by what is bound, or asked for by a family; as root, who may read it, and as a user."""
+    (nid({}) / path[1:]).chmod(0o600)
+    source = DiskTree.source
+    if not root:
+        monkeypatch.setattr(DiskTree, "source", lambda tree, at: None if at == path else source(tree, at))
+    code, (fault,) = checked(capsys)
+    assert (code, fault["found"], fault["remedy"]) == (5, "has mode 0600, which shuts users out", f"chmod o+r {path}")
