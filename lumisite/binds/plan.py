@@ -21,7 +21,7 @@ from lumisite.images.family import recognise_family
 from lumisite.images.sif import Image
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
-from lumisite.machine.tree import Tree, resolve
+from lumisite.machine.tree import Tree, opened_by, resolve
 from lumisite.site.decode import suggestion
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
@@ -33,7 +33,7 @@ from lumisite.site.versions import Version
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
 _ASSUMED_LEVELS = ("x86-64-v3", "x86-64-v2")
 #: Where a Cray library keeps its files below its directory. Images are built with GCC, so its builds come first.
-FOLDERS = (
+_FOLDERS = (
     "lib64",
     "lib",
     "gtl/lib",
@@ -96,7 +96,10 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
         notes.append(f"LD_LIBRARY_PATH of the image is known only in part; left out: {', '.join(unknown)}")
     if sides.image.rules.interpreter is None:
         notes.append("the image has no dynamic loader for this machine; the usual directories are taken for it")
-    return Plan(name, closure(roots, sides), tuple(notes), holds)
+    lines = closure(roots, sides)
+    shut: Mapping[str, str] = getattr(image.tree, "unreadable", {})
+    notes += (f"the image's {at} may not be read ({command})" for at, command in shut.items())
+    return Plan(name, lines, tuple(notes), holds)
 
 
 def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -107,14 +110,20 @@ def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tupl
     found: dict[str, None] = {}
     lacking = []
     for name, path in stated:
-        if resolve(host, path).entry is None:
+        place = resolve(host, path)
+        if place.entry is None and not opened_by(host, posixpath.dirname(place.path)):
             lacking.append(f"the site says that {name} is in {path}, which the host lacks{_near(host, path)}")
             continue
-        for folder in FOLDERS:
-            matches = glob(host, f"{path}/{folder}")
-            found.update(dict.fromkeys(sorted(matches, key=numbers_in, reverse=True)))
-        found[path] = None
+        # One that is closed to this user stays, so that the search says so.
+        found.update(dict.fromkeys((*folders_below(host, path), path)))
     return tuple(found), tuple(lacking)
+
+
+def folders_below(host: Tree, path: str) -> Iterator[str]:
+    """Give the folders of libraries in a Cray library's directory, and the directory itself; none where it is not."""
+    for folder in _FOLDERS:
+        yield from sorted(glob(host, f"{path}/{folder}"), key=numbers_in, reverse=True)
+    yield from glob(host, path)
 
 
 def _near(host: Tree, path: str) -> str:
@@ -140,22 +149,22 @@ def _sides(
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
     """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
     rules = read_rules(host, cpu_levels(host, _ASSUMED_LEVELS), folders, captured=True)
-    rocm = str(request.site.platforms[request.platform].rocm)
+    rocm = f"/opt/rocm-{request.site.platforms[request.platform].rocm}"
     everywhere = dict.fromkeys((*rules.directories, *beyond(request.site, host, rocm)))
     return Loader(host, replace(rules, directories=tuple(everywhere)))
 
 
-def beyond(site: Site, host: Tree, rocm: str = "*") -> Iterator[str]:
+def beyond(site: Site, host: Tree, rocm: str) -> Iterator[str]:
     """Give folders with libraries where a host's own loader does not look.
 
     They are those from which the site binds a single library, those of ROCm, which a module puts on LD_LIBRARY_PATH
-    (the release `rocm` first, then the newest), and of Cray's products with a folder of their own, such as the OFI
+    (the folder `rocm` first, then the newest), and of Cray's products with a folder of their own, such as the OFI
     plugin. AMD's packages install to /opt/rocm-VERSION (ROCm installation guide for Linux).
     """
     for bind in site.binds:
         if ".so" in posixpath.basename(bind.path):
             yield posixpath.dirname(bind.path)
-    for pattern in (f"/opt/rocm-{rocm}/lib", "/opt/rocm-*/lib", "/opt/cray/*/lib"):
+    for pattern in (f"{rocm}/lib", "/opt/rocm-*/lib", "/opt/cray/*/lib"):
         yield from sorted(glob(host, pattern), key=numbers_in, reverse=True)
 
 

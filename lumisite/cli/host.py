@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from lumisite.machine.mounts import mounts_of
 from lumisite.release.node_check import check_host
 from lumisite.release.node_state import HostFault, name_of, shared_faults
 from lumisite.release.root import existing_root, inspect_release
+from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import sha256_of
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
@@ -24,20 +26,23 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
     """Print one line for each fault; 0 when there is none, 5 when only this node can be meant, 1 otherwise."""
     check_host_root(host_root)
     loaded = load_site(site_name)
-    host = DiskTree(host_root)
-    try:
-        root = existing_root(Path(root_name or loaded.site.root))
-    except LumisiteError:
-        # The file system that holds the release is the one that is not there.
+    host, place = DiskTree(host_root), Path(root_name or loaded.site.root)
+    if root_name is None and not os.path.lexists(place):
+        # Where the file system that holds the release is not mounted, that is the cause.
         everything = frozenset(one.path for one in loaded.site.file_systems)
-        gone = tuple(shared_faults(loaded.site, everything, host, mounts_of(host)))
-        if root_name is None and any(covers(fault.path, loaded.site.root) for fault in gone):
-            return _tell(loaded.site, host, gone, as_json=as_json)
-        raise
+        gone = list(shared_faults(loaded.site, everything, host, mounts_of(host)))
+        if any(covers(fault.path, loaded.site.root) for fault in gone):
+            return _tell(loaded.site, host, gone, (), str(place), as_json=as_json)
+    expected = "a root that users can enter, and its admins alone can change,"
+    doubts = root_doubts(place, whole_way=str(place) == loaded.site.root)
+    faults = [HostFault(one.path, expected, one.found, one.remedy) for one in doubts]
+    if faults and not os.access(place, os.R_OK | os.X_OK, effective_ids=True):
+        return _tell(loaded.site, host, faults, (), str(place), as_json=as_json)
+    root = existing_root(place)
     if not root.current:
         raise LumisiteError(f"{root.path}: no release is deployed there (`lumisite deploy OUT {root.path} --apply`)")
     release = inspect_release(root, root.current)
-    faults = [
+    faults += [
         HostFault(str(release.path / fault.path), "what was deployed", fault.what, "deploy it again, or roll back")
         for fault in release.faults
     ]
@@ -50,15 +55,13 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
         notes, looked_at = checked.notes, checked.looked_at
         if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
             notes += (f"{loaded.file} is not as it was when {root.current} was rendered; its present text was used",)
-    code = _tell(loaded.site, host, faults, as_json=as_json)
-    for note in notes:
-        say(note)
-    count = f"{len(faults)} fault{'s' * (len(faults) > 1)}" if faults else "no fault"
-    say(f"{root.current} against {host_root}: {looked_at} things looked at, {count}")
-    return code
+    summary = f"{root.current} against {host_root}: {looked_at} things looked at"
+    return _tell(loaded.site, host, faults, notes, summary, as_json=as_json)
 
 
-def _tell(site: Site, host: DiskTree, faults: Sequence[HostFault], *, as_json: bool) -> int:
+def _tell(
+    site: Site, host: DiskTree, faults: Sequence[HostFault], notes: Sequence[str], summary: str, *, as_json: bool
+) -> int:
     """Print faults, and the command that drains the node where it alone can be meant; give the exit code."""
     name = name_of(site, host)
     alone = [fault.path for fault in faults if fault.alone]
@@ -73,6 +76,9 @@ def _tell(site: Site, host: DiskTree, faults: Sequence[HostFault], *, as_json: b
             print(shown(str(fault)))
         if drain:
             print(shown(f"to drain this node (nothing runs it): {drain}"))
+    for note in notes:
+        say(note)
+    say(f"{summary}, {len(faults)} fault{'s' * (len(faults) > 1)}" if faults else f"{summary}, no fault")
     return 0 if not faults else 5 if drain and len(alone) == len(faults) else 1
 
 

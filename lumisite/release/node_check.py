@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lumisite.binds.copies import in_order, is_foundation, newest, stem
-from lumisite.binds.plan import FOLDERS, Request, library_folders, loader_of_host
-from lumisite.errors import ResolveError
+from lumisite.binds.plan import Request, folders_below, library_folders, loader_of_host
+from lumisite.errors import ResolveError, shown
 from lumisite.images.container import covers
 from lumisite.images.contents import PLUGINS
 from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.host import DiskTree
-from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import Loaded, Need, Search, walk
 from lumisite.machine.mounts import mounts_of
 from lumisite.machine.tree import Place, resolve
@@ -134,7 +133,9 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
 
 def _same_site(site: Site, manifest: Manifest) -> None:
     if manifest.site != site.name:
-        raise ResolveError(f"check: the release {manifest.release} is of site {manifest.site}, not of {site.name}")
+        raise ResolveError(
+            f"check: the release {manifest.release} is of site {shown(manifest.site)}, not of {site.name}"
+        )
     for kind, names, known in (
         ("platform", (manifest.platform,), site.platforms),
         ("CPE release", manifest.cpe, site.cpe),
@@ -143,8 +144,8 @@ def _same_site(site: Site, manifest: Manifest) -> None:
         for name in names:
             if name not in known:
                 raise ResolveError(
-                    f"check: the release {manifest.release} is for {kind} {name}, which the site description does not "
-                    f"have ({suggestion(name, known)})"
+                    f"check: the release {manifest.release} is for {kind} {shown(name)}, which the site description "
+                    f"does not have ({suggestion(name, known)})"
                 )
 
 
@@ -308,16 +309,17 @@ def _tried(search: Search) -> bool:
 
 def _unreadable(node: _Node, search: Search, what: str) -> Iterator[HostFault]:
     """Say why what a search passed over may not be read, as this user or by others."""
-    for path in (one.removesuffix(" may not be read") for one in search.passed if one.endswith(" may not be read")):
+    for path in (one.partition(" may not be ")[0] for one in search.passed if " may not be " in one):
         yield from node.may(path, resolve(node.host, path).path, what, READ)
 
 
 def _not_found(asked: _Asked, node: _Node, name: str, what: str, search: Search) -> HostFault:
     """Tell of a library that the loader does not find; where its directory is gone, that is the cause."""
     for part, cause in asked.broken.items():
-        others = (f"{posixpath.dirname(part.path)}/*/{one}/{name}" for one in FOLDERS)
+        others = folders_below(node.host, f"{posixpath.dirname(part.path)}/*")
         if part.kind == "directory" and (
-            stem(name).removesuffix(".so.") in part.path or any(glob(node.host, other) for other in others)
+            stem(name).removesuffix(".so.") in part.path
+            or any(resolve(node.host, f"{other}/{name}").entry for other in others)
         ):
             return HostFault(name, f"a library {what}", "is where users cannot get at it", _UPDATED, cause=cause)
     found = search.trouble or "; ".join(search.passed) or "is in no directory of libraries"
