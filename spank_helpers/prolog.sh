@@ -50,6 +50,12 @@ report() { say "$4"; }
 # ---- what is said
 say() { out="${out}print lumisite: $1$ls_nl"; }
 explain() { [ -z "$verbose" ] || say "$1"; }
+# Name, value: who set it is not known here, a login file, the site's TaskProlog or the job. No value may make two lines.
+stays() {
+	[ "$verbose" ] || return 0
+	case $2 in *[!\ -~]*) set -- "$1" ;; *) [ "${#2}" -gt 200 ] || set -- "$1=$2" ;; esac
+	say "$1 stays: it was set before lumisite ran"
+}
 # Name, value: one protocol line, or none where the value would make two or is more than Slurm takes.
 put() {
 	case $2 in *"$ls_nl"*) return 1 ;; esac
@@ -61,7 +67,7 @@ put() {
 # that the ledger has, and why
 offer() {
 	if [ "$2" ] && ! ls_mine "$1" "${2#x}"; then
-		explain "$1 stays as you have set it"
+		stays "$1" "${2#x}"
 		return
 	fi
 	after="$after$1=$3;"
@@ -90,7 +96,7 @@ withdraw() {
 # What names a private directory waits until that is made.
 want_directory() {
 	if [ "$2" ] && ! ls_mine "$1" "${2#x}"; then
-		explain "$1 stays as you have set it"
+		stays "$1" "${2#x}"
 	else
 		wanted="$wanted $1 $3"
 	fi

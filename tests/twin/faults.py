@@ -216,3 +216,13 @@ def _give_back(path: str) -> str:
 
 def _as_root(cluster: Cluster, node: str, command: str) -> None:
     cluster.run(command, node=node, user="root").check()
+
+
+@contextmanager
+def daemon_away(cluster: Cluster, node: str, daemon: str, signal: str = "TERM") -> Iterator[None]:
+    """Have slurmctld (of the login node) or a node's slurmd ended; what runs on goes on without it."""
+    _as_root(cluster, node, f"kill -{signal} $(cat /run/{daemon}.pid)")
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, daemon)

@@ -151,7 +151,9 @@ class Expected:
         self, verdict: GateOutcome, cause: str, advice: str = "", rank: int | None = None, nodes: Sequence[str] = ()
     ) -> Gate:
         """Make a gate line of this probe, about some nodes or all."""
-        return Gate(self.probe, verdict, cause, advice, self.run, tuple(sorted(nodes or self.nodes)), self.time, rank)
+        asked = tuple(sorted(self.nodes))
+        told = tuple(sorted(nodes)) or asked
+        return Gate(self.probe, verdict, cause, advice, self.run, told, self.time, rank, asked if told != asked else ())
 
     def sample(self, quantity: str, value: float, better: Better, unit: str, nodes: tuple[str, ...] = ()) -> Sample:
         """Make a sample; `quantity` stands between the probe's name and the shape, which `nodes` change."""

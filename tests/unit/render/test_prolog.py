@@ -355,3 +355,22 @@ def test_apptainer_keeps_the_list_that_the_user_has(given: dict[str, str], chang
     lists = {name: value for name, value in exports.items() if name.endswith("_BINDPATH")}
     assert list(lists) == [changed]
     assert lists[changed].startswith("/mine," if given else "/usr,")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("eth0", "NCCL_SOCKET_IFNAME=eth0"),
+        ("", "NCCL_SOCKET_IFNAME="),
+        ("eth0\nexport EVIL=1", "NCCL_SOCKET_IFNAME"),
+        ("eth0\x1b[2J", "NCCL_SOCKET_IFNAME"),
+        ("x" * 5000, "NCCL_SOCKET_IFNAME"),
+        ("~a b$(c)%s\\n*", "NCCL_SOCKET_IFNAME=~a b$(c)%s\\n*"),
+    ],
+)
+def test_what_was_set_before_is_said_with_its_value_and_blamed_on_nobody(prolog: Script, value: str, told: str) -> None:
+    ran = sound(prolog.step(NCCL_SOCKET_IFNAME=value, LUMISITE_VERBOSE="1"))
+    (line,) = [line for line in ran.prints if line.startswith("lumisite: NCCL_SOCKET_IFNAME")]
+    assert line == f"lumisite: {told} stays: it was set before lumisite ran"
+    assert not [line for line in ran.prints if " you " in f"{line} " and "stays" in line]
+    assert "EVIL" not in ran.exports
