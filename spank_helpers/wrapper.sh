@@ -148,6 +148,18 @@ ls_store() {
 }
 # These get a variable that remembers whose binds are in the list, and its value behind an `x` or nothing.
 ls_take_out_brought() { ls_take_out "${2#x}"; }
+# What is not there, such as a link in `/` that leads nowhere, which the prolog does not touch: no container would start.
+ls_take_out_missing() {
+	ls_left=${2#x},
+	while [ -n "$ls_left" ]; do
+		ls_bind=${ls_left%%,*} ls_left=${ls_left#*,}
+		case ,$ls_list, in *",${ls_bind:-,},"*) ls_there "${ls_bind%%:*}" || ls_without_missing ;; esac
+	done
+}
+ls_without_missing() {
+	ls_take_out "$ls_bind"
+	case ${SLURM_LOCALID-0} in 0) ls_say "${SLURMD_NODENAME-this node} lacks ${ls_bind%%:*}, which is not bound" ;; esac
+}
 ls_take_out_unneeded() {
 	case $1,$ls_needs in LUMISITE_BINDS_TASK,* | *" $1 "*) ;; *) ls_take_out "${2#x}" ;; esac
 }
@@ -388,6 +400,7 @@ ls_start() {
 	image)
 		ls_know_list
 		ls_old=$ls_list
+		ls_site_brought ls_take_out_missing
 		ls_correct
 		ls_store "$ls_list_name" "$ls_old"
 		;;
