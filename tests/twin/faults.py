@@ -36,6 +36,16 @@ def interface_down(cluster: Cluster, node: str, interface: str) -> Iterator[None
 
 
 @contextmanager
+def as_root(cluster: Cluster, node: str, command: str, undo: str) -> Iterator[None]:
+    """Do anything else to a node that a command of the shell can do, and undo it with another one."""
+    _as_root(cluster, node, command)
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, undo)
+
+
+@contextmanager
 def interface_throttled(cluster: Cluster, node: str, interface: str, rate: str) -> Iterator[None]:
     """Limit what a node sends over an interface; `rate` in the words of tc-tbf(8), such as 10mbit."""
     _as_root(cluster, node, shlex.join(network.throttle_command(interface, rate)))

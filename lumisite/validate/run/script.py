@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lumisite.errors import ResolveError
 from lumisite.site.model import Site, Validation
-from lumisite.validate.probes.probe import OUT, PROBES, Group, Step
+from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, Step
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.slurm import LOST_STEP
 
@@ -125,10 +125,12 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     if not plan.named:
         lines.append(f'scontrol show hostnames "$SLURM_JOB_NODELIST" >"$job/{NODES}"')
     lines += ["seen"]
+    steps = [(one.part.bare, _step_line(site, validation, plan, one, f"{asked.folder}/probes")) for one in plan.steps]
+    lines += [line for bare, line in steps if bare]
     lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
     lines += [_warm_up_line(plan)] if validation.backend == "nccl" else []
-    lines += [_step_line(site, validation, plan, step, f"{asked.folder}/probes") for step in plan.steps]
+    lines += [line for bare, line in steps if not bare]
     lines += ["", "finish 0"]
     return "\n".join(lines) + "\n"
 
@@ -199,7 +201,9 @@ def _step_line(site: Site, validation: Validation, plan: JobPlan, step: Step, pr
         words.append(f"--cpus-per-task={_cpus_per_task(site, validation)}")
     out = f"{plan.folder}/{step.folder}/{RECORDS}"
     words += [word.replace(PROBES, probes).replace(OUT, out) for word in step.part.words]
-    return f"step {step.folder} {step.limit_s} {' '.join(shlex.quote(word) for word in words)}"
+    script = f'"$(cat {shlex.quote(f"{probes}/{step.part.script}")})"'
+    quoted = " ".join(script if word == TEXT else shlex.quote(word) for word in words)
+    return f"step {step.folder} {step.limit_s} {quoted}"
 
 
 def _cpus_per_task(site: Site, validation: Validation) -> int:

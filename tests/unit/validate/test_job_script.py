@@ -11,7 +11,7 @@ import pytest
 
 from lumisite.errors import ResolveError
 from lumisite.site.load import load_site
-from lumisite.site.scalars import AbsolutePath
+from lumisite.site.scalars import RootPath
 from lumisite.validate.probes.probe import Part
 from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.run.conditions import changed
@@ -63,7 +63,7 @@ def test_lumi_is_asked_for_whole_nodes_with_their_gpus() -> None:
 
 def test_the_ladder_has_one_gpu_one_node_and_both_nodes() -> None:
     found = steps(script("lumi", a_plan("lumi", probes=("ddp",))))
-    assert list(found) == ["ddp-1g", "ddp-1n", "ddp-2n"]
+    assert list(found) == ["node-2n", "ddp-1g", "ddp-1n", "ddp-2n"]
     assert "--ntasks=1 " in found["ddp-1g"]
     assert "--gpus-per-node=1 " in found["ddp-1g"]
     assert "--nodelist=nid005124 " in found["ddp-1n"]
@@ -74,13 +74,24 @@ def test_the_ladder_has_one_gpu_one_node_and_both_nodes() -> None:
 
 def test_communicators_come_up_on_one_node_and_on_both() -> None:
     found = steps(script("lumi", a_plan("lumi", probes=("communicators",))))
-    assert list(found) == ["communicators-1n", "communicators-2n"]
+    assert list(found) == ["node-2n", "communicators-1n", "communicators-2n"]
     # A rank that gives up ends the others, which would wait for it.
-    assert all("--kill-on-bad-exit=1 " in line for line in found.values())
+    assert all("--kill-on-bad-exit=1 " in line for name, line in found.items() if name != "node-2n")
     assert list(steps(script("lumi", a_plan("lumi", probes=("communicators",), nodes=NODES[:1])))) == [
-        "communicators-1n"
+        "node-1n",
+        "communicators-1n",
     ]
-    assert list(steps(script("twin", a_plan("twin", probes=("communicators",))))) == ["communicators-2n"]
+    assert list(steps(script("twin", a_plan("twin", probes=("communicators",))))) == ["node-2n", "communicators-2n"]
+
+
+def test_what_each_node_is_is_recorded_before_anything_can_fail() -> None:
+    text = script("twin", a_plan("twin", probes=("transport",)))
+    first = steps(text)["node-2n"]
+    # A node that lacks the run's folder gets the script all the same.
+    command = 'sh -c "$(cat /scratch/run/probes/node.sh)" /scratch/run/probes/node.sh /scratch/run/jobs/s-01/node-2n/'
+    assert f"--ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0 {command}" in first
+    assert text.index(first) < text.index("module use ")
+    assert "node-2n" not in steps(script("twin", a_plan("twin", probes=("binds",))))  # which judges each node itself
 
 
 def test_the_control_of_transport_is_forced_onto_sockets() -> None:
@@ -93,13 +104,14 @@ def test_gpus_are_asked_once_per_node_before_anything_is_measured() -> None:
     text = script("lumi", a_plan("lumi"))
     (line,) = [line for line in text.splitlines() if "rocm-smi" in line]
     assert "--nodes=2 --ntasks=2 --ntasks-per-node=1 " in line
-    assert text.index(line) < text.index("\nstep ")
+    assert text.index(line) < text.index("\nstep modules")
     assert "rocm-smi" not in script("twin", a_plan("twin"))
 
 
 def test_one_node_alone_has_no_steps_for_several() -> None:
     found = steps(script("twin", a_plan("twin", nodes=NODES[:1])))
     assert {name.split("-")[0] for name in found} == {
+        "node",
         "modules",
         "binds",
         "affinity",
@@ -159,14 +171,14 @@ def run(
     (tools / "srun").chmod(0o755)
     plan = a_plan("twin", str(tmp_path / "run"), ("ddp", "collectives"))
     kept = []
-    for group, (name, text) in zip(plan.groups, words.items(), strict=False):
+    for group, (name, text) in zip(plan.groups[1:], words.items(), strict=False):
         step = replace(group.steps[0], probe=name, part=Part("", (text,)), limit_s=1)
         kept.append(replace(group, steps=(step,)))
     plan = replace(plan, groups=tuple(kept))
     Path(plan.folder).mkdir(parents=True, exist_ok=True)
     path = tmp_path / "job.sh"
     text = job_script(
-        replace(TWIN, root=AbsolutePath(f"{tmp_path}/root")),
+        replace(TWIN, root=RootPath(f"{tmp_path}/root")),
         replace(an_asked(), image=f"{tmp_path}/i.sif"),
         plan,
         attempt,

@@ -23,7 +23,7 @@ from tests.support.sites import site_text
 
 Output = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[3]
-GATES = ["modules", "binds", "affinity", "miopen", "usersite", "conda"]
+GATES = ["node", "modules", "binds", "affinity", "miopen", "usersite", "conda"]
 
 
 def module(capsys: Output, *words: str) -> str:
