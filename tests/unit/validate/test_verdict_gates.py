@@ -113,7 +113,7 @@ def told(*after: Gate) -> dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]
 
 
 @pytest.mark.parametrize("state", ["fail", "inconclusive"])
-def test_what_fails_on_a_node_that_is_bad_follows_from_it(state: GateState) -> None:
+def test_what_fails_on_a_node_that_is_bad_follows_from_it(state: GateOutcome) -> None:
     rest = [gate(state, *FOUR, name="ddp", run="r1"), gate("pass", *FOUR, name="binds", run="r1")]
     verdicts = judge_gates((), [*rest, *node("n3")])
     assert [(one.gate, one.verdict, one.nodes, one.follows) for one in verdicts] == [
