@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from lumisite.cli.parser import build_parser
+from lumisite.cli.plain import plain_output
 from lumisite.errors import LumisiteError, refused
 
 
@@ -18,6 +19,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 fine, 1 a difference or a failed verdict, 2 usage or site description, 3 a tool or the system refused,
     4 inconclusive, 5 the system is fine but some nodes are not.
     """
+    with plain_output():
+        return _called(argv)
+
+
+def _called(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         arguments = build_parser(words[0] if words else None).parse_args(words)

@@ -117,7 +117,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
     journal = run.hold()
     if more:
         run.describe(asked.about())
-    if not _worked(Runner(run, loaded.site, asked, plans, say, facts=facts), journal):
+    if not _worked(Runner(run, loaded.site, asked, plans, say, facts=facts), journal, again=bool(arguments.resume)):
         return 130
     if not run.has_facts:
         say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
@@ -136,11 +136,11 @@ def _facts_command(asked: Asked) -> tuple[str, ...]:
     return (*place, sys.executable, "-m", "lumisite", "facts", "--site", asked.site_file)
 
 
-def _worked(runner: Runner, journal: Sequence[Mapping[str, object]]) -> bool:
+def _worked(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: bool) -> bool:
     """Do the work of a run; false where Ctrl-C has stopped it."""
     resume = f"`lumisite {runner.asked.purpose} --resume {runner.asked.folder}`"
     try:
-        runner.restore(journal)
+        runner.restore(journal, again=again)
         runner.work()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is short, and leaves nothing behind in Slurm

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from lumisite.binds.copies import is_foundation, stem
-from lumisite.facts.facts import Facts, Library, Releases
+from lumisite.facts.facts import Facts, Library, Plain, Releases
 
 T = TypeVar("T")
 
+#: What facts files of before lack: where one of two captures does not know it, it is not compared.
+_NEWER = ("mtu", "sha256")
+
 Kind = Literal[
+    Plain,
     "os", "kernel", "kernel-config", "glibc", "slurm", "runtime", "driver", "rocm", "cpe", "product", "default", "path",
-    "soname", "library-gone", "library-new", "library", "needs", "wants", "missing", "dangling", "interface", "nic",
+    "soname", "library-gone", "library-new", "damaged", "library", "needs", "wants", "gives",
+    "missing", "dangling", "interface", "nic",
     "gpu-count", "gpu-bus", "gpu-place", "cpus", "image", "release", "edited",
 ]  # fmt: skip
 
@@ -47,10 +52,12 @@ class BootConfig:
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """The file that a program gets by a SONAME."""
+    """The file that a program gets by a SONAME; `needed_by` are the libraries that lack it, where it has gone."""
 
     path: str
     size_bytes: int
+    sha256: str | None = None
+    needed_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,27 +82,65 @@ class DeployedFile:
 Changes = Iterator[Change[Any]]
 
 
-def compare(before: Facts, after: Facts) -> tuple[Change[Any], ...]:
-    """Give every difference of two captures, what matters most first; the same captures give none."""
-    found = tuple(_differences(before, after))
-    told = [path for one in found if one.kind == "product" for path in (one.before, one.after) if path]
-    told += [one.subject for one in found if one.kind in ("image", "dangling")]
-    lost = {name for one in found if one.kind == "soname" for name in one.before or ()}
-    lost |= {one.subject for one in found if one.kind == "library-gone"}
+def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[Change[Any], ...]:
+    """Give every difference of two captures, what matters most first; the same captures give none.
+
+    `asked` are the stems of the libraries that both captures looked for, whether they are needed or not.
+    """
+    shut, seen = _shut(before, after), tuple(_differences(before, after, asked))
+    found = tuple(change for change in seen if not _is_hidden(change, shut, before, after))
+    subjects = {kind: {one.subject for one in found if one.kind == kind} for kind in get_args(Kind)}
+    folders = [path for one in found if one.kind == "product" for path in (one.before, one.after) if path]
+    folders += [f"/opt/rocm-{one}" for pair in parted(before.rocm.versions, after.rocm.versions) for one in pair]
+    folders += [*subjects["image"], *subjects["dangling"]]
+    links = {posixpath.basename(path) for path in subjects["dangling"]}
+    lost = {name for one in found if one.kind == "soname" for name in one.before or ()} | subjects["library-gone"]
+    kinds = {path: {one.kind, after.paths.get(path, one).kind} for path, one in before.paths.items()}
+    void = [path for path, pair in kinds.items() if "directory" in pair and pair & {"none", "dangling", "file"}]
+    needed = {name for one in found if one.kind == "needs" for name in one.after or ()}
+    releases = tuple({"CPE": "/opt/cray/", "ROCm": "/opt/rocm-"}.get(one, f"{one}/") for one in subjects["default"])
+    built = subjects["needs"] | subjects["wants"] | subjects["gives"]
 
     def is_told(change: Change[Any]) -> bool:
-        """Tell whether it only repeats a change of a release's directory, an image, a dangling link or a library."""
-        if change.kind == "path" and posixpath.basename(change.subject) in lost:
+        """Tell whether a change only follows from another one, which is told."""
+        name, paths = change.subject, [getattr(one, "path", None) for one in (change.before, change.after)]
+        top = "/opt/cray/pe/cpe" if name == "CPE" else name
+        if any(at.startswith(f"{one}/") for one in void for at in (top, *paths) if at):
             return True
-        path = {"path": change.subject, "library": getattr(change.before, "path", "")}.get(change.kind, "")
-        return any(path == one or path.startswith(f"{one}/") for one in told)
+        match change.kind:
+            case "path":
+                return posixpath.basename(name) in lost or _is_below(name, folders)
+            case "missing":
+                return name in links | subjects["library-gone"] | subjects["damaged"]
+            case "library-gone" | "library-new":
+                known = links | (needed | subjects["missing"] if change.before is None else set())
+                lacking = getattr(change.before, "needed_by", ())
+                return name in known or (not lacking and any(_is_below(path, folders) for path in paths if path))
+            case "library" if paths[0] == paths[1]:
+                return name in built and paths[0] == before.loads.get(name)
+            case "library":  # with another default, the loader comes to another file first
+                kept = all(path in before.libraries and path in after.libraries for path in paths)
+                return (kept and str(paths[0]).startswith(releases)) or _is_below(str(paths[0]), folders)
+            case "default":
+                return f"{name}/default" in subjects["dangling"]
+            case "dangling":
+                return name == "/opt/cray/pe/cpe/default" and "CPE" in subjects["default"]
+            case "gpu-place":  # the CPUs near a GPU are those of an L3 group
+                return bool(subjects["cpus"]) and change.before.numa == change.after.numa  # type: ignore[union-attr]
+        return False
 
-    return tuple(change for change in found if not is_told(change))
+    closed = [one for one in _closed(before, after) if len(found) < len(seen) or "unreadable" in before.plain]
+    return (*closed, *(change for change in found if not is_told(change)))
 
 
-def _differences(before: Facts, after: Facts) -> Changes:
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == one or path.startswith(f"{one}/") for one in folders)
+
+
+def _differences(before: Facts, after: Facts, asked: Collection[str]) -> Changes:
     """Give all, in the order of the report: what breaks containers comes before what only describes the machine."""
     yield from _products(before, after)
+    yield from _sonames(before, after, asked)
     yield from _libraries(before, after)
     lacked, lacking = parted(before.missing, after.missing)
     yield from (Change("missing", name, None, after.missing[name]) for name in lacking)
@@ -120,10 +165,17 @@ def _differences(before: Facts, after: Facts) -> Changes:
     yield from _changed("glibc", "glibc", before.glibc, after.glibc)
     yield from _changed("slurm", "Slurm", before.slurm, after.slurm)
     yield from _changed("cpus", "CPUs", before.cpus, after.cpus)
+    for kind in get_args(Plain):
+        if kind in before.plain and kind in after.plain and kind not in _CLOSED:
+            yield from _entries(kind, before.plain[kind], after.plain[kind])
 
 
 def _changed(kind: Kind, subject: str, old: T | None, new: T | None) -> Iterator[Change[T]]:
-    if old != new:
+    one, other = old, new
+    if is_dataclass(old) and is_dataclass(new) and type(old) is type(new):
+        unknown = {name: None for name in _NEWER if None in (getattr(old, name, 0), getattr(new, name, 0))}
+        one, other = (replace(side, **unknown) for side in (old, new))  # type: ignore[type-var]
+    if one != other:
         yield Change(kind, subject, old, new)
 
 
@@ -141,6 +193,66 @@ def parted(old: Iterable[str] | None, new: Iterable[str] | None) -> tuple[tuple[
     """Give what only the first has, and what only the second has."""
     one, other = set(old or ()), set(new or ())
     return tuple(sorted(one - other)), tuple(sorted(other - one))
+
+
+# What one of two captures could not read
+
+
+_CLOSED = ("unreadable", "private")
+#: Where the releases of a subject without a path stand, and the changes of what has no path at all.
+_RELEASES = {"CPE": "/opt/cray/pe/cpe/", "ROCm": "/opt/rocm-"}
+_WITHOUT_PATH = ("os", "kernel", "glibc", "slurm", "release")
+
+
+def _closed(before: Facts, after: Facts) -> Changes:
+    """Give what users may read no more, or may read again; what two captures by different users see is the same."""
+    old, new = (
+        {path: how for kind in _CLOSED for path, how in one.plain.get(kind, {}).items()} for one in (before, after)
+    )
+    for path, was, now in _pairs(old, new):
+        if was is None or now is None:
+            yield Change("unreadable", path, was, now)
+
+
+def _shut(before: Facts, after: Facts) -> set[str]:
+    """Give the paths that one of two captures could not read, or that only root could in one of them."""
+    found = {path for facts in (before, after) for path in facts.plain.get("unreadable", {})}
+    return found | {change.subject for change in _closed(before, after)}
+
+
+def _behind(facts: Facts, shut: set[str]) -> set[str]:
+    """Give the SONAMEs that are in `shut`, or that only these need."""
+    needing: dict[str, set[str]] = {}
+    for library in facts.libraries.values():
+        for name in library.needed:
+            needing.setdefault(name, set()).add(library.soname or "")
+    found = {name for name, path in facts.loads.items() if _is_at(path, shut)}
+    while more := {name for name, who in needing.items() if who <= found} - found:
+        found |= more
+    return found
+
+
+def _is_at(path: str, shut: set[str]) -> bool:
+    return any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in shut)
+
+
+def _is_hidden(change: Change[Any], shut: set[str], before: Facts, after: Facts) -> bool:
+    """Tell whether a change is of what could not be read, so that nothing is known of it."""
+    if shut and change.kind in _WITHOUT_PATH and None in (change.before, change.after):
+        return True
+    if change.subject in _behind(before, shut) | _behind(after, shut):
+        return True
+    releases, texts = _RELEASES.get(change.subject), [change.subject]
+    for facts, value in ((before, change.before), (after, change.after)):
+        names = value if isinstance(value, tuple) else (change.subject,)
+        texts += [facts.loads.get(name, "") if isinstance(name, str) else "" for name in names]
+        texts += [f"{releases}{name}" for name in (value if isinstance(value, tuple) else [value])] if releases else []
+        texts += value.split() if isinstance(value, str) else []
+        texts += (getattr(value, name, None) or "" for name in ("path", "real", "target"))
+    # A folder of releases or of links is known by what is in it, and a deployed file by its path in the release.
+    return any(_is_at(text, shut) for text in texts) or any(
+        one.startswith(f"{texts[0]}/") or one.endswith(f"/{texts[0]}") for one in shut
+    )
 
 
 def _kernel_configs(before: Facts, after: Facts) -> Changes:
@@ -173,7 +285,8 @@ def _products(before: Facts, after: Facts) -> Changes:
         else:
             yield from (Change("product", path, one, None) for one in gone)
             yield from (Change("product", path, None, one) for one in come)
-        if was.default is not None:
+        renamed = [f"{path}/{one}" for one in (was.default, now.default)] == [*gone, *come]
+        if was.default is not None and not renamed:
             yield from _changed("default", path, was.default, now.default)
 
 
@@ -181,19 +294,32 @@ def _paths(before: Facts, after: Facts) -> Changes:
     for path in sorted(before.paths.keys() & after.paths.keys()):
         old, new = before.paths[path], after.paths[path]
         library = ".so" in posixpath.basename(path) and old.kind == new.kind == "file"
-        if not library:  # where a library's link leads is told with the library
+        # Where a library's link leads is told with the library; whether a directory is a release, with the product.
+        if not library and posixpath.dirname(path) not in {**before.products, **after.products}:
             yield from _changed("path", path, old, new)
 
 
-def _libraries(before: Facts, after: Facts) -> Changes:
-    old, new = _by_stem(before), _by_stem(after)
-    for _, lost, got in _pairs(old, new):
+def _sonames(before: Facts, after: Facts, asked: Collection[str]) -> Changes:
+    old, new = _by_stem(before.loads), _by_stem(after.loads)
+    searched = {*asked, *new, *_by_stem(after.missing)}
+    for name, lost, got in _pairs(old, new):
         gone, come = parted(lost, got)
+        # What nothing needs any more may still be there.
+        gone = tuple(one for one in gone if name in searched and one not in after.beside)
         if gone and come:
             yield Change("soname", gone[0], gone, come)
-        else:
-            yield from (Change("library-gone", one, _loaded(before, one), None) for one in gone)
-            yield from (Change("library-new", one, None, _loaded(after, one)) for one in come)
+            continue
+        for one in gone:
+            was = replace(_loaded(before, one), needed_by=after.missing.get(one, ()))
+            damage = after.damaged.get(was.path)
+            yield Change("damaged", one, None, damage) if damage else Change("library-gone", one, was, None)
+        for one in come:
+            damage = before.damaged.get(after.loads[one])
+            now = _loaded(after, one)
+            yield Change("damaged", one, damage, None) if damage else Change("library-new", one, None, now)
+
+
+def _libraries(before: Facts, after: Facts) -> Changes:
     for soname in sorted(before.loads.keys() & after.loads.keys()):
         yield from _changed("library", soname, _loaded(before, soname), _loaded(after, soname))
         was, now = _library(before, soname), _library(after, soname)
@@ -203,11 +329,20 @@ def _libraries(before: Facts, after: Facts) -> Changes:
         for group, low, high in _pairs(was.wants, now.wants):
             versions = (None if one is None else SymbolVersion(group, one) for one in (low, high))
             yield from _changed("wants", soname, *versions)
+        if was.gives is not None and now.gives is not None:
+            no_more, more = parted(was.gives, now.gives)
+            yield from _changed("gives", soname, no_more or None, more or None)
+    # Other copies, which modules or images for another release take.
+    for path in sorted(
+        (before.libraries.keys() & after.libraries.keys()).difference(before.loads.values(), after.loads.values())
+    ):
+        was, now = before.libraries[path], after.libraries[path]
+        yield from _changed("library", now.soname or posixpath.basename(path), _file(path, was), _file(path, now))
 
 
-def _by_stem(facts: Facts) -> dict[str, set[str]]:
+def _by_stem(sonames: Iterable[str]) -> dict[str, set[str]]:
     stems: dict[str, set[str]] = {}
-    for soname in facts.loads:
+    for soname in sonames:
         stems.setdefault(stem(posixpath.basename(soname)), set()).add(soname)
     return stems
 
@@ -217,7 +352,11 @@ def _library(facts: Facts, soname: str) -> Library:
 
 
 def _loaded(facts: Facts, soname: str) -> LoadedFile:
-    return LoadedFile(facts.loads[soname], _library(facts, soname).size_bytes)
+    return _file(facts.loads[soname], _library(facts, soname))
+
+
+def _file(path: str, library: Library) -> LoadedFile:
+    return LoadedFile(path, library.size_bytes, library.sha256)
 
 
 def _gpus(before: Facts, after: Facts) -> Changes:

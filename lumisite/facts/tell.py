@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from lumisite.binds.copies import stem
-from lumisite.facts.compare import BootConfig, Change, DeployedFile, Kind, LoadedFile
+from lumisite.facts.compare import BootConfig, Change, DeployedFile, Kind, LoadedFile, parted
 from lumisite.facts.facts import CpuGroup, Device, Driver, ImageFile, Interface, Named, Program
 from lumisite.facts.site import Context, families_borrowing
 from lumisite.site.images import family_by_path
@@ -19,7 +19,7 @@ _ALWAYS_THERE = ("os", "kernel", "glibc", "slurm", "release", "cpus")
 
 def words(change: Change[Any]) -> str:
     """Say what changed, in one line that may hold any character of the facts."""
-    said = _SAID[change.kind]
+    said = _SAID.get(change.kind, f"{change.kind.replace('-', ' ')} {{subject}}: {{was}} -> {{now}}")
     if isinstance(said, tuple):
         said = said[0 if change.before is None else 1 if change.after is None else 2]
     if not isinstance(said, str):
@@ -42,7 +42,9 @@ def _text(kind: Kind, subject: str, value: object) -> str | None:
         case Driver():
             return driver_words(subject, value)
         case Program():
-            return value.package or (value.real and f"{value.real}, {value.size_bytes} bytes")
+            digest = f", sha256 {value.sha256[:12]}" if value.sha256 else ""
+            said = value.package or (value.real and f"{value.real}, {value.size_bytes} bytes")
+            return said and said + digest
         case Named():
             return None if value.kind == "none" else value.real or value.kind
         case LoadedFile():
@@ -88,9 +90,19 @@ def moved_buses(change: Change[tuple[str, ...]]) -> str:
     return ", ".join(f"GPU {index} {was} -> {now}" for index, (was, now) in pairs if was != now)
 
 
+def _gives(change: Change[tuple[str, ...]]) -> str:
+    was, now = texts(change)
+    return f"{change.subject} {' and '.join([f'has no {was} now'] * bool(was) + [f'has {now} now'] * bool(now))}"
+
+
 def _needs(change: Change[tuple[str, ...]]) -> str:
     parts = [*(f"+ {one}" for one in change.after or ()), *(f"- {one}" for one in change.before or ())]
     return f"{change.subject} needs {', '.join(parts)}"
+
+
+def _parted(change: Change[str]) -> str:
+    lost, got = parted((change.before or "none").split(", "), (change.after or "none").split(", "))
+    return f"{', '.join(lost)} -> {', '.join(got)}"
 
 
 def _path(change: Change[Named]) -> str:
@@ -101,7 +113,7 @@ def _path(change: Change[Named]) -> str:
 def _stands(one: Named) -> str:
     if one.kind == "none":
         return "not there"
-    if one.kind == "dangling":
+    if one.kind in ("dangling", "unreadable"):
         return f"a link that {one.real}"
     what = "something else" if one.kind == "other" else f"a {one.kind}"
     return f"{what} at {one.real}" if one.real else what
@@ -146,7 +158,15 @@ def _library(change: Change[LoadedFile]) -> str:
     if was.path != now.path:
         return f"{change.subject}: {was.path} -> {now.path}"
     sizes = f"{was.size_bytes} -> {now.size_bytes} bytes"
+    if was.size_bytes == now.size_bytes:
+        sizes = f"other content of the same size, sha256 {(was.sha256 or '')[:12]} -> {(now.sha256 or '')[:12]}"
     return f"{change.subject}: another file under the same name, {was.path} ({sizes})"
+
+
+def _gone(change: Change[LoadedFile]) -> str:
+    was = change.before or LoadedFile("", 0)
+    needed = f"; {change.subject} is needed by {', '.join(was.needed_by)}, and the node has none"
+    return f"library gone: {change.subject} (was {was.path}){needed if was.needed_by else ''}"
 
 
 def _default(change: Change[str]) -> str:
@@ -169,8 +189,9 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
     ),
     "default": _default,
     "soname": "{stem}: SONAME changed, {was} -> {now}",
-    "library-gone": "library gone: {subject} (was {before.path})",
+    "library-gone": _gone,
     "library-new": "new library: {subject} ({after.path})",
+    "damaged": ("{subject}: {now}", "{subject} can be loaded again; it was: {was}", "{subject}: {now}"),
     "library": _library,
     "needs": _needs,
     "wants": (
@@ -178,6 +199,7 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
         "{subject} wants no {before.group} now",
         "{subject} wants {after} (before: {before.version})",
     ),
+    "gives": _gives,
     "missing": (
         "{subject} is needed by {now}, and the node has none",
         "{subject} was needed by {was} and not there; nothing lacks it now",
@@ -210,6 +232,14 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
     "glibc": "glibc: {was} -> {now}",
     "slurm": "Slurm: {was} -> {now}",
     "cpus": "CPUs by L3@NUMA: {was} -> {now}",
+    "unreadable": (
+        "users cannot read {subject} ({now})",
+        "users can read {subject} again",
+        "users cannot read {subject} ({now})",
+    ),
+    "module-default": "default version of the modules in {subject}: {was} -> {now}",
+    "slurm-conf": "Slurm's {subject}: {was} -> {now}",
+    "links": lambda change: f"{change.subject} leads elsewhere: {_parted(change)}",
 }
 
 
@@ -218,22 +248,31 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
 CHANGED, REBUILD, SCRIPTS = "What changed", "What you must rebuild", "What to look at in job scripts"
 _TITLES: Mapping[Kind, str] = {
     "os": "Operating system",
+    "kernel": "Kernel",
     "slurm": "Slurm",
     "glibc": "glibc",
-    "driver": "GPU driver",
     "rocm": "ROCm on the host",
     "cpe": "Cray programming environment",
     "runtime": "Container runtime",
 }
 
 
-def user_lines(changes: Sequence[Change[Any]], context: Context) -> tuple[str, ...]:
-    """Write the text, ready to be sent; what does not concern users is left out."""
+def user_lines(changes: Iterable[tuple[Change[Any], bool]], context: Context) -> tuple[str, ...]:
+    """Write the text, ready to be sent. With each change comes whether it touches anything; users read all that do."""
     site = context.site
     found: dict[str, list[str]] = {CHANGED: [], REBUILD: [], SCRIPTS: []}
-    for change in changes:
-        for title, line in _for_users(change, context):
+    replaced: dict[str, None] = {}
+    for change, touches in changes:
+        own = list(_for_users(change, context))
+        for title, line in own:
             found[title].append(line)
+        if touches and change.kind in ("library", "needs"):
+            replaced[change.subject] = None
+        elif touches and not own:
+            shut = f"{change.subject} can be read by users {'again' if change.after is None else 'no more'}"
+            found[CHANGED].append(f"{shut if change.kind == 'unreadable' else words(change)}.")
+    if replaced:
+        found[CHANGED].append(f"Libraries of the host that images take are other files now: {', '.join(replaced)}.")
     if context.updated is not None and context.leaving:
         supported = f"the new GPU driver supports {context.updated.driver_rocm}"
         found[REBUILD].append(f"Images with ROCm {', '.join(context.leaving)}: {supported}.")
@@ -258,7 +297,8 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
     name, (was, now) = change.subject, texts(change)
     match change.kind:
         case kind if kind in _TITLES:
-            yield CHANGED, f"{_TITLES[kind]}: {was or 'none'} -> {now or 'none'}."
+            nothing = "not known" if kind in _ALWAYS_THERE else "none"
+            yield CHANGED, f"{_TITLES[kind]}: {was or nothing} -> {now or nothing}."
         case "product" if was:
             if now:
                 yield CHANGED, f"{posixpath.basename(name)}: {posixpath.basename(was)} -> {posixpath.basename(now)}."
@@ -268,6 +308,9 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
             has = f"has {now} instead" if now else "has it no more"
             gone = change.before or () if change.kind == "soname" else [name]
             yield REBUILD, f"Images that take {was} from the host: the host {has}.{_families(context, gone)}"
+        case "gives" if was:
+            cannot = f"Images and libraries that need {was} of the host's {name}: it has that no more."
+            yield REBUILD, f"{cannot}{_families(context, [name])}"
         case "wants" if now:
             cannot = f"Images without {now} that take libraries from the host: these cannot be loaded."
             yield REBUILD, f"{cannot}{_families(context, [name])}"
@@ -278,6 +321,8 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
         case "gpu-place":
             masks = "CPU masks that are written into scripts are wrong"
             yield SCRIPTS, f"GPUs are nearer to other cores than before: {masks}."
+        case "cpus":
+            yield SCRIPTS, "CPUs are grouped in another way: CPU masks that are written into scripts may be wrong."
         case "gpu-bus":
             yield CHANGED, f"The PCI bus ids of GPUs: {moved_buses(change)}."
             yield SCRIPTS, "PCI bus ids of GPUs that are written into scripts are wrong."

@@ -5,35 +5,19 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from lumisite.facts.capture import stated_paths
 from lumisite.facts.compare import BootConfig, Change, DeployedFile, SymbolVersion, parted
-from lumisite.facts.facts import Driver, ImageFile, Interface, Named
+from lumisite.facts.facts import Driver, Facts, ImageFile, Interface, Named
 from lumisite.facts.site import Context, families_borrowing, is_under
 from lumisite.facts.tell import texts
+from lumisite.facts.touched import PLAIN, Touch, Touches, plain
 from lumisite.site.images import family_by_path, told_release, told_rocm
 from lumisite.site.plans import LoadedPlan
 
 Names = tuple[str, ...]
-What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
-
-
-@dataclass(frozen=True)
-class Touch:
-    """A part that a change touches: a key of the site description, a setting, a module, a family, a plan of binds.
-
-    A `plan` is called by the family that it is for, or, if it is stored, by its file.
-    """
-
-    what: What
-    name: str
-    why: str
-
-
-Touches = Iterator[Touch]
 
 
 def touches(change: Change[Any], context: Context) -> tuple[Touch, ...]:
@@ -148,49 +132,76 @@ def _product(change: Change[str], context: Context) -> Touches:
 
 
 def _library(change: Change[Any], context: Context) -> Touches:
-    """A library has another SONAME, has gone, or is another file under its name."""
-    _, now = texts(change)
-    names = (change.before or ()) if change.kind == "soname" else (change.subject,)
-    how = f"where it is another file now ({now})"
-    if change.kind != "library":
-        how = f"which is now {now}" if now else "which has none now"
-    yield from _borrowed(context, names, how)
-    if change.kind != "library":
+    """A library has another SONAME, has gone, has come, is damaged, or is another file under its name."""
+    kind, now = change.kind, texts(change)[1]
+    names = (change.before or ()) if kind == "soname" else (change.subject,)
+    how = {
+        "soname": f"which is now {now}",
+        "library-gone": "which has none now",
+        "library": f"where it is another file now ({now})",
+        "damaged": f"where it cannot be loaded ({now})" if now else "where it can be loaded again",
+    }
+    lacking = getattr(change.before, "needed_by", ())
+    if lacking:
+        yield from _lacking(context.after, change.subject, lacking, context)
+    else:
+        yield from _borrowed(context, names, how.get(kind, "which is there now"))
+    if kind != "library":
         yield from _bound_files(context, names, "is bound by its name; bind what is there now")
 
 
 def _needs(change: Change[Names], context: Context) -> Touches:
-    name, (lost, got) = change.subject, texts(change)
-    words = [f" needs {got} now"] if got else []
-    words += [f" needs {lost} no more"] if lost else []
-    yield from _plans_with(context, [name], f"{f'; {name}'.join(words)}: work the binds out again")
-    yield from _bound_files(context, change.before or (), f"was needed by {name}, which needs it no more")
+    """A library needs others than before, or has other symbol versions for those who need it."""
+    name, (lost, got), gives = change.subject, texts(change), change.kind == "gives"
+    said = [f"{name} {'has' if gives else 'needs'} {got} now"] if got else []
+    no_more = "has no {} now, so what needs it cannot be loaded" if gives else "needs {} no more"
+    said += [f"{name} {no_more.format(lost)}"] if lost else []
+    yield from _plans_with(context, [name], f": {'; '.join(said)}: work the binds out again")
+    if not gives:
+        yield from _bound_files(context, change.before or (), f"was needed by {name}, which needs it no more")
 
 
 def _wants(change: Change[SymbolVersion], context: Context) -> Touches:
-    if change.after is not None:
-        lacks = f"an image that lacks {change.after} cannot load the host's "
-        yield from _plans_with(context, [change.subject], ": its plan refuses", before=lacks)
+    lacks = f"an image that lacks {change.after} cannot load the host's " if change.after else ""
+    behind = ": its plan refuses" if change.after else f" wants no {change.before} now: work the binds out again"
+    yield from _plans_with(context, [change.subject], behind, before=lacks)
 
 
 def _missing(change: Change[Names], context: Context) -> Touches:
-    if change.after is not None:
-        by_path = {path: soname for soname, path in context.after.loads.items()}
-        requesters = (by_path.get(path, posixpath.basename(path)) for path in change.after)
-        why = f": cannot be loaded, since {change.subject} is nowhere"
-        yield from _plans_with(context, [change.subject, *requesters], why)
+    if change.after is None:
+        return _lacking(context.before, change.subject, change.before or (), context, "can be loaded again, with")
+    return _lacking(context.after, change.subject, change.after, context)
+
+
+def _lacking(facts: Facts, name: str, paths: Names, context: Context, why: str = "") -> Touches:
+    """Give the plans of what lacks a library, or of what lacked it for a given reason."""
+    by_path = {path: soname for soname, path in facts.loads.items()}
+    requesters = (by_path.get(path, posixpath.basename(path)) for path in paths)
+    why = f"{why} {name}" if why else f"cannot be loaded, since {name} is nowhere"
+    return _plans_with(context, [name, *requesters], f": {why}")
 
 
 def _path(change: Change[Named], context: Context) -> Touches:
     _, now = texts(change)
     yield from _named(context, change.subject, "is not there" if now is None else "is not what it was")
+    yield from _plans_with(context, _sonames_under(context, change.subject), f" came from {change.subject}")
 
 
 def _dangling(change: Change[str], context: Context) -> Touches:
-    path = change.subject
-    if change.after is not None:
-        yield from _named(context, path, "is not what it was")
-        yield from _borrowed(context, [posixpath.basename(path)], f"where {path} leads nowhere")
+    path, leads = change.subject, "leads nowhere" if change.after is not None else "leads somewhere again"
+    yield from _named(context, path, "is not what it was")
+    yield from _borrowed(context, [posixpath.basename(path)], f"where {path} {leads}")
+
+
+def _unreadable(change: Change[str], context: Context) -> Touches:
+    sonames = {
+        name
+        for facts in (context.before, context.after)
+        for name, at in facts.loads.items()
+        if is_under(at, change.subject)
+    }
+    yield from _named(context, change.subject, "users cannot read" if change.after else "users can read again")
+    yield from _borrowed(context, sonames, f"where users {'cannot' if change.after else 'can'} read it")
 
 
 def _driver(change: Change[Driver], context: Context) -> Touches:
@@ -245,7 +256,11 @@ def _cpe(change: Change[Names], context: Context) -> Touches:
 
 def _default(change: Change[str], context: Context) -> Touches:
     stated = {"CPE": context.old.cpe, "ROCm": context.old.rocm}.get(change.subject)
-    if stated is None:  # of a product, whose default link nothing here follows
+    kept = {soname: path for soname, path in context.before.loads.items() if path in context.after.libraries}
+    moved = [soname for soname, path in kept.items() if context.after.loads.get(soname, path) != path]
+    yield from _plans_with(context, moved, f" from the host comes from another release of {change.subject} now")
+    if stated is None:
+        yield from _named(context, f"{change.subject}/default", "leads elsewhere")
         return
     yield Touch("site", f"platforms.{context.was}.{change.subject.lower()}", f"says {stated}")
     for name, module in context.site.modules.items():
@@ -311,60 +326,11 @@ def _glibc(change: Change[str], context: Context) -> Touches:
             yield _stored(stored, "binds libraries that were built with another glibc, or may be now")
 
 
-def _plain(change: Change[Any], context: Context) -> Touches:
-    """A change that touches the same parts whatever has changed; `_PLAIN` has them."""
-    rows = [row for row in _PLAIN if change.kind in row[0].split()]
-    was, now = texts(change)
-    old, variant = context.old, context.site.runtime.variant
-    stated = {"os": old.os, "kernel": old.kernel, "slurm": old.slurm, "runtime": repr(variant)}.get(change.kind)
-    said = {"was": was, "now": now, "platform": context.was, "stated": stated or "nothing"}
-    for each in _names(context, rows[0][1]):
-        for _, _, what, name, why in rows:
-            known = {"each": each, "subject": change.subject, **said}
-            yield Touch(what, name.format(**known), why.format(**known))
-
-
-def _names(context: Context, loop: str) -> list[str]:
-    """Give the names that one row of `_PLAIN` is said of."""
-    kinds = context.site.node_kinds
-    counts = {len(context.before.gpus), len(context.after.gpus)} - {0}  # as many GPUs as this node had, or has
-    names = {
-        "platform": [context.was],
-        "module": [*context.site.modules],
-        "kind": [*kinds],
-        "kind with GPUs": [name for name, kind in kinds.items() if len(kind.gpus) in counts],
-        "kind with NICs": [name for name, kind in kinds.items() if kind.nics],
-    }
-    return names[loop]
-
-
-_BUS_IDS = "a live node is recognised by its bus ids; until they are right, reserved cores are not left out"
-_L3 = "if this node is of that kind: its CPUs are grouped in another way"
-#: Kinds of change, what `each` stands for in turn, and of each the part that is touched, its name, and why.
-_PLAIN: tuple[tuple[str, str, What, str, str], ...] = (
-    ("gpu-count gpu-place", "kind with GPUs", "site", "node_kinds.{each}.gpus", "{subject}: {was} -> {now}"),
-    ("gpu-count gpu-place", "kind with GPUs", "mask", "{each}", "each task's mask follows the place of its GPU"),
-    ("gpu-bus", "kind with GPUs", "site", "platforms.{platform}.gpu_bus_ids.{each}", "is {was} by whole address"),
-    ("gpu-bus", "kind with GPUs", "mask", "{each}", _BUS_IDS),
-    ("cpus", "kind", "site", "node_kinds.{each}.l3", _L3),
-    ("cpus", "kind", "mask", "{each}", "masks are made of these groups"),
-    ("nic", "kind with NICs", "site", "node_kinds.{each}.nics", "{subject} is not where it was"),
-    ("release", "module", "module", "{each}", "users load it from the release that `current` names"),
-    ("runtime", "platform", "site", "runtime.variant", "says {stated}"),
-    ("runtime", "platform", "helper", "spank/bin", "the wrapper hands over to it: try one image of each family"),
-    ("os", "platform", "site", "platforms.{each}.os", "says {stated}"),
-    ("kernel", "platform", "site", "platforms.{each}.kernel", "says {stated}"),
-    ("slurm", "platform", "site", "platforms.{each}.slurm", "says {stated}"),
-    ("slurm", "platform", "helper", "spank/task_prolog", "Slurm runs it: run one job step with LUMISITE_VERBOSE=1"),
-    ("slurm", "platform", "helper", "spank/cli_filter.lua", "Slurm loads it: render it again, which checks it"),
-)
 #: `library-new` has none: what nobody asks for touches nothing.
 RULES: Mapping[str, Callable[[Any, Context], Touches]] = {
     "product": _product,
-    "soname": _library,
-    "library-gone": _library,
-    "library": _library,
-    "needs": _needs,
+    **dict.fromkeys(("soname", "library-gone", "library-new", "damaged", "library"), _library),
+    **dict.fromkeys(("needs", "gives"), _needs),
     "wants": _wants,
     "missing": _missing,
     "dangling": _dangling,
@@ -375,8 +341,11 @@ RULES: Mapping[str, Callable[[Any, Context], Touches]] = {
     "default": _default,
     "interface": _interface,
     "kernel-config": _kernel_config,
+    "unreadable": _unreadable,
+    "sysctl": lambda change, context: _settings_holding(context, change.subject.rpartition("_")[2]),
+    "links": lambda change, context: _named(context, change.subject, "leads elsewhere"),
     "image": _image,
     "edited": _edited,
     "glibc": _glibc,
-    **{kind: _plain for kinds, *_ in _PLAIN for kind in kinds.split()},
+    **{kind: plain for kinds, *_ in PLAIN for kind in kinds.split()},
 }
