@@ -322,5 +322,5 @@ def _relatives(name: str, loader: Loader) -> tuple[str, ...]:
     """Give other versions of a library that a loader finds."""
     start = stem(name)
     return tuple(
-        in_order(one for one in loader.names() if one.startswith(start) and one[len(start) :].isdigit() and one != name)
+        in_order(one for one in loader.names if one.startswith(start) and one[len(start) :].isdigit() and one != name)
     )

@@ -19,9 +19,8 @@ from lumisite.images.container import container_of, library_path
 from lumisite.images.contents import read_holds
 from lumisite.images.family import recognise_family
 from lumisite.images.sif import Image
-from lumisite.machine.cpu import Cpu, cpu_of
 from lumisite.machine.ldcache import glob
-from lumisite.machine.loader import MACHINES, Loader, read_rules
+from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
 from lumisite.machine.tree import Tree, resolve
 from lumisite.site.decode import suggestion
 from lumisite.site.entries import Bind
@@ -32,7 +31,7 @@ from lumisite.site.plans import ImagePlan, PlanLine, PlannedImage
 from lumisite.site.versions import Version
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
-_ASSUMED_CPU = Cpu(("x86-64-v3", "x86-64-v2"))
+_ASSUMED_LEVELS = ("x86-64-v3", "x86-64-v2")
 #: Where a Cray library keeps its files below its directory. Images are built with GCC, so its builds come first.
 _FOLDERS = (
     "lib64",
@@ -129,7 +128,7 @@ def _sides(
 ) -> tuple[Sides, tuple[str, ...]]:
     host_loader = loader_of_host(request, host, folders)
     directories, unknown = library_path(image)
-    rules = read_rules(image, cpu_of(host) or _ASSUMED_CPU, directories)
+    rules = read_rules(image, cpu_levels(host, _ASSUMED_LEVELS), directories)
     if rules.machine != host_loader.rules.machine:
         mine, theirs = MACHINES[rules.machine], MACHINES[host_loader.rules.machine]
         raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
@@ -140,7 +139,7 @@ def _sides(
 
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
     """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
-    rules = read_rules(host, cpu_of(host) or _ASSUMED_CPU, folders, captured=True)
+    rules = read_rules(host, cpu_levels(host, _ASSUMED_LEVELS), folders, captured=True)
     everywhere = dict.fromkeys((*rules.directories, *_beyond(request, host)))
     return Loader(host, replace(rules, directories=tuple(everywhere)))
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from lumisite.cli.parser import Commands, add_json_option, add_site_option, columns, say
 from lumisite.errors import ResolveError
-from lumisite.machine import live
+from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
+from lumisite.machine.live import read_allowed, read_topology
 from lumisite.machine.masks import Request, TaskMask, cpu_masks
 from lumisite.machine.topology import Topology, recognise, topology_of
 from lumisite.site.cpus import CpusetError, parse_number_list
@@ -75,9 +76,8 @@ def _topology(arguments: argparse.Namespace) -> tuple[Topology, frozenset[int] |
         content = read_input(Path(arguments.topology), SIZE_LIMIT_BYTES, "an hwloc XML file would be right")
         return _with_site_facts(parse_hwloc(content, arguments.topology), site), None
     if arguments.node == _LIVE:
-        node = live.read_live(live.live_tree(Path("/")))
-        everything = node.allowed >= node.topology.pu_os
-        return _with_site_facts(node.topology, site), None if everything else node.allowed
+        topology, allowed = read_topology(DiskTree("/")), read_allowed(DiskTree("/"))
+        return _with_site_facts(topology, site), None if allowed >= topology.pu_os else allowed
     name = _kind_name(arguments.node, site)
     return next(_kinds(site, name)), None
 

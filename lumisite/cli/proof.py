@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lumisite.cli.parser import Commands
-    from lumisite.lint.job import Finding
+    from lumisite.lint.find import Finding
     from lumisite.site.model import Site
     from lumisite.validate.samples import Recorded
     from lumisite.validate.transport.judge import Result

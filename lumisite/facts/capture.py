@@ -31,9 +31,8 @@ from lumisite.facts.capture_system import (
 )
 from lumisite.facts.facts import Deployed, Facts, ImageFile, Library, Named, Program, Releases
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
-from lumisite.machine.cpu import Cpu, cpu_of
 from lumisite.machine.ldcache import glob
-from lumisite.machine.loader import Found, Loaded, Loader, Rules, read_rules, walk
+from lumisite.machine.loader import Found, Loaded, Loader, Rules, cpu_levels, read_rules, walk
 from lumisite.machine.tree import Tree, resolve
 from lumisite.site.model import Site
 
@@ -139,7 +138,7 @@ def _loader(tree: Tree, site: Site, notes: list[str]) -> Loader:
     own += sorted(glob(tree, "/opt/cray/libfabric/*/lib64"), key=numbers_in, reverse=True)
     library_path = tuple(dict.fromkeys(own))
     try:
-        rules = read_rules(tree, cpu_of(tree) or Cpu(), library_path, captured=True)
+        rules = read_rules(tree, cpu_levels(tree), library_path, captured=True)
     except LumisiteError as error:
         rules = Rules(_X86_64, _USUAL, library_path=library_path)
         notes.append(str(error))

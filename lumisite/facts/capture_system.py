@@ -17,7 +17,6 @@ from dataclasses import replace
 
 from lumisite.errors import LumisiteError
 from lumisite.facts.facts import CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
-from lumisite.machine.live import Tree as KernelTree
 from lumisite.machine.live import read_topology
 from lumisite.machine.topology import TopologyError
 from lumisite.machine.tree import Tree, resolve
@@ -168,11 +167,8 @@ def capture_nics(tree: Tree) -> dict[str, Device]:
 
 def with_topology(facts: Facts, tree: Tree, notes: list[str]) -> Facts:
     """Add CPUs by L3, and GPUs in the order of their bus; a tree without topology adds nothing but a note."""
-    kernel_tree = KernelTree(
-        tree.name.rstrip("/"), lambda path: _text(tree, f"/{path}"), lambda path: directory_names(tree, f"/{path}")
-    )
     try:
-        topology = read_topology(kernel_tree)
+        topology = read_topology(tree)
     except TopologyError as error:
         notes.append(f"no topology: {error}")
         return facts

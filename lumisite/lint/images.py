@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from lumisite.lint.job import Finding, Job
+from lumisite.lint.job import Job, Told
 from lumisite.lint.shell import RUNTIMES, Command
 from lumisite.render.runtimes import ACTION_FLAGS, ACTION_VALUED, ACTION_VALUED_LETTERS, ACTIONS, GLOBAL_VALUED
 from lumisite.site.images import Holds, holds_by_name, told_rocm
@@ -31,7 +31,7 @@ def holds_of(site: Site, path: str) -> Holds:
 
 def starts_of(job: Job) -> Iterator[Start]:
     """Give every container that is started by a command, or by a text that is kept for one."""
-    for command in job.calls:
+    for command in job.commands:
         words = command.behind(*RUNTIMES)
         start = _start(job.given(words), command) if words else None
         if start:
@@ -70,7 +70,7 @@ def _image(word: str, rest: list[tuple[str, int]]) -> str:
     return word
 
 
-def image_outside_range(job: Job) -> Iterator[Finding]:
+def image_outside_range(job: Job) -> Iterator[Told]:
     """An image with a ROCm release that the GPU driver does not support."""
     partitions = [job.site.partitions[name] for name in job.partitions if name in job.site.partitions]
     if partitions and not any(job.site.node_kinds[one.node_kind].gpus for one in partitions):
@@ -80,29 +80,24 @@ def image_outside_range(job: Job) -> Iterator[Finding]:
         rocm = holds_of(job.site, start.image).rocm
         if rocm is not None and not runs_on(platform, rocm):
             example = f", such as {validated.image}" if validated else ""
-            yield Finding(
+            yield Told(
                 start.line,
-                "image-outside-range",
                 f"{start.image.rpartition('/')[2]} has ROCm {rocm}, "
                 f"but the GPU driver of this system supports {platform.driver_rocm}",
                 f"an image with ROCm {platform.driver_rocm}{example}",
-                "Lumi-supercomputer/LUMI-training-materials User-Updates/Update-202601",
             )
 
 
-def skipped_runscript(job: Job) -> Iterator[Finding]:
+def skipped_runscript(job: Job) -> Iterator[Told]:
     """`exec` of an image that is prepared by its runscript, in a job with GPUs: to install packages it does as well."""
-    gpus = any(step.asks_for_gpus for step in (*job.allocations, *job.steps))
+    gpus = any(step.asks_for_gpus for step in (job.allocation, *job.steps))
     for start in starts_of(job) if gpus else ():
         family = holds_of(job.site, start.image).family
         if start.action == "exec" and family and job.site.families[family].activation == "runscript":
             image = start.image.rpartition("/")[2]
-            yield Finding(
+            yield Told(
                 start.line,
-                "skipped-runscript",
                 f"exec skips the runscript of {image}, "
                 "and what that does about ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES",
                 f"singularity run … {image} …",
-                "Lumi-supercomputer/lumi-userguide (containers are started by singularity run); "
-                "lumi-ai-factory/laifs-container-recipes runscript",
             )

@@ -6,27 +6,27 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from lumisite.lint.shell import Command, Part, Script, Word
-from lumisite.lint.slurm import Option, Step, read_options
+from lumisite.lint.slurm import Step, read_options
 from lumisite.site.model import Site
 
 _CONTAINER_PREFIX = re.compile(r"^(?:SINGULARITYENV|APPTAINERENV)_")
 #: Longer values are no name or path; values of values could grow without end.
 _VALUE_LIMIT = 1 << 12
+#: Words that variables stand for, in all commands of a script.
+_EXPANSION_LIMIT = 1 << 16
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))")
-_OTHER_SITES = re.compile(r"(?:--nv|nvidia-smi|cuda(?:toolkit)?(?:/.*)?|--container-(?:image|mounts)(?:=.*)?)")
 
 
-@dataclass(frozen=True, order=True)
-class Finding:
-    """A bad line of a script: why, and what would be right; `source` is where this is known from."""
+class Told(NamedTuple):
+    """What a rule says of a line: why it is bad, and what would be right; `source` where that is not the rule's own."""
 
     line: int
-    rule: str
     reason: str
     right: str
-    source: str
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,98 +46,62 @@ class Setting:
 
 @dataclass(frozen=True)
 class Job:
-    """A job script, read for rules; `outer` is the script that writes or submits it."""
+    """A job script, read for rules."""
 
     site: Site
     script: Script
-    outer: Job | None = None
 
-    @property
-    def jobs(self) -> Iterator[Job]:
-        """The job itself, and those that it writes or submits."""
-        yield self
-        for script in self.script.jobs:
-            yield from Job(self.site, script, self).jobs
-
-    @property
+    @cached_property
     def commands(self) -> tuple[Command, ...]:
-        """All commands of the script, in order."""
-        return self.script.commands
+        """All commands of the script, in order, with the texts and arrays that variables without quotes stand for."""
+        left, found = _EXPANSION_LIMIT, []
+        for command in self.script.commands:
+            words: list[Word] = []
+            for word in command.words:
+                inside = self._stands_for(word) if left > 0 else [word]
+                left -= len(inside) - 1
+                words += inside
+            found.append(replace(command, words=tuple(words)))
+        return tuple(found)
+
+    def _stands_for(self, word: Word) -> list[Word]:
+        array = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", word.value)
+        text = _VARIABLE.fullmatch(word.value) if word.bare else None
+        if array:
+            arrays = [one.word for one in self._set.get(array[1], ()) if one.value.startswith("(")]
+            return [inside for one in arrays for inside in one.words]
+        name = (text[1] or text[2]) if text else ""
+        inside = self._set[name][0].word.words if name in self._known else ()
+        return list(inside) if len(inside) > 1 else [word]
 
     @cached_property
-    def kept(self) -> tuple[Command, ...]:
-        """Texts and arrays that are kept in variables for a command or its options."""
-        found = [
-            replace(command, assignments=(), words=word.words, documents=[])
-            for command in self.commands
-            for _, word in command.assignments
-        ]
-        return tuple(one for one in found if len(one.words) > 1 or (one.words and one.values[0].startswith("-")))
-
-    @property
-    def calls(self) -> tuple[Command, ...]:
-        """All commands, and what is kept in variables for one."""
-        return (*self.commands, *self.kept)
-
-    @cached_property
-    def components(self) -> tuple[dict[str, Option], ...]:
-        """The options of `#SBATCH` lines, for each component of a heterogeneous job; sbatch's own go before them."""
-        parts: list[list[tuple[str, int]]] = [[]]
-        for word, line in self.script.directives:
-            if word in ("hetjob", "packjob"):
-                parts.append([])
-            else:
-                parts[-1].append((self.resolved(word), line))
-        own = read_options(self.given(self.script.submitted), stop=True)
-        return tuple({**read_options(part, stop=False), **own} for part in parts)
-
-    @property
-    def allocations(self) -> tuple[Step, ...]:
-        """What each component asks for, as a step that has all of it."""
-        return tuple(Step(None, {}, component) for component in self.components)
+    def allocation(self) -> Step:
+        """What `#SBATCH` lines ask for, as a step that has all of it; of a heterogeneous job nothing is known."""
+        several = any(word in ("hetjob", "packjob") for word, _ in self.script.directives)
+        return Step(None, {}, read_options(() if several else self.script.directives, stop=False))
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """All sruns; a script without one runs as a step of one task."""
-        own = [self._step(command, words) for command in self.commands if (words := command.behind("srun", first=4))]
-        kept = [self._step(command, words) for command in self.kept if (words := command.behind("srun", first=1))]
-        return (*own, *kept) or self.allocations
-
-    def _step(self, command: Command, words: Iterable[Word]) -> Step:
-        own = read_options(self.given(words), stop=True)
-        group = own["het-group"].value if "het-group" in own else "0"
-        component = self.components[int(group)] if group.isdigit() and int(group) < len(self.components) else {}
-        return Step(command, own, {**component, **own})
+        found = ((command, command.behind("srun", first=4)) for command in self.commands)
+        own = [(command, read_options(self.given(words), stop=True)) for command, words in found if words]
+        return tuple(Step(command, one, {**self.allocation.merged, **one}) for command, one in own) or (
+            self.allocation,
+        )
 
     def given(self, words: Iterable[Word]) -> list[tuple[str, int]]:
-        """Give words as the program gets them, with their lines: a variable without quotes may be several."""
-        found: list[tuple[str, int]] = []
-        for word in words:
-            if named := re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", word.value):
-                arrays = [setting.word for setting in self.named(named[1]) if setting.value.startswith("(")]
-                found += [(self.resolved(one.value), one.line) for array in arrays for one in array.words]
-                continue
-            value = self.resolved(word.value)
-            several = word.bare and word.value.startswith("$") and value != word.value
-            found += [(one, word.line) for one in (value.split() if several else [value])]
-        return found
+        """Give words as the program gets them, with their lines."""
+        return [(self.resolved(word.value), word.line) for word in words]
 
     @property
     def partitions(self) -> frozenset[str]:
         """All partitions that the job and its steps name outright."""
-        return frozenset(name for step in (*self.allocations, *self.steps) for name in step.partitions)
+        return frozenset(name for step in (self.allocation, *self.steps) for name in step.partitions)
 
     @cached_property
     def here(self) -> bool:
-        """Whether the script may be for this machine: not where it names partitions, and none of these.
-
-        Where it names none, a constraint, a quality of service or what belongs to CUDA or Pyxis is of another machine.
-        """
-        if self.partitions:
-            return not self.partitions.isdisjoint(self.site.partitions)
-        if any("constraint" in component or "qos" in component for component in self.components):
-            return False
-        return not any(map(_OTHER_SITES.fullmatch, self.values))
+        """Whether the script may be for this machine: not where it names partitions, and none of these."""
+        return not self.partitions or not self.partitions.isdisjoint(self.site.partitions)
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
@@ -156,31 +120,36 @@ class Job:
             yield from (word for _, word in command.assignments)
 
     @cached_property
+    def _set(self) -> dict[str, list[Setting]]:
+        """All settings of each variable, as they are written."""
+        found: dict[str, list[Setting]] = {}
+        for setting in (one for command in self.script.commands for one in _settings(command)):
+            found.setdefault(setting.name, []).append(setting)
+        return found
+
+    @cached_property
     def _known(self) -> dict[str, str]:
         """What variables were set to, with other variables put in, but not those that have several values."""
-        known = dict(self.outer._known) if self.outer else {}
-        several: set[str] = set()
-        first: dict[str, str] = {}
-        for setting in self.settings:
-            if first.setdefault(setting.name, setting.value) != setting.value:
-                several.add(setting.name)
-            if len(setting.value) > _VALUE_LIMIT or "$(" in setting.value or "`" in setting.value:
+        known: dict[str, str] = {}
+        for name, settings in self._set.items():
+            value, *others = {one.value for one in settings}
+            if others or len(value) > _VALUE_LIMIT or "$(" in value or "`" in value:
                 continue
-            value = _VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), setting.value)
-            if len(value) <= _VALUE_LIMIT and setting.name not in variables_in(value):
-                known[setting.name] = value
-        return {name: value for name, value in known.items() if name not in several}
+            value = _VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), value)
+            if len(value) <= _VALUE_LIMIT and name not in variables_in(value):
+                known[name] = value
+        return known
 
     def resolved(self, value: str) -> str:
         """Put in what variables were set to, where the script says it in plain text."""
         return _VARIABLE.sub(lambda found: self._known.get(found[1] or found[2], found[0]), value)
 
-    def option_values(self, pattern: str, *, kept: bool = True) -> Iterator[tuple[str, int]]:
+    def option_values(self, pattern: str, commands: Iterable[Command] = ()) -> Iterator[tuple[str, int]]:
         """Give the values of an option of any program, `--option=VALUE` or `--option VALUE`, with the option's lines.
 
-        `kept`: those that are kept in variables, too.
+        `commands` are those to look at, all where there are none.
         """
-        for command in self.calls if kept else self.commands:
+        for command in commands or self.commands:
             for word, following in zip(command.words, (*command.values[1:], ""), strict=False):
                 option, equals, value = word.value.partition("=")
                 if re.fullmatch(pattern, option):
@@ -188,8 +157,8 @@ class Job:
 
     @property
     def values(self) -> Iterator[str]:
-        """All words of commands, and of texts that are kept for one."""
-        return (value for command in self.calls for value in command.values)
+        """All words of commands."""
+        return (value for command in self.commands for value in command.values)
 
 
 def variables_in(value: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lumisite.lint.job import Finding, Job, variables_in
+from lumisite.lint.job import Job, Told, variables_in
 from lumisite.lint.shell import RUNTIMES, Command
 from lumisite.lint.slurm import Step, usable_cores
 
@@ -22,19 +22,17 @@ _MKTEMP = r"(?<!\\)(?:\$\(|`)[^)`$]{0,200}\bmktemp\b"
 _CONDA = re.compile(r"(?<!\\)\$\{?WITH_CONDA\b")
 
 
-def miopen_name(job: Job) -> Iterator[Finding]:
+def miopen_name(job: Job) -> Iterator[Told]:
     """The name of the variable without `_PATH`."""
     for setting in job.named("MIOPEN_USER_DB"):
-        yield Finding(
+        yield Told(
             setting.line,
-            "miopen-name",
             "MIOpen has no variable MIOPEN_USER_DB, so that its database stays in the home directory",
             "export MIOPEN_USER_DB_PATH=/tmp/miopen-config-${USER}",
-            "LUMI-AI-Guide 81 and 108; MIOpen documentation",
         )
 
 
-def miopen_mktemp(job: Job) -> Iterator[Finding]:
+def miopen_mktemp(job: Job) -> Iterator[Told]:
     """`mktemp` in the batch script, for a variable of MIOpen or for one that such a variable is made of."""
     made: dict[str, set[int]] = {}
     for setting in job.settings:
@@ -48,29 +46,21 @@ def miopen_mktemp(job: Job) -> Iterator[Finding]:
     batch = [word for command in job.commands if command.spot == "batch" for word in command.words]
     found |= {line for word in batch for part in word.parts if part.quote != "'" for _, line in part.matches(inside)}
     for line in found:
-        yield Finding(
+        yield Told(
             line,
-            "miopen-mktemp",
             "mktemp in the batch script makes a folder on the first node only",
             "export MIOPEN_USER_DB_PATH=/tmp/miopen-config-${USER}-${SLURM_JOB_ID}, and mkdir -p it in the task",
-            "LUMI-AI-Guide 108; ROCm/MIOpen 2214",
         )
 
 
-def fixed_port(job: Job) -> Iterator[Finding]:
+def fixed_port(job: Job) -> Iterator[Told]:
     """A fixed port meets that of another job where nodes are shared; the default one meets strays on others too."""
     partitions = (job.site.partitions[name] for name in job.partitions if name in job.site.partitions)
-    alone = all(one.whole_nodes for one in partitions) or any(_takes_nodes(job, step) for step in job.allocations)
+    alone = all(one.whole_nodes for one in partitions) or _takes_nodes(job, job.allocation)
     for line, port in (*_set_ports(job), *_given_ports(job)):
         if port != "0" and (not alone or port == _DEFAULT_PORT):
             by = "what else starts with the default port" if alone else "another job on the node"
-            yield Finding(
-                line,
-                "fixed-port",
-                f"port {port} may be taken by {by}",
-                'export MASTER_PORT="1${SLURM_JOB_ID:0-4}"',
-                "LUMI-AI-Guide 05-multi-gpu-and-node",
-            )
+            yield Told(line, f"port {port} may be taken by {by}", 'export MASTER_PORT="1${SLURM_JOB_ID:0-4}"')
 
 
 def _takes_nodes(job: Job, step: Step) -> bool:
@@ -99,7 +89,7 @@ def _given_ports(job: Job) -> Iterator[tuple[int, str]]:
             yield line, found[1]
 
 
-def with_conda(job: Job) -> Iterator[Finding]:
+def with_conda(job: Job) -> Iterator[Told]:
     """`$WITH_CONDA` in what a container gets, or in the batch script itself, expanded by a shell outside."""
     given = [value for command in job.commands if _takes_script(command) for value in command.values]
     kept = {name for value in given for name in re.findall(r"(?<!\\)\$\{?(\w+)", value)}
@@ -113,12 +103,10 @@ def with_conda(job: Job) -> Iterator[Finding]:
         outside = batch or (command.spot == "task" and command.names_any(*RUNTIMES))
         for part in (part for part in parts if outside and part.quote != "'"):
             for _, line in part.matches(_CONDA):
-                yield Finding(
+                yield Told(
                     line,
-                    "with-conda",
                     "$WITH_CONDA is expanded outside of the container, where it is empty",
                     "bash -c '$WITH_CONDA; python …' in single quotes, or \\$WITH_CONDA in double ones",
-                    "LUMI-EasyBuild-containers, PyTorch recipes; LUMI training 2day-20260422",
                 )
 
 
@@ -126,37 +114,33 @@ def _takes_script(command: Command) -> bool:
     return command.names_any("srun", "bash", "sh", *RUNTIMES)
 
 
-def world_size(job: Job) -> Iterator[Finding]:
+def world_size(job: Job) -> Iterator[Told]:
     """The number of nodes as WORLD_SIZE, where nothing starts one process for each GPU."""
     gpus = max(step.gpus_per_node or 1 for step in job.steps)
     one_each = gpus > 1 and all(step.tasks_per_node == 1 for step in job.steps)
     for setting in job.named("WORLD_SIZE") if one_each and not any(map(_STARTERS_OF_TASKS.search, job.values)) else ():
         if _WORLD.fullmatch(setting.value):
-            yield Finding(
+            yield Told(
                 setting.line,
-                "world-size",
                 f"one task on each node makes WORLD_SIZE the number of nodes, and {gpus} GPUs of a node train as one",
                 f"#SBATCH --ntasks-per-node={gpus}, or torchrun --nproc-per-node={gpus}, which sets WORLD_SIZE itself",
-                "laifs-container-tests pytorch-ddp-singlenode-srun",
             )
 
 
-def rdzv_literal(job: Job) -> Iterator[Finding]:
+def rdzv_literal(job: Job) -> Iterator[Told]:
     """A variable that reaches the launcher as it stands there."""
-    for value, line in job.option_values(r"--rdzv[-_](?:id|endpoint)", kept=False):
+    for value, line in job.option_values(r"--rdzv[-_](?:id|endpoint)", job.script.commands):
         if escaped := re.search(r"\\(\$\{?\w+\}?)", value):
-            yield Finding(
+            yield Told(
                 line,
-                "rdzv-literal",
                 f"{escaped[1]} after a backslash stays as it is, so that every job has the same rendezvous",
                 f"--rdzv_id={escaped[1]} without the backslash, as nothing else in the single quotes has one",
-                "LUMI-AI-Guide run_ddp_torchrun_4.sh",
             )
 
 
-def nodelist(job: Job) -> Iterator[Finding]:
+def nodelist(job: Job) -> Iterator[Told]:
     """The first node by cutting the list, which holds for one node only."""
-    if all("nodes" in component and component["nodes"].value == "1" for component in job.components):
+    if (nodes := job.allocation.merged.get("nodes")) and nodes.value == "1":
         return
     kept = {setting.name: setting for setting in job.settings}
     hosts = [value for value, _ in job.option_values(r"--(?:rdzv[-_]endpoint|master[-_]addr)")]
@@ -165,16 +149,14 @@ def nodelist(job: Job) -> Iterator[Finding]:
         via = re.fullmatch(r"\$\{?(\w+)\}?", setting.value)
         made = kept.get(via[1], setting) if via else setting
         if "scontrol" not in made.value and _CUTTING.search(made.value):
-            yield Finding(
+            yield Told(
                 made.line,
-                "nodelist",
                 "the list of nodes may read nid[005001-005004,005010], which no cutting takes apart",
                 'export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-                "laifs-container-tests; sbatch(1)",
             )
 
 
-def old_library(job: Job) -> Iterator[Finding]:
+def old_library(job: Job) -> Iterator[Told]:
     """The directory of a library in another version than the host has."""
     parts = [part for word in job.words for part in word.parts]
     for library in job.site.platforms[job.site.platform].libraries.values():
@@ -182,10 +164,8 @@ def old_library(job: Job) -> Iterator[Finding]:
         pinned = re.compile(rf"{re.escape(folder)}/\d[\w.]*")
         for found, line in (hit for part in parts for hit in part.matches(pinned)):
             if found.rpartition("/")[2].rstrip(".") != version:
-                yield Finding(
+                yield Told(
                     line,
-                    "old-library",
                     f"{found} is not what this system has ({library}), so that the network plugin falls back to TCP",
                     "module load singularity-AI-bindings, which binds what fits",
-                    "LUMI-EasyBuild-contrib 422; LUMI training Update-202601",
                 )

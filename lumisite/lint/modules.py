@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from lumisite.lint.job import Finding, Job
+from lumisite.lint.job import Job, Told
 from lumisite.lint.shell import RUNTIMES, Command
 from lumisite.render.modules import module_version
 from lumisite.site.model import Site
@@ -35,7 +35,7 @@ def _request(job: Job, command: Command) -> tuple[str, tuple[str, ...]]:
     return (words[0], words[1:]) if words else ("", ())
 
 
-def build_with_binds(job: Job) -> Iterator[Finding]:
+def build_with_binds(job: Job) -> Iterator[Told]:
     """The build of an image while a module has its binds in the environment."""
     modules = job.site.modules
     carrying = {*modules, *(name for module in modules.values() for name in module.conflicts)}
@@ -52,12 +52,10 @@ def build_with_binds(job: Job) -> Iterator[Finding]:
                 loaded[module] = name
         if loaded and _builds(command) and not _replaces_binds(command):
             told = " ".join(sorted(loaded.values()))
-            yield Finding(
+            yield Told(
                 command.line,
-                "build-with-binds",
                 f"{told} binds paths that a new image does not have, and the build fails",
                 f"module unload {told} before the build",
-                "LUMI training 2day-20260422 205-Containers",
             )
 
 
@@ -76,7 +74,7 @@ def _builds(command: Command) -> bool:
     return "build" in [word.value for word in words[:2]]
 
 
-def unknown_version(job: Job) -> Iterator[Finding]:
+def unknown_version(job: Job) -> Iterator[Told]:
     """A version of a module of the site that the site cannot have now; modules from folders of others are theirs."""
     root = f"{job.site.root.rstrip('/')}/"
     others = False
@@ -88,12 +86,10 @@ def unknown_version(job: Job) -> Iterator[Finding]:
             module, _, version = name.partition("/")
             known = _versions(job.site, module)
             if known and "$" not in version and version.lstrip(".") not in (*_DEFAULTS, *known):
-                yield Finding(
+                yield Told(
                     command.line,
-                    "unknown-version",
                     f"this system cannot have {module}/{version}: its versions are like {known[0]}",
                     f"module load {module}, or what module spider {module} lists",
-                    "the site description: CPE and ROCm releases of the current platform",
                 )
 
 
@@ -109,21 +105,20 @@ def _versions(site: Site, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*made, *module.old_versions)))
 
 
-def retired_folder(job: Job) -> Iterator[Finding]:
+def retired_folder(job: Job) -> Iterator[Told]:
     """A folder of a past course, from which modules are loaded that the site has."""
     requests = [(command, *_request(job, command)) for command in job.commands]
     for at, (command, verb, names) in enumerate(requests):
         folder = next((name for name in names if verb == "use" and _retired(job.site, name)), None)
+        if not folder:
+            continue
         later = [name for _, verb, names in requests[at:] if verb in ("load", "add") for name in names]
         wanted = [name for name in dict.fromkeys(one.partition("/")[0] for one in later) if name in job.site.modules]
-        if folder and wanted:
-            yield Finding(
+        if wanted:
+            yield Told(
                 command.line,
-                "retired-folder",
                 f"{folder} was made for a past course and is not kept up",
                 f"module load {' '.join(wanted)} without this line",
-                "Lumi-supercomputer/Getting_Started_with_AI_workshop bonus_material, commit f25016c; "
-                "Lumi-supercomputer/LUMI-EasyBuild-contrib easybuild/easyconfigs/s/singularity-AI-bindings",
             )
 
 
@@ -131,7 +126,7 @@ def _retired(site: Site, path: str) -> bool:
     return any(fnmatchcase(path.rstrip("/"), pattern) for pattern in site.retired_modules)
 
 
-def host_venv(job: Job) -> Iterator[Finding]:
+def host_venv(job: Job) -> Iterator[Told]:
     """A venv that a module's Python made to use its packages, where a container uses it."""
     module, made = "", dict[str, str]()
     for command in job.commands:
@@ -146,13 +141,11 @@ def host_venv(job: Job) -> Iterator[Finding]:
             found = re.fullmatch(r"(.+)/bin/(?:activate|python[\d.]*)", job.resolved(word.value))
             if found and found[1] in made:
                 maker = made[found[1]]
-                yield Finding(
+                yield Told(
                     word.line,
-                    "host-venv",
                     f"{found[1]} was made with the Python of {maker}, "
                     "so that a container gets this and not the packages of its image",
                     f"singularity exec IMAGE python -m venv --system-site-packages {found[1]}",
-                    "python/cpython Doc/library/venv.rst (a venv keeps the Python that made it)",
                 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lumisite.lint.job import Finding, Job
+from lumisite.lint.job import Job, Told
 from lumisite.lint.slurm import Option, Step, usable_cores
 from lumisite.site.model import NodeKind, Site
 
@@ -16,7 +16,7 @@ _SIZE = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
 _UNIT_KIB = {"K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}
 
 
-def gpu_binding(job: Job) -> Iterator[Finding]:
+def gpu_binding(job: Job) -> Iterator[Told]:
     """A binding of GPUs to several tasks without sharing."""
     for step in job.steps:
         flags, bind, each = (step.merged.get(name) for name in ("gres-flags", "gpu-bind", "gpus-per-task"))
@@ -26,14 +26,12 @@ def gpu_binding(job: Job) -> Iterator[Finding]:
         hiding = bind and re.search(r"(?:^|[,:])(?:closest|map|mask|single|per_task)", bind.value)
         option = each or (bind if hiding else None)
         if option:
-            yield Finding(
+            yield Told(
                 option.line,
-                "gpu-binding",
                 f"--{option.name} with several tasks on a node hides the other GPUs from each task: "
                 "RCCL and MPI fail or slow down",
                 f"srun --gpu-bind=map:{_gpu_order(job.site)} --gres-flags=allow-task-sharing …, or no GPU binding and "
                 "ROCR_VISIBLE_DEVICES=$SLURM_LOCALID in the task",
-                "LUMI training 2day-20260422 202-Binding; SchedMD bug 17875",
             )
 
 
@@ -44,47 +42,43 @@ def _gpu_order(site: Site) -> str:
     return ",".join(str(index) for _, index in sorted(places)) or "0"
 
 
-def too_many_cores(job: Job) -> Iterator[Finding]:
+def too_many_cores(job: Job) -> Iterator[Told]:
     """More cores than jobs get of a node with GPUs."""
     of_gpu_nodes = [kind for kind in job.site.node_kinds.values() if kind.gpus]
-    for step in (*job.allocations, *job.steps):
+    for step in (job.allocation, *job.steps):
         kinds = step.node_kinds(job.site)
         option, asked = step.cores_per_node
         threads = step.merged.get("hint") or step.merged.get("threads-per-core")
         each = 2 if threads and threads.value in ("multithread", "2") else 1
         cores = each * max((usable_cores(kind) for kind in kinds), default=0)
         if option and kinds and all(kind.gpus for kind in kinds) and asked > cores:
-            yield Finding(
+            yield Told(
                 option.line,
-                "too-many-cores",
                 f"{asked} cores of a node of which jobs get {cores}: the job never starts",
                 f"#SBATCH --cpus-per-task={min(usable_cores(kind) // len(kind.gpus) for kind in of_gpu_nodes)} "
                 "with one task for each GPU",
-                "lumi-userguide runjobs/scheduled-jobs/lumig-job.md",
             )
 
 
-def cpu_bind_and_count(job: Job) -> Iterator[Finding]:
+def cpu_bind_and_count(job: Job) -> Iterator[Told]:
     """A list of masks or CPUs, and a number of cores, on one srun."""
     for step in job.steps:
         bind = step.own.get("cpu-bind")
         if bind and "cpus-per-task" in step.own and re.search(r"\b(?:mask|map)_cpu", bind.value):
-            yield Finding(
+            yield Told(
                 bind.line,
-                "cpu-bind-and-count",
                 "--cpu-bind with a list of masks or CPUs does not go together with --cpus-per-task on one srun",
                 "srun --cpu-bind=mask_cpu:… without -c; the number of cores stands in #SBATCH",
-                "LUMI training 2day-20260422 202-Binding; srun(1)",
             )
 
 
 def _memory(job: Job) -> Iterator[tuple[Step, list[NodeKind], Option, int]]:
-    """Give the allocations, and the steps that name memory themselves.
+    """Give the allocation, and the steps that name memory themselves.
 
     With each: the node kinds that it may run on, the option, and the memory of a node that it asks for, in MiB.
     """
     own = (step for step in job.steps if not step.own.keys().isdisjoint(_MEMORY))
-    for step in (*job.allocations, *own):
+    for step in (job.allocation, *own):
         kinds = step.node_kinds(job.site)
         found = (options[name] for options in (step.own, step.merged) for name in _MEMORY if name in options)
         option = next(found, None)
@@ -103,22 +97,20 @@ def _gpus(step: Step, kinds: list[NodeKind]) -> int | None:
     return min(asked, most) if asked and most else None
 
 
-def memory_of_node(job: Job) -> Iterator[Finding]:
+def memory_of_node(job: Job) -> Iterator[Told]:
     """More memory than any node of the partitions has; what is asked for by GPU or CPU may spread over more nodes."""
     for step, kinds, option, asked in _memory(job):
         most = max(kind.memory_mib for kind in kinds)
         on_one_node = option.name == "mem" or not step.merged.keys().isdisjoint(_PER_NODE)
         if asked > most and on_one_node:
-            yield Finding(
+            yield Told(
                 option.line,
-                "memory-of-node",
                 f"{_said(asked)} of memory on a node of which jobs get {_said(most)}: the job never starts",
                 f"#SBATCH --mem={_as_option(most)}, or --mem=0 for all of a whole node",
-                "Lumi-supercomputer/LUMI-training-materials 2day-20260422/201-Slurm.md",
             )
 
 
-def memory_of_others(job: Job) -> Iterator[Finding]:
+def memory_of_others(job: Job) -> Iterator[Told]:
     """More memory than goes with the GPUs of a job, where others would have the rest of the node.
 
     Steps in an allocation may share it unevenly.
@@ -132,14 +124,11 @@ def memory_of_others(job: Job) -> Iterator[Finding]:
             continue
         share = max(kind.memory_mib // len(kind.gpus) for kind in kinds)
         if asked > gpus * share:
-            yield Finding(
+            yield Told(
                 option.line,
-                "memory-of-others",
                 f"{_said(asked)} of memory for {gpus} GPU{'s' if gpus > 1 else ''}, with which "
                 f"{_said(gpus * share)} go: the rest is that of other GPUs, whose jobs must wait",
                 f"#SBATCH --mem-per-gpu={_as_option(share)}",
-                "Lumi-supercomputer/lumi-userguide docs/runjobs/lumi_env/billing.md; "
-                "Lumi-supercomputer/LUMI-training-materials 2day-20260422/201-Slurm.md",
             )
 
 

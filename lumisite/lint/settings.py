@@ -10,7 +10,7 @@ from itertools import dropwhile
 from typing import Literal
 
 from lumisite.lint.images import Start, holds_of, starts_of
-from lumisite.lint.job import Finding, Job, Setting
+from lumisite.lint.job import Job, Setting, Told
 from lumisite.render.explain import references
 from lumisite.site.evidence import Harm, harms
 from lumisite.site.images import Holds
@@ -56,7 +56,7 @@ def _nodes(job: Job, setting: Setting) -> Literal["one", "several"] | None:
     return "one" if counts == {1} else None
 
 
-def harmful_value(job: Job) -> Iterator[Finding]:
+def harmful_value(job: Job) -> Iterator[Told]:
     """A value that is known to do harm, in the situations in which it does."""
     known, starts = tuple(harms(job.site)), tuple(starts_of(job))
     for setting, value in _in_force(job, {harm.setting.name for harm in known}):
@@ -65,9 +65,8 @@ def harmful_value(job: Job) -> Iterator[Finding]:
         )
         harm = next(here, None)
         if harm:
-            yield Finding(
+            yield Told(
                 setting.line,
-                "harmful-value",
                 f"{setting.name}={value}: {harm.evidence.what or harm.setting.why}",
                 _instead(job.site, setting.name),
                 "; ".join(map(str, references(job.site, harm.evidence.source))) or harm.evidence.source,
@@ -99,21 +98,17 @@ def _instead(site: Site, name: str) -> str:
     return f"unset {name}" if value is None else f"export {name}={value}"
 
 
-def wrong_interface(job: Job) -> Iterator[Finding]:
+def wrong_interface(job: Job) -> Iterator[Told]:
     """An interface that the site does not have for traffic."""
     interfaces = job.site.network.interfaces
     for setting, value in _in_force(job, (*_BY_PREFIX, *_BY_NAME)):
         exact = setting.name in _BY_NAME
         fault = _fault(value, exact, _nodes(job, setting), job.site) if "$" not in value else None
         if fault:
-            yield Finding(
+            yield Told(
                 setting.line,
-                "wrong-interface",
                 f"{setting.name}={value} {fault}",
                 f"export {setting.name}={interfaces[0] if exact else ','.join(interfaces)}",
-                "HewlettPackard/shs-ccl-docs ccl_env.sh; NVIDIA/nccl src/misc/socket.cc; "
-                "Lumi-supercomputer/LUMI-training-materials 2day-20260422/202-Binding.md; "
-                "torch.distributed documentation, Common environment variables",
             )
 
 
@@ -145,7 +140,7 @@ def _named(interface: str, names: Iterable[str], whole: bool) -> bool:
     return any(interface == name if whole else interface.startswith(name) for name in names)
 
 
-def shared_cache(job: Job) -> Iterator[Finding]:
+def shared_cache(job: Job) -> Iterator[Told]:
     """A cache of MIOpen or of a compiler, which the ledger puts on the node, on a file system that all nodes share."""
     caches = {setting.name for setting in job.site.settings if setting.directory is not None}
     local = next((one.path for one in job.site.file_systems if one.kind == "node-local"), None)
@@ -153,14 +148,11 @@ def shared_cache(job: Job) -> Iterator[Finding]:
         if where := _shared(value, job.site):
             folder = re.sub(r"_(?:PATH|DIR)$", "", setting.name).lower().replace("_", "-")
             right = f"{local}/${{USER}}/{folder}" if local else "a directory of the node's own"
-            yield Finding(
+            yield Told(
                 setting.line,
-                "shared-cache",
                 f"{setting.name} is {where}, which all nodes share: "
                 "many tasks write there at once, which is slow and fails at times",
                 f"export {setting.name}={right}, and mkdir -p it in the task",
-                "Lumi-supercomputer/LUMI-AI-Guide pull requests 108 and 112; ROCm/MIOpen issue 2214; "
-                "Lumi-supercomputer/LUMI-EasyBuild-containers recipe PyTorch-2.7.1; aniskhan25/lumi-apptainer-bench E3",
             )
 
 

@@ -113,7 +113,8 @@ class Word:
                 commands = _Reader(part.text[1:-1], part.line, "").commands()
                 found += [word for command in commands for word in command.words]
             else:
-                found += [Word((Part("", text, line),)) for text, line in part.matches(re.compile(r"[^\s\\]\S*"))]
+                pieces = part.matches(re.compile(r"[^\s\\]\S*"))
+                found += [Word((Part(part.quote, text, line),)) for text, line in pieces]
         return tuple(found)
 
 
@@ -164,34 +165,27 @@ class Command:
 
 @dataclass(frozen=True)
 class Script:
-    """A script: its `#SBATCH` words with their lines, and all commands, those of scripts inside it among them.
+    """A script: the words of its `#SBATCH` lines, with the line of each, and all commands in order.
 
-    `jobs` are the other jobs that it writes or submits: a here-document with `#SBATCH` lines, `sbatch` and `salloc`
-    with what stands behind them, which is `submitted`.
+    What stands in `bash -c` and in here-documents follows the command that has it. A job script that it writes or
+    submits is a script of its own.
     """
 
     directives: tuple[tuple[str, int], ...]
     commands: tuple[Command, ...]
-    jobs: tuple[Script, ...] = ()
-    submitted: tuple[Word, ...] = ()
 
 
 def parse_script(text: str) -> Script:
     """Read a script; never fails."""
     text = text.replace("\r\n", "\n")
     listed = _LISTING.match(text)
-    return _script(Part("'", text[listed.end() :], 2) if listed else Part("'", text, 1), 0, ())
-
-
-def _script(text: Part, depth: int, submitted: tuple[Word, ...]) -> Script:
-    jobs: list[Script] = []
-    commands = tuple(_commands(text, "batch", depth, jobs))
-    return Script(tuple(_directives(text)), commands, tuple(jobs), submitted)
+    script = Part("'", text[listed.end() :], 2) if listed else Part("'", text, 1)
+    return Script(tuple(_directives(script)), tuple(_commands(script, "batch", 0)))
 
 
 def _directives(script: Part) -> Iterator[tuple[str, int]]:
     """Give the options that sbatch reads: up to the first line that is neither empty nor a comment."""
-    for number, line in enumerate(script.inner.split("\n"), start=script.line):
+    for number, line in enumerate(script.text.split("\n"), start=script.line):
         if line.strip() and not line.startswith("#"):
             return
         if line.startswith("#SBATCH"):
@@ -199,42 +193,23 @@ def _directives(script: Part) -> Iterator[tuple[str, int]]:
                 yield word.strip("\"'"), number
 
 
-def _commands(script: Part, spot: str, depth: int, jobs: list[Script]) -> Iterator[Command]:
+def _commands(script: Part, spot: str, depth: int) -> Iterator[Command]:
     for command in _Reader(script.inner, script.line, spot).commands():
         yield command
-        submitted = command.behind("sbatch", "salloc", first=4) or ()
-        inside = list(_inside(command)) if depth < DEPTH_LIMIT else []
-        if submitted and not any(where == "job" for _, where in inside):
-            inside.append((Part("'", "", command.line), "job"))
-        for text, where in inside:
-            if where == "job":
-                jobs.append(_script(text, depth + 1, submitted))
-            else:
-                yield from _commands(text, where, depth + 1, jobs)
+        for text, where in _inside(command) if depth < DEPTH_LIMIT else ():
+            yield from _commands(text, where, depth + 1)
 
 
 def _inside(command: Command) -> Iterator[tuple[Part, str]]:
-    """Give the scripts in a command, and where each runs: that of `bash -c`, here-documents, and those of jobs.
-
-    A job is `sbatch --wrap=SCRIPT`, or a here-document with `#SBATCH` lines.
-    """
+    """Give the scripts in a command, and where each runs: that of `bash -c`, and here-documents that are no jobs."""
     spot = "container" if command.names_any(*RUNTIMES) else command.spot
     spot = "task" if spot == "batch" and command.names_any(*_LAUNCHERS) else spot
-    for at, word in enumerate(command.words):
-        rest = command.words[at + 1 : at + 3]
-        if word.value.startswith("--wrap="):
-            yield Part("'", _script_text(word).removeprefix("--wrap="), word.line), "job"
-        elif word.value == "--wrap" and rest:
-            yield Part("'", _script_text(rest[0]), rest[0].line), "job"
-        elif command.programs[at] in ("bash", "sh") and rest[1:] and re.fullmatch(r"-[a-z]*c", rest[0].value):
-            yield Part("'", _script_text(rest[1]), rest[1].line), spot
+    for at, (option, given) in enumerate(zip(command.words[1:], command.words[2:], strict=False)):
+        if command.programs[at] in ("bash", "sh") and re.fullmatch(r"-[a-z]*c", option.value):
+            yield Part("'", "".join(part.inner for part in given.parts), given.line), spot
     for document in command.documents:
-        yield document, "job" if _DIRECTIVE.search(document.text) else "task"
-
-
-def _script_text(word: Word) -> str:
-    """Give a word as a shell gets it that is given it as a script."""
-    return "".join(part.inner for part in word.parts)
+        if not _DIRECTIVE.search(document.text):
+            yield document, "task"
 
 
 @dataclass

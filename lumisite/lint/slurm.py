@@ -29,7 +29,6 @@ _SHORT = dict(
         t=time w=nodelist x=exclude""",
     )
 )
-_OTHER_NAMES = {"tasks-per-node": "ntasks-per-node", "pack-group": "het-group"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def read_options(words: Iterable[tuple[str, int]], *, stop: bool) -> dict[str, O
             break
         else:
             continue
-        name = _OTHER_NAMES.get(name, name)
+        name = "ntasks-per-node" if name == "tasks-per-node" else name
         found[name] = Option(name, value, line)
     return found
 

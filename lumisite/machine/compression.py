@@ -6,7 +6,7 @@ import lzma
 import sys
 import zlib
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 #: No block needs a larger window or dictionary: the largest block has 1 MiB.
@@ -27,21 +27,11 @@ def unpacker(compression: int) -> Unpack | None:
 
 
 def _gzip(content: bytes, most: int) -> bytes:
-    stream = zlib.decompressobj()
-    try:
-        unpacked = stream.decompress(content, most + 1)
-    except zlib.error as error:
-        raise BadBlockError(str(error)) from None
-    return _checked(unpacked, most, whole=stream.eof)
+    return _unpacked(zlib.decompressobj(), zlib.error, content, most)
 
 
 def _xz(content: bytes, most: int) -> bytes:
-    stream = lzma.LZMADecompressor(memlimit=_MEMORY_BYTES)
-    try:
-        unpacked = stream.decompress(content, most + 1)
-    except lzma.LZMAError as error:
-        raise BadBlockError(str(error)) from None
-    return _checked(unpacked, most, whole=stream.eof)
+    return _unpacked(lzma.LZMADecompressor(memlimit=_MEMORY_BYTES), lzma.LZMAError, content, most)
 
 
 def _zstd(content: bytes, most: int) -> bytes:
@@ -50,16 +40,16 @@ def _zstd(content: bytes, most: int) -> bytes:
     else:
         from backports import zstd
     stream = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
+    return _unpacked(stream, zstd.ZstdError, content, most)
+
+
+def _unpacked(stream: Any, fault: type[Exception], content: bytes, most: int) -> bytes:
     try:
-        unpacked = stream.decompress(content, most + 1)
-    except zstd.ZstdError as error:
+        unpacked: bytes = stream.decompress(content, most + 1)
+    except fault as error:
         raise BadBlockError(str(error)) from None
-    return _checked(unpacked, most, whole=stream.eof)
-
-
-def _checked(unpacked: bytes, most: int, *, whole: bool) -> bytes:
     if len(unpacked) > most:
         raise BadBlockError(f"it unpacks to more than {most} bytes")
-    if not whole:
+    if not stream.eof:
         raise BadBlockError("it has no end")
     return unpacked

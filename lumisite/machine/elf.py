@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lumisite.errors import LumisiteError
-from lumisite.machine.tree import Paged, Source
+from lumisite.machine.tree import Source
 
 #: Limits that no linker's output comes near; beyond them the file is damaged, or made to tire its reader.
 MOST_TAGS = 16_384
@@ -23,9 +23,13 @@ MOST_RECORDS = 16_384
 LONGEST_NAME_BYTES = 4_096
 LONGEST_PATH_BYTES = 65_536
 
-_HEADERS = {32: "HHIIIIIHHH", 64: "HHIQQQIHHH"}
-_SEGMENTS = {32: "IIIIIIII", 64: "IIQQQQQQ"}
-_TAGS = {32: "iI", 64: "qQ"}
+_PAGE_BYTES = 4096
+_PAGES_KEPT = 64
+
+#: Of objects of 64 bits in little-endian order: the header behind the identification, a program header, a dynamic tag.
+_HEADER = "<HHIQQQIHHH"
+_SEGMENT = "<IIQQQQQQ"
+_TAG = "<qQ"
 
 _ET_EXEC, _ET_DYN = 2, 3
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
@@ -43,9 +47,10 @@ class ElfError(LumisiteError):
 class ElfInfo:
     """What the loader knows of an object before it maps it.
 
-    `machine` is `e_machine` (62 is x86-64). `verneed` maps the SONAME of a library to the versions that it must have;
-    weak ones, which the loader can do without, are left out. `verdef` are the versions that the object itself has,
-    without the base one, which is its name. `nodeflib` means that the default directories are not for it.
+    `machine` is `e_machine` (62 is x86-64). Of an object of 32 bits or in big-endian order, which is never loaded, no
+    more is read. `verneed` maps the SONAME of a library to the versions that it must have; weak ones, which the loader
+    can do without, are left out. `verdef` are the versions that the object itself has, without the base one, which is
+    its name. `nodeflib` means that the default directories are not for it.
     """
 
     machine: int
@@ -69,23 +74,42 @@ class _Segment:
     size: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Reader:
-    """An ELF file whose class and byte order are known; `strings` is the file offset and size of the string table."""
+    """An ELF file; `strings` is the file offset and size of the string table, `tags` has all values of each, in order.
+
+    It is read in about 50 small parts close to each other, and each part of a file on disk costs three calls of the
+    system: whole pages are fetched, and the last ones kept.
+    """
 
     source: Source
-    bits: Literal[32, 64]
-    order: Literal["<", ">"]
     segments: tuple[_Segment, ...] = ()
     strings: tuple[int, int] = (0, 0)
+    tags: dict[int, list[int]] = field(default_factory=dict)
+    pages: dict[int, bytes] = field(default_factory=dict)
+
+    def read(self, offset: int, length: int) -> bytes:
+        first, last = offset // _PAGE_BYTES, (offset + length - 1) // _PAGE_BYTES
+        if last - first > 1:
+            return self.source.read(offset, length)
+        start = offset - first * _PAGE_BYTES
+        content = self._page(first) if last <= first else self._page(first) + self._page(last)
+        return content[start : start + length]
+
+    def _page(self, number: int) -> bytes:
+        page = self.pages.get(number)
+        if page is None:
+            if len(self.pages) >= _PAGES_KEPT:
+                self.pages.clear()
+            page = self.pages[number] = self.source.read(number * _PAGE_BYTES, _PAGE_BYTES)
+        return page
 
     def fault(self, offset: int, what: str) -> ElfError:
         return ElfError(f"{self.source.name}: byte {offset}: {what}")
 
     def unpack(self, layout: str, offset: int, what: str) -> tuple[int, ...]:
-        layout = self.order + layout
         length = struct.calcsize(layout)
-        content = self.source.read(offset, length)
+        content = self.read(offset, length)
         if len(content) < length:
             raise self.fault(offset, f"the file ends in its {what} (it has {self.source.size} bytes)")
         return struct.unpack(layout, content)
@@ -110,7 +134,7 @@ class _Reader:
         """Read text up to its NUL, which must come within `most` bytes."""
         content = b""
         for length in (min(most, 128), most):  # nearly every name is short, and an image unpacks what is read
-            content, end, _ = self.source.read(offset, length).partition(b"\0")
+            content, end, _ = self.read(offset, length).partition(b"\0")
             if end:
                 break
         else:
@@ -123,112 +147,96 @@ class _Reader:
             raise self.fault(offset, f"its {what} is no text: {content[:40]!r}")
         return text
 
+    def needed(self) -> tuple[str, ...]:
+        return tuple(self.string(index, "NEEDED") for index in self.tags.get(_DT_NEEDED, ()))
+
+    def last(self, tag: int, what: str, most: int = LONGEST_NAME_BYTES) -> str | None:
+        """Give the text of a tag that stands once; of several the loader takes the last."""
+        return self.string(self.tags[tag][-1], what, most) if tag in self.tags else None
+
 
 def read_needed(source: Source) -> tuple[str, ...]:
     """Give the libraries that an object needs, and look at no more of it; raises `ElfError` as `read_elf` does."""
-    elf, tags, _ = _open(source)
-    return _needed(elf, tags)
+    elf, _ = _open(source)
+    return elf.needed()
 
 
 def read_elf(source: Source) -> ElfInfo:
     """Read an executable or a shared library; raises `ElfError` that names the file and the byte."""
-    elf, tags, machine = _open(source)
-    return ElfInfo(
-        machine=machine,
-        bits=elf.bits,
-        endianness="little" if elf.order == "<" else "big",
-        soname=_last(elf, tags, _DT_SONAME, "SONAME"),
-        needed=_needed(elf, tags),
-        rpath=_last(elf, tags, _DT_RPATH, "search path", LONGEST_PATH_BYTES),
-        runpath=_last(elf, tags, _DT_RUNPATH, "search path", LONGEST_PATH_BYTES),
-        verneed=_versions_needed(elf, tags),
-        verdef=tuple(_versions_defined(elf, tags)),
+    elf, info = _open(source)
+    return replace(
+        info,
+        soname=elf.last(_DT_SONAME, "SONAME"),
+        needed=elf.needed(),
+        rpath=elf.last(_DT_RPATH, "search path", LONGEST_PATH_BYTES),
+        runpath=elf.last(_DT_RUNPATH, "search path", LONGEST_PATH_BYTES),
+        verneed=_versions_needed(elf),
+        verdef=tuple(_versions_defined(elf)),
         interpreter=_interpreter(elf),
-        nodeflib=bool(tags.get(_DT_FLAGS_1, [0])[-1] & _DF_1_NODEFLIB),
+        nodeflib=bool(elf.tags.get(_DT_FLAGS_1, [0])[-1] & _DF_1_NODEFLIB),
     )
 
 
-def _open(source: Source) -> tuple[_Reader, dict[int, list[int]], int]:
-    """Find the string table and the dynamic tags of an object, and tell its machine."""
-    source = Paged(source)
-    ident = source.read(0, 16)
+def _open(source: Source) -> tuple[_Reader, ElfInfo]:
+    """Find the string table and the dynamic tags of an object, and tell what it is built for."""
+    elf = _Reader(source)
+    ident = elf.read(0, 20)
     if not ident:
         raise ElfError(f"{source.name}: is empty, where an ELF file would be right")
     if len(ident) < 16 or ident[:4] != b"\x7fELF":
-        raise ElfError(f"{source.name}: byte 0: is no ELF file, it begins with {ident[:8]!r}")
+        raise elf.fault(0, f"is no ELF file, it begins with {ident[:8]!r}")
     if ident[4] not in (1, 2) or ident[5] not in (1, 2):
-        raise ElfError(f"{source.name}: byte 4: has class {ident[4]} and byte order {ident[5]} (1 or 2 would be right)")
-    head = _Reader(source, 32 if ident[4] == 1 else 64, "<" if ident[5] == 1 else ">")
-    kind, machine, _, _, table, _, _, _, entry_size, count = head.unpack(_HEADERS[head.bits], 16, "header")
+        raise elf.fault(4, f"has class {ident[4]} and byte order {ident[5]} (1 or 2 would be right)")
+    endianness: Literal["little", "big"] = "little" if ident[5] == 1 else "big"
+    info = ElfInfo(int.from_bytes(ident[18:20], endianness), 32 if ident[4] == 1 else 64, endianness)
+    if (info.bits, info.endianness) != (64, "little"):
+        return elf, info
+    kind, _, _, _, table, _, _, _, entry_size, count = elf.unpack(_HEADER, 16, "header")
     if kind not in (_ET_EXEC, _ET_DYN):
-        raise head.fault(16, f"is of type {kind}; only programs (2) and shared libraries (3) can be loaded")
-    wanted = struct.calcsize(head.order + _SEGMENTS[head.bits])
+        raise elf.fault(16, f"is of type {kind}; only programs (2) and shared libraries (3) can be loaded")
+    wanted = struct.calcsize(_SEGMENT)
     if count and entry_size != wanted:
-        raise head.fault(16, f"its program headers have {entry_size} bytes each ({wanted} would be right)")
-    elf = _Reader(source, head.bits, head.order, tuple(_segments(head, table, count)))
-    tags = _dynamic_tags(elf)
-    if _DT_STRTAB in tags:
-        start = elf.offset_of(tags[_DT_STRTAB][0], "string table")
-        elf = _Reader(source, elf.bits, elf.order, elf.segments, (start, tags.get(_DT_STRSZ, [0])[0]))
-    return elf, tags, machine
-
-
-def _needed(elf: _Reader, tags: Mapping[int, list[int]]) -> tuple[str, ...]:
-    return tuple(elf.string(index, "NEEDED") for index in tags.get(_DT_NEEDED, ()))
-
-
-def _segments(elf: _Reader, table: int, count: int) -> Iterator[_Segment]:
-    layout = elf.order + _SEGMENTS[elf.bits]
-    length = struct.calcsize(layout) * count
-    content = elf.source.read(table, length)
-    if len(content) < length:
-        raise elf.fault(table, f"the file ends in its {count} program headers (it has {elf.source.size} bytes)")
-    for values in struct.iter_unpack(layout, content):
-        if elf.bits == 64:
-            kind, _, offset, address, _, size, _, _ = values
-        else:
-            kind, offset, address, _, size, _, _, _ = values
-        yield _Segment(kind, offset, address, size)
+        raise elf.fault(16, f"its program headers have {entry_size} bytes each ({wanted} would be right)")
+    content = elf.read(table, wanted * count)
+    if len(content) < wanted * count:
+        raise elf.fault(table, f"the file ends in its {count} program headers (it has {source.size} bytes)")
+    elf.segments = tuple(
+        _Segment(kind, offset, address, size)
+        for kind, _, offset, address, _, size, _, _ in struct.iter_unpack(_SEGMENT, content)
+    )
+    elf.tags = _dynamic_tags(elf)
+    if _DT_STRTAB in elf.tags:
+        start = elf.offset_of(elf.tags[_DT_STRTAB][0], "string table")
+        elf.strings = (start, elf.tags.get(_DT_STRSZ, [0])[0])
+    return elf, info
 
 
 def _dynamic_tags(elf: _Reader) -> dict[int, list[int]]:
     """Give all values of each tag, in order; none for a static program."""
     found: dict[int, list[int]] = {}
-    for segment in elf.segments:
-        if segment.kind == _PT_DYNAMIC:
-            start = elf.offset_of(segment.address, "dynamic section")
-            break
-    else:
+    dynamic = next((segment for segment in elf.segments if segment.kind == _PT_DYNAMIC), None)
+    if dynamic is None:
         return found
-    layout = elf.order + _TAGS[elf.bits]
-    step = struct.calcsize(layout)
-    most = min(segment.size // step, MOST_TAGS)
-    content = elf.source.read(start, most * step)
-    for tag, value in struct.iter_unpack(layout, content[: len(content) // step * step]):
+    start, step = elf.offset_of(dynamic.address, "dynamic section"), struct.calcsize(_TAG)
+    content = elf.read(start, min(dynamic.size // step, MOST_TAGS) * step)
+    for tag, value in struct.iter_unpack(_TAG, content[: len(content) // step * step]):
         if tag == _DT_NULL:
             return found
         found.setdefault(tag, []).append(value)
     raise elf.fault(start, f"its dynamic section has no end within {len(content) // step} entries")
 
 
-def _last(
-    elf: _Reader, tags: Mapping[int, list[int]], tag: int, what: str, most: int = LONGEST_NAME_BYTES
-) -> str | None:
-    """Give the text of a tag that stands once; of several the loader takes the last."""
-    return elf.string(tags[tag][-1], what, most) if tag in tags else None
-
-
-def _versions_needed(elf: _Reader, tags: Mapping[int, list[int]]) -> dict[str, tuple[str, ...]]:
-    if _DT_VERNEED not in tags:
+def _versions_needed(elf: _Reader) -> dict[str, tuple[str, ...]]:
+    if _DT_VERNEED not in elf.tags:
         return {}
     needed: dict[str, list[str]] = {}
-    start = elf.offset_of(tags[_DT_VERNEED][0], "table of needed versions")
+    start = elf.offset_of(elf.tags[_DT_VERNEED][0], "table of needed versions")
     left = MOST_RECORDS
-    for offset, (form, _, file, first, _) in _chain(elf, "HHIII", start, left):
+    for offset, (form, _, file, first, _) in _chain(elf, "<HHIII", start, left):
         if form != 1:
             raise elf.fault(offset, f"its table of needed versions has form {form} (1 would be right)")
         versions = needed.setdefault(elf.string(file, "NEEDED"), [])
-        for _, (_, flags, _, name, _) in _chain(elf, "IHHII", offset + first, left):
+        for _, (_, flags, _, name, _) in _chain(elf, "<IHHII", offset + first, left):
             left -= 1
             if not flags & _VER_FLG_WEAK:
                 versions.append(elf.string(name, "version"))
@@ -236,15 +244,15 @@ def _versions_needed(elf: _Reader, tags: Mapping[int, list[int]]) -> dict[str, t
     return {library: tuple(versions) for library, versions in needed.items()}
 
 
-def _versions_defined(elf: _Reader, tags: Mapping[int, list[int]]) -> Iterator[str]:
-    if _DT_VERDEF not in tags:
+def _versions_defined(elf: _Reader) -> Iterator[str]:
+    if _DT_VERDEF not in elf.tags:
         return
-    start = elf.offset_of(tags[_DT_VERDEF][0], "table of versions")
-    for offset, (form, flags, _, _, _, first, _) in _chain(elf, "HHHHIII", start, MOST_RECORDS):
+    start = elf.offset_of(elf.tags[_DT_VERDEF][0], "table of versions")
+    for offset, (form, flags, _, _, _, first, _) in _chain(elf, "<HHHHIII", start, MOST_RECORDS):
         if form != 1:
             raise elf.fault(offset, f"its table of versions has form {form} (1 would be right)")
         if not flags & _VER_FLG_BASE:
-            yield elf.string(elf.unpack("II", offset + first, "table of versions")[0], "version")
+            yield elf.string(elf.unpack("<II", offset + first, "table of versions")[0], "version")
 
 
 def _chain(elf: _Reader, layout: str, offset: int, most: int) -> Iterator[tuple[int, tuple[int, ...]]]:
@@ -259,7 +267,5 @@ def _chain(elf: _Reader, layout: str, offset: int, most: int) -> Iterator[tuple[
 
 
 def _interpreter(elf: _Reader) -> str | None:
-    for segment in elf.segments:
-        if segment.kind == _PT_INTERP:
-            return elf.text(segment.offset, LONGEST_NAME_BYTES, "interpreter")
-    return None
+    found = next((segment for segment in elf.segments if segment.kind == _PT_INTERP), None)
+    return elf.text(found.offset, LONGEST_NAME_BYTES, "interpreter") if found else None

@@ -18,22 +18,17 @@ MOST_BYTES = 2**63
 
 @dataclass(frozen=True)
 class File:
-    """A regular file on disk, opened when it is read and closed at once; `path` is the real one."""
+    """A regular file on disk, opened when it is read and closed at once; `name` is its real path."""
 
-    path: str
+    name: str
     size: int
-
-    @property
-    def name(self) -> str:
-        """The path."""
-        return self.path
 
     def read(self, offset: int, length: int) -> bytes:
         """Give a part of it; raises `ToolError` when the system refuses."""
         if offset >= MOST_BYTES:
             return b""
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            descriptor = os.open(self.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 return os.pread(descriptor, min(length, LARGEST_READ_BYTES), offset)
             finally:
@@ -44,14 +39,9 @@ class File:
 
 @dataclass(frozen=True)
 class DiskTree:
-    """The tree below the directory `root`."""
+    """The tree below the directory `name`."""
 
-    root: str
-
-    @property
-    def name(self) -> str:
-        """The directory."""
-        return self.root
+    name: str
 
     def look(self, path: str) -> Entry | None:
         """Tell what stands at a path."""
@@ -87,7 +77,7 @@ class DiskTree:
             return None
 
     def _real(self, path: str) -> str:
-        return self.root.rstrip("/") + path
+        return self.name.rstrip("/") + path
 
 
 def open_file(path: str) -> File:

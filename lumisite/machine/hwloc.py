@@ -1,21 +1,19 @@
-"""Read a node from an hwloc XML file (`lstopo node.xml`), as hwloc 1.x and 2.x write it.
+"""Read a node from an hwloc XML file (`lstopo node.xml`), as hwloc 2.x writes it.
 
 Source of the format: "Importing and exporting topologies from/to XML files" in hwloc 2.9's reference manual, and
-files that hwloc 1.11 and 2.0 to 2.9 wrote. Nothing outside the text is ever read: no DTD, no entity.
+files that hwloc 2.0 to 2.9 wrote. Nothing outside the text is ever read: no DTD, no entity.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 from xml.parsers import expat
 
-from lumisite.machine.cpuset import parse_hwloc_bitmap
 from lumisite.machine.topology import Core, Gpu, Topology, TopologyError, is_gpu, pci_order, place_of
-from lumisite.site.cpus import CPU_NUMBER_LIMIT, CpusetError
+from lumisite.site.cpus import CPU_NUMBER_LIMIT, CpusetError, shown_cpus
 
 SIZE_LIMIT_BYTES = 32 << 20
 """A node of 8192 PUs needs about a tenth of it."""
@@ -25,8 +23,27 @@ _DEPTH_LIMIT = 64
 _INPUT_OUTPUT = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
 _PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):[0-9a-f]{4}\]")
 _PCI_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_GPU_OSDEV = re.compile(r"(rsmi|nvml|cuda)(\d{1,4})")
-_GPU_LIBRARIES = ("rsmi", "nvml", "cuda")
+_WORD = re.compile(r"(?:(?:0x)?[0-9a-f]{1,8})?", re.IGNORECASE)
+
+
+def parse_hwloc_bitmap(text: str) -> frozenset[int] | None:
+    """Read hwloc's bitmap: 32-bit words, the highest first, an empty word for zero.
+
+    `None` for a bitmap without an end (`0xf...f`), which hwloc writes for "all there is". Raises `CpusetError`.
+    Source: hwloc_bitmap_snprintf in hwloc 2.9's reference manual.
+
+    >>> sorted(parse_hwloc_bitmap("0x00000001,,0x00000003"))
+    [0, 1, 64]
+    """
+    words = text.strip().split(",")
+    if words[0] == "0xf...f":
+        return None
+    if not text.strip() or not all(map(_WORD.fullmatch, words)):
+        raise CpusetError(f"{shown_cpus(text)} is not an hwloc bitmap (such as 0x0000ffff,0xffffffff)")
+    if len(words) * 32 > CPU_NUMBER_LIMIT:
+        raise CpusetError(f"{shown_cpus(text)} has {len(words)} words (at most {CPU_NUMBER_LIMIT // 32} are read)")
+    numbers = [int(word or "0", 16) for word in reversed(words)]
+    return frozenset(32 * at + bit for at, number in enumerate(numbers) for bit in range(32) if number >> bit & 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +55,6 @@ class _Object:
     kind: str
     attributes: Mapping[str, str]
     parent: _Object | None
-    depth: int
 
     def fail(self, message: str) -> NoReturn:
         raise TopologyError(f"{self.file}:{self.line}: {self.kind}: {message}")
@@ -70,47 +86,11 @@ class _Object:
             self.fail(f"{name}: {error}")
 
 
-@dataclass
-class _Collector:
-    """Gathers the objects while expat reads; holds the place that expat is at."""
-
-    file: str
-    objects: list[_Object] = field(default_factory=list)
-    open: list[_Object | None] = field(default_factory=list)
-    root: str = ""
-
-    def start(self, line: int, tag: str, attributes: Mapping[str, str]) -> None:
-        if not self.open:
-            self._check_root(line, tag, attributes)
-        parent = next((above for above in reversed(self.open) if above is not None), None)
-        if len(self.open) > _DEPTH_LIMIT or len(self.objects) >= _OBJECT_LIMIT:
-            self._fail(line, f"more than {_OBJECT_LIMIT} objects or {_DEPTH_LIMIT} levels: no hwloc file of a node")
-        if tag != "object":
-            self.open.append(None)
-            return
-        if "type" not in attributes:
-            self._fail(line, "an object without a type")
-        thing = _Object(self.file, line, _kind(attributes), attributes, parent, len(self.open))
-        self.objects.append(thing)
-        self.open.append(thing)
-
-    def _check_root(self, line: int, tag: str, attributes: Mapping[str, str]) -> None:
-        self.root = tag
-        if tag != "topology":
-            self._fail(line, f"the outermost element is {tag[:60]!r} (hwloc's XML has topology)")
-        version = attributes.get("version", "1")
-        if version.partition(".")[0] not in ("1", "2"):
-            self._fail(line, f"hwloc XML version {version[:20]!r} is not known (1 and 2 are)")
-
-    def _fail(self, line: int, message: str) -> NoReturn:
-        raise TopologyError(f"{self.file}:{line}: {message}")
-
-
 def parse_hwloc(data: bytes, file: str) -> Topology:
     """Read the text of an hwloc XML file; `file` is its name for messages. Raises `TopologyError`.
 
-    PUs outside the machine's `allowed_cpuset` count as reserved. GPUs are numbered as ROCm SMI, NVML or CUDA did
-    where hwloc recorded that for each of them, else in the order of their PCI addresses.
+    PUs outside the machine's `allowed_cpuset` count as reserved. GPUs are numbered in the order of their PCI addresses,
+    which is ROCm's and NVML's order.
     """
     objects = _objects(data, file)
     pus = [thing for thing in objects if thing.kind == "PU"]
@@ -130,38 +110,40 @@ def parse_hwloc(data: bytes, file: str) -> Topology:
 def _objects(data: bytes, file: str) -> list[_Object]:
     if len(data) > SIZE_LIMIT_BYTES:
         raise TopologyError(f"{file}: larger than {SIZE_LIMIT_BYTES >> 20} MiB: no hwloc file of a node")
-    collector, parser = _Collector(file), expat.ParserCreate()
-    parser.StartElementHandler = lambda tag, attributes: collector.start(parser.CurrentLineNumber, tag, attributes)
-    parser.EndElementHandler = lambda _tag: collector.open.pop() and None
-    parser.EntityDeclHandler = _refuse_entity(file)
+    objects: list[_Object] = []
+    around: list[_Object | None] = []  # the elements that are open
+    parser = expat.ParserCreate()
+
+    def start(tag: str, attributes: Mapping[str, str]) -> None:
+        parent = next((above for above in reversed(around) if above is not None), None)
+        thing = _Object(file, parser.CurrentLineNumber, attributes.get("type", tag[:60]), attributes, parent)
+        if not around and tag != "topology":
+            thing.fail("is the outermost element (hwloc's XML has topology)")
+        if not around and (version := attributes.get("version", "1")).partition(".")[0] != "2":
+            thing.fail(f"hwloc XML version {version[:20]!r} is not known (2 is)")
+        if len(around) > _DEPTH_LIMIT or len(objects) >= _OBJECT_LIMIT:
+            thing.fail(f"more than {_OBJECT_LIMIT} objects or {_DEPTH_LIMIT} levels: no hwloc file of a node")
+        if tag == "object":
+            thing.text("type")
+            objects.append(thing)
+        around.append(thing if tag == "object" else None)
+
+    def refuse(name: str, *_rest: object) -> NoReturn:
+        raise TopologyError(f"{file}: declares the entity {name[:60]!r}; hwloc writes none, so this file is refused")
+
+    parser.StartElementHandler, parser.EntityDeclHandler = start, refuse
+    parser.EndElementHandler = lambda _tag: around.pop() and None
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        raise TopologyError(f"{file}:{error.lineno}:{error.offset + 1}: not XML: {_why(error)}") from None
+        why = expat.ErrorString(error.code) or str(error)
+        raise TopologyError(f"{file}:{error.lineno}:{error.offset + 1}: not XML: {why}") from None
     except (ValueError, LookupError) as error:  # an encoding that expat or Python does not have
         raise TopologyError(f"{file}: not XML: {error}") from None
-    return collector.objects
+    return objects
 
 
-def _refuse_entity(file: str) -> Callable[..., None]:
-    def refuse(name: str, *_rest: object) -> None:
-        raise TopologyError(f"{file}: declares the entity {name[:60]!r}; hwloc writes none, so this file is refused")
-
-    return refuse
-
-
-def _why(error: expat.ExpatError) -> str:
-    return expat.ErrorString(error.code) or str(error)
-
-
-def _kind(attributes: Mapping[str, str]) -> str:
-    """Give the object's type in hwloc 2's words; hwloc 1 wrote a data or unified L3 as a Cache of depth 3."""
-    if attributes["type"] == "Cache" and attributes.get("depth") == "3" and attributes.get("cache_type") != "2":
-        return "L3Cache"
-    return attributes["type"]
-
-
-def _cores(pus: Sequence[_Object], numa_nodes: Sequence[_Object]) -> tuple[Core, ...]:
+def _cores(pus: Iterable[_Object], numa_nodes: Iterable[_Object]) -> tuple[Core, ...]:
     """Group PUs into cores, in the file's order, which is hwloc's logical order.
 
     A PU without a core above it (`--filter core:none`) is a core of its own.
@@ -180,64 +162,33 @@ def _cores(pus: Sequence[_Object], numa_nodes: Sequence[_Object]) -> tuple[Core,
     for logical, (core, numbers) in enumerate(threads.items()):
         cache = core.within("L3Cache")
         l3 = l3s.setdefault(cache, len(l3s)) if cache is not None else None
-        cores.append(Core(logical, tuple(sorted(numbers)), l3, numa_of(numbers[0])))
+        cores.append(Core(logical, tuple(sorted(numbers)), l3, numa_of.get(numbers[0])))
     return tuple(cores)
 
 
-def _numa_of(numa_nodes: Sequence[_Object]) -> Callable[[int], int | None]:
-    """Tell a PU's NUMA domain: of those that hold it, the one with the fewest PUs, then with the lowest number.
+def _numa_of(numa_nodes: Iterable[_Object]) -> dict[int, int]:
+    """Give each PU's NUMA domain: of those that hold it, the one with the fewest PUs, then with the lowest number.
 
     Several can hold it, since memory may be near a whole package. Memory without cores has an empty cpuset and is
-    nobody's domain. A machine without any NUMANode (hwloc 1 on a desktop) is one domain, 0.
+    nobody's domain.
     """
     domains: dict[int, int] = {}
     cpusets = ((node.bitmap("cpuset") or frozenset(), node.number("os_index")) for node in numa_nodes)
     for cpuset, number in sorted(cpusets, key=lambda pair: (len(pair[0]), pair[1])):
         for pu in cpuset:
             domains.setdefault(pu, number)
-    return (lambda pu: domains.get(pu)) if numa_nodes else (lambda _pu: 0)
+    return domains
 
 
-def _gpus(objects: Sequence[_Object], cores: Sequence[Core]) -> tuple[Gpu, ...]:
-    """Find the GPUs: PCI devices of a GPU's class, and whatever a GPU library has named."""
-    names: dict[_Object, dict[str, int]] = {thing: {} for thing in objects if thing.kind == "PCIDev" and _is_gpu(thing)}
-    for thing, library, number in _named_gpus(objects):
-        names.setdefault(thing.within("PCIDev") or thing, {})[library] = number
-    buses = {thing: _pci_bus(thing) if thing.kind == "PCIDev" else "" for thing in names}
-    ordered = sorted(names, key=lambda thing: (pci_order(buses[thing]) if buses[thing] else (), thing.line))
-    for first, second in itertools.pairwise(ordered):
-        if buses[first] and buses[first] == buses[second]:
-            second.fail(f"pci_busid {buses[first]} is also that of the device in line {first.line}")
-    numbers = _numbers([names[thing] for thing in ordered])
-    gpus = [_gpu(number, buses[thing], thing, cores) for number, thing in zip(numbers, ordered, strict=True)]
-    return tuple(sorted(gpus, key=lambda gpu: gpu.index))
-
-
-def _named_gpus(objects: Sequence[_Object]) -> Iterator[tuple[_Object, str, int]]:
-    """Give the devices that a GPU library has named (`rsmi3`), the library and its number.
-
-    A GPU has one such device for each library. Below a PCI device they are told to be one GPU; where PCI was
-    filtered out they are not, and only the first library's names count.
-    """
-    alone = None
-    for library in _GPU_LIBRARIES:
-        for thing in objects:
-            named = _GPU_OSDEV.fullmatch(thing.attributes.get("name", "")) if thing.kind == "OSDev" else None
-            if named is None or named[1] != library:
-                continue
-            if thing.within("PCIDev") is None:
-                alone = alone or library
-                if alone != library:
-                    continue
-            yield thing, library, int(named[2])
-
-
-def _numbers(names: Sequence[Mapping[str, int]]) -> Sequence[int]:
-    for library in _GPU_LIBRARIES:
-        numbers = [named[library] for named in names if library in named]
-        if len(set(numbers)) == len(names):
-            return numbers
-    return range(len(names))
+def _gpus(objects: Iterable[_Object], cores: Sequence[Core]) -> tuple[Gpu, ...]:
+    found: dict[str, _Object] = {}
+    for thing in objects:
+        if thing.kind == "PCIDev" and _is_gpu(thing):
+            bus = _pci_bus(thing)
+            if bus in found:
+                thing.fail(f"pci_busid {bus} is also that of the device in line {found[bus].line}")
+            found[bus] = thing
+    return tuple(_gpu(index, bus, found[bus], cores) for index, bus in enumerate(sorted(found, key=pci_order)))
 
 
 def _is_gpu(thing: _Object) -> bool:

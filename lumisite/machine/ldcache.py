@@ -12,8 +12,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from lumisite.errors import LumisiteError
-from lumisite.machine.cpu import Cpu
-from lumisite.machine.tree import Source, Tree, resolve, text_of
+from lumisite.machine.tree import Source, Tree, names_of, resolve, text_of
 
 CACHE = "/etc/ld.so.cache"
 CONF = "/etc/ld.so.conf"
@@ -33,6 +32,7 @@ _ENTRY = "<iIIIQ"
 _OLD_ENTRY_BYTES = 12
 _EXTENSION_MAGIC = 0xEAA42174
 _HWCAPS_TAG = 1
+_MOST_SECTIONS = 64
 _IS_HWCAPS = 1 << 62
 _LONGEST_NAME_BYTES = 4096
 
@@ -41,11 +41,11 @@ class CacheError(LumisiteError):
     """A cache of library paths that is damaged."""
 
 
-def read_cache(source: Source, machine: int, hwcaps: Sequence[str] = (), legacy: Cpu | None = None) -> dict[str, str]:
+def read_cache(source: Source, machine: int, levels: Sequence[str] = ()) -> dict[str, str]:
     """Give the path of each library name for this machine; raises `CacheError`.
 
-    Of several entries of one name the loader takes that of the best glibc-hwcaps subdirectory, `hwcaps` from best to
-    worst, and the first of equals. Entries with legacy hwcaps count for a loader that knows them, on the CPU `legacy`.
+    Of several entries of one name the loader takes that of the best glibc-hwcaps subdirectory, `levels` from best to
+    worst, and the first of equals.
     """
     if source.size > LARGEST_CACHE_BYTES:
         raise CacheError(f"{source.name}: has {source.size} bytes (at most {LARGEST_CACHE_BYTES} would be right)")
@@ -56,17 +56,13 @@ def read_cache(source: Source, machine: int, hwcaps: Sequence[str] = (), legacy:
     last = first + count * struct.calcsize(_ENTRY)
     if last > len(content):
         raise CacheError(f"{source.name}: byte {base}: lists {count} libraries, for which {len(content)} bytes are few")
-    ranks = _ranks(source.name, content, (base, extension), hwcaps) if extension else {}
+    ranks = _ranks(source.name, content, (base, extension), levels) if extension else {}
     best: dict[str, tuple[int, str]] = {}
     for kind, key, value, _, wants in struct.iter_unpack(_ENTRY, content[first:last]):
         if kind != _FLAGS.get(machine):
             continue
-        rank: int | None = len(hwcaps)
-        if wants:
-            if wants & _IS_HWCAPS:
-                rank = ranks.get(wants & 0xFFFFFFFF)
-            elif legacy is None or not legacy.takes(wants):
-                rank = None
+        # Other bits are of processors as glibc knew them before glibc-hwcaps.
+        rank = len(levels) if not wants else ranks.get(wants & 0xFFFFFFFF) if wants & _IS_HWCAPS else None
         name = _string(source.name, content, base + key)
         if rank is not None and (name not in best or rank < best[name][0]):
             best[name] = (rank, _string(source.name, content, base + value))
@@ -84,29 +80,24 @@ def _start(name: str, content: bytes) -> int:
     return base
 
 
-def _ranks(name: str, content: bytes, starts: tuple[int, int], hwcaps: Sequence[str]) -> dict[int, int]:
+def _ranks(name: str, content: bytes, starts: tuple[int, int], levels: Sequence[str]) -> dict[int, int]:
     """Give the rank of each glibc-hwcaps subdirectory that the cache numbers; one that this CPU lacks has none.
 
     `starts` are the offsets of the table, from which names are counted, and of its extension.
     """
     base, extension = starts
     fault = CacheError(f"{name}: byte {extension}: its extension is damaged or cut")
-    if extension + 8 > len(content):
-        raise fault
-    magic, count = struct.unpack_from("<II", content, extension)
-    if magic != _EXTENSION_MAGIC or extension + 8 + count * 16 > len(content):
-        raise fault
-    table = content[extension + 8 : extension + 8 + count * 16]
-    for tag, _, offset, size in struct.iter_unpack("<IIII", table):
-        if tag == _HWCAPS_TAG:
-            if offset + size > len(content) or size % 4:
-                raise fault
-            names = [
-                _string(name, content, base + place)
-                for (place,) in struct.iter_unpack("<I", content[offset : offset + size])
-            ]
-            return {number: hwcaps.index(text) for number, text in enumerate(names) if text in hwcaps}
-    return {}
+    try:
+        magic, count = struct.unpack_from("<II", content, extension)
+        if magic != _EXTENSION_MAGIC or count > _MOST_SECTIONS:
+            raise fault
+        sections = [struct.unpack_from("<IIII", content, extension + 8 + 16 * at) for at in range(count)]
+        numbered = [(at, size) for tag, _, at, size in sections if tag == _HWCAPS_TAG]
+        places = [place for at, size in numbered[:1] for place in struct.unpack_from(f"<{size // 4}I", content, at)]
+    except struct.error:
+        raise fault from None
+    names = (_string(name, content, base + place) for place in places)
+    return {number: levels.index(text) for number, text in enumerate(names) if text in levels}
 
 
 def _string(name: str, content: bytes, offset: int) -> str:
@@ -155,14 +146,9 @@ def glob(tree: Tree, pattern: str) -> tuple[str, ...]:
             paths = [
                 posixpath.join(path, name)
                 for path in paths
-                for name in sorted(_names(tree, path))
+                for name in names_of(tree, path)
                 if fnmatch.fnmatchcase(name, part) and (part.startswith(".") or not name.startswith("."))
             ]
         else:
             paths = [posixpath.join(path, part) for path in paths]
     return tuple(path for path in paths if resolve(tree, path).entry is not None)
-
-
-def _names(tree: Tree, path: str) -> Sequence[str]:
-    place = resolve(tree, path)
-    return tree.names(place.path) if place.entry is not None and place.entry.kind == "directory" else ()

@@ -3,20 +3,23 @@
 Sources: ld.so(8) of man-pages 6.03 for the order; `elf/dl-load.c` of glibc 2.36 for what it leaves open (a candidate
 for another machine is passed over, a damaged one ends the search). Relative directories in search paths depend on the
 working directory and are passed over. So is $ORIGIN in LD_LIBRARY_PATH, which stands for the folder of the program.
+The subdirectories for processors that glibc had before glibc-hwcaps (`haswell`, `tls`) hold nothing today and are not
+looked into.
 """
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from lumisite.machine.cpu import Cpu, has_legacy, has_levels
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.ldcache import CACHE, conf_directories, read_cache
-from lumisite.machine.tree import Place, Tree, resolve
+from lumisite.machine.tree import Place, Tree, file_of, names_of, resolve, text_of
 
 #: Where the loader of each machine stands, by `e_machine`.
 INTERPRETERS = {62: "/lib64/ld-linux-x86-64.so.2", 183: "/lib/ld-linux-aarch64.so.1"}
@@ -25,25 +28,29 @@ _X86_64 = 62
 _BY_CACHE = "through its cache"
 _USUAL_DIRECTORIES = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _MULTIARCH = {62: "x86_64-linux-gnu", 183: "aarch64-linux-gnu"}
-_ANY_CPU = Cpu()
 _LARGEST_INTERPRETER_BYTES = 4 * 1024 * 1024
+_LARGEST_CPUINFO_BYTES = 64 * 1024
+#: What the flags of /proc/cpuinfo must hold for each level of the x86-64 psABI, on top of the one before.
+_LEVELS = {
+    "x86-64-v2": "cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3",
+    "x86-64-v3": "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave",
+    "x86-64-v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
+}
 
 
 @dataclass(frozen=True)
 class Rules:
     """What one loader goes by: `directories` are its built-in ones, `cache` maps names to paths.
 
-    `hwcaps` are the subdirectories for this CPU, best first; `lib` and `platform` are what `$LIB` and `$PLATFORM` stand
-    for.
+    `levels` are those of this CPU that it looks for in glibc-hwcaps, best first; `lib` is what `$LIB` stands for.
     """
 
     machine: int
     directories: tuple[str, ...]
     cache: Mapping[str, str] = field(default_factory=dict)
     library_path: tuple[str, ...] = ()
-    hwcaps: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
     lib: str = "lib64"
-    platform: str = "x86_64"
     interpreter: str | None = None
 
 
@@ -97,7 +104,6 @@ class Loader:
     rules: Rules
     _seen: dict[str, Search] = field(default_factory=dict)
     _folders: dict[str, Place] = field(default_factory=dict)
-    _known: list[frozenset[str]] = field(default_factory=list)
 
     def search(self, name: str, requester: Loaded | None = None) -> Search:
         """Find a library for an object that needs it, or for a program that opens it by name."""
@@ -108,8 +114,7 @@ class Loader:
             if answer.trouble:
                 return Search(None, answer.trouble, tuple(passed))
             if answer.found is not None:
-                found = answer.found
-                return Search(Found(found.path, found.real, found.info, how), "", tuple(passed))
+                return Search(replace(answer.found, how=how), "", tuple(passed))
         return Search(None, "", tuple(passed))
 
     def copies(self, name: str) -> tuple[str, ...]:
@@ -121,17 +126,11 @@ class Loader:
                 found.setdefault(one.real, one.path)
         return tuple(found.values())
 
+    @cached_property
     def names(self) -> frozenset[str]:
-        """Give the names of all that stands in the directories of a program's search path, or in the cache."""
-        if not self._known:
-            folders = [self._folder(path) for path in (*self.rules.library_path, *self.rules.directories)]
-            listed = [
-                self.tree.names(folder.path)
-                for folder in {folder.path: folder for folder in folders}.values()
-                if folder.entry is not None and folder.entry.kind == "directory"
-            ]
-            self._known.append(frozenset(self.rules.cache).union(*listed))
-        return self._known[0]
+        """The names of all that stands in the directories of a program's search path, or in the cache."""
+        folders = (*self.rules.library_path, *self.rules.directories)
+        return frozenset(self.rules.cache).union(*(names_of(self.tree, path) for path in folders))
 
     def _candidates(self, name: str, requester: Loaded | None) -> Iterator[tuple[str, str]]:
         if "/" in name:
@@ -140,8 +139,8 @@ class Loader:
             return
         for directories, how in self._directories(requester):
             for directory in directories:
-                for hwcaps in self.rules.hwcaps:
-                    yield posixpath.join(directory, hwcaps, name), how
+                for level in self.rules.levels:
+                    yield posixpath.join(directory, "glibc-hwcaps", level, name), how
                 yield posixpath.join(directory, name), how
             if how == _BY_CACHE and name in self.rules.cache:
                 path = self.rules.cache[name]
@@ -171,7 +170,8 @@ class Loader:
         return (self._path_of(requester, name) or (name,))[0] if name.startswith("$") else name
 
     def _expand(self, texts: Iterable[str], origin: str) -> tuple[str, ...]:
-        tokens = {"ORIGIN": origin, "LIB": self.rules.lib, "PLATFORM": self.rules.platform}
+        platform = _MULTIARCH[self.rules.machine].partition("-")[0]
+        tokens = {"ORIGIN": origin, "LIB": self.rules.lib, "PLATFORM": platform}
         expanded = (
             re.sub(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)\b)", lambda m: tokens[m[1] or m[2]], text)
             for text in texts
@@ -214,7 +214,7 @@ class Loader:
         if place.entry is None:
             # A link at the end of the folder's path is in the middle of this one.
             return Place(place.path, None, "is not there" if place.trouble.endswith("is not there") else place.trouble)
-        if place.entry is not None and place.entry.kind == "directory" and name not in ("", ".", ".."):
+        if place.entry.kind == "directory" and name not in ("", ".", ".."):
             here = posixpath.join(place.path, name)
             entry = self.tree.look(here)
             if entry is None:
@@ -281,23 +281,34 @@ def _interpreter(loader: Loader) -> Loaded | None:
     return None if found is None else Loaded(found.info.soname or posixpath.basename(found.path), found)
 
 
-def read_rules(tree: Tree, cpu: Cpu = _ANY_CPU, library_path: Sequence[str] = (), *, captured: bool = False) -> Rules:
+def cpu_levels(tree: Tree, unknown: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Give the levels of the x86-64 psABI that a tree's processor has, best first; `unknown` without /proc/cpuinfo."""
+    flags = re.search(r"^flags\s*:(.*)$", text_of(tree, "/proc/cpuinfo", _LARGEST_CPUINFO_BYTES) or "", re.M)
+    if flags is None:
+        return unknown
+    has = set(flags[1].split())
+    reached = itertools.takewhile(lambda level: has.issuperset(_LEVELS[level].split()), _LEVELS)
+    return tuple(reached)[::-1]
+
+
+def read_rules(
+    tree: Tree, levels: Sequence[str] = (), library_path: Sequence[str] = (), *, captured: bool = False
+) -> Rules:
     """Read what the loader of a tree goes by; raises a `LumisiteError` when its cache is damaged.
 
-    Its built-in directories and the hwcaps that it knows are read from the loader's own file; without one, x86-64 and
-    the directories of Debian or of others are taken. `captured` is for a host that may be copied in part: without
-    a cache it is searched as if ldconfig had just run, and without a loader in the directories of all distributions.
+    `levels` are the processor's. Its built-in directories, and whether it knows levels, the loader's own file tells;
+    without one, x86-64 and the directories of Debian or of others are taken. `captured` is for a host that may be
+    copied in part: without a cache it is searched as if ldconfig had just run, and without a loader in the directories
+    of all distributions.
     """
     machine, interpreter, content = _find_interpreter(tree)
     directories = _built_in(content) or _usual(tree, machine, everywhere=captured)
-    levels = cpu.levels if machine == _X86_64 and (has_levels(content) or not content) else ()
-    legacy = cpu if machine == _X86_64 and has_legacy(content) else None
-    place = resolve(tree, CACHE)
-    source = tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
+    known = tuple(levels) if machine == _X86_64 and (b"glibc-hwcaps" in content or not content) else ()
+    source = file_of(tree, CACHE)
     cache: Mapping[str, str] = {}
     more: tuple[str, ...] = ()
     if source is not None:
-        cache = read_cache(source, machine, levels, legacy)
+        cache = read_cache(source, machine, known)
     elif captured:
         more = tuple(one for one in conf_directories(tree) if one not in directories)
     return Rules(
@@ -305,9 +316,8 @@ def read_rules(tree: Tree, cpu: Cpu = _ANY_CPU, library_path: Sequence[str] = ()
         directories=more + directories,
         cache=cache,
         library_path=tuple(library_path),
-        hwcaps=(*(f"glibc-hwcaps/{level}" for level in levels), *(() if legacy is None else legacy.legacy)),
+        levels=known,
         lib=directories[0].removeprefix("/usr").lstrip("/"),
-        platform=cpu.platform if machine == _X86_64 else _MULTIARCH[machine].partition("-")[0],
         interpreter=interpreter,
     )
 
@@ -315,12 +325,9 @@ def read_rules(tree: Tree, cpu: Cpu = _ANY_CPU, library_path: Sequence[str] = ()
 def _find_interpreter(tree: Tree) -> tuple[int, str | None, bytes]:
     """Give the machine of a tree, the path of its loader and that file's content."""
     for machine, path in INTERPRETERS.items():
-        place = resolve(tree, path)
-        source = tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
-        if source is None:
-            continue
+        source = file_of(tree, path)
         try:
-            if read_elf(source).machine == machine:
+            if source is not None and read_elf(source).machine == machine:
                 return machine, path, source.read(0, _LARGEST_INTERPRETER_BYTES)
         except ElfError:
             continue

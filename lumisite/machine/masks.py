@@ -5,11 +5,12 @@ The rules, and why they are as they are, stand in docs/explanation/cpu-masks.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
-from lumisite.machine.cpuset import mask_of
 from lumisite.machine.topology import Core, Gpu, Topology
 from lumisite.site.cpus import format_cpu_list
 
@@ -19,6 +20,15 @@ TABLE_TASKS = (1, 2, 4, 8, 16)
 
 class MaskError(LumisiteError):
     """A question about masks that has no sound answer for this node; says which question would have one."""
+
+
+def mask_of(pu_os: Iterable[int]) -> str:
+    """Write PUs (kernel numbers) as the mask that `--cpu-bind=mask_cpu` and `taskset` take: lower case, no padding.
+
+    >>> mask_of(range(49, 56))
+    '0xfe000000000000'
+    """
+    return hex(sum(1 << number for number in set(pu_os)))
 
 
 @dataclass(frozen=True)
@@ -66,12 +76,8 @@ class _Pool:
     cores: tuple[Core, ...]
 
 
-@dataclass(frozen=True)
-class _Share:
-    """What one task gets of one pool."""
-
-    cores: tuple[Core, ...]
-    reason: str
+#: What one task gets of one pool, and why so.
+_Share: TypeAlias = tuple[tuple[Core, ...], str]
 
 
 def cpu_masks(topology: Topology, request: Request) -> tuple[TaskMask, ...]:
@@ -83,18 +89,17 @@ def cpu_masks(topology: Topology, request: Request) -> tuple[TaskMask, ...]:
     gpus = _granted_gpus(topology, request)
     usable = _usable(topology, request)
     _check(topology, request, gpus)
-    owned = _gpus_of_tasks(request.tasks, gpus)
     if request.tasks == 1 and len(gpus) == len(topology.gpus):
         return (_whole(topology, gpus, usable, request),)
-    pools = {gpu.index: _pool(topology, gpu) for gpu in gpus}
-    claims: dict[_Pool, dict[int, int]] = {}
+    owned = _gpus_of_tasks(request.tasks, gpus)
+    pools = {gpu: _pool(topology, gpu) for gpu in gpus}
+    claims: dict[_Pool, Counter[int]] = {}
     for task, own in enumerate(owned):
         for gpu in own:
-            weights = claims.setdefault(pools[gpu.index], {})
-            weights[task] = weights.get(task, 0) + 1
+            claims.setdefault(pools[gpu], Counter())[task] += 1
     shares = {pool: _divide(pool, weights, usable, request) for pool, weights in claims.items()}
     return tuple(
-        _task_mask(task, own, [shares[pool][task] for pool in _distinct(pools, own)], usable)
+        _task_mask(task, own, [shares[pool][task] for pool in dict.fromkeys(pools[gpu] for gpu in own)], usable)
         for task, own in enumerate(owned)
     )
 
@@ -145,8 +150,6 @@ def _check(topology: Topology, request: Request, gpus: Sequence[Gpu]) -> None:
     """Refuse what no choice of cores can answer, whatever was granted."""
     if request.tasks < 1:
         raise MaskError(f"{request.tasks} tasks on a node (1 or more are right)")
-    if request.threads not in (1, 2):
-        raise MaskError(f"{request.threads} threads of each core (1 or 2 are right)")
     foreign = (request.cpus or frozenset()) - topology.pu_os
     if foreign:
         have = format_cpu_list(topology.pu_os)
@@ -223,19 +226,19 @@ def _divide(
     near = [core for core in pool.cores if core in usable]
     near.sort(key=lambda core: (core.l3 is not None, core.l3 or 0, core.core_logical))
     if not near:
-        return {task: _Share((), _why_none(pool, request)) for task in weights}
+        return {task: ((), _why_none(pool, request)) for task in weights}
     if len(weights) == 1:
         (task,) = weights
-        return {task: _Share(tuple(near), f"{_counted(len(near))} of {pool.name}")}
+        return {task: (tuple(near), f"{_counted(len(near))} of {pool.name}")}
     each = len(near) // sum(weights.values())
     if not each:
         reason = f"{len(weights)} tasks share the {_counted(len(near))} of {pool.name} that may be used"
-        return {task: _Share((), reason) for task in weights}
+        return dict.fromkeys(weights, ((), reason))
     shares: dict[int, _Share] = {}
     start = 0
     for task, weight in weights.items():
         cores = tuple(near[start : start + each * weight])
-        shares[task] = _Share(cores, f"{len(cores)} of the {_counted(len(near))} of {pool.name}")
+        shares[task] = (cores, f"{len(cores)} of the {_counted(len(near))} of {pool.name}")
         start += each * weight
     return shares
 
@@ -254,21 +257,17 @@ def _granted(request: Request) -> str:
     return "the node's CPUs" if request.cpus is None else f"the granted CPUs {format_cpu_list(request.cpus)}"
 
 
-def _distinct(pools: Mapping[int, _Pool], own: Sequence[Gpu]) -> tuple[_Pool, ...]:
-    return tuple(dict.fromkeys(pools[gpu.index] for gpu in own))
-
-
 def _task_mask(
     task: int, own: Sequence[Gpu], shares: Sequence[_Share], usable: Mapping[Core, tuple[int, ...]]
 ) -> TaskMask:
     """Put a task's shares together; one GPU without a near core leaves the whole task without a mask."""
     gpus = tuple(gpu.index for gpu in own)
     named = f"GPU {gpus[0]}" if len(gpus) == 1 else f"GPUs {','.join(map(str, gpus))}"
-    missing = [share.reason for share in shares if not share.cores]
+    missing = [reason for cores, reason in shares if not cores]
     if missing:
         return TaskMask(task, gpus, (), f"{named}: {'; '.join(missing)}")
-    pus = tuple(sorted(pu for share in shares for core in share.cores for pu in usable[core]))
-    return TaskMask(task, gpus, pus, f"{named}: {', '.join(share.reason for share in shares)}")
+    pus = tuple(sorted(pu for cores, _ in shares for core in cores for pu in usable[core]))
+    return TaskMask(task, gpus, pus, f"{named}: {', '.join(reason for _, reason in shares)}")
 
 
 def _counted(cores: int) -> str:

@@ -150,7 +150,7 @@ def recognise(seen: Topology, kinds: Iterable[Topology]) -> Topology | None:
     """
     if not seen.gpus or any(not gpu.pci_bus for gpu in seen.gpus):
         return None
-    return next((_cut(kind, seen) for kind in kinds if _same_node(seen, kind)), None)
+    return next((cut for kind in kinds if _same_node(seen, cut := _cut(kind, seen))), None)
 
 
 def _cut(kind: Topology, seen: Topology) -> Topology:
@@ -165,28 +165,25 @@ def _cut(kind: Topology, seen: Topology) -> Topology:
 
 
 def _same_node(seen: Topology, kind: Topology) -> bool:
-    core_of = {pu: core for core in kind.cores for pu in core.pu_os}
-    gpu_of = {gpu.pci_bus: gpu for gpu in kind.gpus}
-    if not seen.pu_os <= core_of.keys() or any(gpu.pci_bus not in gpu_of for gpu in seen.gpus):
+    """Tell whether the places that a node shows are those of a kind, which is cut down to the node's PUs and GPUs."""
+    known = {gpu.pci_bus: gpu for gpu in kind.gpus}
+    if kind.pu_os != seen.pu_os or len(known) != len(seen.gpus):
         return False
-    pairs = [(core, core_of[pu]) for core in seen.cores for pu in core.pu_os]
-    return (
-        _one_to_one((mine.core_logical, theirs.core_logical) for mine, theirs in pairs)
-        and _one_to_one((mine.numa, theirs.numa) for mine, theirs in pairs)
-        and _one_to_one((mine.l3, theirs.l3) for mine, theirs in pairs if mine.l3 is not None)
-        and all(_agrees(gpu, gpu_of[gpu.pci_bus], pairs) for gpu in seen.gpus)
-    )
-
-
-def _one_to_one(pairs: Iterable[tuple[int | None, int | None]]) -> bool:
-    distinct = set(pairs)
-    return len(distinct) == len({left for left, _ in distinct}) == len({right for _, right in distinct})
-
-
-def _agrees(seen: Gpu, known: Gpu, pairs: Sequence[tuple[Core, Core]]) -> bool:
-    """Tell whether the cores near a GPU as seen hold those that the kind calls near (or nothing is known)."""
-    if seen.l3 is not None and known.l3 is not None:
-        return {theirs.l3 for mine, theirs in pairs if mine.l3 == seen.l3} == {known.l3}
-    if seen.numa is not None and known.numa is not None:
-        return {theirs.numa for mine, theirs in pairs if mine.numa == seen.numa} == {known.numa}
+    for place in ("core_logical", "numa", "l3"):
+        mine, theirs = _pus_by(place, seen), _pus_by(place, kind)
+        told = {pus for where, pus in mine.items() if where is not None or place != "l3"}
+        if not told <= set(theirs.values()):
+            return False
+        for gpu in seen.gpus if place != "core_logical" else ():
+            here, there = getattr(gpu, place), getattr(known[gpu.pci_bus], place)
+            if None not in (here, there) and mine.get(here) != theirs.get(there):
+                return False
     return True
+
+
+def _pus_by(place: str, topology: Topology) -> dict[int | None, frozenset[int]]:
+    """Give the PUs of each core (`core_logical`), NUMA domain (`numa`) or L3 (`l3`)."""
+    found: dict[int | None, set[int]] = {}
+    for core in topology.cores:
+        found.setdefault(getattr(core, place), set()).update(core.pu_os)
+    return {where: frozenset(pus) for where, pus in found.items()}

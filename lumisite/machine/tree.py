@@ -6,15 +6,13 @@ Links are followed here, the same way for all of them: inside the tree, absolute
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from lumisite.errors import shown
 
 #: As many links as Linux follows in one path (path_resolution(7)).
 MOST_LINKS = 40
-_PAGE_BYTES = 4096
-_PAGES_KEPT = 64
 #: PATH_MAX of Linux.
 LONGEST_PATH = 4096
 
@@ -32,44 +30,6 @@ class Source(Protocol):
 
     def read(self, offset: int, length: int) -> bytes:
         """Give `length` bytes, fewer only where the file ends."""
-
-
-@dataclass(frozen=True)
-class Paged:
-    """A file that is read in small parts close to each other: whole pages of it are fetched, and the last ones kept.
-
-    An ELF file is read in about 50 parts, and each part of a file on disk costs three calls of the system.
-    """
-
-    source: Source
-    _pages: dict[int, bytes] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The name of the file."""
-        return self.source.name
-
-    @property
-    def size(self) -> int:
-        """Its length in bytes."""
-        return self.source.size
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Give a part of it."""
-        first, last = offset // _PAGE_BYTES, (offset + length - 1) // _PAGE_BYTES
-        if last - first > 1:
-            return self.source.read(offset, length)
-        start = offset - first * _PAGE_BYTES
-        content = self._page(first) if last <= first else self._page(first) + self._page(last)
-        return content[start : start + length]
-
-    def _page(self, number: int) -> bytes:
-        page = self._pages.get(number)
-        if page is None:
-            if len(self._pages) >= _PAGES_KEPT:
-                self._pages.clear()
-            page = self._pages[number] = self.source.read(number * _PAGE_BYTES, _PAGE_BYTES)
-        return page
 
 
 @dataclass(frozen=True)
@@ -152,8 +112,19 @@ def _parts(path: str) -> list[str]:
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
+def names_of(tree: Tree, path: str) -> list[str]:
+    """Give the names in the directory that a path leads to, sorted; none where it is none."""
+    place = resolve(tree, path)
+    return sorted(tree.names(place.path)) if place.entry is not None and place.entry.kind == "directory" else []
+
+
+def file_of(tree: Tree, path: str) -> Source | None:
+    """Give what reads the regular file that a path leads to; `None` where there is none, or this user may not."""
+    place = resolve(tree, path)
+    return tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
+
+
 def text_of(tree: Tree, path: str, most: int) -> str | None:
     """Give a small text file, `None` where there is none that can be read; at most `most` bytes of it."""
-    place = resolve(tree, path)
-    source = tree.source(place.path) if place.entry is not None and place.entry.kind == "file" else None
+    source = file_of(tree, path)
     return None if source is None else source.read(0, most).decode("utf-8", "replace")

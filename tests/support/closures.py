@@ -6,7 +6,6 @@ from pathlib import Path
 
 from lumisite.binds.closure import Line, Sides, closure
 from lumisite.images.container import container_of, library_path
-from lumisite.machine.cpu import Cpu
 from lumisite.machine.loader import Loader, read_rules
 from tests.support.dict_trees import DictTree, Files, Link
 
@@ -18,8 +17,8 @@ DEBIAN = "/usr/lib/x86_64-linux-gnu"
 def sides(host: Files, image: Files, *, folders: tuple[str, ...] = (FABRIC,), binds: tuple[str, ...] = ()) -> Sides:
     host_tree, image_tree = DictTree(host, "host"), DictTree(image, "image")
     view = container_of(image_tree, host_tree, [(path, path, "the module") for path in binds])
-    rules = read_rules(image_tree, Cpu(), library_path(image_tree)[0])
-    host_loader = Loader(host_tree, read_rules(host_tree, Cpu(), folders, captured=True))
+    rules = read_rules(image_tree, (), library_path(image_tree)[0])
+    host_loader = Loader(host_tree, read_rules(host_tree, (), folders, captured=True))
     return Sides(host_loader, Loader(image_tree, rules), Loader(view, rules), view)
 
 

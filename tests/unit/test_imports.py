@@ -33,7 +33,6 @@ EDGES = {
     "images/family.py",
     "images/sif.py",
     "machine/host.py",
-    "machine/live.py",
     "site/load.py",
     "validate/run/folder.py",
     "validate/run/slurm.py",

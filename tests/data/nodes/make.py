@@ -88,8 +88,6 @@ def main() -> None:
         path = HERE / f"{name}.xml"
         path.write_text(text)
         path.write_text(lstopo(path))
-    v1 = lstopo(HERE / "lumi-g.xml", "--export-xml-flags", "1")
-    (HERE / "lumi-g-hwloc1.xml").write_text(v1)
     (HERE / "lumi-g-low-noise.xml").write_text(lstopo(HERE / "lumi-g.xml", "--restrict", LOW_NOISE))
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from lumisite.binds.closure import closure
 from lumisite.binds.copies import is_foundation
 from lumisite.images.container import library_path
-from lumisite.machine.cpu import Cpu
 from lumisite.machine.loader import Loaded, Loader, Need, read_rules, walk
 from tests.support.closures import FABRIC, sides
 from tests.support.dict_trees import DictTree, Files, Link
@@ -67,7 +66,7 @@ def test_a_plan_that_is_carried_out_loads_exactly_what_it_says(seed: int, roots:
         after.update({path: content for path, content in on_host.items() if path.startswith(FABRIC)})
     after.update({line.target: on_host[line.source] for line in bound.values() if line.target and line.source})
     tree = DictTree(after)
-    loader = Loader(tree, read_rules(tree, Cpu(), library_path(tree)[0]))
+    loader = Loader(tree, read_rules(tree, (), library_path(tree)[0]))
     for name, line in bound.items():
         one = loader.search(name).found
         assert one is not None

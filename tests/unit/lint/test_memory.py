@@ -53,7 +53,7 @@ def found(text: str) -> list[str]:
         ("-p standard-g -N 1 --ntasks-per-node=8 -c 7 --mem-per-cpu=8G", None),
         ("-p small --mem=512G", None),
         ("--mem=512G", None),
-        ("-C gpu --gpus-per-node=8 --mem=512G", None),
+        ("-C gpu --gpus-per-node=8 --mem=512G", "memory-of-node"),
     ],
 )
 def test_memory(options: str, rule: str | None) -> None:
@@ -65,7 +65,6 @@ def test_steps_share_what_their_job_has() -> None:
     assert found(f"{job}srun -n 1 --gpus=1 --mem=120G ./x\n") == []
     assert found(f"{job}srun -n 1 --gpus=1 --mem=500G ./x\n") == ["2 memory-of-node"]
     assert found("srun -p small-g -N 1 --gpus=1 --mem=120G ./x\n") == ["1 memory-of-others"]
-    assert found("sbatch -p small-g --gpus=1 --mem=120G job.sh\n") == ["1 memory-of-others"]
 
 
 def test_memory_is_said_in_words_and_as_an_option() -> None:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumisite.machine import cpuset
-from lumisite.machine.cpuset import mask_of, parse_hwloc_bitmap
+from lumisite.machine import hwloc, masks
+from lumisite.machine.hwloc import parse_hwloc_bitmap
+from lumisite.machine.masks import mask_of
 from lumisite.site.cpus import CPU_NUMBER_LIMIT, CpusetError, format_cpu_list, parse_number_list
 
 cpu_sets = st.sets(st.integers(0, CPU_NUMBER_LIMIT - 1), min_size=1, max_size=200)
@@ -90,5 +91,6 @@ def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
 
 
 def test_the_examples_in_the_docstrings_are_true() -> None:
-    assert doctest.testmod(cpuset).failed == 0
-    assert doctest.testmod(cpuset).attempted > 0
+    for module in (hwloc, masks):
+        assert doctest.testmod(module).failed == 0
+        assert doctest.testmod(module).attempted > 0

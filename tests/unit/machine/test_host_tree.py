@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from lumisite.errors import ToolError
-from lumisite.machine.cpu import Cpu, cpu_of
 from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.ldcache import CacheError, conf_directories, read_cache
-from lumisite.machine.loader import Loader, Rules, Search, read_rules
+from lumisite.machine.loader import Loader, Rules, Search, cpu_levels, read_rules
 from lumisite.machine.tree import Tree, resolve
 from tests.support.dict_trees import DictTree, Link, Memory, write_tree
 from tests.support.elves import elf
@@ -117,7 +116,7 @@ def test_a_copy_of_a_host_with_only_the_folder_of_conf_files_is_read_too() -> No
     assert conf_directories(DictTree({"/etc/hosts": b""})) == ()
 
 
-def cached_tree(top: Path, *, legacy: bool = False) -> Path:
+def cached_tree(top: Path) -> Path:
     """A tree with libraries for several levels of a CPU and several machines, and where ldconfig shall look."""
     files: dict[str, bytes | Link] = {"/etc/ld.so.conf": b"/opt/cray/lib\n/usr/lib64\n/usr/lib\n"}
     for name in ("liba.so.1", "libb.so.1"):
@@ -125,9 +124,7 @@ def cached_tree(top: Path, *, legacy: bool = False) -> Path:
     files["/opt/cray/lib/liba.so.1"] = elf("liba.so.1")
     files["/opt/cray/lib/glibc-hwcaps/x86-64-v2/liba.so.1"] = elf("liba.so.1")
     files["/opt/cray/lib/glibc-hwcaps/x86-64-v4/liba.so.1"] = elf("liba.so.1")
-    if legacy:
-        files["/opt/cray/lib/haswell/liba.so.1"] = elf("liba.so.1")
-        files["/opt/cray/lib/tls/libb.so.1"] = elf("libb.so.1")
+    files["/opt/cray/lib/haswell/libb.so.1"] = elf("libb.so.1")  # for a loader before glibc-hwcaps
     files["/usr/lib/libb.so.1"] = elf("libb.so.1", machine=3, bits=32)
     files["/usr/lib/libc.so.1"] = elf("libc.so.1", machine=3, bits=32)
     files["/lib64"], files["/lib"] = Link("usr/lib64"), Link("usr/lib")
@@ -147,23 +144,8 @@ def test_the_cache_is_read_as_ldconfig_wrote_it(tmp_path: Path, layout: str) -> 
     assert plain["libb.so.1"] == "/usr/lib64/libb.so.1", "that for another machine is passed over"
     assert "libc.so.1" not in plain
     assert read_cache(source, 62, levels)["liba.so.1"] == "/opt/cray/lib/glibc-hwcaps/x86-64-v4/liba.so.1"
+    assert read_cache(source, 62, levels)["libb.so.1"] == "/usr/lib64/libb.so.1"
     assert read_cache(source, 62, levels[1:])["liba.so.1"] == "/opt/cray/lib/glibc-hwcaps/x86-64-v2/liba.so.1"
-
-
-@needs_ldconfig
-def test_legacy_hwcaps_of_a_cache_count_for_a_loader_that_knows_them(tmp_path: Path) -> None:
-    root = cached_tree(tmp_path, legacy=True)
-    assert LDCONFIG is not None
-    subprocess.run([LDCONFIG, "-X", "-r", str(root)], check=True, capture_output=True)
-    source = open_file(str(root / "etc/ld.so.cache"))
-    if b"/opt/cray/lib/haswell" not in source.read(0, source.size):
-        pytest.skip("this ldconfig is that of glibc 2.37 or newer, which knows none")
-    for cpu, folder in ((Cpu((), "haswell"), "/haswell"), (Cpu(), "")):
-        legacy = read_cache(source, 62, (), cpu)
-        assert legacy["liba.so.1"] == f"/opt/cray/lib{folder}/liba.so.1"
-        assert legacy["libb.so.1"] == "/opt/cray/lib/tls/libb.so.1"
-    assert read_cache(source, 62, ("x86-64-v4",), Cpu())["liba.so.1"].endswith("x86-64-v4/liba.so.1")
-    assert read_cache(source, 62)["libb.so.1"] == "/usr/lib64/libb.so.1"
 
 
 @needs_ldconfig
@@ -175,7 +157,7 @@ def test_a_damaged_cache_is_one_clear_error(tmp_path: Path) -> None:
     for damaged, message in (
         (b"", "byte 0: is no cache of libraries"),
         (content[:40], "byte 0: is no cache of libraries"),
-        (content[:60], "byte 0: lists 7 libraries, for which 60 bytes are few"),
+        (content[:60], "byte 0: lists 8 libraries, for which 60 bytes are few"),
         (content[:20] + b"\xff" * 4 + content[24:], "lists 4294967295 libraries"),
         (content[:76] + b"\xff" * 4 + content[80:], "a name there has no end"),
         (content[:32] + struct.pack("<I", 9999) + content[36:], "byte 9999: its extension is damaged or cut"),
@@ -199,30 +181,20 @@ def test_the_loader_itself_says_its_directories() -> None:
     rules = read_rules(DiskTree("/"))
     said = subprocess.run([LOADER, "--help"], capture_output=True, text=True, check=True).stdout
     assert list(rules.directories) == re.findall(r"^  (/\S+) \(system search path\)", said, re.M)
-    for platform in re.findall(r"(\S+) \(AT_PLATFORM; supported, searched\)", said):
-        assert read_rules(DiskTree("/"), cpu_of(DiskTree("/")) or Cpu()).platform == platform
 
 
 @needs_loader
 def test_this_cpu_has_the_levels_that_the_loader_says() -> None:
     said = subprocess.run([LOADER, "--help"], capture_output=True, text=True, check=True).stdout
-    cpu = cpu_of(DiskTree("/"))
-    assert cpu is not None
-    assert cpu.levels == tuple(re.findall(r"(x86-64-v\d) \(supported, searched\)", said))
-    legacy = re.findall(r"^  (\w+) \((?:AT_PLATFORM; )?supported, searched\)", said, re.M)
-    if legacy:  # glibc 2.37 has none
-        assert cpu.legacy[0].split("/") == ["tls", *(name for name in legacy if name != "tls")]
+    assert cpu_levels(DiskTree("/")) == tuple(re.findall(r"(x86-64-v\d) \(supported, searched\)", said))
 
 
 def test_a_tree_that_does_not_know_its_cpu_says_so() -> None:
-    assert cpu_of(DictTree({"/a": b""})) is None
+    assert cpu_levels(DictTree({"/a": b""}), ("x86-64-v2",)) == ("x86-64-v2",)
 
 
-def test_only_intels_processors_have_a_platform_of_their_own() -> None:
-    """So that the nodes of LUMI-G, which are AMD's, look into the plain ones of the legacy subdirectories."""
-    flags = "avx2 fma bmi1 bmi2 abm movbe popcnt avx f16c xsave cx16 lahf_lm pni sse4_1 sse4_2 ssse3"
-    for vendor, platform in (("AuthenticAMD", "x86_64"), ("GenuineIntel", "haswell")):
-        cpu = cpu_of(DictTree({"/proc/cpuinfo": f"vendor_id\t: {vendor}\nflags\t\t: {flags}\n".encode()}))
-        assert cpu == Cpu(("x86-64-v3", "x86-64-v2"), platform)
-    assert Cpu().legacy == ("tls/x86_64/x86_64", "tls/x86_64", "tls", "x86_64/x86_64", "x86_64")
-    assert Cpu((), "haswell").legacy[:4] == ("tls/haswell/x86_64", "tls/haswell", "tls/x86_64", "tls")
+def test_a_level_counts_only_with_all_below_it() -> None:
+    v2 = "cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3"
+    v3 = "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave"
+    for flags, levels in ((f"{v3} {v2}", ("x86-64-v3", "x86-64-v2")), (v3, ()), (f"avx512f {v2}", ("x86-64-v2",))):
+        assert cpu_levels(DictTree({"/proc/cpuinfo": f"processor\t: 0\nflags\t\t: {flags}\n".encode()})) == levels

@@ -3,14 +3,18 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import parse_hwloc
-from lumisite.machine.live import LiveNode, Tree, live_tree, read_live
+from lumisite.machine.live import read_allowed, read_topology
 from lumisite.machine.topology import Core, Gpu, Topology, TopologyError
+from lumisite.machine.tree import Tree
 from lumisite.site.cpus import format_cpu_list
+from tests.support.dict_trees import DictTree
 from tests.unit.machine.test_topology import LUMI_G
 
 CPU = "sys/devices/system/cpu"
@@ -70,11 +74,20 @@ def pci(bus: str, pci_class: str, vendor: str, local: str, numa: int | None) -> 
     }
 
 
-def tree(files: Mapping[str, str]) -> Tree:
-    def names(path: str) -> list[str]:
-        return sorted({file[len(path) + 1 :].split("/")[0] for file in files if file.startswith(f"{path}/")})
+@dataclass(frozen=True)
+class LiveNode:
+    """All that is read of a node."""
 
-    return Tree("", files.get, names)
+    topology: Topology
+    allowed: frozenset[int]
+
+
+def read_live(tree: Tree) -> LiveNode:
+    return LiveNode(read_topology(tree), read_allowed(tree))
+
+
+def tree(files: Mapping[str, str]) -> Tree:
+    return DictTree({f"/{path}": text.encode() for path, text in files.items()})
 
 
 def read(**changed: str | None) -> LiveNode:
@@ -99,7 +112,7 @@ def test_a_live_lumi_g_node_has_lumi_gs_topology() -> None:
 
 def test_the_same_tree_on_disk_reads_the_same(tmp_path: Path) -> None:
     write(lumi_g_files(), tmp_path)
-    assert read_live(live_tree(tmp_path)) == read()
+    assert read_live(DiskTree(str(tmp_path))) == read()
 
 
 def test_hwloc_sees_the_same_cores_in_the_tree(tmp_path: Path) -> None:

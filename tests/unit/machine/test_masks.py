@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.machine import masks
-from lumisite.machine.cpuset import mask_of
-from lumisite.machine.masks import MaskError, Request, TaskMask, cpu_masks, mask_tables
+from lumisite.machine.masks import MaskError, Request, TaskMask, cpu_masks, mask_of, mask_tables
 from lumisite.machine.topology import Core, Gpu, Topology
 from lumisite.site.cpus import parse_number_list
 from tests.unit.machine.test_topology import LUMI_G, only_numa
@@ -195,7 +194,7 @@ def test_a_node_without_gpus_has_an_answer_for_one_task_only() -> None:
     [
         (request(0), "0 tasks on a node"),
         (request(-1), "-1 tasks on a node"),
-        (request(8, threads=3), "3 threads of each core (1 or 2 are right)"),
+        (request(8, threads=3), "no core of node kind lumi-g has 3 threads that tasks may use"),
         (request(3), "3 tasks cannot share 8 GPUs evenly (counts that can: 1, 2, 4, 8 and multiples of 8; or name"),
         (request(5), "such as --gpus 0,1,2,3,4)"),
         (request(7), "7 tasks cannot share 8 GPUs evenly"),

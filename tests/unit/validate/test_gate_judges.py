@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lumisite.machine.cpuset import mask_of
+from lumisite.machine.masks import mask_of
 from lumisite.validate.probes.affinity.judge import affinity, expected_topology
 from lumisite.validate.probes.binds.judge import binds, host_paths
 from lumisite.validate.probes.modules.judge import modules

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from lumisite.machine.cpuset import mask_of
-from lumisite.machine.masks import MaskError, Request, cpu_masks
+from lumisite.machine.masks import MaskError, Request, cpu_masks, mask_of
 from lumisite.machine.topology import Topology, topology_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.validate.lines import GateOutcome
