@@ -22,14 +22,16 @@ from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, 
 from lumisite.release.files import TEMPORARY, put_file, remove, sync_directory, umask
 from lumisite.release.history import (
     LARGEST_HISTORY_BYTES,
+    START_ANEW,
     Step,
     deployed_step,
     format_history,
     parse_history,
     way_back,
 )
-from lumisite.release.tree import Fault, Tree, judge, load_manifest, read_file, utc
+from lumisite.release.tree import Fault, Tree, judge, load_manifest, utc
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, is_release_id, sha256_of
+from lumisite.site.read import UnfitFileError, read_file
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,11 @@ def read_root(path: Path) -> Root:
     if os.path.lexists(path) and not path.is_dir():
         raise LumisiteError(f"{path}: is not a directory; name the directory that holds, or shall hold, the releases")
     try:
-        history = read_file(path / "history", LARGEST_HISTORY_BYTES)
+        history = read_file(path / "history", LARGEST_HISTORY_BYTES, follow=False)
     except FileNotFoundError:
         history = b""
+    except UnfitFileError as error:
+        raise ToolError(f"{path / 'history'}: {error.strerror}; {START_ANEW}") from None
     return Root(path, _read_current(path), parse_history(history, str(path / "history")))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from lumisite.validate import InputError
 from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line
@@ -114,9 +115,15 @@ def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
     reader = _Reader()
     for name, blocks in sources:
         reader.file, reader.line = name, 0
-        for block in whole_lines(blocks, _short_enough):
+        for block in whole_lines(blocks, partial(_short_enough, name)):
             reader.read(block)
     return reader.recorded()
+
+
+def lines_in(name: str, blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Give the lines of a file, from its blocks. Raises `SamplesError` for one that is longer than any can be."""
+    for block in whole_lines(blocks, partial(_short_enough, name)):
+        yield from block[:-1].split(b"\n")
 
 
 @dataclass
@@ -280,7 +287,7 @@ def _gate_order(gate: Gate) -> tuple[object, ...]:
     return (gate.gate, gate.time, gate.run, gate.nodes, rank, gate.verdict, gate.cause, gate.advice)
 
 
-def _short_enough(line: bytes) -> bytes:
+def _short_enough(name: str, line: bytes) -> bytes:
     if len(line) > LINE_LIMIT:
-        raise SamplesError(f"a line is longer than {LINE_LIMIT} bytes: these are no samples")
+        raise SamplesError(f"{name}: a line is longer than {LINE_LIMIT} bytes: these are no samples")
     return line
