@@ -19,7 +19,7 @@ from lumisite.validate.probes.ddp.judge import RATE, efficiency
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, rounded
 from lumisite.validate.run import slurm
 from lumisite.validate.run.asked import Asked
-from lumisite.validate.run.script import CLAIM, DONE, EXIT, STEP_ERR, JobPlan, job_script
+from lumisite.validate.run.script import CLAIM, DONE, EXIT, RECORDS, STEP_ERR, JobPlan, job_script
 
 if TYPE_CHECKING:
     from lumisite.site.model import Site
@@ -194,7 +194,12 @@ class Runner:
             )
             for step, end in zip(group.steps, ends, strict=True)
         ]
-        return group.judge(ended, expected)
+        try:
+            return group.judge(ended, expected)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # what ranks wrote may hold anything
+            cause = f"the records of {group.folder} cannot be judged ({type(error).__name__}: {error})"
+            place = f"{self.run.job_folder(run) / first.folder}/{RECORDS}"
+            return [expected.gate("inconclusive", cause, f"look into {place}, then run again")]
 
     def _finish(self, job: LiveJob, done: End) -> None:
         """A job has come to its own end."""
