@@ -20,10 +20,12 @@ from lumisite.site.scalars import (
     Chain,
     CpuList,
     Line,
+    Name,
     NodeCount,
     PciBus,
     Place,
     RelativePath,
+    RootPath,
     Value,
     VariableName,
 )
@@ -31,7 +33,8 @@ from lumisite.site.versions import Version, VersionRange
 
 INTRODUCTION = """\
 One YAML file describes a site. Text stays as it is typed until a key's type reads it: `6.10` is a version, never the
-number 6.1. Unknown, missing and repeated keys are faults. [`lumisite check`](cli.md#check) prints all faults of a file
+number 6.1. Unknown, missing and repeated keys are faults, and so are characters that nobody sees or that look like
+others: a text may have any script, a word but one. [`lumisite check`](cli.md#check) prints all faults of a file
 in one run."""
 
 PLAN_INTRODUCTION = """\
@@ -43,10 +46,12 @@ description is: a fault is named by line, column and key."""
 SCALAR_NAMES: Mapping[Any, str] = {
     str: "name",
     Line: "line of text",
+    Name: "name or pattern",
     Chain: "line of text",
     Value: "text, kept byte for byte",
     Place: "`task`, or a module's name",
     AbsolutePath: "absolute path",
+    RootPath: "absolute path of letters, digits and `._+@=-`",
     RelativePath: "relative path",
     VariableName: "variable name",
     CpuList: "CPU list",

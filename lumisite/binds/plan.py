@@ -110,11 +110,15 @@ def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tupl
         if resolve(host, path).entry is None:
             lacking.append(f"the site says that {name} is in {path}, which the host lacks{_near(host, path)}")
             continue
-        for folder in _FOLDERS:
-            matches = glob(host, f"{path}/{folder}")
-            found.update(dict.fromkeys(sorted(matches, key=numbers_in, reverse=True)))
-        found[path] = None
+        found.update(dict.fromkeys(folders_below(host, path)))
     return tuple(found), tuple(lacking)
+
+
+def folders_below(host: Tree, path: str) -> Iterator[str]:
+    """Give the folders of libraries in a Cray library's directory, and the directory itself; none where it is not."""
+    for folder in _FOLDERS:
+        yield from sorted(glob(host, f"{path}/{folder}"), key=numbers_in, reverse=True)
+    yield from glob(host, path)
 
 
 def _near(host: Tree, path: str) -> str:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from lumisite.cli.parser import build_parser
+from lumisite.cli.plain import plain_output
 from lumisite.errors import LumisiteError, refused
 
 
@@ -19,6 +20,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 fine, 1 a difference or a failed verdict, 2 usage or site description, 3 a tool or the system refused,
     4 inconclusive, 5 the system is fine but some nodes are not.
     """
+    with plain_output():
+        return _called(argv)
+
+
+def _called(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if not re.fullmatch(r"[0-9]{2,4}", os.environ.get("COLUMNS", "80"), re.ASCII):
         del os.environ["COLUMNS"]  # argparse takes any number of digits, and fails far from here

@@ -124,7 +124,7 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     from lumisite.machine.host import open_file
     from lumisite.site.load import parse_plan, read_input
     from lumisite.site.plans import PlannedImage, literal_path, plan_stages
-    from lumisite.site.scalars import Line
+    from lumisite.site.scalars import Line, Name
 
     file: Path = arguments.write
     old: ImagePlan | None = parse_plan(read_input(file), file) if file.exists() else None
@@ -135,8 +135,8 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     image = None
     if not Path(real).is_dir():
         source = open_file(real)
-        digest, links = Line(digest_of(source, "header")), tuple(map(Line, names))
-        image = PlannedImage(bytes=source.size, digest=digest, file=Line(real) if links else None, names=links)
+        digest, links = Line(digest_of(source, "header")), tuple(map(Name, names))
+        image = PlannedImage(bytes=source.size, digest=digest, file=Name(real) if links else None, names=links)
     # A path that is no text makes no plan: reading it back says so.
     content = format_plan(plan, request, paths, image, old).encode(errors="surrogateescape")
     left = 0

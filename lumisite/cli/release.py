@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lumisite.cli.parser import Commands, add_json_option, columns
+from lumisite.errors import shown
 from lumisite.release.deploy import Plan, apply_plan, edits_text, load_out, plan_deploy, roll_back
 from lumisite.release.diff import file_lines, meaning_lines, to_json
 from lumisite.release.files import make_directories
@@ -62,7 +63,7 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 def _deploy(arguments: argparse.Namespace) -> int:
     out = load_out(arguments.out)
-    plan = plan_deploy(out, arguments.root)
+    plan = plan_deploy(out, arguments.root, os.geteuid())
     if not arguments.apply:
         _show(plan, full=arguments.full)
         if plan.edited:
@@ -76,7 +77,7 @@ def _deploy(arguments: argparse.Namespace) -> int:
     make_directories(Path(os.path.realpath(arguments.root)))
     actor = _actor()
     with locked(read_root(arguments.root).path, actor):
-        plan = plan_deploy(out, arguments.root)
+        plan = plan_deploy(out, arguments.root, os.geteuid())
         told = apply_plan(plan, actor, set_edits_aside=arguments.set_edits_aside)
     _show(plan, full=arguments.full)  # by now a reader that has left stops nothing half-way
     print(told)
@@ -85,7 +86,7 @@ def _deploy(arguments: argparse.Namespace) -> int:
 
 def _rollback(arguments: argparse.Namespace) -> int:
     actor = _actor()
-    root = existing_root(arguments.root).path
+    root = existing_root(arguments.root, os.geteuid()).path
     with locked(root, actor):
         done = roll_back(read_root(root), actor)
     print(f"rolled back {done.before.path.name} -> {done.after.path.name}")
@@ -117,7 +118,7 @@ def _releases(arguments: argparse.Namespace) -> int:
 def _row(release: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
     short = {"cpe": ",".join(release["cpe"]), "rocm": ",".join(release["rocm"]), "inputs": release["inputs"][:12]}
     mark = {"current": "*", "before": "<"}.get(release["role"], " ")
-    return (mark, *({**release, **short}[name] or "-" for name in names))
+    return (mark, *(shown({**release, **short}[name] or "-") for name in names))
 
 
 def _show(plan: Plan, *, full: bool) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lumisite.cli.facts import load_facts
 from lumisite.cli.parser import Commands, add_json_option, say
+from lumisite.cli.plain import plain
 from lumisite.cli.proof import file_blocks
 from lumisite.errors import refused
 from lumisite.facts.facts import Facts
@@ -131,6 +132,6 @@ def write_text(text: str, output: str | None) -> None:
         sys.stdout.write(text)
         return
     try:
-        Path(output).write_text(text, encoding="utf-8")
+        Path(output).write_text(plain(text), encoding="utf-8")
     except OSError as error:
         raise refused("write", error) from None

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from lumisite.binds.copies import in_order, is_foundation, newest, numbers_in, stem
-from lumisite.binds.plan import Request, library_folders
+from lumisite.binds.copies import in_order, is_foundation, newest, numbers_in, public_versions, stem
+from lumisite.binds.plan import folders_below
 from lumisite.errors import LumisiteError
 from lumisite.facts.capture_system import (
     capture_drivers,
@@ -129,14 +129,10 @@ def _named(tree: Tree, path: str) -> Named:
 
 def _loader(tree: Tree, site: Site, notes: list[str]) -> Loader:
     """Make a loader that also looks where only modules, binds or the site's own words lead."""
-    own = [
-        folder
-        for name, platform in site.platforms.items()
-        for cpe in (*platform.cpe_supported, *platform.cpe_leftover)
-        for folder in library_folders(Request(site, name, cpe, platform.rocm, ()), tree)[0]
-    ]
-    own += sorted(glob(tree, "/opt/cray/libfabric/*/lib64"), key=numbers_in, reverse=True)
-    library_path = tuple(dict.fromkeys(own))
+    stated = sorted((path for _, path in _stated_libraries(site)), key=numbers_in, reverse=True)
+    folders = [folder for path in (*_in_force(tree, site), *stated) for folder in folders_below(tree, path)]
+    folders += sorted(glob(tree, "/opt/cray/libfabric/*/lib64"), key=numbers_in, reverse=True)
+    library_path = tuple(dict.fromkeys(folders))
     try:
         rules = read_rules(tree, cpu_levels(tree), library_path, captured=True)
     except LumisiteError as error:
@@ -144,15 +140,35 @@ def _loader(tree: Tree, site: Site, notes: list[str]) -> Loader:
         notes.append(str(error))
     beyond = [
         *map(posixpath.dirname, _bound(site)),
+        *glob(tree, f"{resolve(tree, '/opt/rocm').path}/lib"),
         *sorted(glob(tree, "/opt/rocm-*/lib"), key=numbers_in, reverse=True),
         *glob(tree, "/opt/cray/*/lib"),
     ]
     return Loader(tree, replace(rules, directories=tuple(dict.fromkeys((*rules.directories, *beyond)))))
 
 
+def _in_force(tree: Tree, site: Site) -> Iterator[str]:
+    """Give the directories of the releases that the node has as defaults, those of its CPE first.
+
+    Without such a link the CPE of the platform in force counts.
+    """
+    link, platform = resolve(tree, f"{_CPE}/default"), site.platforms[site.platform]
+    cpe = site.cpe.get(posixpath.basename(link.path) if link.links else str(platform.cpe))
+    yield from cpe.libraries.values() if cpe else ()
+    parents = dict.fromkeys(posixpath.dirname(path) for _, path in _stated_libraries(site))
+    yield from (resolve(tree, f"{parent}/default").path for parent in parents)
+    yield from platform.libraries.values()
+
+
 def _bound(site: Site) -> list[str]:
     """Give the paths of single libraries among the site's binds."""
     return [bind.path for bind in site.binds if ".so" in posixpath.basename(bind.path)]
+
+
+def asked_stems(site: Site) -> set[str]:
+    """Give the stems of the libraries that every capture looks for, whether they are needed or not."""
+    borrowed = (name for family in site.families.values() for name in family.libraries)
+    return {stem(posixpath.basename(name)) for name in (*_ALWAYS, *borrowed, *_bound(site))}
 
 
 def _with_libraries(facts: Facts, loader: Loader, directories: Iterable[str], site: Site, notes: list[str]) -> Facts:
@@ -161,9 +177,10 @@ def _with_libraries(facts: Facts, loader: Loader, directories: Iterable[str], si
     A library counts by its stem (`libcxi` of `libcxi.so.1`), so one whose SONAME has changed is found too.
     """
     tree = loader.tree
-    borrowed = (name for family in site.families.values() for name in family.libraries)
-    stems = {stem(posixpath.basename(name)) for name in (*_ALWAYS, *borrowed, *_bound(site))}
-    starts, dangling = _scan(loader, directories, stems, notes)
+    asked = asked_stems(site)
+    damaged: dict[str, str] = {}
+    starts, dangling = _scan(loader, directories, asked, damaged)
+    notes += dict.fromkeys(damaged.values())
     found = {one.real: one for one in starts}
     missing: dict[str, set[str]] = {}
     for start in starts:
@@ -175,20 +192,24 @@ def _with_libraries(facts: Facts, loader: Loader, directories: Iterable[str], si
     kept = {real: one for real, one in sorted(found.items()) if not is_foundation(one.info.soname or real)}
     sonames = {one.info.soname or posixpath.basename(real) for real, one in kept.items()}
     loads = {soname: loader.search(soname).found for soname in sorted(sonames)}
+    siblings, _ = _scan(loader, directories, {stem(name) for name in (*sonames, *missing)} - asked, damaged)
+    beside = {one.info.soname or posixpath.basename(one.real) for one in siblings} - sonames
     return replace(
         facts,
         libraries={real: _library(tree, one) for real, one in kept.items()},
         loads={soname: loaded.real for soname, loaded in loads.items() if loaded is not None},
+        beside=tuple(sorted(beside)),
         missing={name: tuple(sorted(who)) for name, who in sorted(missing.items())},
+        damaged=dict(sorted(damaged.items())),
         dangling=dangling,
         glibc=_glibc(loader),
     )
 
 
 def _scan(
-    loader: Loader, directories: Iterable[str], stems: set[str], notes: list[str]
+    loader: Loader, directories: Iterable[str], stems: set[str], damaged: dict[str, str]
 ) -> tuple[list[Found], dict[str, str]]:
-    """Find every file with one of the stems; give links among them that lead nowhere, and note damaged files."""
+    """Find every file with one of the stems; give links among them that lead nowhere, and add damaged files."""
     found: dict[str, Found] = {}
     dangling: dict[str, str] = {}
     for directory in directories:
@@ -201,8 +222,8 @@ def _scan(
                 found.setdefault(answer.found.real, answer.found)
             elif (place := resolve(loader.tree, path)).entry is None:
                 dangling[path] = place.trouble
-            elif (damage := answer.trouble or "; ".join(answer.passed)) not in notes:
-                notes.append(damage)
+            else:
+                damaged.setdefault(place.path, answer.trouble or "; ".join(answer.passed))
     return list(found.values()), dangling
 
 
@@ -214,7 +235,9 @@ def _library(tree: Tree, found: Found) -> Library:
         numbered = [one for one in versions if re.fullmatch(rf"{group}_[0-9.]+", one)]
         if numbered:
             wants[group] = newest(numbered).partition("_")[2]
-    return Library(soname=info.soname, size_bytes=size_of(tree, found.real) or 0, needed=info.needed, wants=wants)
+    gives = tuple(sorted(public_versions(info.verdef)))
+    size = size_of(tree, found.real) or 0
+    return Library(soname=info.soname, size_bytes=size, needed=info.needed, wants=wants, gives=gives)
 
 
 def _glibc(loader: Loader) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lumisite.errors import ResolveError, shown
+from lumisite.facts.capture import asked_stems
 from lumisite.facts.compare import Change, compare
 from lumisite.facts.draft import draft_lines
 from lumisite.facts.facts import Facts
@@ -45,14 +46,14 @@ def make_report(before: Facts, after: Facts, site: Site, plans: Iterable[LoadedP
                 f"--site: the facts are of site {facts.site!r}, this is {site.name} (give the same site)"
             )
     context = make_context(site, before, after, plans)
-    changes = compare(before, after)
+    changes = [Consequence(one, touches(one, context)) for one in compare(before, after, asked_stems(site))]
     return Report(
         site.name,
         context.was,
         context.now,
-        tuple(Consequence(change, touches(change, context)) for change in changes),
+        tuple(changes),
         draft_lines(context),
-        user_lines(changes, context),
+        user_lines([(one.change, bool(one.touches)) for one in changes], context),
     )
 
 

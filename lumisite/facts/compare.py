@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from lumisite.binds.copies import is_foundation, stem
 from lumisite.facts.facts import Facts, Library, Releases
@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 Kind = Literal[
     "os", "kernel", "kernel-config", "glibc", "slurm", "runtime", "driver", "rocm", "cpe", "product", "default", "path",
-    "soname", "library-gone", "library-new", "library", "needs", "wants", "missing", "dangling", "interface", "nic",
+    "soname", "library-gone", "library-new", "damaged", "library", "needs", "wants", "gives",
+    "missing", "dangling", "interface", "nic",
     "gpu-count", "gpu-bus", "gpu-place", "cpus", "image", "release", "edited",
 ]  # fmt: skip
 
@@ -47,10 +48,11 @@ class BootConfig:
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """The file that a program gets by a SONAME."""
+    """The file that a program gets by a SONAME; `needed_by` are the libraries that lack it, where it has gone."""
 
     path: str
     size_bytes: int
+    needed_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,27 +77,63 @@ class DeployedFile:
 Changes = Iterator[Change[Any]]
 
 
-def compare(before: Facts, after: Facts) -> tuple[Change[Any], ...]:
-    """Give every difference of two captures, what matters most first; the same captures give none."""
-    found = tuple(_differences(before, after))
-    told = [path for one in found if one.kind == "product" for path in (one.before, one.after) if path]
-    told += [one.subject for one in found if one.kind in ("image", "dangling")]
-    lost = {name for one in found if one.kind == "soname" for name in one.before or ()}
-    lost |= {one.subject for one in found if one.kind == "library-gone"}
+def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[Change[Any], ...]:
+    """Give every difference of two captures, what matters most first; the same captures give none.
+
+    `asked` are the stems of the libraries that both captures looked for, whether they are needed or not.
+    """
+    found = tuple(_differences(before, after, asked))
+    subjects = {kind: {one.subject for one in found if one.kind == kind} for kind in get_args(Kind)}
+    folders = [path for one in found if one.kind == "product" for path in (one.before, one.after) if path]
+    folders += [f"/opt/rocm-{one}" for pair in parted(before.rocm.versions, after.rocm.versions) for one in pair]
+    folders += [*subjects["image"], *subjects["dangling"]]
+    links = {posixpath.basename(path) for path in subjects["dangling"]}
+    lost = {name for one in found if one.kind == "soname" for name in one.before or ()} | subjects["library-gone"]
+    kinds = {path: {one.kind, after.paths.get(path, one).kind} for path, one in before.paths.items()}
+    void = [path for path, pair in kinds.items() if "directory" in pair and pair & {"none", "dangling", "file"}]
+    needed = {name for one in found if one.kind == "needs" for name in one.after or ()}
+    releases = tuple({"CPE": "/opt/cray/", "ROCm": "/opt/rocm-"}.get(one, f"{one}/") for one in subjects["default"])
+    built = subjects["needs"] | subjects["wants"] | subjects["gives"]
 
     def is_told(change: Change[Any]) -> bool:
-        """Tell whether it only repeats a change of a release's directory, an image, a dangling link or a library."""
-        if change.kind == "path" and posixpath.basename(change.subject) in lost:
+        """Tell whether a change only follows from another one, which is told."""
+        name, paths = change.subject, [getattr(one, "path", None) for one in (change.before, change.after)]
+        top = "/opt/cray/pe/cpe" if name == "CPE" else name
+        if any(at.startswith(f"{one}/") for one in void for at in (top, *paths) if at):
             return True
-        path = {"path": change.subject, "library": getattr(change.before, "path", "")}.get(change.kind, "")
-        return any(path == one or path.startswith(f"{one}/") for one in told)
+        match change.kind:
+            case "path":
+                return posixpath.basename(name) in lost or _is_below(name, folders)
+            case "missing":
+                return name in links | subjects["library-gone"] | subjects["damaged"]
+            case "library-gone" | "library-new":
+                known = links | (needed | subjects["missing"] if change.before is None else set())
+                lacking = getattr(change.before, "needed_by", ())
+                return name in known or (not lacking and any(_is_below(path, folders) for path in paths if path))
+            case "library" if paths[0] == paths[1]:
+                return name in built and paths[0] == before.loads.get(name)
+            case "library":  # with another default, the loader comes to another file first
+                kept = all(path in before.libraries and path in after.libraries for path in paths)
+                return (kept and str(paths[0]).startswith(releases)) or _is_below(str(paths[0]), folders)
+            case "default":
+                return f"{name}/default" in subjects["dangling"]
+            case "dangling":
+                return name == "/opt/cray/pe/cpe/default" and "CPE" in subjects["default"]
+            case "gpu-place":  # the CPUs near a GPU are those of an L3 group
+                return bool(subjects["cpus"]) and change.before.numa == change.after.numa  # type: ignore[union-attr]
+        return False
 
     return tuple(change for change in found if not is_told(change))
 
 
-def _differences(before: Facts, after: Facts) -> Changes:
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == one or path.startswith(f"{one}/") for one in folders)
+
+
+def _differences(before: Facts, after: Facts, asked: Collection[str]) -> Changes:
     """Give all, in the order of the report: what breaks containers comes before what only describes the machine."""
     yield from _products(before, after)
+    yield from _sonames(before, after, asked)
     yield from _libraries(before, after)
     lacked, lacking = parted(before.missing, after.missing)
     yield from (Change("missing", name, None, after.missing[name]) for name in lacking)
@@ -173,7 +211,8 @@ def _products(before: Facts, after: Facts) -> Changes:
         else:
             yield from (Change("product", path, one, None) for one in gone)
             yield from (Change("product", path, None, one) for one in come)
-        if was.default is not None:
+        renamed = [f"{path}/{one}" for one in (was.default, now.default)] == [*gone, *come]
+        if was.default is not None and not renamed:
             yield from _changed("default", path, was.default, now.default)
 
 
@@ -181,19 +220,32 @@ def _paths(before: Facts, after: Facts) -> Changes:
     for path in sorted(before.paths.keys() & after.paths.keys()):
         old, new = before.paths[path], after.paths[path]
         library = ".so" in posixpath.basename(path) and old.kind == new.kind == "file"
-        if not library:  # where a library's link leads is told with the library
+        # Where a library's link leads is told with the library; whether a directory is a release, with the product.
+        if not library and posixpath.dirname(path) not in {**before.products, **after.products}:
             yield from _changed("path", path, old, new)
 
 
-def _libraries(before: Facts, after: Facts) -> Changes:
-    old, new = _by_stem(before), _by_stem(after)
-    for _, lost, got in _pairs(old, new):
+def _sonames(before: Facts, after: Facts, asked: Collection[str]) -> Changes:
+    old, new = _by_stem(before.loads), _by_stem(after.loads)
+    searched = {*asked, *new, *_by_stem(after.missing)}
+    for name, lost, got in _pairs(old, new):
         gone, come = parted(lost, got)
+        # What nothing needs any more may still be there.
+        gone = tuple(one for one in gone if name in searched and one not in after.beside)
         if gone and come:
             yield Change("soname", gone[0], gone, come)
-        else:
-            yield from (Change("library-gone", one, _loaded(before, one), None) for one in gone)
-            yield from (Change("library-new", one, None, _loaded(after, one)) for one in come)
+            continue
+        for one in gone:
+            was = replace(_loaded(before, one), needed_by=after.missing.get(one, ()))
+            damage = after.damaged.get(was.path)
+            yield Change("damaged", one, None, damage) if damage else Change("library-gone", one, was, None)
+        for one in come:
+            damage = before.damaged.get(after.loads[one])
+            now = _loaded(after, one)
+            yield Change("damaged", one, damage, None) if damage else Change("library-new", one, None, now)
+
+
+def _libraries(before: Facts, after: Facts) -> Changes:
     for soname in sorted(before.loads.keys() & after.loads.keys()):
         yield from _changed("library", soname, _loaded(before, soname), _loaded(after, soname))
         was, now = _library(before, soname), _library(after, soname)
@@ -203,11 +255,20 @@ def _libraries(before: Facts, after: Facts) -> Changes:
         for group, low, high in _pairs(was.wants, now.wants):
             versions = (None if one is None else SymbolVersion(group, one) for one in (low, high))
             yield from _changed("wants", soname, *versions)
+        if was.gives is not None and now.gives is not None:
+            no_more, more = parted(was.gives, now.gives)
+            yield from _changed("gives", soname, no_more or None, more or None)
+    # Other copies, which modules or images for another release take.
+    for path in sorted(
+        (before.libraries.keys() & after.libraries.keys()).difference(before.loads.values(), after.loads.values())
+    ):
+        was, now = before.libraries[path], after.libraries[path]
+        yield from _changed("library", now.soname or posixpath.basename(path), _file(path, was), _file(path, now))
 
 
-def _by_stem(facts: Facts) -> dict[str, set[str]]:
+def _by_stem(sonames: Iterable[str]) -> dict[str, set[str]]:
     stems: dict[str, set[str]] = {}
-    for soname in facts.loads:
+    for soname in sonames:
         stems.setdefault(stem(posixpath.basename(soname)), set()).add(soname)
     return stems
 
@@ -217,7 +278,11 @@ def _library(facts: Facts, soname: str) -> Library:
 
 
 def _loaded(facts: Facts, soname: str) -> LoadedFile:
-    return LoadedFile(facts.loads[soname], _library(facts, soname).size_bytes)
+    return _file(facts.loads[soname], _library(facts, soname))
+
+
+def _file(path: str, library: Library) -> LoadedFile:
+    return LoadedFile(path, library.size_bytes)
 
 
 def _gpus(before: Facts, after: Facts) -> Changes:

@@ -70,12 +70,16 @@ class Named:
 
 @dataclass(frozen=True)
 class Library:
-    """A shared library; `wants` are the highest versions of GLIBC, GLIBCXX and CXXABI that it needs."""
+    """A shared library; `wants` are the highest versions of GLIBC, GLIBCXX and CXXABI that it needs.
+
+    `gives` are the symbol versions that it has for others; a capture of an older lumisite does not tell them.
+    """
 
     soname: str | None = None
     size_bytes: int = 0
     needed: tuple[str, ...] = ()
     wants: Mapping[str, str] = field(default_factory=dict)
+    gives: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -137,8 +141,10 @@ class Facts:
     """A node. What was not there, or could not be read, is absent: `None` or empty, never guessed.
 
     `libraries` are by real path, `loads` maps a SONAME to the real path that a program would get, `missing` maps a
-    SONAME that is needed and not there to who needs it. `dangling` maps a link to what is wrong with it. `products`
-    are by directory: `/opt/cray/libfabric`. `images` are by directory and name. GPUs are in the order of their bus.
+    SONAME that is needed and not there to who needs it; `beside` are other SONAMEs of all these, which are there and
+    not needed. `damaged` maps the real path of a library that cannot be loaded to the reason, `dangling` a link to what
+    is wrong with it. `products` are by directory: `/opt/cray/libfabric`. `images` are by directory and name. GPUs are
+    in the order of their bus.
     """
 
     site: str
@@ -155,7 +161,9 @@ class Facts:
     paths: Mapping[str, Named] = field(default_factory=dict)
     libraries: Mapping[str, Library] = field(default_factory=dict)
     loads: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    damaged: Mapping[str, str] = field(default_factory=dict)
     dangling: Mapping[str, str] = field(default_factory=dict)
     interfaces: Mapping[str, Interface] = field(default_factory=dict)
     nics: Mapping[str, Device] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from lumisite.binds.copies import stem
@@ -88,6 +88,11 @@ def moved_buses(change: Change[tuple[str, ...]]) -> str:
     return ", ".join(f"GPU {index} {was} -> {now}" for index, (was, now) in pairs if was != now)
 
 
+def _gives(change: Change[tuple[str, ...]]) -> str:
+    was, now = texts(change)
+    return f"{change.subject} {' and '.join([f'has no {was} now'] * bool(was) + [f'has {now} now'] * bool(now))}"
+
+
 def _needs(change: Change[tuple[str, ...]]) -> str:
     parts = [*(f"+ {one}" for one in change.after or ()), *(f"- {one}" for one in change.before or ())]
     return f"{change.subject} needs {', '.join(parts)}"
@@ -149,6 +154,12 @@ def _library(change: Change[LoadedFile]) -> str:
     return f"{change.subject}: another file under the same name, {was.path} ({sizes})"
 
 
+def _gone(change: Change[LoadedFile]) -> str:
+    was = change.before or LoadedFile("", 0)
+    needed = f"; {change.subject} is needed by {', '.join(was.needed_by)}, and the node has none"
+    return f"library gone: {change.subject} (was {was.path}){needed if was.needed_by else ''}"
+
+
 def _default(change: Change[str]) -> str:
     link = f"{change.subject}/default" if change.subject.startswith("/") else f"default {change.subject}"
     return f"{link}: {change.before or 'none'} -> {change.after or 'none'}"
@@ -169,8 +180,9 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
     ),
     "default": _default,
     "soname": "{stem}: SONAME changed, {was} -> {now}",
-    "library-gone": "library gone: {subject} (was {before.path})",
+    "library-gone": _gone,
     "library-new": "new library: {subject} ({after.path})",
+    "damaged": ("{subject}: {now}", "{subject} can be loaded again; it was: {was}", "{subject}: {now}"),
     "library": _library,
     "needs": _needs,
     "wants": (
@@ -178,6 +190,7 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
         "{subject} wants no {before.group} now",
         "{subject} wants {after} (before: {before.version})",
     ),
+    "gives": _gives,
     "missing": (
         "{subject} is needed by {now}, and the node has none",
         "{subject} was needed by {was} and not there; nothing lacks it now",
@@ -218,22 +231,30 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
 CHANGED, REBUILD, SCRIPTS = "What changed", "What you must rebuild", "What to look at in job scripts"
 _TITLES: Mapping[Kind, str] = {
     "os": "Operating system",
+    "kernel": "Kernel",
     "slurm": "Slurm",
     "glibc": "glibc",
-    "driver": "GPU driver",
     "rocm": "ROCm on the host",
     "cpe": "Cray programming environment",
     "runtime": "Container runtime",
 }
 
 
-def user_lines(changes: Sequence[Change[Any]], context: Context) -> tuple[str, ...]:
-    """Write the text, ready to be sent; what does not concern users is left out."""
+def user_lines(changes: Iterable[tuple[Change[Any], bool]], context: Context) -> tuple[str, ...]:
+    """Write the text, ready to be sent. With each change comes whether it touches anything; users read all that do."""
     site = context.site
     found: dict[str, list[str]] = {CHANGED: [], REBUILD: [], SCRIPTS: []}
-    for change in changes:
-        for title, line in _for_users(change, context):
+    replaced: dict[str, None] = {}
+    for change, touches in changes:
+        own = list(_for_users(change, context))
+        for title, line in own:
             found[title].append(line)
+        if touches and change.kind in ("library", "needs"):
+            replaced[change.subject] = None
+        elif touches and not own:
+            found[CHANGED].append(f"{words(change)}.")
+    if replaced:
+        found[CHANGED].append(f"Libraries of the host that images take are other files now: {', '.join(replaced)}.")
     if context.updated is not None and context.leaving:
         supported = f"the new GPU driver supports {context.updated.driver_rocm}"
         found[REBUILD].append(f"Images with ROCm {', '.join(context.leaving)}: {supported}.")
@@ -258,7 +279,8 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
     name, (was, now) = change.subject, texts(change)
     match change.kind:
         case kind if kind in _TITLES:
-            yield CHANGED, f"{_TITLES[kind]}: {was or 'none'} -> {now or 'none'}."
+            nothing = "not known" if kind in _ALWAYS_THERE else "none"
+            yield CHANGED, f"{_TITLES[kind]}: {was or nothing} -> {now or nothing}."
         case "product" if was:
             if now:
                 yield CHANGED, f"{posixpath.basename(name)}: {posixpath.basename(was)} -> {posixpath.basename(now)}."
@@ -268,6 +290,9 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
             has = f"has {now} instead" if now else "has it no more"
             gone = change.before or () if change.kind == "soname" else [name]
             yield REBUILD, f"Images that take {was} from the host: the host {has}.{_families(context, gone)}"
+        case "gives" if was:
+            cannot = f"Images and libraries that need {was} of the host's {name}: it has that no more."
+            yield REBUILD, f"{cannot}{_families(context, [name])}"
         case "wants" if now:
             cannot = f"Images without {now} that take libraries from the host: these cannot be loaded."
             yield REBUILD, f"{cannot}{_families(context, [name])}"
@@ -278,6 +303,8 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
         case "gpu-place":
             masks = "CPU masks that are written into scripts are wrong"
             yield SCRIPTS, f"GPUs are nearer to other cores than before: {masks}."
+        case "cpus":
+            yield SCRIPTS, "CPUs are grouped in another way: CPU masks that are written into scripts may be wrong."
         case "gpu-bus":
             yield CHANGED, f"The PCI bus ids of GPUs: {moved_buses(change)}."
             yield SCRIPTS, "PCI bus ids of GPUs that are written into scripts are wrong."

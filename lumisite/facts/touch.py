@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from lumisite.facts.capture import stated_paths
 from lumisite.facts.compare import BootConfig, Change, DeployedFile, SymbolVersion, parted
-from lumisite.facts.facts import Driver, ImageFile, Interface, Named
+from lumisite.facts.facts import Driver, Facts, ImageFile, Interface, Named
 from lumisite.facts.site import Context, families_borrowing, is_under
 from lumisite.facts.tell import texts
 from lumisite.site.images import family_by_path, told_release, told_rocm
@@ -148,49 +148,65 @@ def _product(change: Change[str], context: Context) -> Touches:
 
 
 def _library(change: Change[Any], context: Context) -> Touches:
-    """A library has another SONAME, has gone, or is another file under its name."""
-    _, now = texts(change)
-    names = (change.before or ()) if change.kind == "soname" else (change.subject,)
-    how = f"where it is another file now ({now})"
-    if change.kind != "library":
-        how = f"which is now {now}" if now else "which has none now"
-    yield from _borrowed(context, names, how)
-    if change.kind != "library":
+    """A library has another SONAME, has gone, has come, is damaged, or is another file under its name."""
+    kind, now = change.kind, texts(change)[1]
+    names = (change.before or ()) if kind == "soname" else (change.subject,)
+    how = {
+        "soname": f"which is now {now}",
+        "library-gone": "which has none now",
+        "library": f"where it is another file now ({now})",
+        "damaged": f"where it cannot be loaded ({now})" if now else "where it can be loaded again",
+    }
+    lacking = getattr(change.before, "needed_by", ())
+    if lacking:
+        yield from _lacking(context.after, change.subject, lacking, context)
+    else:
+        yield from _borrowed(context, names, how.get(kind, "which is there now"))
+    if kind != "library":
         yield from _bound_files(context, names, "is bound by its name; bind what is there now")
 
 
 def _needs(change: Change[Names], context: Context) -> Touches:
-    name, (lost, got) = change.subject, texts(change)
-    words = [f" needs {got} now"] if got else []
-    words += [f" needs {lost} no more"] if lost else []
-    yield from _plans_with(context, [name], f"{f'; {name}'.join(words)}: work the binds out again")
-    yield from _bound_files(context, change.before or (), f"was needed by {name}, which needs it no more")
+    """A library needs others than before, or has other symbol versions for those who need it."""
+    name, (lost, got), gives = change.subject, texts(change), change.kind == "gives"
+    said = [f"{name} {'has' if gives else 'needs'} {got} now"] if got else []
+    no_more = "has no {} now, so what needs it cannot be loaded" if gives else "needs {} no more"
+    said += [f"{name} {no_more.format(lost)}"] if lost else []
+    yield from _plans_with(context, [name], f": {'; '.join(said)}: work the binds out again")
+    if not gives:
+        yield from _bound_files(context, change.before or (), f"was needed by {name}, which needs it no more")
 
 
 def _wants(change: Change[SymbolVersion], context: Context) -> Touches:
-    if change.after is not None:
-        lacks = f"an image that lacks {change.after} cannot load the host's "
-        yield from _plans_with(context, [change.subject], ": its plan refuses", before=lacks)
+    lacks = f"an image that lacks {change.after} cannot load the host's " if change.after else ""
+    behind = ": its plan refuses" if change.after else f" wants no {change.before} now: work the binds out again"
+    yield from _plans_with(context, [change.subject], behind, before=lacks)
 
 
 def _missing(change: Change[Names], context: Context) -> Touches:
-    if change.after is not None:
-        by_path = {path: soname for soname, path in context.after.loads.items()}
-        requesters = (by_path.get(path, posixpath.basename(path)) for path in change.after)
-        why = f": cannot be loaded, since {change.subject} is nowhere"
-        yield from _plans_with(context, [change.subject, *requesters], why)
+    if change.after is None:
+        return _lacking(context.before, change.subject, change.before or (), context, "can be loaded again, with")
+    return _lacking(context.after, change.subject, change.after, context)
+
+
+def _lacking(facts: Facts, name: str, paths: Names, context: Context, why: str = "") -> Touches:
+    """Give the plans of what lacks a library, or of what lacked it for a given reason."""
+    by_path = {path: soname for soname, path in facts.loads.items()}
+    requesters = (by_path.get(path, posixpath.basename(path)) for path in paths)
+    why = f"{why} {name}" if why else f"cannot be loaded, since {name} is nowhere"
+    return _plans_with(context, [name, *requesters], f": {why}")
 
 
 def _path(change: Change[Named], context: Context) -> Touches:
     _, now = texts(change)
     yield from _named(context, change.subject, "is not there" if now is None else "is not what it was")
+    yield from _plans_with(context, _sonames_under(context, change.subject), f" came from {change.subject}")
 
 
 def _dangling(change: Change[str], context: Context) -> Touches:
-    path = change.subject
-    if change.after is not None:
-        yield from _named(context, path, "is not what it was")
-        yield from _borrowed(context, [posixpath.basename(path)], f"where {path} leads nowhere")
+    path, leads = change.subject, "leads nowhere" if change.after is not None else "leads somewhere again"
+    yield from _named(context, path, "is not what it was")
+    yield from _borrowed(context, [posixpath.basename(path)], f"where {path} {leads}")
 
 
 def _driver(change: Change[Driver], context: Context) -> Touches:
@@ -245,7 +261,11 @@ def _cpe(change: Change[Names], context: Context) -> Touches:
 
 def _default(change: Change[str], context: Context) -> Touches:
     stated = {"CPE": context.old.cpe, "ROCm": context.old.rocm}.get(change.subject)
-    if stated is None:  # of a product, whose default link nothing here follows
+    kept = {soname: path for soname, path in context.before.loads.items() if path in context.after.libraries}
+    moved = [soname for soname, path in kept.items() if context.after.loads.get(soname, path) != path]
+    yield from _plans_with(context, moved, f" from the host comes from another release of {change.subject} now")
+    if stated is None:
+        yield from _named(context, f"{change.subject}/default", "leads elsewhere")
         return
     yield Touch("site", f"platforms.{context.was}.{change.subject.lower()}", f"says {stated}")
     for name, module in context.site.modules.items():
@@ -358,13 +378,10 @@ _PLAIN: tuple[tuple[str, str, What, str, str], ...] = (
     ("slurm", "platform", "helper", "spank/task_prolog", "Slurm runs it: run one job step with LUMISITE_VERBOSE=1"),
     ("slurm", "platform", "helper", "spank/cli_filter.lua", "Slurm loads it: render it again, which checks it"),
 )
-#: `library-new` has none: what nobody asks for touches nothing.
 RULES: Mapping[str, Callable[[Any, Context], Touches]] = {
     "product": _product,
-    "soname": _library,
-    "library-gone": _library,
-    "library": _library,
-    "needs": _needs,
+    **dict.fromkeys(("soname", "library-gone", "library-new", "damaged", "library"), _library),
+    **dict.fromkeys(("needs", "gives"), _needs),
     "wants": _wants,
     "missing": _missing,
     "dangling": _dangling,

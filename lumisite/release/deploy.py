@@ -8,6 +8,7 @@ new release, whole, and the next run starts from there.
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from lumisite.release.root import (
     Root,
     append_step,
     inspect_release,
+    link_command,
     point_current,
     read_root,
     shared_mode,
@@ -83,12 +85,12 @@ def load_out(path: Path) -> Tree:
     return tree
 
 
-def plan_deploy(out: Tree, path: Path) -> Plan:
+def plan_deploy(out: Tree, path: Path, admin: int | None = None) -> Plan:
     """Compare a tree with what is deployed; reads only.
 
-    Raises `DifferenceError` for a root that a deploy must not touch.
+    Raises `DifferenceError` for a root that a deploy by the user id `admin` must not touch.
     """
-    root = read_root(path)
+    root = read_root(path, admin)
     here = Path(os.path.realpath(out.path))
     if here in (root.path, *root.path.parents):
         raise LumisiteError(f"{path}: lies inside {out.path}, which is to be deployed into it; name another root")
@@ -138,7 +140,7 @@ def edits_text(plan: Plan) -> str:
 
 def _make_whole(out: str, release: Tree) -> str:
     """Give the command for what lumisite never does: to write into a release that is there."""
-    return f"rsync -a --checksum --delete {out}/ {release.path}/"
+    return f"rsync -a --checksum --delete {shlex.quote(f'{out}/')} {shlex.quote(f'{release.path}/')}"
 
 
 def roll_back(root: Root, actor: Actor) -> Rollback:
@@ -152,11 +154,17 @@ def roll_back(root: Root, actor: Actor) -> Rollback:
     if len(way) < 2:
         raise ToolError(f"{root.path}: {root.current} has no release before it; nothing was changed")
     target = inspect_release(root, way[-2])
+    if target.state == "missing":
+        place = shlex.quote(str(root.path))
+        raise DifferenceError(
+            f"{target.path}: is missing; nothing was changed: `lumisite releases {place}` lists what is there, and "
+            f"`lumisite deploy {place}/releases/ID {place} --apply` goes to any of it"
+        )
     if target.faults:
+        as_it_is = f"; to use it as it is, {link_command(root.path, way[-2])}" if target.state == "edited" else ""
         raise DifferenceError(
             f"{target.path}: is not as it was deployed; nothing was changed:{fault_lines(target.faults)}\n"
-            f"to make it whole, render it again and {_make_whole('OUT', target)}; to use it as it is, "
-            f"ln -sfn releases/{target.path.name} {root.path}/current"
+            f"to make it whole, render it again and {_make_whole('OUT', target)}{as_it_is}"
         )
     left = inspect_release(root, root.current)
     difference = compare(left, target) if left.manifest.release else None
@@ -175,7 +183,7 @@ def _there(root: Root, out: Tree) -> Tree | None:
     if not os.path.lexists(path):
         return None
     if path.is_symlink() or not path.is_dir():
-        raise DifferenceError(f"{path}: is not a directory, so lumisite did not make it; move it away")
+        raise DifferenceError(f"{path}: is not a directory, so lumisite did not make it; put the folder itself there")
     there = inspect_release(root, path.name, out)
     step = deployed_step(root.steps, path.name)
     if step:
@@ -183,9 +191,10 @@ def _there(root: Root, out: Tree) -> Tree | None:
     else:
         is_other = bool(there.faults) and not inspect_release(root, path.name).faults
     if is_other:
+        unused = "" if root.current == path.name else ", or remove that folder when no job uses it"
         raise DifferenceError(
             f"{path}: was deployed under the same id with other content, and a release never changes; "
-            f"render with another id, or remove that folder when no job uses it"
+            f"render with another id{unused}"
         )
     return there
 

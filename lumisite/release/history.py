@@ -98,3 +98,5 @@ def _step(line: bytes, where: str) -> Step:
 def _faults(step: Step) -> Iterator[tuple[str, str]]:
     if not is_release_id(step.release) or (step.before and not is_release_id(step.before)):
         yield "release", "is not a release id"
+    if not f"{step.time}{step.by}".isprintable():
+        yield "time", "does not print"

@@ -13,7 +13,7 @@ from typing import Literal
 
 from lumisite.binds.copies import in_order, is_foundation, stem
 from lumisite.binds.plan import Request, library_folders, loader_of_host
-from lumisite.errors import ResolveError
+from lumisite.errors import ResolveError, shown
 from lumisite.images.container import covers
 from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.host import DiskTree
@@ -87,7 +87,9 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
 
 def _same_site(site: Site, manifest: Manifest) -> None:
     if manifest.site != site.name:
-        raise ResolveError(f"check: the release {manifest.release} is of site {manifest.site}, not of {site.name}")
+        raise ResolveError(
+            f"check: the release {manifest.release} is of site {shown(manifest.site)}, not of {site.name}"
+        )
     for kind, names, known in (
         ("platform", (manifest.platform,), site.platforms),
         ("CPE release", manifest.cpe, site.cpe),
@@ -96,8 +98,8 @@ def _same_site(site: Site, manifest: Manifest) -> None:
         for name in names:
             if name not in known:
                 raise ResolveError(
-                    f"check: the release {manifest.release} is for {kind} {name}, which the site description does not "
-                    f"have ({suggestion(name, known)})"
+                    f"check: the release {manifest.release} is for {kind} {shown(name)}, which the site description "
+                    f"does not have ({suggestion(name, known)})"
                 )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,8 +31,11 @@ from lumisite.release.history import (
     way_back,
 )
 from lumisite.release.tree import Fault, Tree, judge, load_manifest, utc
+from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, is_release_id, sha256_of
+from lumisite.site.decode import UnfitError
 from lumisite.site.read import UnfitFileError, read_file
+from lumisite.site.scalars import read_root_path
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,22 @@ class Root:
         return self.path / "releases" / release
 
 
-def read_root(path: Path) -> Root:
-    """Read a deployment root, which may not exist yet; raises `DifferenceError` when it is not one."""
-    path = Path(os.path.realpath(path))
+def read_root(path: Path, admin: int | None = None) -> Root:
+    """Read a deployment root, which may not exist yet.
+
+    Raises `DifferenceError` when it is not one, or when others than the user id `admin` could change it, and
+    `LumisiteError` for a name that modules cannot have on their paths.
+    """
+    given, path = path, Path(os.path.realpath(path))
+    for name in (os.path.abspath(given), str(path)):  # noqa: PTH100 - users' MODULEPATH has the name with its links
+        try:
+            read_root_path(name)
+        except UnfitError as error:
+            raise LumisiteError(f"the deployment root {error}") from None
     if os.path.lexists(path) and not path.is_dir():
         raise LumisiteError(f"{path}: is not a directory; name the directory that holds, or shall hold, the releases")
+    if admin is not None and (doubts := tuple(root_doubts(given, admin))):
+        raise DifferenceError("\n".join(map(str, doubts)))
     try:
         history = read_file(path / "history", LARGEST_HISTORY_BYTES, follow=False)
     except FileNotFoundError:
@@ -70,9 +85,9 @@ def read_root(path: Path) -> Root:
     return Root(path, _read_current(path), parse_history(history, str(path / "history")))
 
 
-def existing_root(path: Path) -> Root:
+def existing_root(path: Path, admin: int | None = None) -> Root:
     """Read a deployment root that must be there."""
-    root = read_root(path)
+    root = read_root(path, admin)
     if not root.path.is_dir():
         raise LumisiteError(f"{path}: does not exist; name the directory that holds the releases")
     return root
@@ -137,7 +152,11 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
     try:
         with umask(0):
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(path, flags, 0o644 | shared_mode(root))
+            # Whoever may read a file can lock it, and so keep the admin out.
+            mode = 0o660 if shared_mode(root) else 0o600
+            descriptor = os.open(path, flags, mode)
+            with suppress(OSError):  # another admin's
+                os.fchmod(descriptor, mode)
     except OSError as error:
         raise refused("lock", error) from error
     try:
@@ -154,8 +173,8 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
 
 
 def shared_mode(root: Path) -> int:
-    """Give the permission to write that others than its owner have on a root: they share what is in it."""
-    return stat.S_IMODE(root.stat().st_mode) & 0o022
+    """Give the permission to write that the group has on a root: its admins share what is in it."""
+    return stat.S_IMODE(root.stat().st_mode) & 0o020
 
 
 def append_step(root: Root, step: Step) -> None:
@@ -178,13 +197,21 @@ def _read_current(root: Path) -> str:
     link = root / "current"
     if not os.path.lexists(link):
         return ""
-    repair = f"to make it one: ln -sfn releases/<id> {link}"
     if not link.is_symlink():
-        raise DifferenceError(f"{link}: is not a symbolic link, so lumisite did not make it; move it away, or {repair}")
+        raise DifferenceError(f"{link}: is not a symbolic link, so lumisite did not make it; move it away")
     target = link.readlink()
     if target.parent != Path("releases") or not is_release_id(target.name):
+        there = [path.parent for path in root.glob(f"releases/*/{MANIFEST}") if is_release_id(path.parent.name)]
+        newest = max(there, key=lambda path: path.stat().st_mtime, default=None)
+        repair = f"to go to the newest release: {link_command(root, newest.name)}" if newest else "remove it"
         raise DifferenceError(f"{link}: points to {str(target)!r} and not to releases/<id> beside it; {repair}")
     return target.name
+
+
+def link_command(root: Path, release: str) -> str:
+    """Give the command that moves the link by hand, in one step, to a release that is there."""
+    new, link = (shlex.quote(f"{root}/{name}") for name in ("next", "current"))
+    return f"ln -s releases/{release} {new} && mv -T {new} {link}"
 
 
 def _lock(descriptor: int, path: Path, root: Path) -> None:

@@ -68,7 +68,7 @@ class Tree:
         """`whole`, `edited` (something was put in), `broken` (something is gone) or `missing` (all of it is)."""
         if not self.faults:
             return "whole"
-        if self.faults[0].path == ".":
+        if self.faults[0].path == "." and self.faults[0].kind == "missing":
             return "missing"
         gone = self.manifest is NO_MANIFEST or any(fault.kind == "missing" for fault in self.faults)
         return "broken" if gone else "edited"
@@ -111,15 +111,18 @@ def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_s
     known = {**manifest.files, MANIFEST: FileEntry(manifest_sha256, "0644")}
     parents = {str(parent) for path in known for parent in PurePath(path).parents}
     found = entries(directory)
+    top = directory.stat()
     contents: dict[str, bytes] = {}
     faults = [Fault(path, "missing", "missing") for path in known if path not in found]
-    for path, status in found.items():
+    for path, status in {".": top, **found}.items():
         if path in known:
             fault = _judge_file(directory, path, status, known[path], contents)
         elif path in parents and stat.S_ISDIR(status.st_mode):
             fault = _judge_mode(path, status, 0o755)
         else:
             fault = _fault(path, "unknown", "not written by lumisite", status)
+        if not fault and status.st_uid not in (0, top.st_uid):
+            fault = _fault(path, "mode", f"belongs to another than the folder ({owner_of(top.st_uid)})", status)
         if fault:
             faults.append(fault)
     faults.sort(key=lambda fault: fault.path)

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 
 from lumisite.errors import Problem, SiteError
 from lumisite.site.document import Document, Place, joined, parse_yaml
+from lumisite.site.eyes import name_fault
 
 T = TypeVar("T")
 
@@ -154,9 +155,10 @@ class Decoder:
 
     def _name(self, name: str, path: str, here: str) -> Any:
         """Give a name as people write it in keys."""
-        if re.fullmatch(r"[\w.+-]+", name):
+        message = name_fault(name)
+        if re.fullmatch(r"[\w.+-]+", name) and not message:
             return name
-        message = f"{name!r} is not a name (letters, digits, and . _ + - would be right)"
+        message = message or f"{name!r} is not a name (letters, digits, and . _ + - would be right)"
         return self._fault(path, message, self.document.keys[here])
 
     def _dataclass(self, value: Any, kind: Any, path: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from lumisite.site.decode import key
 from lumisite.site.entries import Bind, FileSystem, HostPath, Setting
-from lumisite.site.scalars import AbsolutePath, CpuList, Line, PciBus, RelativePath
+from lumisite.site.scalars import AbsolutePath, CpuList, Line, Name, PciBus, RelativePath, RootPath
 from lumisite.site.versions import Version, VersionRange
 
 
@@ -49,13 +49,13 @@ class Runtime:
 class Network:
     """The high-speed network, as libraries name it."""
 
-    interfaces: tuple[Line, ...] = key("High-speed interfaces, in order: `[hsn0, hsn1, hsn2, hsn3]`.")
-    provider: Line = key("The libfabric provider that must carry traffic: `cxi`.")
-    host_suffix: Line | None = key(
+    interfaces: tuple[Name, ...] = key("High-speed interfaces, in order: `[hsn0, hsn1, hsn2, hsn3]`.")
+    provider: Name = key("The libfabric provider that must carry traffic: `cxi`.")
+    host_suffix: Name | None = key(
         "What to append to a host name to get its address on the high-speed network, where the plain name does not.",
         default=None,
     )
-    management: tuple[Line, ...] = key("Interfaces that must not carry traffic.", default=())
+    management: tuple[Name, ...] = key("Interfaces that must not carry traffic.", default=())
     require_gdr: bool = key(
         "`yes` where it is a failure if the log does not prove GPU Direct RDMA (`/GDRDMA` on every channel).",
         default=False,
@@ -131,7 +131,7 @@ class Gpu:
 class Nic:
     """A network adapter."""
 
-    interface: Line = key("Name of the interface: `hsn0`.")
+    interface: Name = key("Name of the interface: `hsn0`.")
     numa: int = key("The nearest NUMA domain.")
     confirmed: bool = key("`no` when no source confirms the place.", default=True)
 
@@ -163,7 +163,7 @@ class Family:
     """Images that are built alike and so need the same from the host."""
 
     title: Line = key("What it is, for people.")
-    paths: tuple[Line, ...] = key(
+    paths: tuple[Name, ...] = key(
         "Shell patterns that recognise an image by its path; `*` also matches `/`. The first family that matches wins."
     )
     labels: Mapping[str, Line] = key(
@@ -263,8 +263,8 @@ class ImageFolder:
     """A directory that holds images, or names of images, for all users."""
 
     path: AbsolutePath = key("The directory.")
-    patterns: tuple[Line, ...] = key(
-        "Shell patterns of the names below it that are images; `*` does not match `/`.", default=(Line("*.sif"),)
+    patterns: tuple[Name, ...] = key(
+        "Shell patterns of the names below it that are images; `*` does not match `/`.", default=(Name("*.sif"),)
     )
     source: Line = key("Where this is known from.")
     confirmed: bool = key("`no` when no source confirms it.", default=True)
@@ -274,7 +274,7 @@ class ImageFolder:
 class BaseImage:
     """What cotainr builds on for one of its systems."""
 
-    base_image: Line = key(
+    base_image: Name = key(
         "A path, which is written without links, or what else cotainr takes: `docker://ubuntu:24.04`."
     )
     source: Line = key("Where this is known from.")
@@ -298,9 +298,9 @@ class Site:
     """A site description."""
 
     lumisite: Literal["1"] = key("Version of this format.")
-    name: Line = key("Short name of the site.")
+    name: Name = key("Short name of the site.")
     title: Line = key("Name of the site, for people.")
-    root: AbsolutePath = key("Where releases are deployed.")
+    root: RootPath = key("Where releases are deployed.")
     support: Support = key("Whom users ask.")
     sources: Mapping[str, Source] = key(
         "What `source` keys refer to, by a short name. Where there are any, each `source` is one or more of these "

@@ -11,7 +11,7 @@ from typing import Literal
 
 from lumisite.site.decode import Faults, Rule, key, suggestion, unknown
 from lumisite.site.model import Site
-from lumisite.site.scalars import AbsolutePath, Chain, Line
+from lumisite.site.scalars import AbsolutePath, Chain, Line, Name
 from lumisite.site.versions import Version, parse_version
 
 #: Decisions that leave a container without what its family needs.
@@ -54,8 +54,8 @@ class PlannedImage:
 
     bytes: int = key("Its size.")
     digest: Line = key("Its digest of kind `header`, as `lumisite images` gives it.")
-    file: Line | None = key("Where `names` led when the plan was made.", default=None)
-    names: tuple[Line, ...] = key(
+    file: Name | None = key("Where `names` led when the plan was made.", default=None)
+    names: tuple[Name, ...] = key(
         "Those of `paths` that are links to `file`: the wrapper looks whether they still are.", default=()
     )
 
@@ -73,12 +73,12 @@ class ImagePlan:
     """The plan of one image on one platform."""
 
     plan: Literal["1"] = key("Version of this format.")
-    site: Line = key("Name of the site.")
+    site: Name = key("Name of the site.")
     platform: str = key("The platform that it holds for. A render for another one leaves it out.")
     cpe: Version = key("The CPE release whose libraries it binds, whatever stack a job has loaded.")
     rocm: Version = key("The ROCm release that was asked about.")
     family: str = key("The image's family, whose modules and settings it gets.")
-    paths: tuple[Line, ...] = key(
+    paths: tuple[Name, ...] = key(
         "Shell patterns that recognise the image by the path that users type; `*` also matches `/`."
     )
     image: PlannedImage | None = key("The file that was read; none for an unpacked image.", default=None)

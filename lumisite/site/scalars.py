@@ -12,14 +12,19 @@ from typing import Any, NewType
 
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.decode import UnfitError
+from lumisite.site.eyes import name_fault, text_fault
 from lumisite.site.versions import Version, VersionRange, parse_version, parse_version_range
 
 #: Text without line breaks or control characters.
 Line = NewType("Line", str)
+#: The name of something on the machine, or a pattern of names, which is what it looks like.
+Name = NewType("Name", str)
 #: The value of a variable, kept byte for byte.
 Value = NewType("Value", str)
 #: An absolute path without `,` and `:`, which separate binds and their parts.
 AbsolutePath = NewType("AbsolutePath", str)
+#: A path that modules, scripts and commands take as it is: letters, digits and `._+@=-`.
+RootPath = NewType("RootPath", str)
 #: A path below the directory of the file that names it.
 RelativePath = NewType("RelativePath", str)
 #: The name of an environment variable.
@@ -63,6 +68,13 @@ def read_line(text: str) -> Line:
     return Line(line)
 
 
+def read_name(text: str) -> Name:
+    """A name, a path or a pattern of either, as the machine has it."""
+    name = read_line(text)
+    _refuse_look_alikes(name)
+    return Name(name)
+
+
 def read_chain(text: str) -> Chain:
     """The parts of a chain."""
     return Chain(tuple(read_line(text).split(" <- ")))
@@ -82,6 +94,7 @@ def read_absolute_path(text: str) -> AbsolutePath:
     SingularityCE also splits at `^` (its pkg/util/bind/bind.go).
     """
     _refuse_control(text)
+    _refuse_look_alikes(text)
     normal = posixpath.normpath(text) if text else ""
     if not text.startswith("/"):
         raise UnfitError(f"{text!r} is not an absolute path (it must start with /)")
@@ -93,9 +106,17 @@ def read_absolute_path(text: str) -> AbsolutePath:
     return AbsolutePath(text)
 
 
+def read_root_path(text: str) -> RootPath:
+    """Where releases are deployed: MODULEPATH splits at `:`, and what admins and users paste at spaces and quotes."""
+    if odd := re.search(r"[^A-Za-z0-9._+@=/-]", text):
+        raise UnfitError(f"{text!r} contains {odd[0]!r} (letters, digits and ._+@=- would be right)")
+    return RootPath(read_absolute_path(text))
+
+
 def read_relative_path(text: str) -> RelativePath:
     """A path below a directory, which it cannot leave by `..`."""
     _refuse_control(text)
+    _refuse_look_alikes(text)
     if not text or text.startswith("/") or posixpath.normpath(text) != text or text in (".", "..") or text[:3] == "../":
         raise UnfitError(f"{text!r} is not a relative path in its shortest form (plans/image.yaml would be right)")
     return RelativePath(text)
@@ -165,16 +186,25 @@ def _refuse_control(text: str) -> None:
         if unicodedata.category(character) in ("Cc", "Cs") and character != "\t":  # Cs: UTF-8 cannot write it
             what = "a line break" if character == "\n" else f"the control character U+{ord(character):04X}"
             raise UnfitError(f"contains {what} (one line of text would be right; >- folds lines)")
+    if fault := text_fault(text):
+        raise UnfitError(fault)
+
+
+def _refuse_look_alikes(text: str) -> None:
+    if fault := name_fault(text):
+        raise UnfitError(fault)
 
 
 SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
     {
-        str: read_line,
+        str: read_name,
         Line: read_line,
+        Name: read_name,
         Chain: read_chain,
         Value: read_value,
         Place: read_line,
         AbsolutePath: read_absolute_path,
+        RootPath: read_root_path,
         RelativePath: read_relative_path,
         VariableName: read_variable_name,
         CpuList: read_cpu_list,

@@ -131,7 +131,8 @@ def _gate(raw: Mapping[str, object]) -> Gate:
 def _need(raw: Mapping[str, object], keys: Sequence[str]) -> None:
     missing = [key for key in keys if key not in raw]
     if missing:
-        raise LineError(f"{', '.join(missing)} missing (have {', '.join(map(str, raw)) or 'nothing'})")
+        have = " ".join(", ".join(map(str, raw)).split()) or "nothing"
+        raise LineError(f"{', '.join(missing)} missing (have {have})")
 
 
 def _name(key: str, raw: object) -> str:

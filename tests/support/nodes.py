@@ -16,6 +16,10 @@ NodeFiles = dict[str, bytes | Link]
 OLD_KERNEL, NEW_KERNEL = "5.14.21-150500.55.49_13.0.56-cray_shasta_c", "6.4.0-150600.23.17_14.0.1-cray_shasta_c"
 RELEASE = "2026-01-ba9876543210"
 MODULEFILE = "modules/singularity-CPEbits/25.03.lua"
+#: Where a release of Cray MPICH has its library and its GPU transport layer.
+MPI, GTL = "ofi/gnu/12.3/lib/libmpi_gnu_123.so.12", "gtl/lib/libmpi_gtl_hsa.so.0"
+#: Symbol versions of the newest libraries.
+CXI_VERSIONS, FABRIC_VERSIONS = ("LIBCXI_1.0", "LIBCXI_1.5"), ("FABRIC_1.0", "FABRIC_1.7", "FABRIC_1.8")
 LATEST = "/appl/local/laifs/containers/lumi-multitorch-latest.sif"
 
 
@@ -48,7 +52,7 @@ def lumi_node(versions: Versions = AFTER, changes: Mapping[str, bytes | Link | N
     files: NodeFiles = {**_kernel(versions), **_libraries(versions), **_software(versions)}
     for path, content in (changes or {}).items():
         if content is None:
-            del files[path]
+            files.pop(path, None)
         else:
             files[path] = content
     return files
@@ -96,11 +100,16 @@ def _libraries(versions: Versions) -> NodeFiles:
     )
     files: NodeFiles = {
         "/lib64/libc.so.6": libc,
-        f"/usr/lib64/libcxi.so.{versions.libcxi}": elf("libcxi.so.1", ["libc.so.6"], verneed=wants),
+        f"/usr/lib64/libcxi.so.{versions.libcxi}": elf(
+            "libcxi.so.1", ["libc.so.6"], verneed=wants, verdef=CXI_VERSIONS
+        ),
         "/usr/lib64/libcxi.so.1": Link(f"libcxi.so.{versions.libcxi}"),
         f"/usr/lib64/{json}": elf(json, ["libc.so.6"]),
         "/usr/lib64/libjansson.so.4": elf("libjansson.so.4", ["libc.so.6"]),
-        f"{fabric}/libfabric.so.1": elf("libfabric.so.1", ["libcxi.so.1", json, "libc.so.6"], verneed=wants),
+        f"{fabric}/libfabric.so.1": elf(
+            "libfabric.so.1", ["libcxi.so.1", json, "libc.so.6"], verneed=wants, verdef=FABRIC_VERSIONS
+        ),
+        "/opt/cray/aws-ofi-rccl/lib/librccl-net.so": elf("librccl-net.so", ["libfabric.so.1"]),
         f"/opt/rocm-{versions.rocm}/lib/libhsa-runtime64.so.1": elf("libhsa-runtime64.so.1"),
         f"/opt/rocm-{versions.rocm}/.info/version": f"{versions.rocm}-1\n".encode(),
         "/opt/rocm": Link(f"rocm-{versions.rocm}"),
@@ -109,8 +118,8 @@ def _libraries(versions: Versions) -> NodeFiles:
     }
     for version in versions.mpich:
         mpich = f"/opt/cray/pe/mpich/{version}"
-        files[f"{mpich}/gtl/lib/libmpi_gtl_hsa.so.0"] = elf("libmpi_gtl_hsa.so.0", ["libhsa-runtime64.so.1"])
-        files[f"{mpich}/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12"] = elf("libmpi_gnu_123.so.12", ["libfabric.so.1"])
+        files[f"{mpich}/{GTL}"] = elf("libmpi_gtl_hsa.so.0", ["libhsa-runtime64.so.1"])
+        files[f"{mpich}/{MPI}"] = elf("libmpi_gnu_123.so.12", ["libfabric.so.1"])
     return files
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lumisite.site.decode import UnfitError
+from lumisite.site.eyes import name_fault
 from lumisite.site.load import LoadedSite
+from lumisite.site.scalars import read_value
 from tests.support.sites import load_text, site_text
 from tests.twin.lmod import TREE, Lmod, Session, each_lmod, render
 
@@ -36,7 +38,7 @@ HOSTILE = (
     "%s %d %% %1 %q",
     "a\tb\t",
     "  two  spaces  ",
-    "ümläut 日本語 🚀 \u2028 \u00a0 \ufeff e\u0301",
+    "ümläut 日本語 🚀 \u00a0 e\u0301",
     "{{ module }} {% raw %} {## x ##}",
     "a=b,c=d:e;f",
     "*?[a-z]{1,2}",
@@ -82,17 +84,21 @@ def test_hostile_values_reach_the_environment_as_they_are(version: str, tmp_path
     check_values(version, render(tmp_path / "out", site_with_values(HOSTILE), rocm=["6.2"]), HOSTILE)
 
 
-def may_be_a_value(character: str) -> bool:
-    return character == "\t" or unicodedata.category(character) not in ("Cc", "Cs")
+def may_be_a_value(text: str) -> bool:
+    """Tell whether a site description may hold it; what a reviewer cannot see it may not."""
+    try:
+        return text == read_value(text)
+    except UnfitError:
+        return False
 
 
 VALUES = st.text(
     st.one_of(
         st.sampled_from("\\\"'`$]=[%,:;&|<>(){}!#~*? \t-"),
-        st.characters(codec="utf-8", categories=["L", "M", "N", "P", "S", "Z", "Cf", "Co", "Cn"]),
+        st.characters(codec="utf-8", categories=["L", "M", "N", "P", "S", "Z", "Co", "Cn"]),
     ).filter(may_be_a_value),
     max_size=30,
-)
+).filter(may_be_a_value)
 
 
 @each_lmod
@@ -111,7 +117,7 @@ def test_any_value_reaches_the_environment_as_it_is(version: str, values: list[s
 
 def path_of(text: str) -> str:
     """A path that a site description takes, with as much of a text as can be in one."""
-    return "/x/" + "".join(c for c in text if c not in ',:"/').strip() + "/y"
+    return "/x/" + "".join(c for c in text if c not in ',:"/' and not name_fault(c)).strip() + "/y"
 
 
 @each_lmod

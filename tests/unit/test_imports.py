@@ -27,6 +27,7 @@ EDGES = {
     "release/files.py",
     "release/root.py",
     "release/tree.py",
+    "release/trust.py",
     "release/write.py",
     "render/made_up_step.py",
     "render/templates.py",

@@ -137,7 +137,7 @@ def _text(raw: Mapping[str, object], key: str) -> str:
     value = raw.get(key)
     if not isinstance(value, str) or not value.strip():
         raise LineError(f"{key}: {short(value) if key in raw else 'missing'} (a text would be right)")
-    return value
+    return " ".join(value.splitlines())
 
 
 def _time(raw: object, *, needed: bool) -> float:

@@ -181,7 +181,7 @@ def _about(before: Mapping[str, object], after: Mapping[str, object]) -> Iterato
     for key, name in ABOUT.items():
         old, new = (str(side.get(key, "") or "") for side in (before, after))
         if old or new:
-            yield name, old, new
+            yield name, " ".join(old.split()), " ".join(new.split())
 
 
 def _families(

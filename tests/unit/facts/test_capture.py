@@ -15,7 +15,18 @@ from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, FactsError, Named, 
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from tests.support.dict_trees import DictTree, Link, write_tree
-from tests.support.nodes import AFTER, BEFORE, LATEST, MODULEFILE, NEW_KERNEL, RELEASE, NodeFiles, lumi_node, sif_head
+from tests.support.nodes import (
+    AFTER,
+    BEFORE,
+    LATEST,
+    MODULEFILE,
+    MPI,
+    NEW_KERNEL,
+    RELEASE,
+    NodeFiles,
+    lumi_node,
+    sif_head,
+)
 
 LUMI = load_site("lumi").site
 
@@ -250,3 +261,22 @@ def test_bad_arguments_are_named(words: list[str], message: str, capsys: pytest.
     said = capsys.readouterr()
     assert message in said.err
     assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    ("planted", "release"),
+    [
+        ({}, "8.1.32"),
+        ({"/opt/cray/pe/cpe/default": Link("25.09")}, "9.0.1"),
+        ({"/opt/cray/pe/cpe/default": None}, "8.1.32"),
+        ({"/opt/cray/pe/cpe/default": Link("27.03"), "/opt/cray/pe/cpe/27.03/set": b""}, "10.0"),
+        ({"/opt/cray/pe/cpe/default": Link("/opt/cray/pe/cpe/23.09"), "/opt/cray/pe/cpe/23.09/set": b""}, "8.1.27"),
+    ],
+)
+def test_libraries_are_those_of_the_cpe_in_force(planted: dict[str, bytes | Link | None], release: str) -> None:
+    """Of the default CPE; of the default product where that is not described; of the platform where no link is."""
+    library = lumi_node()[f"/opt/cray/pe/mpich/8.1.32/{MPI}"]
+    more = {f"/opt/cray/pe/mpich/{one}/{MPI}": library for one in ("8.1.27", "10.0")}
+    default = {"/opt/cray/pe/mpich/default": Link("10.0")} if release == "10.0" else {}
+    facts = facts_of(lumi_node(AFTER, {**more, **default, **planted}))
+    assert facts.loads["libmpi_gnu_123.so.12"] == f"/opt/cray/pe/mpich/{release}/{MPI}"

@@ -13,7 +13,8 @@ from lumisite.facts.facts import Facts, format_facts
 from lumisite.facts.tell import words
 from lumisite.site.load import EMBEDDED, load_site, parse_plan
 from lumisite.site.plans import LoadedPlan
-from tests.support.breaks import BREAKS, FABRIC, JSON, facts_of
+from tests.support.breaks import BREAKS, facts_of, report_of
+from tests.support.breaks.libraries import FABRIC, JSON
 from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node
 
 LUMI = load_site("lumi").site
@@ -33,20 +34,6 @@ lines:
 """
 OTHER = PLAN.split("library_path")[0].replace(LATEST, "/images/small.sif")
 OLD = PLAN.replace("2026-01", "2024-08")
-#: The breaks that reach the plan, and the reason; all others leave it alone.
-TOUCHED = {
-    "renamed libfabric directory": f"names /opt/cray/libfabric/1.22.0/lib64, {FABRIC}",
-    "SONAME change": "decides about libcxi.so.1",
-    "json-c mismatch": "decides about libfabric.so.1, libjson-c.so.5",
-    "another need": "decides about libfabric.so.1",
-    "glibc of the node": "binds libraries that were built with another glibc, or may be now",
-    "glibc too old in images": "decides about libfabric.so.1",
-    "dangling link": "names /usr/lib64/libcxi.so.1",
-    "rebuilt library": "decides about libjson-c.so.5",
-    "retargeted image alias": f"another file is behind {LATEST} now",
-    "image replaced in place": f"another file is behind {LATEST} now",
-    "vanished image": f"no file is behind {LATEST} now",
-}
 
 
 def plans() -> tuple[LoadedPlan, ...]:
@@ -60,16 +47,12 @@ def _node() -> Facts:
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_break_names_the_plans_that_it_touches_and_no_others(name: str, node: Facts) -> None:
-    planted, said, _ = BREAKS[name]
-    report = make_report(node, facts_of(lumi_node(AFTER, planted)), LUMI, plans=plans())
-    (broken,) = (one for one in report.changes if said in words(one.change))
+def test_a_break_names_the_plans_that_it_touches_and_no_others(name: str) -> None:
+    report = report_of(BREAKS[name], plans())
+    (broken,) = (one for one in report.changes if BREAKS[name].said in words(one.change))
     whys = {touch.name: touch.why for touch in broken.touches if touch.what == "plan" and touch.name.endswith("yaml")}
-    if name in TOUCHED:
-        assert list(whys) == ["plans/a.yaml"]
-        assert whys["plans/a.yaml"].startswith(f"is for {LATEST}, and {TOUCHED[name]}")
-    else:
-        assert whys == {}
+    assert list(whys) == (["plans/a.yaml"] if BREAKS[name].plan else [])
+    assert whys.get("plans/a.yaml", "").startswith(f"is for {LATEST}, and {BREAKS[name].plan}" if whys else "")
 
 
 def test_the_plans_of_the_platform_before_are_those_that_a_maintenance_breaks(node: Facts) -> None:
@@ -87,7 +70,7 @@ def test_the_command_reads_the_plans_of_the_site(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("before").write_text(format_facts(node))
-    Path("after").write_text(format_facts(facts_of(lumi_node(AFTER, BREAKS["SONAME change"][0]))))
+    Path("after").write_text(format_facts(facts_of(lumi_node(AFTER, BREAKS["SONAME change"].files))))
     site = (EMBEDDED / "lumi.yaml").read_text()
     Path("site.yaml").write_text(f"{site}\nplans: [plans/a.yaml]\n")
     Path("plans").mkdir()

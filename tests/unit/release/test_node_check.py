@@ -237,6 +237,30 @@ def test_hand_edits_of_the_release_are_faults(node: Callable[[Files], Path], cap
     assert faults(capsys)[0]["found"].startswith("is no manifest: it has no key format")
 
 
+def test_a_root_that_users_cannot_enter_or_others_can_change_is_a_fault(
+    node: Callable[[Files], Path], capsys: Output
+) -> None:
+    node(host())
+    Path("root/releases").chmod(0o770)
+    assert [(one["found"], one["remedy"].partition(" /")[0]) for one in faults(capsys)] == [
+        ("has mode 0770, so that others can change what users load", "chmod g-w"),
+        ("has mode 0770, which shuts users out", "chmod o+x"),
+    ]
+    Path("root/releases").chmod(0o755)
+    # Of the site's own root, the folders on the way must be open too; one that is tried elsewhere may be private.
+    Path("srv").mkdir()
+    Path("root").rename("srv/root")
+    Path("srv").chmod(0o751)
+    Path("twin.yaml").write_text(site_text(("root: /appl/lumisite", f"root: {Path.cwd()}/srv/root")))
+    found = {}
+    for mode in (0o751, 0o750):
+        Path("srv").chmod(mode)
+        assert main(["check", "./twin.yaml", "--host", "--host-root", "host", "--json"]) in (0, 1)
+        found[mode] = [one for one in json.loads(capsys.readouterr().out) if one["path"] == f"{Path.cwd()}/srv"]
+    assert found[0o751] == []
+    assert [one["found"] for one in found[0o750]] == ["has mode 0750, which shuts users out"]
+
+
 def test_a_release_of_another_site_or_platform_is_refused(node: Callable[[Files], Path], capsys: Output) -> None:
     node(host())
     words = ["--host", "--root", "root", "--host-root", "host"]

@@ -230,3 +230,9 @@ def test_the_position_is_that_of_the_key() -> None:
     with pytest.raises(SiteError) as caught:
         load_text(text)
     assert (caught.value.problems[0].line, caught.value.problems[0].column) == (line, 10)
+
+
+@pytest.mark.parametrize("sign", [":", " ", "%", "'", "$", "\u00fc"])
+def test_the_root_has_a_name_that_modules_can_have(sign: str) -> None:
+    message = f"root: {f'/appl/a{sign}b'!r} contains {sign!r} (letters, digits and ._+@=- would be right)"
+    assert site_faults(("root: /appl/lumisite", f'root: "/appl/a{sign}b"')) == [message]

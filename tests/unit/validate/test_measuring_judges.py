@@ -166,6 +166,41 @@ def test_a_wrong_sum_fails_and_gives_no_numbers() -> None:
     assert not values(lines)
 
 
+TABLE = """\
+#  Rank  0 Group  0 Pid  7 on nid000001 device  0
+#  Rank  1 Group  0 Pid  8 on nid000002 device  0
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+     1048576        262144     float     sum      -1    80.12   13.09   24.54      0    79.93   13.12   24.60    {wrong}
+# Out of bounds values : {bounds}
+# Avg bus bandwidth    : 24.57
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "bounds", "cause"),
+    [
+        ("0", "0 OK", "every result is right on 2 ranks"),
+        ("N/A", "0 OK", "every result is right on 2 ranks"),
+        ("4", "0 OK", "all_reduce_perf gave 4 wrong values at 1MiB"),
+        ("N/A", "2 FAILED", "all_reduce_perf found 2 values out of bounds"),
+    ],
+)
+def test_the_table_of_rccl_tests_comes_before_pytorchs_numbers(wrong: str, bounds: str, cause: str) -> None:
+    table = TABLE.format(wrong=wrong, bounds=bounds)
+    records: list[Record] = [rank(0, collectives=collective(), tables={"all_reduce": table}), rank(1, collectives=[])]
+    lines = collectives(target_of("twin")).judge([ended(records)], expected("collectives"))
+    assert gate_of(lines).cause == cause
+    if gate_of(lines).verdict == "pass":
+        assert values(lines) == {"collectives/all_reduce_busbw/1MiB/2n": 24.54}
+
+
+def test_a_table_of_fewer_ranks_is_not_the_jobs() -> None:
+    table = TABLE.format(wrong="0", bounds="0 OK").replace("#  Rank  1", "#  ")
+    records: list[Record] = [rank(0, collectives=collective(), tables={"all_reduce": table}), rank(1, collectives=[])]
+    lines = collectives(target_of("twin")).judge([ended(records)], expected("collectives"))
+    assert values(lines)["collectives/all_reduce_busbw/1MiB/2n"] != 24.54
+
+
 # ---- pairs
 
 

@@ -1,10 +1,14 @@
 """Time all-reduce, all-gather and reduce-scatter over sizes, and check every result.
 
-A size is the total: what is reduced, and what has been gathered or is scattered.
+A size is the total: what is reduced, and what has been gathered or is scattered. Where the image has rccl-tests they
+are run first, before PyTorch takes the GPUs; rank 0 keeps what they print.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import time
 from typing import Any
 
@@ -14,10 +18,16 @@ import rank as own  # the modules beside this one
 # mypy: disable-error-code="import-not-found"
 
 ITEM_BYTES = 4
+#: Where LUMI's images have them, if not on PATH (the recipes of LUMI AI Factory, and of LUMI's older images).
+PLACES = ("/usr/libexec/rccl-tests", "/opt/rccltests")
+#: How long one of them may take, in seconds.
+TOOL_S = 90
 
 
 def measure(rank: own.Rank) -> None:
     """Measure every collective at every size."""
+    if rank.backend == "nccl":
+        tools(rank)
     rank.meet()
     found = rank.record["collectives"] = []
     for text in lumisite_record.options("sweep"):
@@ -84,6 +94,29 @@ class Call:
         self.source.zero_()
         self.target.zero_()
         return wrong
+
+
+def tools(rank: own.Rank) -> None:
+    """Run rccl-tests where the image has them; all ranks take part through MPI, and rank 0 prints."""
+    tables = {}
+    for text in lumisite_record.options("sweep"):
+        name, _, sizes = text.partition(":")
+        tool = shutil.which(f"{name}_perf", path=os.pathsep.join((os.environ.get("PATH", os.defpath), *PLACES)))
+        if tool is None:
+            continue
+        rank.phase = f"running {name}_perf"
+        asked = sizes.split(",")
+        words = [tool, "-b", asked[0], "-e", asked[-1], "-f", "2", "-g", "1", "-c", "1"]
+        try:
+            # MPI finds its process manager through file descriptors that the task has inherited.
+            done = subprocess.run(
+                words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TOOL_S, close_fds=False, check=False
+            )
+            tables[name] = done.stdout.decode("utf-8", "replace")[:65536]
+        except (OSError, subprocess.TimeoutExpired) as error:
+            tables[name] = f"# {error}"
+    if rank.rank == 0:
+        rank.record["tables"] = tables
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from lumisite.validate.metric_names import size_text
+from lumisite.validate.probes.collectives.tables import Table, parse_table
 from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record
 from lumisite.validate.probes.ranks import counted, judge_together
-from lumisite.validate.probes.records import numbers, rank_of, rows, slowest, text, whole
+from lumisite.validate.probes.records import numbers, rank_of, rows, slowest, table, text, whole
 from lumisite.validate.probes.target import Target, each
 
 MIB = 1 << 20
@@ -59,13 +60,14 @@ def bus_bandwidth(collective: str, size: int, seconds: float, ranks: int) -> flo
 
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
-    wrong = _wrong(done)
+    tables = _tables(done[0], expected)
+    wrong = _wrong(done) or _wrong_in_tables(tables)
     if wrong:
         return [expected.gate("fail", wrong, ADVICE)]
     lines = [
         expected.sample(f"{name}_busbw/{size_text(size)}", busbw, "higher", "GB/s")
         for name in SIZES["nccl"]
-        for size, busbw in _measured(name, done, expected).items()
+        for size, busbw in (tables[name].busbw if name in tables else _measured(name, done, expected)).items()
     ]
     if not lines:
         advice = "look at the image: has its PyTorch collectives?"
@@ -95,4 +97,19 @@ def _wrong(done: Sequence[Record]) -> str:
             if count:
                 what = f"{text(row, 'collective')} of {size_text(whole(row, 'asked'))}"
                 return f"{what} gave {count} wrong values on rank {rank_of(record)} ({record.get('host')})"
+    return ""
+
+
+def _tables(record: Record, expected: Expected) -> dict[str, Table]:
+    """Give what rccl-tests printed, where they ran over all ranks and have rows."""
+    tables = {name: parse_table(said) for name, said in table(record, "tables").items() if isinstance(said, str)}
+    return {name: one for name, one in tables.items() if one.busbw and one.ranks == expected.ranks}
+
+
+def _wrong_in_tables(tables: Mapping[str, Table]) -> str:
+    for name, one in tables.items():
+        for size, count in one.wrong.items():
+            return f"{name}_perf gave {count} wrong values at {size_text(size)}"
+        if one.out_of_bounds:
+            return f"{name}_perf found {one.out_of_bounds} values out of bounds"
     return ""

@@ -79,7 +79,7 @@ def test_admins_who_share_the_root_share_what_is_in_it() -> None:
     Path("ROOT").chmod(0o2775)
     deploy("old")
     assert stat.S_IMODE(Path("ROOT/releases").stat().st_mode) == 0o2775
-    assert stat.S_IMODE(Path("ROOT/.lock").stat().st_mode) == 0o664
+    assert stat.S_IMODE(Path("ROOT/.lock").stat().st_mode) == 0o660
 
 
 def test_what_is_deployed_already_is_nothing_to_do(run: Run) -> None:

@@ -1,0 +1,46 @@
+"""What goes to a terminal or into a report: text and line breaks, nothing that a terminal or an eye takes for more.
+
+Names, log lines and diffs come from files that anybody may have written. An escape sequence in one can retitle a
+terminal or hide a line, and a bidirectional mark can turn a line of a diff around (CVE-2021-42574).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any
+
+
+def plain(text: str) -> str:
+    """Spell out what does not print, as Python does. Line breaks and tabs stay, and JSON has nothing to spell out."""
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
+class _Plain:
+    """A stream that is as another, but for what is written to it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        # A carriage return alone is the end that `print` was given for a line of progress.
+        self._stream.write(text if text == "\r" else plain(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def plain_output() -> Iterator[None]:
+    """Let all that is printed go through `plain`."""
+    stdout: Any = _Plain(sys.stdout)
+    stderr: Any = _Plain(sys.stderr)
+    with redirect_stdout(stdout), redirect_stderr(stderr):
+        yield

@@ -1,0 +1,130 @@
+"""Who could change what users load from a deployment root, and who could not get at it.
+
+As sshd's StrictModes judges a key (`safe_path` in OpenSSH's misc.c): each folder on the way belongs to root or to the
+admin, and no others may write it. Two things are taken that sshd refuses: a folder like /tmp on the way, whose sticky
+bit keeps what is in it to its owner, and one that a group writes and whose set-group-id bit says that it is a team's.
+Access control lists are not read.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from lumisite.errors import shown
+from lumisite.release.tree import owner_of
+
+_MOST_LINKS = 40  # as Linux follows
+
+
+class Doubt(NamedTuple):
+    """One thing that keeps a root from being trusted: where, what is wrong, and what mends it."""
+
+    path: str
+    found: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """Give one line."""
+        return f"{shown(self.path)}: {self.found}; {self.remedy}"
+
+
+def root_doubts(root: Path, admin: int | None = None, *, whole_way: bool = False) -> Iterator[Doubt]:
+    """Judge a root, the folders on the way and the names in it, by the user id `admin` (default: the root's owner).
+
+    `whole_way`: users must be able to enter the folders on the way too, not only the root and `releases`.
+    """
+    way = _way(os.path.abspath(root))  # noqa: PTH100 - links are followed one by one
+    here = os.path.realpath(root)
+    own = way.get(here)
+    admin = (own.st_uid if own else os.geteuid()) if admin is None else admin
+    for path, status in way.items():
+        team = _team(status, admin)
+        yield from _foreign(path, status, admin, team)
+        if path == here or not status.st_mode & stat.S_ISVTX:
+            yield from _wide(path, status, team)
+        if path == here or whole_way:
+            yield from _closed(path, status)
+    if own is None or not stat.S_ISDIR(own.st_mode):
+        return
+    team = _team(own, admin)
+    for name in ("releases", "current", "history", ".lock"):
+        place = Path(here, name)
+        if not os.path.lexists(place):
+            continue
+        status = place.lstat()
+        yield from _foreign(str(place), status, admin, team)
+        yield from _wide(str(place), status, team)
+        if name == "current":
+            release = Path(os.path.realpath(place))
+            if release.is_dir():  # its mode is judged with what is in it
+                yield from _foreign(str(release), release.stat(), admin, team)
+        elif stat.S_ISLNK(status.st_mode):
+            yield Doubt(str(place), "is a symbolic link", "put what it leads to there itself, or move it away")
+        elif name == "releases":
+            yield from _closed(str(place), status)
+
+
+def _way(path: str) -> dict[str, os.stat_result]:
+    """Give each folder and link that decides where a path leads, as far as they exist."""
+    found = {"/": os.lstat("/")}
+    here, waiting, links = "/", path.split("/")[::-1], 0
+    while waiting and links <= _MOST_LINKS:
+        part = waiting.pop()
+        place = os.path.normpath(f"{here}/{part}")
+        try:
+            found[place] = status = os.lstat(place)
+        except OSError:
+            break  # not there, or behind a folder that shuts us out
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            target = str(Path(place).readlink())
+            waiting += target.split("/")[::-1]
+            here = "/" if target.startswith("/") else here
+        else:
+            here = place
+    return found
+
+
+def _team(status: os.stat_result, admin: int) -> int | None:
+    """Give the group that shares a folder on purpose, if the admin is in it."""
+    shares = stat.S_ISGID | stat.S_IWGRP
+    return status.st_gid if status.st_mode & shares == shares and status.st_gid in _groups(admin) else None
+
+
+def _groups(user: int) -> set[int]:
+    own = {os.getegid(), *os.getgroups()} if user == os.geteuid() else set()
+    try:
+        entry = pwd.getpwuid(user)
+    except KeyError:
+        return own
+    return own | set(os.getgrouplist(entry.pw_name, entry.pw_gid))
+
+
+def _foreign(path: str, status: os.stat_result, admin: int, team: int | None) -> Iterator[Doubt]:
+    """Say whose something is, if neither root's, the admin's, nor of one in the team."""
+    owner = status.st_uid
+    if owner not in (0, admin) and (team is None or team not in _groups(owner)):
+        command = "chown -h" if stat.S_ISLNK(status.st_mode) else "chown"
+        remedy = f"{command} {shlex.quote(owner_of(admin))} {shlex.quote(path)}"
+        yield Doubt(path, f"belongs to {owner_of(owner)}, who can change what users load", remedy)
+
+
+def _wide(path: str, status: os.stat_result, team: int | None) -> Iterator[Doubt]:
+    mode = stat.S_IMODE(status.st_mode)
+    wide = mode & (stat.S_IWOTH | (0 if team == status.st_gid else stat.S_IWGRP))
+    if wide and not stat.S_ISLNK(status.st_mode):
+        who = ("g" if wide & stat.S_IWGRP else "") + ("o" if wide & stat.S_IWOTH else "")
+        remedy = f"chmod {who}-w {shlex.quote(path)}"
+        yield Doubt(path, f"has mode {mode:04o}, so that others can change what users load", remedy)
+
+
+def _closed(path: str, status: os.stat_result) -> Iterator[Doubt]:
+    if stat.S_ISDIR(status.st_mode) and not status.st_mode & stat.S_IXOTH:
+        found = f"has mode {stat.S_IMODE(status.st_mode):04o}, which shuts users out"
+        yield Doubt(path, found, f"chmod o+x {shlex.quote(path)}")

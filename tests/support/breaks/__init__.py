@@ -1,0 +1,51 @@
+"""Each change of a LUMI-G node that a test plants: one row says what is planted, and what the report must say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lumisite.facts.capture import capture
+from lumisite.facts.changes import Report, make_report
+from lumisite.facts.facts import Facts
+from lumisite.site.load import EMBEDDED, load_site
+from lumisite.site.model import Site
+from lumisite.site.plans import LoadedPlan
+from tests.support.breaks.hardware import HARDWARE
+from tests.support.breaks.harmless import Quiet
+from tests.support.breaks.libraries import LIBRARIES
+from tests.support.breaks.row import Break
+from tests.support.breaks.software import SOFTWARE
+from tests.support.dict_trees import DictTree
+from tests.support.nodes import AFTER, NodeFiles, lumi_node
+from tests.support.sites import load_text
+
+LUMI = load_site("lumi").site
+#: Keys that a facts file cannot do without, where it has what they belong to.
+REQUIRED = {"sha256", "cpus", "kind"}
+#: A row more in one of these is a test more.
+BREAKS: Mapping[str, Break] = {**LIBRARIES, **SOFTWARE, **HARDWARE}
+
+
+def facts_of(files: NodeFiles, site: Site = LUMI) -> Facts:
+    return capture(DictTree(files), site).facts
+
+
+def report_of(row: Break | Quiet, plans: tuple[LoadedPlan, ...] = ()) -> Report:
+    """Capture a node before and after a change, and compare."""
+    before, after = (facts_of(lumi_node(AFTER, files)) for files in (row.both, {**row.both, **row.files}))
+    return make_report(before, after, LUMI, plans=plans)
+
+
+def pasted(site: str, draft: tuple[str, ...]) -> Site:
+    """Put each entry of a draft below the key of the same name, as its first line says, and load the description."""
+    text = (EMBEDDED / f"{site}.yaml").read_text()
+    key, entries = "", dict[str, list[str]]()
+    for line in draft:
+        if line and line[0] not in " #":
+            key = line
+        elif key:
+            entries.setdefault(key, []).append(line)
+    for key, lines in entries.items():
+        assert text.count(f"\n{key}\n") == 1
+        text = text.replace(f"\n{key}\n", "\n".join(["", key, *lines, ""]))
+    return load_text(text).site
