@@ -13,8 +13,8 @@ from functools import partial
 from lumisite.validate import InputError
 from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line
 
-#: Faults that are told before they are only counted.
-FAULTS_SHOWN = 50
+#: Faults that are told before they are only counted, and after which what has so many is not read on.
+FAULTS_SHOWN, FAULTS_COUNTED = 50, 10_000
 #: A sample with 100,000 nodes fits in a line of this length.
 LINE_LIMIT = 1 << 21
 #: Texts whose meaning is remembered while a file is read.
@@ -82,6 +82,8 @@ class Faults:
         self._count += 1
         if len(self._first) < FAULTS_SHOWN:
             self._first.append(text)
+        if self._count == FAULTS_COUNTED:
+            self.tell()
 
     def tell(self) -> None:
         """Raise `SamplesError` if there are any."""
@@ -165,6 +167,8 @@ class _Reader:
         found: tuple[_Group, Nodes] | None = None
         for line in block[:-1].split(b"\n"):
             self.line += 1
+            if not line:
+                continue
             # Neighbours are mostly of one metric, job and node, and to compare is quicker than to look up.
             was, before = metric, rest
             metric, _, rest = line.partition(b', "value": ')

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.errors import ToolError
+from lumisite.validate.run.folder import Run
 from tests.support.fuzz import CONTENTS, PLACES, played
 
 
@@ -45,6 +47,35 @@ def test_what_the_shell_opens_may_be_a_pipe(capsys: pytest.CaptureFixture[str]) 
     finally:
         os.close(reading)
     assert capsys.readouterr().err == ""
+
+
+def test_what_holds_nothing_but_faults_is_not_read_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("after").write_text("{}x\n" * 30_000)
+    assert main(["verdict", "--before", "after", "--after", "after"]) == 2
+    assert capsys.readouterr().err.endswith("… and 9950 more\n")
+
+
+@pytest.mark.parametrize("name", ["done", "exit", "began"])
+@pytest.mark.parametrize("words", ["", "² 1", "0 nan", "0 1e999", "x y", "\udcff 1", "0 " + "9" * 5000, "-1 -1"])
+def test_a_damaged_mark_of_a_job_is_none(name: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "jobs/r").mkdir(parents=True)
+    (tmp_path / f"jobs/r/{name}").write_text(words, errors="surrogateescape")
+    assert Run(tmp_path).end("r", name) is None
+
+
+def test_a_damaged_line_of_a_run_is_told_with_its_place_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "samples.jsonl").write_text('{"metric": 1}\n')
+    run = Run(tmp_path)
+    with pytest.raises(ToolError, match=r"samples\.jsonl:1: value, better, run, nodes, time missing"):
+        run.hold()
+    run.release()
+    (tmp_path / "samples.jsonl").unlink()
+    for event in ("[]", '{"event": []}', '{"event": "over", "attempt": "²"}', '{"event": "over", "time": 1e999}'):
+        (tmp_path / "jobs.jsonl").write_text(f'{{"event": "over", "run": "r"}}\n{event}\n')
+        run = Run(tmp_path)
+        with pytest.raises(ToolError, match=r"jobs\.jsonl:2: .*remove the line"):
+            run.hold()
+        run.release()
 
 
 @pytest.mark.parametrize("word", ["--het-group=²", "--het-group=" + "9" * 5000, "--gpus-per-node=" + "9" * 5000])
