@@ -40,7 +40,8 @@ case ${LUMISITE_VERBOSE-} in '' | 0 | no | off) verbose= ;; *) verbose=1 ;; esac
 
 # ---- what asks or touches the node, or tells what was decided: `lumisite env` defines these anew
 there() { [ -e "$1" ]; }
-in_root() { case $roots in */"$1"/*) ;; *) return 1 ;; esac }
+# A link is listed too where it leads nowhere.
+in_root() { case $roots in */"$1"/*) [ ! -L "/$1" ] || [ -e "/$1" ] ;; *) return 1 ;; esac }
 own_cpuset() { read -r place </proc/self/cpuset; }
 own_private() { make_private && tidy; }
 run_taskset() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' taskset "$@" >/dev/null; }
@@ -50,6 +51,12 @@ report() { say "$4"; }
 # ---- what is said
 say() { out="${out}print lumisite: $1$ls_nl"; }
 explain() { [ -z "$verbose" ] || say "$1"; }
+# Name, value: who set it is not known here, a login file, the site's TaskProlog or the job. No value may make two lines.
+stays() {
+	[ "$verbose" ] || return 0
+	case $2 in *[!\ -~]*) set -- "$1" ;; *) [ "${#2}" -gt 200 ] || set -- "$1=$2" ;; esac
+	say "$1 stays: it was set before lumisite ran"
+}
 # Name, value: one protocol line, or none where the value would make two or is more than Slurm takes.
 put() {
 	case $2 in *"$ls_nl"*) return 1 ;; esac
@@ -61,7 +68,7 @@ put() {
 # that the ledger has, and why
 offer() {
 	if [ "$2" ] && ! ls_mine "$1" "${2#x}"; then
-		explain "$1 stays as you have set it"
+		stays "$1" "${2#x}"
 		return
 	fi
 	after="$after$1=$3;"
@@ -90,7 +97,7 @@ withdraw() {
 # What names a private directory waits until that is made.
 want_directory() {
 	if [ "$2" ] && ! ls_mine "$1" "${2#x}"; then
-		explain "$1 stays as you have set it"
+		stays "$1" "${2#x}"
 	else
 		wanted="$wanted $1 $3"
 	fi
@@ -200,6 +207,7 @@ bind() {
 		else
 			explain "$1 is not on $node and not bound ($6)"
 		fi
+		there "$1" || take_out "$3"
 		return
 	}
 	case $known in *",$2,"* | *":$2,"* | *":$2:"*)
@@ -213,6 +221,16 @@ bind() {
 	fi
 	ls_list=${ls_list:+$ls_list,}$3 known=$known$3, appended=1 brought=${brought:+$brought,}$3
 	explain "bind $3 ($6)"
+}
+# What a module brought and the node lacks: no container would start with it.
+take_out() {
+	case ${bindable:+,$brought,} in *",$1,"*) ;; *) return ;; esac
+	case ,$ls_list, in *",$1,"*) ;; *) return ;; esac
+	ls_without "$brought" "$1"
+	brought=$ls_answer
+	ls_without "$ls_list" "$1"
+	ls_list=$ls_answer appended=1
+	explain "without the bind $1"
 }
 add_binds() {
 	list_root

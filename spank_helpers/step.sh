@@ -48,6 +48,12 @@ ls_know_list() {
 		;;
 	esac
 }
+# A list, an entry of it: ls_answer is the list without the entry.
+ls_without() {
+	ls_answer=,$1,
+	ls_answer=${ls_answer%%",$2,"*},${ls_answer#*",$2,"}
+	ls_answer=${ls_answer#,} ls_answer=${ls_answer%,}
+}
 # Name, value: whether the helper itself has set this value. Its own values never contain `;`.
 ls_mine() {
 	case $2 in *';'*) return 1 ;; esac

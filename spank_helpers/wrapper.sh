@@ -123,9 +123,8 @@ ls_take_out() {
 		case $ls_entry,$ls_list, in
 		,*) ;;
 		*",$ls_entry,"*)
-			ls_list=,$ls_list,
-			ls_list=${ls_list%%",$ls_entry,"*},${ls_list#*",$ls_entry,"}
-			ls_list=${ls_list#,} ls_list=${ls_list%,}
+			ls_without "$ls_list" "$ls_entry"
+			ls_list=$ls_answer
 			ls_explain "without the bind $ls_entry"
 			;;
 		esac

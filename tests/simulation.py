@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lumisite.validate.samples import Job, Recorded, Series
+from lumisite.validate.verdict.nodes import slow_nodes
 from lumisite.validate.verdict.system import Overall, Terms, judge_system
 
 SETS = (("nid1", "nid2"), ("nid3", "nid4"))
@@ -62,3 +63,57 @@ def _jobs(chance: random.Random, world: World) -> tuple[list[Job], list[Job]]:
 
     after = [*some(5, range(20, 21), shift, 0), *some(5, range(21, 22), shift, 0)]
     return some(world.before, range(3), 0.0, world.strays), after
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Nodes that are measured alone and in a ring of pairs, in so many `runs`, the best of five repeats each.
+
+    What disturbs a node only takes time: a half of normal noise, of a size of its own for each node within `noise`.
+    Nodes differ for good by 2 %. `cpu` and `link` are the speed of the first node, of itself and of its link.
+    """
+
+    nodes: int
+    noise: tuple[float, float]
+    runs: int = 1
+    cpu: float = 1.0
+    link: float = 1.0
+
+
+def named_nodes(chance: random.Random, ring: Ring) -> frozenset[str]:
+    """Give the nodes that one validation calls slow."""
+    names = [f"n{number}" for number in range(ring.nodes)]
+    noise = {name: chance.uniform(*ring.noise) for name in names}
+    speed = {name: math.exp(chance.gauss(0, 0.02)) for name in names}
+
+    def best(*nodes: str) -> float:
+        delay = min(max(abs(chance.gauss(0, noise[node])) for node in nodes) for _ in range(5))
+        return min(speed[node] for node in nodes) * math.exp(-delay)
+
+    def alone(name: str) -> float:
+        return best(name) * (ring.cpu if name == "n0" else 1.0)
+
+    def pair(*nodes: str) -> float:
+        return best(*nodes) * (ring.link if "n0" in nodes else 1.0)
+
+    pairs = list(zip(names, [*names[1:], names[0]], strict=True))
+    every = []
+    for metric in ("gemm", "copy_bw", "all_reduce", "send_recv"):
+        together = metric in ("all_reduce", "send_recv")
+        jobs = [
+            Job(
+                f"j{run}",
+                run,
+                {nodes: pair(*nodes) for nodes in pairs} if together else {(n,): alone(n) for n in names},
+            )
+            for run in range(ring.runs)
+        ]
+        every.append(Series(metric, "higher", tuple(jobs)))
+    return frozenset(slow.node for slow in slow_nodes(every))
+
+
+def blame(ring: Ring, trials: int, seed: str) -> tuple[float, float]:
+    """Give the parts of `trials` in which the first node is named, and any other."""
+    chance = random.Random(seed)
+    named = [named_nodes(chance, ring) for _ in range(trials)]
+    return sum("n0" in nodes for nodes in named) / trials, sum(bool(nodes - {"n0"}) for nodes in named) / trials

@@ -148,11 +148,16 @@ def _first(case: _Case, roots: Sequence[str], sides: Sides) -> _Case:
 def _absent(case: _Case) -> _Case:
     """Decide where the host has no copy that its loader would take."""
     passed = "".join(f"; {what}" for what in case.host.passed)
+    none = "the host has none that can be read" if _is_shut(case) else "the host has none"
     if case.image.found is not None and not case.root:
-        return case.decided("skip", f"the host has none, the image has its own{passed}")
+        return case.decided("skip", f"{none}, the image has its own{passed}")
     others = f"; it has {', '.join(case.relatives)}" if case.relatives else ""
     own = f"; the image has its own, {case.image.found.path}" if case.image.found is not None else ""
-    return case.decided("missing", f"the host has none{passed}{others}{own}")
+    return case.decided("missing", f"{none}{passed}{others}{own}")
+
+
+def _is_shut(case: _Case) -> bool:
+    return any(" may not be " in what for what in case.host.passed)
 
 
 def _needed_versions(case: _Case, cases: _Cases) -> set[str]:
@@ -200,7 +205,8 @@ def _trouble(info: ElfInfo, cases: _Cases) -> str:
             troubles.append(f"{newest(lacking)}{more} of {name}, where the {where} has up to {had}")
     for name in info.needed:
         if cases[name].decision == "missing" and cases[name].image.found is None:
-            troubles.append(f"{name}, which neither the host nor the image has")
+            nowhere = "cannot be read on the host" if _is_shut(cases[name]) else "neither the host nor the image has"
+            troubles.append(f"{name}, which {nowhere}")
         elif cases[name].decision == "refuse":
             troubles.append(f"{name}, which {'the image lacks' if is_foundation(name) else 'is refused'}")
     return f"needs {'; '.join(troubles)}" if troubles else ""

@@ -21,7 +21,7 @@ from lumisite.images.family import recognise_family
 from lumisite.images.sif import Image
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
-from lumisite.machine.tree import Tree, resolve
+from lumisite.machine.tree import Tree, opened_by, resolve
 from lumisite.site.decode import suggestion
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
@@ -96,7 +96,10 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
         notes.append(f"LD_LIBRARY_PATH of the image is known only in part; left out: {', '.join(unknown)}")
     if sides.image.rules.interpreter is None:
         notes.append("the image has no dynamic loader for this machine; the usual directories are taken for it")
-    return Plan(name, closure(roots, sides), tuple(notes), holds)
+    lines = closure(roots, sides)
+    shut: Mapping[str, str] = getattr(image.tree, "unreadable", {})
+    notes += (f"the image's {at} may not be read ({command})" for at, command in shut.items())
+    return Plan(name, lines, tuple(notes), holds)
 
 
 def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -107,7 +110,8 @@ def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tupl
     found: dict[str, None] = {}
     lacking = []
     for name, path in stated:
-        if resolve(host, path).entry is None:
+        place = resolve(host, path)
+        if place.entry is None and not opened_by(host, posixpath.dirname(place.path)):
             lacking.append(f"the site says that {name} is in {path}, which the host lacks{_near(host, path)}")
             continue
         found.update(dict.fromkeys(folders_below(host, path)))

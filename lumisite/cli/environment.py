@@ -39,7 +39,8 @@ def add_commands(commands: Commands) -> None:
         help="what a rank will find: each variable, bind and CPU mask, who sets it, and why",
         description="Run the rendered task prolog and wrapper in a made-up step, on a made-up node that has all that "
         "the site describes and grants all of its CPUs, and print what the first rank finds: each variable, bind and "
-        "mask, with who sets it (module, prolog, wrapper), by which entry of the site description, and why. Without "
+        "mask, with who sets it (module, prolog, wrapper), by which entry of the site description, and why. A variable "
+        "that this shell has set before is named with its value. Without "
         "IMAGE it is what every container gets that no wrapper sees. Slurm is not asked, and no container is started.",
     )
     env.add_argument("image", nargs="?", metavar="IMAGE", help="the image, as a job names it; it need not be here")
@@ -83,11 +84,24 @@ def run_env(arguments: argparse.Namespace) -> int:
     found = environment_of(Question(site, files, modules, step, arguments.image))
     if arguments.image is not None and not _was_read(arguments.image, lock, plans):
         _compare_with_image(site, arguments.image)
+    before = _set_before(found)
     if arguments.json:
-        print(json.dumps({name: asdict(found)[name] for name in ("variables", "binds", "cpus")}, indent=2))
+        told = {name: asdict(found)[name] for name in ("variables", "binds", "cpus")}
+        print(json.dumps(told | {"set_before": before}, indent=2))
     else:
         print("\n".join(_lines(found, step, modules, arguments.image)))
+        if before:
+            print("\nSet before lumisite runs, in this shell: it stays so in jobs from here, whatever is said above")
+            print("\n".join(f"  {name}={shown(value)}" for name, value in before.items()))
     return 0
+
+
+def _set_before(found: Environment) -> dict[str, str]:
+    """Give what is set in this shell where the helper would set another value; its own of an earlier step is not."""
+    given = {name: one.value for name, one in found.variables.items() if one.entry.startswith("settings[")}
+    mine = {name: os.environ[name] for name, value in given.items() if value is not None and name in os.environ}
+    own = os.environ.get("LUMISITE_EXPORTS", "")
+    return {n: value for n, value in mine.items() if value != given[n] and f";{n}={value};" not in own}
 
 
 def _number_to(most: int) -> Callable[[str], int]:

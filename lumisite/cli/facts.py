@@ -20,9 +20,10 @@ def add_commands(commands: Commands) -> None:
         "facts",
         help="capture what this node is, as one JSON file",
         description="Write down what a maintenance may change under the containers: system, kernel, glibc, Slurm, GPU "
-        "driver, ROCm and CPE releases, libraries, interfaces, GPUs, CPUs, image names and the deployed release. Only "
-        "files are read; no program is run and no root is needed. What is not there is absent in the file. The same "
-        "node gives the same bytes.",
+        "driver, ROCm and CPE releases, libraries, interfaces, GPUs, CPUs, kernel parameters, default versions of "
+        "modules, Slurm's files, image names and the deployed release. Only files are read; no program is run and no "
+        "root is needed. What is not there is absent in the file; what may not be read is said, with the command that "
+        "opens it. The same node gives the same bytes.",
     )
     add_site_option(facts)
     facts.add_argument("--root", default="/", metavar="DIR", help="the node's root, or a copy (default: /)")

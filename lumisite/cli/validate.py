@@ -29,6 +29,7 @@ from lumisite.validate.run.runner import Runner
 from lumisite.validate.run.script import job_script, validation_of
 from lumisite.validate.samples import Recorded, read_lines
 from lumisite.validate.verdict.baseline import has_and_lacks
+from lumisite.validate.verdict.gates import LOOK, following
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 
@@ -39,7 +40,7 @@ def add_commands(commands: Commands) -> None:
         help="measure the system after a change, with real jobs",
         description="Submit jobs that run the probes in the site's container through the deployed module, follow them, "
         "and keep every number as a line in RUN/samples.jsonl. Exit code 0: all gates passed, 1: one failed, 4: one "
-        "could not tell, 5: a node is slower than the others; with --baseline that of the verdict.",
+        "could not tell, 5: a node is bad, or slower than the others; with --baseline that of the verdict.",
     )
     _add_run_options(validate, "validate")
     baseline = commands.add_parser(
@@ -117,7 +118,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
     journal = run.hold()
     if more:
         run.describe(asked.about())
-    if not _worked(Runner(run, loaded.site, asked, plans, say, facts=facts), journal):
+    if not _worked(Runner(run, loaded.site, asked, plans, say, facts=facts), journal, again=bool(arguments.resume)):
         return 130
     if not run.has_facts:
         say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
@@ -136,11 +137,11 @@ def _facts_command(asked: Asked) -> tuple[str, ...]:
     return (*place, sys.executable, "-m", "lumisite", "facts", "--site", asked.site_file)
 
 
-def _worked(runner: Runner, journal: Sequence[Mapping[str, object]]) -> bool:
+def _worked(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: bool) -> bool:
     """Do the work of a run; false where Ctrl-C has stopped it."""
     resume = f"`lumisite {runner.asked.purpose} --resume {runner.asked.folder}`"
     try:
-        runner.restore(journal)
+        runner.restore(journal, again=again)
         runner.work()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is short, and leaves nothing behind in Slurm
@@ -160,16 +161,18 @@ def _report(run: Run, site: Site, *, as_json: bool) -> int:
     alone = judge_system(Recorded({}), read_side([str(run.folder)]).recorded, Terms.of(site.validation))
     gates = [line for line in lines if isinstance(line, Gate)]
     samples = [line for line in lines if isinstance(line, Sample)]
+    behind = following(gates)
     if as_json:
-        told = {"run": str(run.folder), "gates": [vars(gate) for gate in gates], "metrics": _medians(samples)}
+        own = [vars(gate) | {"follows": behind.get(gate, ())} for gate in gates]
+        told = {"run": str(run.folder), "gates": own, "metrics": _medians(samples)}
         slow = {"slow_nodes": [vars(one) for one in alone.slow_nodes], "drain": alone.drain}
         print(json.dumps(told | slow, indent=1))
     else:
-        print("\n".join(_text(run.folder, gates, samples, alone)))
+        print("\n".join(_text(run.folder, gates, samples, alone, behind)))
     if not samples and any(gate.cause.startswith("sbatch refused") for gate in gates):
         return 3
-    states = {gate.verdict for gate in gates}
-    return 1 if "fail" in states else 4 if "inconclusive" in states else 5 if alone.slow_nodes else 0
+    states = {gate.verdict for gate in alone.gates if not gate.follows}
+    return 1 if "fail" in states else 4 if "inconclusive" in states else 5 if alone.drain else 0
 
 
 def _gather(run: Run, into: Path, site: Site) -> None:
@@ -212,19 +215,26 @@ def _medians(samples: Sequence[Sample]) -> dict[str, dict[str, object]]:
     }
 
 
-def _text(folder: Path, gates: Sequence[Gate], samples: Sequence[Sample], alone: SystemVerdict) -> Iterator[str]:
+def _text(
+    folder: Path,
+    gates: Sequence[Gate],
+    samples: Sequence[Sample],
+    alone: SystemVerdict,
+    behind: Mapping[Gate, Sequence[str]],
+) -> Iterator[str]:
     for metric, told in _medians(samples).items():
         yield f"{metric:44} {told['median']:>12} {told['unit']}".rstrip()
     by_gate: dict[str, list[Gate]] = {}
     for gate in gates:
         by_gate.setdefault(gate.gate, []).append(gate)
     for name, own in by_gate.items():
-        bad = [gate for gate in own if gate.verdict != "pass"]
-        yield f"{name}: {'passed' if not bad else bad[0].verdict} ({len(own) - len(bad)} of {len(own)})"
+        bad = sorted((gate for gate in own if gate.verdict != "pass"), key=lambda gate: gate in behind)
+        state = "passed" if not bad else "follows" if bad[0] in behind else bad[0].verdict
+        yield f"{name}: {state} ({len(own) - len(bad)} of {len(own)})"
         for gate in bad:
             yield f"    {gate.run}: {gate.cause}"
-            if gate.advice:
-                yield f"        {gate.advice}"
+            advice = f"it follows from {','.join(behind[gate])}" if gate in behind else gate.advice or LOOK
+            yield f"        {advice}"
     for slow in alone.slow_nodes:
         yield f"{slow.node} is slow: {slow.metric} {slow.below:.1%} below the median of all nodes (z {slow.z:.1f})"
     if alone.drain:

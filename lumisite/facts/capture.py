@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from lumisite.binds.copies import in_order, is_foundation, newest, numbers_in, public_versions, stem
 from lumisite.binds.plan import folders_below
 from lumisite.errors import LumisiteError
+from lumisite.facts.capture_plain import capture_plain, with_closed, with_digests
 from lumisite.facts.capture_system import (
     capture_drivers,
     capture_interfaces,
@@ -23,6 +24,7 @@ from lumisite.facts.capture_system import (
     capture_nics,
     capture_system,
     content_of,
+    digest_of,
     directory_names,
     first_line,
     head_of,
@@ -48,6 +50,7 @@ _GROUPS = ("GLIBC", "GLIBCXX", "CXXABI")
 _CRAY = ("/opt/cray", "/opt/cray/pe")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([-_+.][\w.]+)?")
 _LARGEST_LIBRARY_BYTES = 64 * 1024 * 1024
+_LARGEST_PROGRAM_BYTES = 256 * 1024 * 1024
 _LARGEST_STATUS_BYTES = 32 * 1024 * 1024
 _LARGEST_MODULEFILE_BYTES = 16 * 1024 * 1024
 _MOST_FILES, _DEEPEST = 5000, 8
@@ -95,7 +98,9 @@ def capture(tree: Tree, site: Site) -> Captured:
         nics=capture_nics(tree),
         images={path: found for path, found in images.items() if found},
         deployed=_deployed(tree, site.root),
+        plain=capture_plain(tree, site),
     )
+    facts = with_closed(with_digests(facts, tree, notes), tree, notes)
     if facts.runtime.real is not None and facts.runtime.package is None:
         notes.append(f"no file tells the version of {facts.runtime.real}; its own --version would")
     return Captured(facts, tuple(notes))
@@ -122,7 +127,10 @@ def stated_paths(site: Site) -> Iterator[tuple[str, str]]:
 def _named(tree: Tree, path: str) -> Named:
     place = resolve(tree, path)
     if place.entry is None:
+        if posixpath.dirname(place.path) in getattr(tree, "unreadable", {}):
+            return Named("unreadable", place.trouble)
         return Named("none") if place.trouble == "is not there" else Named("dangling", place.trouble)
+    tree.look(f"{place.path}/.")  # notes a folder that may not be entered
     kind = place.entry.kind if place.entry.kind in ("file", "directory") else "other"
     return Named(kind, place.path if place.path != path else None)
 
@@ -222,7 +230,7 @@ def _scan(
                 found.setdefault(answer.found.real, answer.found)
             elif (place := resolve(loader.tree, path)).entry is None:
                 dangling[path] = place.trouble
-            else:
+            elif place.path not in getattr(loader.tree, "unreadable", {}):  # which is told of all files
                 damaged.setdefault(place.path, answer.trouble or "; ".join(answer.passed))
     return list(found.values()), dangling
 
@@ -305,7 +313,8 @@ def _program(tree: Tree, path: str) -> Program:
     place = resolve(tree, path)
     if place.entry is None or place.entry.kind != "file":
         return Program()
-    return Program(place.path, size_of(tree, place.path), _package(tree))
+    digest = digest_of(tree, place.path, _LARGEST_PROGRAM_BYTES)
+    return Program(place.path, size_of(tree, place.path), _package(tree), digest)
 
 
 def _package(tree: Tree) -> str | None:

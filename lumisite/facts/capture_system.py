@@ -23,6 +23,7 @@ from lumisite.machine.tree import Tree, resolve
 from lumisite.site.cpus import format_cpu_list
 
 _SMALL_BYTES = 64 * 1024
+_PART_BYTES = 4 * 1024 * 1024
 _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
 _OPTIONS = ("CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
 _DRIVERS = ("amdgpu", "nvidia")
@@ -30,7 +31,7 @@ _DRIVERS = ("amdgpu", "nvidia")
 
 def first_line(tree: Tree, path: str) -> str | None:
     """Give the first line of a small file; `None` where there is none, or nothing in it that can be shown."""
-    lines = (_text(tree, path) or "").strip().splitlines()
+    lines = (text_of(tree, path) or "").strip().splitlines()
     line = lines[0].strip() if lines else ""
     return line if line and line.isprintable() else None
 
@@ -42,14 +43,14 @@ def directory_names(tree: Tree, path: str, most: int | None = 4096) -> list[str]
     return sorted(tree.names(place.path))[:most] if there else []
 
 
-def head_of(tree: Tree, path: str, length: int) -> bytes | None:
-    """Give the first bytes of a regular file; `None` where they cannot be had."""
+def head_of(tree: Tree, path: str, length: int, at: int = 0) -> bytes | None:
+    """Give the first bytes of a regular file, or those from `at` on; `None` where they cannot be had."""
     place = resolve(tree, path)
     if place.entry is None or place.entry.kind != "file":
         return None
     try:
         source = tree.source(place.path)
-        return None if source is None else source.read(0, length)
+        return None if source is None else source.read(at, length)
     except LumisiteError:  # sysfs answers some reads with an error: the speed of a link that is down
         return None
 
@@ -69,7 +70,17 @@ def size_of(tree: Tree, path: str) -> int | None:
     return None if source is None else source.size
 
 
-def _text(tree: Tree, path: str) -> str | None:
+def digest_of(tree: Tree, path: str, most: int) -> str | None:
+    """Give the SHA-256 of a regular file of at most `most` bytes, read in parts; `None` where that cannot be had."""
+    place, digest = resolve(tree, path), hashlib.sha256()
+    size = size_of(tree, place.path) if place.entry is not None and place.entry.kind == "file" else None
+    for at in range(0, size if size is not None and size <= most else 0, _PART_BYTES):
+        digest.update(head_of(tree, place.path, _PART_BYTES, at) or b"")
+    return digest.hexdigest() if size is not None and size <= most else None
+
+
+def text_of(tree: Tree, path: str) -> str | None:
+    """Give the first 64 KiB of a text file; `None` where they cannot be had."""
     content = head_of(tree, path, _SMALL_BYTES)
     return None if content is None else content.decode("utf-8", "replace")
 
@@ -82,7 +93,7 @@ def _number(tree: Tree, path: str) -> int | None:
 
 def capture_system(tree: Tree) -> System:
     """Read os-release(5)."""
-    text = _text(tree, "/etc/os-release") or _text(tree, "/usr/lib/os-release") or ""
+    text = text_of(tree, "/etc/os-release") or text_of(tree, "/usr/lib/os-release") or ""
     words = {}
     for name, equals, value in (line.partition("=") for line in text.splitlines()):
         with contextlib.suppress(ValueError):  # a quote that does not end, or several words
@@ -144,6 +155,7 @@ def capture_interfaces(tree: Tree, wanted: Collection[str]) -> dict[str, Interfa
                 speed_mbit=_number(tree, f"{here}/speed"),
                 numa=_number(tree, f"{here}/device/numa_node"),
                 bus=None if device.entry is None else _bus(device.path),
+                mtu=_number(tree, f"{here}/mtu"),
             )
     return found
 

@@ -13,7 +13,8 @@ from lumisite.facts.draft import draft_lines
 from lumisite.facts.facts import Facts
 from lumisite.facts.site import make_context
 from lumisite.facts.tell import texts, user_lines, words
-from lumisite.facts.touch import Touch, touches
+from lumisite.facts.touch import touches
+from lumisite.facts.touched import Touch
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 

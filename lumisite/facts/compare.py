@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from lumisite.binds.copies import is_foundation, stem
-from lumisite.facts.facts import Facts, Library, Releases
+from lumisite.facts.facts import Facts, Library, Plain, Releases
 
 T = TypeVar("T")
 
+#: What facts files of before lack: where one of two captures does not know it, it is not compared.
+_NEWER = ("mtu", "sha256")
+
 Kind = Literal[
+    Plain,
     "os", "kernel", "kernel-config", "glibc", "slurm", "runtime", "driver", "rocm", "cpe", "product", "default", "path",
     "soname", "library-gone", "library-new", "damaged", "library", "needs", "wants", "gives",
     "missing", "dangling", "interface", "nic",
@@ -52,6 +56,7 @@ class LoadedFile:
 
     path: str
     size_bytes: int
+    sha256: str | None = None
     needed_by: tuple[str, ...] = ()
 
 
@@ -82,7 +87,8 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
 
     `asked` are the stems of the libraries that both captures looked for, whether they are needed or not.
     """
-    found = tuple(_differences(before, after, asked))
+    shut, seen = _shut(before, after), tuple(_differences(before, after, asked))
+    found = tuple(change for change in seen if not _is_hidden(change, shut, before, after))
     subjects = {kind: {one.subject for one in found if one.kind == kind} for kind in get_args(Kind)}
     folders = [path for one in found if one.kind == "product" for path in (one.before, one.after) if path]
     folders += [f"/opt/rocm-{one}" for pair in parted(before.rocm.versions, after.rocm.versions) for one in pair]
@@ -123,7 +129,8 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
                 return bool(subjects["cpus"]) and change.before.numa == change.after.numa  # type: ignore[union-attr]
         return False
 
-    return tuple(change for change in found if not is_told(change))
+    closed = [one for one in _closed(before, after) if len(found) < len(seen) or "unreadable" in before.plain]
+    return (*closed, *(change for change in found if not is_told(change)))
 
 
 def _is_below(path: str, folders: Iterable[str]) -> bool:
@@ -158,10 +165,17 @@ def _differences(before: Facts, after: Facts, asked: Collection[str]) -> Changes
     yield from _changed("glibc", "glibc", before.glibc, after.glibc)
     yield from _changed("slurm", "Slurm", before.slurm, after.slurm)
     yield from _changed("cpus", "CPUs", before.cpus, after.cpus)
+    for kind in get_args(Plain):
+        if kind in before.plain and kind in after.plain and kind not in _CLOSED:
+            yield from _entries(kind, before.plain[kind], after.plain[kind])
 
 
 def _changed(kind: Kind, subject: str, old: T | None, new: T | None) -> Iterator[Change[T]]:
-    if old != new:
+    one, other = old, new
+    if is_dataclass(old) and is_dataclass(new) and type(old) is type(new):
+        unknown = {name: None for name in _NEWER if None in (getattr(old, name, 0), getattr(new, name, 0))}
+        one, other = (replace(side, **unknown) for side in (old, new))  # type: ignore[type-var]
+    if one != other:
         yield Change(kind, subject, old, new)
 
 
@@ -179,6 +193,66 @@ def parted(old: Iterable[str] | None, new: Iterable[str] | None) -> tuple[tuple[
     """Give what only the first has, and what only the second has."""
     one, other = set(old or ()), set(new or ())
     return tuple(sorted(one - other)), tuple(sorted(other - one))
+
+
+# What one of two captures could not read
+
+
+_CLOSED = ("unreadable", "private")
+#: Where the releases of a subject without a path stand, and the changes of what has no path at all.
+_RELEASES = {"CPE": "/opt/cray/pe/cpe/", "ROCm": "/opt/rocm-"}
+_WITHOUT_PATH = ("os", "kernel", "glibc", "slurm", "release")
+
+
+def _closed(before: Facts, after: Facts) -> Changes:
+    """Give what users may read no more, or may read again; what two captures by different users see is the same."""
+    old, new = (
+        {path: how for kind in _CLOSED for path, how in one.plain.get(kind, {}).items()} for one in (before, after)
+    )
+    for path, was, now in _pairs(old, new):
+        if was is None or now is None:
+            yield Change("unreadable", path, was, now)
+
+
+def _shut(before: Facts, after: Facts) -> set[str]:
+    """Give the paths that one of two captures could not read, or that only root could in one of them."""
+    found = {path for facts in (before, after) for path in facts.plain.get("unreadable", {})}
+    return found | {change.subject for change in _closed(before, after)}
+
+
+def _behind(facts: Facts, shut: set[str]) -> set[str]:
+    """Give the SONAMEs that are in `shut`, or that only these need."""
+    needing: dict[str, set[str]] = {}
+    for library in facts.libraries.values():
+        for name in library.needed:
+            needing.setdefault(name, set()).add(library.soname or "")
+    found = {name for name, path in facts.loads.items() if _is_at(path, shut)}
+    while more := {name for name, who in needing.items() if who <= found} - found:
+        found |= more
+    return found
+
+
+def _is_at(path: str, shut: set[str]) -> bool:
+    return any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in shut)
+
+
+def _is_hidden(change: Change[Any], shut: set[str], before: Facts, after: Facts) -> bool:
+    """Tell whether a change is of what could not be read, so that nothing is known of it."""
+    if shut and change.kind in _WITHOUT_PATH and None in (change.before, change.after):
+        return True
+    if change.subject in _behind(before, shut) | _behind(after, shut):
+        return True
+    releases, texts = _RELEASES.get(change.subject), [change.subject]
+    for facts, value in ((before, change.before), (after, change.after)):
+        names = value if isinstance(value, tuple) else (change.subject,)
+        texts += [facts.loads.get(name, "") if isinstance(name, str) else "" for name in names]
+        texts += [f"{releases}{name}" for name in (value if isinstance(value, tuple) else [value])] if releases else []
+        texts += value.split() if isinstance(value, str) else []
+        texts += (getattr(value, name, None) or "" for name in ("path", "real", "target"))
+    # A folder of releases or of links is known by what is in it, and a deployed file by its path in the release.
+    return any(_is_at(text, shut) for text in texts) or any(
+        one.startswith(f"{texts[0]}/") or one.endswith(f"/{texts[0]}") for one in shut
+    )
 
 
 def _kernel_configs(before: Facts, after: Facts) -> Changes:
@@ -282,7 +356,7 @@ def _loaded(facts: Facts, soname: str) -> LoadedFile:
 
 
 def _file(path: str, library: Library) -> LoadedFile:
-    return LoadedFile(path, library.size_bytes)
+    return LoadedFile(path, library.size_bytes, library.sha256)
 
 
 def _gpus(before: Facts, after: Facts) -> Changes:

@@ -2,12 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from lumisite.errors import LumisiteError
 from lumisite.site.json_file import JsonFile
 
 #: A node with thousands of images needs one megabyte.
 LARGEST_FACTS_BYTES = 32 * 1024 * 1024
+
+
+#: What is known by a name and compared as text: `capture_plain` reads each, and the kinds of change are called so. What
+#: is `unreadable` this capture could not read, or enter; what is `private` only because root took it.
+Plain = Literal[
+    "unreadable", "private", "sysctl", "kernel-parameter", "hugepages", "kernel-module", "module-default", "slurm-conf",
+    "links", "runtime-file",
+]  # fmt: skip
 
 
 class FactsError(LumisiteError):
@@ -60,8 +69,8 @@ class Releases:
 class Named:
     """What stands at a path that the site description names: `real` is where its links lead.
 
-    `kind` is `file`, `directory`, `other`, `dangling` (`real` then says what is wrong), or `none`: looked for, not
-    there.
+    `kind` is `file`, `directory`, `other`, `dangling` or `unreadable` (`real` then says what is wrong), or `none`:
+    looked for, not there.
     """
 
     kind: str
@@ -73,6 +82,7 @@ class Library:
     """A shared library; `wants` are the highest versions of GLIBC, GLIBCXX and CXXABI that it needs.
 
     `gives` are the symbol versions that it has for others; a capture of an older lumisite does not tell them.
+    The largest of many have no digest.
     """
 
     soname: str | None = None
@@ -80,6 +90,7 @@ class Library:
     needed: tuple[str, ...] = ()
     wants: Mapping[str, str] = field(default_factory=dict)
     gives: tuple[str, ...] | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,7 @@ class Interface:
     speed_mbit: int | None = None
     numa: int | None = None
     bus: str | None = None
+    mtu: int | None = None
 
 
 @dataclass(frozen=True)
@@ -129,11 +141,12 @@ class Deployed:
 
 @dataclass(frozen=True)
 class Program:
-    """A program: its real file, that file's size, and the version of its package where a file tells."""
+    """A program: its real file, that file's size and digest, and the version of its package where a file tells."""
 
     real: str | None = None
     size_bytes: int | None = None
     package: str | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -145,6 +158,7 @@ class Facts:
     not needed. `damaged` maps the real path of a library that cannot be loaded to the reason, `dangling` a link to what
     is wrong with it. `products` are by directory: `/opt/cray/libfabric`. `images` are by directory and name. GPUs are
     in the order of their bus.
+    `plain` holds for each of `Plain` that was looked for a text by name.
     """
 
     site: str
@@ -172,6 +186,7 @@ class Facts:
     threads_per_core: int | None = None
     images: Mapping[str, Mapping[str, ImageFile]] = field(default_factory=dict)
     deployed: Deployed = Deployed()
+    plain: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def format_facts(facts: Facts) -> str:

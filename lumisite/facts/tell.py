@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from lumisite.binds.copies import stem
-from lumisite.facts.compare import BootConfig, Change, DeployedFile, Kind, LoadedFile
+from lumisite.facts.compare import BootConfig, Change, DeployedFile, Kind, LoadedFile, parted
 from lumisite.facts.facts import CpuGroup, Device, Driver, ImageFile, Interface, Named, Program
 from lumisite.facts.site import Context, families_borrowing
 from lumisite.site.images import family_by_path
@@ -19,7 +19,7 @@ _ALWAYS_THERE = ("os", "kernel", "glibc", "slurm", "release", "cpus")
 
 def words(change: Change[Any]) -> str:
     """Say what changed, in one line that may hold any character of the facts."""
-    said = _SAID[change.kind]
+    said = _SAID.get(change.kind, f"{change.kind.replace('-', ' ')} {{subject}}: {{was}} -> {{now}}")
     if isinstance(said, tuple):
         said = said[0 if change.before is None else 1 if change.after is None else 2]
     if not isinstance(said, str):
@@ -42,7 +42,9 @@ def _text(kind: Kind, subject: str, value: object) -> str | None:
         case Driver():
             return driver_words(subject, value)
         case Program():
-            return value.package or (value.real and f"{value.real}, {value.size_bytes} bytes")
+            digest = f", sha256 {value.sha256[:12]}" if value.sha256 else ""
+            said = value.package or (value.real and f"{value.real}, {value.size_bytes} bytes")
+            return said and said + digest
         case Named():
             return None if value.kind == "none" else value.real or value.kind
         case LoadedFile():
@@ -98,6 +100,11 @@ def _needs(change: Change[tuple[str, ...]]) -> str:
     return f"{change.subject} needs {', '.join(parts)}"
 
 
+def _parted(change: Change[str]) -> str:
+    lost, got = parted((change.before or "none").split(", "), (change.after or "none").split(", "))
+    return f"{', '.join(lost)} -> {', '.join(got)}"
+
+
 def _path(change: Change[Named]) -> str:
     was, now = (_stands(one) for one in (change.before, change.after) if one is not None)
     return f"{change.subject}: was {was}, is {now}"
@@ -106,7 +113,7 @@ def _path(change: Change[Named]) -> str:
 def _stands(one: Named) -> str:
     if one.kind == "none":
         return "not there"
-    if one.kind == "dangling":
+    if one.kind in ("dangling", "unreadable"):
         return f"a link that {one.real}"
     what = "something else" if one.kind == "other" else f"a {one.kind}"
     return f"{what} at {one.real}" if one.real else what
@@ -151,6 +158,8 @@ def _library(change: Change[LoadedFile]) -> str:
     if was.path != now.path:
         return f"{change.subject}: {was.path} -> {now.path}"
     sizes = f"{was.size_bytes} -> {now.size_bytes} bytes"
+    if was.size_bytes == now.size_bytes:
+        sizes = f"other content of the same size, sha256 {(was.sha256 or '')[:12]} -> {(now.sha256 or '')[:12]}"
     return f"{change.subject}: another file under the same name, {was.path} ({sizes})"
 
 
@@ -223,6 +232,14 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
     "glibc": "glibc: {was} -> {now}",
     "slurm": "Slurm: {was} -> {now}",
     "cpus": "CPUs by L3@NUMA: {was} -> {now}",
+    "unreadable": (
+        "users cannot read {subject} ({now})",
+        "users can read {subject} again",
+        "users cannot read {subject} ({now})",
+    ),
+    "module-default": "default version of the modules in {subject}: {was} -> {now}",
+    "slurm-conf": "Slurm's {subject}: {was} -> {now}",
+    "links": lambda change: f"{change.subject} leads elsewhere: {_parted(change)}",
 }
 
 
@@ -252,7 +269,8 @@ def user_lines(changes: Iterable[tuple[Change[Any], bool]], context: Context) ->
         if touches and change.kind in ("library", "needs"):
             replaced[change.subject] = None
         elif touches and not own:
-            found[CHANGED].append(f"{words(change)}.")
+            shut = f"{change.subject} can be read by users {'again' if change.after is None else 'no more'}"
+            found[CHANGED].append(f"{shut if change.kind == 'unreadable' else words(change)}.")
     if replaced:
         found[CHANGED].append(f"Libraries of the host that images take are other files now: {', '.join(replaced)}.")
     if context.updated is not None and context.leaving:

@@ -5,35 +5,19 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from lumisite.facts.capture import stated_paths
 from lumisite.facts.compare import BootConfig, Change, DeployedFile, SymbolVersion, parted
 from lumisite.facts.facts import Driver, Facts, ImageFile, Interface, Named
 from lumisite.facts.site import Context, families_borrowing, is_under
 from lumisite.facts.tell import texts
+from lumisite.facts.touched import PLAIN, Touch, Touches, plain
 from lumisite.site.images import family_by_path, told_release, told_rocm
 from lumisite.site.plans import LoadedPlan
 
 Names = tuple[str, ...]
-What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
-
-
-@dataclass(frozen=True)
-class Touch:
-    """A part that a change touches: a key of the site description, a setting, a module, a family, a plan of binds.
-
-    A `plan` is called by the family that it is for, or, if it is stored, by its file.
-    """
-
-    what: What
-    name: str
-    why: str
-
-
-Touches = Iterator[Touch]
 
 
 def touches(change: Change[Any], context: Context) -> tuple[Touch, ...]:
@@ -209,6 +193,17 @@ def _dangling(change: Change[str], context: Context) -> Touches:
     yield from _borrowed(context, [posixpath.basename(path)], f"where {path} {leads}")
 
 
+def _unreadable(change: Change[str], context: Context) -> Touches:
+    sonames = {
+        name
+        for facts in (context.before, context.after)
+        for name, at in facts.loads.items()
+        if is_under(at, change.subject)
+    }
+    yield from _named(context, change.subject, "users cannot read" if change.after else "users can read again")
+    yield from _borrowed(context, sonames, f"where users {'cannot' if change.after else 'can'} read it")
+
+
 def _driver(change: Change[Driver], context: Context) -> Touches:
     here = f"platforms.{context.now or context.was}"
     was, now = texts(change)
@@ -331,53 +326,7 @@ def _glibc(change: Change[str], context: Context) -> Touches:
             yield _stored(stored, "binds libraries that were built with another glibc, or may be now")
 
 
-def _plain(change: Change[Any], context: Context) -> Touches:
-    """A change that touches the same parts whatever has changed; `_PLAIN` has them."""
-    rows = [row for row in _PLAIN if change.kind in row[0].split()]
-    was, now = texts(change)
-    old, variant = context.old, context.site.runtime.variant
-    stated = {"os": old.os, "kernel": old.kernel, "slurm": old.slurm, "runtime": repr(variant)}.get(change.kind)
-    said = {"was": was, "now": now, "platform": context.was, "stated": stated or "nothing"}
-    for each in _names(context, rows[0][1]):
-        for _, _, what, name, why in rows:
-            known = {"each": each, "subject": change.subject, **said}
-            yield Touch(what, name.format(**known), why.format(**known))
-
-
-def _names(context: Context, loop: str) -> list[str]:
-    """Give the names that one row of `_PLAIN` is said of."""
-    kinds = context.site.node_kinds
-    counts = {len(context.before.gpus), len(context.after.gpus)} - {0}  # as many GPUs as this node had, or has
-    names = {
-        "platform": [context.was],
-        "module": [*context.site.modules],
-        "kind": [*kinds],
-        "kind with GPUs": [name for name, kind in kinds.items() if len(kind.gpus) in counts],
-        "kind with NICs": [name for name, kind in kinds.items() if kind.nics],
-    }
-    return names[loop]
-
-
-_BUS_IDS = "a live node is recognised by its bus ids; until they are right, reserved cores are not left out"
-_L3 = "if this node is of that kind: its CPUs are grouped in another way"
-#: Kinds of change, what `each` stands for in turn, and of each the part that is touched, its name, and why.
-_PLAIN: tuple[tuple[str, str, What, str, str], ...] = (
-    ("gpu-count gpu-place", "kind with GPUs", "site", "node_kinds.{each}.gpus", "{subject}: {was} -> {now}"),
-    ("gpu-count gpu-place", "kind with GPUs", "mask", "{each}", "each task's mask follows the place of its GPU"),
-    ("gpu-bus", "kind with GPUs", "site", "platforms.{platform}.gpu_bus_ids.{each}", "is {was} by whole address"),
-    ("gpu-bus", "kind with GPUs", "mask", "{each}", _BUS_IDS),
-    ("cpus", "kind", "site", "node_kinds.{each}.l3", _L3),
-    ("cpus", "kind", "mask", "{each}", "masks are made of these groups"),
-    ("nic", "kind with NICs", "site", "node_kinds.{each}.nics", "{subject} is not where it was"),
-    ("release", "module", "module", "{each}", "users load it from the release that `current` names"),
-    ("runtime", "platform", "site", "runtime.variant", "says {stated}"),
-    ("runtime", "platform", "helper", "spank/bin", "the wrapper hands over to it: try one image of each family"),
-    ("os", "platform", "site", "platforms.{each}.os", "says {stated}"),
-    ("kernel", "platform", "site", "platforms.{each}.kernel", "says {stated}"),
-    ("slurm", "platform", "site", "platforms.{each}.slurm", "says {stated}"),
-    ("slurm", "platform", "helper", "spank/task_prolog", "Slurm runs it: run one job step with LUMISITE_VERBOSE=1"),
-    ("slurm", "platform", "helper", "spank/cli_filter.lua", "Slurm loads it: render it again, which checks it"),
-)
+#: `library-new` has none: what nobody asks for touches nothing.
 RULES: Mapping[str, Callable[[Any, Context], Touches]] = {
     "product": _product,
     **dict.fromkeys(("soname", "library-gone", "library-new", "damaged", "library"), _library),
@@ -392,8 +341,11 @@ RULES: Mapping[str, Callable[[Any, Context], Touches]] = {
     "default": _default,
     "interface": _interface,
     "kernel-config": _kernel_config,
+    "unreadable": _unreadable,
+    "sysctl": lambda change, context: _settings_holding(context, change.subject.rpartition("_")[2]),
+    "links": lambda change, context: _named(context, change.subject, "leads elsewhere"),
     "image": _image,
     "edited": _edited,
     "glibc": _glibc,
-    **{kind: _plain for kinds, *_ in _PLAIN for kind in kinds.split()},
+    **{kind: plain for kinds, *_ in PLAIN for kind in kinds.split()},
 }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import posixpath
+import shlex
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lumisite.errors import ToolError, refused
@@ -35,14 +37,20 @@ class File:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise refused("read", error) from None
+            raise _refused("read", error) from None
 
 
 @dataclass(frozen=True)
 class DiskTree:
-    """The tree below the directory `name`."""
+    """The tree below the directory `name`.
+
+    `unreadable` is what was met that this process may not read or enter, `private` what only root may, where this is
+    root: by path, with the command that lets everybody.
+    """
 
     name: str
+    unreadable: dict[str, str] = field(default_factory=dict, compare=False)
+    private: dict[str, str] = field(default_factory=dict, compare=False)
 
     def look(self, path: str) -> Entry | None:
         """Tell what stands at a path."""
@@ -51,9 +59,14 @@ class DiskTree:
             mode = os.lstat(real).st_mode
             if stat.S_ISLNK(mode):
                 return Entry("link", str(Path(real).readlink()))
+        except PermissionError:
+            folder = _shut_folder(path, self.name.rstrip("/")) or posixpath.dirname(path)
+            self.unreadable[folder] = _opened(self._real(folder), "rx")
+            return None
         except (OSError, ValueError):
             return None
         if stat.S_ISDIR(mode):
+            self._compare_users(posixpath.normpath(path), mode, "x")
             return Entry("directory")
         return Entry("file" if stat.S_ISREG(mode) else "other")
 
@@ -61,14 +74,22 @@ class DiskTree:
         """Give the names in a directory."""
         try:
             with os.scandir(self._real(path)) as entries:
+                self._compare_users(path, self.mode(path), "rx")
                 return tuple(entry.name for entry in entries)
+        except PermissionError:
+            self.unreadable[path] = _opened(self._real(path), "rx")
+            return ()
         except OSError:
             return ()
 
     def source(self, path: str) -> Source | None:
         """Open a file."""
         real = self._real(path)
-        return open_file(real) if os.access(real, os.R_OK) else None
+        if not os.access(real, os.R_OK, effective_ids=True):
+            self.unreadable[path] = _opened(self._real(path), "r")
+            return None
+        self._compare_users(path, self.mode(path), "r")
+        return open_file(real)
 
     def mode(self, path: str) -> int | None:
         """Give the permission bits of what stands at a path, which is not a link."""
@@ -77,8 +98,34 @@ class DiskTree:
         except (OSError, ValueError):
             return None
 
+    def _compare_users(self, path: str, mode: int | None, rights: str) -> None:
+        """Note what root may read, and users may not."""
+        needed = sum({"r": stat.S_IROTH, "x": stat.S_IXOTH}[right] for right in rights)
+        if mode is not None and mode & needed != needed and os.geteuid() == 0:
+            self.private[path] = _opened(self._real(path), "rx" if "x" in rights else "r")
+
     def _real(self, path: str) -> str:
         return self.name.rstrip("/") + path
+
+
+def _opened(path: str, rights: str) -> str:
+    return f"chmod o+{rights} {shlex.quote(path)}"
+
+
+def _shut_folder(path: str, top: str = "") -> str | None:
+    """Give the first folder on the way to a path below `top` that this process may not enter."""
+    folders = (path[:at] or "/" for at, sign in enumerate(path) if sign == "/")
+    return next((one for one in folders if not os.access(top + one, os.X_OK, effective_ids=True)), None)
+
+
+def _refused(action: str, error: OSError) -> ToolError:
+    """Say why the system refused, and where it does not let this user, with the command that lets everybody."""
+    said = refused(action, error)
+    if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
+        return said
+    shut = _shut_folder(error.filename)
+    command = _opened(error.filename, "rx" if action == "list" else "r") if shut is None else _opened(shut, "rx")
+    return ToolError(f"{said} ({command})")
 
 
 def open_file(path: str) -> File:
@@ -86,7 +133,7 @@ def open_file(path: str) -> File:
     try:
         return File(path, regular_size(path))
     except OSError as error:
-        raise refused("read", error) from None
+        raise _refused("read", error) from None
 
 
 def list_directory(path: str) -> tuple[str, ...]:
@@ -94,6 +141,6 @@ def list_directory(path: str) -> tuple[str, ...]:
     try:
         return tuple(sorted(os.listdir(path)))  # noqa: PTH208 - the names alone, not a path object for each
     except OSError as error:
-        raise refused("list", error) from None
+        raise _refused("list", error) from None
     except ValueError as error:  # a NUL in the name
         raise ToolError(f"cannot list {path!r}: {error}") from None

@@ -19,7 +19,7 @@ from functools import cached_property
 
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.ldcache import CACHE, conf_directories, read_cache
-from lumisite.machine.tree import Place, Tree, file_of, names_of, resolve, text_of
+from lumisite.machine.tree import Place, Tree, absent, file_of, names_of, opened_by, resolve, text_of
 
 #: Where the loader of each machine stands, by `e_machine`.
 INTERPRETERS = {62: "/lib64/ld-linux-x86-64.so.2", 183: "/lib/ld-linux-aarch64.so.1"}
@@ -115,7 +115,7 @@ class Loader:
                 return Search(None, answer.trouble, tuple(passed))
             if answer.found is not None:
                 return Search(replace(answer.found, how=how), "", tuple(passed))
-        return Search(None, "", tuple(passed))
+        return Search(None, "", tuple(dict.fromkeys(passed)))
 
     def copies(self, name: str) -> tuple[str, ...]:
         """Give all copies of a library on the search path of a program, each real file once, the one taken first."""
@@ -190,12 +190,14 @@ class Loader:
         """Judge one candidate: absent, found, passed over, or the end of the search."""
         place = self._place(path)
         if place.entry is None:
+            if command := opened_by(self.tree, posixpath.dirname(place.path)):
+                return Search(None, "", (f"{posixpath.dirname(place.path)} may not be entered ({command})",))
             return Search(None, "", () if place.trouble == "is not there" else (f"{path} {place.trouble}",))
         if place.entry.kind != "file":
             return Search(None, "", (f"{path} is no file",))
         source = self.tree.source(place.path)
         if source is None:
-            return Search(None, "", (f"{path} may not be read",))
+            return Search(None, "", (f"{path} may not be read ({opened_by(self.tree, place.path)})",))
         try:
             info = read_elf(source)
         except ElfError as error:
@@ -218,7 +220,7 @@ class Loader:
             here = posixpath.join(place.path, name)
             entry = self.tree.look(here)
             if entry is None:
-                return Place(here, None, "is not there")
+                return Place(here, None, absent(self.tree, here))
             if entry.kind != "link":
                 return Place(here, entry)
         return resolve(self.tree, path)

@@ -6,6 +6,7 @@ Links are followed here, the same way for all of them: inside the tree, absolute
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -90,7 +91,8 @@ def resolve(tree: Tree, path: str) -> Place:
             return Place(path, None, f"is longer than {LONGEST_PATH} bytes", links)
         entry = tree.look(here)
         if entry is None:
-            return Place(here, None, f"leads to {shown(here)}, which is not there" if links else "is not there", links)
+            why = absent(tree, here)
+            return Place(here, None, f"leads to {shown(here)}, which {why}" if links else why, links)
         if entry.kind == "link":
             followed += 1
             if not waiting:
@@ -105,6 +107,18 @@ def resolve(tree: Tree, path: str) -> Place:
         else:
             real = here
     return Place(real, tree.look(real) if real != "/" else Entry("directory"), links=links)
+
+
+def absent(tree: Tree, path: str) -> str:
+    """Say of a path at which nothing is seen that nothing is there, or that its folder is closed to this user."""
+    command = opened_by(tree, posixpath.dirname(path))
+    return f"is in a folder that may not be entered ({command})" if command else "is not there"
+
+
+def opened_by(tree: Tree, path: str) -> str | None:
+    """Give the command that lets everybody read a file, or enter a folder, which this user was just refused."""
+    unreadable: Mapping[str, str] = getattr(tree, "unreadable", {})
+    return unreadable.get(path)
 
 
 def _parts(path: str) -> list[str]:

@@ -2,9 +2,10 @@
 
 A sample is `{"metric", "value", "better": "higher|lower", "run", "nodes", "time"}`, and may say its `unit`, the digest
 of the `image`, and `spec`, a short hash of what was measured. A gate is `{"gate", "verdict": "pass|fail|inconclusive",
-"cause", "advice", "run", "nodes", "time"}`, and may say its `rank`. `value` is a finite number above 0; `run` names
-the job; `nodes` lists the nodes that it ran on; `time` is seconds since 1970 or an ISO 8601 date and time (without a
-zone: UTC). Other keys are allowed and not read, so that a tool may note more.
+"cause", "advice", "run", "nodes", "time"}`, and may say its `rank`, and in `asked` all nodes that it asked, of which
+`nodes` are those at fault. `value` is a finite number above 0; `run` names the job; `nodes` lists the nodes that it ran
+on; `time` is seconds since 1970 or an ISO 8601 date and time (without a zone: UTC). Other keys are allowed and not
+read, so that a tool may note more.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ BETTER: tuple[Better, ...] = ("higher", "lower")
 GATE_STATES: tuple[GateOutcome, ...] = ("pass", "fail", "inconclusive")
 SAMPLE_KEYS = ("metric", "value", "better", "run", "nodes", "time")
 GATE_KEYS = ("gate", "verdict", "cause", "advice", "run", "nodes", "time")
-_MAY_BE_LEFT_OUT = ("unit", "image", "spec", "rank")
+_MAY_BE_LEFT_OUT = ("unit", "image", "spec", "rank", "asked")
 
 #: No measured value is smaller or larger, in whatever unit.
 LEAST, LARGEST = 1e-100, 1e100
@@ -61,7 +62,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Gate:
-    """One answer to one hard question in one job; a gate that passed needs no cause and no advice."""
+    """One answer to one hard question in one job; a gate that passed needs no cause and no advice.
+
+    `asked` are all nodes that were asked, empty where that is not said: `nodes` may be only those at fault.
+    """
 
     gate: str
     verdict: GateOutcome
@@ -71,12 +75,13 @@ class Gate:
     nodes: Nodes
     time: float
     rank: int | None = None
+    asked: Nodes = ()
 
 
 def line_json(line: Sample | Gate) -> str:
     """Write a line without its end, in the order of keys that is read fastest. What is not said is left out."""
     raw = vars(line).items()
-    return json.dumps({key: value for key, value in raw if key not in _MAY_BE_LEFT_OUT or value not in ("", None)})
+    return json.dumps({key: value for key, value in raw if key not in _MAY_BE_LEFT_OUT or value not in ("", None, ())})
 
 
 def parse_line(line: bytes) -> Sample | Gate:
@@ -125,6 +130,7 @@ def _gate(raw: Mapping[str, object]) -> Gate:
         nodes=_nodes(raw["nodes"]),
         time=parse_time(raw["time"]),
         rank=rank,
+        asked=_nodes(raw["asked"], "asked") if raw.get("asked") else (),
     )
 
 
@@ -181,14 +187,14 @@ def _value(raw: object) -> float:
     return value
 
 
-def _nodes(raw: object) -> Nodes:
+def _nodes(raw: object, key: str = "nodes") -> Nodes:
     if not isinstance(raw, list) or not raw:
-        raise LineError(f'nodes: {short(raw)} is not a list of node names, such as ["nid005001", "nid005002"]')
+        raise LineError(f'{key}: {short(raw)} is not a list of node names, such as ["nid005001", "nid005002"]')
     for name in raw:
         if not isinstance(name, str) or not _NODE.fullmatch(name):
-            raise LineError(f"nodes: {short(name)} is not the name of a node (letters, digits, . _ and -)")
+            raise LineError(f"{key}: {short(name)} is not the name of a node (letters, digits, . _ and -)")
     if len(set(raw)) < len(raw):
-        raise LineError(f"nodes: {next(name for name in raw if raw.count(name) > 1)} stands twice")
+        raise LineError(f"{key}: {next(name for name in raw if raw.count(name) > 1)} stands twice")
     return tuple(sorted(raw))
 
 

@@ -36,6 +36,16 @@ def interface_down(cluster: Cluster, node: str, interface: str) -> Iterator[None
 
 
 @contextmanager
+def as_root(cluster: Cluster, node: str, command: str, undo: str) -> Iterator[None]:
+    """Do anything else to a node that a command of the shell can do, and undo it with another one."""
+    _as_root(cluster, node, command)
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, undo)
+
+
+@contextmanager
 def interface_throttled(cluster: Cluster, node: str, interface: str, rate: str) -> Iterator[None]:
     """Limit what a node sends over an interface; `rate` in the words of tc-tbf(8), such as 10mbit."""
     _as_root(cluster, node, shlex.join(network.throttle_command(interface, rate)))
@@ -206,3 +216,13 @@ def _give_back(path: str) -> str:
 
 def _as_root(cluster: Cluster, node: str, command: str) -> None:
     cluster.run(command, node=node, user="root").check()
+
+
+@contextmanager
+def daemon_away(cluster: Cluster, node: str, daemon: str, signal: str = "TERM") -> Iterator[None]:
+    """Have slurmctld (of the login node) or a node's slurmd ended; what runs on goes on without it."""
+    _as_root(cluster, node, f"kill -{signal} $(cat /run/{daemon}.pid)")
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, daemon)

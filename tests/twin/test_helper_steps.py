@@ -383,6 +383,9 @@ def test_a_missing_bind_is_said_by_the_nodes_name(modules: Cluster) -> None:
             done = modules.run(f"{LOAD}; srun -N2 -n4 true").check()
             assert done.stdout.count(f"lumisite: {node} lacks /usr/lib64/libcxi.so.1") == 1
             assert modules.nodes[0] not in done.stdout
+            # It is out of the list there, and a container starts on both.
+            every = told_by(modules.run(f"{LOAD}; srun -N2 -n2 {CONTAINER}"))
+            assert ["/usr/lib64/libcxi.so.1" in told.places for told in every] == [True, False]
 
 
 def test_a_hostile_neighbour_in_tmp(modules: Cluster) -> None:

@@ -22,7 +22,8 @@ from tests.twin.reframe import REFRAME, install_reframe
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
-PROBES = ("modules", "transport", "ddp", "pairs")
+#: `node` comes with those in which ranks work together.
+PROBES = ("node", "modules", "transport", "ddp", "pairs")
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def test_a_fault_fails_the_right_test_with_the_cause_that_validate_names(
     assert found["LumisiteModules"]["result"] == "pass"
     assert found["LumisiteTransport"]["result"] == "fail"
     reason = str(found["LumisiteTransport"]["fail_reason"])
-    assert reason.startswith("sanity error: hsn1 of nid000002 is down (")  # as in test_validate
+    assert reason.startswith("sanity error: nid000002: hsn1 is down (")  # as in test_planted_faults
     good, down = (str(checked.folder / f"{name}.json") for name in ("good", "down"))
     assert main(["verdict", "--before", good, "--after", down]) == 1
-    assert "transport: hsn1 of nid000002 is down" in capsys.readouterr().out
+    assert "node: nid000002: hsn1 is down" in capsys.readouterr().out

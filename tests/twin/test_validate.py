@@ -45,6 +45,7 @@ EXPECTED = {
     "pairs/send_recv_bw/2MiB/2n",
 }
 GATES = {
+    "node",
     "modules",
     "binds",
     "affinity",

@@ -47,6 +47,8 @@ Line: TypeAlias = Sample | Gate | Vector
 TIMED_OUT = (124, 137)
 #: What stands in a step's words for the folder of scripts, and for the one of its records.
 PROBES, OUT = "{probes}", "{out}"
+#: What stands there for the text of a part's script, which the job reads where the folder of scripts is.
+TEXT = "{text}"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Part:
     each: Literal["node", "gpu"] = "gpu"
     name: str = ""
     environment: tuple[tuple[str, str], ...] = ()
+    bare: bool = False
+    """Whether it runs before any module is loaded."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -135,6 +139,8 @@ class Expected:
     time: float
     image: str = ""
     spec: str = ""
+    words: str = ""
+    """The last words of the steps that did not end well."""
 
     @property
     def ranks(self) -> int:
@@ -145,7 +151,9 @@ class Expected:
         self, verdict: GateOutcome, cause: str, advice: str = "", rank: int | None = None, nodes: Sequence[str] = ()
     ) -> Gate:
         """Make a gate line of this probe, about some nodes or all."""
-        return Gate(self.probe, verdict, cause, advice, self.run, tuple(sorted(nodes or self.nodes)), self.time, rank)
+        asked = tuple(sorted(self.nodes))
+        told = tuple(sorted(nodes)) or asked
+        return Gate(self.probe, verdict, cause, advice, self.run, told, self.time, rank, asked if told != asked else ())
 
     def sample(self, quantity: str, value: float, better: Better, unit: str, nodes: tuple[str, ...] = ()) -> Sample:
         """Make a sample; `quantity` stands between the probe's name and the shape, which `nodes` change."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lumisite.site.cpus import format_cpu_list
@@ -23,7 +23,7 @@ SILENT_S = 5.0
 #: Nodes that a cause names; more are counted.
 NAMED_NODES = 4
 STDERR = "read the step's stderr"
-STARTED = "read the step's stderr, which has the container runtime's own words"
+NOT_STARTED = "it did not start, or was ended"
 LOST = "look at the node of that rank; a rank that is silent is frozen or lost"
 
 
@@ -51,7 +51,8 @@ def judge_records(judge: Callable[[Sequence[Record], Expected], list[Line]]) -> 
         if dead and not records:
             told = dead[0].words or f"exit code {dead[0].exit_code}"
             return [expected.gate("fail", f"{dead[0].step.folder} ran on no node: {told}", "start it by hand in a job")]
-        return judge(records, expected)
+        words = " | ".join(dict.fromkeys(ended.words for ended in dead if ended.words))
+        return judge(records, replace(expected, words=words))
 
     return judged
 
@@ -102,17 +103,17 @@ def missing_ranks(records: Iterable[Record], expected: Expected, what: str) -> l
     """Give a fault for each rank that should have left a record and has not."""
     ranks = {whole(record, "rank") for record in records}
     missing = [rank for rank in range(expected.ranks) if rank not in ranks]
-    return [Fault(*_no_record(what), expected.nodes[rank // expected.tasks], rank) for rank in missing]
+    return [Fault(*_no_record(what, expected), expected.nodes[rank // expected.tasks], rank) for rank in missing]
 
 
 def missing_nodes(records: Iterable[Record], expected: Expected, what: str) -> list[Fault]:
     """Give a fault for each node that should have left a record and has not."""
     nodes = {text(record, "host") for record in records}
-    return [Fault(*_no_record(what), node) for node in expected.nodes if node not in nodes]
+    return [Fault(*_no_record(what, expected), node) for node in expected.nodes if node not in nodes]
 
 
-def _no_record(what: str) -> Said:
-    return f"{what} left no record: it did not start, or was ended", STARTED
+def _no_record(what: str, expected: Expected) -> Said:
+    return f"{what} left no record: {expected.words or NOT_STARTED}", STDERR
 
 
 def counted(count: int, thing: str) -> str:

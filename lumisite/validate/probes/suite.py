@@ -15,6 +15,8 @@ from lumisite.validate.probes.ddp.judge import ddp
 from lumisite.validate.probes.jax.judge import jax
 from lumisite.validate.probes.miopen.judge import miopen
 from lumisite.validate.probes.modules.judge import modules
+from lumisite.validate.probes.node.judge import NAME as NODE
+from lumisite.validate.probes.node.judge import node
 from lumisite.validate.probes.pairs.judge import pairs
 from lumisite.validate.probes.probe import Backend, Group, Part, Probe, Shape, Step
 from lumisite.validate.probes.python.judge import conda, usersite
@@ -22,9 +24,9 @@ from lumisite.validate.probes.target import Target
 from lumisite.validate.probes.transport.judge import transport
 from lumisite.validate.probes.wrapper.judge import wrapper
 
-#: In the order in which a job runs them: first what asks each rank by itself, then what measures.
+#: In the order in which a job runs them: what each node is, what asks each rank by itself, then what measures.
 PROBES: tuple[Callable[[Target], Probe | None], ...] = (
-    *(modules, binds, affinity, miopen, usersite, conda, jax, wrapper),
+    *(node, modules, binds, affinity, miopen, usersite, conda, jax, wrapper),
     *(transport, communicators, collectives, ddp, pairs),
 )
 #: Probes that are there only where an option names what they need.
@@ -34,14 +36,19 @@ LIMITS_S: Mapping[Backend, int] = {"nccl": 240, "gloo": 60}
 
 
 def choose_probes(target: Target, names: Sequence[str] = ()) -> list[Probe]:
-    """Give the probes of these names, or all. Raises `ResolveError` for one that does not exist."""
+    """Give the probes of these names, or all; where ranks work together, what each node is comes first.
+
+    Raises `ResolveError` for one that does not exist.
+    """
     probes = [probe for make in PROBES if (probe := make(target)) is not None]
     known = [probe.name for probe in probes]
     for name in names:
         if name not in known:
             hint = f"it needs {NEEDS[name]}" if name in NEEDS else suggestion(name, known)
             raise ResolveError(f"--probe: there is no probe {name!r} ({hint})")
-    return [probe for probe in probes if not names or probe.name in names]
+    chosen = [probe for probe in probes if not names or probe.name in names]
+    wanted = NODE if any(probe.together for probe in chosen) else ""
+    return [probe for probe in probes if probe in chosen or probe.name == wanted]
 
 
 def groups(probes: Sequence[Probe], plan: Validation, limit_s: int | None, nodes: tuple[str, ...]) -> list[Group]:

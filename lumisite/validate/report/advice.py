@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from lumisite.facts.compare import Kind
 from lumisite.validate.metric_names import parse_name, shape_order
 from lumisite.validate.report.changes import Changed
+from lumisite.validate.verdict.gates import LOOK, NODE
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
@@ -27,15 +28,18 @@ FACTS_SHOWN, NAMES_SHOWN = 6, 8
 def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
     """Give what to do: gates first, for a broken gate explains slow numbers; then numbers, nodes, and missing jobs."""
     for gate in verdict.gates:
-        for cause in gate.causes[:1]:
-            yield f"{gate.gate}: {cause.cause}" + (f": {cause.advice}" if cause.advice else "")
+        own = [cause for cause in gate.causes if not cause.follows]
+        for cause in own if gate.gate == NODE else own[:1]:
+            yield f"{gate.gate}: {cause.cause}: {cause.advice or LOOK}"
     slower = [one for one in verdict.metrics if one.decides and one.verdict in ("fail", "unconfirmed")]
     if slower:
         broken = [gate.gate for gate in verdict.gates if gate.verdict == "fail"]
         if broken:
             yield f"the numbers are lower too: put {', '.join(broken)} right first, then measure again"
         else:
-            yield from _where(slower, verdict.metrics, changed)
+            names = some([one.metric for one in slower])
+            told = f"slower: {names}; see what changed (`lumisite changes`), take it back, or measure once more"
+            yield from list(_where(slower, verdict.metrics, changed)) or [told]
     if verdict.drain:
         bad = sorted({one.node for one in verdict.slow_nodes} | {node for gate in verdict.gates for node in gate.nodes})
         yield f"measure {some(bad)} once more; if the same comes out, drain, with the line given here"

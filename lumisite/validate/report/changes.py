@@ -12,7 +12,7 @@ from lumisite.site.load import load_plans
 
 if TYPE_CHECKING:
     from lumisite.facts.facts import Facts
-    from lumisite.facts.touch import Touch
+    from lumisite.facts.touched import Touch
     from lumisite.site.load import LoadedSite
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from lumisite.validate.report.advice import some
 from lumisite.validate.report.gather import EpochTable, Report
-from lumisite.validate.verdict.gates import GateVerdict
+from lumisite.validate.verdict.gates import LOOK, Cause, GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
@@ -42,8 +42,11 @@ class Block:
 
 
 def headline(verdict: SystemVerdict) -> str:
-    """Give the verdict in a sentence."""
-    return f"{verdict.verdict.upper()}: {SENTENCES[verdict.verdict]}"
+    """Give the verdict in a sentence; nothing is said of the system where bad nodes leave that open."""
+    sentence = SENTENCES[verdict.verdict]
+    if verdict.verdict == "bad-nodes" and any(one.decides and one.on_slow_nodes for one in verdict.metrics):
+        sentence = "some nodes are bad; how the system is, jobs without them tell"
+    return f"{verdict.verdict.upper()}: {sentence}"
 
 
 def report_blocks(report: Report) -> Iterator[Block]:
@@ -73,11 +76,15 @@ def report_blocks(report: Report) -> Iterator[Block]:
 def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
     """Give what was judged: gates, metrics, nodes."""
     if verdict.gates:
-        gates = [(gate.gate, gate.verdict, gate.reason) for gate in verdict.gates]
+        gates = [(gate.gate, gate.verdict + " (follows)" * bool(gate.follows), gate.reason) for gate in verdict.gates]
         yield Block("table", "Gates", (), "Hard gates after the change", ("gate", "verdict", "why"), gates)
-    causes = [(gate.gate, one.cause, one.advice, some(one.nodes)) for gate in verdict.gates for one in gate.causes]
+    # First what is at fault, then what follows from it.
+    parts = [
+        replace(gate, causes=own) for own, gate in sorted(_told(verdict.gates), key=lambda part: _follows(part[0]))
+    ]
+    causes = [(gate.gate, one.cause, _to_do(one), some(one.nodes)) for gate in parts for one in gate.causes]
     if causes:
-        lines = [line for gate in verdict.gates for line in _cause_lines(gate)]
+        lines = [line for gate in parts for line in _cause_lines(gate)]
         yield Block("table", "Causes", lines, "What gates found", ("gate", "cause", "what to do", "nodes"), causes)
     if verdict.metrics:
         caption = "Metrics before and after; the number of jobs in brackets"
@@ -88,6 +95,21 @@ def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
         lines = ["slow nodes (measure them once more, then drain):", *lines]
         head = ("node", "metric", "below the median", "z")
         yield Block("table", "Slow nodes", lines, "Nodes that are slower than the others", head, slow)
+
+
+def _told(gates: Sequence[GateVerdict]) -> Iterator[tuple[tuple[Cause, ...], GateVerdict]]:
+    for gate in gates:
+        for follows in (False, True):
+            if own := tuple(one for one in gate.causes if bool(one.follows) == follows):
+                yield own, gate
+
+
+def _follows(causes: Sequence[Cause]) -> bool:
+    return any(one.follows for one in causes)
+
+
+def _to_do(cause: Cause) -> str:
+    return f"nothing: it follows from {some(cause.follows)}" if cause.follows else cause.advice or LOOK
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -135,8 +157,8 @@ def _epochs(table: EpochTable) -> Block:
 def _cause_lines(gate: GateVerdict) -> Iterator[str]:
     for cause in gate.causes[:CAUSES_SHOWN]:
         yield f"  {gate.gate}: {cause.cause} ({some(cause.nodes)})"
-        if cause.advice:
-            yield f"    {cause.advice}"
+        if told := _to_do(cause):
+            yield f"    {told}"
     if len(gate.causes) > CAUSES_SHOWN:
         yield f"  {gate.gate}: … and {len(gate.causes) - CAUSES_SHOWN} more causes"
 

@@ -25,7 +25,7 @@ def report_junit(report: Report) -> str:
     gates, metrics, nodes = (Element("testsuite", name=name) for name in ("gates", "metrics", "nodes"))
     for gate in verdict.gates:
         details = [f"{one.cause} ({some(one.nodes)}){': ' if one.advice else ''}{one.advice}" for one in gate.causes]
-        _add_case(gates, gate.gate, gate.verdict, gate.reason, details)
+        _add_case(gates, gate.gate, gate.verdict, gate.reason, details, decides=not gate.follows)
     for metric in verdict.metrics:
         details = [f"{key} {value}" for key, value in (("before", metric.before), ("after", metric.after)) if value]
         _add_case(metrics, metric.metric, metric.verdict, metric.reason, details, decides=metric.decides)
@@ -51,7 +51,8 @@ def _add_case(
     if state not in (*FAILED, *OPEN):
         SubElement(case, "system-out").text = _legal("\n".join([f"{state}: {reason}", *details]))
     elif not decides:
-        SubElement(case, "skipped", message=_legal(f"shown only: {reason}"))
+        why = reason if reason.startswith("follows") else f"shown only: {reason}"
+        SubElement(case, "skipped", message=_legal(why)).text = _legal("\n".join(details)) or None
     else:
         tag = "failure" if state in FAILED else "error"
         SubElement(case, tag, type=state, message=_legal(reason)).text = _legal("\n".join(details))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 
 from lumisite.errors import ToolError
+from lumisite.validate.report.advice import advice
 from lumisite.validate.report.contents import Block, aligned, headline, report_blocks, verdict_blocks
 from lumisite.validate.report.gather import Report
 from lumisite.validate.report.junit import report_junit
@@ -33,7 +34,9 @@ def verdict_text(verdict: SystemVerdict) -> Iterator[str]:
     if verdict.drain:
         yield "" if not verdict.slow_nodes else "  to drain them:"
         yield f"  {verdict.drain}"
-    if verdict.next_runs:
+    if verdict.verdict == "fail":
+        yield from _lines([Block("steps", "What to do", tuple(advice(verdict, ())))])
+    elif verdict.next_runs:
         yield from ("", *verdict.next_runs)
     if verdict.notes:
         yield from ("", *(f"note: {text}" for text in verdict.notes))

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import io
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -27,26 +28,28 @@ from lumisite.site.json_file import parse_json, short
 from lumisite.site.read import opened, read_file
 from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time
 from lumisite.validate.probes.probe import Line, Record, Step, Vector, scripts
-from lumisite.validate.run.script import FACTS, RECORDS
+from lumisite.validate.run.script import DONE, FACTS, RECORDS, SEEN, SET_BEFORE
 
 SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
-#: What the journal says of a job; one that has ended before its time is `ended`, one that ran to its end `over`.
-EVENTS = ("submitting", "submitted", "cancelled", "ended", "over")
 #: No file of lines or record has more.
 LARGEST_BYTES = 32 << 20
-#: No mark has more, and no more of a step's stderr is looked at.
-WORDS_BYTES = 1 << 14
+#: What was taken out of the samples and series: no verdict counts it.
+ASIDE = "aside.jsonl"
+#: What the journal says of a job. One that ran to its end is `over`, or `aside` if it measured two things; one that has
+#: ended before its time is `ended`, or `lost` if that was Slurm's doing.
+EVENTS = ("submitting", "submitted", "cancelled", "ended", "lost", "aside", "over")
+#: How much of a step's stderr is looked at, in bytes, and how much of it is told, in letters.
+WORDS_BYTES, WORDS_TOLD = 1 << 14, 400
+#: Lines that tell why a container or a step did not start, or a program ended.
+_TELLING = re.compile(r"FATAL|ERROR|[Ee]rror\b|srun: ")
 
-
-#: What a mark of an end says: an exit code, and seconds since 1970.
-_END = re.compile(r"(?:.* )?((?:module:)?[0-9]{1,9}) ([0-9]{1,12}(?:\.[0-9]{1,12})?)", re.ASCII)
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class End:
-    """How a step or a job came to its own end: an exit code, or `module:CODE`; and when (seconds since 1970)."""
+    """How a step or a job came to its own end: an exit code, `module:CODE` or `lost:STEP`; and when (since 1970, s)."""
 
     code: str
     time: float
@@ -88,6 +91,17 @@ class _File:
             os.close(handle)
         self.seen.add(line)
 
+    def take_out(self, unwanted: Callable[[str], bool], place: _File) -> None:
+        """Move lines to another file, where a line that is there already is not added."""
+        lines = self.load(bytes.decode)
+        out = [line for line in lines if unwanted(line)]
+        for line in out:
+            place.add(line)
+        if out:
+            kept = "".join(f"{line}\n" for line in lines if not unwanted(line))
+            put_file(self.path, kept.encode())
+            self.seen = set(lines).difference(out)
+
 
 class Run:
     """A run's folder, held by one process at a time."""
@@ -97,6 +111,7 @@ class Run:
         self.probes = folder / "probes"
         self._lines = _File(folder / SAMPLES)
         self._vectors = _File(folder / SERIES)
+        self._aside = _File(folder / ASIDE)
         self._journal = _File(folder / JOURNAL)
         self._lock = -1
 
@@ -112,6 +127,7 @@ class Run:
             pass  # a file system without locks, such as Lustre mounted without flock
         self._lines.load(parse_line)
         self._vectors.load(_object)
+        self._aside.load(_object)
         return self._journal.load(_event)
 
     def release(self) -> None:
@@ -134,6 +150,15 @@ class Run:
             else:
                 self._lines.add(line_json(line))
 
+    def set_aside(self, run: str) -> None:
+        """Take what a job has measured out of what counts."""
+        for lines in (self._lines, self._vectors):
+            lines.take_out(lambda line: (told := _fields(line)).get("run") == run and not _says_end(told), self._aside)
+
+    def forget_end(self, run: str) -> None:
+        """Take out how a job ended, before it is submitted again."""
+        self._lines.take_out(lambda line: (told := _fields(line)).get("run") == run and _says_end(told), self._aside)
+
     @property
     def has_facts(self) -> bool:
         """Whether a capture of a node is kept."""
@@ -150,29 +175,36 @@ class Run:
         return self.folder / "jobs" / run
 
     def write_script(self, run: str, attempt: int, text: str) -> str:
-        """Write a job's script and give its path."""
+        """Write a job's script and give its path; how an earlier attempt ended is forgotten."""
         folder = self.job_folder(run)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"job.{attempt}.sh"
         path.write_text(text)
+        (folder / DONE).unlink(missing_ok=True)
         return str(path)
 
     def marker(self, run: str, name: str) -> list[str]:
         """Read one of a job's marks as words; empty if it is not there."""
         try:
-            return read_file(self.job_folder(run) / name, WORDS_BYTES).decode().split()
+            return read_file(self.job_folder(run) / name, WORDS_BYTES).decode(errors="replace").split()
         except (OSError, ValueError):
             return []
 
     def end(self, run: str, name: str) -> End | None:
         """Say how a job or a step came to its own end, by its mark; None if it has not."""
-        found = _END.fullmatch(" ".join(self.marker(run, name)))
-        return End(found[1], round(float(found[2]), 3)) if found else None
+        words = self.marker(run, name)[-2:]
+        codes = r"[0-9]{1,3}|(module|lost):[\w:.-]+" if name == DONE else "[0-9]{1,3}"
+        with suppress(ValueError):
+            if len(words) == 2 and re.fullmatch(codes, words[0]) and math.isfinite(float(words[1])):
+                return End(words[0], round(float(words[1]), 3))
+        return None
 
     def step_began(self, run: str, step: Step) -> float | None:
         """Say when a step began, if it has."""
-        found = _END.fullmatch(" ".join(["0", *self.marker(run, f"{step.folder}/began")]))
-        return float(found[2]) if found else None
+        words = self.marker(run, f"{step.folder}/began")
+        with suppress(ValueError):
+            return float(words[0]) if words and math.isfinite(float(words[0])) else None
+        return None
 
     def records(self, run: str, step: Step) -> list[Record]:
         """Read what the ranks of a step wrote, and of those that did not finish where they were."""
@@ -183,15 +215,34 @@ class Run:
                 found.append(_object(read_file(path, LARGEST_BYTES)))
         return found
 
+    def seen(self, run: str) -> list[dict[str, str]]:
+        """Give what a job measured, by name, at its start and after each step; a line that was torn is left out."""
+        rows = [line.split("\t") for line in self._text(f"jobs/{run}/{SEEN}").splitlines()]
+        return [dict(zip(row[:-1:2], row[1:-1:2], strict=False)) for row in rows if row[-1] == "end"]
+
+    def set_before(self, run: str) -> list[tuple[str, str]]:
+        """Give each variable (NAME=VALUE) that was set in a job before lumisite ran, with who set it."""
+        rows = [line.split("\t") for line in self._text(f"jobs/{run}/{SET_BEFORE}").splitlines()]
+        return [(row[0], row[1]) for row in rows if len(row) == 2]
+
+    def _text(self, name: str) -> str:
+        with suppress(OSError):
+            return read_file(self.folder / name, LARGEST_BYTES).decode(errors="replace")
+        return ""
+
     def last_words(self, run: str, name: str) -> str:
-        """Give the end of a file in a job's folder on one line; empty if there is none."""
+        """Give what the end of a file in a job's folder tells, each line once, on one line; empty if there is none."""
         try:
             with opened(self.job_folder(run) / name) as stream:
                 stream.seek(max(0, stream.seek(0, os.SEEK_END) - WORDS_BYTES))
                 lines = stream.read().decode("utf-8", "replace").splitlines()
         except OSError:
             return ""
-        return " | ".join(line.strip() for line in lines if line.strip())[-400:]
+        every = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
+        words = " | ".join([line for line in every if _TELLING.search(line)] or every)
+        # A runtime tells the cause first, srun what came of it last.
+        half = WORDS_TOLD // 2
+        return words if len(words) <= WORDS_TOLD else f"{words[:half]} … {words[-half:]}"
 
 
 def create_run(folder: Path, about: Mapping[str, object]) -> Run:
@@ -251,6 +302,17 @@ def _event(line: bytes) -> dict[str, object]:
         raise LineError(f"{short(event)} is no line of a journal")
     parse_time(event.get("time", 0))
     return event
+
+
+def _fields(line: str) -> Mapping[str, object]:
+    with suppress(ValueError):
+        fields = json.loads(line)
+        return fields if isinstance(fields, dict) else {}
+    return {}
+
+
+def _says_end(fields: Mapping[str, object]) -> bool:
+    return fields.get("gate") == "job"
 
 
 def gather(source: Path, place: Path) -> None:

@@ -131,12 +131,13 @@ def more_words(verdict: SystemVerdict, probes: Collection[str]) -> tuple[str, ..
     else:
         jobs = 1
         names = {gate.gate for gate in verdict.gates if not gate.runs}
+    names |= {gate.gate for gate in verdict.gates if gate.follows}
     wanted = sorted(names & set(probes))
     if not wanted:
         return ()
     bad = sorted({one.node for one in verdict.slow_nodes} | {node for gate in verdict.gates for node in gate.nodes})
     words = ["--jobs", str(jobs), *(word for name in wanted for word in ("--probe", name))]
-    return (*words, "--avoid", ",".join(bad)) if bad and waiting else tuple(words)
+    return (*words, "--avoid", ",".join(bad)) if bad else tuple(words)
 
 
 def hunt_words(verdict: SystemVerdict) -> tuple[str, ...]:

@@ -19,38 +19,16 @@ from lumisite.validate.probes.ddp.judge import RATE, efficiency
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, rounded
 from lumisite.validate.run import slurm
 from lumisite.validate.run.asked import Asked
+from lumisite.validate.run.conditions import changed, with_setters
+from lumisite.validate.run.job import LiveJob
 from lumisite.validate.run.script import CLAIM, DONE, EXIT, RECORDS, STEP_ERR, JobPlan, job_script
 
 if TYPE_CHECKING:
     from lumisite.site.model import Site
     from lumisite.validate.run.folder import End, Run
 
-
-@dataclass
-class LiveJob:
-    """What is known of one job while the run goes on. `state` is the last event of its journal (`EVENTS`)."""
-
-    plan: JobPlan
-    state: str = "new"
-    id: str = ""
-    attempt: int = 0
-    lost: bool = False
-    """Whether Slurm has said that it is over; its marks may still be on their way."""
-    done_since: float = 0.0
-    collected: set[str] = field(default_factory=set)
-    samples: list[Sample] = field(default_factory=list)
-    shown: str = ""
-    """The group of steps that was last said to have begun, and what was last said of Slurm's."""
-    told: str = ""
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether there is still something to come of it."""
-        return self.state not in ("ended", "over")
-
-    def gate(self, verdict: GateOutcome, cause: str, advice: str, time: float) -> Gate:
-        """Give the line that says how it ended."""
-        return Gate("job", verdict, cause, advice, self.plan.run, tuple(sorted(self.plan.nodes)), time)
+#: How often a job is submitted that Slurm lost, while all its nodes are in service.
+TRIES = 3
 
 
 @dataclass
@@ -71,13 +49,20 @@ class Runner:
     slurm_s: float = 4.0
     grace_s: float = 3.0
     _polled: float = 0.0
+    _first: dict[str, str] = field(default_factory=dict)
+    """What the first job of the run measured that came to its end (`Run.seen`)."""
+    _named: set[str] = field(default_factory=set)
+    """What was set before lumisite ran, as far as it is told."""
 
     def __post_init__(self, plans: Sequence[JobPlan]) -> None:
         """Begin with all jobs."""
         self.jobs = [LiveJob(plan) for plan in plans]
 
-    def restore(self, journal: Sequence[Mapping[str, object]]) -> None:
-        """Take up what the journal says; a job that was being submitted is looked for by its name."""
+    def restore(self, journal: Sequence[Mapping[str, object]], *, again: bool = False) -> None:
+        """Take up what the journal says; a job that was being submitted is looked for by its name.
+
+        What Slurm lost is run `again` if that is asked.
+        """
         by_run = {job.plan.run: job for job in self.jobs}
         for event in journal:
             if job := by_run.get(str(event.get("run"))):
@@ -85,16 +70,19 @@ class Runner:
         for job in self.jobs:
             if job.state == "submitting":
                 self._look_for(job)
-            self._collect(job)
+            if job.state == "lost" and again:
+                self._again(job)
+            if job.state != "aside":
+                self._collect(job)
+            if job.state == "over":
+                self._first = self._first or next(iter(self.run.seen(job.plan.run)), {})
             if job.state == "over" and (done := self.run.end(job.plan.run, DONE)) is not None:
                 # They are there already, unless the machine went down before they were on its disk.
                 self.run.keep(self._last_lines(job, done.time))
 
     def work(self) -> None:
         """Submit what is not submitted, and go on until every job is over."""
-        for job in self.jobs:
-            if job.state in ("new", "cancelled"):
-                self._submit(job)
+        self._submit_all()
         self._polled = time.monotonic() - max(0.0, self.slurm_s - 1)
         while any(job.goes_on for job in self.jobs):
             for job in self._in_slurm():
@@ -118,6 +106,17 @@ class Runner:
     def _in_slurm(self) -> list[LiveJob]:
         """Give the jobs that Slurm has, or may have."""
         return [job for job in self.jobs if job.state == "submitted"]
+
+    def _submit_all(self) -> None:
+        """Submit what is not submitted; what Slurm may have heard before it fell silent is looked for first."""
+        for job in self.jobs:
+            try:
+                if job.state == "submitting":
+                    self._look_for(job)
+                if job.state in ("new", "cancelled"):
+                    self._submit(job)
+            except slurm.SilentError as error:
+                self._tell(job, f"Slurm does not answer: {error}", answers=False)
 
     def _submit(self, job: LiveJob) -> None:
         attempt = job.attempt + 1
@@ -163,7 +162,9 @@ class Runner:
                     job.shown = group.folder
                     self.say(f"{job.plan.run}: {group.folder} …")
                 continue
-            lines = self._judge(job, group, known)
+            lines = with_setters(
+                self._judge(job, group, known), self._set_before(job), together=group.steps[0].together
+            )
             job.collected.add(group.folder)
             job.samples += [line for line in lines if isinstance(line, Sample)]
             self.run.keep(lines)
@@ -189,7 +190,7 @@ class Runner:
                 step,
                 tuple(self.run.records(run, step)),
                 int(end.code),
-                self.run.last_words(run, f"{step.folder}/{STEP_ERR}") if end.code != "0" else "",
+                self.run.last_words(run, f"{step.folder}/{STEP_ERR}"),
                 end.time - (self.run.step_began(run, step) or -math.inf),
             )
             for step, end in zip(group.steps, ends, strict=True)
@@ -201,20 +202,36 @@ class Runner:
             place = f"{self.run.job_folder(run) / first.folder}/{RECORDS}"
             return [expected.gate("inconclusive", cause, f"look into {place}, then run again")]
 
+    def _set_before(self, job: LiveJob) -> list[str]:
+        """Give what was set before lumisite ran, with who set it, and say it once."""
+        found = [f"{what} was set before lumisite ran, by {by}" for what, by in self.run.set_before(job.plan.run)]
+        for told in found:
+            if told not in self._named:
+                self._named.add(told)
+                self.say(f"{job.plan.run}: {told}")
+        return found
+
     def _finish(self, job: LiveJob, done: End) -> None:
         """A job has come to its own end."""
         if done.code.startswith("module"):
             words = self.run.last_words(job.plan.run, "module.stderr")
             self._end(job, f"the module could not be loaded on {job.plan.nodes[0]}: {words}", "run `lumisite releases`")
             return
+        if done.code.startswith("lost"):
+            self._lose_step(job, done.code.partition(":")[2])
+            return
         silent = [group.folder for group in job.plan.groups if group.folder not in job.collected]
         if silent:
             job.done_since = job.done_since or time.monotonic()
             if time.monotonic() - job.done_since < self.grace_s:
                 return  # files of one node may arrive in another order
-            cause = f"the job ended, and {', '.join(silent)} left no result"
-            self._end(job, cause, "look whether the run's file system is full, or was not there for a while")
+            cause = f"the job ended, and {', '.join(silent)} left no result that can be read"
+            self._end(job, cause, "look whether the run's file system is full, or was not there for a while", "lost")
             return
+        if changed(self.run.seen(job.plan.run), self._first):
+            self._end(job, "", "", "aside")
+            return
+        self._first = self._first or next(iter(self.run.seen(job.plan.run)), {})
         self.run.keep(self._last_lines(job, done.time))
         self._note(job, "over")
         self.say(f"{job.plan.run}: done")
@@ -239,6 +256,7 @@ class Runner:
         now = time.monotonic()
         if now - self._polled >= self.slurm_s:
             self._polled = now
+            self._submit_all()
             active = self._in_slurm()
             states = slurm.poll([job.id for job in active])
             for job in active:
@@ -248,10 +266,10 @@ class Runner:
         """Act on what Slurm says of a job that has not said itself that it is done."""
         if not state.ended:
             job.lost = False
-            told = f"{state.state} ({state.reason})" if state.state else f"Slurm does not answer: {state.reason}"
-            if state.state != "RUNNING" and told != job.told:
-                job.told = told
-                self.say(f"{job.plan.run}: job {job.id} {told}{self._out_of_service(job)}")
+            if not state.state:
+                self._tell(job, f"Slurm does not answer: {state.reason}", answers=False)
+            elif state.state != "RUNNING":
+                self._tell(job, f"job {job.id} {state.state} ({state.reason})")
             return
         if not job.lost:
             job.lost = True
@@ -261,7 +279,47 @@ class Runner:
         self._look(job)
         if job.goes_on:
             cause, advice = self._why(job, state)
-            self._end(job, cause, advice)
+            # Ended without a mark: the file system did not take it.
+            self._end(job, cause, advice, "lost" if state.state in (*slurm.LOST, "COMPLETED") else "ended")
+            if state.state != "CANCELLED":
+                self._try_again(job)
+
+    def _lose_step(self, job: LiveJob, step: str) -> None:
+        """A step was lost however often the job asked for it."""
+        words = self.run.last_words(job.plan.run, f"{step}/{STEP_ERR}")
+        away = [name for name in job.plan.nodes if f" failed on node {name}:" in words]
+        where, look = "", "slurmctld (scontrol ping)"
+        if away:
+            where, look = f" on {', '.join(away)}", f"slurmd of {', '.join(away)}"
+        cause = f"Slurm did not start {step}{where}: {words or 'srun said nothing'}"
+        self._end(job, cause, f"look at {look}, then {self._resume(job)}", "lost")
+        if not away:
+            self._try_again(job)
+
+    def _resume(self, job: LiveJob) -> str:
+        """Say how a job is run again; one whose nodes Slurm chose is another program's, which submits it."""
+        resume = f"`lumisite {self.asked.purpose} --resume {self.asked.folder}` runs the job again"
+        return resume if job.plan.named else "run it again"
+
+    def _try_again(self, job: LiveJob) -> None:
+        """Let a lost job be submitted once more, if all its nodes are in service."""
+        known = (*slurm.FREE, *slurm.BUSY, *slurm.RESERVED)
+        if job.state == "lost" and job.plan.named and job.attempt < TRIES:
+            states = self._nodes(job)
+            if len(states) == len(job.plan.nodes) and all(state in known for state in states.values()):
+                self._again(job)
+
+    def _again(self, job: LiveJob) -> None:
+        """Let a job that Slurm lost be submitted once more; what it has measured stays."""
+        self.run.forget_end(job.plan.run)
+        job.state, job.lost, job.done_since = "new", False, 0.0
+        self.say(f"{job.plan.run}: once more")
+
+    def _tell(self, job: LiveJob, told: str, *, answers: bool = True) -> None:
+        """Say what holds a job up, once."""
+        if told != job.told:
+            job.told = told
+            self.say(f"{job.plan.run}: {told}{self._out_of_service(job) if answers else ''}")
 
     def _why(self, job: LiveJob, state: slurm.JobState) -> tuple[str, str]:
         """Give the cause and the advice for a job that ended before it was done."""
@@ -270,17 +328,18 @@ class Runner:
             lost = [name for name, state in self._nodes(job).items() if state.startswith(("down", "fail"))]
             names = ", ".join(lost) or f"one of {', '.join(job.plan.nodes)}"
             verb = "were" if len(lost) > 1 else "was"
-            return f"{names} {verb} lost (NODE_FAIL){during}", "look at the node, then run again"
+            return f"{names} {verb} lost (NODE_FAIL){during}", f"look at the node, then {self._resume(job)}"
         if state.state == "TIMEOUT":
             return f"the job reached its time limit{during}", "raise validation.time_limit, or look for what hung"
         if state.state == "CANCELLED":
-            return f"the job was cancelled by someone else{during}", "ask who cancelled it, then run again"
+            return f"the job was cancelled by someone else{during}", f"ask who cancelled it, then {self._resume(job)}"
         if state.state:
             words = self.run.last_words(job.plan.run, f"slurm-{job.id}.out")
             reason = f" ({state.reason})" if state.reason not in ("", "None") else ""
             tail = f": {words}" if words else ""
             return f"the job ended as {state.state}{reason}{during}{tail}", "read the job's output in its folder"
-        return f"Slurm no longer knows the job, and it did not say that it was done{during}", "ask the Slurm log"
+        cause = f"Slurm no longer knows the job, and it did not say that it was done{during}"
+        return cause, f"read the log of slurmctld, then {self._resume(job)}"
 
     def _during(self, job: LiveJob) -> str:
         """Say in which step a job was."""
@@ -308,9 +367,12 @@ class Runner:
             return {name: state for name, state in states.items() if name in job.plan.nodes}
         return {}
 
-    def _end(self, job: LiveJob, cause: str, advice: str) -> None:
-        """A job is over before its time."""
-        self._note(job, "ended", cause=cause, advice=advice)
+    def _end(self, job: LiveJob, cause: str, advice: str, event: str = "ended") -> None:
+        """A job is over before its time, or does not count since it measured two things."""
+        if why := changed(self.run.seen(job.plan.run), self._first):
+            event, cause = "aside", f"set aside: {why}" + (f"; {cause}" if cause else "")
+            advice = "nothing that it measured counts; start a new run, and let nobody change that meanwhile"
+        self._note(job, event, cause=cause, advice=advice)
         self.say(f"{job.plan.run}: {cause}")
 
     def _note(self, job: LiveJob, event: str, **more: object) -> None:
@@ -320,11 +382,17 @@ class Runner:
 
     def _heed_event(self, job: LiveJob, event: Mapping[str, object]) -> None:
         """Take one line of the journal into account; what has ended stays so, and has a gate's line."""
+        if job.state == "lost" and event["event"] == "submitting":
+            self.run.forget_end(job.plan.run)
+            job.state = "new"
         if not job.goes_on:
             return
         job.state = str(event["event"])
         job.id = str(event.get("id", job.id))
         job.attempt = int(str(event.get("attempt", job.attempt)))
-        if job.state == "ended":
+        if job.state == "aside":
+            self.run.set_aside(job.plan.run)
+        if job.state in ("ended", "lost", "aside"):
             cause, advice, when = (str(event.get(name, "")) for name in ("cause", "advice", "time"))
-            self.run.keep([job.gate("fail", cause, advice, float(when or 0))])
+            verdict: GateOutcome = "fail" if job.state == "ended" else "inconclusive"
+            self.run.keep([job.gate(verdict, cause, advice, float(when or 0))])

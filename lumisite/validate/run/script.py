@@ -8,13 +8,15 @@ from dataclasses import dataclass
 
 from lumisite.errors import ResolveError
 from lumisite.site.model import Site, Validation
-from lumisite.validate.probes.probe import OUT, PROBES, Group, Step
+from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, Step
 from lumisite.validate.run.asked import Asked
+from lumisite.validate.run.slurm import LOST_STEP
 
 #: Names of what a job writes below its folder, and below each step's.
 DONE, EXIT, CLAIM, STEP_OUT, STEP_ERR, RECORDS = "done", "exit", "claim", "stdout", "stderr", "records"
-FACTS = "facts.json"
-NODES = "nodes"
+FACTS, NODES, SEEN, SET_BEFORE = "facts.json", "nodes", "seen", "set-before"
+#: How long a job waits before it runs a step again that Slurm lost, each time, in seconds.
+AGAIN_S = (10, 20, 30, 30)
 
 _HEAD = """\
 # Written by lumisite for one run; every step leaves its exit code and the time in FOLDER/exit.
@@ -27,16 +29,53 @@ if mkdir "$job/{claim}.{attempt}" 2>/dev/null; then
 elif ! grep -q "^$SLURM_JOB_ID " "$job/started.{attempt}" 2>/dev/null; then
   exit 0
 fi
-# step FOLDER LIMIT_S COMMAND...
+# What the job measures, as it is now, on a line of its own: KEY<tab>VALUE<tab>... end. It may change while jobs run.
+prolog=$(scontrol show config 2>/dev/null | sed -n 's/^TaskProlog *= *//p')
+seen() {
+  {
+    printf '%s\\n%s\\n' {current} "$(readlink {current})"
+    stat -L --printf='%n\\n%i %s %Y\\n' {images}
+    (cd {current} && find . -type f -exec cksum {} +) | sed 's|^\\([0-9]* [0-9]*\\) \\.\\(.*\\)|'{current}'\\2\\n\\1|'
+    [ ! -f "$prolog" ] || printf '%s\\n%s\\n' "$prolog" "$(cksum <"$prolog")"
+  } 2>/dev/null | tr '\\n' '\\t' | sed '1s/^/\\n/;s/$/end\\n/' >>"$job/{seen}"
+}
+# A line for each variable that the helper finds set and leaves so: NAME=VALUE<tab>who set it.
+who_set() {
+  LUMISITE_VERBOSE=1 timeout 60 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \\
+    --ntasks-per-node=1 --kill-on-bad-exit=0 true </dev/null 2>/dev/null |
+    sed -n 's/^lumisite: \\(.*\\) stays: it was set before lumisite ran$/\\1/p' | sort -u | while IFS= read -r told; do
+    name=${told%%=*} by="the job's own options, or something of Slurm's"
+    if [ -f "$prolog" ] && grep -qw "$name" "$prolog"; then
+      by="the site's TaskProlog $prolog"
+    elif env -i HOME=/ PATH="$PATH" bash -lc '[ "${!0+x}" ]' "$name" 2>/dev/null; then
+      by='the login files of the site, /etc/profile'
+    elif env -i HOME="$HOME" USER="$USER" PATH="$PATH" bash -lc '[ "${!0+x}" ]' "$name" 2>/dev/null; then
+      by="the login files in $HOME"
+    fi
+    printf '%s\\t%s\\n' "$told" "$by"
+  done >"$job/{set_before}.partial" && mv "$job/{set_before}.partial" "$job/{set_before}"
+}
+# step FOLDER LIMIT_S COMMAND...: what Slurm lost says nothing of the system. It is run again, and at last ends the job.
 step() {
-  folder=$job/$1 limit=$2
+  name=$1 limit=$2 folder=$job/$1
   shift 2
   [ ! -e "$folder/{exit}" ] || return 0
-  rm -rf "$folder/{records}"
-  mkdir -p "$folder/{records}"
-  date +%s.%N >"$folder/began"
-  timeout --kill-after=10 "$limit" "$@" >"$folder/{out}" 2>"$folder/{err}" </dev/null
-  mark "$folder/{exit}" "$? $(date +%s.%N)"
+  for left in {again} no; do
+    rm -rf "$folder/{records}"
+    mkdir -p "$folder/{records}"
+    date +%s.%N >"$folder/began"
+    timeout --kill-after=10 "$limit" "$@" >"$folder/{out}" 2>"$folder/{err}" </dev/null
+    code=$?
+    [ "$code" != 0 ] || break
+    # Slurm that has just come back may keep srun waiting until its time is over, without a word.
+    if ! grep -Eq {lost} "$folder/{err}"; then
+      [ "$left" != {first} ] && [ ! "$(ls "$folder/{records}")" ] || break
+    fi
+    [ "$left" != no ] || finish "lost:$name"
+    sleep "$left"
+  done
+  mark "$folder/{exit}" "$code $(date +%s.%N)"
+  seen
 }
 """
 
@@ -62,19 +101,31 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     """Give the text of the script; `facts` is the command that captures the job's first node, if any."""
     validation = validation_of(site)
     lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in slurm_words(site, asked, plan))]
+    images = [image for image in (asked.image, asked.jax_image) if image]
     names = {"job": shlex.quote(plan.folder), "done": DONE, "exit": EXIT, "claim": CLAIM, "attempt": str(attempt)}
+    names |= {"out": STEP_OUT, "err": STEP_ERR, "records": RECORDS, "seen": SEEN, "set_before": SET_BEFORE}
+    names |= {
+        "images": shlex.join(images),
+        "lost": shlex.quote(LOST_STEP),
+        "again": " ".join(map(str, AGAIN_S)),
+        "first": str(AGAIN_S[0]),
+    }
+    names |= {"current": shlex.quote(f"{site.root}/current")}
     head = _HEAD
-    for name, value in (names | {"out": STEP_OUT, "err": STEP_ERR, "records": RECORDS}).items():
+    for name, value in names.items():
         head = head.replace(f"{{{name}}}", value)
     module = _module(site)
     lines += ["", head.rstrip("\n")]
     lines += [_facts_line(facts)] if facts else []
     if not plan.named:
         lines.append(f'scontrol show hostnames "$SLURM_JOB_NODELIST" >"$job/{NODES}"')
+    lines += ["seen"]
+    steps = [(one.part.bare, _step_line(site, validation, plan, one, f"{asked.folder}/probes")) for one in plan.steps]
+    lines += [line for bare, line in steps if bare]
     lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
-    lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', ""]
+    lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
     lines += [_warm_up_line(plan)] if validation.backend == "nccl" else []
-    lines += [_step_line(site, validation, plan, step, f"{asked.folder}/probes") for step in plan.steps]
+    lines += [line for bare, line in steps if not bare]
     lines += ["", "finish 0"]
     return "\n".join(lines) + "\n"
 
@@ -145,7 +196,9 @@ def _step_line(site: Site, validation: Validation, plan: JobPlan, step: Step, pr
         words.append(f"--cpus-per-task={_cpus_per_task(site, validation)}")
     out = f"{plan.folder}/{step.folder}/{RECORDS}"
     words += [word.replace(PROBES, probes).replace(OUT, out) for word in step.part.words]
-    return f"step {step.folder} {step.limit_s} {' '.join(shlex.quote(word) for word in words)}"
+    script = f'"$(cat {shlex.quote(f"{probes}/{step.part.script}")})"'
+    quoted = " ".join(script if word == TEXT else shlex.quote(word) for word in words)
+    return f"step {step.folder} {step.limit_s} {quoted}"
 
 
 def _cpus_per_task(site: Site, validation: Validation) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,21 @@ ENDED = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"}
     | {"REVOKED", "TIMEOUT"}
 )
+#: Of these, states of a job that Slurm lost or ended of its own accord: they say nothing of the system.
+LOST = frozenset({"BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "PREEMPTED", "REVOKED", ""})
+#: What Slurm's commands say where one of its daemons does not answer (src/common/slurm_errno.c, 22.05 to 26.05).
+SILENT = (
+    "Unable to contact slurm controller|[Cc]ontroller (is )?in standby mode|Socket timed out|Rate limit exceeded|"
+    "Communication (connection|shutdown) failure|Message (send|receive) failure|Zero Bytes were transmitted"
+)
+#: What srun says of a step that Slurm did not start, kept waiting or lost (src/api/step_launch.c), for grep -E.
+LOST_STEP = (
+    "^srun: (Step created for|Job .* step creation)|"
+    f"^(srun|slurmstepd[^:]*): error: .*({SILENT}|Unable to confirm allocation|Task launch for .* failed on node|"
+    "[Nn]ode failure|NODE FAILURE|Required node not available|Slurmd could not connect IO|Job/step already completing)"
+)
+#: For how long a question is asked again while Slurm does not answer, and how often, in seconds.
+ASK_S, AGAIN_S = 60.0, 5.0
 #: States of a node in which it takes jobs now, and in which it will later, sinfo(1).
 FREE = ("idle",)
 BUSY = ("mixed", "allocated", "completing", "planned")
@@ -45,6 +61,10 @@ class JobState:
 
 class RefusedError(ToolError):
     """Slurm did not take a job."""
+
+
+class SilentError(ToolError):
+    """Slurm did not answer, and may have heard all the same."""
 
 
 def nodes_of(partition: str) -> dict[str, str]:
@@ -72,9 +92,11 @@ def nodes_of_reservation(name: str) -> list[str]:
 
 
 def submit(script: str) -> str:
-    """Submit a script and give the job's id. Raises `RefusedError` with Slurm's own words."""
+    """Submit a script and give the job's id. Raises `RefusedError` with Slurm's own words, or `SilentError`."""
     done = _run(["sbatch", "--parsable", script])
     if done.returncode != 0:
+        if re.search(SILENT, done.stderr):
+            raise SilentError(_last_words(done))
         raise RefusedError(f"sbatch refused: {_last_words(done)}")
     return done.stdout.strip().splitlines()[-1].partition(";")[0]
 
@@ -89,7 +111,10 @@ def poll(jobs: Sequence[str]) -> Mapping[str, JobState]:
     """Ask for the state of jobs; squeue first, and scontrol and sacct for those that it does not show."""
     if not jobs:
         return {}
-    done = _run(["squeue", "--noheader", f"--jobs={','.join(jobs)}", "--states=all", "--format=%i|%T|%r"])
+    try:
+        done = _run(["squeue", "--noheader", f"--jobs={','.join(jobs)}", "--states=all", "--format=%i|%T|%r"])
+    except SilentError as error:
+        return dict.fromkeys(jobs, JobState(None, str(error)))
     unknown = "Invalid job id" in done.stderr
     if done.returncode != 0 and not unknown:
         return dict.fromkeys(jobs, JobState(None, _last_words(done)))
@@ -110,7 +135,10 @@ def cancel(jobs: Sequence[str]) -> None:
 
 
 def _detail(job: str) -> JobState:
-    done = _run(["scontrol", "--oneliner", "show", "job", job])
+    try:
+        done = _run(["scontrol", "--oneliner", "show", "job", job])
+    except SilentError as error:
+        return JobState(None, str(error))
     state = re.search(r"\bJobState=(\S+)", done.stdout)
     if done.returncode == 0 and state:
         reason = re.search(r"\bReason=(\S+)", done.stdout)
@@ -126,8 +154,13 @@ def _detail(job: str) -> JobState:
 
 
 def _ask(argv: Sequence[str]) -> str:
-    done = _run(argv)
-    if done.returncode != 0:
+    until = time.monotonic() + ASK_S
+    while (done := _run(argv)).returncode != 0:
+        if re.search(SILENT, done.stderr):
+            if time.monotonic() < until:
+                time.sleep(AGAIN_S)
+                continue
+            raise SilentError(f"{' '.join(argv)}: {_last_words(done)}")
         raise ToolError(f"{' '.join(argv)}: {_last_words(done)}")
     return done.stdout
 
@@ -149,7 +182,7 @@ def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
     except FileNotFoundError:
         raise ToolError(f"{argv[0]} is not on PATH (run this where jobs are submitted)") from None
     except subprocess.TimeoutExpired:
-        raise ToolError(f"{argv[0]} did not answer within {PATIENCE_S:g} s") from None
+        raise SilentError(f"{argv[0]} did not answer within {PATIENCE_S:g} s") from None
 
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:

@@ -19,17 +19,14 @@ from typing import TYPE_CHECKING, Literal
 from lumisite.site.model import MetricRule
 from lumisite.validate.samples import Series
 from lumisite.validate.verdict.nodes import is_per_node, job_value
-from lumisite.validate.verdict.stats import least_chance, lower_tail, needed, spread
+from lumisite.validate.verdict.noisy import FLOOR_DROP, judge_noisy, percent
+from lumisite.validate.verdict.stats import ALPHA, least_chance, lower_tail, needed, spread
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
 State: TypeAlias = Literal["pass", "warn", "fail", "unconfirmed", "inconclusive"]
 
-#: Chance of error of the rank test.
-ALPHA = 0.01
-#: A larger drop of the median than this is a failure whatever the test says.
-FLOOR_DROP = 0.20
 #: Noise is taken to be at least this large, and a metric with more than NOISE_LIMIT decides nothing but large drops.
 NOISE_FLOOR = 0.005
 NOISE_LIMIT = 0.05
@@ -94,12 +91,16 @@ class _Unit:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Jobs after against jobs before; `change` and `limit` are logarithms, `below_spec` says by what it is too low."""
+    """Jobs after against jobs before; `change` and `limit` are logarithms, `below_spec` says by what it is too low.
+
+    In noise (`noisy`) a median moves by chance, however far.
+    """
 
     change: float
     limit: float
     p: float
     below_spec: str
+    noisy: bool = False
 
     @property
     def large(self) -> bool:
@@ -113,8 +114,8 @@ class _Comparison:
 
     @property
     def floor(self) -> bool:
-        """Whether the drop is so large that no test is asked."""
-        return bool(self.below_spec) or self.change < math.log(1 - FLOOR_DROP)
+        """Whether the drop is so large that no test is asked, but in noise."""
+        return bool(self.below_spec) or (self.change < math.log(1 - FLOOR_DROP) and (self.unlikely or not self.noisy))
 
     @property
     def regressed(self) -> bool:
@@ -134,17 +135,8 @@ def judge_metric(
         return _judge_units(after, _units(before), _units(after), rule, per_node=True)
     units = _without(_units(after), slow_after)
     verdict = _judge_units(after, _without(_units(before), slow_before), units, rule)
-    on_slow = sum(not unit.nodes.isdisjoint(slow_after) for unit in units[:DECIDING])
-    if on_slow and verdict.verdict in ("fail", "unconfirmed", "warn"):
-        return replace(
-            verdict,
-            verdict="inconclusive",
-            reason=f"{verdict.reason}; but {on_slow} of the deciding jobs ran on bad nodes",
-            confirmed=False,
-            on_slow_nodes=True,
-            more_jobs=DECIDING,
-            avoid=tuple(sorted(slow_after)),
-        )
+    if (left_out := _on_slow(verdict, units, slow_after)).on_slow_nodes:
+        return left_out
     noisy = verdict.noise is not None and verdict.noise > NOISE_LIMIT
     if (verdict.verdict != "inconclusive" or noisy) and verdict.limit is not None:
         counted = units[:DECIDING]
@@ -163,6 +155,22 @@ def judge_metric(
                 hunt=tuple(sorted({*slow, *fine})),
             )
     return replace(verdict, avoid=tuple(sorted({*verdict.avoid, *slow_after}))) if verdict.more_jobs else verdict
+
+
+def _on_slow(verdict: MetricVerdict, units: Sequence[_Unit], slow: frozenset[str]) -> MetricVerdict:
+    """Let jobs on bad nodes decide nothing but that all is well."""
+    count = sum(not unit.nodes.isdisjoint(slow) for unit in units[:DECIDING])
+    if not count or verdict.verdict == "pass":
+        return verdict
+    return replace(
+        verdict,
+        verdict="inconclusive",
+        reason=f"{verdict.reason}; but {count} of the deciding jobs ran on bad nodes",
+        confirmed=False,
+        on_slow_nodes=True,
+        more_jobs=DECIDING,
+        avoid=tuple(sorted(slow)),
+    )
 
 
 def _sides(before: Sequence[_Unit], after: Sequence[_Unit], least: float) -> tuple[frozenset[str], frozenset[str]]:
@@ -196,12 +204,14 @@ def some(names: Sequence[str], most: int) -> str:
     return ",".join(names) if more <= 0 else f"{','.join(names[:most])} and {more} more"
 
 
-def judge_alone(after: Series, rule: MetricRule, why: str) -> MetricVerdict:
+def judge_alone(after: Series, rule: MetricRule, why: str, slow: frozenset[str] = frozenset()) -> MetricVerdict:
     """Judge a metric that has nothing to be compared with: only the site's own expectation can fail it."""
-    units = _units(after)
+    units = _units(after) if is_per_node(after) else _without(_units(after), slow)
     first = _compare((), units[:DECIDING], 0.0, rule)
-    state, reason = _confirm((), units, first, rule) if first.below_spec else ("inconclusive", why)
-    return _verdict(after, state, reason, units, first, rule)
+    if not first.below_spec:
+        return _verdict(after, "inconclusive", why, units, first, rule)
+    verdict = _verdict(after, *_confirm((), units, first, rule), units, first, rule)
+    return verdict if is_per_node(after) else _on_slow(verdict, units, slow)
 
 
 def _units(series: Series) -> list[_Unit]:
@@ -219,7 +229,8 @@ def _judge_units(
 ) -> MetricVerdict:
     noise = spread([unit.score for unit in before], NOISE_FLOOR)
     deciding, limit = after[:DECIDING], max(rule.threshold, rule.k * noise)
-    first = _compare(before, deciding, limit, rule)
+    first = replace(_compare(before, deciding, limit, rule), noisy=noise > NOISE_LIMIT)
+    more = 0
     if per_node and not _enough(before, deciding) and not first.below_spec:
         state, reason = _judge_few_node_runs(first)
     elif first.regressed and (first.floor or _enough(before, deciding)):
@@ -227,9 +238,9 @@ def _judge_units(
     elif not _enough(before, deciding):
         state, reason = "inconclusive", _too_few(len(before), len(deciding))
     else:
-        state, reason = _judge_quiet(first, noise, len(before))
+        state, reason, more = _judge_quiet(first, noise, before, after)
     return replace(
-        _verdict(series, state, reason, after, first, rule, len(before)),
+        _verdict(series, state, reason, after, first, rule, len(before), more),
         before=statistics.median(unit.value for unit in before),
         change=_rounded(math.expm1(first.change)),
         noise=_rounded(noise),
@@ -247,13 +258,14 @@ def _verdict(
     first: _Comparison,
     rule: MetricRule,
     jobs_before: int = 0,
+    more: int = 0,
 ) -> MetricVerdict:
     """Put a verdict together, with how many jobs are missing and which nodes they should not run on."""
-    deciding, more, avoid = units[:DECIDING], 0, set[str]()
+    deciding, avoid = units[:DECIDING], set[str]()
     if state == "unconfirmed":
         more, avoid = DECIDING - len(_confirming(units)), avoid.union(*(unit.nodes for unit in deciding))
     elif state == "inconclusive" and jobs_before >= LEAST_BEFORE:
-        more = DECIDING - len(deciding)
+        more = more or DECIDING - len(deciding)
     return MetricVerdict(
         metric=series.metric,
         better=series.better,
@@ -314,28 +326,33 @@ def _too_few(before: int, after: int) -> str:
     return f"too few jobs, {after} after and {before} before, to reach p < {ALPHA:g}: needs {' or '.join(ways)}"
 
 
-def _judge_quiet(first: _Comparison, noise: float, before: int) -> tuple[State, str]:
-    """Judge what is no regression."""
-    detectable = _percent(math.expm1(-first.limit))
-    if noise > NOISE_LIMIT:
-        return "inconclusive", f"too noisy, {_percent(noise)} from job to job, to see a drop below {detectable}"
-    drop = _percent(math.expm1(first.change))
-    if first.large:
-        return "warn", f"slower by {drop}, but p = {first.p:.2g} may be chance"
+def _judge_quiet(
+    first: _Comparison, noise: float, before: Sequence[_Unit], after: Sequence[_Unit]
+) -> tuple[State, str, int]:
+    """Judge what is no regression; give also how many more jobs would settle it."""
+    if first.noisy:
+        told = judge_noisy(noise, [unit.score for unit in before], [unit.score for unit in after])
+        if told is not None:
+            return told
+    detectable = percent(math.expm1(-first.limit) if not first.noisy else FLOOR_DROP)
+    drop = percent(math.expm1(first.change))
+    if first.large and not first.noisy:
+        return "warn", f"slower by {drop}, but p = {first.p:.2g} may be chance", 0
     if first.unlikely and first.change < 0:
-        return "warn", f"slower by {drop} with p = {first.p:.2g}, but a drop counts from {detectable}"
+        return "warn", f"slower by {drop} with p = {first.p:.2g}, but a drop counts from {detectable}", 0
     if first.change > first.limit:
-        return "pass", f"faster by {drop}: a better system, or a broken benchmark"
-    few = f"; {before} jobs before are few, {GOOD_BEFORE} are right" if before < GOOD_BEFORE else ""
-    return "pass", f"no drop of {detectable} or more{few}"
+        return "pass", f"faster by {drop}: a better system, or a broken benchmark", 0
+    few = f"; {len(before)} jobs before are few, {GOOD_BEFORE} are right" if len(before) < GOOD_BEFORE else ""
+    noisy = f", though jobs differ by {percent(noise)}" if first.noisy else ""
+    return "pass", f"no drop of {detectable} or more{noisy}{few}", 0
 
 
 def _judge_few_node_runs(first: _Comparison) -> tuple[State, str]:
     """Judge a metric of nodes that was run too seldom for the test: what all nodes lose is no fault of one node."""
     if first.large:
-        drop = _percent(math.expm1(first.change))
+        drop = percent(math.expm1(first.change))
         return "inconclusive", f"all nodes together are slower by {drop}: the system, not a node; needs more runs"
-    return "pass", f"the median of all nodes has not dropped by {_percent(math.expm1(-first.limit))}"
+    return "pass", f"the median of all nodes has not dropped by {percent(math.expm1(-first.limit))}"
 
 
 def _confirm(
@@ -348,24 +365,20 @@ def _confirm(
     confirming = _confirming(after)
     if len(confirming) < DECIDING:
         return "unconfirmed", f"{what}; {len(confirming)} of {DECIDING} jobs on other nodes are there to confirm it"
-    pooled = _compare(before, [*after[:DECIDING], *confirming], first.limit, rule)
+    pooled = replace(_compare(before, [*after[:DECIDING], *confirming], first.limit, rule), noisy=first.noisy)
     again = pooled.below_spec or (_drop(pooled) if before else "")
     told = f"{': ' if again else ''}{again} with {DECIDING} more jobs"
     return ("fail", f"{what}; confirmed{told}") if pooled.regressed else ("warn", f"{what}; not confirmed{told}")
 
 
 def _drop(found: _Comparison) -> str:
-    return f"{_percent(math.expm1(found.change))}, p = {found.p:.2g}"
+    return f"{percent(math.expm1(found.change))}, p = {found.p:.2g}"
 
 
 def _confirming(units: Sequence[_Unit]) -> list[_Unit]:
     """Pick the later jobs that share no node with some job that decided, so that no one node can have slowed both."""
     deciding, later = units[:DECIDING], units[DECIDING:]
     return [job for job in later if any(job.nodes.isdisjoint(first.nodes) for first in deciding)][:DECIDING]
-
-
-def _percent(part: float) -> str:
-    return f"{abs(part):.1%}".replace("%", " %")
 
 
 def _rounded(number: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lumisite.validate.lines import Better
@@ -16,6 +16,11 @@ Z_LIMIT = -3.5
 BELOW_LIMIT = 0.05
 #: Noise is taken to be at least this large.
 NOISE_FLOOR = 0.005
+#: Up to so many nodes tell too little of their noise: one of them must also be slower in each of its runs (by
+#: BELOW_IN_ONE_RUN, over the root of their number), and as far from most others as APART times their range.
+FEW_NODES = 8
+BELOW_IN_ONE_RUN = 0.20
+APART = 3
 #: Nodes that are needed to call one of them slow.
 LEAST_NODES = 3
 
@@ -54,15 +59,19 @@ def job_value(job: Job, better: Better) -> float:
 
 def node_scores(series: Series) -> dict[str, float]:
     """Give each node's score over all runs: a logarithm, higher is better."""
-    sign = 1.0 if series.better == "higher" else -1.0
     scores: dict[str, list[float]] = {}
     for job in series.jobs:
-        for node, value in _best_of_pairs(job.values, series.better).items():
-            scores.setdefault(node, []).append(sign * math.log(value))
+        for node, score in _run_scores(job, series.better).items():
+            scores.setdefault(node, []).append(score)
     return {node: statistics.median(own) for node, own in scores.items()}
 
 
-def _slow(series: Series) -> Iterable[SlowNode]:
+def _run_scores(job: Job, better: Better) -> dict[str, float]:
+    sign = 1.0 if better == "higher" else -1.0
+    return {node: sign * math.log(value) for node, value in _best_of_pairs(job.values, better).items()}
+
+
+def _slow(series: Series) -> Iterator[SlowNode]:
     middles = node_scores(series)
     if len(middles) < LEAST_NODES:
         return
@@ -70,8 +79,24 @@ def _slow(series: Series) -> Iterable[SlowNode]:
     noise = max(NOISE_FLOOR, NORMAL * statistics.median(abs(score - middle) for score in middles.values()))
     for node, score in middles.items():
         z, below = (score - middle) / noise, 1 - math.exp(score - middle)
-        if z < Z_LIMIT and below > BELOW_LIMIT:
+        if z < Z_LIMIT and below > BELOW_LIMIT and (len(middles) > FEW_NODES or _stands_apart(node, series, middles)):
             yield SlowNode(node, series.metric, below, z)
+
+
+def _stands_apart(node: str, series: Series, middles: Mapping[str, float]) -> bool:
+    """Tell a slow node among few: slow in all its runs, and far from the others, who are close to each other.
+
+    The noise of few nodes is unknown, and that of one may be ten times that of the others.
+    """
+    majority = sorted((score for other, score in middles.items() if other != node), reverse=True)[
+        : len(middles) // 2 + 1
+    ]
+    behind = majority[-1] - middles[node]
+    if behind < APART * (majority[0] - majority[-1]):
+        return False
+    runs = [own for job in series.jobs if node in (own := _run_scores(job, series.better))]
+    least = math.log(1 - max(BELOW_LIMIT, BELOW_IN_ONE_RUN / math.sqrt(len(runs))))
+    return all(own[node] - statistics.median(own.values()) < least for own in runs)
 
 
 def _best_of_pairs(values: Mapping[tuple[str, ...], float], better: Better) -> dict[str, float]:

@@ -7,8 +7,12 @@ import statistics
 from collections.abc import Sequence
 from fractions import Fraction
 
+#: Chance of error of the rank test.
+ALPHA = 0.01
 #: Makes the median absolute deviation of normal noise its standard deviation.
 NORMAL = 1.4826
+#: What the rank test loses to the mean in normal noise (Lehmann, 1975, section 2.4), and quantiles of 0.99 and 0.9.
+RANKS_LOSE, ALPHA_Z, POWER_Z = math.sqrt(math.pi / 3), 2.326, 1.282
 
 
 def spread(logarithms: Sequence[float], floor: float) -> float:
@@ -41,6 +45,20 @@ def needed(lower: int, limit: float) -> int:
     while least_chance(lower, other) >= limit:
         other += 1
     return other
+
+
+def chance_of_drop(drop: float, before: Sequence[float], after: Sequence[float]) -> float:
+    """Give the chance that `after` lies so high, had all dropped by `drop` (both in logarithms, higher is better)."""
+    return float(lower_tail([value - drop for value in before], after))
+
+
+def jobs_to_exclude(drop: float, noise: float, before: int, most: int) -> int:
+    """Give how many values show in nine of ten cases that nothing dropped by `drop`, by `chance_of_drop` < 0.01.
+
+    0 where not even `most` do, against so few `before`. Normal approximation of the rank test; all in logarithms.
+    """
+    left = (drop / (noise * RANKS_LOSE * (ALPHA_Z + POWER_Z))) ** 2 - 1 / before
+    return math.ceil(1 / left) if left * most >= 1 else 0
 
 
 def _doubled_ranks(values: Sequence[float]) -> list[int]:

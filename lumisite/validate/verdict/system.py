@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +18,7 @@ from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.communicators import SHOWN_ONLY
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.baseline import LEAST_DAYS, comparable
-from lumisite.validate.verdict.gates import GateVerdict, judge_gates
+from lumisite.validate.verdict.gates import NODE, GateVerdict, judge_gates
 from lumisite.validate.verdict.metric import MetricVerdict, judge_alone, judge_metric, some
 from lumisite.validate.verdict.nodes import SlowNode, slow_nodes
 
@@ -29,6 +29,8 @@ Overall: TypeAlias = Literal["pass", "warn", "fail", "inconclusive", "bad-nodes"
 
 #: Names that are listed before they are only counted.
 NAMES_SHOWN = 16
+#: Letters of a cause that a drain's reason holds.
+CAUSE_SHOWN = 120
 
 
 @dataclass(frozen=True)
@@ -76,14 +78,18 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
     slow_before = frozenset(slow.node for slow in slow_nodes(_deciding(before, terms)))
     slow = slow_nodes(_deciding(after, terms))
     bad = frozenset([one.node for one in slow] + [node for gate in gates for node in gate.nodes])
+    runs = _runs(after)
+    spoiled = all(not nodes.isdisjoint(bad) for nodes in runs.values())
     metrics = []
     notes: dict[str, list[str]] = {}
     for name in sorted({*before.series, *after.series}, key=metric_order):
         verdict, said = _judge(before.series.get(name), after.series.get(name), terms, slow_before, bad)
+        if bad and (not before.series or (spoiled and name not in after.series)):
+            verdict = replace(verdict, on_slow_nodes=True)
         metrics.append(verdict)
         for note in said:
             notes.setdefault(note, []).append(name)
-    overall, code = _overall(gates, metrics, slow)
+    overall, code = _overall(gates, metrics, slow, spoiled=bool(bad) and spoiled)
     return SystemVerdict(
         overall,
         code,
@@ -110,24 +116,38 @@ def _judge(
         return MetricVerdict(old.metric, old.better, "inconclusive", "not measured after", decides=decides), ()
     rule = terms.rule(new.metric)
     if old is None:
-        return judge_alone(new, rule, "not measured before"), ()
+        return judge_alone(new, rule, "not measured before", slow_after), ()
     baseline = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
     if baseline.refusal:
-        return judge_alone(new, rule, baseline.refusal), ()
+        return judge_alone(new, rule, baseline.refusal, slow_after), ()
     return judge_metric(baseline.series, new, rule, slow_before, slow_after), baseline.notes
 
 
+def _runs(recorded: Recorded) -> dict[str, set[str]]:
+    """Give the nodes of each job."""
+    runs: dict[str, set[str]] = {}
+    for gate in recorded.gates:
+        runs.setdefault(gate.run, set()).update(gate.nodes)
+    for job in (job for series in recorded.series.values() for job in series.jobs):
+        runs.setdefault(job.run, set()).update(job.nodes)
+    return runs
+
+
 def _overall(
-    gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict], slow: Sequence[SlowNode]
+    gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict], slow: Sequence[SlowNode], *, spoiled: bool
 ) -> tuple[Overall, int]:
-    deciding = [metric.verdict for metric in metrics if metric.decides]
-    states = {*deciding, *(gate.verdict for gate in gates)}
+    """Let the worst decide, of what bad nodes do not explain; `spoiled`: no job ran without them."""
+    deciding = [metric.verdict for metric in metrics if metric.decides and not metric.on_slow_nodes]
+    shown = [gate for gate in gates if not gate.follows and (gate.runs or not spoiled)]
+    states = {*deciding, *(gate.verdict for gate in shown)}
     if "fail" in states:
         return "fail", 1
-    if not deciding or states & {"unconfirmed", "inconclusive"}:
+    if states & {"unconfirmed", "inconclusive"}:
         return "inconclusive", 4
     if slow or "bad-nodes" in states:
         return "bad-nodes", 5
+    if not deciding and (not gates or not metrics):
+        return "inconclusive", 4
     return ("warn" if "warn" in states else "pass"), 0
 
 
@@ -139,7 +159,10 @@ def _drain(gates: Sequence[GateVerdict], slow: Sequence[SlowNode]) -> str | None
     if slow:
         reasons.append(f"slow by {', '.join(sorted({one.metric for one in slow}))}")
     if any(gate.nodes for gate in gates):
-        reasons.append(f"failed {', '.join(gate.gate for gate in gates if gate.nodes)}")
+        failed = [gate for gate in gates if gate.nodes]
+        told = [cause.cause for gate in failed if gate.gate == NODE for cause in gate.causes]
+        words = f": {'; '.join(told)}" if told else ""
+        reasons.append(f"failed {', '.join(gate.gate for gate in failed)}{words}"[:CAUSE_SHOWN])
     reason = shlex.quote(f"lumisite: {'; '.join(reasons)}")
     return f"scontrol update nodename={','.join(nodes)} state=drain reason={reason}"
 
@@ -149,6 +172,11 @@ def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -
     unasked = [gate.gate for gate in gates if not gate.runs]
     if unasked:
         yield f"run {', '.join(unasked)}, which passed before the change"
+    behind = [gate for gate in gates if gate.follows]
+    if behind:
+        nodes = some(sorted({node for gate in behind for node in gate.follows}), NAMES_SHOWN)
+        told = ", ".join(gate.gate for gate in behind)
+        yield f"run {told} on nodes other than {nodes}: what failed there follows from them"
     wanted: dict[tuple[int, tuple[str, ...]], list[str]] = {}
     for metric in metrics:
         if metric.more_jobs and metric.decides:
@@ -156,9 +184,19 @@ def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -
     for (count, avoid), names in sorted(wanted.items()):
         others = f" on nodes other than {some(avoid, NAMES_SHOWN)}" if avoid else ""
         yield f"run {count} more job{'s' if count > 1 else ''} of {', '.join(names)}{others}"
+    stuck = [
+        one.metric
+        for one in metrics
+        if one.decides and one.verdict == "inconclusive" and one.jobs_before and not one.more_jobs
+    ]
     hunt = sorted({node for metric in metrics if metric.decides for node in metric.hunt})
     if hunt:
         yield f"run one job of pairs on {some(hunt, NAMES_SHOWN)} together: it tells which node is slow"
+    elif stuck:
+        yield (
+            f"no more jobs settle {some(stuck, NAMES_SHOWN)}: take a longer or newer baseline before the next change "
+            "(`lumisite baseline --into`), or say what the site expects (`spec`, or `decides: no`)"
+        )
 
 
 def _notes(notes: Mapping[str, Sequence[str]], metrics: Sequence[MetricVerdict]) -> Iterator[str]:

@@ -37,7 +37,7 @@ def env(capsys: Output, *words: str) -> dict[str, Any]:
 
 def test_each_variable_says_who_sets_it_by_which_entry_and_why(capsys: Output) -> None:
     found = env(capsys, R70, "--nodes", "2", "--tasks-per-node", "8")
-    assert set(found) == {"variables", "binds", "cpus"}
+    assert set(found) == {"variables", "binds", "cpus", "set_before"}
     variables = found["variables"]
     assert all(set(one) == {"value", "by", "entry", "why"} for one in variables.values())
     settings = load_site("lumi").site.settings
@@ -55,6 +55,23 @@ def test_each_variable_says_who_sets_it_by_which_entry_and_why(capsys: Output) -
         assert settings[index].why in one["why"]
     assert variables["SLURM_TASK_PROLOG"]["by"] == "module"
     assert variables["PATH"]["value"].split(":")[0].startswith("/appl/local/lumisite/releases/2026-01-")
+
+
+def test_what_this_shell_has_set_before_is_named_with_its_value(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth0\x1b[2J")
+    monkeypatch.setenv("NCCL_NET_GDR_LEVEL", "PHB")  # which the helper leaves alone for this image
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert env(capsys, R70, "--nodes", "2")["set_before"] == {"NCCL_SOCKET_IFNAME": "eth0\x1b[2J"}
+    assert main(["env", R70, "--nodes", "2"]) == 0
+    *_, title, line = capsys.readouterr().out.splitlines()
+    assert title.startswith("Set before lumisite runs, in this shell")
+    assert line == "  NCCL_SOCKET_IFNAME='eth0\\x1b[2J'"
+    assert "\x1b" not in line
+    # What the helper of an outer step has set is no user's.
+    monkeypatch.setenv("LUMISITE_EXPORTS", ";NCCL_SOCKET_IFNAME=eth0\x1b[2J;")
+    assert env(capsys, R70, "--nodes", "2")["set_before"] == {}
 
 
 def test_binds_and_masks_are_those_of_the_scripts(capsys: Output) -> None:

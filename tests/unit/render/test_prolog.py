@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.support.prologs import (
     STEP,
     Ran,
     Script,
+    is_root,
     lay_out,
     lumi_like,
     lumi_like_files,
@@ -200,6 +202,57 @@ def test_a_missing_required_bind_is_said_once_for_each_node_by_its_name(prolog: 
     assert not sound(prolog.step(SLURM_LOCALID="1")).prints
 
 
+def test_what_a_module_brought_and_the_node_lacks_is_taken_out_so_that_containers_start(
+    prolog: Script, tmp_path: Path
+) -> None:
+    lost, marker = f"{tmp_path}/libcxi.so.1", "LUMISITE_BINDS_SINGULARITY_CPEBITS"
+    (tmp_path / "libcxi.so.1").unlink()
+    loaded = {
+        "LUMISITE_STACK": "25.03-rocm6.2",
+        "SINGULARITY_BINDPATH": f"/mine,{tmp_path}/opt/cray,{lost},{lost}/mine",
+        marker: f"{tmp_path}/opt/cray,{lost}",
+    }
+    ran = sound(prolog.step(**loaded))
+    assert binds(ran)[:3] == ["/mine", f"{tmp_path}/opt/cray", f"{lost}/mine"]
+    assert ran.exports[marker] == f"{tmp_path}/opt/cray"
+    # On another node the next step has it again.
+    (tmp_path / "libcxi.so.1").touch()
+    second = sound(prolog.run({**ran.task_environment({**STEP, **loaded}), "SLURM_STEP_ID": "1"}))
+    assert lost in binds(second)
+    assert second.exports[marker] == f"{tmp_path}/opt/cray,{lost}"
+    # What the user has there is the user's.
+    (tmp_path / "libcxi.so.1").unlink()
+    assert lost in binds(sound(prolog.step(**{**loaded, marker: f"{tmp_path}/opt/cray"})))
+
+
+def test_a_list_of_nothing_but_what_the_node_lacks_is_empty(prolog: Script, tmp_path: Path) -> None:
+    for name in ("libcxi.so.1", "opt/cray", "opt", "projappl", "spool"):
+        path = tmp_path / name
+        path.unlink() if path.is_file() else path.rmdir()
+    lost = f"{tmp_path}/opt/cray"
+    unloaded = {f"LUMISITE_BINDS_{name}": None for name in ("SINGULARITY_USERFILESYSTEMS", "SINGULARITY_AI_BINDINGS")}
+    mine = {"LUMISITE_STACK": "25.03-rocm6.2", "LUMISITE_BINDS_SINGULARITY_CPEBITS": lost}
+    ran = sound(prolog.step(SINGULARITY_BINDPATH=lost, **mine, **unloaded))
+    assert ran.exports["SINGULARITY_BINDPATH"] == ""
+
+
+@pytest.mark.parametrize("leads", ["/nowhere-of-lumisite", "/usr"])
+def test_a_link_in_the_root_that_leads_nowhere_is_not_bound(prolog: Script, leads: str) -> None:
+    if not is_root():
+        pytest.skip("makes a link in /")
+    link = Path(f"/lumisite-test-link-{os.getpid()}")
+    script = prolog.path.read_text()
+    assert "bind /usr /usr /usr usr x" in script
+    prolog.path.write_text(script.replace("bind /usr /usr /usr usr x", f"bind {link} {link} {link} {link.name} x"))
+    link.symlink_to(leads)
+    try:
+        ran = sound(prolog.step(SLURM_LOCALID="0"))
+    finally:
+        link.unlink()
+    assert (str(link) in binds(ran)) == (leads == "/usr")
+    assert any(f"lacks {link}" in line for line in ran.prints) == (leads != "/usr")
+
+
 def test_a_module_that_the_user_unloaded_stays_unloaded(prolog: Script, tmp_path: Path) -> None:
     ran = sound(prolog.step(LUMISITE_STACK="25.03-rocm6.2", LUMISITE_BINDS_SINGULARITY_USERFILESYSTEMS=""))
     assert f"{tmp_path}/opt/cray" not in binds(ran)
@@ -321,3 +374,22 @@ def test_apptainer_keeps_the_list_that_the_user_has(given: dict[str, str], chang
     lists = {name: value for name, value in exports.items() if name.endswith("_BINDPATH")}
     assert list(lists) == [changed]
     assert lists[changed].startswith("/mine," if given else "/usr,")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("eth0", "NCCL_SOCKET_IFNAME=eth0"),
+        ("", "NCCL_SOCKET_IFNAME="),
+        ("eth0\nexport EVIL=1", "NCCL_SOCKET_IFNAME"),
+        ("eth0\x1b[2J", "NCCL_SOCKET_IFNAME"),
+        ("x" * 5000, "NCCL_SOCKET_IFNAME"),
+        ("~a b$(c)%s\\n*", "NCCL_SOCKET_IFNAME=~a b$(c)%s\\n*"),
+    ],
+)
+def test_what_was_set_before_is_said_with_its_value_and_blamed_on_nobody(prolog: Script, value: str, told: str) -> None:
+    ran = sound(prolog.step(NCCL_SOCKET_IFNAME=value, LUMISITE_VERBOSE="1"))
+    (line,) = [line for line in ran.prints if line.startswith("lumisite: NCCL_SOCKET_IFNAME")]
+    assert line == f"lumisite: {told} stays: it was set before lumisite ran"
+    assert not [line for line in ran.prints if " you " in f"{line} " and "stays" in line]
+    assert "EVIL" not in ran.exports

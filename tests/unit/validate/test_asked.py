@@ -57,7 +57,7 @@ def test_each_batch_has_its_own_jobs_and_probes() -> None:
     asked = replace(an_asked(), batches=(FIRST, Batch("two", 2, (("n5", "n6"),), ("transport",))))
     plans = plans_of(asked, LOADED)
     assert [plan.run for plan in plans] == [*(f"one-0{n}" for n in range(1, 6)), "two-01", "two-02"]
-    assert [step.folder for step in plans[-1].steps] == ["transport-2n", "transport-2n-control"]
+    assert [step.folder for step in plans[-1].steps] == ["node-2n", "transport-2n", "transport-2n-control"]
     assert plans[-1].nodes == ("n5", "n6")
 
 

@@ -6,6 +6,8 @@ import dataclasses
 import re
 from pathlib import Path
 
+import pytest
+
 import lumisite
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.lines import Gate
@@ -21,8 +23,8 @@ from tests.support.records import a_job, judged, only, target_of
 from tests.support.sites import load_text, site_text
 
 PACKAGE = Path(lumisite.__file__).parent
-GATES = ["modules", "binds", "affinity", "miopen", "usersite", "conda"]
-FOLDERS = ["modules", "binds", "affinity", "miopen", "python", "jax", "wrapper", "job"]
+GATES = ["node", "modules", "binds", "affinity", "miopen", "usersite", "conda"]
+FOLDERS = ["node", "modules", "binds", "affinity", "miopen", "python", "jax", "wrapper", "job"]
 
 
 def probes_of(site: str, **options: str) -> dict[str, Probe]:
@@ -201,6 +203,11 @@ def told(name: str, *codes: int, records: int = 0) -> list[str]:
 
 def test_a_step_that_ran_nowhere_is_told_in_the_runtimes_words() -> None:
     assert told("conda", 1) == [f"conda-2n ran on no node: {WORDS}"]
+
+
+@pytest.mark.parametrize(("name", "what"), [("modules", "the login shell"), ("affinity", "the rank")])
+def test_a_task_that_left_no_record_is_told_in_the_last_words_of_its_step(name: str, what: str) -> None:
+    assert any(cause.endswith(f"{what} left no record: {WORDS}") for cause in told(name, 1, records=1))
 
 
 def test_a_step_whose_time_was_over_is_told() -> None:

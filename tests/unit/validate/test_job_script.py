@@ -11,8 +11,11 @@ import pytest
 
 from lumisite.errors import ResolveError
 from lumisite.site.load import load_site
+from lumisite.site.scalars import RootPath
 from lumisite.validate.probes.probe import Part
 from lumisite.validate.probes.suite import choose_probes, groups
+from lumisite.validate.run.conditions import changed
+from lumisite.validate.run.folder import Run
 from lumisite.validate.run.plan import plan_jobs
 from lumisite.validate.run.script import JobPlan, job_script, validation_of
 from tests.support.asked import an_asked
@@ -60,7 +63,7 @@ def test_lumi_is_asked_for_whole_nodes_with_their_gpus() -> None:
 
 def test_the_ladder_has_one_gpu_one_node_and_both_nodes() -> None:
     found = steps(script("lumi", a_plan("lumi", probes=("ddp",))))
-    assert list(found) == ["ddp-1g", "ddp-1n", "ddp-2n"]
+    assert list(found) == ["node-2n", "ddp-1g", "ddp-1n", "ddp-2n"]
     assert "--ntasks=1 " in found["ddp-1g"]
     assert "--gpus-per-node=1 " in found["ddp-1g"]
     assert "--nodelist=nid005124 " in found["ddp-1n"]
@@ -71,13 +74,24 @@ def test_the_ladder_has_one_gpu_one_node_and_both_nodes() -> None:
 
 def test_communicators_come_up_on_one_node_and_on_both() -> None:
     found = steps(script("lumi", a_plan("lumi", probes=("communicators",))))
-    assert list(found) == ["communicators-1n", "communicators-2n"]
+    assert list(found) == ["node-2n", "communicators-1n", "communicators-2n"]
     # A rank that gives up ends the others, which would wait for it.
-    assert all("--kill-on-bad-exit=1 " in line for line in found.values())
+    assert all("--kill-on-bad-exit=1 " in line for name, line in found.items() if name != "node-2n")
     assert list(steps(script("lumi", a_plan("lumi", probes=("communicators",), nodes=NODES[:1])))) == [
-        "communicators-1n"
+        "node-1n",
+        "communicators-1n",
     ]
-    assert list(steps(script("twin", a_plan("twin", probes=("communicators",))))) == ["communicators-2n"]
+    assert list(steps(script("twin", a_plan("twin", probes=("communicators",))))) == ["node-2n", "communicators-2n"]
+
+
+def test_what_each_node_is_is_recorded_before_anything_can_fail() -> None:
+    text = script("twin", a_plan("twin", probes=("transport",)))
+    first = steps(text)["node-2n"]
+    # A node that lacks the run's folder gets the script all the same.
+    command = 'sh -c "$(cat /scratch/run/probes/node.sh)" /scratch/run/probes/node.sh /scratch/run/jobs/s-01/node-2n/'
+    assert f"--ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0 {command}" in first
+    assert text.index(first) < text.index("module use ")
+    assert "node-2n" not in steps(script("twin", a_plan("twin", probes=("binds",))))  # which judges each node itself
 
 
 def test_the_control_of_transport_is_forced_onto_sockets() -> None:
@@ -90,13 +104,14 @@ def test_gpus_are_asked_once_per_node_before_anything_is_measured() -> None:
     text = script("lumi", a_plan("lumi"))
     (line,) = [line for line in text.splitlines() if "rocm-smi" in line]
     assert "--nodes=2 --ntasks=2 --ntasks-per-node=1 " in line
-    assert text.index(line) < text.index("\nstep ")
+    assert text.index(line) < text.index("\nstep modules")
     assert "rocm-smi" not in script("twin", a_plan("twin"))
 
 
 def test_one_node_alone_has_no_steps_for_several() -> None:
     found = steps(script("twin", a_plan("twin", nodes=NODES[:1])))
     assert {name.split("-")[0] for name in found} == {
+        "node",
         "modules",
         "binds",
         "affinity",
@@ -122,11 +137,21 @@ def test_a_site_without_validation_is_refused() -> None:
 
 # ---- bash runs it, with commands that stand for Slurm's and Lmod's
 
-SRUN = """#!/bin/sh
+SRUN = r"""#!/bin/sh
 for word; do last=$word; done
 case $* in
+*lost*)
+  left=$(cat "$HOME/lost" 2>/dev/null || echo 2)
+  [ "$left" = 0 ] && exit
+  echo $((left - 1)) >"$HOME/lost"
+  echo "srun: error: Unable to confirm allocation for job 7: Unable to contact slurm controller (connect failure)" >&2
+  exit 1
+  ;;
+*kill-on-bad-exit=0\ true*)
+  [ ! -e "$HOME/said" ] || cat "$HOME/said"
+  ;;
 *fails*) echo "no container" >&2; exit 7 ;;
-*hangs*) exec sleep 60 ;;
+*hangs*) exec /bin/sleep 60 ;;
 esac
 """
 
@@ -146,14 +171,24 @@ def run(
     (tools / "srun").chmod(0o755)
     plan = a_plan("twin", str(tmp_path / "run"), ("ddp", "collectives"))
     kept = []
-    for group, (name, text) in zip(plan.groups, words.items(), strict=False):
+    for group, (name, text) in zip(plan.groups[1:], words.items(), strict=False):
         step = replace(group.steps[0], probe=name, part=Part("", (text,)), limit_s=1)
         kept.append(replace(group, steps=(step,)))
     plan = replace(plan, groups=tuple(kept))
     Path(plan.folder).mkdir(parents=True, exist_ok=True)
     path = tmp_path / "job.sh"
-    path.write_text(job_script(TWIN, an_asked(), plan, attempt, facts))
-    environment = {"PATH": f"{tools}:/usr/bin:/bin", "SLURM_JOB_ID": job, "HOME": str(tmp_path)}
+    text = job_script(
+        replace(TWIN, root=RootPath(f"{tmp_path}/root")),
+        replace(an_asked(), image=f"{tmp_path}/i.sif"),
+        plan,
+        attempt,
+        facts,
+    )
+    path.write_text(text)
+    # It would wait for Slurm.
+    (tools / "sleep").write_text("#!/bin/sh\n")
+    (tools / "sleep").chmod(0o755)
+    environment = {"PATH": f"{tools}:/usr/bin:/bin", "SLURM_JOB_ID": job, "HOME": str(tmp_path), "USER": "me"}
     command = f"module() {{ {module}; }}; . {path}"
     subprocess.run(["bash", "-c", command], env=environment, check=True)
     return Path(plan.folder)
@@ -215,3 +250,71 @@ def test_a_capture_that_cannot_be_made_costs_nothing_else(tmp_path: Path, comman
     folder = run(tmp_path, {"good": "good"}, facts=command)
     assert not (folder / "facts.json").exists()
     assert (folder / "done").read_text().split()[1] == "0"
+
+
+def test_a_step_that_slurm_lost_is_run_again(tmp_path: Path) -> None:
+    folder = run(tmp_path, {"good": "lost"})
+    assert next(folder.glob("good-*/exit")).read_text().split()[0] == "0"
+    assert (folder / "done").read_text().split()[1] == "0"
+
+
+def test_what_slurm_loses_for_good_ends_the_job_and_fails_no_step(tmp_path: Path) -> None:
+    (tmp_path / "lost").write_text("99\n")
+    folder = run(tmp_path, {"good": "lost", "next": "good"})
+    assert (folder / "done").read_text().split()[1].startswith("lost:good-")
+    assert (tmp_path / "lost").read_text() == "94\n"
+    assert not list(folder.glob("*/exit"))
+    assert "Unable to contact slurm controller" in next(folder.glob("good-*/stderr")).read_text()
+
+
+def test_what_is_measured_is_noted_at_the_start_and_after_each_step(tmp_path: Path) -> None:
+    spank = tmp_path / "root/releases/a/spank"
+    spank.mkdir(parents=True)
+    (spank / "task_prolog").write_text("one")
+    (tmp_path / "root/current").symlink_to("releases/a")
+    (tmp_path / "i.sif").write_text("image")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "scontrol").write_text(f"#!/bin/sh\necho 'TaskProlog              = {tmp_path}/site prolog'\n")
+    (tools / "scontrol").chmod(0o755)
+    (tmp_path / "site prolog").write_text("site")
+    folder = run(tmp_path, {"first": "good", "second": "good"})
+    own = Run(folder.parent.parent).seen(folder.name)
+    current = f"{tmp_path}/root/current"
+    names = {current, f"{current}/spank/task_prolog", f"{tmp_path}/i.sif", f"{tmp_path}/site prolog"}
+    assert [set(one) for one in own] == [names] * 3
+    assert changed(own, {}) == ""
+    assert own[0][current] == "releases/a"
+    for change in (
+        lambda: (tmp_path / "i.sif").write_text("imagE!"),
+        lambda: (spank / "task_prolog").write_text("two"),
+        lambda: (tmp_path / "site prolog").write_text("sitE"),
+        lambda: (tmp_path / "i.sif").unlink(),
+    ):
+        change()
+        (folder / "done").unlink()
+        next(folder.glob("second-*/exit")).unlink()
+        run(tmp_path, {"first": "good", "second": "good"}, attempt=len(own))
+        own = Run(folder.parent.parent).seen(folder.name)
+        assert " was changed while the job ran" in changed(own[-3:], {})
+
+
+@pytest.mark.parametrize(
+    ("where", "who"),
+    [
+        (".bash_profile", "the login files in {home}"),
+        ("prolog", "the site's TaskProlog {home}/prolog"),
+        ("nowhere", "the job's own options, or something of Slurm's"),
+    ],
+)
+def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, who: str) -> None:
+    told = "lumisite: NCCL_SOCKET_IFNAME=eth0 stays: it was set before lumisite ran\n"
+    (tmp_path / "said").write_text(f"lumisite: release 1\n{told}{told}lumisite: GLOO_X=hsn0 (why)\n")
+    (tmp_path / where).write_text("export NCCL_SOCKET_IFNAME=eth0\n")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "scontrol").write_text(f"#!/bin/sh\necho 'TaskProlog              = {tmp_path}/prolog'\n")
+    (tools / "scontrol").chmod(0o755)
+    folder = run(tmp_path, {"good": "good"})
+    set_before = Run(folder.parent.parent).set_before(folder.name)
+    assert set_before == [("NCCL_SOCKET_IFNAME=eth0", who.format(home=tmp_path))]

@@ -23,7 +23,7 @@ from tests.support.sites import site_text
 
 Output = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[3]
-GATES = ["modules", "binds", "affinity", "miopen", "usersite", "conda"]
+GATES = ["node", "modules", "binds", "affinity", "miopen", "usersite", "conda"]
 
 
 def module(capsys: Output, *words: str) -> str:
@@ -211,7 +211,8 @@ def test_a_job_that_was_taken_away_says_so(
     if began:
         (script.parent / "nodes").write_text("nid000003\nnid000004\n")
     code, told = judged(site, stage, capsys, "modules")
-    assert (code, told["causes"]) == (1, [f"{cause} (ask who cancelled it, then run again)"])
+    # It says nothing of the system, and another program's job is not submitted again.
+    assert (code, told["causes"]) == (4, [f"inconclusive: {cause} (ask who cancelled it, then run it again)"])
     assert [line["nodes"] for line in json.loads(told["lines"])] == [nodes]
 
 

@@ -160,7 +160,7 @@ def test_a_job_that_ends_without_a_result_of_each_step_has_not_passed(played: Pl
 
     played.go_on = forgetful  # type: ignore[method-assign]
     causes = [gate.cause for gate in job_gates(work(tmp_path / "run"))]
-    assert causes == ["the job ended, and two-2n, three-2n left no result"] * 2
+    assert causes == ["the job ended, and two-2n, three-2n left no result that can be read"] * 2
 
 
 def test_what_slurm_says_is_told_once_while_a_step_waits(

@@ -136,14 +136,35 @@ def test_a_drop_of_more_than_a_fifth_needs_no_test() -> None:
 NOISY = [100.0, 110.0, 90.0, 118.0, 84.0, 107.0, 93.0, 103.0, 97.0, 125.0]
 
 
-def test_a_noisy_metric_says_what_it_could_see() -> None:
-    verdict = judged(NOISY, [90.0, 92.0, 94.0, 96.0, 98.0])
-    assert verdict.verdict == "inconclusive"
-    assert verdict.noise is not None
-    assert verdict.noise > 0.05
-    assert verdict.reason.startswith("too noisy, ")
-    assert f"below {verdict.limit:.1%}".replace("%", " %") in verdict.reason
+def test_a_noisy_metric_says_what_its_jobs_rule_out() -> None:
+    quiet = judged(NOISY, [98.0, 99.0, 100.0, 101.0, 108.0])
+    assert quiet.noise is not None
+    assert quiet.noise > 0.05
+    assert (quiet.verdict, quiet.reason) == ("pass", "no drop of 20.0 % or more, though jobs differ by 12.4 %")
+    slower = judged(NOISY, [84.0, 86.0, 88.0, 90.0, 92.0])
+    assert slower.verdict == "warn"
+    assert "to tell a drop of 20.0 %; it has not dropped by half" in slower.reason
     assert judged(NOISY, [40.0, 41.0, 42.0, 43.0, 44.0] * 2).verdict == "fail"
+
+
+WILD = [100.0, 160.0, 60.0, 190.0, 45.0, 120.0, 80.0, 110.0, 90.0, 210.0]
+
+
+def test_what_noise_leaves_open_says_how_many_more_jobs_settle_it() -> None:
+    first = judged(WILD, [50.0, 60.0, 100.0, 110.0, 120.0])
+    assert first.verdict == "inconclusive"
+    assert (
+        first.reason
+        == f"too noisy, jobs differ by 51.4 %, to rule out a drop by half: {first.more_jobs} more jobs would tell"
+    )
+    assert (
+        judged(WILD, [50.0, 60.0, 100.0, 110.0, 120.0, *WILD[: first.more_jobs], 100.0, 105.0, 95.0]).verdict == "warn"
+    )
+    # In noise a median falls by a fifth by chance: that alone is no regression.
+    assert judged(WILD, [50.0, 60.0, 75.0, 130.0, 140.0] * 2).verdict in ("inconclusive", "warn")
+    hopeless = system([series([*WILD[:4]] * 2)], [series([50.0, 100.0, 200.0, 60.0, 400.0], at=100)])
+    assert (hopeless.exit_code, hopeless.metrics[0].more_jobs) == (4, 0)
+    assert hopeless.next_runs[0].startswith("no more jobs settle m: take a longer or newer baseline")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,115 @@ def test_a_gate_that_passed_before_must_be_asked_after() -> None:
     assert (one.verdict, one.reason) == ("inconclusive", "passed before, and was not asked after")
     # A job that was lost before says nothing about gates after.
     assert judge_gates([gate("fail", "n1", name="job")], []) == ()
+
+
+# ---------------------------------------------------------------- what follows from a bad node
+
+FOUR = ("n1", "n2", "n3", "n4")
+
+
+def node(*bad: str, cause: str = "hsn0 is gone", run: str = "r1", asked: tuple[str, ...] = FOUR) -> list[Gate]:
+    if not bad:
+        return [gate("pass", *asked, name="node", run=run)]
+    return [replace(gate("fail", name, name="node", run=run, cause=f"{name}: {cause}"), nodes=(name,)) for name in bad]
+
+
+def told(*after: Gate) -> dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    return {one.gate: (one.verdict, one.nodes, one.follows) for one in judge_gates((), after)}
+
+
+@pytest.mark.parametrize("state", ["fail", "inconclusive"])
+def test_what_fails_on_a_node_that_is_bad_follows_from_it(state: GateOutcome) -> None:
+    rest = [gate(state, *FOUR, name="ddp", run="r1"), gate("pass", *FOUR, name="binds", run="r1")]
+    verdicts = judge_gates((), [*rest, *node("n3")])
+    assert [(one.gate, one.verdict, one.nodes, one.follows) for one in verdicts] == [
+        ("node", "bad-nodes", ("n3",), ()),
+        ("binds", "pass", (), ()),
+        ("ddp", "inconclusive", (), ("n3",)),
+    ]
+    assert verdicts[2].causes[0].follows == ("n3",)
+    # In another job, or on other nodes, it is a cause of its own.
+    assert told(*node("n3"), gate("fail", *FOUR, name="ddp", run="r2"), *node(run="r2"))["ddp"][0] == "fail"
+    pair = gate("fail", "n1", "n2", name="ddp", run="r1")
+    assert told(*node("n3"), pair, gate("pass", *FOUR, name="x", run="r1"))["ddp"] == ("fail", (), ())
+
+
+def test_a_bad_node_is_bad_in_several_jobs_and_what_passes_without_it_passes() -> None:
+    jobs = [
+        *node(run="a", asked=("n1", "n2")), *node("n3", run="b"), gate("pass", "n3", "n4", name="x", run="b"),
+        gate("pass", "n1", "n2", name="ddp", run="a"), gate("fail", "n3", "n4", name="ddp", run="b"),
+    ]  # fmt: skip
+    assert told(*jobs)["node"] == ("bad-nodes", ("n3",), ())
+    assert told(*jobs)["ddp"] == ("pass", (), ())
+    # It was well at first: that is no excuse.
+    assert told(*jobs, *node(run="c", asked=("n3", "n4")))["node"] == ("bad-nodes", ("n3",), ())
+
+
+def test_half_of_the_nodes_bad_by_one_cause_is_the_system_and_by_two_is_not() -> None:
+    rest = [gate("pass", *FOUR, name="binds", run="r1"), gate("fail", *FOUR, name="ddp", run="r1")]
+    assert told(*rest, *node("n2", "n3"))["node"] == ("fail", (), ())
+    assert told(*rest, *node(*FOUR))["node"][0] == "fail"
+    assert told(*rest, *node("n2"), *node("n3", cause="/flash is gone"))["node"] == ("bad-nodes", ("n2", "n3"), ())
+    every = [one for name in FOUR for one in node(name, cause=f"fault {name * 2}x")]
+    assert told(*rest, *every)["node"][0] == "fail"
+
+
+def test_another_gate_that_names_one_node_of_those_it_asked_is_a_cause_too() -> None:
+    named = replace(gate("fail", "n3", name="binds", run="r1"), asked=FOUR)
+    later = replace(gate("fail", "n3", name="affinity", run="r1"), asked=FOUR, time=200.0)
+    rest = gate("fail", *FOUR, name="ddp", run="r1")
+    found = told(rest, named, later)
+    assert found == {
+        "affinity": ("inconclusive", (), ("n3",)), "binds": ("bad-nodes", ("n3",), ()), "ddp": ("inconclusive", (), ("n3",)),
+    }  # fmt: skip
+    # A step that asked the first node alone picks none out.
+    alone = [gate("fail", "n1", name="ddp", run="r1"), rest]
+    assert told(*alone, gate("fail", *FOUR, name="collectives", run="r1")) == {
+        "collectives": ("fail", (), ()), "ddp": ("fail", (), ()),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("baseline", [True, False])
+def test_one_bad_node_of_four_is_exit_5_with_its_cause_first(baseline: bool, capsys: Output) -> None:
+    low = [
+        line_json(Sample("ddp/samples_per_s/comm/4n", 30.0, "higher", "r1", FOUR, 1e6)),
+        line_json(Sample("collectives/gone/4n", 30.0, "higher", "r0", FOUR, 1e6)),
+    ]
+    lines = [*node("n3"), gate("fail", *FOUR, name="ddp", run="r1", cause="rank 2 hung"), gate("pass", *FOUR, run="r1")]
+    Path("after").write_text("\n".join([low[0], *map(line_json, lines)]))
+    fast = [
+        line.replace("30.0", f"10{n}.0").replace("r1", f"b{n}").replace("r0", f"b{n}")
+        for n in range(10)
+        for line in low
+    ]
+    Path("before").write_text("\n".join([*fast, line_json(gate("pass", *FOUR, name="conda"))]))
+    words = ["--baseline", "before"] if baseline else []
+    for form in ("text", "markdown", "junit"):
+        assert main(["report", "after", *words, "--format", form]) == 5
+        out = capsys.readouterr().out
+        assert out.index("hsn0 is gone") < out.index("rank 2 hung"), form
+        assert "follows from n3" in out
+        assert "state=drain reason=" in out or form == "junit"
+    assert main(["report", "after", *words, "--json"]) == 5
+    found = {one["gate"]: one for one in json.loads(capsys.readouterr().out)["verdict"]["gates"]}
+    assert (found["node"]["nodes"], found["ddp"]["follows"], found["ddp"]["causes"][0]["follows"]) == (
+        ["n3"],
+        ["n3"],
+        ["n3"],
+    )
+
+
+def test_the_drain_line_says_what_the_node_has(capsys: Output) -> None:
+    code, out = verdict([*node("n3"), gate("pass", *FOUR, run="r1")], capsys)
+    assert code == 5
+    assert "  scontrol update nodename=n3 state=drain reason='lumisite: failed node: n3: hsn0 is gone'\n" in out
+
+
+def test_a_failure_always_says_what_to_do(capsys: Output) -> None:
+    bare = replace(gate("fail", "n1"), advice="")
+    assert "look at its step" in verdict([bare], capsys)[1]
+    code, out = verdict([gate("pass", "n1")], capsys, factor=0.5)
+    assert (code, "what to do\n  1. slower: m; see what changed" in out) == (1, True)
 
 
 # ---------------------------------------------------------------- with samples, by the command

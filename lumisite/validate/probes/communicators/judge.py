@@ -21,7 +21,7 @@ from lumisite.site.ledger import Situation, decide, judge_conditions
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.collectives.judge import ADVICE
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import LOST, SILENT_S, STARTED, STDERR, counted, trouble, who
+from lumisite.validate.probes.ranks import LOST, SILENT_S, STDERR, counted, trouble, who
 from lumisite.validate.probes.records import finished, number, rank_of, rows, table, text, whole
 from lumisite.validate.probes.target import Target
 
@@ -209,7 +209,7 @@ def _stuck(seats: Sequence[Seat]) -> list[Seat]:
 def _state(seat: Seat, expected: Expected, known: Sequence[Suspect]) -> tuple[str, str, str]:
     """Say what became of the ranks to blame, the setting to suspect, and what to do."""
     if not seat.record:
-        return "never began: no record is left", "", STARTED
+        return "never began: no record is left", "", STDERR
     group = whole(seat.record, "group")
     where = f"while {seat.record.get('phase')}"
     if group:

@@ -63,7 +63,7 @@ while [ "$#" != 0 ] && [ "$1" != -- ]; do
   shift
 done
 shift
-rank=$(number "${SLURM_PROCID-}") said=$(mktemp) has_lmod=false
+rank=$(number "${SLURM_PROCID-}") said=$out/$rank.said has_lmod=false
 type module >/dev/null 2>&1 && has_lmod=true
 mkdir -p "$out"
 {

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import lumisite_record
 import rank as own  # the modules beside this one
 
 # mypy: disable-error-code="import-not-found"
@@ -17,8 +16,7 @@ LOG_BYTES = 4 << 20
 
 
 def measure(rank: own.Rank) -> None:
-    """Say how the interfaces are, then move data and say what they carried."""
-    rank.record["interfaces"] = states()
+    """Move data, and keep what the library said of it."""
     log = rank.out / f"{rank.rank}.log.%h.%p"
     if rank.backend == "nccl":
         # A file for each rank: lines of several in one stream tear each other.
@@ -60,12 +58,6 @@ def counters() -> dict[str, int]:
             numbers = rest.split()
             found[name.strip()] = int(numbers[0]) + int(numbers[8])
     return found
-
-
-def states() -> dict[str, str]:
-    """Give the state of every interface as the kernel names it: up, down, lowerlayerdown."""
-    files = Path("/sys/class/net").glob("*/operstate")
-    return {file.parent.name: lumisite_record.text_of(str(file)).strip() or "unreadable" for file in files}
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ the gate is blind and says nothing of the first one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from lumisite.site.model import Network
@@ -51,9 +52,6 @@ def transport(target: Target) -> Probe:
 def judge(network: Network, backend: Backend, steps: Sequence[Ended], expected: Expected) -> list[Line]:
     """Give one gate line."""
     plain = steps[0]
-    down = _down(plain, network)
-    if down:
-        return [expected.gate("fail", down, "look at the cable, the switch and the driver of that interface")]
     failed = trouble(plain, expected)
     if failed is not None:
         return [failed]
@@ -63,7 +61,10 @@ def judge(network: Network, backend: Backend, steps: Sequence[Ended], expected: 
     if verdict != "pass":
         return [expected.gate(verdict, cause, advice)]
     for control in steps[1:]:
-        seen, words = ("inconclusive", "it did not run") if trouble(control, expected) else carried(control, network)
+        failed = trouble(control, expected)
+        if failed is not None:
+            return [replace(failed, verdict="inconclusive", cause=f"the control did not run: {failed.cause}")]
+        seen, words = carried(control, network)
         if seen != "fail":
             forced = " ".join(f"{name}={value}" for name, value in control.step.part.environment)
             blind = f"the gate is blind: with {forced} it does not come out as a failure ({words})"
@@ -96,19 +97,6 @@ def _by_counters(ended: Ended, network: Network) -> tuple[GateOutcome, str]:
         used = [name for name in network.interfaces if carried.get(name, 0.0) > CARRIED / 10 * total]
         summary.append(f"{', '.join(used)} of {host} carried {_mb(good)} of {_mb(total)}")
     return ("pass", "; ".join(summary[:2])) if summary else ("inconclusive", "no rank counted anything")
-
-
-def _down(ended: Ended, network: Network) -> str:
-    """Name the first interface that is not up; those that a container cannot see are not judged."""
-    for record in ended.records:
-        states = table(record, "interfaces")
-        for name in network.interfaces:
-            state = states.get(name)
-            if states and state is None:
-                return f"{name} of {record.get('host')} is not there"
-            if state is not None and state not in ("up", "unknown"):
-                return f"{name} of {record.get('host')} is {state}"
-    return ""
 
 
 def _mb(size: float) -> str:

@@ -1,0 +1,1 @@
+"""The probe `node`: what each node is, recorded before anything else can fail on it."""

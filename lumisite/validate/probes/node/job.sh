@@ -1,0 +1,130 @@
+#!/bin/sh
+# node.sh OUTDIR PRIVATE INTERFACE... -- PATTERN...: record what this node is; one task on each node, before anything else.
+# It is started with its text (`sh -c`), since a node may lack the shared folder, and needs no module, network, container,
+# Python or writable /tmp. It only says what it sees: judge.py compares the nodes.
+exec 3>&2 2>/dev/null
+PATH=/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C
+export PATH LC_ALL
+set -f
+out=$1 private=$2
+shift 2
+# Before a file system is asked, which may keep it waiting.
+now=$(date +%s) node=${SLURMD_NODENAME:-$(uname -n)}
+number() { case $1 in '' | *[!0-9]*) echo 0 ;; *) echo "$1" ;; esac; }
+text() { # as JSON
+  case $1 in
+  *[!A-Za-z0-9/._+\ :-]*) printf '"%s"' "$(printf %s "$1" | tr -c ' -~' '?' | sed 's/[\\"]/\\&/g')" ;;
+  *) printf '"%s"' "$1" ;;
+  esac
+}
+first_word() { word='' && read -r word _ <"$1"; }
+
+interfaces() { # NAME...
+  comma=
+  for name; do
+    place=/sys/class/net/$name state='' speed='' mtu='' addresses=null
+    if [ -d "$place" ]; then
+      first_word "$place/operstate" && state=$word
+      # A link that is down has no speed, and says so with an error.
+      first_word "$place/speed" && speed=$word
+      first_word "$place/mtu" && mtu=$word
+      # A link-local address comes by itself and leads nowhere.
+      if found=$(ip -o address show dev "$name" scope global); then
+        addresses=$(text "$(printf '%s\n' "$found" | sed -n 's/.* inet6* \([^ ]*\) .*/\1/p' | tr '\n' ' ')")
+      fi
+    fi
+    printf '%s%s: {"state": %s, "speed": %s, "mtu": %s, "addresses": %s}' "$comma" "$(text "$name")" \
+      "$(text "$state")" "$(text "$speed")" "$(text "$mtu")" "$addresses"
+    comma=', '
+  done
+}
+
+# A letter for each that holds: link, exists, directory, file, readable, x may be entered or run, not of size zero.
+looked_at() {
+  is=
+  [ ! -L "$1" ] || is=l
+  # The dot has an automounter mount it.
+  [ ! -d "$1" ] || [ -e "$1/." ]
+  [ ! -e "$1" ] || is=${is}e
+  [ ! -d "$1" ] || is=${is}d
+  [ ! -f "$1" ] || is=${is}f
+  [ ! -r "$1" ] || is=${is}r
+  [ ! -x "$1" ] || is=${is}x
+  [ ! -s "$1" ] || is=${is}s
+}
+shut_above() { # the first folder on the way that users may not enter
+  shut='' above=''
+  rest=${1#/}/
+  while [ "$rest" ]; do
+    above=$above/${rest%%/*} rest=${rest#*/}
+    [ -d "$above" ] || break
+    [ -x "$above" ] || { shut=$above && break; }
+  done
+}
+paths() { # PATTERN...
+  comma=
+  IFS=
+  for pattern; do
+    set +f
+    for path in $pattern; do
+      set -f
+      looked_at "$path"
+      printf '%s%s: {"is": "%s"' "$comma" "$(text "$path")" "$is"
+      comma=', '
+      case $is in
+      *e*) case $pattern in *'*') ;; *) printf ', "leads": %s' "$(text "$(readlink -f "$path")")" ;; esac ;;
+      *)
+        shut_above "$path"
+        printf ', "leads": %s, "shut": %s' "$(text "$(readlink "$path")")" "$(text "$shut")"
+        ;;
+      esac
+      printf '}'
+    done
+  done
+  unset IFS
+}
+
+written() { # why nothing can be written into a folder, or nothing
+  [ "$1" ] || return
+  if file=$(mktemp "$1/.lumisite.XXXXXX" 2>&1); then
+    said=$({ printf x | cat >"$file"; } 2>&1) && said=
+    rm -f "$file"
+  else
+    said=$file
+  fi
+  printf %s "${said##*: }"
+}
+
+least() { cat "$@" | sort -n | head -n 1; }
+every() { cat "$@" | sort -u | tr '\n' ' '; }
+facts() {
+  set +f
+  cpu=/sys/devices/system/cpu
+  printf '"kernel": %s, "cpus": %s, "cpu_limit_khz": %s, "governor": %s' "$(text "$(uname -r)")" \
+    "$(text "$(cat $cpu/online)")" \
+    "$(text "$(least $cpu/cpu[0-9]*/cpufreq/scaling_max_freq $cpu/cpu[0-9]*/cpufreq/bios_limit)")" \
+    "$(text "$(every $cpu/cpu[0-9]*/cpufreq/scaling_governor)")"
+  set -f
+}
+
+record() {
+  printf '{"host": %s, "rank": %s, "local_rank": %s, ' "$(text "$node")" "$rank" "$(number "${SLURM_LOCALID-}")"
+  # When the job started is the controller's time, by which two nodes can be told apart.
+  printf '"now": %s, "started": %s, ' "$now" "$(number "${SLURM_JOB_START_TIME-}")"
+  names=
+  while [ "$#" != 0 ] && [ "$1" != -- ]; do names="$names $1" && shift; done
+  shift
+  # shellcheck disable=SC2086  # names of interfaces have no blanks
+  printf '"interfaces": {%s}, "paths": {%s}, ' "$(interfaces $names)" "$(paths "$@")"
+  printf '"mounts": [%s], ' "$(head -n 4096 /proc/self/mountinfo | tr -c '\n -~' '?' | sed 's/[\\"]/\\&/g; s/.*/"&"/; $!s/$/, /')"
+  printf '"private": %s, "facts": {%s}}\n' "$(text "$(written "$private")")" "$(facts)"
+}
+
+rank=$(number "${SLURM_PROCID-}")
+said=$({ mkdir -p "$out" && record "$@" >"$out/$rank.json.partial" && mv "$out/$rank.json.partial" "$out/$rank.json"; } 2>&1)
+[ ! -f "$out/$rank.json" ] || exit 0
+away=
+while [ "$#" != 0 ] && [ "$1" != -- ]; do shift; done
+for path; do case $path in -- | *'*') ;; *) [ -e "$path" ] || away="$away$path is not there; " ;; esac done
+echo "$node: ${away}it cannot write $out (${said##*: })" >&3
+exit 1

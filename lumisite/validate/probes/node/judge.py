@@ -1,0 +1,277 @@
+"""Judge `node`: what is wrong with each node by itself, all of it in one line, so that what follows has its cause.
+
+A node is judged by what must be there, and against the other nodes of its job, of which more than half must agree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from lumisite.site.ledger import decide
+from lumisite.site.scalars import TASK
+from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Part, Probe, Record
+from lumisite.validate.probes.ranks import NOT_STARTED, STDERR, Said, first_of
+from lumisite.validate.probes.records import number, table, text, texts, value_at, whole
+from lumisite.validate.probes.target import Target
+
+NAME = "node"
+#: A clock counts as wrong that is further from the others, in seconds; tasks of a step start within a few.
+CLOCK_S = 30
+#: File systems of the kernel's that are the node's own (Documentation/filesystems in Linux 6.1).
+OWN = ("ext2", "ext3", "ext4", "xfs", "btrfs", "overlay", "tmpfs", "ramfs", "rootfs", "squashfs")
+#: What comes and goes on a mount point by itself, or with a user.
+COMES_AND_GOES = ("autofs", "fuse", "squash")
+#: Libraries of one folder that a cause names; more are counted.
+NAMED_FILES = 3
+LINK = "look at the cable, the switch and the driver"
+MEND = "mount it or mend the path there"
+#: What `facts` of a record are called; of one with a unit, less is a fault where two nodes differ.
+FACTS = {
+    "kernel": ("the kernel", ""),
+    "cpus": ("the list of CPUs that are online", ""),
+    "cpu_limit_khz": ("the limit of the CPU frequency", " kHz"),
+    "governor": ("the CPU frequency governor", ""),
+}
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class _Path:
+    """A path that the node must have: why, the letters of the script's that must hold, and whether nodes share it."""
+
+    why: str
+    needs: str
+    shared: bool = False
+
+
+def node(target: Target) -> Probe:
+    """Give the probe. Nodes get the text of its script, as one may lack the folder where scripts lie."""
+    paths, interfaces = _paths(target), target.site.network.interfaces
+    local = next((one.path for one in target.site.file_systems if one.kind == "node-local"), "")
+    part = Part(
+        "node.sh", ("sh", "-c", TEXT), (local, *interfaces, "--", *paths, *_libraries(target)), each="node", bare=True
+    )
+    judge = partial(_judge, interfaces, paths, local)
+    return Probe(NAME, "Each node is as the others, and has what jobs need.", (part,), judge)
+
+
+def _paths(target: Target) -> dict[str, _Path]:
+    site, spank = target.site, f"{target.site.root}/current/spank"
+    decision = decide(site, target.situation)
+    binds = [bind for place in (*site.modules, TASK) for bind in decision.bound_by(place) if bind.required]
+    # What only a task binds may be Slurm's own, and shut.
+    found = {str(bind.path): _Path(bind.why, "e" if bind.where == TASK else "er") for bind in binds}
+    shared = [one for one in site.file_systems if one.kind == "shared"]
+    found |= {one.path: _Path(one.why, "ex", shared=True) for one in shared}
+    found |= {
+        f"{spank}/{name}": _Path("the srun helper", "erxs") for name in ("task_prolog", f"bin/{site.runtime.name}")
+    }
+    return found | {
+        site.runtime.executable: _Path("the container runtime", "erxs"),
+        target.image: _Path("the image", "er"),
+    }
+
+
+def _libraries(target: Target) -> list[str]:
+    """Give patterns of the host libraries that containers load, in the folders of the platform and the CPE release."""
+    site, selection = target.site, target.selection
+    owners = (site.platforms[selection.platform], site.cpe[str(selection.cpe[0])])
+    folders = [folder for owner in owners for folder in owner.libraries.values()]
+    return [f"{folder}/{name}/*.so*" for folder in dict.fromkeys(folders) for name in ("lib64", "lib")]
+
+
+def _judge(
+    interfaces: Sequence[str], paths: Mapping[str, _Path], local: str, steps: Sequence[Ended], expected: Expected
+) -> list[Line]:
+    """Give a line for each node that is not as it should be, and one for the others."""
+    ended = steps[0]
+    records = {name: one for one in ended.records if (name := text(one, "host")) in expected.nodes}
+    if not records:
+        words = ended.words or (f"not done after {ended.step.limit_s} s" if ended.late else NOT_STARTED)
+        return [expected.gate("fail", f"{ended.step.folder} ran on no node: {words}", STDERR)]
+    faults: dict[str, list[Said]] = {}
+    for name, record in records.items():
+        others = [one for other, one in records.items() if other != name]
+        faults[name] = [
+            *_interfaces(record, others, interfaces),
+            *_of_paths(record, others, paths),
+            *([(f"{local} cannot be written: {said}", MEND)] if (said := text(record, "private")) else ()),
+            *_of_facts(record, others),
+        ]
+    for name, wrong in _clocks(records).items():
+        faults[name].append(wrong)
+    lost = [name for name in expected.nodes if name not in records]
+    # Where Slurm could not start the step on one node, it may not have started it on others either.
+    lost = [name for name in lost if name in ended.words] or lost
+    lines: list[Line] = []
+    for name in lost:
+        told = ended.words.split(" | ")
+        # Its script says what is wrong where it cannot write the record.
+        own = [(line.removeprefix(f"{name}: "), MEND) for line in told if line.startswith(f"{name}: ")]
+        words = " | ".join(line for line in told if name in line)
+        words = words or (f"not done after {ended.step.limit_s} s" if ended.late else ended.words)
+        lines.append(_bad(expected, name, own or [(f"left no record: {words or NOT_STARTED}", STDERR)]))
+    alike = len(records) == len(expected.nodes) > 1 and all(
+        found == next(iter(faults.values())) for found in faults.values()
+    )
+    lines += [_bad(expected, name, found, alike=alike) for name, found in faults.items() if found]
+    good = [name for name in records if not faults[name]]
+    if good:
+        what = f"{first_of(interfaces, 8)}, {len(paths)} paths and the clock are as they should be"
+        lines.append(expected.gate("pass", what, nodes=good))
+    return lines
+
+
+def _bad(expected: Expected, name: str, found: Sequence[Said], *, alike: bool = False) -> Line:
+    then = "all nodes are alike: look at what they share, and at the site's description" if alike else ""
+    advice = dict.fromkeys([*(said for _, said in found), then or f"drain {name} until then"])
+    return expected.gate("fail", f"{name}: {'; '.join(cause for cause, _ in found)}", "; ".join(advice), nodes=(name,))
+
+
+def _usual(values: Iterable[_Value]) -> _Value | None:
+    """Give what more than half have, if there is such a value."""
+    every = list(values)
+    value, count = Counter(every).most_common(1)[0] if every else (None, 0)
+    return value if 2 * count > len(every) else None
+
+
+def _interfaces(record: Record, others: Sequence[Record], wanted: Sequence[str]) -> Iterator[Said]:
+    every = [record, *others]
+    addressed = any(text(one, "interfaces", name, "addresses") for one in every for name in wanted)
+    for name in wanted:
+        state = text(record, "interfaces", name, "state")
+        if state not in ("up", "unknown"):
+            yield f"{name} is {state or 'not there'}", LINK
+            continue
+        if addressed and value_at(record, "interfaces", name, "addresses") == "":
+            yield f"{name} has no address", "give the interface its address"
+        for key, unit in (("speed", "speed {} Mb/s"), ("mtu", "MTU {}")):
+            own = text(record, "interfaces", name, key)
+            same = [text(one, "interfaces", name, key) for one in every]
+            usual = _usual(same) or _usual(text(one, "interfaces", each, key) for one in every for each in wanted)
+            if own.isdigit() and (usual or "").isdigit() and own != usual and usual in same:
+                yield f"{name} has {unit.format(own)}, not {usual}", LINK
+
+
+def _of_paths(record: Record, others: Sequence[Record], paths: Mapping[str, _Path]) -> Iterator[Said]:
+    told: list[str] = []
+    for path, wanted in paths.items():
+        fault = _of_path(record, path, wanted) or (_of_mount(record, others, path) if wanted.shared else "")
+        if fault and not any(path.startswith(f"{above}/") for above in told):
+            told.append(path)
+            yield f"{fault} ({wanted.why})", MEND
+    files = dict.fromkeys(path for one in (record, *others) for path in table(one, "paths") if path not in paths)
+    bad: dict[tuple[str, str], list[str]] = {}
+    for path in files:
+        folder, _, name = path.rpartition("/")
+        fault = _of_file(record, others, path)
+        if fault and not any(path.startswith(f"{above}/") for above in told):
+            bad.setdefault((folder, fault), []).append(name)
+    for (folder, fault), names in bad.items():
+        yield f"{first_of(names, NAMED_FILES)} in {folder} {fault}", "restore the library"
+
+
+def _of_path(record: Record, path: str, wanted: _Path) -> str:
+    has, leads = text(record, "paths", path, "is"), text(record, "paths", path, "leads")
+    if "e" not in has:
+        if shut := text(record, "paths", path, "shut"):
+            return f"{path} is behind {shut}, which users may not enter"
+        return f"{path} is a link to {leads}, which is not there" if "l" in has else f"{path} is not there"
+    if "x" in wanted.needs and "x" not in has:
+        return f"{path} may not be {'entered' if 'd' in has else 'run'} by users"
+    if "r" in wanted.needs and "r" not in has and not ("d" in has and "x" in has):
+        return f"{path} may not be read by users"
+    return f"{path} is empty" if "f" in has and "s" not in has else ""
+
+
+def _of_file(record: Record, others: Sequence[Record], path: str) -> str:
+    """Judge a library that is looked for by pattern: one that most of the others have must be there too."""
+    has = text(record, "paths", path, "is")
+    if "e" in has:
+        return "" if "f" not in has or ("r" in has and "s" in has) else "is empty" if "r" in has else "cannot be read"
+    usual = [one for one in others if "e" in text(one, "paths", path, "is")]
+    return "is not there" if 2 * len(usual) > len(others) else ""
+
+
+@dataclass(frozen=True)
+class _Mount:
+    """What is mounted on `point`: the type of the file system, and what it is of (a server is left out)."""
+
+    point: str
+    type: str
+    source: str
+
+
+def _mounts(record: Record) -> Iterator[_Mount]:
+    """Read lines of /proc/self/mountinfo (proc(5)); the last of several on one point is the one in force."""
+    for line in texts(record, "mounts"):
+        before, _, after = line.partition(" - ")
+        words, (kind, source, *_) = before.split(" "), [*after.split(" "), "", ""]
+        if len(words) > 4:
+            yield _Mount(words[4], kind, f"{source.rpartition(':')[2]} {words[3]}".removesuffix(" /"))
+
+
+def _mount_of(record: Record, path: str) -> _Mount:
+    real = text(record, "paths", path, "leads") or path
+    best = _Mount("/", "", "")
+    for one in _mounts(record):
+        if f"{real}/".startswith(f"{one.point.rstrip('/')}/") and len(one.point) >= len(best.point):
+            best = one
+    return best
+
+
+def _below(record: Record, path: str) -> set[str]:
+    """Give the mount points just below a path, without those that come and go."""
+    real = text(record, "paths", path, "leads") or path
+    found = {one.point for one in _mounts(record) if not one.type.startswith(COMES_AND_GOES)}
+    return {point for point in found if point.rpartition("/")[0] == real}
+
+
+def _of_mount(record: Record, others: Sequence[Record], path: str) -> str:
+    """Compare what is mounted there: of two nodes that differ the one is wrong that has its own root there."""
+    own, theirs = _mount_of(record, path), [_mount_of(one, path) for one in others]
+    usual = _usual([own, *theirs])
+    if usual is None and own.point == "/" and theirs and all(one.point != "/" for one in theirs):
+        usual = theirs[0]
+    below = [_below(one, path) for one in others]
+    if usual not in (None, own) and "autofs" not in (usual.type, own.type):
+        there = f"{usual.type or 'nothing'} on {usual.point} on the other nodes"
+        if len(own.point) < len(usual.point):
+            return f"{path} is not mounted: it is a folder on {own.point} ({own.type}), and {there}"
+        return f"{path} is another file system: {own.source} ({own.type}), and {usual.source} ({usual.type}) elsewhere"
+    if missing := sorted(set.intersection(*below) - _below(record, path)) if below else []:
+        return f"{first_of(missing, NAMED_FILES)} is not mounted"
+    if own.point == "/" and own.type in OWN and not _below(record, path):
+        return f"{path} is not mounted: it is a folder on / ({own.type})"
+    return ""
+
+
+def _of_facts(record: Record, others: Sequence[Record]) -> Iterator[Said]:
+    for key, (what, unit) in FACTS.items():
+        own, theirs = text(record, "facts", key), [text(one, "facts", key) for one in others]
+        usual = _usual([own, *theirs])
+        if usual is None and unit and own.isdigit() and all(each.isdigit() and int(own) < int(each) for each in theirs):
+            usual = min(theirs, key=int, default=None)
+        if own and usual and own != usual:
+            yield f"{what} is {own.strip()}{unit}, not {usual.strip()}{unit}", "set it as on the other nodes"
+
+
+def _clocks(records: Mapping[str, Record]) -> dict[str, Said]:
+    """Judge clocks against the one in the middle; of two that differ, the controller's time tells which is wrong."""
+    now = {name: number(one, "now") or 0.0 for name, one in records.items()}
+    middle = sorted(now.values())[len(now) // 2]
+    if len(now) == 2:
+        started = max(whole(one, "started") for one in records.values())
+        middle = min(now.values(), key=lambda each: abs(each - started)) if started else min(now.values())
+        if not started and max(now.values()) - middle > CLOCK_S:
+            return {}
+    return {
+        name: (f"the clock is {abs(each - middle):.0f} s {'ahead' if each > middle else 'behind'}", "set the clock")
+        for name, each in now.items()
+        if abs(each - middle) > CLOCK_S
+    }

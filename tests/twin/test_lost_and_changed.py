@@ -1,0 +1,152 @@
+"""What Slurm lost and what somebody changed in mid-run is never a failed gate, and who set a variable is named."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.validate.lines import Gate
+from tests.twin import faults
+from tests.twin.cluster import LOGIN, SITE_TREE, Cluster, ClusterPlan, running, wait_idle
+from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import deploy_site
+from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.test_planted_faults import set_by_user
+from tests.twin.test_validate import at_work, ended, gates, lines, validate
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+
+#: A site's own TaskProlog, which sets variables while a file says so.
+TASK_PROLOG = """#!/bin/sh
+if [ -e /scratch/site-prolog ]; then
+  echo export NCCL_SOCKET_IFNAME=eth0
+  echo export GLOO_SOCKET_IFNAME=eth0
+fi
+"""
+IMAGE = "/scratch/torch.sif"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Cluster]:
+    """A cluster with two releases deployed, and an image that may be replaced."""
+    require_twin()
+    with running(ClusterPlan(images=("torch",), task_prolog=TASK_PROLOG)) as cluster:
+        deploy_site(cluster, {"project scratch space": "scratch space of a project"})
+        deploy_site(cluster)
+        install_lumisite(cluster)
+        cluster.run(f"cp /appl/images/torch.sif {IMAGE} && cp {IMAGE} {IMAGE}.new").check()
+        yield cluster
+
+
+def not_passed(cluster: Cluster, run: str) -> list[Gate]:
+    return [line for line in lines(cluster, run) if isinstance(line, Gate) and line.verdict != "pass"]
+
+
+# ---- what Slurm lost
+
+
+def test_a_controller_that_is_away_for_a_while_costs_nothing_but_time(site: Cluster) -> None:
+    with at_work(site, "away", "--probe modules --probe transport --probe ddp", "modules-2n …") as process:
+        with faults.daemon_away(site, LOGIN, "slurmctld"):
+            time.sleep(25)
+        code, out, err = ended(process)
+    assert code == 0, out + err
+    assert not not_passed(site, "away")
+    assert "Slurm does not answer" in err
+
+
+def test_a_node_whose_slurmd_is_killed_fails_no_gate_and_its_job_is_run_again(site: Cluster) -> None:
+    with at_work(site, "killed-slurmd", "--probe modules --probe transport --probe ddp", "transport-2n …") as process:
+        with faults.daemon_away(site, "nid000002", "slurmd", "KILL"):
+            code, out, err = ended(process)
+        wait_idle(site)
+    assert code == 4, out + err
+    (gate,) = not_passed(site, "killed-slurmd")
+    assert (gate.gate, gate.verdict) == ("job", "inconclusive")
+    assert "nid000002" in gate.cause
+    assert "nid000001" not in gate.cause
+    assert "--resume /scratch/killed-slurmd" in gate.advice
+    done = site.run(f"{LUMISITE} validate --resume /scratch/killed-slurmd")
+    assert done.code == 0, done.stdout + done.stderr
+    assert not not_passed(site, "killed-slurmd")
+
+
+# ---- what changes in mid-run
+
+
+def replace_image(cluster: Cluster) -> None:
+    cluster.run(f"mv {IMAGE}.new {IMAGE}").check()
+
+
+def roll_back(cluster: Cluster) -> None:
+    assert main(["rollback", str(cluster.shared / SITE_TREE[1:])]) == 0
+
+
+def edit_prolog(cluster: Cluster) -> None:
+    script = cluster.shared / SITE_TREE[1:] / "current/spank/task_prolog"
+    script.chmod(0o755)
+    script.write_text(script.read_text().replace("ls_start", ": edited\nls_start"))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (replace_image, f"set aside: {IMAGE} was changed while the job ran"),
+        (roll_back, f"set aside: {SITE_TREE}/current led to releases/"),
+        (edit_prolog, f"set aside: {SITE_TREE}/current/spank/task_prolog was changed while the job ran"),
+    ],
+)
+def test_a_job_in_which_something_was_changed_is_set_aside(
+    site: Cluster, change: Callable[[Cluster], None], told: str
+) -> None:
+    name = change.__name__
+    with at_work(site, name, f"--probe conda --probe ddp --image {IMAGE}", "ddp-1n …") as process:
+        change(site)
+        code, out, err = ended(process)
+    assert code == 4, out + err
+    (line,) = lines(site, name)
+    assert isinstance(line, Gate)
+    assert line.verdict == "inconclusive"
+    assert line.cause.startswith(told)
+    assert line.cause in out
+    assert (site.shared / "scratch" / name / "aside.jsonl").read_text().count("ddp/samples_per_s")
+
+
+# ---- who set a variable
+
+
+@contextmanager
+def by_the_site(cluster: Cluster) -> Iterator[None]:
+    mark = cluster.shared / "scratch/site-prolog"
+    mark.touch()
+    try:
+        yield
+    finally:
+        mark.unlink()
+
+
+def by_the_user(cluster: Cluster) -> AbstractContextManager[None]:
+    return set_by_user(cluster, "export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0")
+
+
+@pytest.mark.parametrize(
+    ("setter", "who"),
+    [
+        (by_the_site, "the site's TaskProlog /etc/slurm/task_prolog"),
+        (by_the_user, "the login files in /users/lumiuser"),
+    ],
+)
+def test_who_set_a_variable_is_named_with_its_value(
+    site: Cluster, setter: Callable[[Cluster], AbstractContextManager[None]], who: str
+) -> None:
+    with setter(site):
+        done = validate(site, setter.__name__, "--probe transport")
+    assert done.code == 1, done.stdout + done.stderr
+    assert f"NCCL_SOCKET_IFNAME=eth0 was set before lumisite ran, by {who}" in done.stderr
+    (gate,) = gates(site, setter.__name__, "transport")
+    assert gate.cause.startswith("nid000001: eth0 carried")
+    assert f"GLOO_SOCKET_IFNAME=eth0 was set before lumisite ran, by {who}" in gate.advice

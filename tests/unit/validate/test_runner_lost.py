@@ -1,0 +1,316 @@
+"""What Slurm lost is run again or shows nothing, and what somebody changed in mid-run is set aside: neither is a failure."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lumisite.validate.lines import Gate, Sample
+from lumisite.validate.run import slurm
+from lumisite.validate.run.conditions import changed, with_setters
+from lumisite.validate.run.folder import ASIDE, SAMPLES, Run, create_run, lines_of
+from tests.support.played_slurm import NODES, PlayedSlurm, job_gates, keys, play, runner, work
+
+SILENT = "Batch job submission failed: Unable to contact slurm controller (connect failure)"
+LAUNCH = "srun: error: Task launch for StepId=1.2 failed on node nid000002: Communication connection failure\n"
+AWAY = "srun: error: Unable to confirm allocation for job 1: Unable to contact slurm controller (connect failure)\n"
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> PlayedSlurm:
+    return play(monkeypatch)
+
+
+def resume(folder: Path) -> list[Sample | Gate]:
+    run = Run(folder)
+    one = runner(run)
+    one.restore(run.hold(), again=True)
+    one.work()
+    run.release()
+    return lines_of(folder / SAMPLES)
+
+
+# ---- Slurm does not answer
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_job_that_slurm_may_have_heard_of_is_submitted_once(
+    played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: bool
+) -> None:
+    left = iter([heard, False])
+
+    def submit(script: str) -> str:
+        answer = next(left, None)
+        if answer is None:
+            return played.submit(script)
+        if answer:
+            played.submit(script)
+        raise slurm.SilentError(SILENT)
+
+    monkeypatch.setattr(slurm, "submit", submit)
+    said: list[str] = []
+    assert [gate.verdict for gate in job_gates(work(tmp_path / "run", said))] == ["pass", "pass"]
+    assert len(played.jobs) == 2
+    assert f"stamp-01: Slurm does not answer: {SILENT}" in said
+
+
+def test_a_silent_sbatch_has_not_refused(fp: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    fp.register(["sbatch", "--parsable", "job.sh"], stderr=f"sbatch: error: {SILENT}\n", returncode=1)  # type: ignore[attr-defined]
+    with pytest.raises(slurm.SilentError, match="Unable to contact"):
+        slurm.submit("job.sh")
+
+
+@pytest.mark.parametrize("times", [3, 99])
+def test_a_question_is_asked_again_with_patience(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    now, asked = [0.0], []
+
+    def run(argv: list[str]) -> subprocess.CompletedProcess[str]:
+        asked.append(argv)
+        silent = len(asked) <= times
+        err = "slurm_load_partitions: Unable to contact slurm controller (connect failure)\n"
+        return subprocess.CompletedProcess(argv, int(silent), "" if silent else "n1|idle\n", err * silent)
+
+    monkeypatch.setattr(slurm, "_run", run)
+    monkeypatch.setattr(time, "sleep", lambda s: now.append(now.pop() + s))
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    if times == 3:
+        assert slurm.nodes_of("g") == {"n1": "idle"}
+    else:
+        with pytest.raises(slurm.SilentError, match=r"sinfo .*: .*Unable to contact slurm controller"):
+            slurm.nodes_of("g")
+        assert now[0] >= slurm.ASK_S
+
+
+def test_a_question_that_hangs_ends_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(*_: object, **__: object) -> None:
+        raise subprocess.TimeoutExpired("squeue", 60)
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    assert not slurm.poll(["1"])["1"].ended
+
+
+# ---- what Slurm lost
+
+
+@pytest.mark.parametrize("state", ["NODE_FAIL", "PREEMPTED", "", "COMPLETED"])
+def test_what_slurm_lost_is_run_again_where_its_nodes_are_in_service(
+    played: PlayedSlurm, tmp_path: Path, state: str
+) -> None:
+    played.stop_after, played.end_state = 1, state
+    go_on = played.go_on
+
+    def once() -> None:
+        go_on()
+        if len(played.jobs) > 2:
+            played.stop_after = None
+
+    played.go_on = once  # type: ignore[method-assign]
+    lines = work(tmp_path / "run")
+    assert [gate.verdict for gate in job_gates(lines)] == ["pass", "pass"]
+    assert len(keys(lines)) == 2 * 7 == len(set(keys(lines)))
+    assert keys(work(tmp_path / "run")) == keys(lines)
+
+
+def test_it_is_not_run_again_for_ever_nor_where_somebody_took_it_away(played: PlayedSlurm, tmp_path: Path) -> None:
+    played.stop_after, played.end_state = 1, "NODE_FAIL"
+    assert [gate.verdict for gate in job_gates(work(tmp_path / "run"))] == ["inconclusive"] * 2
+    assert len(played.jobs) == 2 * 3
+    played.end_state = "CANCELLED"
+    assert [gate.verdict for gate in job_gates(work(tmp_path / "other"))] == ["inconclusive"] * 2
+    assert len(played.jobs) == 2 * 3 + 2
+
+
+def test_a_job_that_was_lost_goes_on_when_the_run_is_resumed(played: PlayedSlurm, tmp_path: Path) -> None:
+    played.stop_after, played.end_state = 1, "NODE_FAIL"
+    played.nodes = {"nid000001": "idle", "nid000002": "down"}
+    lost = job_gates(work(tmp_path / "run"))
+    assert [gate.verdict for gate in lost] == ["inconclusive"] * 2
+    assert lost[0].advice == f"look at the node, then `lumisite validate --resume {tmp_path}/run` runs the job again"
+    # Only a resumption that is asked for does so: `--more` leaves it.
+    assert [gate.verdict for gate in job_gates(work(tmp_path / "run"))] == ["inconclusive"] * 2
+    played.stop_after = None
+    for _ in range(2):
+        lines = resume(tmp_path / "run")
+        assert [gate.verdict for gate in job_gates(lines)] == ["pass", "pass"]
+        assert len(keys(lines)) == 2 * 7 == len(set(keys(lines)))
+    assert len(played.jobs) == 2 + 2
+
+
+@pytest.mark.parametrize(
+    ("words", "cause", "look", "tries"),
+    [
+        (LAUNCH, "Slurm did not start two-2n on nid000002: srun: error: Task launch", "slurmd of nid000002", 1),
+        (AWAY, "Slurm did not start two-2n: srun: error: Unable to confirm", "slurmctld (scontrol ping)", 3),
+    ],
+)
+def test_a_step_that_slurm_lost_for_good_is_told_in_its_words(
+    played: PlayedSlurm, tmp_path: Path, words: str, cause: str, look: str, tries: int
+) -> None:
+    played.stop_after, played.end_state = 1, "RUNNING"
+    go_on = played.go_on
+
+    def lose() -> None:
+        go_on()
+        for step in (tmp_path / "run/jobs").glob("*/two-2n"):
+            (step / "stderr").write_text(words)
+            (step.parent / "done").write_text("1 lost:two-2n 1000.5\n")
+
+    played.go_on = lose  # type: ignore[method-assign]
+    gates = job_gates(work(tmp_path / "run"))
+    assert [gate.verdict for gate in gates] == ["inconclusive"] * 2
+    assert gates[0].cause.startswith(cause)
+    assert gates[0].nodes == (NODES if tries > 1 else ("nid000002",))
+    assert gates[0].advice.startswith(f"look at {look}, then `lumisite validate --resume ")
+    assert len(played.jobs) == 2 * tries
+
+
+# ---- damaged marks
+
+
+@pytest.mark.parametrize(
+    "mark", [b"x 100.5\n", b"-1 100\n", b"0 nan\n", b"0 inf", b"\xff\xfe 1\n", b"9999 1\n", b"", b"0\n"]
+)
+@pytest.mark.parametrize("name", ["two-2n/exit", "done", "two-2n/began"])
+def test_a_damaged_mark_shows_nothing_and_ends_in_no_traceback(
+    played: PlayedSlurm, tmp_path: Path, mark: bytes, name: str
+) -> None:
+    go_on = played.go_on
+
+    def damage() -> None:
+        go_on()
+        for path in (tmp_path / "run/jobs").glob(f"*/{name}"):
+            path.write_bytes(mark)
+
+    played.go_on = damage  # type: ignore[method-assign]
+    verdicts = [gate.verdict for gate in job_gates(work(tmp_path / "run"))]
+    assert verdicts == (["pass"] if name.endswith("began") else ["inconclusive"]) * 2
+    assert [gate.verdict for gate in job_gates(work(tmp_path / "run"))] == verdicts
+
+
+# ---- what is changed in mid-run
+
+BEFORE = {"/i.sif": "1 5 9", "/s/current": "releases/a", "/s/current/spank/task_prolog": "7 7"}
+
+
+def seen(*states: dict[str, str]) -> str:
+    return "".join("\n" + "".join(f"{name}\t{value}\t" for name, value in one.items()) + "end\n" for one in states)
+
+
+@pytest.mark.parametrize(
+    ("own", "first", "told"),
+    [
+        ([BEFORE, BEFORE], BEFORE, ""),
+        ([], BEFORE, ""),
+        ([BEFORE], {}, ""),
+        ([BEFORE, BEFORE | {"/i.sif": "2 5 9"}, BEFORE], {}, "/i.sif was changed while the job ran"),
+        ([BEFORE, {"/s/current": "releases/a"}], {}, "/i.sif was changed, /s/current/spank/task_prolog was changed while the job ran"),
+        ([BEFORE, BEFORE | {"/s/current": "releases/b", "/s/current/x": "1"}], {}, "/s/current led to releases/a and then to releases/b while the job ran"),
+        ([BEFORE], BEFORE | {"/s/current/spank/task_prolog": "8 7"}, "/s/current/spank/task_prolog was changed since the first job of this run"),
+        ([BEFORE], BEFORE | {"/etc/slurm/prolog": "8 7"}, ""),
+    ],
+)  # fmt: skip
+def test_what_was_changed_is_said_by_name(own: list[dict[str, str]], first: dict[str, str], told: str) -> None:
+    assert changed(own, first) == told
+
+
+def with_seen(played: PlayedSlurm, folder: Path, text: Callable[[str], str]) -> None:
+    go_on = played.go_on
+
+    def see() -> None:
+        go_on()
+        for job in (folder / "jobs").iterdir():
+            (job / "seen").write_text(text(job.name))
+
+    played.go_on = see  # type: ignore[method-assign]
+
+
+def test_a_job_with_a_change_in_it_is_set_aside_and_stays_so(played: PlayedSlurm, tmp_path: Path) -> None:
+    other = BEFORE | {"/i.sif": "2 5 9"}
+    with_seen(played, tmp_path / "run", lambda job: seen(BEFORE, other) if job == "stamp-01" else seen(BEFORE))
+    for _ in range(2):
+        lines = work(tmp_path / "run")
+        (only,) = [line for line in lines if line.run == "stamp-01"]
+        assert isinstance(only, Gate)
+        assert (only.gate, only.verdict) == ("job", "inconclusive")
+        assert only.cause == "set aside: /i.sif was changed while the job ran"
+        assert len([line for line in lines if line.run == "stamp-02"]) == 7
+    aside = [json.loads(line) for line in (tmp_path / "run" / ASIDE).read_text().splitlines()]
+    assert len(aside) == 6
+    assert {line["run"] for line in aside} == {"stamp-01"}
+
+
+def test_jobs_before_and_after_a_change_are_not_mixed(played: PlayedSlurm, tmp_path: Path) -> None:
+    other = BEFORE | {"/s/current": "releases/b"}
+    # A line that was torn, as when the node went down, is none.
+    with_seen(played, tmp_path / "run", lambda job: seen(BEFORE if job == "stamp-01" else other) + "\n/i.sif\t1 5")
+    lines = work(tmp_path / "run")
+    assert {line.run for line in lines if isinstance(line, Sample)} == {"stamp-01"}
+    (gate,) = [gate for gate in job_gates(lines) if gate.verdict != "pass"]
+    assert (
+        gate.cause == "set aside: /s/current led to releases/a and then to releases/b since the first job of this run"
+    )
+
+
+def test_a_job_that_failed_after_a_change_is_set_aside_too(played: PlayedSlurm, tmp_path: Path) -> None:
+    played.stop_after, played.end_state = 1, "FAILED"
+    with_seen(played, tmp_path / "run", lambda _: seen(BEFORE, {}))
+    for gate in job_gates(work(tmp_path / "run")):
+        assert gate.verdict == "inconclusive"
+        assert gate.cause.endswith("while the job ran; the job ended as FAILED during two-2n")
+
+
+# ---- what was set before, and what a step said
+
+
+def test_what_was_set_before_is_named_to_what_it_bears_on() -> None:
+    before = ["NCCL_SOCKET_IFNAME=eth0 was set", "MIOPEN_USER_DB_PATH=/x was set", "MIOPEN was set"]
+
+    def advice(gate: str, cause: str, verdict: str = "fail", *, together: bool = False) -> str:
+        line = Gate(gate, verdict, cause, "look", "r", NODES, 1.0)  # type: ignore[arg-type]
+        (found,) = with_setters([line], before, together=together)
+        assert isinstance(found, Gate)
+        return found.advice
+
+    assert advice("ddp", "slow", together=True) == "look; NCCL_SOCKET_IFNAME=eth0 was set"
+    assert advice("miopen", "MIOPEN_USER_DB_PATH=/x is bad") == "look; MIOPEN_USER_DB_PATH=/x was set"
+    assert advice("binds", "/opt is gone") == "look"
+    assert advice("ddp", "fine", "pass", together=True) == "look"
+
+
+def test_who_set_a_variable_is_said_once_in_a_run(played: PlayedSlurm, tmp_path: Path) -> None:
+    go_on = played.go_on
+
+    def note() -> None:
+        go_on()
+        for job in (tmp_path / "run/jobs").iterdir():
+            (job / "set-before").write_text("NCCL_X=eth0\tthe site's TaskProlog /p\ntorn")
+
+    played.go_on = note  # type: ignore[method-assign]
+    said: list[str] = []
+    work(tmp_path / "run", said)
+    told = [line for line in said if "was set before" in line]
+    assert [line.partition(": ")[2] for line in told] == [
+        "NCCL_X=eth0 was set before lumisite ran, by the site's TaskProlog /p"
+    ]
+
+
+def test_the_words_of_a_step_begin_with_the_runtimes_and_end_with_sruns(tmp_path: Path) -> None:
+    run = create_run(tmp_path / "run", {})
+    step = run.job_folder("r") / "s"
+    step.mkdir(parents=True)
+    fatal = "FATAL:   could not open image /appl/none.sif: no such file or directory"
+    noise = "".join(f"INFO:    converting {number}\n" for number in range(50))
+    errors = "".join(f"srun: error: nid00000{number}: tasks 0-7: Exited with exit code 255\n" for number in range(9))
+    (step / "stderr").write_text(noise + f"{fatal}\n" * 16 + errors)
+    words = run.last_words("r", "s/stderr")
+    assert words.startswith(fatal)
+    assert words.endswith("nid000008: tasks 0-7: Exited with exit code 255")
+    assert words.count("FATAL") == 1
+    assert "INFO" not in words
+    (step / "stderr").write_text("something quiet\n")
+    assert run.last_words("r", "s/stderr") == "something quiet"
