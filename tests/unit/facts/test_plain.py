@@ -166,11 +166,6 @@ CHANGES: Mapping[str, tuple[Plant, str, set[tuple[str, str]]]] = {
         "Slurm's TaskProlog: /etc/slurm/prolog.sh (sha256",
         {("helper", "spank/task_prolog")},
     ),
-    "no TaskProlog": (
-        {"/etc/slurm/slurm.conf": CONF.replace(b"taskprolog", b"#taskprolog")},
-        "Slurm's TaskProlog: /etc/slurm/prolog.sh",
-        set(),
-    ),
     "plugin more": (
         {"/etc/slurm/plugstack.conf.d/pyxis.conf": b"required /opt/pyxis.so\n"},
         "Slurm's plugstack /opt/pyxis.so: none -> required /opt/pyxis.so",
