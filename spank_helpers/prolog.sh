@@ -40,8 +40,7 @@ case ${LUMISITE_VERBOSE-} in '' | 0 | no | off) verbose= ;; *) verbose=1 ;; esac
 
 # ---- what asks or touches the node, or tells what was decided: `lumisite env` defines these anew
 there() { [ -e "$1" ]; }
-# A link is listed too where it leads nowhere.
-in_root() { case $roots in */"$1"/*) [ ! -L "/$1" ] || [ -e "/$1" ] ;; *) return 1 ;; esac }
+in_root() { case $roots in */"$1"/*) ;; *) return 1 ;; esac }
 own_cpuset() { read -r place </proc/self/cpuset; }
 own_private() { make_private && tidy; }
 run_taskset() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' taskset "$@" >/dev/null; }
@@ -207,7 +206,8 @@ bind() {
 		else
 			explain "$1 is not on $node and not bound ($6)"
 		fi
-		there "$1" || take_out "$3"
+		# A list of `/` without /proc tells nothing.
+		if [ -z "$4" ] || in_root proc; then take_out "$3"; fi
 		return
 	}
 	case $known in *",$2,"* | *":$2,"* | *":$2:"*)

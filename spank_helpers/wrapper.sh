@@ -3,7 +3,7 @@
 # the same arguments. It starts no program but readlink, for an image that is a link, and changes no shell option, which an
 # exported SHELLOPTS would carry into the container. docs/explanation/what-the-helper-does.md says what is corrected, and
 # when nothing is. `lumisite render` joins this file, step.sh and the site's data (all ls_site_*) to one, and calls ls_start.
-unset -f '[' test printf readlink >/dev/null 2>&1 || :
+unset -f '[' test printf readlink cd >/dev/null 2>&1 || :
 ls_verbose=
 case ${LUMISITE_VERBOSE-} in '' | 0 | no | off) ;; *) ls_verbose=1 ;; esac
 
@@ -148,6 +148,18 @@ ls_store() {
 }
 # These get a variable that remembers whose binds are in the list, and its value behind an `x` or nothing.
 ls_take_out_brought() { ls_take_out "${2#x}"; }
+# What is not there, such as a link in `/` that leads nowhere, which the prolog does not touch: no container would start.
+ls_take_out_missing() {
+	ls_left=${2#x},
+	while [ -n "$ls_left" ]; do
+		ls_bind=${ls_left%%,*} ls_left=${ls_left#*,}
+		case ,$ls_list, in *",${ls_bind:-,},"*) ls_there "${ls_bind%%:*}" || ls_without_missing ;; esac
+	done
+}
+ls_without_missing() {
+	ls_take_out "$ls_bind"
+	case ${SLURM_LOCALID-0} in 0) ls_say "${SLURMD_NODENAME-this node} lacks ${ls_bind%%:*}, which is not bound" ;; esac
+}
 ls_take_out_unneeded() {
 	case $1,$ls_needs in LUMISITE_BINDS_TASK,* | *" $1 "*) ;; *) ls_take_out "${2#x}" ;; esac
 }
@@ -162,14 +174,31 @@ ls_needed() {
 ls_know_file() {
 	case $ls_image in
 	/* | *://*) ls_path=$ls_image ;;
-	*) ls_path=${PWD-}/$ls_image ;;
+	*) ls_path=${PWD-}/${ls_image#./} ;;
 	esac
-	ls_file=$ls_path
+	ls_file=$ls_path ls_rest=${ls_path%/*}
+	case $ls_path in
+	/*/../* | /../* | *//* | */./*) ;;
+	/*) while [ -n "$ls_rest" ] && ! [ -L "$ls_rest" ]; do ls_rest=${ls_rest%/*}; done ;;
+	*) ls_rest= ;;
+	esac
 	if [ -L "$ls_path" ]; then
 		ls_rest=$(PATH=/usr/bin:/bin LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' readlink -f -- "$ls_path" 2>/dev/null) ||
 			ls_rest=
 		case $ls_rest in /*) ls_file=$ls_rest ;; esac
+	elif [ -n "$ls_rest" ]; then
+		# A link among its folders is followed without a program.
+		ls_rest=$(cd -P -- "${ls_path%/*}" >/dev/null 2>&1 && printf '%s/' "${PWD%/}") || ls_rest=
+		case $ls_rest in /*) ls_file=$ls_rest${ls_path##*/} ;; esac
 	fi
+	# What stands before `..` is no part of the name.
+	case $ls_path in */../*) ls_path=$ls_file ;; esac
+}
+# A plan that names the file itself, not only a pattern that fits it, counts more than one of the name that leads there.
+ls_plan_of() {
+	if ls_site_plan "$1" && [ -n "$ls_planned" ]; then return 0; fi
+	ls_family='' ls_rocm='' ls_plugin='' ls_plan='' ls_planned=''
+	return 1
 }
 ls_know_family() {
 	ls_family='' ls_rocm='' ls_plugin='' ls_plan='' ls_planned='' ls_known=''
@@ -178,7 +207,9 @@ ls_know_family() {
 		ls_family=$LUMISITE_FAMILY
 	else
 		# Somebody has read this very file, or else its name tells.
-		if ls_site_plan "$ls_path" || ls_site_image "$ls_file"; then ls_known=1; fi
+		if ls_plan_of "$ls_file" || ls_site_plan "$ls_path" || ls_site_plan "$ls_file" || ls_site_image "$ls_file"; then
+			ls_known=1
+		fi
 		if [ -z "$ls_family" ]; then ls_site_name "$ls_file" || ls_site_name "$ls_path" || :; fi
 		ls_site_family "$ls_family" || :
 	fi
@@ -369,6 +400,7 @@ ls_start() {
 	image)
 		ls_know_list
 		ls_old=$ls_list
+		ls_site_brought ls_take_out_missing
 		ls_correct
 		ls_store "$ls_list_name" "$ls_old"
 		;;

@@ -9,10 +9,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from lumisite.binds.copies import compare, in_order, is_foundation, newest, stem, summary
-from lumisite.binds.network import built_without, stands_in
+from lumisite.binds.network import User, built_without, objects_of, stands_in, users_of
 from lumisite.images.container import Bound, ContainerTree, covers
 from lumisite.machine.elf import ElfInfo
 from lumisite.machine.loader import Found, Loaded, Loader, Need, Search, walk
@@ -39,6 +40,14 @@ class Sides:
     image: Loader
     container: Loader
     view: ContainerTree
+
+    @cached_property
+    def _objects(self) -> Mapping[str, tuple[str, ...]]:
+        return dict(objects_of(self.image))
+
+    def users(self, name: str) -> Iterator[User]:
+        """Give what of the image needs a library, with the versions."""
+        return users_of(name, self.image, self._objects)
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,7 @@ def closure(roots: Sequence[str], sides: Sides) -> tuple[Line, ...]:
     """
     names = tuple(dict.fromkeys(roots))
     cases = {case.name: _first(case, names, sides) for case in _cases(names, sides)}
-    while _revise(cases):
+    while _revise(cases, sides):
         pass
     shown = _reached(cases)
     return tuple(_line(case, shown[name], cases, sides) for name, case in cases.items() if name in shown)
@@ -136,7 +145,7 @@ def _first(case: _Case, roots: Sequence[str], sides: Sides) -> _Case:
     if case.root and relation != "older":
         without = built_without(case.name, host, image, roots, sides.image)
         if without:
-            serves, why = stands_in(case.name, host, image, sides.image)
+            serves, why = stands_in(host, image, sides.users(case.name))
             built = f"the image's copy was built without {', '.join(without)}, so its traffic would go over TCP"
             return case.decided("bind" if serves else "refuse", f"{built}; {why}")
     if relation == "older":
@@ -167,22 +176,33 @@ def _needed_versions(case: _Case, cases: _Cases) -> set[str]:
     return {version for info in bound for version in info.verneed.get(case.name, ())}
 
 
-def _revise(cases: dict[str, _Case]) -> bool:
+def _revise(cases: dict[str, _Case], sides: Sides) -> bool:
     """Take back one bind that could not be loaded; tell whether there was one. Each round leaves fewer binds."""
     for name in _reached(cases):
         case, image = cases[name], cases[name].image.found
         if case.decision != "bind" or case.host.found is None:
             continue
-        trouble = _trouble(case.host.found.info, cases)
+        info = case.host.found.info
+        trouble = _trouble(info, cases) or _lacked(case, info, cases, sides)
         if not trouble:
             continue
         if image is not None and not case.root and _suffices(image.info, _needed_versions(case, cases)):
-            reason = f"the image's copy is older but has all that is needed; the host's {trouble}"
+            told = trouble.removeprefix("the host's ")
+            reason = f"the image's copy is older but has all that is needed; the host's {told}"
             cases[name] = case.decided("skip", reason)
         else:
             cases[name] = case.decided("refuse", trouble)
         return True
     return False
+
+
+def _lacked(case: _Case, info: ElfInfo, cases: _Cases, sides: Sides) -> str:
+    """Say what the image's own objects, but for those that are bound over, need of a host library in vain."""
+    for user, versions in sides.users(case.name) if info.verdef else ():
+        if (user not in cases or cases[user].decision != "bind") and not _suffices(info, set(versions)):
+            lacking = newest(set(versions) - set(info.verdef))
+            return f"the host's lacks {lacking}, which {user} of the image needs; it has up to {newest(info.verdef)}"
+    return ""
 
 
 def _suffices(info: ElfInfo, versions: set[str]) -> bool:

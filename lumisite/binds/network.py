@@ -1,4 +1,4 @@
-"""Tell whether an image's copy of a library was built without the network, and whether the host's may take its place.
+"""Tell what an image's own objects need of a library, and whether the host's may take the place of the image's copy.
 
 A distribution's libfabric is often newer than the host's and knows nothing of the host's network. It loads, and its
 traffic goes over TCP; nothing says so.
@@ -7,12 +7,17 @@ traffic goes over TCP; nothing says so.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 from lumisite.binds.copies import newest, public_versions, stem
+from lumisite.images.contents import plugins_in
 from lumisite.machine.elf import ElfError, read_needed
 from lumisite.machine.loader import Found, Loaded, Loader, walk
-from lumisite.machine.tree import Tree, resolve
+from lumisite.machine.tree import resolve
+
+#: The SONAME of an image's object, and the symbol versions that it needs of a library.
+User: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 def built_without(name: str, host: Found, image: Found, roots: Collection[str], loader: Loader) -> tuple[str, ...]:
@@ -30,7 +35,7 @@ def built_without(name: str, host: Found, image: Found, roots: Collection[str], 
     return tuple(one for one in lacking if one not in reached)
 
 
-def stands_in(name: str, host: Found, image: Found, loader: Loader) -> tuple[bool, str]:
+def stands_in(host: Found, image: Found, users: Iterable[User]) -> tuple[bool, str]:
     """Tell whether the host's copy serves what the image's serves, and why.
 
     It does where it has all of its versions, or at least those that the libraries on the image's search path need.
@@ -40,7 +45,7 @@ def stands_in(name: str, host: Found, image: Found, loader: Loader) -> tuple[boo
     if not only:
         return True, "the host's has all of its versions"
     asked: dict[str, set[str]] = {}
-    for user, needed in _users(name, loader):
+    for user, needed in users:
         asked[user] = set(needed)
         if lacking := asked[user] - had:
             return False, f"the host's cannot stand in for it: {user} needs {newest(lacking)} of it"
@@ -50,30 +55,32 @@ def stands_in(name: str, host: Found, image: Found, loader: Loader) -> tuple[boo
     return True, f"the host's lacks {newest(only)} of it, and {', '.join(sorted(asked))} need {most} at most"
 
 
-def _users(name: str, loader: Loader) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Give the libraries on the search path that need this one, each real file once, with the versions they need."""
-    seen = set()
-    for directory in (*loader.rules.library_path, *loader.rules.directories):
-        place = resolve(loader.tree, directory)
-        if place.entry is None or place.entry.kind != "directory" or place.path in seen:
+def users_of(name: str, loader: Loader, objects: Mapping[str, tuple[str, ...]]) -> Iterator[User]:
+    """Give which of an image's objects need a library, and the versions that they need of it."""
+    for path, needed in objects.items():
+        found = loader.search(path).found if name in needed else None
+        if found is not None:
+            yield found.info.soname or posixpath.basename(path), found.info.verneed.get(name, ())
+
+
+def objects_of(loader: Loader) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Give the libraries on a search path and the plugins, each real file once, with what they need."""
+    tree, seen = loader.tree, set()
+    for path in (*_on_search_path(loader), *plugins_in(tree)):
+        place = resolve(tree, path)
+        if place.entry is None or place.entry.kind != "file" or place.path in seen:
             continue
         seen.add(place.path)
-        for file in sorted(loader.tree.names(place.path)):
-            path = posixpath.join(place.path, file)
-            real = resolve(loader.tree, path).path if ".so" in file else ""
-            if not real or real in seen:
-                continue
-            seen.add(real)
-            found = loader.search(path).found if _needs(loader.tree, real, name) else None
-            if found is not None:
-                yield found.info.soname or file, found.info.verneed.get(name, ())
+        source = tree.source(place.path)
+        try:
+            needed = () if source is None else read_needed(source)
+        except ElfError:
+            continue
+        yield place.path, needed
 
 
-def _needs(tree: Tree, path: str, name: str) -> bool:
-    """Tell whether a file is an object that needs a library; most are not, and reading them in full takes long."""
-    entry = tree.look(path)
-    source = tree.source(path) if entry is not None and entry.kind == "file" else None
-    try:
-        return source is not None and name in read_needed(source)
-    except ElfError:
-        return False
+def _on_search_path(loader: Loader) -> Iterator[str]:
+    for directory in (*loader.rules.library_path, *loader.rules.directories):
+        place = resolve(loader.tree, directory)
+        if place.entry is not None and place.entry.kind == "directory":
+            yield from (f"{place.path}/{file}" for file in sorted(loader.tree.names(place.path)) if ".so" in file)

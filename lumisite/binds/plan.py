@@ -114,7 +114,8 @@ def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tupl
         if place.entry is None and not opened_by(host, posixpath.dirname(place.path)):
             lacking.append(f"the site says that {name} is in {path}, which the host lacks{_near(host, path)}")
             continue
-        found.update(dict.fromkeys(folders_below(host, path)))
+        # One that is closed to this user stays, so that the search says so.
+        found.update(dict.fromkeys((*folders_below(host, path), path)))
     return tuple(found), tuple(lacking)
 
 
@@ -148,22 +149,23 @@ def _sides(
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
     """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
     rules = read_rules(host, cpu_levels(host, _ASSUMED_LEVELS), folders, captured=True)
-    everywhere = dict.fromkeys((*rules.directories, *_beyond(request, host)))
+    rocm = f"/opt/rocm-{request.site.platforms[request.platform].rocm}"
+    everywhere = dict.fromkeys((*rules.directories, *beyond(request.site, host, rocm)))
     return Loader(host, replace(rules, directories=tuple(everywhere)))
 
 
-def _beyond(request: Request, host: Tree) -> Iterator[str]:
+def beyond(site: Site, host: Tree, rocm: str) -> Iterator[str]:
     """Give folders with libraries where a host's own loader does not look.
 
-    They are those from which the site binds a single library, and those of ROCm, which a module puts on
-    LD_LIBRARY_PATH: the platform's own release first, then the newest. AMD's packages install to /opt/rocm-VERSION
-    (ROCm installation guide for Linux).
+    They are those from which the site binds a single library, those of ROCm, which a module puts on LD_LIBRARY_PATH
+    (the folder `rocm` first, then the newest), and of Cray's products with a folder of their own, such as the OFI
+    plugin. AMD's packages install to /opt/rocm-VERSION (ROCm installation guide for Linux).
     """
-    for bind in request.site.binds:
+    for bind in site.binds:
         if ".so" in posixpath.basename(bind.path):
             yield posixpath.dirname(bind.path)
-    yield f"/opt/rocm-{request.site.platforms[request.platform].rocm}/lib"
-    yield from sorted(glob(host, "/opt/rocm-*/lib"), key=numbers_in, reverse=True)
+    for pattern in (f"{rocm}/lib", "/opt/rocm-*/lib", "/opt/cray/*/lib"):
+        yield from sorted(glob(host, pattern), key=numbers_in, reverse=True)
 
 
 def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:

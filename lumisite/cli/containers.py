@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,8 +54,8 @@ def add_commands(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="how jobs name the image, for its family and its plan; may be given several times (default: IMAGE, and "
-        "where it leads)",
+        help="how jobs name the image, for its plan, and for its family where IMAGE itself tells none; may be given "
+        "several times (default: IMAGE, and where it leads)",
     )
     add_json_option(binds)
     binds.set_defaults(call=run_binds)
@@ -108,10 +109,41 @@ def plan_image(
     check_host_root(arguments.host_root)
     site = load_site(arguments.site).site
     chosen = resolve_selection(site, platform=arguments.platform, cpe=cpe, rocm=rocm)
-    image = open_image(image_path)
-    known = paths or tuple(dict.fromkeys((os.path.abspath(image_path), os.path.realpath(image_path))))  # noqa: PTH100
+    names = _names(image_path, arguments.host_root)
+    image = open_image(names.on_disk)
+    # What the name leads to counts more than the name, and both more than what jobs will call it.
+    known = tuple(dict.fromkeys((*paths, names.typed, names.real)))
     request = Request(site, chosen.platform, chosen.cpe[0], chosen.rocm[0], known, arguments.family, libraries)
     return request, make_plan(request, image, DiskTree(arguments.host_root))
+
+
+@dataclass(frozen=True)
+class _Names:
+    """How an image is called: as it was `typed`, and the `real` file; both in the captured host `top`, if they are."""
+
+    typed: str
+    real: str
+    top: str = ""
+    on_disk: str = ""
+
+    def leads(self, path: str) -> str:
+        """Give where a path leads."""
+        from lumisite.machine.host import DiskTree
+        from lumisite.machine.tree import resolve
+
+        return resolve(DiskTree(self.top), path).path if self.top else os.path.realpath(path)
+
+
+def _names(image_path: str, host_root: str) -> _Names:
+    """Give an image's names; in a captured host they are those that the image has on that host."""
+    typed, top = os.path.abspath(image_path), os.path.abspath(host_root)  # noqa: PTH100
+    if "\0" in image_path:  # opening it says so
+        return _Names(image_path, image_path, "", image_path)
+    if top == "/" or not typed.startswith(f"{top}/"):
+        return _Names(typed, os.path.realpath(typed), "", image_path)
+    inside = _Names(typed[len(top) :], "", top)
+    real = inside.leads(inside.typed)
+    return replace(inside, real=real, on_disk=top + real)
 
 
 def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> None:
@@ -128,13 +160,14 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
 
     file: Path = arguments.write
     old: ImagePlan | None = parse_plan(read_input(file), file) if file.exists() else None
-    real = os.path.realpath(arguments.image)
+    known = _names(arguments.image, arguments.host_root)
+    real = known.real
     paths = tuple(arguments.path) or (tuple(map(glob.escape, request.image_paths)) if old is None else old.paths)
     literal = ((path, literal_path(path)) for path in paths)
-    names = tuple(path for path, name in literal if name not in (None, real) and os.path.realpath(str(name)) == real)
+    names = tuple(path for path, name in literal if name not in (None, real) and known.leads(str(name)) == real)
     image = None
-    if not Path(real).is_dir():
-        source = open_file(real)
+    if not Path(known.on_disk).is_dir():
+        source = open_file(known.on_disk)
         digest, links = Line(digest_of(source, "header")), tuple(map(Name, names))
         image = PlannedImage(bytes=source.size, digest=digest, file=Name(real) if links else None, names=links)
     # A path that is no text makes no plan: reading it back says so.

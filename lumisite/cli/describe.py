@@ -33,7 +33,7 @@ def add_commands(commands: Commands) -> None:
         help="find all faults of a site description",
         description="Read a site description and print every fault as file:line:column: key: what is wrong. "
         "Exit 0 when there is none, 2 otherwise. With --host, check the deployed release against this node instead: "
-        "exit 1 when something that its modules need is not there as they need it.",
+        "exit 1 when something that its modules need is not there as they need it, 5 when only this node can be meant.",
     )
     check.add_argument(
         "file", nargs="?", default="lumi", metavar="FILE", help="a YAML file, or an embedded site's name"

@@ -160,7 +160,7 @@ def _compare_with_image(site: Site, image: str) -> None:
     if note:
         say(shown(note))
         return
-    taken = holds_by_name(site, os.path.realpath(image), image)
+    taken = holds_by_name(site, os.path.realpath(image), os.path.abspath(image))  # noqa: PTH100
     differing = [
         f"{what} {_said(mine)}, taken for {_said(theirs)}"
         for what, mine, theirs in (("ROCm", holds.rocm, taken.rocm), ("plugin", holds.plugin, taken.plugin))

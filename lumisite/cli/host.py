@@ -4,30 +4,40 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from lumisite.cli.parser import check_host_root, say
 from lumisite.errors import LumisiteError, shown
+from lumisite.images.container import covers
 from lumisite.machine.host import DiskTree
-from lumisite.release.node_check import HostFault, check_host
+from lumisite.machine.mounts import mounts_of
+from lumisite.release.node_check import check_host
+from lumisite.release.node_state import HostFault, name_of, shared_faults
 from lumisite.release.root import existing_root, inspect_release
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import sha256_of
 from lumisite.site.load import load_site
+from lumisite.site.model import Site
 
 
 def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_json: bool) -> int:
-    """Print one line for each fault; 0 when there is none, 1 otherwise."""
+    """Print one line for each fault; 0 when there is none, 5 when only this node can be meant, 1 otherwise."""
     check_host_root(host_root)
     loaded = load_site(site_name)
-    place = Path(root_name or loaded.site.root)
+    host, place = DiskTree(host_root), Path(root_name or loaded.site.root)
+    if root_name is None and not os.path.lexists(place):
+        # Where the file system that holds the release is not mounted, that is the cause.
+        everything = frozenset(one.path for one in loaded.site.file_systems)
+        gone = list(shared_faults(loaded.site, everything, host, mounts_of(host)))
+        if any(covers(fault.path, loaded.site.root) for fault in gone):
+            return _tell(loaded.site, host, gone, (), str(place), as_json=as_json)
     expected = "a root that users can enter, and its admins alone can change,"
     doubts = root_doubts(place, whole_way=str(place) == loaded.site.root)
     faults = [HostFault(one.path, expected, one.found, one.remedy) for one in doubts]
     if faults and not os.access(place, os.R_OK | os.X_OK, effective_ids=True):
-        return _tell(faults, (), str(place), as_json=as_json)
+        return _tell(loaded.site, host, faults, (), str(place), as_json=as_json)
     root = existing_root(place)
     if not root.current:
         raise LumisiteError(f"{root.path}: no release is deployed there (`lumisite deploy OUT {root.path} --apply`)")
@@ -40,22 +50,39 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
     looked_at = 0
     manifest = release.manifest
     if manifest.release:
-        checked = check_host(loaded.site, manifest, DiskTree(host_root))
+        checked = check_host(loaded.site, manifest, host)
         faults += checked.faults
         notes, looked_at = checked.notes, checked.looked_at
         if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
             notes += (f"{loaded.file} is not as it was when {root.current} was rendered; its present text was used",)
     summary = f"{root.current} against {host_root}: {looked_at} things looked at"
-    return _tell(faults, notes, summary, as_json=as_json)
+    return _tell(loaded.site, host, faults, notes, summary, as_json=as_json)
 
 
-def _tell(faults: Sequence[HostFault], notes: Sequence[str], summary: str, *, as_json: bool) -> int:
+def _tell(
+    site: Site, host: DiskTree, faults: Sequence[HostFault], notes: Sequence[str], summary: str, *, as_json: bool
+) -> int:
+    """Print faults, and the command that drains the node where it alone can be meant; give the exit code."""
+    name = name_of(site, host)
+    alone = [fault.path for fault in faults if fault.alone]
+    drain = None
+    if name is not None and alone:
+        reason = shlex.quote(f"lumisite: {', '.join(dict.fromkeys(alone))}")
+        drain = f"scontrol update nodename={shlex.quote(name)} state=drain reason={reason}"
     if as_json:
-        print(json.dumps([asdict(fault) for fault in faults], indent=2))
+        print(json.dumps([_entry(fault, drain) for fault in faults], indent=2))
     else:
         for fault in faults:
             print(shown(str(fault)))
+        if drain:
+            print(shown(f"to drain this node (nothing runs it): {drain}"))
     for note in notes:
         say(note)
     say(f"{summary}, {len(faults)} fault{'s' * (len(faults) > 1)}" if faults else f"{summary}, no fault")
-    return 1 if faults else 0
+    return 0 if not faults else 5 if drain and len(alone) == len(faults) else 1
+
+
+def _entry(fault: HostFault, drain: str | None) -> dict[str, str]:
+    """Give the JSON of a fault; the command that drains the node comes with what is wrong with it alone."""
+    said = {"path": fault.path, "expected": fault.expected, "found": fault.found, "remedy": fault.remedy}
+    return said | ({"drain": drain} if drain and fault.alone else {})

@@ -239,4 +239,5 @@ def _text(
         yield f"{slow.node} is slow: {slow.metric} {slow.below:.1%} below the median of all nodes (z {slow.z:.1f})"
     if alone.drain:
         yield f"to drain bad nodes (nothing runs it): {alone.drain}"
+    yield from alone.next_runs
     yield f"{folder}"

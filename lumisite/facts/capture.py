@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from lumisite.binds.copies import in_order, is_foundation, newest, numbers_in, public_versions, stem
-from lumisite.binds.plan import folders_below
+from lumisite.binds.plan import beyond, folders_below
 from lumisite.errors import LumisiteError
 from lumisite.facts.capture_plain import capture_plain, with_closed, with_digests
 from lumisite.facts.capture_system import (
@@ -146,13 +146,9 @@ def _loader(tree: Tree, site: Site, notes: list[str]) -> Loader:
     except LumisiteError as error:
         rules = Rules(_X86_64, _USUAL, library_path=library_path)
         notes.append(str(error))
-    beyond = [
-        *map(posixpath.dirname, _bound(site)),
-        *glob(tree, f"{resolve(tree, '/opt/rocm').path}/lib"),
-        *sorted(glob(tree, "/opt/rocm-*/lib"), key=numbers_in, reverse=True),
-        *glob(tree, "/opt/cray/*/lib"),
-    ]
-    return Loader(tree, replace(rules, directories=tuple(dict.fromkeys((*rules.directories, *beyond)))))
+    rocm = resolve(tree, "/opt/rocm").path
+    everywhere = dict.fromkeys((*rules.directories, *beyond(site, tree, rocm)))
+    return Loader(tree, replace(rules, directories=tuple(everywhere)))
 
 
 def _in_force(tree: Tree, site: Site) -> Iterator[str]:

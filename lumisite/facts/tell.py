@@ -342,7 +342,7 @@ def _stay(name: str, was: str, context: Context) -> Iterator[tuple[str, str]]:
     """Say how to go on with the image that a name led to."""
     images = context.after.images.items()
     there = {one.target or f"{folder}/{image}" for folder, found in images for image, one in found.items()}
-    family = family_by_path(context.site, name)
+    family = family_by_path(context.site, was, name)
     advice = f"name {was}" if was in there else f"nothing is left: {was} is gone"
     if was != name:
         yield SCRIPTS, f"To stay with the image that {name} was{f' (family {family})' if family else ''}: {advice}."

@@ -271,6 +271,8 @@ def _default(change: Change[str], context: Context) -> Touches:
 def _interface(change: Change[Interface], context: Context) -> Touches:
     network, name = context.site.network, change.subject
     how = "is gone" if change.after is None else "is there now" if change.before is None else "is not what it was"
+    if change.before is not None and change.after is not None and change.before.mtu != change.after.mtu:
+        how = "has another MTU, which all nodes must share"
     for key, names in (("interfaces", network.interfaces), ("management", network.management)):
         if name in names:
             yield Touch("site", f"network.{key}", f"names {name}, which {how}")
@@ -292,14 +294,17 @@ def _kernel_config(change: Change[BootConfig], context: Context) -> Touches:
 
 def _image(change: Change[ImageFile], context: Context) -> Touches:
     site, (was, now) = context.site, texts(change)
-    for path in dict.fromkeys(path for path in (change.subject, was, now) if path is not None):
-        family = family_by_path(site, path)
+    files = [path for path in (was, now) if path is not None]
+    for path in dict.fromkeys(files):
+        family = family_by_path(site, path, change.subject)
         if family is not None:
-            yield Touch("family", family, f"recognises {path}")
+            where = f", which leads to {path}" if path != change.subject else ""
+            yield Touch("family", family, f"recognises {change.subject}{where}")
             for module in site.families[family].modules:
                 yield Touch("module", module, f"images of {family} are run with it")
             if site.families[family].libraries:
                 yield Touch("plan", family, "another image may bring other libraries")
+    for path in dict.fromkeys((change.subject, *files)):
         for stored in context.plans:
             if any(fnmatch.fnmatchcase(path, pattern) for pattern in stored.plan.paths):
                 yield _stored(stored, f"{'no' if now is None else 'another'} file is behind {path} now")

@@ -59,7 +59,7 @@ _PACKAGE_FOLDERS = (
     "/usr/lib/python3/dist-packages",
 )
 #: Names under which NCCL and RCCL look for a network plugin (`src/plugin/net.cc` of both).
-_PLUGINS = ("librccl-net.so", "libnccl-net.so", "librccl-net-ofi.so", "libnccl-net-ofi.so")
+PLUGINS = ("librccl-net.so", "libnccl-net.so", "librccl-net-ofi.so", "libnccl-net-ofi.so")
 
 _ROCM = re.compile(r"\d+\.\d+(?:\.\d+)?")
 _TORCH = re.compile(r"^__version__\s*(?::[^=]*)?=\s*['\"]([\w.+!-]{1,100})['\"]", re.M)
@@ -95,7 +95,7 @@ def read_contents(tree: Tree) -> Contents:
         "rocm": _rocm(tree, folders),
         "torch": _torch(tree),
         "libfabric": _library(tree, folders, ["libfabric.so.1"], _libfabric),
-        "ofi_plugin": _library(tree, folders, _PLUGINS, partial(_banner, _PLUGIN)),
+        "ofi_plugin": _library(tree, folders, PLUGINS, partial(_banner, _PLUGIN)),
         "libcxi": _library(tree, folders, ["libcxi.so.1"]),
         "glibc": _glibc(tree, folders),
     }
@@ -107,7 +107,7 @@ def read_holds(family: str | None, tree: Tree) -> Holds:
     """Read what settings depend on in an image of a family: the ROCm release, and whether the OFI plugin is there."""
     folders = _library_folders(tree)
     rocm = _rocm(tree, folders) or _label(read_labels(tree), "rocm")
-    plugin = _find(tree, folders, _PLUGINS) is not None
+    plugin = _find(tree, folders, PLUGINS) is not None
     return Holds(family, None if rocm is None else told_release(rocm.value), plugin)
 
 
@@ -166,6 +166,12 @@ def _torch(tree: Tree) -> Version | None:
 def _library_folders(tree: Tree) -> tuple[str, ...]:
     own = [folder for pattern in _OWN_FOLDERS for folder in glob(tree, pattern)]
     return tuple(dict.fromkeys((*library_path(tree)[0], *conf_directories(tree), *_LIBRARY_FOLDERS, *own)))
+
+
+def plugins_in(tree: Tree) -> tuple[str, ...]:
+    """Give the paths of all that an image has under the names of a network plugin."""
+    paths = (f"{folder}/{name}" for folder in _library_folders(tree) for name in PLUGINS)
+    return tuple(path for path in paths if resolve(tree, path).entry is not None)
 
 
 def _find(tree: Tree, folders: Iterable[str], names: Iterable[str]) -> str | None:

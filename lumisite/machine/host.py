@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import posixpath
 import shlex
+import socket
 import stat
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from lumisite.site.read import open_regular, regular_size
 LARGEST_READ_BYTES = 64 * 1024 * 1024
 #: No file has more; the kernel's own files (/proc) give their size as 0.
 MOST_BYTES = 2**63
+_SIOCGIFADDR = 0x8915
 
 
 @dataclass(frozen=True)
@@ -144,3 +148,30 @@ def list_directory(path: str) -> tuple[str, ...]:
         raise _refused("list", error) from None
     except ValueError as error:  # a NUL in the name
         raise ToolError(f"cannot list {path!r}: {error}") from None
+
+
+def slurm_node() -> str:
+    """Give what Slurm calls this node, which only a job step is told; empty elsewhere."""
+    return os.environ.get("SLURMD_NODENAME", "")
+
+
+def host_name() -> str:
+    """Give the first part of what the kernel calls this node."""
+    return socket.gethostname().partition(".")[0]
+
+
+def has_address(interface: str) -> bool:
+    """Tell whether an interface of this node has an address by which others reach it, of IPv4 or IPv6.
+
+    Sources: netdevice(7) for SIOCGIFADDR; proc(5) for if_inet6, where scope 20 is that of the link alone.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            fcntl.ioctl(one, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+        except OSError:
+            try:
+                lines = map(str.split, Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines())
+            except OSError:  # a kernel without IPv6
+                return False
+            return any(len(words) == 6 and words[5] == interface and words[3] != "20" for words in lines)
+    return True

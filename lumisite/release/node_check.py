@@ -1,48 +1,41 @@
-"""The deployed release against a node: whether everything is there that its modules hand to containers.
-
-Whether others may read something is judged by its mode alone; what an access control list grants beyond that is not.
-"""
+"""The deployed release against a node: whether everything is there that its modules hand to containers, and loads."""
 
 from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from lumisite.binds.copies import in_order, is_foundation, stem
-from lumisite.binds.plan import Request, library_folders, loader_of_host
+from lumisite.binds.copies import in_order, is_foundation, newest, stem
+from lumisite.binds.plan import Request, folders_below, library_folders, loader_of_host
 from lumisite.errors import ResolveError, shown
 from lumisite.images.container import covers
+from lumisite.images.contents import PLUGINS
 from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.host import DiskTree
-from lumisite.machine.loader import Loaded, Need, walk
+from lumisite.machine.loader import Loaded, Need, Search, walk
+from lumisite.machine.mounts import mounts_of
 from lumisite.machine.tree import Place, resolve
+from lumisite.release.node_state import (
+    ENTER,
+    READ,
+    HostFault,
+    interface_faults,
+    local_faults,
+    permitted,
+    shared_faults,
+)
 from lumisite.render.manifest import Manifest
 from lumisite.render.plan_images import other_images
 from lumisite.site.decode import suggestion
-from lumisite.site.model import Site
+from lumisite.site.model import Family, Site
 from lumisite.site.versions import Version, parse_version
 
 _UPDATED = "if the system was updated, describe its platform, render and deploy; if not, restore it"
 _REPLAN = "write its plan again (`lumisite binds {} --write`), render and deploy"
-_READ, _ENTER = 0o4, 0o1
 _MOST_NAMES = 8
-
-
-@dataclass(frozen=True, order=True)
-class HostFault:
-    """What is wrong with one path of the host: what was `expected`, what is there, and what to do."""
-
-    path: str
-    expected: str
-    found: str
-    remedy: str
-
-    def __str__(self) -> str:
-        """Give one line."""
-        return f"{self.path}: {self.found}; {self.expected} is expected; {self.remedy}"
 
 
 @dataclass(frozen=True)
@@ -64,14 +57,62 @@ class _Part:
     soname: str = ""
 
 
+@dataclass(frozen=True)
+class _Node:
+    """A host, and where its shared file systems are: what is wrong on those is wrong on all nodes."""
+
+    host: DiskTree
+    shared: tuple[str, ...]
+
+    def own(self, path: str) -> bool:
+        """Tell whether a path is on this node alone."""
+        return not any(covers(folder, path) for folder in self.shared)
+
+    def may(self, path: str, real: str, what: str, need: int) -> Iterator[HostFault]:
+        """Say what `permitted` says."""
+        for fault in permitted(self.host, path, real, what, need):
+            yield replace(fault, alone=self.own(fault.cause) or fault.cause in self.shared)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Which libraries are asked for: those of families by SONAME, and among the parts those that are not `broken`.
+
+    `plugins` are the families that take theirs from the host; `broken` is by what the parts are broken.
+    """
+
+    site: Site
+    manifest: Manifest
+    cpe: Version
+    wanted: dict[str, list[str]]
+    plugins: list[str]
+    parts: tuple[_Part, ...]
+    broken: Mapping[_Part, str]
+
+
 def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
-    """Check a host, or a copy of its tree; raises `ResolveError` when the release is not of this site."""
+    """Check a host, or a copy of its tree; raises `ResolveError` when the release is not of this site.
+
+    A cause is told once: not also by what is below it, or needs it.
+    """
     _same_site(site, manifest)
     parts = _parts(site, manifest)
-    found = [*_runtime(site, host), *(fault for part in parts for fault in _part(host, part))]
-    wanted = _roots(site, manifest)
+    mounts = mounts_of(host)
+    bound = frozenset(spec.partition(":")[0] for one in manifest.modules.values() for spec in one.binds)
+    node = _Node(host, tuple(resolve(host, one.path).path for one in site.file_systems if one.kind == "shared"))
+    unmounted = tuple(shared_faults(site, bound, host, mounts))
+    found = [*local_faults(site, host, mounts), *interface_faults(site, host), *_runtime(site, node)]
+    wrong = {part: faults for part in parts if (faults := tuple(_part(node, part)))}
+    found += [fault for faults in wrong.values() for fault in faults]
+    broken = {part: faults[0].cause for part, faults in wrong.items()}
+    families = _families(site, manifest)
+    wanted: dict[str, list[str]] = {}
+    for name, family in families.items():
+        for soname in family.libraries:
+            wanted.setdefault(soname, []).append(name)
+    plugins = [name for name, family in families.items() if family.plugin == "from-host"]
     for cpe in manifest.cpe:
-        found += _libraries(site, manifest, parse_version(cpe), host, wanted)
+        found += _libraries(_Asked(site, manifest, parse_version(cpe), wanted, plugins, parts, broken), node)
     notes = [
         f"{bind.path}: is not there; compute nodes need it, others do not ({bind.why})"
         for bind in site.binds
@@ -82,7 +123,12 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
             notes.append(str(one))
         else:
             found.append(HostFault(one.path, f"the image of {one.file}", one.what, _REPLAN.format(one.path)))
-    return HostCheck(tuple(sorted(set(found))), len(parts) + len(wanted) + 1, tuple(notes))
+    lost = [one.cause for one in unmounted]
+    rest = (one for one in found if not any(covers(path, one.cause) for path in lost))
+    told: dict[str, HostFault] = {}
+    for fault in (*unmounted, *rest):
+        told.setdefault(fault.cause or str(fault), fault)
+    return HostCheck(tuple(sorted(told.values())), len(parts) + len(wanted) + 1, tuple(notes))
 
 
 def _same_site(site: Site, manifest: Manifest) -> None:
@@ -129,109 +175,167 @@ def _parts(site: Site, manifest: Manifest) -> tuple[_Part, ...]:
     return tuple({part.path: part for part in reversed(parts)}.values())
 
 
-def _roots(site: Site, manifest: Manifest) -> dict[str, list[str]]:
-    """Give the SONAMEs that image families take from the host through a module of this release, with the families."""
+def _families(site: Site, manifest: Manifest) -> dict[str, Family]:
+    """Give the image families that are run with a module of this release."""
     deployed = {module.partition("/")[0] for module in manifest.modules}
-    roots: dict[str, list[str]] = {}
-    for name, family in site.families.items():
-        if deployed.intersection(family.modules):
-            for soname in family.libraries:
-                roots.setdefault(soname, []).append(name)
-    return roots
+    return {name: one for name, one in site.families.items() if deployed.intersection(one.modules)}
 
 
-def _runtime(site: Site, host: DiskTree) -> Iterator[HostFault]:
+def _runtime(site: Site, node: _Node) -> Iterator[HostFault]:
     path = site.runtime.executable
     expected = f"the real {site.runtime.name}"
     remedy = "install it, or correct runtime.executable and deploy again"
-    place = resolve(host, path)
+    place = resolve(node.host, path)
     if place.entry is None or place.entry.kind != "file":
-        yield HostFault(path, expected, _what(place), remedy)
+        yield from tuple(node.may(path, place.path, expected, 0)) or (
+            HostFault(path, expected, _what(place), remedy, cause=place.path),
+        )
     elif covers(site.root, place.path):
         yield HostFault(path, expected, f"leads to {place.path}, lumisite's own wrapper", remedy)
     else:
-        yield from _permitted(host, path, place.path, expected, _READ | _ENTER)
+        yield from node.may(path, place.path, expected, READ | ENTER)
 
 
-def _part(host: DiskTree, part: _Part) -> Iterator[HostFault]:
-    place = resolve(host, part.path)
+def _part(node: _Node, part: _Part) -> Iterator[HostFault]:
+    place = resolve(node.host, part.path)
     if place.entry is None:
-        folder, name = posixpath.split(part.path)
-        real = resolve(host, folder)
-        link = real.entry is not None and host.look(posixpath.join(real.path, name)) is not None
-        remedy = "mend the link, or describe the new path, render and deploy" if link else _UPDATED
-        yield HostFault(part.path, part.why, _what(place) + _beside(host, real.path, name), remedy)
+        yield from tuple(node.may(part.path, place.path, part.why, 0)) or (_gone(node, part, place),)
     elif part.kind and place.entry.kind != part.kind:
-        yield HostFault(part.path, part.why, _what(place), _UPDATED)
+        yield HostFault(part.path, part.why, _what(place), _UPDATED, cause=place.path)
     else:
-        need = _READ if place.entry.kind == "file" else _READ | _ENTER if part.kind else _ENTER
-        faults = tuple(_permitted(host, part.path, place.path, part.why, need))
-        yield from faults or (_library(host, part, place.path) if part.soname else ())
+        need = READ if place.entry.kind == "file" else READ | ENTER if part.kind else ENTER
+        faults = tuple(node.may(part.path, place.path, part.why, need))
+        yield from faults or (_library(node, part, place.path) if part.soname else ())
 
 
-def _library(host: DiskTree, part: _Part, real: str) -> Iterator[HostFault]:
+def _gone(node: _Node, part: _Part, place: Place) -> HostFault:
+    """Tell of what is not there; where another version stands beside it, the system may have been updated."""
+    folder, name = posixpath.split(part.path)
+    real = resolve(node.host, folder)
+    link = real.entry is not None and node.host.look(posixpath.join(real.path, name)) is not None
+    remedy = "mend the link, or describe the new path, render and deploy" if link else _UPDATED
+    beside = _beside(node.host, real.path, name)
+    others = beside if part.soname or part.kind == "directory" else ""
+    alone = not others.replace(f" ({real.path} has {name})", "") and (node.own(place.path) or place.path in node.shared)
+    return HostFault(part.path, part.why, _what(place) + beside, remedy, alone, place.path)
+
+
+def _library(node: _Node, part: _Part, real: str) -> Iterator[HostFault]:
     """Compare what a library calls itself; unlike a module, a plan may bind one that calls itself nothing."""
-    source = host.source(real)
+    source = node.host.source(real)
     try:
         info = None if source is None else read_elf(source)
     except ElfError as error:
         told = str(error).partition(": ")[2] or str(error)
-        yield HostFault(part.path, f"the library {part.soname}, {part.why}", told, _UPDATED)
+        expected = f"the library {part.soname}, {part.why}"
+        yield HostFault(part.path, expected, told, _UPDATED, node.own(real), real)
         return
     soname = None if info is None else info.soname
     if soname is not None or part.kind != "file":
-        yield from _named(part.path, part.soname, soname, part.why)
+        yield from _named(part.path, part.soname, soname, part.why, real)
 
 
-def _named(path: str, name: str, soname: str | None, what: str) -> Iterator[HostFault]:
+def _named(path: str, name: str, soname: str | None, what: str, real: str) -> Iterator[HostFault]:
     """Compare the SONAME of a library with the name by which containers ask for it; only one with a version counts."""
     if soname != name and ".so." in name:
         remedy = "describe the new library, render and deploy; images built for the old one must be rebuilt"
-        yield HostFault(path, f"SONAME {name}, {what}", f"has SONAME {soname or '(none)'}", remedy)
+        yield HostFault(path, f"SONAME {name}, {what}", f"has SONAME {soname or '(none)'}", remedy, cause=real)
 
 
-def _permitted(host: DiskTree, path: str, real: str, what: str, need: int) -> Iterator[HostFault]:
-    """Say where others may not read or pass: the path itself, or the first folder on the way."""
-    folder = ""
-    for part in real.split("/")[1:-1]:
-        folder = f"{folder}/{part}"
-        mode = host.mode(folder)
-        if mode is not None and not mode & _ENTER:
-            yield HostFault(path, what, f"{folder} has mode {mode:04o}, which shuts users out", f"chmod o+x {folder}")
-            return
-    mode = host.mode(real)
-    if mode is not None and mode & need != need:
-        rights = "rx" if need == _READ | _ENTER else "r" if need == _READ else "x"
-        yield HostFault(path, what, f"has mode {mode:04o}, which shuts users out", f"chmod o+{rights} {real}")
+def _libraries(asked: _Asked, node: _Node) -> Iterator[HostFault]:
+    """Search the libraries that families need, and all that those need in turn, as the closure does.
 
-
-def _libraries(
-    site: Site, manifest: Manifest, cpe: Version, host: DiskTree, wanted: dict[str, list[str]]
-) -> Iterator[HostFault]:
-    """Search the libraries that families need, and all that those need in turn, as the closure does."""
-    request = Request(site, manifest.platform, cpe, site.platforms[manifest.platform].rocm, ())
-    folders, _ = library_folders(request, host)
-    loader = loader_of_host(request, host, folders)
-    roots = []
-    for name, families in wanted.items():
+    Beside those, what modules and plans bind one by one must find the symbol versions that it needs; what an image
+    brings for a planned library is not known here.
+    """
+    site, manifest = asked.site, asked.manifest
+    request = Request(site, manifest.platform, asked.cpe, site.platforms[manifest.platform].rocm, ())
+    folders, _ = library_folders(request, node.host)
+    loader = loader_of_host(request, node.host, folders)
+    # A plugin is opened by any of its names.
+    plugins = {name for name in PLUGINS if asked.plugins and name not in asked.wanted and _tried(loader.search(name))}
+    told = {part.soname for part in asked.broken if part.soname}
+    roots: list[Need] = []
+    for name, families in (asked.wanted | dict.fromkeys(sorted(plugins), asked.plugins)).items():
         search = loader.search(name)
         what = f"for image families {', '.join(families)}"
         if search.found is None:
-            found = search.trouble or "; ".join(search.passed) or "is in no directory of libraries"
-            yield HostFault(name, f"a library {what}", found, _UPDATED)
+            if name not in told:
+                told.add(name)
+                yield from tuple(_unreadable(node, search, f"{name}, {what}")) or (
+                    _not_found(asked, node, name, what, search),
+                )
             continue
-        other = tuple(_named(search.found.path, name, search.found.info.soname, what))
-        yield from other or _permitted(host, search.found.path, search.found.real, f"{name}, {what}", _READ)
+        real = search.found.real
+        other = tuple(_named(search.found.path, name, search.found.info.soname, what, real))
+        yield from other or node.may(search.found.path, real, f"{name}, {what}", READ)
         roots.append(Need(name, None, Loaded(name, search.found), search))
-    for need in walk(loader, roots):
-        if need.loaded is None and need.requester is not None and not is_foundation(need.name):
+    bound = [part for part in asked.parts if part.soname and part not in asked.broken]
+    singles = {part.path: Need(part.path, None, None, loader.search(part.path)) for part in bound}
+    by_module = [one.path for one in bound if one.kind != "file"]
+    by_path = {
+        path: replace(one, loaded=Loaded(path, one.search.found))
+        for path, one in singles.items()
+        if one.search.found is not None
+    }
+    for need in walk(loader, [*roots, *(one for path, one in by_path.items() if path in by_module)]):
+        needed_by = "" if need.requester is None else f"a library that {need.requester.found.path} needs"
+        if need.loaded is not None:
+            found = need.loaded.found
+            yield from node.may(found.path, found.real, needed_by, READ) if needed_by else ()
+            yield from _lacking(need)
+        elif need.requester is not None and need.name not in told and not is_foundation(need.name):
+            if shut := tuple(_unreadable(node, need.search, needed_by)):
+                yield from shut
+                continue
+            told.add(need.name)
+            trouble, folders = need.search.trouble, () if need.search.trouble else loader.rules.directories
+            beside = next(filter(None, (_beside(node.host, one, need.name) for one in folders)), "")
             yield HostFault(
                 need.name,
-                f"a library that {need.requester.found.path} needs",
-                (need.search.trouble or "is in no directory of libraries")
-                + next(filter(None, (_beside(host, one, need.name) for one in loader.rules.directories)), ""),
+                needed_by,
+                trouble or f"is in no directory of libraries{beside}",
                 "install the package that has it, or the release that this one was built with",
+                alone=not beside and node.own(need.requester.found.real),
             )
+    for need in walk(loader, by_path.values()):
+        yield from _lacking(need)
+
+
+def _tried(search: Search) -> bool:
+    """Tell whether something of that name is there, if only a link to nowhere."""
+    return search.found is not None or bool(search.trouble) or any("leads through" not in one for one in search.passed)
+
+
+def _unreadable(node: _Node, search: Search, what: str) -> Iterator[HostFault]:
+    """Say why what a search passed over may not be read, as this user or by others."""
+    for path in (one.partition(" may not be ")[0] for one in search.passed if " may not be " in one):
+        yield from node.may(path, resolve(node.host, path).path, what, READ)
+
+
+def _not_found(asked: _Asked, node: _Node, name: str, what: str, search: Search) -> HostFault:
+    """Tell of a library that the loader does not find; where its directory is gone, that is the cause."""
+    for part, cause in asked.broken.items():
+        others = folders_below(node.host, f"{posixpath.dirname(part.path)}/*")
+        if part.kind == "directory" and (
+            stem(name).removesuffix(".so.") in part.path
+            or any(resolve(node.host, f"{other}/{name}").entry for other in others)
+        ):
+            return HostFault(name, f"a library {what}", "is where users cannot get at it", _UPDATED, cause=cause)
+    found = search.trouble or "; ".join(search.passed) or "is in no directory of libraries"
+    return HostFault(name, f"a library {what}", found, _UPDATED, alone=node.own(found.partition(" ")[0]))
+
+
+def _lacking(need: Need) -> Iterator[HostFault]:
+    """Say which symbol versions an object needs of a library, and the one that the loader takes does not define."""
+    if need.requester is None or need.loaded is None:
+        return
+    found, defined = need.loaded.found, need.loaded.found.info.verdef
+    lacking = set(need.requester.found.info.verneed.get(need.name, ())).difference(defined)
+    if defined and lacking:
+        expected = f"{newest(lacking)}, which {need.requester.found.path} needs of it,"
+        remedy = "the two are of different releases: install those that belong together"
+        yield HostFault(found.path, expected, f"has up to {newest(defined)}", remedy, cause=f"versions of {found.real}")
 
 
 def _what(place: Place) -> str:

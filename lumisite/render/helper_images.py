@@ -23,7 +23,9 @@ def wrapper_data(of: HelperRelease, command: str, plans: Sequence[LoadedPlan], l
     followed = [one for one in plans if one.plan.platform == of.selection.platform]
     yield from step_data(of)
     yield assign(ls_site_runtime=posixpath.join(posixpath.dirname(site.runtime.executable), command))
-    yield from lookup("ls_site_plan", (planned for one in followed for planned in _planned(one)))
+    # A plan that names an image counts more than one of which a pattern only fits it.
+    planned = [planned for one in followed for planned in _planned(one)]
+    yield from lookup("ls_site_plan", sorted(planned, key=lambda one: one[1].endswith("ls_planned=''")))
     yield from lookup("ls_site_image", () if lock is None else _locked(site, lock))
     yield from family_data(of)
     yield from wrapper_binds(of)
@@ -36,7 +38,7 @@ def _planned(loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:
     """Give the patterns by which a plan's image is known, with the file that it was made for, where that is known.
 
     Where a link leads elsewhere now than when the plan was made, the plan is not followed. Other paths that fit one
-    file are that file; patterns may fit copies, whose age says nothing.
+    file are that file, as it is itself; patterns may fit copies, whose age says nothing.
     """
     plan, image = loaded.plan, loaded.plan.image
     links, file = ((), "") if image is None else (image.names, image.file or "")
@@ -46,10 +48,11 @@ def _planned(loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:
         ls_plugin=plugin_word(plan.holds.plugin),
         ls_plan=loaded.file,
     )
+    names = [path for path in (*plan.paths, *([glob.escape(file)] if file else ())) if path not in links]
     for paths, led in (
         (links, shlex.quote(file)),
-        ([path for path in plan.paths if path not in links and literal_path(path)], '"$ls_path"'),
-        ([path for path in plan.paths if not literal_path(path)], "''"),
+        ([path for path in dict.fromkeys(names) if literal_path(path)], '"$ls_path"'),
+        ([path for path in names if not literal_path(path)], "''"),
     ):
         if paths:
             yield list(map(case_pattern, paths)), f"{values} ls_planned={led}"

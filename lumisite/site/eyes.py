@@ -15,9 +15,9 @@ _HIDDEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-#: Cyrillic, Greek and Armenian letters that confusables.txt leads to one of a-z or A-Z.
+#: Cyrillic, Greek, Armenian and phonetic letters that confusables.txt leads to one of a-z or A-Z.
 _LOOK_ALIKES = frozenset(
-    "аАЬВсСԁеҽЕԌһНіꙇӏјЈКІӀМоОрРԛгѕЅТѵѴѡԝԜхХуүУҮαΑΒϲϹΕϜΗιΙϳͿΚΜϺΝοσΟρϱΡΤυνΧγΥϒΖքցհոռօՕգզՏսՍա"  # noqa: RUF001
+    "аАЬВсСԁеҽЕԌһНіꙇӏјЈКІӀМоОрРԛгѕЅТѵѴѡԝԜхХуүУҮαΑΒϲϹΕϜΗιΙϳͿΚΜϺΝοσΟρϱΡΤυνΧγΥϒΖքցհոռօՕգզՏսՍաɑɡɪᴄᴏᴠᴡᴢᴜꜱʏ"  # noqa: RUF001
 )
 #: Scripts that stand beside Latin letters in one word, and signs that are letters to Unicode (`µs`).
 _BESIDE_LATIN = (
@@ -52,9 +52,10 @@ def name_fault(text: str) -> str:
     if strangers and _LOOK_ALIKES.issuperset(strangers):
         return _confused(text, strangers[0])
     if normal != text:
-        odd = next((one for one in text if unicodedata.normalize("NFKC", one) != one), text)
-        return f"{text!a} contains {_called(odd[0])}, which looks like another character ({normal!r} would be right)"
-    sign = next((one for one in text if not one.isascii() and unicodedata.category(one)[0] not in "LNM"), "")
+        odd = next((one for one in text if unicodedata.normalize("NFKC", one) != one), "")
+        said = f"contains {_called(odd)}, which looks like another character" if odd else "has a letter in two parts"
+        return f"{text!a} {said} ({normal!r} would be right)"
+    sign = next((one for one in text if not one.isascii() and unicodedata.category(one)[0] not in "LM"), "")
     return f"{text!a} contains {_called(sign)}, a sign that names do not have (leave it out)" if sign else ""
 
 
@@ -62,7 +63,7 @@ def _strangers(text: str) -> Iterator[str]:
     """Give the letters of scripts that Latin letters are not mixed with."""
     for one in text:
         script = unicodedata.name(one, "?").partition(" ")[0].partition("-")[0]
-        if one.isalpha() and not one.isascii() and script != "LATIN" and script not in _BESIDE_LATIN:
+        if one in _LOOK_ALIKES or (one.isalpha() and script not in ("LATIN", *_BESIDE_LATIN)):
             yield one
 
 

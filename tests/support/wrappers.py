@@ -31,10 +31,10 @@ TASK = {
     "LUMISITE_PRIVATE": "/private",
     "NCCL_CROSS_NIC": "1",
     "AITER_JIT_DIR": "/private/aiter/3",
-    "SINGULARITY_BINDPATH": f"/mine,/usr,{ROOT}/opt/cray,{ROOT}/libcxi.so.1,/spool,/other",
+    "SINGULARITY_BINDPATH": f"/mine,/usr,{ROOT}/opt/cray,{ROOT}/libcxi.so.1,/sbin,/other",
     CPE: f"{ROOT}/opt/cray,{ROOT}/libcxi.so.1",
     USERS: "/usr",
-    "LUMISITE_BINDS_TASK": "/spool",
+    "LUMISITE_BINDS_TASK": "/sbin",
 }
 
 LUMI_PYTORCH = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"

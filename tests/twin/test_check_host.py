@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from lumisite.cli import main
+from tests.twin.cluster import ClusterPlan, running
 from tests.twin.fixtures import require_twin
 from tests.twin.host_tree import host_tree
 from tests.twin.image import image
+from tests.twin.login_node import LUMISITE, install_lumisite
 
 pytestmark = [pytest.mark.root]
 
@@ -35,8 +37,8 @@ def node(platform: str, top: Path) -> Path:
 BREAKS = {
     ("2026-01", "2026-01"): [],
     ("2024-08", "2024-08"): [],
-    ("2026-01", "2024-08"): ["/opt/cray/libfabric/1.22.0", "/opt/cray/pe/mpich/8.1.32", "libfabric.so.1"],
-    ("2024-08", "2026-01"): ["/opt/cray/libfabric/1.15.2.0", "/opt/cray/pe/mpich/8.1.29", "libfabric.so.1"],
+    ("2026-01", "2024-08"): ["/opt/cray/libfabric/1.22.0", "/opt/cray/pe/mpich/8.1.32"],
+    ("2024-08", "2026-01"): ["/opt/cray/libfabric/1.15.2.0", "/opt/cray/pe/mpich/8.1.29"],
 }
 
 
@@ -109,3 +111,51 @@ def test_what_a_stored_plan_binds_is_looked_at_too(tmp_path: Path, capsys: pytes
     at.parent.mkdir(parents=True)
     at.write_bytes(b"another")
     assert faults(other)["the image of torch.yaml"] == [torch]
+
+
+#: What is planted on one node, what brings it back, and the line that names it.
+PLANTED = {
+    "umount -l /flash": ("true", "/flash: no file system is mounted there, it is a folder of this node's own root"),
+    "umount -l /scratch && rmdir /scratch && ln -s /pfs/none /scratch": (
+        "true",
+        "/scratch: leads to /pfs, which is not",
+    ),
+    "ip link set hsn2 down": ("ip link set hsn2 up", "hsn2: is down"),
+    "ip address flush dev hsn1": ("true", "hsn1: has no address"),
+    "ip link set hsn3 down && ip link set hsn3 name gone3": ("true", "hsn3: is not there (/sys/class/net has eth0"),
+    "chmod 755 /tmp": ("chmod 1777 /tmp", "/tmp: has mode 0755, which shuts users out"),
+    "mount -o remount,ro /tmp": ("mount -o remount,rw /tmp", "/tmp: is mounted read-only"),
+    "mount --bind /broken /usr/lib64": (
+        "umount -l /usr/lib64",
+        "/usr/lib64/libcxi.so.1: is empty, where an ELF file would be right",
+    ),
+}
+
+
+@pytest.mark.slurm
+def test_a_fault_of_one_node_is_told_there_with_its_drain_line_and_nowhere_else(tmp_path: Path) -> None:
+    """Each fault in turn, those that last behind those that are taken back."""
+    with running(ClusterPlan(images=())) as cluster:
+        install_lumisite(cluster)
+        assert main(["render", "--site", "twin", "--out", str(tmp_path / "out")]) == 0
+        assert main(["deploy", str(tmp_path / "out"), str(cluster.shared / "appl/lumisite"), "--apply"]) == 0
+        bad, innocent = cluster.nodes
+        check = f"{LUMISITE} check twin --host"
+        for node_name in cluster.nodes:
+            done = cluster.run(check, node=node_name)
+            assert (done.code, done.stdout) == (0, ""), done.stderr
+        cluster.run(
+            "mkdir /broken && cp -a /usr/lib64/. /broken && : >/broken/libcxi.so.1", node=bad, user="root"
+        ).check()
+        lasting = ""
+        for plant, (undo, line) in sorted(PLANTED.items(), key=lambda one: one[1][0] == "true"):
+            cluster.run(plant, node=bad, user="root").check()
+            done = cluster.run(check, node=bad)
+            said = [one for one in done.stdout.splitlines() if one.startswith(line)]
+            assert (len(said), done.code) == (1, 5), (plant, done.stdout, done.stderr)
+            *told, drain = done.stdout.splitlines()
+            assert len(told) == lasting.count(" ") + 1, done.stdout
+            assert f"scontrol update nodename={bad} state=drain reason='lumisite: " in drain
+            assert cluster.run(check, node=innocent).stdout == ""
+            cluster.run(undo, node=bad, user="root").check()
+            lasting += " " if undo == "true" else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -117,7 +118,8 @@ def test_any_value_reaches_the_environment_as_it_is(version: str, values: list[s
 
 def path_of(text: str) -> str:
     """A path that a site description takes, with as much of a text as can be in one."""
-    return "/x/" + "".join(c for c in text if c not in ',:"/' and not name_fault(c)).strip() + "/y"
+    whole = unicodedata.normalize("NFKC", text)
+    return "/x/" + "".join(c for c in whole if c not in ',:"/' and not name_fault(c)).strip() + "/y"
 
 
 @each_lmod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -16,7 +17,7 @@ from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import deploy_site
 from tests.twin.login_node import LUMISITE, install_lumisite
 from tests.twin.test_planted_faults import set_by_user
-from tests.twin.test_validate import at_work, ended, gates, lines, validate
+from tests.twin.test_validate import at_work, gates, lines, validate
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
@@ -40,6 +41,12 @@ def site() -> Iterator[Cluster]:
         install_lumisite(cluster)
         cluster.run(f"cp /appl/images/torch.sif {IMAGE} && cp {IMAGE} {IMAGE}.new").check()
         yield cluster
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """What came of it; to wait for Slurm takes its time."""
+    out, err = process.communicate(timeout=400)
+    return process.returncode, out, err
 
 
 def not_passed(cluster: Cluster, run: str) -> list[Gate]:

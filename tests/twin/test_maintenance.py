@@ -89,3 +89,19 @@ def test_one_node_has_a_slow_link(site: Cluster) -> None:
     for done in (hunt, ring):
         assert done.code == 5, done.stdout + done.stderr
         assert "scontrol update nodename=nid000003 state=drain reason='lumisite: slow by pairs/" in done.stdout
+
+
+@pytest.mark.parametrize("fault", ["link", "folder"])
+def test_one_bad_node_of_four_is_told_as_that_node(site: Cluster, fault: str) -> None:
+    planted, words = {
+        "link": (faults.interface_throttled(site, "nid000003", "hsn0", "210mbit"), RING),  # 30 % less
+        # What cannot start there, and what the others then wait for, follows from it.
+        "folder": (faults.path_gone(site, "nid000003", "/opt/cray"), f"--probe binds --probe ddp {RING}"),
+    }[fault]
+    with planted:
+        done = validate(site, f"bad-{fault}", words)
+    assert done.code == 5, done.stdout + done.stderr
+    assert "scontrol update nodename=nid000003 state=drain" in done.stdout
+    told = lumisite(site, f"report /scratch/bad-{fault}")
+    assert told.code == 5, told.stdout
+    assert told.stdout.startswith("BAD-NODES: ")

@@ -39,18 +39,23 @@ seen() {
     [ ! -f "$prolog" ] || printf '%s\\n%s\\n' "$prolog" "$(cksum <"$prolog")"
   } 2>/dev/null | tr '\\n' '\\t' | sed '1s/^/\\n/;s/$/end\\n/' >>"$job/{seen}"
 }
+# Whether the login files of this home set $name as it was told.
+login() {
+  env -i HOME="$1" USER="$USER" PATH="$PATH" bash -lc \\
+    '[ "${!0+x}" ] && case $1 in *=*) [ "$0=${!0}" = "$1" ] ;; esac' "$name" "$told" </dev/null >/dev/null 2>&1
+}
 # A line for each variable that the helper finds set and leaves so: NAME=VALUE<tab>who set it.
 who_set() {
   LUMISITE_VERBOSE=1 timeout 60 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \\
     --ntasks-per-node=1 --kill-on-bad-exit=0 true </dev/null 2>/dev/null |
     sed -n 's/^lumisite: \\(.*\\) stays: it was set before lumisite ran$/\\1/p' | sort -u | while IFS= read -r told; do
     name=${told%%=*} by="the job's own options, or something of Slurm's"
-    if [ -f "$prolog" ] && grep -qw "$name" "$prolog"; then
-      by="the site's TaskProlog $prolog"
-    elif env -i HOME=/ PATH="$PATH" bash -lc '[ "${!0+x}" ]' "$name" 2>/dev/null; then
+    if login /; then
       by='the login files of the site, /etc/profile'
-    elif env -i HOME="$HOME" USER="$USER" PATH="$PATH" bash -lc '[ "${!0+x}" ]' "$name" 2>/dev/null; then
+    elif login "$HOME"; then
       by="the login files in $HOME"
+    elif [ -f "$prolog" ] && grep -qw "$name" "$prolog"; then
+      by="the site's TaskProlog $prolog"
     fi
     printf '%s\\t%s\\n' "$told" "$by"
   done >"$job/{set_before}.partial" && mv "$job/{set_before}.partial" "$job/{set_before}"

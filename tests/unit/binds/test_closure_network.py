@@ -82,3 +82,56 @@ def test_a_copy_that_reaches_the_network_through_another_library_has_it() -> Non
         "/lib64/libnet.so.1": elf("libnet.so.1", ["libcxi.so.1"]),
     }
     assert without_network(image, host_versions=["FABRIC_1.6"]).decision == "skip"
+
+
+def borrowing(image: Files, *, versions: list[str] | None = None) -> dict[str, Line]:
+    """Decide for an image that takes libfabric from a host whose libfabric stops at FABRIC_1.5."""
+    base: Files = {"/lib64/libc.so.6": elf("libc.so.6", verdef=["GLIBC_2.34"])}
+    had = ["FABRIC_1.4", "FABRIC_1.5"] if versions is None else versions
+    only = {**host("after"), f"{FABRIC}/libfabric.so.1": elf("libfabric.so.1", ["libcxi.so.1"], verdef=had)}
+    return decided(ROOTS, only, {**base, **image})
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    ["/lib64/librccl-net.so", "/opt/aws-ofi-rccl/librccl-net.so", "/opt/aws-ofi-nccl-1.9/lib/libnccl-net-ofi.so"],
+)
+@pytest.mark.parametrize("own", [{}, {"/lib64/libfabric.so.1": elf("libfabric.so.1", verdef=["FABRIC_1.4"])}])
+def test_a_host_library_that_is_too_old_for_what_the_image_holds_is_refused(plugin: str, own: Files) -> None:
+    user = elf(plugin.rpartition("/")[2], ["libfabric.so.1"], verneed={"libfabric.so.1": ["FABRIC_1.0", "FABRIC_1.6"]})
+    line = borrowing({**own, plugin: user})["libfabric.so.1"]
+    name = plugin.rpartition("/")[2]
+    assert (line.decision, line.target) == ("refuse", None)
+    assert line.reason == f"the host's lacks FABRIC_1.6, which {name} of the image needs; it has up to FABRIC_1.5"
+
+
+def test_a_host_library_that_has_what_the_image_needs_is_bound() -> None:
+    for versions, asked in ((None, ["FABRIC_1.5"]), ([], ["FABRIC_1.6"])):
+        plugin = {"/lib64/librccl-net.so": elf("librccl-net.so", ["libfabric.so.1"], verneed={"libfabric.so.1": asked})}
+        assert borrowing(plugin, versions=versions)["libfabric.so.1"].decision == "bind"
+    weak = elf("librccl-net.so", ["libfabric.so.1"], verneed={"libfabric.so.1": ["FABRIC_1.6"]}, weak=["FABRIC_1.6"])
+    assert borrowing({"/lib64/librccl-net.so": weak})["libfabric.so.1"].decision == "bind"
+
+
+def test_what_the_host_brings_in_place_of_the_images_needs_nothing_of_the_image() -> None:
+    """The image's own older libfabric, which is bound over, may ask a newer libcxi than the host's."""
+    own = elf("libfabric.so.1", ["libcxi.so.1"], verdef=["FABRIC_1.4"], verneed={"libcxi.so.1": ["LIBCXI_9.9"]})
+    lines = borrowing({"/lib64/libfabric.so.1": own})
+    assert [lines[name].decision for name in ROOTS] == ["bind", "bind"]
+
+
+def test_the_images_older_copy_serves_where_the_hosts_cannot() -> None:
+    """No root: json-c of the image has what the host's libfabric needs, and more than the host's for the image's own."""
+    old = elf("libjson-c.so.5", verdef=["JSONC_0.14"])
+    new = elf("libjson-c.so.5", verdef=["JSONC_0.14", "JSONC_0.15"])
+    user = elf("libuser.so.1", ["libjson-c.so.5"], verneed={"libjson-c.so.5": ["JSONC_0.16"]})
+    fabric = elf("libfabric.so.1", ["libjson-c.so.5"], verneed={"libjson-c.so.5": ["JSONC_0.14"]})
+    image: Files = {
+        "/lib64/libc.so.6": elf("libc.so.6", verdef=["GLIBC_2.34"]),
+        "/lib64/libjson-c.so.5": old,
+        "/lib64/libuser.so.1": user,
+    }
+    only = {f"{FABRIC}/libfabric.so.1": fabric, "/usr/lib64/libjson-c.so.5": new}
+    line = decided(["libfabric.so.1"], only, image)["libjson-c.so.5"]
+    assert line.decision == "skip"
+    assert line.reason.startswith("the image's copy is older but has all that is needed; the host's lacks JSONC_0.16")

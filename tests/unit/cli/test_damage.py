@@ -112,7 +112,7 @@ def test_what_may_not_be_read_is_one_line_or_a_reason(open_folder: Path, capfd: 
     closed.chmod(0)
     (open_folder / "host/usr/lib64/libcxi.so.1").chmod(0)
     assert as_nobody(lambda: main(["binds", str(closed), *arguments])) == 3
-    assert capfd.readouterr().err == f"lumisite: cannot read {closed}: Permission denied\n"
+    assert capfd.readouterr().err == f"lumisite: cannot read {closed}: Permission denied (chmod o+r {closed})\n"
 
     def planned() -> int:
         code = main(["binds", str(open_folder / "image"), *arguments])
@@ -120,7 +120,9 @@ def test_what_may_not_be_read_is_one_line_or_a_reason(open_folder: Path, capfd: 
         return code
 
     assert as_nobody(planned) == 1
-    assert "the host has none; /usr/lib64/libcxi.so.1 may not be read" in capfd.readouterr().out
+    opened = f"chmod o+r {open_folder}/host/usr/lib64/libcxi.so.1"
+    told = f"the host has none that can be read; /usr/lib64/libcxi.so.1 may not be read ({opened})"
+    assert told in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_a_directory_that_cannot_be_listed_is_one_line(
     (folder / "secret").mkdir()
     monkeypatch.setattr(os, "listdir", refuse)
     entries = listing(capsys, str(folder), code=1)
-    assert entries["secret"]["fault"] == f"cannot list {folder}/secret: Permission denied"
+    assert entries["secret"]["fault"] == f"cannot list {folder}/secret: Permission denied (chmod o+rx {folder}/secret)"
     assert entries[LATEST]["fault"] == ""
 
 

@@ -107,23 +107,16 @@ def test_a_node_that_has_all_is_silent(node: Callable[[Files], Path], capsys: Ou
                     "what singularity-CPEbits/25.03 binds",
                     "leads to /usr/lib64/libcxi.so.1.6.0, which is not there (/usr/lib64 has libcxi.so.1)",
                 ),
-                (
-                    "libcxi.so.1",
-                    "a library for image families twin-torch",
-                    "/usr/lib64/libcxi.so.1 leads to /usr/lib64/libcxi.so.1.6.0, which is not there",
-                ),
-                (
-                    "libcxi.so.1",
-                    "a library that /opt/cray/libfabric/1.22.0/lib64/libfabric.so.1 needs",
-                    "is in no directory of libraries (/usr/lib64 has libcxi.so.1)",
-                ),
             ],
         ),
         (
             {f"{LIBCXI}.6.0": elf("libcxi.so.2")},
             [
-                ("/usr/lib64/libcxi.so.1", f"SONAME libcxi.so.1, {by}", "has SONAME libcxi.so.2")
-                for by in ("for image families twin-torch", "what singularity-CPEbits/25.03 binds")
+                (
+                    "/usr/lib64/libcxi.so.1",
+                    "SONAME libcxi.so.1, what singularity-CPEbits/25.03 binds",
+                    "has SONAME libcxi.so.2",
+                )
             ],
         ),
         (
@@ -143,11 +136,6 @@ def test_a_node_that_has_all_is_silent(node: Callable[[Files], Path], capsys: Ou
                     "/usr/lib64/libcxi.so.1",
                     "the library libcxi.so.1, what singularity-CPEbits/25.03 binds",
                     "byte 0: is no ELF file, it begins with b'no libra'",
-                ),
-                (
-                    "libcxi.so.1",
-                    "a library for image families twin-torch",
-                    "/usr/lib64/libcxi.so.1 cannot be loaded: host/usr/lib64/libcxi.so.1.6.0: byte 0: is no ELF file, it begins with b'no libra'",
                 ),
             ],
         ),
@@ -170,8 +158,7 @@ def test_each_fault_is_named(
     files = host() | change
     node({path: content for path, content in files.items() if content is not None})
     found = [(one["path"], one["expected"], one["found"]) for one in faults(capsys)]
-    assert [one for one in found if one in expected] == expected
-    assert len(found) - len(expected) <= (1 if "no library" in str(change) else 0), found
+    assert found == expected
     assert all(one["remedy"] for one in faults(capsys))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from tests.support.prologs import (
     STEP,
     Ran,
     Script,
-    is_root,
     lay_out,
     lumi_like,
     lumi_like_files,
@@ -234,23 +232,6 @@ def test_a_list_of_nothing_but_what_the_node_lacks_is_empty(prolog: Script, tmp_
     mine = {"LUMISITE_STACK": "25.03-rocm6.2", "LUMISITE_BINDS_SINGULARITY_CPEBITS": lost}
     ran = sound(prolog.step(SINGULARITY_BINDPATH=lost, **mine, **unloaded))
     assert ran.exports["SINGULARITY_BINDPATH"] == ""
-
-
-@pytest.mark.parametrize("leads", ["/nowhere-of-lumisite", "/usr"])
-def test_a_link_in_the_root_that_leads_nowhere_is_not_bound(prolog: Script, leads: str) -> None:
-    if not is_root():
-        pytest.skip("makes a link in /")
-    link = Path(f"/lumisite-test-link-{os.getpid()}")
-    script = prolog.path.read_text()
-    assert "bind /usr /usr /usr usr x" in script
-    prolog.path.write_text(script.replace("bind /usr /usr /usr usr x", f"bind {link} {link} {link} {link.name} x"))
-    link.symlink_to(leads)
-    try:
-        ran = sound(prolog.step(SLURM_LOCALID="0"))
-    finally:
-        link.unlink()
-    assert (str(link) in binds(ran)) == (leads == "/usr")
-    assert any(f"lacks {link}" in line for line in ran.prints) == (leads != "/usr")
 
 
 def test_a_module_that_the_user_unloaded_stays_unloaded(prolog: Script, tmp_path: Path) -> None:

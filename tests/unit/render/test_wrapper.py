@@ -36,24 +36,38 @@ def wrapper(request: pytest.FixtureRequest, tmp_path: Path) -> Wrapper:
     ids=" ".join,
 )
 def test_what_starts_no_container_runs_without_our_binds_and_with_the_users(wrapper: Wrapper, words: list[str]) -> None:
-    call = wrapper.call(*words, APPTAINER_BINDPATH="/spool,/theirs")
+    call = wrapper.call(*words, APPTAINER_BINDPATH="/sbin,/theirs")
     assert call.arguments == words
     assert call.binds == ["/mine", "/other"]
     assert call.environment["APPTAINER_BINDPATH"] == "/theirs"
 
 
 def test_a_list_that_was_all_ours_goes_away_for_build(wrapper: Wrapper) -> None:
-    call = wrapper.call("build", "x", "y", SINGULARITY_BINDPATH=f"/usr,{ROOT}/opt/cray,{ROOT}/libcxi.so.1,/spool")
+    call = wrapper.call("build", "x", "y", SINGULARITY_BINDPATH=f"/usr,{ROOT}/opt/cray,{ROOT}/libcxi.so.1,/sbin")
     assert "SINGULARITY_BINDPATH" not in call.environment
 
 
 def test_a_path_that_the_user_bound_too_stays_for_build(wrapper: Wrapper) -> None:
-    assert wrapper.call("build", "x", "y", SINGULARITY_BINDPATH="/spool,/usr,/spool").binds == ["/spool"]
+    assert wrapper.call("build", "x", "y", SINGULARITY_BINDPATH="/sbin,/usr,/sbin").binds == ["/sbin"]
 
 
 def test_paths_that_only_begin_or_end_alike_stay(wrapper: Wrapper) -> None:
-    mine = "/spool/deep,/my/spool,/spool:/elsewhere,/usr2"
-    assert wrapper.call("build", "x", "y", SINGULARITY_BINDPATH=f"{mine},/spool").binds == mine.split(",")
+    mine = "/sbin/deep,/my/sbin,/sbin:/elsewhere,/usr2"
+    assert wrapper.call("build", "x", "y", SINGULARITY_BINDPATH=f"{mine},/sbin").binds == mine.split(",")
+
+
+def test_what_is_not_there_is_taken_out_so_that_the_container_starts(wrapper: Wrapper) -> None:
+    """A link in `/` that leads nowhere, which the prolog has bound: it does not touch shared file systems."""
+    lost = wrapper.folder / "opt/cray"
+    lost.rmdir()
+    lost.symlink_to("nowhere")
+    call = wrapper.call("exec", "image.sif", "x", SLURM_LOCALID="0")
+    assert call.binds == ["/mine", "/usr", f"{wrapper.folder}/libcxi.so.1", "/sbin", "/other"]
+    assert call.stderr == f"lumisite: nid005124 lacks {lost}, which is not bound\n"
+    assert wrapper.call("exec", "image.sif", "x").stderr == ""
+    # What the user has in the list is the user's.
+    mine = wrapper.call("exec", "image.sif", "x", SINGULARITY_BINDPATH="/gone:/x,/sbin")
+    assert mine.binds[:2] == ["/gone:/x", "/sbin"]
 
 
 def test_off_changes_nothing(wrapper: Wrapper) -> None:
@@ -75,7 +89,7 @@ def test_a_known_image_gets_what_it_takes_beside_what_the_prolog_gave(wrapper: W
 
 def test_a_family_that_needs_no_cray_bits_gets_none(wrapper: Wrapper) -> None:
     call = wrapper.call("exec", LAIF, "python")
-    assert call.binds == ["/mine", "/usr", "/spool", "/other"]
+    assert call.binds == ["/mine", "/usr", "/sbin", "/other"]
     assert call.environment["NCCL_NET"] == "AWS Libfabric"
 
 

@@ -105,7 +105,7 @@ def test_the_image_is_found_among_the_options(wrapper: Wrapper, words: list[str]
     assert call.binds == [
         "/mine",
         "/usr",
-        "/spool",
+        "/sbin",
         "/other",
     ]  # the Cray bits are gone, which this family does not need
 

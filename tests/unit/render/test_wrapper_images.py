@@ -119,6 +119,26 @@ def test_a_link_that_leads_nowhere_or_round_stops_nothing(wrapper: Wrapper) -> N
         assert call.stderr == ""
 
 
+def test_a_link_among_the_folders_is_followed(wrapper: Wrapper) -> None:
+    """A family whose pattern names a folder; the name that is typed leads there through a link, or by a detour."""
+    folder = wrapper.folder / "lumi-multitorch-images"
+    folder.mkdir()
+    (folder / "it's $(reboot) a.sif").touch()
+    (wrapper.folder / "latest").symlink_to(folder.name)
+    (wrapper.folder / "again").symlink_to("latest")
+    for typed in (
+        "latest/it's $(reboot) a.sif",
+        "again/./it's $(reboot) a.sif",
+        "latest/../latest/it's $(reboot) a.sif",
+    ):
+        said = wrapper.call("exec", f"{wrapper.folder}/{typed}", "x", LUMISITE_VERBOSE="1").stderr
+        assert "is of the family laif-multitorch" in said, typed
+    said = wrapper.call("exec", f"{folder}/../a.sif", "x", LUMISITE_VERBOSE="1").stderr
+    assert f"{wrapper.folder}/a.sif is of no family that is known" in said, "a folder that it only passes by"
+    for typed in ("nowhere/../a.sif", "latest/gone/a.sif", "docker://latest/a.sif", "latest//a.sif", "//", "..", "."):
+        assert wrapper.call("exec", typed, "x").arguments[1] == typed
+
+
 # ---- what somebody has read in the image
 
 
@@ -211,6 +231,25 @@ def test_a_plan_of_a_link_says_nothing_once_the_link_leads_elsewhere(shell: str,
     alias.unlink()
     alias.symlink_to(other)
     assert given(wrapper, str(alias))[0] is None
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_plan_holds_for_its_file_by_whatever_name(shell: str, tmp_path: Path) -> None:
+    """It was written for one link; another link to the file, a folder that leads there, and the file itself have it."""
+    folder, alias = tmp_path / "files", tmp_path / "latest.sif"
+    folder.mkdir()
+    planned = folder / "an odd [name].sif"
+    for path in (planned, folder / "other.sif"):
+        path.touch()
+        os.utime(path, (time.time() - 1000,) * 2)
+    more = f"image: {{bytes: 1, digest: 'header:{'0' * 64}', file: '{planned}', names: ['{alias}']}}\n"
+    wrapper = with_plan(tmp_path, shell, [str(alias)], more)
+    alias.symlink_to(planned)
+    (tmp_path / "second.sif").symlink_to(alias)
+    (tmp_path / "images").symlink_to("files")
+    for name in (planned, alias, tmp_path / "second.sif", tmp_path / "images" / planned.name):
+        assert given(wrapper, str(name)) == ("PHB", None), name
+    assert given(wrapper, str(folder / "other.sif")) == (None, None)
 
 
 @pytest.mark.parametrize("mpi", [None, "3"])

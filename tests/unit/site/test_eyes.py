@@ -9,9 +9,19 @@ from lumisite.errors import SiteError
 from lumisite.site.eyes import name_fault, text_fault
 from tests.support.sites import load_text, site_faults, site_text
 
-NAMES = ["hsn\u200b0", "\ufeffhsn0", "hsn\u202e0", "h\u00adsn0", "hsn0\u3164", "/fla\u0455h", "\u0430\u0440\u0440"]
+NAMES = [
+    "/opt/\u0261cc",
+    "hsn\u0660",
+    "hsn\u200b0",
+    "\ufeffhsn0",
+    "hsn\u202e0",
+    "h\u00adsn0",
+    "hsn0\u3164",
+    "/fla\u0455h",
+    "\u0430\u0440\u0440",
+]
 NAMES += ["/\u0430\u0440\u0440", "\u04bb\u0455\u05780", "hsn\u2070", "\uff48sn0", "/opt\u2044cray", "/opt/cray\u2010pe"]
-NAMES += ["/opt/\ufb02ash", "/a\u00a0b", "/e\u0301", "\U0001d5c1sn0", "/a\u2015b", "\u0126sn0\ufe0f", "/\u13daap"]
+NAMES += ["/opt/\ufb02ash", "/a\u00a0b", "\U0001d5c1sn0", "/a\u2015b", "\u0126sn0\ufe0f", "/\u13daap"]
 TEXTS = [
     "the \u200dtwin",
     "the tw\u0456n",
@@ -20,7 +30,18 @@ TEXTS = [
     "a \u2066b\u2069",
     "g\u0456thub.com",
 ]
-GOOD_NAMES = ["/данные", "/scratch/данные", "/项目/数据", "/データ/a", "/größe", "/π", "hsn0", "/ελλάδα", "日本語a"]
+GOOD_NAMES = [
+    "/данные",
+    "/scratch/данные",
+    "/项目/数据",
+    "/データ/a",
+    "/größe",
+    "/kayıt",
+    "/π",
+    "hsn0",
+    "/ελλάδα",
+    "日本語a",
+]
 GOOD_TEXTS = [
     "5 µs, 3 μs, Δt, σ of π",
     "для НРС Cray",
@@ -37,6 +58,10 @@ def test_a_name_that_is_not_what_it_looks_like_is_a_fault(name: str) -> None:
     assert "U+" in name_fault(name)
     (fault,) = site_faults((INTERFACES, f'interfaces: ["{name}"'))
     assert fault.startswith("network.interfaces[0]: ")
+
+
+def test_a_letter_that_is_written_in_two_parts_is_another_name() -> None:
+    assert name_fault("/e\u0301") == "'/e\\u0301' has a letter in two parts ('/\u00e9' would be right)"
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -304,13 +304,16 @@ def test_what_is_measured_is_noted_at_the_start_and_after_each_step(tmp_path: Pa
     [
         (".bash_profile", "the login files in {home}"),
         ("prolog", "the site's TaskProlog {home}/prolog"),
+        # A login file that sets another value has not won.
+        (".bash_profile prolog", "the site's TaskProlog {home}/prolog"),
         ("nowhere", "the job's own options, or something of Slurm's"),
     ],
 )
 def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, who: str) -> None:
     told = "lumisite: NCCL_SOCKET_IFNAME=eth0 stays: it was set before lumisite ran\n"
     (tmp_path / "said").write_text(f"lumisite: release 1\n{told}{told}lumisite: GLOO_X=hsn0 (why)\n")
-    (tmp_path / where).write_text("export NCCL_SOCKET_IFNAME=eth0\n")
+    for number, name in enumerate(reversed(where.split())):
+        (tmp_path / name).write_text(f"export NCCL_SOCKET_IFNAME=eth{number}\n")
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "scontrol").write_text(f"#!/bin/sh\necho 'TaskProlog              = {tmp_path}/prolog'\n")

@@ -169,6 +169,23 @@ def test_a_step_that_slurm_lost_for_good_is_told_in_its_words(
     assert len(played.jobs) == 2 * tries
 
 
+def test_how_an_attempt_ended_says_nothing_of_the_next(played: PlayedSlurm, tmp_path: Path) -> None:
+    played.stop_after, played.end_state = 1, "RUNNING"
+    go_on = played.go_on
+
+    def lose_once() -> None:
+        go_on()
+        for step in (tmp_path / "run/jobs").glob("*/two-2n") if len(played.jobs) == 2 else ():
+            (step / "stderr").write_text(AWAY)
+            (step.parent / "done").write_text("1 lost:two-2n 1000.5\n")
+        if len(played.jobs) == 4:
+            played.stop_after = None
+
+    played.go_on = lose_once  # type: ignore[method-assign]
+    assert [gate.verdict for gate in job_gates(work(tmp_path / "run"))] == ["pass", "pass"]
+    assert len(played.jobs) == 4
+
+
 # ---- damaged marks
 
 

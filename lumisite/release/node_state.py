@@ -1,0 +1,148 @@
+"""What is wrong with a node itself: mounts, folders, interfaces; and who may read what.
+
+Whether others may read something is judged by its mode alone; what an access control list grants beyond that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lumisite.machine.host import DiskTree, has_address, host_name, slurm_node
+from lumisite.machine.live import read_topology
+from lumisite.machine.mounts import Mount, mount_of
+from lumisite.machine.topology import TopologyError, recognise, topology_of
+from lumisite.machine.tree import resolve, text_of
+from lumisite.site.model import Site
+from lumisite.site.scalars import TASK
+
+READ, WRITE, ENTER = 0o4, 0o2, 0o1
+_NET = "/sys/class/net"
+#: What Linux calls an interface that can be used; some drivers never say more than `unknown` (RFC 2863).
+_UP = ("up", "unknown", "")
+_LINE_BYTES = 256
+
+
+@dataclass(frozen=True, order=True)
+class HostFault:
+    """What is wrong with one path of the host: what was `expected`, what is there, and what to do.
+
+    `alone` where only this node can be meant. Of several faults with one `cause`, the first one tells it.
+    """
+
+    path: str
+    expected: str
+    found: str
+    remedy: str
+    alone: bool = field(default=False, compare=False)
+    cause: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        """Give one line."""
+        return f"{self.path}: {self.found}; {self.expected} is expected; {self.remedy}"
+
+
+def permitted(host: DiskTree, path: str, real: str, what: str, need: int) -> Iterator[HostFault]:
+    """Say where others may not read or pass: the path itself, or the first folder on the way."""
+    folder = ""
+    for part in real.split("/")[1:-1]:
+        folder = f"{folder}/{part}"
+        mode = host.mode(folder)
+        if mode is not None and not mode & ENTER:
+            found, remedy = f"{folder} has mode {mode:04o}, which shuts users out", f"chmod o+x {folder}"
+            yield HostFault(path, what, found, remedy, cause=folder)
+            return
+    mode = host.mode(real)
+    if mode is not None and mode & need != need:
+        rights = "".join(letter for letter, bit in (("r", READ), ("w", WRITE), ("x", ENTER)) if need & bit)
+        found = f"has mode {mode:04o}, which shuts users out"
+        yield HostFault(path, what, found, f"chmod o+{rights} {real}", cause=real)
+
+
+def shared_faults(site: Site, bound: frozenset[str], host: DiskTree, mounts: tuple[Mount, ...]) -> Iterator[HostFault]:
+    """Say which shared file systems among the `bound` paths are folders of the node's own root file system."""
+    for one in site.file_systems:
+        place = resolve(host, one.path)
+        if one.kind != "shared" or one.path not in bound or place.entry is None:
+            continue
+        mount = mount_of(mounts, place.path)
+        if mount is not None and mount.point == "/":
+            where = "it" if place.path == one.path else place.path
+            found = f"no file system is mounted there, {where} is a folder of this node's own root file system"
+            yield HostFault(
+                one.path, f"a shared file system ({one.why})", found, f"mount {place.path}", True, place.path
+            )
+
+
+def local_faults(site: Site, host: DiskTree, mounts: tuple[Mount, ...]) -> Iterator[HostFault]:
+    """Say which node-local file systems users cannot write to."""
+    for one in site.file_systems:
+        place = resolve(host, one.path)
+        if one.kind != "node-local" or place.entry is None:
+            continue
+        what = f"a folder that users can write to ({one.why})"
+        mount = mount_of(mounts, place.path)
+        if mount is not None and mount.read_only:
+            remedy = f"mount -o remount,rw {mount.point}"
+            yield HostFault(one.path, what, "is mounted read-only", remedy, alone=True)
+        for fault in permitted(host, one.path, place.path, what, WRITE | ENTER):
+            remedy = f"chmod 1777 {place.path}" if fault.cause == place.path else fault.remedy
+            yield HostFault(fault.path, what, fault.found, remedy, alone=True, cause=fault.cause)
+
+
+def interface_faults(site: Site, host: DiskTree) -> Iterator[HostFault]:
+    """Say which high-speed interfaces are not there, are down, or have no address; none on a node without that network.
+
+    Which ones a node must have is known of its kind; of a kind that is not recognised, only those that it has count.
+    """
+    place = resolve(host, _NET)
+    names = host.names(place.path) if place.entry is not None else ()
+    there = frozenset(names).intersection(site.network.interfaces)
+    if not names or not (there or compute_node(site, host)):
+        return
+    what = "a high-speed interface of this node"
+    for name in site.network.interfaces:
+        if name not in there:
+            if name in _expected(site, host, there):
+                others = f" ({_NET} has {', '.join(sorted(names))})"
+                remedy = f"`lspci` and `dmesg` say whether its adapter is seen; bring {name} back"
+                yield HostFault(name, what, f"is not there{others}", remedy, alone=True)
+            continue
+        state = (text_of(host, f"{_NET}/{name}/operstate", _LINE_BYTES) or "").strip()
+        if state not in _UP:
+            remedy = f"look at its cable and switch port, then `ip link set {name} up`"
+            yield HostFault(name, what, f"is {state}", remedy, alone=True)
+        elif not host.name.strip("/") and not has_address(name):
+            yield HostFault(name, what, "has no address", f"give it its address; `ip address show {name}`", alone=True)
+
+
+def _expected(site: Site, host: DiskTree, there: frozenset[str]) -> frozenset[str]:
+    kinds = {name: frozenset(nic.interface for nic in kind.nics) for name, kind in site.node_kinds.items()}
+    known = [nics for nics in kinds.values() if nics >= there]
+    try:
+        seen = read_topology(host)
+    except TopologyError:
+        seen = None
+    for name, kind in site.node_kinds.items() if seen is not None else ():
+        for platform in site.platforms.values():
+            if seen is not None and recognise(seen, [topology_of(name, kind, platform.gpu_bus_ids.get(name, ()))]):
+                return kinds[name]
+    # A kind of which no interface is described may have any number of them.
+    return min(known, key=len) if known and all(kinds.values()) else there
+
+
+def compute_node(site: Site, host: DiskTree) -> bool:
+    """Tell whether a host has what the site says that compute nodes alone have."""
+    alone = [bind.path for bind in site.binds if bind.where == TASK]
+    return any(resolve(host, path).entry is not None for path in alone)
+
+
+def name_of(site: Site, host: DiskTree) -> str | None:
+    """Give a compute node's name: what Slurm or the kernel calls this one, or what a copy has in /etc/hostname."""
+    live = not host.name.strip("/")
+    if not compute_node(site, host) and not (live and slurm_node()):
+        return None
+    if live:
+        return slurm_node() or host_name()
+    lines = (text_of(host, "/etc/hostname", _LINE_BYTES) or "").split()
+    return lines[0].partition(".")[0] if lines and lines[0].isprintable() else None

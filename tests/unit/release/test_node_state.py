@@ -1,0 +1,283 @@
+"""`check --host`: what is wrong with one node alone, told once, with the line that drains it, and exit code 5."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.machine.host import DiskTree
+from lumisite.machine.mounts import Mount, mount_of, mounts_of
+from tests.support.dict_trees import Files, Link, write_tree
+from tests.support.elves import elf
+from tests.support.sites import site_text
+from tests.unit.release.test_node_check import FABRIC, LIBCXI, host, node
+
+Output = pytest.CaptureFixture[str]
+PLUGIN = "/opt/cray/aws-ofi-rccl/lib/librccl-net.so"
+ROOT = "21 1 0:20 / / rw,relatime - tmpfs rootfs rw\n22 21 0:4 / /proc rw - proc proc rw\n"
+SHARED = ("scratch", "project", "projappl", "flash", "appl")
+__all__ = ["node"]
+
+
+def table(*points: str) -> bytes:
+    """A mount table as the kernel writes it, with shared file systems at some points."""
+    lines = (
+        f"{30 + number} 21 0:{number} / {point} rw - lustre 10.0.0.1@o2ib:/x rw" for number, point in enumerate(points)
+    )
+    return (ROOT + "\n".join(lines) + "\n").encode()
+
+
+def good() -> dict[str, bytes | Link]:
+    """A compute node called nid001 with all file systems and interfaces."""
+    net = {f"/sys/class/net/hsn{number}/operstate": b"up\n" for number in range(4)}
+    return (
+        host()
+        | net
+        | {
+            "/proc/self/mountinfo": table(*(f"/{name}" for name in SHARED)),
+            "/etc/hostname": b"nid001\n",
+            "/tmp/.keep": b"",
+            "/sys/class/net/lo/operstate": b"unknown\n",
+            "/var/spool/slurmd/.keep": b"",
+        }
+    )
+
+
+def checked(capsys: Output) -> tuple[int, list[dict[str, Any]]]:
+    capsys.readouterr()
+    code = main(["check", "twin", "--host", "--root", "root", "--host-root", "host", "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def nid(node: Callable[[Files], Path]) -> Callable[[dict[str, bytes | Link | None]], Path]:
+    def write(change: dict[str, bytes | Link | None]) -> Path:
+        top = node({path: content for path, content in (good() | change).items() if content is not None})
+        (top / "tmp").chmod(0o1777)
+        return top
+
+    return write
+
+
+def test_a_good_node_is_silent(nid: Callable[..., Path], capsys: Output) -> None:
+    nid({})
+    assert checked(capsys) == (0, [])
+
+
+ALONE: dict[str, tuple[dict[str, bytes | Link | None], str, str, str]] = {
+    "not mounted, but the mount point stands": (
+        {"/proc/self/mountinfo": table("/scratch", "/project", "/projappl", "/appl")},
+        "/flash",
+        "no file system is mounted there, it is a folder of this node's own root file system",
+        "mount /flash",
+    ),
+    "not mounted where a link leads": (
+        {"/scratch/.keep": None, "/scratch": Link("/pfs/lustrep1/scratch"), "/pfs/lustrep1/scratch/.keep": b""},
+        "/scratch",
+        "no file system is mounted there, /pfs/lustrep1/scratch is a folder of this node's own root file system",
+        "mount /pfs/lustrep1/scratch",
+    ),
+    "a link to nowhere": (
+        {"/scratch/.keep": None, "/scratch": Link("/pfs/lustrep1/scratch")},
+        "/scratch",
+        "leads to /pfs, which is not there (/ has appl, etc, flash, opt, proc, projappl, project, scratch and 4 more)",
+        "mend the link",
+    ),
+    "no mount point": (
+        {"/flash/.keep": None},
+        "/flash",
+        "is not there (/ has appl, etc, opt, proc, projappl, project, scratch, sys and 3 more)",
+        "if the system was updated",
+    ),
+    "an interface gone": (
+        {"/sys/class/net/hsn2/operstate": None},
+        "hsn2",
+        "is not there (/sys/class/net has hsn0, hsn1, hsn3, lo)",
+        "bring hsn2 back",
+    ),
+    "an interface down": ({"/sys/class/net/hsn0/operstate": b"down\n"}, "hsn0", "is down", "ip link set hsn0 up"),
+    "a library gone": ({f"{LIBCXI}.6.0": None, LIBCXI: None}, LIBCXI, "is not there", "restore it"),
+    "a library of zero bytes": (
+        {f"{LIBCXI}.6.0": b""},
+        LIBCXI,
+        "is empty, where an ELF file would be right",
+        "restore",
+    ),
+    "a library of a library of zero bytes": (
+        {"/usr/lib64/libjson-c.so.5": b""},
+        "libjson-c.so.5",
+        "/usr/lib64/libjson-c.so.5 cannot be loaded: host/usr/lib64/libjson-c.so.5: is empty, where an ELF file would be right",
+        "install the package",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ALONE)
+def test_what_only_this_node_can_have_is_told_once_with_its_drain_line(
+    nid: Callable[..., Path], capsys: Output, case: str
+) -> None:
+    change, path, found, remedy = ALONE[case]
+    nid(change)
+    code, (fault,) = checked(capsys)
+    assert (fault["path"], fault["found"]) == (path, found)
+    assert remedy in fault["remedy"]
+    drain = f"scontrol update nodename=nid001 state=drain reason='lumisite: {path}'"
+    assert (code, fault["drain"]) == (5, drain)
+    main(["check", "twin", "--host", "--root", "root", "--host-root", "host"])
+    assert capsys.readouterr().out.splitlines()[1:] == [f"to drain this node (nothing runs it): {drain}"]
+
+
+@pytest.mark.parametrize(
+    ("path", "mode", "right"), [("/tmp", 0o755, "chmod 1777 /tmp"), ("/flash", 0o700, "chmod o+x")]
+)
+def test_a_folder_that_users_may_not_use_is_the_nodes(
+    nid: Callable[..., Path], capsys: Output, path: str, mode: int, right: str
+) -> None:
+    (nid({}) / path[1:]).chmod(mode)
+    code, (fault,) = checked(capsys)
+    assert (code, fault["path"]) == (5, path)
+    assert right in fault["remedy"]
+
+
+def test_a_read_only_tmp_is_the_nodes(nid: Callable[..., Path], capsys: Output) -> None:
+    nid({"/proc/self/mountinfo": table(*(f"/{name}" for name in SHARED)) + b"90 21 0:9 / /tmp ro - tmpfs tmp rw\n"})
+    code, (fault,) = checked(capsys)
+    assert (code, fault["path"], fault["found"]) == (5, "/tmp", "is mounted read-only")
+
+
+SYSTEM: dict[str, tuple[dict[str, bytes | Link | None], list[tuple[str, str]]]] = {
+    "an update of one library": (
+        {f"{LIBCXI}.6.0": None, f"{LIBCXI}.7.0": elf("libcxi.so.1")},
+        [(LIBCXI, f"leads to {LIBCXI}.6.0, which is not there (/usr/lib64 has libcxi.so.1, libcxi.so.1.7.0)")],
+    ),
+    "half an update": (
+        {
+            f"{LIBCXI}.6.0": elf("libcxi.so.1", verdef=["LIBCXI_1.5"]),
+            f"{FABRIC}.29.0": elf(
+                "libfabric.so.1", ["libcxi.so.1"], verneed={"libcxi.so.1": ["LIBCXI_1.5", "LIBCXI_1.6"]}
+            ),
+        },
+        [(LIBCXI, "has up to LIBCXI_1.5")],
+    ),
+    "a plugin where only modules lead, built for a newer libfabric": (
+        {
+            f"{FABRIC}.29.0": elf("libfabric.so.1", verdef=["FABRIC_1.4", "FABRIC_1.5"]),
+            PLUGIN: elf("librccl-net.so", ["libfabric.so.1"], verneed={"libfabric.so.1": ["FABRIC_1.6"]}),
+        },
+        [(FABRIC, "has up to FABRIC_1.5")],
+    ),
+    "the stack is another one": (
+        {
+            FABRIC: None,
+            f"{FABRIC}.29.0": None,
+            "/opt/cray/libfabric/2.0.1/lib64/libfabric.so.1": elf("libfabric.so.1"),
+        },
+        [("/opt/cray/libfabric/1.22.0", "is not there (/opt/cray/libfabric has 2.0.1)")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SYSTEM)
+def test_what_the_whole_system_may_have_drains_no_node(nid: Callable[..., Path], capsys: Output, case: str) -> None:
+    change, expected = SYSTEM[case]
+    nid(change)
+    code, faults = checked(capsys)
+    assert [(one["path"], one["found"]) for one in faults] == expected
+    assert code == 1
+    assert not any("drain" in one for one in faults)
+
+
+def test_a_plugin_that_needs_what_nobody_has_is_named(nid: Callable[..., Path], capsys: Output) -> None:
+    nid({PLUGIN: elf("librccl-net.so", ["libhwloc.so.15"])})
+    _, (fault,) = checked(capsys)
+    assert (fault["path"], fault["expected"]) == ("libhwloc.so.15", f"a library that {PLUGIN} needs")
+
+
+def test_with_a_fault_of_the_system_the_exit_code_is_not_that_of_a_node(
+    nid: Callable[..., Path], capsys: Output
+) -> None:
+    nid({f"{LIBCXI}.6.0": elf("libcxi.so.2"), "/sys/class/net/hsn2/operstate": None})
+    code, faults = checked(capsys)
+    assert code == 1
+    assert [("drain" in one, one["path"]) for one in faults] == [(False, LIBCXI), (True, "hsn2")]
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        {f"/sys/class/net/hsn{number}/operstate": None for number in range(4)} | {"/var/spool/slurmd/.keep": None},
+        {"/proc/self/mountinfo": None},
+        {"/proc/self/mountinfo": b"damaged\n\xff - \n"},
+        {"/proc/self/mountinfo": b"30 21 0:1 / /home rw - ext4 /dev/sda rw\n"},
+        {"/sys/class/net/hsn1/operstate": b"unknown\n"},
+    ],
+)
+def test_what_cannot_be_known_is_not_said(
+    nid: Callable[..., Path], capsys: Output, lacking: dict[str, bytes | Link | None]
+) -> None:
+    nid(lacking)
+    assert checked(capsys) == (0, [])
+
+
+def test_the_mount_of_a_path_is_the_nearest_and_the_last(tmp_path: Path) -> None:
+    text = table("/flash", "/flash/old\\040data", "/fla") + b"80 21 0:8 / /flash ro - nfs server:/x ro\n"
+    mounts = mounts_of(DiskTree(str(write_tree(tmp_path, {"/proc/self/mountinfo": text}))))
+    assert mount_of(mounts, "/flash/a") == Mount("/flash", "nfs", read_only=True)
+    assert mount_of(mounts, "/flash/old data/a") == Mount("/flash/old data", "lustre", read_only=False)
+    assert mount_of(mounts, "/flashy") == Mount("/", "tmpfs", read_only=False)
+    assert mount_of((), "/flash") is None
+
+
+def test_the_table_of_this_process_says_nothing_of_another_root(tmp_path: Path) -> None:
+    assert mounts_of(DiskTree("/"))
+    live = write_tree(tmp_path, {"/proc/self": Link("1"), "/proc/1/mountinfo": table()})
+    assert mounts_of(DiskTree(str(live))) == ()
+
+
+def test_the_file_system_that_holds_the_release_is_told_where_it_is_not_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_tree(tmp_path / "host", good() | {"/proc/self/mountinfo": table("/scratch")})
+    site = site_text(("root: /appl/lumisite", "root: /appl/no-such-place"))
+    Path("site.yaml").write_text(site)
+    assert main(["check", "site.yaml", "--host", "--host-root", "host"]) == 5
+    out = capsys.readouterr().out
+    assert "/appl: no file system is mounted there" in out
+    assert "state=drain" in out
+    write_tree(tmp_path / "whole", good())
+    assert main(["check", "site.yaml", "--host", "--host-root", "whole"]) == 2
+    assert "/appl/no-such-place: does not exist" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_shut_is_told_by_its_mode_to_users_too(
+    nid: Callable[..., Path], capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user sees nothing below it: that is not gone, and libraries that stand there are not missing."""
+    (nid({}) / "opt/cray").chmod(0o700)
+    look = DiskTree.look
+    monkeypatch.setattr(
+        DiskTree, "look", lambda tree, path: None if path.startswith("/opt/cray/") else look(tree, path)
+    )
+    code, (fault,) = checked(capsys)
+    assert (code, fault["remedy"]) == (5, "chmod o+x /opt/cray")
+    assert fault["found"] == "/opt/cray has mode 0700, which shuts users out"
+
+
+@pytest.mark.parametrize("root", [True, False])
+@pytest.mark.parametrize("path", [f"{FABRIC}.29.0", "/usr/lib64/libjson-c.so.5", f"{LIBCXI}.6.0"])
+def test_a_library_that_users_may_not_read_is_told_by_its_mode(
+    nid: Callable[..., Path], capsys: Output, monkeypatch: pytest.MonkeyPatch, path: str, *, root: bool
+) -> None:
+    """Bound, needed by what is bound, or asked for by a family; as root, who may read it, and as a user."""
+    (nid({}) / path[1:]).chmod(0o600)
+    source = DiskTree.source
+    if not root:
+        monkeypatch.setattr(DiskTree, "source", lambda tree, at: None if at == path else source(tree, at))
+    code, (fault,) = checked(capsys)
+    assert (code, fault["found"], fault["remedy"]) == (5, "has mode 0600, which shuts users out", f"chmod o+r {path}")
