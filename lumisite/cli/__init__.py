@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -25,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _called(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
+    if not re.fullmatch(r"[0-9]{2,4}", os.environ.get("COLUMNS", "80"), re.ASCII):
+        del os.environ["COLUMNS"]  # argparse takes any number of digits, and fails far from here
     try:
         arguments = build_parser(words[0] if words else None).parse_args(words)
     except SystemExit as stop:  # argparse has printed help, the version or a usage error

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from lumisite.cli.parser import add_json_option, add_site_option, count, say
+from lumisite.errors import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -206,13 +207,16 @@ def file_blocks(name: str) -> Iterator[bytes]:
     """Read a file or standard input in blocks, unpacking gzip."""
     import gzip
     import io
+    import re
     import zlib
-    from pathlib import Path
 
+    from lumisite.site.read import opened
     from lumisite.validate import InputError
 
     try:
-        with io.BufferedReader(io.FileIO(0, closefd=False)) if name == "-" else Path(name).open("rb") as stream:
+        # What the shell has opened for us may be a pipe: `transport <(zcat LOG)`.
+        own = 0 if name == "-" else int(name[8:]) if re.fullmatch(r"/dev/fd/[0-9]{1,4}", name) else None
+        with opened(name) if own is None else io.BufferedReader(io.FileIO(own, closefd=False)) as stream:
             packed = stream.peek(2)[:2] == b"\x1f\x8b"
             source = gzip.GzipFile(fileobj=stream) if packed else stream
             while block := source.read(BLOCK_BYTES):
@@ -220,6 +224,4 @@ def file_blocks(name: str) -> Iterator[bytes]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{name}: cannot be unpacked: {error}") from None
     except OSError as error:
-        raise InputError(f"{name}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # a NUL in the name
-        raise InputError(f"{name!r}: cannot be read: {error}") from None
+        raise InputError(f"{shown(name)}: cannot be read: {error.strerror}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ from lumisite.cli.plain import plain
 from lumisite.cli.proof import file_blocks
 from lumisite.errors import refused
 from lumisite.facts.facts import Facts
-from lumisite.site.load import LoadedSite, embedded_sites, load_site
+from lumisite.site.json_file import parse_json
+from lumisite.site.load import LoadedSite, embedded_sites, load_site, read_input
 from lumisite.validate import InputError
 from lumisite.validate.probes.probe import Vector
 from lumisite.validate.reframe.read import with_reframe
@@ -22,7 +22,7 @@ from lumisite.validate.report.gather import Side, make_report, parse_vectors
 from lumisite.validate.report.write import WRITERS
 from lumisite.validate.run.folder import RUN, SAMPLES, SERIES
 from lumisite.validate.run.script import FACTS
-from lumisite.validate.samples import read_lines
+from lumisite.validate.samples import lines_in, read_lines
 from lumisite.validate.verdict.system import Terms
 
 
@@ -113,17 +113,14 @@ def _object(path: Path) -> Mapping[str, object]:
     """Read a JSON object; an empty one where there is no such file."""
     if not path.exists():
         return {}
-    try:
-        raw = json.loads(b"".join(file_blocks(str(path))))
-    except (ValueError, RecursionError):
-        raw = None
+    raw = parse_json(read_input(path, right="`lumisite validate` writes one"), str(path))
     if not isinstance(raw, dict):
         raise InputError(f"{path}: is not a JSON object")
     return raw
 
 
 def _vectors(path: Path) -> tuple[Vector, ...]:
-    found, left_out = parse_vectors(b"".join(file_blocks(str(path))).split(b"\n") if path.exists() else ())
+    found, left_out = parse_vectors(lines_in(str(path), file_blocks(str(path))) if path.exists() else ())
     if left_out:
         say(f"{path}: {left_out} lines cannot be read and are left out of plots")
     return found

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lumisite.cli.asking import JOBS, more_jobs, new_run, read_baseline, resumed_run
 from lumisite.cli.parser import Commands, add_json_option, add_site_option, count, say
+from lumisite.cli.proof import file_blocks
 from lumisite.cli.report import read_side
 from lumisite.errors import ToolError
 from lumisite.site.load import LoadedSite, load_site
@@ -178,7 +179,7 @@ def _gather(run: Run, into: Path, site: Site) -> None:
     """Add what was measured to the baseline, and say what that has; a run with a failed gate is no baseline."""
     gather(run.folder, into)
     place = samples_of(into)
-    recorded = read_lines([(str(place), [place.read_bytes()])])
+    recorded = read_lines([(str(place), file_blocks(str(place)))])
     has, lacks = has_and_lacks(recorded, validation_of(site).baseline_days)
     say(f"{into} has {has}")
     say(f"for a baseline it lacks {lacks}" if lacks else "that is a baseline")

@@ -112,7 +112,7 @@ class Step:
     @property
     def gpus_per_node(self) -> int | None:
         """How many GPUs a node gives; None where the script does not say it in numbers."""
-        for name, pattern in (("gpus-per-node", r"(?:[\w-]+:)?(\d+)"), ("gres", r"gpu:(?:[\w-]+:)?(\d+)")):
+        for name, pattern in (("gpus-per-node", r"(?:[\w-]+:)?(\d{1,6})"), ("gres", r"gpu:(?:[\w-]+:)?(\d{1,6})")):
             option = self.merged.get(name)
             if option and (found := re.fullmatch(pattern, option.value)):
                 return int(found[1])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lumisite.errors import ToolError, refused
 from lumisite.machine.tree import Entry, Source
+from lumisite.site.read import open_regular, regular_size
 
 #: No reader asks for more at once, so that a file of any size takes little memory.
 LARGEST_READ_BYTES = 64 * 1024 * 1024
@@ -34,7 +35,7 @@ class File:
         if offset >= MOST_BYTES:
             return b""
         try:
-            descriptor = os.open(self.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            descriptor = open_regular(self.name)
             try:
                 return os.pread(descriptor, min(length, LARGEST_READ_BYTES), offset)
             finally:
@@ -134,14 +135,9 @@ def _refused(action: str, error: OSError) -> ToolError:
 def open_file(path: str) -> File:
     """Open a regular file; raises `ToolError` where the system refuses, or there is something else."""
     try:
-        status = Path(path).stat()
+        return File(path, regular_size(path))
     except OSError as error:
         raise _refused("read", error) from None
-    except ValueError as error:  # a NUL in the name
-        raise ToolError(f"cannot read {path!r}: {error}") from None
-    if not stat.S_ISREG(status.st_mode):
-        raise ToolError(f"cannot read {path}: it is not a regular file")
-    return File(path, status.st_size)
 
 
 def list_directory(path: str) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def _gpu(tree: Tree, index: int, bus: str, cores: Sequence[Core]) -> Gpu:
     numa, l3 = place_of(cores, local)
     if numa is None and l3 is None:
         said = (_text(tree, f"{_PCI}/{bus}/numa_node") or "").strip()
-        numa = int(said) if said.isascii() and said.isdecimal() else None
+        numa = int(said) if said.isascii() and said.isdecimal() and len(said) < 9 else None
     return Gpu(index, bus, numa, l3)
 
 

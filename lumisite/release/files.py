@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
+from lumisite.site.read import read_file, regular_size
+
 #: What is on the way to a final name starts so, and the next deploy into its folder removes it. `render` has its own.
 TEMPORARY = ".lumisite-new-"
 
@@ -70,7 +72,7 @@ def replace_file(path: Path, content: bytes) -> bool:
     mode = 0o644
     try:
         if os.path.lexists(target):
-            if target.stat().st_size == len(content) and target.read_bytes() == content:
+            if regular_size(target) == len(content) and read_file(target, len(content)) == content:
                 return False
             mode = stat.S_IMODE(target.stat().st_mode)
         put_file(target, content, mode)

@@ -16,7 +16,7 @@ from lumisite.site.json_file import decode_values, parse_json
 
 #: A line has some 200.
 LARGEST_HISTORY_BYTES = 16 * 1024 * 1024
-_START_ANEW = "move the file away, and the next deploy starts a new one (rollback then knows no release before it)"
+START_ANEW = "move the file away, and the next deploy starts a new one (rollback then knows no release before it)"
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,6 @@ def format_history(steps: Sequence[Step]) -> str:
 
 def parse_history(content: bytes, where: str) -> tuple[Step, ...]:
     """Read a history; raises `DifferenceError` with the line that is not one."""
-    if len(content) > LARGEST_HISTORY_BYTES:
-        raise DifferenceError(f"{where}: has more than {LARGEST_HISTORY_BYTES} bytes, as no history has; {_START_ANEW}")
     return tuple(
         _step(line, f"{where}:{number}") for number, line in enumerate(content.split(b"\n"), start=1) if line.strip()
     )
@@ -94,7 +92,7 @@ def _step(line: bytes, where: str) -> Step:
     try:
         return decode_values(parse_json(line, where), Step, where, (_faults,))
     except SiteError:
-        raise DifferenceError(f"{where}: is not a line of lumisite's history; {_START_ANEW}") from None
+        raise DifferenceError(f"{where}: is not a line of lumisite's history; {START_ANEW}") from None
 
 
 def _faults(step: Step) -> Iterator[tuple[str, str]]:

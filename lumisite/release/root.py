@@ -23,16 +23,18 @@ from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, 
 from lumisite.release.files import TEMPORARY, put_file, remove, sync_directory, umask
 from lumisite.release.history import (
     LARGEST_HISTORY_BYTES,
+    START_ANEW,
     Step,
     deployed_step,
     format_history,
     parse_history,
     way_back,
 )
-from lumisite.release.tree import Fault, Tree, judge, load_manifest, read_file, utc
+from lumisite.release.tree import Fault, Tree, judge, load_manifest, utc
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, is_release_id, sha256_of
 from lumisite.site.decode import UnfitError
+from lumisite.site.read import UnfitFileError, read_file
 from lumisite.site.scalars import read_root_path
 
 
@@ -75,9 +77,11 @@ def read_root(path: Path, admin: int | None = None) -> Root:
     if admin is not None and (doubts := tuple(root_doubts(given, admin))):
         raise DifferenceError("\n".join(map(str, doubts)))
     try:
-        history = read_file(path / "history", LARGEST_HISTORY_BYTES)
+        history = read_file(path / "history", LARGEST_HISTORY_BYTES, follow=False)
     except FileNotFoundError:
         history = b""
+    except UnfitFileError as error:
+        raise ToolError(f"{path / 'history'}: {error.strerror}; {START_ANEW}") from None
     return Root(path, _read_current(path), parse_history(history, str(path / "history")))
 
 

@@ -24,6 +24,7 @@ from lumisite.render.manifest import (
     parse_manifest,
     sha256_of,
 )
+from lumisite.site.read import UnfitFileError, kind_of, read_file
 
 # No rendered file comes near; a larger one was put there by somebody and is not worth reading into memory.
 LARGEST_FILE_BYTES = 16 * 1024 * 1024
@@ -87,14 +88,11 @@ def load_manifest(directory: Path) -> tuple[Manifest, bytes]:
     """Read the manifest of a tree; raises `DifferenceError` that names the file and what is wrong with it."""
     path = directory / MANIFEST
     try:
-        found = path.lstat()
+        content = read_file(path, LARGEST_MANIFEST_BYTES, follow=False)
     except FileNotFoundError:
         raise DifferenceError(f"{path}: is missing") from None
-    if not stat.S_ISREG(found.st_mode):
-        raise DifferenceError(f"{path}: is {_kind_of(found)}, not a file")
-    if found.st_size > LARGEST_MANIFEST_BYTES:
-        raise DifferenceError(f"{path}: has {found.st_size} bytes; no manifest has more than {LARGEST_MANIFEST_BYTES}")
-    content = read_file(path, LARGEST_MANIFEST_BYTES)
+    except UnfitFileError as error:
+        raise DifferenceError(f"{path}: {error.strerror}") from None
     return parse_manifest(content, str(path)), content
 
 
@@ -146,16 +144,6 @@ def entries(directory: Path) -> dict[str, os.stat_result]:
     return found
 
 
-def read_file(path: Path, most_bytes: int) -> bytes:
-    """Read a file that may turn into a link or a pipe at any time, and one byte more of it than it may have."""
-
-    def opener(name: str, flags: int) -> int:
-        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
-
-    with open(path, "rb", opener=opener) as stream:  # Path.open has no opener
-        return stream.read(most_bytes + 1)
-
-
 def fault_lines(faults: Sequence[Fault], most: int = 20) -> str:
     """Give one indented line for each fault, for the end of an error."""
     lines = [f"\n  {fault}" for fault in faults[:most]]
@@ -176,10 +164,10 @@ def _judge_file(
     directory: Path, path: str, status: os.stat_result, entry: FileEntry, contents: dict[str, bytes]
 ) -> Fault | None:
     if not stat.S_ISREG(status.st_mode):
-        return _fault(path, "edited", f"replaced by {_kind_of(status)}", status)
+        return _fault(path, "edited", f"replaced by {kind_of(status.st_mode)}", status)
     if status.st_size > LARGEST_FILE_BYTES:
         return _fault(path, "edited", f"edited, now {status.st_size} bytes", status)
-    contents[path] = read_file(directory / path, LARGEST_FILE_BYTES)
+    contents[path] = read_file(directory / path, LARGEST_FILE_BYTES, follow=False)
     if sha256_of(contents[path]) != entry.sha256:
         return _fault(path, "edited", "edited", status)
     return _judge_mode(path, status, int(entry.mode, 8))
@@ -203,9 +191,3 @@ def owner_of(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
-
-
-def _kind_of(status: os.stat_result) -> str:
-    if stat.S_ISDIR(status.st_mode):
-        return "a directory"
-    return "a symbolic link" if stat.S_ISLNK(status.st_mode) else "a special file"

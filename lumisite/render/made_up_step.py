@@ -25,9 +25,12 @@ from lumisite.render.helper_settings import NOTHING_APPLIES
 from lumisite.render.manifest import MANIFEST, RenderedFile
 from lumisite.render.modules import ModulePlan
 from lumisite.site.model import Site
+from lumisite.site.read import read_file
 
 #: How long a script may take, in seconds; it takes milliseconds.
 LIMIT_S = 30
+#: The kernel gives a program no larger environment, execve(2).
+_MOST_BYTES = 1 << 23
 #: Between the parts of a report: what it is about, its name, why.
 _PARTS = "\x1f"
 PROLOG = """
@@ -225,7 +228,7 @@ def _run_wrapper(asked: Question, folder: Path, before: Mapping[str, str]) -> tu
     image = str(asked.image)
     path = image if "://" in image else os.path.abspath(image)  # noqa: PTH100 - as a shell's PWD has it
     said = _run([str(script), "exec", path, "true"], {**before, "LUMISITE_VERBOSE": "1", "PWD": str(folder)})
-    pairs = (pair.partition("=") for pair in os.fsdecode(out.read_bytes()).split("\0") if pair)
+    pairs = (pair.partition("=") for pair in os.fsdecode(read_file(out, _MOST_BYTES)).split("\0") if pair)
     extra = {"LUMISITE_WRAPPER", "LUMISITE_VERBOSE", "PWD", "OLDPWD", "SHLVL", "_"} - set(before)
     return {name: value for name, _, value in pairs if name not in extra}, _reports(said)
 

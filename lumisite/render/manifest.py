@@ -16,7 +16,7 @@ from lumisite.site.document import joined
 from lumisite.site.json_file import JsonFile, short
 
 MANIFEST = "MANIFEST.json"
-LARGEST_MANIFEST_BYTES = 64 * 1024 * 1024
+LARGEST_MANIFEST_BYTES = 8 * 1024 * 1024
 
 _RELEASE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -9,10 +9,13 @@ from pathlib import Path
 import jinja2
 
 from lumisite.errors import ToolError, refused
+from lumisite.site.read import read_file
 
 PACKAGE = Path(__file__).parent.parent
 FOLDERS = ("modulefiles_src", "spank_helpers")
 
+#: No template has more.
+_MOST_BYTES = 1 << 20
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
 
 
@@ -28,7 +31,7 @@ def load_templates() -> dict[str, str]:
             raise ToolError(f"{folder}/ is neither in {PACKAGE} nor beside it: install lumisite again")
         try:
             for path in sorted(path for path in directory.iterdir() if path.suffix in (".j2", ".sh", ".lua")):
-                texts[f"{folder}/{path.name}"] = path.read_text(encoding="utf-8")
+                texts[f"{folder}/{path.name}"] = read_file(path, _MOST_BYTES).decode()
         except OSError as error:
             raise refused("read the template", error) from error
     return texts

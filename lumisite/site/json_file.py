@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from lumisite.errors import LumisiteError, Problem, SiteError, file_fault, shown
 from lumisite.site.decode import Decoder, Rule, Scalars, UnfitError
-from lumisite.site.document import NOWHERE, Document, Place, parse_yaml, text_of
+from lumisite.site.document import MAX_DEPTH, NOWHERE, Document, Place, parse_yaml, text_of
 
 T = TypeVar("T")
 
@@ -128,13 +128,26 @@ def short(value: object) -> str:
 def parse_json(data: bytes, file: str) -> Any:
     """Read one JSON value from `data`; raises `SiteError` when it is not UTF-8 or JSON, or has a key twice."""
     try:
-        return json.loads(text_of(data, file), object_pairs_hook=_once)
+        value = json.loads(text_of(data, file), object_pairs_hook=_once)
+        if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+            _require_shallow(value)
+        return value
     except json.JSONDecodeError as error:
         raise file_fault(file, f"is not JSON: {error.msg}", error.lineno, error.colno) from None
     except RecursionError:
         raise file_fault(file, "is not JSON that can be read: nested too deep") from None
     except ValueError as error:  # a key twice, and numbers of too many digits
         raise file_fault(file, f"is not JSON that can be read: {error}") from None
+
+
+def _require_shallow(value: object) -> None:
+    """Raise `RecursionError` where values are nested so deep that what walks through them might."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = [child for children in inner for child in children]
+    if level:
+        raise RecursionError
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

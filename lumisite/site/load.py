@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from lumisite.site.decode import Rule, decode, suggestion
 from lumisite.site.document import MAX_BYTES
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, plan_stages
+from lumisite.site.read import UnfitFileError, read_file
 from lumisite.site.scalars import SCALARS
 
 EMBEDDED = Path(__file__).parent.parent / "sites"
@@ -90,13 +90,9 @@ def parse_plan(data: bytes, path: Path, stages: Iterable[Iterable[Rule]] = ()) -
 
 
 def read_input(path: Path, most_bytes: int = MAX_BYTES, right: str = "a YAML file would be right") -> bytes:
-    """Read a file of which nothing is known yet, and one byte more of it than it may have; raises `SiteError`."""
+    """Read a file of which nothing is known yet; raises `SiteError`."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise file_fault(str(path), f"is not a file ({right})")
-        with path.open("rb") as stream:
-            return stream.read(most_bytes + 1)
+        return read_file(path, most_bytes)
     except OSError as error:
-        raise file_fault(str(path), f"cannot be read: {error.strerror}") from None
-    except ValueError as error:  # a NUL in the name
-        raise file_fault(repr(str(path)), f"cannot be read: {error}") from None
+        more = f" ({right})" if isinstance(error, UnfitFileError) else ""
+        raise file_fault(str(error.filename), f"cannot be read: {error.strerror}{more}") from None

@@ -12,6 +12,9 @@ from packaging.version import Version as Ordered
 
 from lumisite.site.decode import UnfitError
 
+#: No version is longer, in characters: Python refuses numbers of some thousand digits.
+_LONGEST = 200
+
 
 @dataclass(frozen=True, order=True)
 class Version:
@@ -74,9 +77,11 @@ def parse_version(text: str) -> Version:
     True
     """
     try:
+        if len(text) > _LONGEST:
+            raise InvalidVersion
         return Version(text, Ordered(text))
     except InvalidVersion:
-        raise UnfitError(f"{text!r} is not a version (6.2.4 or 25.03 would be right)") from None
+        raise UnfitError(f"{text[:_LONGEST]!r} is not a version (6.2.4 or 25.03 would be right)") from None
 
 
 def parse_version_range(text: str) -> VersionRange:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from lumisite.validate import InputError
 from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line
 
-#: Faults that are told before they are only counted.
-FAULTS_SHOWN = 50
+#: Faults that are told before they are only counted, and after which what has so many is not read on.
+FAULTS_SHOWN, FAULTS_COUNTED = 50, 10_000
 #: A sample with 100,000 nodes fits in a line of this length.
 LINE_LIMIT = 1 << 21
 #: Texts whose meaning is remembered while a file is read.
@@ -81,6 +82,8 @@ class Faults:
         self._count += 1
         if len(self._first) < FAULTS_SHOWN:
             self._first.append(text)
+        if self._count == FAULTS_COUNTED:
+            self.tell()
 
     def tell(self) -> None:
         """Raise `SamplesError` if there are any."""
@@ -114,9 +117,15 @@ def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
     reader = _Reader()
     for name, blocks in sources:
         reader.file, reader.line = name, 0
-        for block in whole_lines(blocks, _short_enough):
+        for block in whole_lines(blocks, partial(_short_enough, name)):
             reader.read(block)
     return reader.recorded()
+
+
+def lines_in(name: str, blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Give the lines of a file, from its blocks. Raises `SamplesError` for one that is longer than any can be."""
+    for block in whole_lines(blocks, partial(_short_enough, name)):
+        yield from block[:-1].split(b"\n")
 
 
 @dataclass
@@ -158,6 +167,8 @@ class _Reader:
         found: tuple[_Group, Nodes] | None = None
         for line in block[:-1].split(b"\n"):
             self.line += 1
+            if not line:
+                continue
             # Neighbours are mostly of one metric, job and node, and to compare is quicker than to look up.
             was, before = metric, rest
             metric, _, rest = line.partition(b', "value": ')
@@ -280,7 +291,7 @@ def _gate_order(gate: Gate) -> tuple[object, ...]:
     return (gate.gate, gate.time, gate.run, gate.nodes, rank, gate.verdict, gate.cause, gate.advice)
 
 
-def _short_enough(line: bytes) -> bytes:
+def _short_enough(name: str, line: bytes) -> bytes:
     if len(line) > LINE_LIMIT:
-        raise SamplesError(f"a line is longer than {LINE_LIMIT} bytes: these are no samples")
+        raise SamplesError(f"{name}: a line is longer than {LINE_LIMIT} bytes: these are no samples")
     return line

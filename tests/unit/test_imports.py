@@ -34,13 +34,21 @@ EDGES = {
     "images/family.py",
     "images/sif.py",
     "machine/host.py",
-    "site/load.py",
+    "site/read.py",
     "validate/run/folder.py",
     "validate/run/slurm.py",
 }
 #: Scripts that run inside a job: nothing imports them.
 JOBSIDE = re.compile(r"validate/probes/(job/|\w+/job)")
 WORLD = {"os", "subprocess", "shutil", "socket", "tempfile", "fcntl", "signal"}
+READERS = ("open", "fdopen", "FileIO", "read_text", "read_bytes", "mmap", "fromfile", "loadtxt")
+#: What opens something else than a file that is there: one reader of files, standard input, the lock of a root.
+READING = {
+    ("site/read.py", "os.open"),
+    ("site/read.py", "os.fdopen"),
+    ("cli/proof.py", "io.FileIO"),
+    ("release/root.py", "os.open"),
+}
 OPENERS = ("open", "read_text", "read_bytes", "write_text", "write_bytes")
 
 
@@ -118,6 +126,19 @@ def test_only_the_edges_touch_the_world() -> None:
                 if called in OPENERS:
                     touching.append(f"{name}:{node.lineno}: opens a file")
     assert touching == [], "only an edge may"
+
+
+def test_files_are_opened_for_reading_in_one_place() -> None:
+    """A second way would be one that a pipe, a device or a file without end stops or fills."""
+    reading = []
+    for name, tree in trees().items():
+        calls = [] if JOBSIDE.match(name) else [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        for call in calls:
+            called, text = ast.unparse(call.func).rpartition(".")[2], ast.unparse(call)
+            writes = called == "open" and any(flag in text for flag in ("O_WRONLY", "O_DIRECTORY", "O_CREAT"))
+            if called in READERS and not writes and (name, ast.unparse(call.func)) not in READING:
+                reading.append(f"{name}:{call.lineno}: {text}")
+    assert reading == [], "site/read.py opens files for reading"
 
 
 def test_the_edges_exist() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from lumisite.validate.lines import LARGEST
 from lumisite.validate.probes.probe import Record
 
 
@@ -39,13 +40,19 @@ def whole(record: object, *keys: str) -> int:
 
 def number(record: object, *keys: str) -> float | None:
     """Give a number, if it is one."""
-    value = value_at(record, *keys)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return _float(value_at(record, *keys))
 
 
 def numbers(record: object, *keys: str) -> list[float]:
     """Give a list of numbers; what is none is left out."""
-    return [float(each) for each in rows(record, *keys) if isinstance(each, int | float) and not isinstance(each, bool)]
+    return [value for each in rows(record, *keys) if (value := _float(each)) is not None]
+
+
+def _float(value: object) -> float | None:
+    """Give a number, if it is one that can be measured."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > LARGEST:
+        return None
+    return float(value)
 
 
 def slowest(records: Iterable[object], key: str) -> list[float]:

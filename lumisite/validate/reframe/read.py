@@ -18,7 +18,7 @@ from lumisite.validate.reframe.cases import ENDED, FAILED, case_lines, mapping, 
 from lumisite.validate.samples import Faults, SamplesError
 
 #: A report or perflog is read as a whole, so it may not be larger than this; a case takes a few kilobytes of it.
-LARGEST_BYTES = 1 << 29
+LARGEST_BYTES = 1 << 25
 #: Cases that are named before they are only counted.
 NAMED = 3
 #: How a report begins, and the header of a perflog.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import json
 import math
 import os
@@ -16,16 +17,22 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from lumisite.errors import LumisiteError, ResolveError, SiteError, ToolError
+from lumisite.facts.facts import LARGEST_FACTS_BYTES
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
-from lumisite.site.json_file import parse_json
-from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line
+from lumisite.release.files import put_file
+from lumisite.site.json_file import parse_json, short
+from lumisite.site.read import opened, read_file
+from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time
 from lumisite.validate.probes.probe import Line, Record, Step, Vector, scripts
 from lumisite.validate.run.script import DONE, FACTS, RECORDS, SEEN, SET_BEFORE
 
 SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
+#: No file of lines or record has more.
+LARGEST_BYTES = 32 << 20
 #: What was taken out of the samples and series: no verdict counts it.
 ASIDE = "aside.jsonl"
 #: What the journal says of a job. One that ran to its end is `over`, or `aside` if it measured two things; one that has
@@ -35,6 +42,9 @@ EVENTS = ("submitting", "submitted", "cancelled", "ended", "lost", "aside", "ove
 WORDS_BYTES, WORDS_TOLD = 1 << 14, 400
 #: Lines that tell why a container or a step did not start, or a program ended.
 _TELLING = re.compile(r"FATAL|ERROR|[Ee]rror\b|srun: ")
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -52,18 +62,16 @@ class _File:
     path: Path
     seen: set[str] = field(default_factory=set)
 
-    def open(self) -> list[str]:
-        """Cut off what was torn, and give the lines."""
+    def load(self, parse: Callable[[bytes], T]) -> list[T]:
+        """Cut off what was torn, and give the lines. Raises `ToolError` for one that cannot be read."""
         if not self.path.exists():
             return []
-        data = self.path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            with self.path.open("r+b") as stream:
-                stream.truncate(len(whole))
-        lines = whole.decode("utf-8", "replace").splitlines()
-        self.seen = set(lines)
-        return lines
+        data = read_file(self.path, LARGEST_BYTES)
+        found = parsed(self.path, data, parse, torn=True)
+        if (whole := data.rfind(b"\n") + 1) < len(data):
+            os.truncate(self.path, whole)
+        self.seen = set(data[:whole].decode().split("\n"))
+        return found
 
     def add(self, line: str) -> None:
         """Append a line, unless it is there."""
@@ -85,13 +93,13 @@ class _File:
 
     def take_out(self, unwanted: Callable[[str], bool], place: _File) -> None:
         """Move lines to another file, where a line that is there already is not added."""
-        lines = self.open()
+        lines = self.load(bytes.decode)
         out = [line for line in lines if unwanted(line)]
         for line in out:
             place.add(line)
         if out:
             kept = "".join(f"{line}\n" for line in lines if not unwanted(line))
-            _replace(self.path, kept.encode())
+            put_file(self.path, kept.encode())
             self.seen = set(lines).difference(out)
 
 
@@ -117,10 +125,10 @@ class Run:
             raise ToolError(f"{self.folder}: another lumisite is at work on this run") from None
         except OSError:
             pass  # a file system without locks, such as Lustre mounted without flock
-        self._lines.open()
-        self._vectors.open()
-        self._aside.open()
-        return [_event(line, f"{self._journal.path}:{count}") for count, line in enumerate(self._journal.open(), 1)]
+        self._lines.load(parse_line)
+        self._vectors.load(_object)
+        self._aside.load(_object)
+        return self._journal.load(_event)
 
     def release(self) -> None:
         """Let go of the folder."""
@@ -128,7 +136,7 @@ class Run:
 
     def describe(self, about: Mapping[str, object]) -> None:
         """Write run.json; a reader sees all of the old one or all of the new one."""
-        _replace(self.folder / RUN, (json.dumps(about, indent=1) + "\n").encode())
+        put_file(self.folder / RUN, (json.dumps(about, indent=1) + "\n").encode())
 
     def note(self, event: Mapping[str, object]) -> None:
         """Write a line of the journal."""
@@ -160,7 +168,7 @@ class Run:
         """Keep a job's capture of its node as that of the run; the first one stays."""
         captured = self.job_folder(run) / FACTS
         if captured.exists() and not self.has_facts:
-            _replace(self.folder / FACTS, captured.read_bytes())
+            put_file(self.folder / FACTS, read_file(captured, LARGEST_FACTS_BYTES))
 
     def job_folder(self, run: str) -> Path:
         """Give a job's folder."""
@@ -178,8 +186,8 @@ class Run:
     def marker(self, run: str, name: str) -> list[str]:
         """Read one of a job's marks as words; empty if it is not there."""
         try:
-            return (self.job_folder(run) / name).read_text(errors="replace").split()
-        except OSError:
+            return read_file(self.job_folder(run) / name, WORDS_BYTES).decode(errors="replace").split()
+        except (OSError, ValueError):
             return []
 
     def end(self, run: str, name: str) -> End | None:
@@ -195,7 +203,7 @@ class Run:
         """Say when a step began, if it has."""
         words = self.marker(run, f"{step.folder}/began")
         with suppress(ValueError):
-            return float(words[0]) if words else None
+            return float(words[0]) if words and math.isfinite(float(words[0])) else None
         return None
 
     def records(self, run: str, step: Step) -> list[Record]:
@@ -204,9 +212,7 @@ class Run:
         found: list[Record] = []
         for path in sorted(folder.glob("*.json")) + sorted(folder.glob("*.at")):
             with suppress(ValueError, OSError):
-                record = json.loads(path.read_text())
-                if isinstance(record, dict):
-                    found.append(record)
+                found.append(_object(read_file(path, LARGEST_BYTES)))
         return found
 
     def seen(self, run: str) -> list[dict[str, str]]:
@@ -221,13 +227,13 @@ class Run:
 
     def _text(self, name: str) -> str:
         with suppress(OSError):
-            return (self.folder / name).read_text(errors="replace")
+            return read_file(self.folder / name, LARGEST_BYTES).decode(errors="replace")
         return ""
 
     def last_words(self, run: str, name: str) -> str:
         """Give what the end of a file in a job's folder tells, each line once, on one line; empty if there is none."""
         try:
-            with (self.job_folder(run) / name).open("rb") as stream:
+            with opened(self.job_folder(run) / name) as stream:
                 stream.seek(max(0, stream.seek(0, os.SEEK_END) - WORDS_BYTES))
                 lines = stream.read().decode("utf-8", "replace").splitlines()
         except OSError:
@@ -246,8 +252,8 @@ def create_run(folder: Path, about: Mapping[str, object]) -> Run:
     run = Run(folder)
     run.probes.mkdir(parents=True, exist_ok=True)
     (folder / "jobs").mkdir(exist_ok=True)
-    for name, path in scripts().items():
-        (run.probes / name).write_bytes(path.read_bytes())
+    for name in scripts():
+        (run.probes / name).write_bytes(script_bytes(name))
     run.describe(about)
     return run
 
@@ -255,7 +261,7 @@ def create_run(folder: Path, about: Mapping[str, object]) -> Run:
 def open_run(folder: Path) -> tuple[Run, dict[str, object]]:
     """Open a run's folder. Raises `ResolveError` if it is none."""
     try:
-        about = parse_json((folder / RUN).read_bytes(), str(folder / RUN))
+        about = parse_json(read_file(folder / RUN, LARGEST_BYTES), str(folder / RUN))
     except FileNotFoundError:
         raise ResolveError(f"{folder} is no run: it has no {RUN}") from None
     except SiteError as error:
@@ -267,7 +273,7 @@ def open_run(folder: Path) -> tuple[Run, dict[str, object]]:
 
 def script_bytes(name: str) -> bytes:
     """Give a script as it goes into jobs."""
-    return scripts()[name].read_bytes()
+    return read_file(scripts()[name], LARGEST_BYTES)
 
 
 def image_mark(image: str) -> str:
@@ -276,6 +282,26 @@ def image_mark(image: str) -> str:
         return digest_of(open_file(image), "header").partition(":")[2][:16]
     except LumisiteError:
         return ""
+
+
+def _object(line: bytes) -> dict[str, object]:
+    """Read an object of JSON; raises `LineError`."""
+    try:
+        raw = parse_json(line, "")
+    except SiteError as error:
+        raise LineError(error.problems[0].message) from None
+    if not isinstance(raw, dict):
+        raise LineError(f"{short(raw)} is not an object")
+    return raw
+
+
+def _event(line: bytes) -> dict[str, object]:
+    event = _object(line)
+    known = event.get("event") in EVENTS and ("id" in event or event["event"] != "submitted")
+    if not known or type(event.get("attempt", 0)) is not int:
+        raise LineError(f"{short(event)} is no line of a journal")
+    parse_time(event.get("time", 0))
+    return event
 
 
 def _fields(line: str) -> Mapping[str, object]:
@@ -287,18 +313,6 @@ def _fields(line: str) -> Mapping[str, object]:
 
 def _says_end(fields: Mapping[str, object]) -> bool:
     return fields.get("gate") == "job"
-
-
-def _event(line: str, place: str) -> dict[str, object]:
-    with suppress(ValueError):
-        event = json.loads(line)
-        if (
-            isinstance(event, dict)
-            and event.get("event") in EVENTS
-            and ("id" in event or event["event"] != "submitted")
-        ):
-            return event
-    raise ToolError(f"{place}: {line[:60]!r} is no line of a journal (remove it, if it was damaged)")
 
 
 def gather(source: Path, place: Path) -> None:
@@ -316,12 +330,13 @@ def gather(source: Path, place: Path) -> None:
             fcntl.flock(handle, fcntl.LOCK_EX)
         for name, target in {SAMPLES: samples, **({SERIES: place / SERIES} if whole else {})}.items():
             lines = _File(target)
-            lines.open()
-            for line in (source / name).read_text().splitlines() if (source / name).exists() else ():
+            lines.load(_object)
+            text = read_file(source / name, LARGEST_BYTES).decode() if (source / name).exists() else ""
+            for line in filter(None, text.split("\n")):
                 lines.add(line)
         for name in (RUN, FACTS) if whole else ():
             if (source / name).exists():
-                _replace(place / name, (source / name).read_bytes())
+                put_file(place / name, read_file(source / name, LARGEST_FACTS_BYTES))
     finally:
         os.close(handle)
 
@@ -331,19 +346,17 @@ def samples_of(place: Path) -> Path:
     return place if place.suffix == ".jsonl" or place.is_file() else place / SAMPLES
 
 
-def _replace(target: Path, content: bytes) -> None:
-    partial = target.with_name(f"{target.name}.partial")
-    partial.write_bytes(content)
-    partial.replace(target)
-
-
 def lines_of(path: Path, *, torn: bool = False) -> list[Sample | Gate]:
     """Read the lines of a run that is whole, or `torn` at its end. Raises `ToolError` for one that cannot be read."""
+    return parsed(path, read_file(path, LARGEST_BYTES), parse_line, torn=torn)
+
+
+def parsed(path: Path, data: bytes, parse: Callable[[bytes], T], *, torn: bool) -> list[T]:
+    """Read what the lines of a file hold; raises `ToolError` with the first that cannot be read."""
     found = []
-    data = path.read_bytes()
-    for count, line in enumerate((data[: data.rfind(b"\n") + 1] if torn else data).splitlines(), start=1):
+    for count, line in enumerate(io.BytesIO(data[: data.rfind(b"\n") + 1] if torn else data), start=1):
         try:
-            found.append(parse_line(line))
+            found.append(parse(line.rstrip(b"\r\n")))
         except LineError as error:
-            raise ToolError(f"{path}:{count}: {error}") from None
+            raise ToolError(f"{path}:{count}: {error} (remove the line, if it was damaged)") from None
     return found

@@ -21,7 +21,7 @@ from lumisite.validate.run import slurm
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.conditions import changed, with_setters
 from lumisite.validate.run.job import LiveJob
-from lumisite.validate.run.script import CLAIM, DONE, EXIT, STEP_ERR, JobPlan, job_script
+from lumisite.validate.run.script import CLAIM, DONE, EXIT, RECORDS, STEP_ERR, JobPlan, job_script
 
 if TYPE_CHECKING:
     from lumisite.site.model import Site
@@ -195,7 +195,12 @@ class Runner:
             )
             for step, end in zip(group.steps, ends, strict=True)
         ]
-        return group.judge(ended, expected)
+        try:
+            return group.judge(ended, expected)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # what ranks wrote may hold anything
+            cause = f"the records of {group.folder} cannot be judged ({type(error).__name__}: {error})"
+            place = f"{self.run.job_folder(run) / first.folder}/{RECORDS}"
+            return [expected.gate("inconclusive", cause, f"look into {place}, then run again")]
 
     def _set_before(self, job: LiveJob) -> list[str]:
         """Give what was set before lumisite ran, with who set it, and say it once."""

@@ -126,7 +126,7 @@ def test_a_file_that_is_no_plan_is_not_overwritten(trees: Path, capsys: Output) 
     ("place", "message"),
     [
         ("no/folder/plan.yaml", "cannot write no/folder/plan.yaml: No such file or directory"),
-        ("host", "host: is not a file"),
+        ("host", "host: cannot be read: it is not a file but a directory"),
     ],
 )
 def test_where_nothing_can_be_written_is_one_line(trees: Path, capsys: Output, place: str, message: str) -> None:

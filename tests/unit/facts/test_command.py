@@ -46,7 +46,7 @@ def test_the_command_says_by_its_exit_code_whether_something_changed(
     ("before", "after", "more", "message"),
     [
         ("node", "nowhere", [], "nowhere: cannot be read: No such file or directory"),
-        ("node", ".", [], ".: is not a file"),
+        ("node", ".", [], ".: cannot be read: it is not a file but a directory"),
         ("node", "a\0b", [], "cannot be read"),
         ("node", "broken", [], "is not JSON"),
         ("node", "twin", [], "nothing can be compared"),

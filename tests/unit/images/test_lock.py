@@ -307,7 +307,7 @@ def test_usage_that_makes_no_sense_is_refused(folder: Path, capsys: Output) -> N
         (["--check"], "--check: needs --lock FILE"),
         (["--check", "--lock", "no.lock"], "--lock: no.lock is not there"),
         (["--systems", "s.json", "--lock", "x"], "--systems: goes with --site and --host-root only"),
-        (["--lock", str(folder)], "it is not a regular file"),
+        (["--lock", str(folder)], "it is not a file but a directory"),
         (["--lock", "a\0b"], "cannot read 'a\\x00b'"),
     ):
         assert main(["images", *words]) in (2, 3)

@@ -166,7 +166,7 @@ def odd_name(out: Path) -> None:
         (add_folder, "notes: not written by lumisite ("),
         (replace_by_link, "spank/task_prolog: replaced by a symbolic link ("),
         (replace_folder_by_link, "spank: not written by lumisite ("),
-        (replace_by_pipe, "spank/task_prolog: replaced by a special file ("),
+        (replace_by_pipe, "spank/task_prolog: replaced by a pipe ("),
         (odd_name, r"'modules/\udcff\n\x1b[31m': not written by lumisite ("),
     ],
 )

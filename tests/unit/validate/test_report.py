@@ -252,12 +252,19 @@ def test_bad_usage_is_one_line(arguments: list[str], said: str, capsys: Output) 
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000])
-def test_a_broken_file_of_a_run_is_named(content: str, capsys: Output) -> None:
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("{", ":1:2: is not JSON: Expecting property name enclosed in double quotes"),
+        ("[]", ": is not a JSON object"),
+        ("[" * 100_000, ": is not JSON that can be read: nested too deep"),
+    ],
+)
+def test_a_broken_file_of_a_run_is_named(content: str, fault: str, capsys: Output) -> None:
     write_runs(Path("runs"), Maintenance())
     Path("runs/after/run.json").write_text(content)
     report(Maintenance(), code=2)
-    assert capsys.readouterr().err.endswith("runs/after/run.json: is not a JSON object\n")
+    assert capsys.readouterr().err.endswith(f"runs/after/run.json{fault}\n")
 
 
 def test_a_torn_vector_is_left_out_and_counted(capsys: Output) -> None:

@@ -155,7 +155,7 @@ def test_modes_of_the_rendered_tree_do_not_matter_since_the_copy_gets_its_own() 
             "and not to releases/<id>",
         ),
         (lambda root: (root.mkdir(), (root / "history").write_text("x\n")), 1, "history:1: is not a line of"),
-        (lambda root: (root / "history").mkdir(parents=True), 3, "history: Is a directory"),
+        (lambda root: (root / "history").mkdir(parents=True), 3, "history: it is not a file but a directory"),
         (lambda root: (root.mkdir(), (root / "releases").write_text("")), 3, "cannot deploy into"),
         (lambda root: (root / ".lock").mkdir(parents=True), 3, "cannot lock"),
         (
@@ -185,8 +185,8 @@ def test_a_history_without_an_end_is_refused_without_reading_it_all(run: Run) ->
     with Path("ROOT/history").open("wb") as stream:
         stream.truncate(1 << 40)
     code, _, err = run("deploy", "new", "ROOT", "--apply")
-    assert code == 1
-    assert "bytes, as no history has; move the file away" in err
+    assert code == 3
+    assert "bytes, as no such file has; move the file away" in err
 
 
 def test_a_root_inside_the_tree_is_refused(run: Run) -> None:
