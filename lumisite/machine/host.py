@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lumisite.errors import ToolError, refused
 from lumisite.machine.tree import Entry, Source
-from lumisite.site.read import open_regular, regular_size
+from lumisite.site.read import open_regular, read_file, regular_size
 
 #: No reader asks for more at once, so that a file of any size takes little memory.
 LARGEST_READ_BYTES = 64 * 1024 * 1024
@@ -170,7 +170,7 @@ def has_address(interface: str) -> bool:
             fcntl.ioctl(one, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
         except OSError:
             try:
-                lines = map(str.split, Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines())
+                lines = map(str.split, read_file("/proc/net/if_inet6", 1 << 20).decode("ascii").splitlines())
             except OSError:  # a kernel without IPv6
                 return False
             return any(len(words) == 6 and words[5] == interface and words[3] != "20" for words in lines)
