@@ -18,6 +18,7 @@ from lumisite.release.tree import Tree
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, ModuleSummary
 
 _LISTS = ("binds", "provides", "loads", "conflicts")
+_MOST_LINES_COMPARED = 100_000  # many times what is rendered: a damaged file must not fill the memory
 _MOST_LINES_OF_A_FILE = 60
 
 
@@ -262,9 +263,11 @@ def file_lines(difference: Difference, *, full: bool = False) -> list[str]:
 
 
 def _unified(change: FileChange, *, full: bool) -> list[str]:
-    old, new = _lines_of(change.old), _lines_of(change.new)
     a = "/dev/null" if change.old_path is None else f"a/{shown(change.old_path)}"
     b = "/dev/null" if change.new_path is None else f"b/{shown(change.new_path)}"
+    if max(content.count(b"\n") for content in (change.old, change.new)) > _MOST_LINES_COMPARED:
+        return [f"{a} and {b} differ, in too many lines to be compared"]
+    old, new = _lines_of(change.old), _lines_of(change.new)
     if change.what == "new" and not full:
         return [f"new {b} ({len(new)} lines)"]
     if change.what == "removed" and not full:
