@@ -135,7 +135,7 @@ def test_every_plot_is_seen_and_nothing_is_complained_about(tmp_path: Path) -> N
 def test_a_thousand_nodes_and_a_run_without_baseline_are_drawn_too(tmp_path: Path) -> None:
     _, after = write_runs(tmp_path / "runs", Maintenance(slow_node="nid005900", nodes=1000))
     page = tmp_path / "report.html"
-    assert main(["report", str(after), "-o", str(page)]) == 4
+    assert main(["report", str(after), "-o", str(page)]) == 5
     _, height, plots = measured(page)
     assert plots[-1].box[3] > 600
     assert "nid005900" in plots[-1].words

@@ -137,6 +137,7 @@ def test_what_goes_wrong_in_the_second_group_is_named_and_the_run_goes_on(
     assert found.cause.startswith(cause)
     assert found.nodes == tuple(site.nodes[at] for at in nodes)
     assert {name: gate.verdict for name, gate in gates.items()} == {
+        "node": "pass",
         "collectives": "pass",
         "conda": "pass",
         "job": "pass",

@@ -41,7 +41,7 @@ EVENTS = ("submitting", "submitted", "cancelled", "ended", "lost", "aside", "ove
 #: How much of a step's stderr is looked at, in bytes, and how much of it is told, in letters.
 WORDS_BYTES, WORDS_TOLD = 1 << 14, 400
 #: Lines that tell why a container or a step did not start, or a program ended.
-_TELLING = re.compile(r"FATAL|ERROR|[Ee]rror\b|srun: ")
+_TELLING = re.compile(r"FATAL|ERROR|[Ee]rror\b|srun: |cannot write")
 
 
 T = TypeVar("T")
