@@ -203,6 +203,7 @@ def test_markdown_is_tables_whose_cells_are_only_text(capsys: Output) -> None:
 
 def test_html_without_matplotlib_says_what_to_install(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "lumisite.validate.report.plots", raising=False)  # of an earlier test
     report(Maintenance(), "-o", "r.html", code=3)
     assert "pip install 'lumisite[report]'" in capsys.readouterr().err
     assert not Path("r.html").exists()
