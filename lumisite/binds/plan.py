@@ -6,7 +6,7 @@ The question is: which roots, which directories of the host, which binds of modu
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -171,22 +171,11 @@ def beyond(site: Site, host: Tree, rocm: str) -> Iterator[str]:
 def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:
     """Give the binds of the modules that images of this family are run with: source, target, module."""
     decision = decide(request.site, Situation(request.platform, request.cpe, family))
-    modules = _with_loaded(request.site, request.site.families[family].modules)
+    modules = request.site.loaded_with(request.site.families[family].modules)
     for verdict in decision.binds:
         bind = verdict.entry
         if isinstance(bind, Bind) and bind.where in modules and verdict.applies:
             yield bind.path, bind.target or bind.path, bind.where
-
-
-def _with_loaded(site: Site, names: Iterable[str]) -> set[str]:
-    """Give modules and all that they load."""
-    known: set[str] = set()
-    waiting = list(names)
-    for name in waiting:
-        if name not in known:
-            known.add(name)
-            waiting += site.modules[name].loads if name in site.modules else ()
-    return known
 
 
 def format_plan(

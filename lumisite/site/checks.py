@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
 from lumisite.site.decode import Faults, Rule, UnfitError, suggestion, unknown
+from lumisite.site.document import joined
 from lumisite.site.entries import Setting, When
 from lumisite.site.evidence import HERE, policy_faults, source_ids
 from lumisite.site.ledger import IMAGE_CONDITIONS, depends_on_image, given_conditions
-from lumisite.site.model import Module, NodeKind, Site
+from lumisite.site.model import NodeKind, Site
 from lumisite.site.scalars import TASK, Place, is_file_name
 from lumisite.site.versions import Version, parse_version
 
@@ -35,24 +36,41 @@ def versions_are_versions(site: Site) -> Faults:
             seen[version] = text
 
 
-def platforms_name_what_exists(site: Site) -> Faults:
-    """A platform's CPE and ROCm releases, and its node kinds, are described."""
-    yield from unknown("platform", [site.platform], site.platforms)
+def names_are_described(site: Site, value: object = None) -> Faults:
+    """Whatever names a module, family, partition, node kind, platform or release names one that is described."""
+    for path, item, below in _keys(value or site, ""):
+        if (table := item.metadata["names"]) and below is not None:
+            names = below if isinstance(below, tuple | Mapping) else (below,)
+            known = [TASK, *site.modules] if table == "places" else getattr(site, table)
+            yield from unknown(path, map(str, names), known)
+
+
+def _keys(value: object, path: str) -> Iterator[tuple[str, Field[Any], Any]]:
+    """Give the path, the declaration and the value of each key of a description."""
+    if isinstance(value, tuple):
+        for index, one in enumerate(value):
+            yield from _keys(one, f"{path}[{index}]")
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _keys(one, joined(path, name))
+    elif is_dataclass(value):
+        for item in (item for item in fields(value) if item.metadata):
+            here, below = joined(path, item.name), getattr(value, item.name)
+            yield here, item, below
+            yield from _keys(below, here)
+
+
+def platforms_fit_their_releases(site: Site) -> Faults:
+    """A platform's default releases are among those that it supports, and it has a bus id for each GPU."""
     for name, platform in site.platforms.items():
         here = f"platforms.{name}"
-        yield from unknown(f"{here}.cpe", [str(platform.cpe)], site.cpe)
-        yield from unknown(f"{here}.cpe_supported", map(str, platform.cpe_supported), site.cpe)
-        yield from unknown(f"{here}.cpe_leftover", map(str, platform.cpe_leftover), site.cpe)
-        yield from unknown(f"{here}.rocm", [str(platform.rocm)], site.rocm)
         if platform.cpe not in platform.cpe_supported:
             yield f"{here}.cpe", f"{platform.cpe} is the default but not among cpe_supported"
         for version in platform.cpe_leftover:
             if version in platform.cpe_supported:
                 yield f"{here}.cpe_leftover", f"{version} is also among cpe_supported"
-        yield from unknown(f"{here}.rocm_in_use", map(str, platform.rocm_in_use), site.rocm)
         if platform.rocm not in platform.driver_rocm and platform.rocm not in platform.rocm_in_use:
             yield f"{here}.rocm", f"{platform.rocm} is outside what the driver supports ({platform.driver_rocm})"
-        yield from unknown(f"{here}.gpu_bus_ids", platform.gpu_bus_ids, site.node_kinds)
         for kind, bus_ids in platform.gpu_bus_ids.items():
             gpus = len(site.node_kinds[kind].gpus) if kind in site.node_kinds else len(bus_ids)
             if len(bus_ids) != gpus:
@@ -63,8 +81,6 @@ def node_kinds_add_up(site: Site) -> Faults:
     """Cores belong to one L3 group, siblings pair up, and GPUs stand where the node has something."""
     for name, kind in site.node_kinds.items():
         yield from _node_kind_faults(f"node_kinds.{name}", kind)
-    for name, partition in site.partitions.items():
-        yield from unknown(f"partitions.{name}.node_kind", [partition.node_kind], site.node_kinds)
 
 
 def _node_kind_faults(here: str, kind: NodeKind) -> Faults:
@@ -94,9 +110,8 @@ def _node_kind_faults(here: str, kind: NodeKind) -> Faults:
 
 
 def families_cover_every_rocm(site: Site) -> Faults:
-    """Each ROCm release has exactly one default family; families name modules that exist."""
+    """Each ROCm release has exactly one default family; families name libraries that every platform has."""
     for name, family in site.families.items():
-        yield from unknown(f"families.{name}.modules", family.modules, site.modules)
         for platform in site.platforms.values():
             yield from unknown(f"families.{name}.library_path", family.library_path, platform.libraries)
     for text in site.rocm:
@@ -109,13 +124,12 @@ def families_cover_every_rocm(site: Site) -> Faults:
 
 
 def modules_fit_together(site: Site) -> Faults:
-    """Modules load what exists, in versions that they can know, and never themselves."""
+    """Modules load others in versions that they can know, and never themselves."""
     width = {"platform": 0, "cpe": 1, "cpe-rocm": 2}
     for name, module in site.modules.items():
         here = f"modules.{name}"
         if name.startswith((".", "-")):
             yield here, "a module's name cannot start with . or -"
-        yield from unknown(f"{here}.loads", module.loads, site.modules)
         for other in module.loads:
             if other in site.modules and width[site.modules[other].version] > width[module.version]:
                 yield f"{here}.loads", f"{other} has a version by {site.modules[other].version}, which {name} lacks"
@@ -125,27 +139,15 @@ def modules_fit_together(site: Site) -> Faults:
         for old in module.old_versions:
             if not is_file_name(old):
                 yield f"{here}.old_versions", f"{old!r} is not a version name"
-        if _reaches(name, name, site.modules, set()):
+        if name in site.loaded_with(module.loads):
             yield f"{here}.loads", "the module loads itself in the end"
 
 
-def _reaches(start: str, goal: str, modules: Mapping[str, Module], seen: set[str]) -> bool:
-    for other in modules[start].loads:
-        if other == goal:
-            return True
-        if other in modules and other not in seen:
-            seen.add(other)
-            if _reaches(other, goal, modules, seen):
-                return True
-    return False
-
-
 def validation_fits(site: Site) -> Faults:
-    """What is validated runs in a partition that is described, on no more tasks and nodes than it has."""
+    """What is validated runs on several nodes, no more than its partition has, and is judged by values that can be."""
     plan = site.validation
     if plan is None:
         return
-    yield from unknown("validation.partition", [plan.partition], site.partitions)
     partition = site.partitions.get(plan.partition)
     if partition is not None and partition.max_nodes is not None and plan.nodes > partition.max_nodes:
         yield "validation.nodes", f"{plan.nodes} nodes, but {plan.partition} gives a job at most {partition.max_nodes}"
@@ -169,11 +171,8 @@ def validation_fits(site: Site) -> Faults:
         always.setdefault(rule.metric, index)
 
 
-def places_and_conditions_exist(site: Site) -> Faults:
-    """Whatever names a module, family, partition or platform names one that is described."""
-    for index, system in enumerate(site.file_systems):
-        if system.where is not None:
-            yield from unknown(f"file_systems[{index}].where", [system.where], site.modules)
+def conditions_can_be_known(site: Site) -> Faults:
+    """What takes effect before the step, or before the image, asks for nothing that only those tell."""
     for index, bind in enumerate(site.binds):
         yield from _condition_faults(site, f"binds[{index}]", bind.where, bind.when)
         if bind.where == TASK and depends_on_image(bind.when):
@@ -181,9 +180,6 @@ def places_and_conditions_exist(site: Site) -> Faults:
             yield f"binds[{index}].when", f"the task prolog binds before any image is known ({right})"
     for index, setting in enumerate(site.settings):
         yield from _condition_faults(site, f"settings[{index}]", setting.where, setting.when)
-        for number, one in enumerate(setting.evidence):
-            here = f"settings[{index}].evidence[{number}].platform"
-            yield from unknown(here, [one.platform] if one.platform else (), site.platforms)
 
 
 def binds_have_one_owner(site: Site) -> Faults:
@@ -208,10 +204,6 @@ def _is_tidy(entry: str) -> bool:
 
 
 def _condition_faults(site: Site, here: str, where: Place, when: When) -> Faults:
-    yield from unknown(f"{here}.where", [where], [TASK, *site.modules])
-    yield from unknown(f"{here}.when.platform", when.platform or (), site.platforms)
-    yield from unknown(f"{here}.when.family", when.family or (), site.families)
-    yield from unknown(f"{here}.when.partition", when.partition or (), site.partitions)
     if where == TASK:
         return
     early = f"the module {where} cannot know this before the step exists (where: task)"
@@ -274,38 +266,22 @@ def sources_are_described(site: Site) -> Faults:
             if setting.evidence:
                 yield f"settings[{index}].evidence", "has sources, which a table `sources` would describe"
         return
-    for path, text in _sources(site, ""):
-        for name in source_ids(text):
+    for path, item, text in _keys(site, ""):
+        for name in source_ids(text) if item.name == "source" and text is not None else ():
             if name != HERE and name not in site.sources:
                 yield path, f"{name} is not in `sources` ({suggestion(name, [*site.sources, HERE])})"
-
-
-def _sources(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Give each `source` of a description with its key path."""
-    if isinstance(value, tuple):
-        for index, one in enumerate(value):
-            yield from _sources(one, f"{path}[{index}]")
-    elif hasattr(value, "items"):
-        for name, one in value.items():
-            yield from _sources(one, f"{path}.{name}" if path else name)
-    elif is_dataclass(value):
-        for item in fields(value):
-            below, here = getattr(value, item.name), f"{path}.{item.name}" if path else item.name
-            if item.name == "source" and below is not None:
-                yield here, str(below)
-            else:
-                yield from _sources(below, here)
 
 
 #: In stages: the rules of the second may rely on versions being versions.
 STAGES: tuple[tuple[Rule, ...], ...] = (
     (versions_are_versions,),
     (
-        platforms_name_what_exists,
+        names_are_described,
+        platforms_fit_their_releases,
         node_kinds_add_up,
         families_cover_every_rocm,
         modules_fit_together,
-        places_and_conditions_exist,
+        conditions_can_be_known,
         binds_have_one_owner,
         lmod_keeps_binds,
         settings_say_one_thing,

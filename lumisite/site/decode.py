@@ -37,9 +37,12 @@ class UnfitError(ValueError):
     """A value that a scalar type cannot take; the message says what would be right."""
 
 
-def key(doc: str, **options: Any) -> Any:
-    """Declare a site key: a dataclass field whose `doc` goes into the generated reference."""
-    return field(metadata={"doc": doc}, **options)
+def key(doc: str, *, names: str = "", **options: Any) -> Any:
+    """Declare a site key: a dataclass field whose `doc` goes into the generated reference.
+
+    `names` is the table of the site that must describe what the key names; `places` are the modules, and `task`.
+    """
+    return field(metadata={"doc": doc, "names": names}, **options)
 
 
 #: Stands for a value that could not be decoded; its fault is already recorded.

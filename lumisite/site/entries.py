@@ -16,13 +16,13 @@ class When:
     """Conditions; all that are given must hold. `rocm`, `family` and `plugin` are about the image that runs."""
 
     rocm: VersionRange | None = key("ROCm releases in the image: `'>=6.2,<7'`.", default=None)
-    family: tuple[str, ...] | None = key("Image families by name.", default=None)
+    family: tuple[str, ...] | None = key("Image families by name.", names="families", default=None)
     plugin: bool | None = key("Whether the image holds the OFI plugin for RCCL.", default=None)
     cpe: VersionRange | None = key("CPE releases.", default=None)
-    platform: tuple[str, ...] | None = key("Platforms by name.", default=None)
+    platform: tuple[str, ...] | None = key("Platforms by name.", names="platforms", default=None)
     nodes: Literal["one", "several"] | None = key("Whether the job step has one node or several.", default=None)
     gpus: bool | None = key("Whether the step's nodes have GPUs.", default=None)
-    partition: tuple[str, ...] | None = key("Partitions by name.", default=None)
+    partition: tuple[str, ...] | None = key("Partitions by name.", names="partitions", default=None)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -46,7 +46,7 @@ class Evidence:
         default=True,
     )
     what: Line | None = key("What was seen, in numbers: `0 stalls in 18 attempts, 21 of 23 without`.", default=None)
-    platform: str | None = key("The platform on which it was seen.", default=None)
+    platform: str | None = key("The platform on which it was seen.", names="platforms", default=None)
     image: Line | None = key("The image in which it was seen.", default=None)
     nodes: NodeCount | None = key("On how many nodes: `4`, `2-8`, or `9+` for 9 and more.", default=None)
     runs: int | None = key("How many runs it was.", default=None)
@@ -62,7 +62,7 @@ class FileSystem:
     kind: Literal["shared", "node-local"] = key("Seen by all nodes, or by one node only.")
     why: Line = key("What it is for.")
     source: Line = key("Where this is known from.")
-    where: Place | None = key("The module that binds it (not bound when left out).", default=None)
+    where: Place | None = key("The module that binds it (not bound when left out).", names="modules", default=None)
     confirmed: bool = key("`no` when no source confirms it.", default=True)
     # It is bound without conditions and under its own path: what `Bind` says beside is no key here.
     target: ClassVar[None] = None
@@ -82,7 +82,7 @@ class Bind:
     path: AbsolutePath = key("Path on the host.")
     target: AbsolutePath | None = key("Path in the container, if another.", default=None)
     options: Line | None = key("Options of the bind: `ro`.", default=None)
-    where: Place = key("The module that binds it, or `task` when only the srun helper may.")
+    where: Place = key("The module that binds it, or `task` when only the srun helper may.", names="places")
     when: When = key("Conditions; none means always.", default=When())
     required: bool = key("Whether a node that lacks it cannot run at full speed.", default=True)
     why: Line = key("The reason, as users read it.")
@@ -118,7 +118,7 @@ class Setting:
     )
     unset: bool = key("Take the variable away.", default=False)
     leave: bool = key("Known, and not touched: `why` says the reason.", default=False)
-    where: Place = key("`task`, or the name of the module that sets it.", default=Place("task"))
+    where: Place = key("`task`, or the name of the module that sets it.", names="places", default=Place("task"))
     when: When = key("Conditions; none means always.", default=When())
     why: Line = key("The reason.")
     evidence: tuple[Evidence, ...] = key("What is known of its effect, the strongest first.", default=())

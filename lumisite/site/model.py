@@ -4,7 +4,7 @@ Annotations are real types here, not text: `decode` reads them, and evaluating t
 The classes go without `__eq__` and `__repr__`, which nothing asks for: to generate them is a tenth of a render.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -94,17 +94,21 @@ class Platform:
     driver: Line = key("GPU driver.")
     driver_rocm: VersionRange = key("The ROCm releases that the vendor supports with the driver: `'>=6.1,<7.1'`.")
     rocm_in_use: tuple[Version, ...] = key(
-        "Releases outside that range that run here all the same: said, and not refused.", default=()
+        "Releases outside that range that run here all the same: said, and not refused.", names="rocm", default=()
     )
-    rocm: Version = key("The ROCm release that is the default.")
-    cpe: Version = key("The CPE release that is the default.")
-    cpe_supported: tuple[Version, ...] = key("CPE releases that are supported, the default among them.")
-    cpe_leftover: tuple[Version, ...] = key("CPE releases still installed but no longer supported.", default=())
+    rocm: Version = key("The ROCm release that is the default.", names="rocm")
+    cpe: Version = key("The CPE release that is the default.", names="cpe")
+    cpe_supported: tuple[Version, ...] = key("CPE releases that are supported, the default among them.", names="cpe")
+    cpe_leftover: tuple[Version, ...] = key(
+        "CPE releases still installed but no longer supported.", names="cpe", default=()
+    )
     libraries: Mapping[str, AbsolutePath] = key(
         "Host directories that come with the system, not with a CPE release: `libfabric: /opt/cray/libfabric/1.22.0`."
     )
     gpu_bus_ids: Mapping[str, tuple[PciBus, ...]] = key(
-        "For each node kind, the PCI bus of each GPU in the order of its index.", default_factory=dict
+        "For each node kind, the PCI bus of each GPU in the order of its index.",
+        names="node_kinds",
+        default_factory=dict,
     )
     source: Line = key("Where this is known from.")
     confirmed: bool = key("`no` when no source confirms all of it.", default=True)
@@ -152,7 +156,7 @@ class NodeKind:
 class Partition:
     """A Slurm partition."""
 
-    node_kind: str = key("The node kind of its nodes.")
+    node_kind: str = key("The node kind of its nodes.", names="node_kinds")
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
     max_nodes: int | None = key("Most nodes for one job.", default=None)
     source: Line = key("Where this is known from.")
@@ -175,7 +179,7 @@ class Family:
     default_for: VersionRange | None = key(
         "The ROCm releases for which this is the family of an image that none recognises.", default=None
     )
-    modules: tuple[str, ...] = key("Modules whose binds its images need.")
+    modules: tuple[str, ...] = key("Modules whose binds its images need.", names="modules")
     libraries: tuple[Line, ...] = key("SONAMEs that must come from the host, as roots of the closure.", default=())
     activation: Literal["none", "with-conda", "runscript", "tykky"] = key(
         "What makes its Python the active one: nothing, `$WITH_CONDA` typed first, the runscript (`run`, not `exec`), "
@@ -219,7 +223,9 @@ class Module:
     )
     summary: Line = key("One sentence, for `module spider` and `module whatis`.")
     keywords: tuple[Line, ...] = key("Words that `module keyword` finds it by.", default=())
-    loads: tuple[str, ...] = key("Modules of this site that it needs, in their matching versions.", default=())
+    loads: tuple[str, ...] = key(
+        "Modules of this site that it needs, in their matching versions.", names="modules", default=()
+    )
     conflicts: tuple[Line, ...] = key("Foreign modules that overwrite the bind list.", default=())
     old_versions: tuple[Line, ...] = key("Old version names that lead to the default version.", default=())
     helper: bool = key("Whether it switches the srun helper on.", default=False)
@@ -245,7 +251,7 @@ class Validation:
     """What is run to prove the system after a change, and what is expected of it."""
 
     image: AbsolutePath = key("The image that the probes run in.")
-    partition: str = key("The partition that they run in.")
+    partition: str = key("The partition that they run in.", names="partitions")
     tasks_per_node: int = key("Ranks on a node, one for each GPU.")
     nodes: int = key("Nodes of the job with several nodes.", default=2)
     backend: Literal["nccl", "gloo"] = key("What carries the collectives: `nccl` (RCCL too) or `gloo`.")
@@ -311,7 +317,7 @@ class Site:
     runtime: Runtime = key("The container runtime.")
     network: Network = key("The high-speed network.")
     file_systems: tuple[FileSystem, ...] = key("File systems that users work on.")
-    platform: str = key("The platform that is in force now.")
+    platform: str = key("The platform that is in force now.", names="platforms")
     platforms: Mapping[str, Platform] = key("What the machine was after each maintenance, by name.")
     cpe: Mapping[str, CpeRelease] = key("CPE releases, by version.")
     rocm: Mapping[str, RocmRelease] = key("ROCm releases, by version.")
@@ -344,3 +350,11 @@ class Site:
     def kind_of(self, partition: str) -> NodeKind:
         """The node kind of a partition's nodes."""
         return self.node_kinds[self.partitions[partition].node_kind]
+
+    def loaded_with(self, names: Iterable[str]) -> list[str]:
+        """Modules by name, and all that they load; names that are not described load nothing."""
+        known = list(dict.fromkeys(names))
+        for name in known:
+            more = self.modules[name].loads if name in self.modules else ()
+            known += [other for other in dict.fromkeys(more) if other not in known]
+        return known
