@@ -12,8 +12,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from lumisite.binds.copies import compare, in_order, is_foundation, newest, stem, summary
-from lumisite.binds.network import User, built_without, objects_of, stands_in, users_of
+from lumisite.binds.copies import (
+    User,
+    built_without,
+    compare,
+    in_order,
+    is_foundation,
+    newest,
+    objects_of,
+    stands_in,
+    stem,
+    summary,
+    users_of,
+)
 from lumisite.images.container import Bound, ContainerTree, covers
 from lumisite.machine.elf import ElfInfo
 from lumisite.machine.loader import Found, Loaded, Loader, Need, Search, walk

@@ -10,8 +10,15 @@ import jinja2
 from lumisite import __version__
 from lumisite.errors import shown
 from lumisite.images.lock import LoadedLock
-from lumisite.render.helper import HelperRelease, filter_data, join_filter, join_script, prolog_data, step_data
-from lumisite.render.helper_images import wrapper_data
+from lumisite.render.helper import (
+    HelperRelease,
+    filter_data,
+    join_filter,
+    join_script,
+    prolog_data,
+    step_data,
+    wrapper_data,
+)
 from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.module_help import paragraph, support
 from lumisite.render.modules import ModulePlan, plan_modules
