@@ -1,4 +1,8 @@
-"""Compare two copies of one library, and say which libraries no bind may bring."""
+"""Compare two copies of one library, and tell whether the host's may take the place of the image's.
+
+A distribution's libfabric is often newer than the host's and knows nothing of the host's network. It loads, and its
+traffic goes over TCP; nothing says so.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import Literal, TypeAlias
 from lumisite.images.contents import plugins_in
 from lumisite.machine.elf import ElfError, read_needed
 from lumisite.machine.loader import Found, Loaded, Loader, walk
-from lumisite.machine.tree import resolve
+from lumisite.machine.tree import names_of, resolve
 
 #: The C library and GCC's run time. Their parts must fit each other and the loader, and a process has one of each.
 _FOUNDATION = re.compile(
@@ -169,7 +173,9 @@ def users_of(name: str, loader: Loader, objects: Mapping[str, tuple[str, ...]]) 
 def objects_of(loader: Loader) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Give the libraries on a search path and the plugins, each real file once, with what they need."""
     tree, seen = loader.tree, set()
-    for path in (*_on_search_path(loader), *plugins_in(tree)):
+    folders = [resolve(tree, path).path for path in (*loader.rules.library_path, *loader.rules.directories)]
+    libraries = (f"{at}/{file}" for at in folders for file in names_of(tree, at) if ".so" in file)
+    for path in (*libraries, *plugins_in(tree)):
         place = resolve(tree, path)
         if place.entry is None or place.entry.kind != "file" or place.path in seen:
             continue
@@ -180,10 +186,3 @@ def objects_of(loader: Loader) -> Iterator[tuple[str, tuple[str, ...]]]:
         except ElfError:
             continue
         yield place.path, needed
-
-
-def _on_search_path(loader: Loader) -> Iterator[str]:
-    for directory in (*loader.rules.library_path, *loader.rules.directories):
-        place = resolve(loader.tree, directory)
-        if place.entry is not None and place.entry.kind == "directory":
-            yield from (f"{place.path}/{file}" for file in sorted(loader.tree.names(place.path)) if ".so" in file)

@@ -1,4 +1,9 @@
-"""What a container of an image sees: the image, the host paths that modules bind over it, and its library path."""
+"""What a container of an image sees: the image, the host paths that modules bind over it, and its library path.
+
+What the image's shell scripts set is worked out as far as that can be told without running them. Read are assignments,
+`export`, `unset` and the usual expansions; every branch counts as taken. Written here: the parsers of shell on PyPI are
+under the GPL, or only split words. Source: chapter 2 of POSIX.1-2017, Shell Command Language.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +111,7 @@ def library_path(image: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
     values = {_VARIABLE: ""}
     for name in sorted(image.names(place.path)):
         if name.endswith(".sh") and not name.startswith(_RUNTIMES_OWN):
-            evaluate(text_of(image, posixpath.join(place.path, name), _LARGEST_SCRIPT_BYTES) or "", values)
+            evaluate(text_of(image, f"{_ENVIRONMENT}/{name}", _LARGEST_SCRIPT_BYTES) or "", values)
             values.setdefault(_VARIABLE, "")
     parts = [part for part in re.split("[:;]", values[_VARIABLE]) if part]
     unknown = tuple(part.replace(UNKNOWN, "") for part in parts if not part.startswith("/") or UNKNOWN in part)

@@ -90,11 +90,13 @@ def prolog_data(of: HelperRelease) -> Iterator[str]:
     """Give the data that only the prolog looks up."""
     site = of.site
     local = next((system.path for system in site.file_systems if system.kind == "node-local"), "")
+    tykky = [name for name, family in site.families.items() if family.activation == "tykky"]
+    libraries = chain.from_iterable(site.library_path(of.selection.platform, name) for name in tykky)
     yield sh.assign(ls_site_release=of.release, ls_site_root=site.root)
     yield sh.assign(
         ls_site_private=f"{local.rstrip('/')}/lumisite" if local else "",
         ls_site_host_suffix=site.network.host_suffix or "",
-        ls_site_libraries=_tykky_libraries(of),
+        ls_site_libraries=":".join(dict.fromkeys(libraries)),
     )
     yield from sh.function("ls_site_binds", _prolog_binds(of))
     yield from sh.function("ls_site_settings", sh.decide(prolog_chains(site, of.stacks)))
@@ -120,14 +122,6 @@ def wrapper_binds(of: HelperRelease) -> Iterator[str]:
             )
             body += [f"if ls_needed {sh.variable(marker)}; then", *map(sh.indented, lines), "fi"]
     yield from sh.function("ls_site_binds", body)
-
-
-def family_data(of: HelperRelease) -> Iterator[str]:
-    """Give functions that know a family by its images' path, and what it needs by its name."""
-    families = of.site.families.items()
-    patterns = [(list(map(sh.case_pattern, one.paths)), sh.row(ls_family=name)) for name, one in families if one.paths]
-    yield from sh.lookup("ls_site_name", patterns)
-    yield from sh.lookup("ls_site_family", (([shlex.quote(name)], _family(of, name)) for name in of.site.families))
 
 
 def filter_data(of: HelperRelease) -> Iterator[str]:
@@ -156,12 +150,6 @@ def _family(of: HelperRelease, name: str) -> str:
     )
 
 
-def _tykky_libraries(of: HelperRelease) -> str:
-    site, platform = of.site, of.selection.platform
-    names = [name for name, family in site.families.items() if family.activation == "tykky"]
-    return ":".join(dict.fromkeys(chain.from_iterable(site.library_path(platform, name) for name in names)))
-
-
 def _prolog_binds(of: HelperRelease) -> Iterator[str]:
     chains: list[sh.Chain] = []
     for place, binds in groupby(_binds(of, of.modules), key=lambda one: one[0].where):
@@ -169,16 +157,9 @@ def _prolog_binds(of: HelperRelease) -> Iterator[str]:
         for item, where in binds:
             # That a shared file system stands in `/` is seen in the list of `/`, without touching its servers.
             shared = isinstance(item, FileSystem) and item.kind == "shared" and item.path.count("/") == 1
-            required = "x" if item.required else ""
-            words = (
-                item.path,
-                item.target or item.path,
-                item.spec,
-                item.path[1:] if shared else "",
-                required,
-                item.why,
-            )
-            chains.append(((where, sh.call("bind", *words)),))
+            seen, required = item.path[1:] if shared else "", "x" if item.required else ""
+            line = sh.call("bind", item.path, item.target or item.path, item.spec, seen, required, item.why)
+            chains.append(((where, line),))
     yield from sh.decide(chains)
 
 
@@ -228,7 +209,10 @@ def wrapper_data(of: HelperRelease, command: str, plans: Sequence[LoadedPlan], l
     planned = [planned for one in followed for planned in _planned(one)]
     yield from lookup("ls_site_plan", sorted(planned, key=lambda one: one[1].endswith("ls_planned=''")))
     yield from lookup("ls_site_image", () if lock is None else _locked(site, lock))
-    yield from family_data(of)
+    families = site.families.items()
+    patterns = [(list(map(sh.case_pattern, one.paths)), sh.row(ls_family=name)) for name, one in families if one.paths]
+    yield from sh.lookup("ls_site_name", patterns)
+    yield from sh.lookup("ls_site_family", (([shlex.quote(name)], _family(of, name)) for name in site.families))
     yield from wrapper_binds(of)
     rows = [([shlex.quote(one.file)], list(_followed(site, one.plan))) for one in followed]
     yield from function("ls_site_follow", case('"$1"', rows) if rows else ())
@@ -280,17 +264,17 @@ def _locked(site: Site, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
         target = image.target or path
         if not image.fault and image.versions and target not in seen:
             seen.add(target)
+            # A family counts if it recognised the image, and does not only stand for what none recognises.
+            family = image.family if image.family in site.families else ""
+            if (
+                family
+                and site.families[family].default_for is not None
+                and family_by_path(site, target, path) != family
+            ):
+                family = ""
             values = row(
-                ls_family=_locked_family(site, image.family or "", target, path),
+                ls_family=family,
                 ls_rocm=rocm_word(told_release(image.versions.get("rocm"))),
                 ls_plugin=plugin_word("ofi_plugin" in image.versions),
             )
             yield [case_pattern(glob.escape(target))], values
-
-
-def _locked_family(site: Site, name: str, *paths: str) -> str:
-    """Give a family that a lock names, if it recognised the image and does not only stand for what none recognises."""
-    family = site.families.get(name)
-    if family is None or (family.default_for is not None and family_by_path(site, *paths) != name):
-        return ""
-    return name

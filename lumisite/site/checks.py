@@ -11,7 +11,7 @@ from lumisite.site.document import joined
 from lumisite.site.entries import Setting, When
 from lumisite.site.evidence import HERE, policy_faults, source_ids
 from lumisite.site.ledger import IMAGE_CONDITIONS, depends_on_image, given_conditions
-from lumisite.site.model import NodeKind, Site
+from lumisite.site.model import Site
 from lumisite.site.scalars import TASK, Place, is_file_name
 from lumisite.site.versions import Version, parse_version
 
@@ -80,33 +80,29 @@ def platforms_fit_their_releases(site: Site) -> Faults:
 def node_kinds_add_up(site: Site) -> Faults:
     """Cores belong to one L3 group, siblings pair up, and GPUs stand where the node has something."""
     for name, kind in site.node_kinds.items():
-        yield from _node_kind_faults(f"node_kinds.{name}", kind)
-
-
-def _node_kind_faults(here: str, kind: NodeKind) -> Faults:
-    seen: set[int] = set()
-    for index, group in enumerate(kind.l3):
-        cores, siblings = group.cores, group.siblings or ()
-        if siblings and len(siblings) != len(cores):
-            yield f"{here}.l3[{index}].siblings", f"{len(siblings)} siblings for {len(cores)} cores"
-        twice = sorted(seen.intersection(cores + siblings))
-        if twice or set(cores).intersection(siblings):
-            yield f"{here}.l3[{index}].cores", f"a CPU is named twice{': ' + str(twice[0]) if twice else ''}"
-        seen.update(cores + siblings)
-    for cpu in kind.reserved or ():
-        if cpu not in seen:
-            yield f"{here}.reserved", f"CPU {cpu} is in no L3 group"
-    domains = {group.numa for group in kind.l3}
-    for index, gpu in enumerate(kind.gpus):
-        if gpu.l3 is not None and gpu.l3 >= len(kind.l3):
-            yield f"{here}.gpus[{index}].l3", f"there is no L3 group {gpu.l3} (have 0 to {len(kind.l3) - 1})"
-        elif gpu.l3 is not None and kind.l3[gpu.l3].numa != gpu.numa:
-            yield f"{here}.gpus[{index}].numa", f"L3 group {gpu.l3} is in NUMA domain {kind.l3[gpu.l3].numa}"
-        if gpu.numa not in domains:
-            yield f"{here}.gpus[{index}].numa", f"there is no NUMA domain {gpu.numa}"
-    for index, nic in enumerate(kind.nics):
-        if nic.numa not in domains:
-            yield f"{here}.nics[{index}].numa", f"there is no NUMA domain {nic.numa}"
+        here = f"node_kinds.{name}"
+        seen: set[int] = set()
+        for index, group in enumerate(kind.l3):
+            cores, siblings = group.cores, group.siblings or ()
+            if siblings and len(siblings) != len(cores):
+                yield f"{here}.l3[{index}].siblings", f"{len(siblings)} siblings for {len(cores)} cores"
+            twice = sorted(seen.intersection(cores + siblings))
+            if twice or set(cores).intersection(siblings):
+                yield f"{here}.l3[{index}].cores", f"a CPU is named twice{': ' + str(twice[0]) if twice else ''}"
+            seen.update(cores + siblings)
+        for cpu in kind.reserved or ():
+            if cpu not in seen:
+                yield f"{here}.reserved", f"CPU {cpu} is in no L3 group"
+        domains = {group.numa for group in kind.l3}
+        for key in ("gpus", "nics"):
+            for index, one in enumerate(getattr(kind, key)):
+                if one.numa not in domains:
+                    yield f"{here}.{key}[{index}].numa", f"there is no NUMA domain {one.numa}"
+        for index, gpu in enumerate(kind.gpus):
+            if gpu.l3 is not None and gpu.l3 >= len(kind.l3):
+                yield f"{here}.gpus[{index}].l3", f"there is no L3 group {gpu.l3} (have 0 to {len(kind.l3) - 1})"
+            elif gpu.l3 is not None and kind.l3[gpu.l3].numa != gpu.numa:
+                yield f"{here}.gpus[{index}].numa", f"L3 group {gpu.l3} is in NUMA domain {kind.l3[gpu.l3].numa}"
 
 
 def families_cover_every_rocm(site: Site) -> Faults:
@@ -149,26 +145,24 @@ def validation_fits(site: Site) -> Faults:
     if plan is None:
         return
     partition = site.partitions.get(plan.partition)
-    if partition is not None and partition.max_nodes is not None and plan.nodes > partition.max_nodes:
-        yield "validation.nodes", f"{plan.nodes} nodes, but {plan.partition} gives a job at most {partition.max_nodes}"
-    if plan.nodes < 2:
-        yield "validation.nodes", f"{plan.nodes} is not several (2 would be right)"
-    if plan.tasks_per_node < 1:
-        yield "validation.tasks_per_node", "no task measures nothing (one for each GPU would be right)"
-    if plan.baseline_days < 1:
-        yield "validation.baseline_days", f"{plan.baseline_days} days have no jobs (3 would be right)"
-    elif plan.baseline_days < 3 and plan.baseline_why is None:
-        yield "validation.baseline_days", f"{plan.baseline_days} is few (3 would be right, or say `baseline_why`)"
+    most = None if partition is None else partition.max_nodes
+    days, few = plan.baseline_days, plan.baseline_days < 3 and plan.baseline_why is None
     always: dict[str, int] = {}
+    wrong = [
+        ("nodes", most and plan.nodes > most, f"{plan.nodes} nodes, but {plan.partition} gives a job at most {most}"),
+        ("nodes", plan.nodes < 2, f"{plan.nodes} is not several (2 would be right)"),
+        ("tasks_per_node", plan.tasks_per_node < 1, "no task measures nothing (one for each GPU would be right)"),
+        ("baseline_days", days < 1, f"{days} days have no jobs (3 would be right)"),
+        ("baseline_days", days >= 1 and few, f"{days} is few (3 would be right, or say `baseline_why`)"),
+    ]
     for index, rule in enumerate(plan.metrics):
-        here = f"validation.metrics[{index}]"
-        if rule.floor > 1:
-            yield f"{here}.floor", f"{rule.floor:g} is more than all of the spec (0.6 would be right)"
-        if rule.threshold >= 1:
-            yield f"{here}.threshold", f"{rule.threshold:g} is all that there is (0.05 would be right)"
-        if rule.metric in always:
-            yield f"{here}.metric", f"never counts: metrics[{always[rule.metric]}] is for {rule.metric} already"
-        always.setdefault(rule.metric, index)
+        here, first, part = f"metrics[{index}]", always.setdefault(rule.metric, index), f"{rule.threshold:g}"
+        wrong += [
+            (f"{here}.floor", rule.floor > 1, f"{rule.floor:g} is more than all of the spec (0.6 would be right)"),
+            (f"{here}.threshold", rule.threshold >= 1, f"{part} is all that there is (0.05 would be right)"),
+            (f"{here}.metric", first != index, f"never counts: metrics[{first}] is for {rule.metric} already"),
+        ]
+    yield from ((f"validation.{key}", message) for key, is_wrong, message in wrong if is_wrong)
 
 
 def conditions_can_be_known(site: Site) -> Faults:
@@ -182,25 +176,20 @@ def conditions_can_be_known(site: Site) -> Faults:
         yield from _condition_faults(site, f"settings[{index}]", setting.where, setting.when)
 
 
-def binds_have_one_owner(site: Site) -> Faults:
-    """A path is bound in one place: a module that leaves could otherwise take away another's bind."""
+def modules_keep_their_binds(site: Site) -> Faults:
+    """A path is bound in one place: a module that leaves could otherwise take away another's bind.
+
+    Lmod (8.6 and 8.7, `path_regularize`) writes some binds in another way into a list of paths.
+    """
     owners: dict[str, str] = {}
     for here, bind in site.host_paths.items():
         if bind.where is not None and owners.setdefault(bind.path, bind.where) != bind.where:
             yield f"{here}.path", f"{bind.path} is bound by {owners[bind.path]} already (one place for each path)"
-
-
-def lmod_keeps_binds(site: Site) -> Faults:
-    """Lmod (8.6 and 8.7, `path_regularize`) writes some binds in another way into a list of paths."""
-    for here, bind in site.host_paths.items():
-        untidy = next((part for part in bind.spec.split(",") if not _is_tidy(part)), None)
-        if bind.where in site.modules and untidy is not None:
-            right = "no space and no / at the end, and no empty option, would be right; where: task keeps it"
-            yield here, f"Lmod does not keep {untidy!r} as it is in {site.runtime.prefix}_BINDPATH ({right})"
-
-
-def _is_tidy(entry: str) -> bool:
-    return bool(entry) and entry == entry.strip() and not entry.endswith("/") and "//" not in entry
+        for part in bind.spec.split(",") if bind.where in site.modules else ():
+            if not part or part != part.strip() or part.endswith("/") or "//" in part:
+                right = "no space and no / at the end, and no empty option, would be right; where: task keeps it"
+                yield here, f"Lmod does not keep {part!r} as it is in {site.runtime.prefix}_BINDPATH ({right})"
+                break
 
 
 def _condition_faults(site: Site, here: str, where: Place, when: When) -> Faults:
@@ -282,8 +271,7 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         families_cover_every_rocm,
         modules_fit_together,
         conditions_can_be_known,
-        binds_have_one_owner,
-        lmod_keeps_binds,
+        modules_keep_their_binds,
         settings_say_one_thing,
         sources_are_described,
         validation_fits,

@@ -202,9 +202,6 @@ def _shape(value: object) -> str:
     return "list" if isinstance(value, list) else "mapping" if isinstance(value, dict) else "single value"
 
 
-T = TypeVar("T")
-
-
 def json_text(value: object) -> str:
     """A text of JSON, which can hold half of a surrogate pair, and then fails far from here when it is printed."""
     if not isinstance(value, str):

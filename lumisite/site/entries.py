@@ -12,6 +12,20 @@ from lumisite.site.versions import VersionRange
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Known:
+    """What comes from somewhere."""
+
+    source: Line = key("Where this is known from.")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Stated(Known):
+    """What may be written down before anybody confirms it."""
+
+    confirmed: bool = key("`no` when no source confirms all of it.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class When:
     """Conditions; all that are given must hold. `rocm`, `family` and `plugin` are about the image that runs."""
 
@@ -26,7 +40,7 @@ class When:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Evidence:
+class Evidence(Known):
     """What is known of an entry's effect, and from whom."""
 
     effect: Literal["needed", "helps", "inert", "harmful", "unknown"] = key(
@@ -51,19 +65,16 @@ class Evidence:
     nodes: NodeCount | None = key("On how many nodes: `4`, `2-8`, or `9+` for 9 and more.", default=None)
     runs: int | None = key("How many runs it was.", default=None)
     date: Line | None = key("When: `2026-09` or `2026-09-15`.", default=None)
-    source: Line = key("Where this is known from.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class FileSystem:
+class FileSystem(Stated):
     """A file system that users work on."""
 
     path: AbsolutePath = key("Mount point, or the link that users type.")
     kind: Literal["shared", "node-local"] = key("Seen by all nodes, or by one node only.")
     why: Line = key("What it is for.")
-    source: Line = key("Where this is known from.")
     where: Place | None = key("The module that binds it (not bound when left out).", names="modules", default=None)
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
     # It is bound without conditions and under its own path: what `Bind` says beside is no key here.
     target: ClassVar[None] = None
     when: ClassVar[When] = When()
@@ -76,7 +87,7 @@ class FileSystem:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Bind:
+class Bind(Stated):
     """A host path that containers need, beside the file systems."""
 
     path: AbsolutePath = key("Path on the host.")
@@ -86,8 +97,6 @@ class Bind:
     when: When = key("Conditions; none means always.", default=When())
     required: bool = key("Whether a node that lacks it cannot run at full speed.", default=True)
     why: Line = key("The reason, as users read it.")
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
 
     @property
     def spec(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lumisite.site.decode import key
-from lumisite.site.entries import Bind, FileSystem, HostPath, Setting
+from lumisite.site.entries import Bind, FileSystem, HostPath, Known, Setting, Stated
 from lumisite.site.scalars import AbsolutePath, CpuList, Line, Name, PciBus, RelativePath, RootPath
 from lumisite.site.versions import Version, VersionRange
 
@@ -33,7 +33,7 @@ class Support:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Runtime:
+class Runtime(Known):
     """The container runtime on the compute nodes."""
 
     name: Literal["singularity", "apptainer"] = key("The command that users type.")
@@ -42,11 +42,10 @@ class Runtime:
     prefix: Literal["SINGULARITY", "APPTAINER"] = key(
         "Prefix of the variables that carry binds. Apptainer ignores SINGULARITY_* where APPTAINER_* differs."
     )
-    source: Line = key("Where this is known from.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Network:
+class Network(Known):
     """The high-speed network, as libraries name it."""
 
     interfaces: tuple[Name, ...] = key("High-speed interfaces, in order: `[hsn0, hsn1, hsn2, hsn3]`.")
@@ -60,31 +59,26 @@ class Network:
         "`yes` where it is a failure if the log does not prove GPU Direct RDMA (`/GDRDMA` on every channel).",
         default=False,
     )
-    source: Line = key("Where this is known from.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class CpeRelease:
+class CpeRelease(Stated):
     """A release of the Cray programming environment, or what stands for it."""
 
     libraries: Mapping[str, AbsolutePath] = key(
         "Host directories of the release by what they hold: `cray-mpich: /opt/cray/pe/mpich/8.1.32`."
     )
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class RocmRelease:
+class RocmRelease(Stated):
     """A ROCm release that the site has, in an image or on the host."""
 
     found: Literal["image", "host", "both"] = key("Where the release is found: `image`, `host` or `both`.")
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Platform:
+class Platform(Stated):
     """What the machine was after a maintenance."""
 
     since: Line = key("The day from which it is in force: `2026-01-21`.")
@@ -110,8 +104,6 @@ class Platform:
         names="node_kinds",
         default_factory=dict,
     )
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms all of it.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -141,7 +133,7 @@ class Nic:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class NodeKind:
+class NodeKind(Known):
     """Nodes that are built alike."""
 
     memory_mib: int = key("Memory that jobs can be given, in MiB.")
@@ -149,21 +141,19 @@ class NodeKind:
     l3: tuple[CacheGroup, ...] = key("The L3 groups, in the order of their index.")
     gpus: tuple[Gpu, ...] = key("The GPUs, in the order in which programs count them.", default=())
     nics: tuple[Nic, ...] = key("The network adapters.", default=())
-    source: Line = key("Where this is known from.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Partition:
+class Partition(Known):
     """A Slurm partition."""
 
     node_kind: str = key("The node kind of its nodes.", names="node_kinds")
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
     max_nodes: int | None = key("Most nodes for one job.", default=None)
-    source: Line = key("Where this is known from.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Family:
+class Family(Stated):
     """Images that are built alike and so need the same from the host."""
 
     title: Line = key("What it is, for people.")
@@ -201,8 +191,6 @@ class Family:
     )
     mpi: Line | None = key("`srun --mpi` type that it needs, if not the site's default.", default=None)
     why: Line = key("What sets it apart.")
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms all of it.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -247,7 +235,7 @@ class MetricRule:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Validation:
+class Validation(Known):
     """What is run to prove the system after a change, and what is expected of it."""
 
     image: AbsolutePath = key("The image that the probes run in.")
@@ -261,30 +249,25 @@ class Validation:
         "Days that the jobs of a baseline must come from; less than 3 hides the noise from day to day.", default=3
     )
     baseline_why: Line | None = key("Why fewer than 3 days are enough here.", default=None)
-    source: Line = key("Where this is known from.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class ImageFolder:
+class ImageFolder(Stated):
     """A directory that holds images, or names of images, for all users."""
 
     path: AbsolutePath = key("The directory.")
     patterns: tuple[Name, ...] = key(
         "Shell patterns of the names below it that are images; `*` does not match `/`.", default=(Name("*.sif"),)
     )
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class BaseImage:
+class BaseImage(Stated):
     """What cotainr builds on for one of its systems."""
 
     base_image: Name = key(
         "A path, which is written without links, or what else cotainr takes: `docker://ubuntu:24.04`."
     )
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

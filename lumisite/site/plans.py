@@ -118,7 +118,7 @@ def literal_path(pattern: str) -> str | None:
 def plan_stages(site: Site, taken: Mapping[tuple[str, str], str]) -> tuple[tuple[Rule, ...], ...]:
     """Give the rules for a plan of a site; `taken` maps platform and path to the plan file that has it already."""
     return (
-        (partial(_names_what_exists, site), _recognises_an_image, _knows_its_links, partial(_paths_are_free, taken)),
+        (partial(_names_what_exists, site), partial(_recognises_its_image, taken), _knows_its_links),
         (partial(_lines_can_be_done, site), _unmet_needs_are_accepted),
     )
 
@@ -131,17 +131,6 @@ def _names_what_exists(site: Site, plan: ImagePlan) -> Faults:
     for version, releases, where in ((plan.cpe, site.cpe, "cpe"), (plan.rocm, site.rocm, "rocm")):
         if version not in map(parse_version, releases):
             yield from unknown(where, [str(version)], releases)
-
-
-def _recognises_an_image(plan: ImagePlan) -> Faults:
-    """Its patterns fit some images and not all."""
-    if not plan.paths:
-        yield "paths", "is empty, so that no image has this plan (the path that users type would be right)"
-    for index, path in enumerate(plan.paths):
-        if not path.startswith(("/", "*")):
-            yield f"paths[{index}]", f"{path!r} fits no absolute path (it must start with / or *)"
-        if not path.strip("*/"):
-            yield f"paths[{index}]", f"{path!r} fits every image (name one)"
 
 
 def _knows_its_links(plan: ImagePlan) -> Faults:
@@ -157,13 +146,20 @@ def _knows_its_links(plan: ImagePlan) -> Faults:
             yield f"image.names[{index}]", f"{name!r} is not among paths, as one file (leave it out)"
 
 
-def _paths_are_free(taken: Mapping[tuple[str, str], str], plan: ImagePlan) -> Faults:
-    """On one platform, a path has one plan."""
+def _recognises_its_image(taken: Mapping[tuple[str, str], str], plan: ImagePlan) -> Faults:
+    """Its patterns fit some images and not all; on one platform, a path has one plan."""
+    if not plan.paths:
+        yield "paths", "is empty, so that no image has this plan (the path that users type would be right)"
     for index, path in enumerate(plan.paths):
+        here = f"paths[{index}]"
+        if not path.startswith(("/", "*")):
+            yield here, f"{path!r} fits no absolute path (it must start with / or *)"
+        if not path.strip("*/"):
+            yield here, f"{path!r} fits every image (name one)"
         if (plan.platform, path) in taken:
-            yield f"paths[{index}]", f"{path} has a plan for {plan.platform} already, {taken[plan.platform, path]}"
+            yield here, f"{path} has a plan for {plan.platform} already, {taken[plan.platform, path]}"
         if path in plan.paths[:index]:
-            yield f"paths[{index}]", f"{path} stands there twice"
+            yield here, f"{path} stands there twice"
 
 
 def _lines_can_be_done(site: Site, plan: ImagePlan) -> Faults:
@@ -175,10 +171,8 @@ def _lines_can_be_done(site: Site, plan: ImagePlan) -> Faults:
         if line.decision == "bind" and (line.source is None or line.target is None):
             yield here, f"{line.library} is to be bound (source and target would be right)"
         if line.without is not None and line.without not in bound:
-            yield (
-                f"{here}.without",
-                f"no module of {site.name} binds {line.without} ({suggestion(line.without, bound)})",
-            )
+            near = suggestion(line.without, bound)
+            yield f"{here}.without", f"no module of {site.name} binds {line.without} ({near})"
         if line.without is not None and line.decision == "bind":
             yield f"{here}.without", f"{line.library} is to be bound (without is for the other decisions)"
         if line.decision == "bind" and line.target is not None:
