@@ -257,10 +257,10 @@ def explain_library(request: Request, plan: Plan, image: str, name: str) -> Libr
             f"({suggestion(name, known)})"
         )
     situation = f"{image}, family {plan.family}, platform {request.platform}, cpe {request.cpe}, rocm {request.rocm}"
-    known: dict[str, Any] = {"name": line.library, "source": line.source or line.library, "notes": line.warnings}
-    known |= {"wanted": line.wanted or "-", "found": line.found or "-"}
+    own: dict[str, Any] = {"name": line.library, "source": line.source or line.library, "notes": line.warnings}
+    own |= {"wanted": line.wanted or "-", "found": line.found or "-"}
     order = ("name", "decision", "source", "target", "wanted", "found", "reason", "chain", "notes")
     shown = (*order, "by", "without", "needed_by", "soname")
     return LibraryExplanation(
-        name, "library", situation, {item: known.get(item, getattr(line, item, None)) for item in shown}
+        name, "library", situation, {item: own.get(item, getattr(line, item, None)) for item in shown}
     )

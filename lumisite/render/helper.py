@@ -265,12 +265,9 @@ def _locked(site: Site, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
         if not image.fault and image.versions and target not in seen:
             seen.add(target)
             # A family counts if it recognised the image, and does not only stand for what none recognises.
-            family = image.family if image.family in site.families else ""
-            if (
-                family
-                and site.families[family].default_for is not None
-                and family_by_path(site, target, path) != family
-            ):
+            family = image.family or ""
+            stands_in = family not in site.families or site.families[family].default_for is not None
+            if stands_in and family_by_path(site, target, path) != family:
                 family = ""
             values = row(
                 ls_family=family,
