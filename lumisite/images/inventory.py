@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
@@ -25,8 +26,6 @@ UNPACKED = ".singularity.d"
 
 #: Told of each image file that is read: its path, the bytes that it has, and those read so far.
 Progress: TypeAlias = Callable[[str, int, int], None]
-
-
 #: Images by path, each with no patterns, and directories with the patterns that names of images in them match.
 Wanted: TypeAlias = Iterable[tuple[str, Sequence[str]]]
 
@@ -85,7 +84,12 @@ def read_inventory(reading: Reading, wanted: Wanted) -> tuple[Image, ...]:
     tree = reading.tree
     entries: dict[str, Image] = {}
     files: dict[str, list[Image]] = {}
-    for path, fault in _names(reading, wanted):
+    listed = (
+        _matching(reading, top, pattern.split("/") if pattern else ())
+        for top, patterns in wanted
+        for pattern in patterns or ("",)
+    )
+    for path, fault in chain.from_iterable(listed):
         if path in entries:
             continue
         place = resolve(tree, path)
@@ -98,16 +102,11 @@ def read_inventory(reading: Reading, wanted: Wanted) -> tuple[Image, ...]:
     return tuple(entries[path] for path in sorted(entries))
 
 
-def _names(reading: Reading, wanted: Wanted) -> Iterator[tuple[str, str]]:
-    """Give the paths of images, and directories that cannot be listed with the reason."""
-    for path, patterns in wanted:
-        if not patterns:
-            yield path, ""
-        for pattern in patterns:
-            yield from _matching(reading, path, pattern.split("/"))
-
-
 def _matching(reading: Reading, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Give the paths that match a pattern, part by part, and directories that cannot be listed with the reason."""
+    if not parts:
+        yield folder, ""
+        return
     tree = reading.tree
     place = resolve(tree, folder)
     try:
@@ -119,11 +118,9 @@ def _matching(reading: Reading, folder: str, parts: Sequence[str]) -> Iterator[t
         if not fnmatch.fnmatchcase(name, parts[0]) or (name.startswith(".") and not parts[0].startswith(".")):
             continue
         path = posixpath.join(folder, name)
-        if len(parts) == 1:
-            yield path, ""
-            continue
         below = resolve(tree, path)
-        if below.entry is not None and below.entry.kind == "directory" and not _unpacked(tree, below.path):
+        is_folder = below.entry is not None and below.entry.kind == "directory" and not _unpacked(tree, below.path)
+        if is_folder or len(parts) == 1:
             yield from _matching(reading, path, parts[1:])
 
 

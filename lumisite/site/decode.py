@@ -188,7 +188,7 @@ class Decoder:
     def _needed(self, name: str, item: dataclasses.Field[Any]) -> bool:
         if self.may_lack is not None:
             return name not in self.may_lack
-        return item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+        return _default(item) is dataclasses.MISSING
 
 
 @functools.cache
@@ -198,11 +198,15 @@ def _fields(kind: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
     return {item.name.rstrip("_"): (item, hints[item.name]) for item in dataclasses.fields(kind)}
 
 
+def _default(item: dataclasses.Field[Any]) -> Any:
+    return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+
+
 def _shape(value: object) -> str:
     return "list" if isinstance(value, list) else "mapping" if isinstance(value, dict) else "single value"
 
 
-def json_text(value: object) -> str:
+def _json_text(value: object) -> str:
     """A text of JSON, which can hold half of a surrogate pair, and then fails far from here when it is printed."""
     if not isinstance(value, str):
         raise UnfitError(f"{short(value)} is not a text")
@@ -211,18 +215,16 @@ def json_text(value: object) -> str:
     return value
 
 
-def json_int(value: object) -> int:
-    """A whole number of JSON."""
+def _json_int(value: object) -> int:
     if type(value) is not int:
         raise UnfitError(f"{short(value)} is not a whole number")
     return value
 
 
-def json_line(value: object) -> str:
-    """A text of JSON that prints on one line."""
-    if not json_text(value).isprintable():
+def _json_line(value: object) -> str:
+    if not _json_text(value).isprintable():
         raise UnfitError(f"{short(value)} holds a character that does not print")
-    return json_text(value)
+    return _json_text(value)
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,7 @@ class JsonFile:
         if dataclasses.is_dataclass(value):
             sparse = self.may_lack is None
             pairs = [(item, getattr(value, item.name)) for item in dataclasses.fields(value)]
-            return {item.name: self._plain(one) for item, one in pairs if not (sparse and _is_default(item, one))}
+            return {item.name: self._plain(one) for item, one in pairs if not (sparse and one == _default(item))}
         if isinstance(value, Mapping):
             return {self._plain(name): self._plain(one) for name, one in value.items()}
         if isinstance(value, str):
@@ -288,14 +290,8 @@ def decode_values(
     prints: bool = False,
 ) -> T:
     """Decode values of JSON into the dataclass `kind`; `JsonFile` says what the options mean. Raises `SiteError`."""
-    scalars: Scalars = {str: json_line if prints else json_text, int: json_int}
+    scalars: Scalars = {str: _json_line if prints else _json_text, int: _json_int}
     return Decoder(Document(file, values), scalars, by_hand=False, may_lack=may_lack).decode(kind, [rules])
-
-
-def _is_default(item: dataclasses.Field[Any], value: object) -> bool:
-    if item.default_factory is not dataclasses.MISSING:
-        return bool(value == item.default_factory())
-    return bool(value == item.default)
 
 
 def _json_place(data: bytes, path: str) -> Place:
