@@ -62,7 +62,6 @@ class Verdict(Generic[E_co]):
 class Decision:
     """What applies in a situation: every entry of the ledger and every bind, in the order of the site description."""
 
-    situation: Situation
     settings: tuple[Verdict[Setting], ...]
     binds: tuple[Verdict[HostPath], ...]
 
@@ -93,7 +92,7 @@ def decide(site: Site, situation: Situation) -> Decision:
     for key, bind in site.host_paths.items():
         holds, reason = judge_conditions(bind.when, situation)
         binds.append(Verdict(key, bind, "not bound" if bind.where is None else _OUTCOMES[holds], reason))
-    return Decision(situation, tuple(settings), tuple(binds))
+    return Decision(tuple(settings), tuple(binds))
 
 
 def decide_stacks(site: Site, selection: Selection) -> dict[str, Decision]:

@@ -93,16 +93,12 @@ class Platform(Stated):
     rocm: Version = key("The ROCm release that is the default.", names="rocm")
     cpe: Version = key("The CPE release that is the default.", names="cpe")
     cpe_supported: tuple[Version, ...] = key("CPE releases that are supported, the default among them.", names="cpe")
-    cpe_leftover: tuple[Version, ...] = key(
-        "CPE releases still installed but no longer supported.", names="cpe", default=()
-    )
+    cpe_leftover: tuple[Version, ...] = key("CPE releases that are no longer supported.", names="cpe", default=())
     libraries: Mapping[str, AbsolutePath] = key(
         "Host directories that come with the system, not with a CPE release: `libfabric: /opt/cray/libfabric/1.22.0`."
     )
     gpu_bus_ids: Mapping[str, tuple[PciBus, ...]] = key(
-        "For each node kind, the PCI bus of each GPU in the order of its index.",
-        names="node_kinds",
-        default_factory=dict,
+        "By node kind, the PCI bus of each GPU in the order of its index.", names="node_kinds", default_factory=dict
     )
 
 
@@ -211,9 +207,7 @@ class Module:
     )
     summary: Line = key("One sentence, for `module spider` and `module whatis`.")
     keywords: tuple[Line, ...] = key("Words that `module keyword` finds it by.", default=())
-    loads: tuple[str, ...] = key(
-        "Modules of this site that it needs, in their matching versions.", names="modules", default=()
-    )
+    loads: tuple[str, ...] = key("Modules that it needs, in their matching versions.", names="modules", default=())
     conflicts: tuple[Line, ...] = key("Foreign modules that overwrite the bind list.", default=())
     old_versions: tuple[Line, ...] = key("Old version names that lead to the default version.", default=())
     helper: bool = key("Whether it switches the srun helper on.", default=False)

@@ -28,9 +28,7 @@ class PlanLine:
     soname: Line | None = key("The SONAME of the host's file, where it is another name.", default=None)
     source: AbsolutePath | None = key("The file on the host; none where the host lacks it.", default=None)
     target: AbsolutePath | None = key("The path in the container; for `skip`, of the image's own.", default=None)
-    by: str | None = key(
-        "The module that binds it already, so that the wrapper adds nothing.", names="modules", default=None
-    )
+    by: str | None = key("The module that binds it already: the wrapper adds nothing.", names="modules", default=None)
     without: AbsolutePath | None = key(
         "A file that a module binds and that this image must not have: the wrapper takes it away.", default=None
     )
