@@ -174,11 +174,7 @@ def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:
 
 
 def format_plan(
-    plan: Plan,
-    request: Request,
-    paths: tuple[str, ...],
-    image: PlannedImage | None,
-    old: ImagePlan | None,
+    plan: Plan, request: Request, paths: tuple[str, ...], image: PlannedImage | None, old: ImagePlan | None
 ) -> str:
     """Give the text of a plan file: the same plan always gives the same bytes.
 

@@ -13,14 +13,7 @@ from lumisite.site.decode import suggestion
 from lumisite.site.entries import FileSystem, HostPath, Setting
 from lumisite.site.evidence import checked, evidence_of, evidence_text
 from lumisite.site.images import Holds
-from lumisite.site.ledger import (
-    Situation,
-    Verdict,
-    decide,
-    depends_on_image,
-    describe_action,
-    describe_conditions,
-)
+from lumisite.site.ledger import Situation, Verdict, decide, depends_on_image, describe_action, describe_conditions
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK

@@ -55,10 +55,7 @@ class Evidence(Known):
         default=None,
     )
     when: When = key("In which situations it was seen, where that is not wherever the entry applies.", default=When())
-    unknown_images: bool = key(
-        "`no` where it counts only for images that are known to fit `when`, not for those of which nothing is known.",
-        default=True,
-    )
+    unknown_images: bool = key("`no` where it counts only for images that are known to fit `when`.", default=True)
     what: Line | None = key("What was seen, in numbers: `0 stalls in 18 attempts, 21 of 23 without`.", default=None)
     platform: str | None = key("The platform on which it was seen.", names="platforms", default=None)
     image: Line | None = key("The image in which it was seen.", default=None)
@@ -131,7 +128,5 @@ class Setting:
     when: When = key("Conditions; none means always.", default=When())
     why: Line = key("The reason.")
     evidence: tuple[Evidence, ...] = key("What is known of its effect, the strongest first.", default=())
-    source: Line | None = key(
-        "Where this is known from, for an entry without `evidence`: its effect counts as unknown.", default=None
-    )
+    source: Line | None = key("Where it is known from, without `evidence`: its effect is unknown.", default=None)
     confirmed: bool = key("`no` when no source confirms it for this site.", default=True)

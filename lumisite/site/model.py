@@ -50,15 +50,9 @@ class Network(Known):
 
     interfaces: tuple[Name, ...] = key("High-speed interfaces, in order: `[hsn0, hsn1, hsn2, hsn3]`.")
     provider: Name = key("The libfabric provider that must carry traffic: `cxi`.")
-    host_suffix: Name | None = key(
-        "What to append to a host name to get its address on the high-speed network, where the plain name does not.",
-        default=None,
-    )
+    host_suffix: Name | None = key("What to append to a host name for its high-speed address: `i`.", default=None)
     management: tuple[Name, ...] = key("Interfaces that must not carry traffic.", default=())
-    require_gdr: bool = key(
-        "`yes` where it is a failure if the log does not prove GPU Direct RDMA (`/GDRDMA` on every channel).",
-        default=False,
-    )
+    require_gdr: bool = key("Whether a log must prove GPU Direct RDMA, by `/GDRDMA` on every channel.", default=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -159,9 +153,7 @@ class Family(Stated):
     labels: Mapping[str, Line] = key(
         "Labels of the image that recognise it when the path does not, as shell patterns.", default_factory=dict
     )
-    contains: tuple[AbsolutePath, ...] = key(
-        "Paths inside the image that recognise it when its own path does not.", default=()
-    )
+    contains: tuple[AbsolutePath, ...] = key("Paths inside that recognise an image when its own does not.", default=())
     default_for: VersionRange | None = key(
         "The ROCm releases for which this is the family of an image that none recognises.", default=None
     )
@@ -239,9 +231,7 @@ class Validation(Known):
     backend: Literal["nccl", "gloo"] = key("What carries the collectives: `nccl` (RCCL too) or `gloo`.")
     time_limit: Line = key("Time limit of a job, as sbatch takes it: `00:30:00`.")
     metrics: tuple[MetricRule, ...] = key("What is expected of metrics, by name.", default=())
-    baseline_days: int = key(
-        "Days that the jobs of a baseline must come from; less than 3 hides the noise from day to day.", default=3
-    )
+    baseline_days: int = key("Days that a baseline's jobs must come from; fewer than 3 hide daily noise.", default=3)
     baseline_why: Line | None = key("Why fewer than 3 days are enough here.", default=None)
 
 
@@ -304,12 +294,8 @@ class Site:
     binds: tuple[Bind, ...] = key("Host paths that containers need.", default=())
     settings: tuple[Setting, ...] = key("The settings ledger.", default=())
     modules: Mapping[str, Module] = key("The modulefiles, by name.")
-    retired_modules: tuple[Line, ...] = key(
-        "Shell patterns of folders of modules that are no longer kept up, such as those of a past course.", default=()
-    )
-    plans: tuple[RelativePath, ...] = key(
-        "Reviewed plans of images, as `lumisite binds --write` makes them: paths beside this file.", default=()
-    )
+    retired_modules: tuple[Line, ...] = key("Shell patterns of module folders that are not kept up.", default=())
+    plans: tuple[RelativePath, ...] = key("Reviewed plans of `lumisite binds --write`, beside this file.", default=())
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
     images: Images | None = key("The container images of the site.", default=None)
 
