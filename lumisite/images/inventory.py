@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
-from lumisite.images.contents import Version, read_contents
+from lumisite.images.contents import Version, read_labels, read_versions
 from lumisite.images.digest import Kind, digest_of
 from lumisite.images.family import recognise_family
 from lumisite.images.sif import open_image
@@ -147,8 +147,8 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Ima
             progress = None if reading.progress is None else partial(reading.progress, real, source.size)
             known = replace(known, digest=digest_of(source, reading.digest, progress))
         image = open_image(path)
-        contents = read_contents(image.tree)
-        known = replace(known, labels=contents.labels, versions=contents.versions, notes=image.notes)
+        labels, versions = read_labels(image.tree), read_versions(image.tree)
+        known = replace(known, labels=labels, versions=versions, notes=image.notes)
         for alias in aliases:
             family, why = recognise_family(reading.site, (alias.path, real), image.tree, reading.rocm)
             yield replace(known, path=alias.path, links=alias.links, family=family, why=why)

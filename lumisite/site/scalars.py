@@ -58,8 +58,6 @@ class NodeCount:
 #: Slurm drops a variable of a task prolog whose name and value reach 131072 bytes (measured on 22.05.8).
 MAX_VALUE_BYTES = 100_000
 
-_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-
 
 def read_line(text: str) -> Line:
     """Text for people: one line; the line break at the end of a YAML block is dropped."""
@@ -75,11 +73,6 @@ def read_name(text: str) -> Name:
     name = read_line(text)
     _refuse_look_alikes(name)
     return Name(name)
-
-
-def read_chain(text: str) -> Chain:
-    """The parts of a chain."""
-    return Chain(tuple(read_line(text).split(" <- ")))
 
 
 def read_value(text: str) -> Value:
@@ -135,13 +128,6 @@ def _matching(pattern: str, wrong: str, kind: Callable[[str], T]) -> Callable[[s
     return read
 
 
-def read_bool(text: str) -> bool:
-    """Yes or no."""
-    if text.lower() not in _TRUTH:
-        raise UnfitError(f"{text!r} is neither yes nor no")
-    return _TRUTH[text.lower()]
-
-
 def read_cpu_list(text: str) -> CpuList:
     """Kernel CPU numbers: `0-7,64-71`."""
     try:
@@ -185,7 +171,7 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         str: read_name,
         Line: read_line,
         Name: read_name,
-        Chain: read_chain,
+        Chain: lambda text: Chain(tuple(read_line(text).split(" <- "))),
         Value: read_value,
         Place: read_line,
         AbsolutePath: read_absolute_path,
@@ -210,7 +196,9 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         float: _matching(
             r"(?![0.]*$)[0-9]{1,9}(\.[0-9]{1,9})?", "is not a number above 0 (0.05 would be right)", float
         ),
-        bool: read_bool,
+        bool: _matching(
+            "(?i:yes|true|on|no|false|off)", "is neither yes nor no", lambda text: text.lower() in ("yes", "true", "on")
+        ),
         Version: parse_version,
         VersionRange: parse_version_range,
     }
