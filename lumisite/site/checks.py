@@ -8,11 +8,11 @@ from typing import Any
 
 from lumisite.site.decode import Faults, Rule, UnfitError, suggestion, unknown
 from lumisite.site.document import joined
-from lumisite.site.entries import Setting, When
+from lumisite.site.entries import Bind, Setting
 from lumisite.site.evidence import HERE, policy_faults, source_ids
 from lumisite.site.ledger import IMAGE_CONDITIONS, depends_on_image, given_conditions
 from lumisite.site.model import Site
-from lumisite.site.scalars import TASK, Place, is_file_name
+from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.versions import Version, parse_version
 
 #: What an entry of the ledger can do to its variable.
@@ -167,13 +167,20 @@ def validation_fits(site: Site) -> Faults:
 
 def conditions_can_be_known(site: Site) -> Faults:
     """What takes effect before the step, or before the image, asks for nothing that only those tell."""
-    for index, bind in enumerate(site.binds):
-        yield from _condition_faults(site, f"binds[{index}]", bind.where, bind.when)
-        if bind.where == TASK and depends_on_image(bind.when):
+    lists: dict[str, tuple[Bind | Setting, ...]] = {"binds": site.binds, "settings": site.settings}
+    for here, one in ((f"{name}[{index}]", one) for name, many in lists.items() for index, one in enumerate(many)):
+        if one.where == TASK and isinstance(one, Bind) and depends_on_image(one.when):
             right = "the family's `modules`, or a plan of the image, say what an image gets"
-            yield f"binds[{index}].when", f"the task prolog binds before any image is known ({right})"
-    for index, setting in enumerate(site.settings):
-        yield from _condition_faults(site, f"settings[{index}]", setting.where, setting.when)
+            yield f"{here}.when", f"the task prolog binds before any image is known ({right})"
+        for condition in given_conditions(one.when) if one.where != TASK else ():
+            path, module = f"{here}.when.{condition}", site.modules.get(one.where)
+            if condition in ("nodes", "gpus", "partition"):
+                yield path, f"the module {one.where} cannot know this before the step exists (where: task)"
+            elif condition in IMAGE_CONDITIONS:
+                right = "where: task, which the image decides"
+                yield path, f"the module {one.where} is loaded before any image is known ({right})"
+            elif condition == "cpe" and module is not None and module.version == "platform":
+                yield path, f"versions of {one.where} do not tell (they are made of: {module.version})"
 
 
 def modules_keep_their_binds(site: Site) -> Faults:
@@ -192,21 +199,6 @@ def modules_keep_their_binds(site: Site) -> Faults:
                 break
 
 
-def _condition_faults(site: Site, here: str, where: Place, when: When) -> Faults:
-    if where == TASK:
-        return
-    early = f"the module {where} cannot know this before the step exists (where: task)"
-    unseen = f"the module {where} is loaded before any image is known (where: task, which the image decides)"
-    for condition in given_conditions(when):
-        if condition in ("nodes", "gpus", "partition"):
-            yield f"{here}.when.{condition}", early
-        if condition in IMAGE_CONDITIONS:
-            yield f"{here}.when.{condition}", unseen
-    module = site.modules.get(where)
-    if module is not None and when.cpe is not None and module.version not in ("cpe", "cpe-rocm"):
-        yield f"{here}.when.cpe", f"versions of {where} do not tell (they are made of: {module.version})"
-
-
 def settings_say_one_thing(site: Site) -> Faults:
     """Each entry sets, unsets or leaves its variable, and can win somewhere."""
     always: dict[str, int] = {}
@@ -216,7 +208,13 @@ def settings_say_one_thing(site: Site) -> Faults:
         if len(forms) != 1:
             said = " and ".join(forms) if forms else "nothing"
             yield here, f"{setting.name} says {said} (one of {', '.join(_FORMS)} would be right)"
-        yield from _directory_faults(here, setting)
+        if setting.with_directories and setting.directory is None:
+            yield f"{here}.with_directories", f"{setting.name} names no directory that these could be in"
+        if not all(map(is_file_name, (setting.directory or "x").replace("{rank}", "0").split("/"))):
+            yield f"{here}.directory", f"{setting.directory!r} is not a relative path of plain names"
+        for number, name in enumerate(setting.with_directories if setting.directory is not None else ()):
+            if not is_file_name(name):
+                yield f"{here}.with_directories[{number}]", f"{name!r} is not a plain name"
         if not setting.evidence and setting.source is None:
             yield here, f"{setting.name} has no evidence (`evidence:`, or `source:` alone where no effect is known)"
         for key, message in policy_faults(setting):
@@ -233,19 +231,6 @@ def settings_say_one_thing(site: Site) -> Faults:
             yield here, f"never wins: settings[{always[setting.name]}] sets {setting.name} without conditions before it"
         elif not given_conditions(setting.when):
             always[setting.name] = index
-
-
-def _directory_faults(here: str, setting: Setting) -> Faults:
-    if setting.directory is None:
-        if setting.with_directories:
-            yield f"{here}.with_directories", f"{setting.name} names no directory that these could be in"
-        return
-    parts = setting.directory.replace("{rank}", "0").split("/")
-    if not all(map(is_file_name, parts)):
-        yield f"{here}.directory", f"{setting.directory!r} is not a relative path of plain names"
-    for number, name in enumerate(setting.with_directories):
-        if not is_file_name(name):
-            yield f"{here}.with_directories[{number}]", f"{name!r} is not a plain name"
 
 
 def sources_are_described(site: Site) -> Faults:
