@@ -74,9 +74,7 @@ class Reading:
 def wanted_of(paths: Iterable[str], tree: DiskTree) -> Wanted:
     """Take absolute paths for images, or for directories of them; a folder that an image was unpacked to is one."""
     for path in paths:
-        place = resolve(tree, path)
-        is_folder = place.entry is not None and place.entry.kind == "directory" and not _unpacked(tree, place.path)
-        yield path, USUAL_PATTERNS if is_folder else ()
+        yield path, USUAL_PATTERNS if _is_folder(tree, resolve(tree, path)) else ()
 
 
 def read_inventory(reading: Reading, wanted: Wanted) -> tuple[Image, ...]:
@@ -118,21 +116,21 @@ def _matching(reading: Reading, folder: str, parts: Sequence[str]) -> Iterator[t
         if not fnmatch.fnmatchcase(name, parts[0]) or (name.startswith(".") and not parts[0].startswith(".")):
             continue
         path = posixpath.join(folder, name)
-        below = resolve(tree, path)
-        is_folder = below.entry is not None and below.entry.kind == "directory" and not _unpacked(tree, below.path)
-        if is_folder or len(parts) == 1:
+        if len(parts) == 1 or _is_folder(tree, resolve(tree, path)):
             yield from _matching(reading, path, parts[1:])
 
 
-def _unpacked(tree: DiskTree, path: str) -> bool:
-    return tree.look(posixpath.join(path, UNPACKED)) is not None
+def _is_folder(tree: DiskTree, place: Place) -> bool:
+    """Tell whether a directory is there, and none that an image was unpacked to."""
+    is_directory = place.entry is not None and place.entry.kind == "directory"
+    return is_directory and tree.look(posixpath.join(place.path, UNPACKED)) is None
 
 
 def _unfit(tree: DiskTree, place: Place) -> str:
-    kind = None if place.entry is None else place.entry.kind
-    if kind == "directory" and not _unpacked(tree, place.path):
+    if _is_folder(tree, place):
         return f"is a directory, without the {UNPACKED} of an unpacked image"
-    return "" if kind in ("file", "directory") else "is neither a file nor a directory"
+    fit = place.entry is not None and place.entry.kind in ("file", "directory")
+    return "" if fit else "is neither a file nor a directory"
 
 
 def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Image]:
