@@ -18,9 +18,8 @@ from lumisite.validate.probes.modules.judge import modules
 from lumisite.validate.probes.node.judge import NAME as NODE
 from lumisite.validate.probes.node.judge import node
 from lumisite.validate.probes.pairs.judge import pairs
-from lumisite.validate.probes.probe import Backend, Group, Part, Probe, Shape, Step
+from lumisite.validate.probes.probe import Backend, Group, Part, Probe, Shape, Step, Target
 from lumisite.validate.probes.python.judge import conda, usersite
-from lumisite.validate.probes.target import Target
 from lumisite.validate.probes.transport.judge import transport
 from lumisite.validate.probes.wrapper.judge import wrapper
 

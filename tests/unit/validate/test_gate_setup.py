@@ -9,9 +9,8 @@ import pytest
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.jax.judge import jax
 from lumisite.validate.probes.miopen.judge import miopen
-from lumisite.validate.probes.probe import Expected, Vector
+from lumisite.validate.probes.probe import Expected, Target, Vector
 from lumisite.validate.probes.python.judge import conda, usersite
-from lumisite.validate.probes.target import Target
 from lumisite.validate.probes.wrapper.judge import wrapper
 from tests.support.records import TWO_NODES, a_job, causes, changed, judged, only, recorded, target_of
 from tests.support.sites import load_text, site_text

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Literal
 from lumisite.site.entries import HostPath
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
-from lumisite.validate.probes.probe import Expected, Line, Part, Probe, Record
-from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing_nodes, tell
+from lumisite.validate.probes.probe import Expected, Line, Part, Probe, Record, Target, each
+from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing, tell
 from lumisite.validate.probes.records import in_image, rows, table, text, value_at
-from lumisite.validate.probes.target import Target, each
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -76,11 +75,11 @@ def _judge(
     """Judge the records of the nodes (`part` host) and of the containers on them (`part` container)."""
     hosts = {text(record, "host"): record for record in records if text(record, "part") == "host"}
     inside = [record for record in records if text(record, "part") == "container"]
-    faults = missing_nodes(hosts.values(), expected, "the look at the node itself")
+    faults = missing(hosts.values(), expected, "the look at the node itself", "node")
     faults += [Fault(*said, node) for node in expected.nodes for said in _of_host(hosts.get(node, {}), bound)]
     explained = {fault.node for fault in faults}
     # A runtime that misses the source of a bind does not start, and that has been told.
-    faults += [fault for fault in missing_nodes(inside, expected, "the container") if fault.node not in explained]
+    faults += [one for one in missing(inside, expected, "the container", "node") if one.node not in explained]
     for record in inside:
         node = text(record, "host")
         found = (*_of_container(record, hosts.get(node, {}), bound), *_of_libraries(record, origins, family))

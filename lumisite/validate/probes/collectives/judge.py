@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.probes.collectives.tables import Table, parse_table
-from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record
+from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record, Target, each
 from lumisite.validate.probes.ranks import counted, judge_together
 from lumisite.validate.probes.records import numbers, rank_of, rows, slowest, table, text, whole
-from lumisite.validate.probes.target import Target, each
 
 MIB = 1 << 20
 #: Sizes that are measured, in bytes; all-reduce is what training does, so its curve is whole. A fault may show at some

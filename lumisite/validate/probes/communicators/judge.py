@@ -20,10 +20,9 @@ from lumisite.site.evidence import harms
 from lumisite.site.ledger import Situation, decide, judge_conditions
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.collectives.judge import ADVICE
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record
+from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target
 from lumisite.validate.probes.ranks import LOST, SILENT_S, STDERR, counted, trouble, who
 from lumisite.validate.probes.records import finished, number, rank_of, rows, table, text, whole
-from lumisite.validate.probes.target import Target
 
 #: As many as hung on LUMI with four nodes (lumi-ai-factory/laifs-container-recipes issue 44).
 GROUPS = 8

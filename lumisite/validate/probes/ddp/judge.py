@@ -6,10 +6,9 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.validate.lines import Sample
-from lumisite.validate.probes.probe import Expected, Line, Probe, Record
+from lumisite.validate.probes.probe import Expected, Line, Probe, Record, Target, each
 from lumisite.validate.probes.ranks import judge_together
 from lumisite.validate.probes.records import number, numbers, slowest, table
-from lumisite.validate.probes.target import Target, each
 
 #: What the metrics are called that say how fast training is.
 RATE = "ddp/samples_per_s/"

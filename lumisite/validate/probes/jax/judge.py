@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lumisite.validate.probes.probe import Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import Said, counted, faults_of_ranks, judge_records, tell
+from lumisite.validate.probes.probe import Expected, Line, Probe, Record, Target
+from lumisite.validate.probes.ranks import Said, counted, faults_of, judge_records, tell
 from lumisite.validate.probes.records import text, value_at, whole
-from lumisite.validate.probes.target import Target
 
 
 def jax(target: Target) -> Probe | None:
@@ -32,7 +31,7 @@ def _judge(platform: str, records: Sequence[Record], expected: Expected) -> list
     versions = sorted({text(record, "jax") for record in records})
     devices = counted(expected.ranks, f"{platform} device")
     passed = f"JAX {', '.join(versions)} finds {devices}, and the sum over them is right"
-    return tell(faults_of_ranks(records, expected, partial(_of_rank, platform, expected.ranks)), passed, expected)
+    return tell(faults_of(records, expected, partial(_of_rank, platform, expected.ranks)), passed, expected)
 
 
 def _of_rank(platform: str, ranks: int, record: Record) -> Iterator[Said]:

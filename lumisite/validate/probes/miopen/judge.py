@@ -8,10 +8,9 @@ from functools import partial
 from lumisite.site.entries import FileSystem
 from lumisite.site.ledger import decide
 from lumisite.site.model import Site
-from lumisite.validate.probes.probe import Expected, Probe, Record
+from lumisite.validate.probes.probe import Expected, Probe, Record, Target, each
 from lumisite.validate.probes.ranks import Said, counted, judge_each
 from lumisite.validate.probes.records import text, value_at, whole
-from lumisite.validate.probes.target import Target, each
 
 #: Names that look right and do nothing (MIOpen's documentation, "Environment variables", has the right ones).
 MISSPELT = {"MIOPEN_USER_DB": "MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_PATH": "MIOPEN_CUSTOM_CACHE_DIR"}

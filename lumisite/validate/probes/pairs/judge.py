@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.probes.collectives.judge import bus_bandwidth
-from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record
+from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record, Target
 from lumisite.validate.probes.ranks import counted, judge_together
 from lumisite.validate.probes.records import number, numbers, rows, slowest, table, text, whole
-from lumisite.validate.probes.target import Target
 
 #: 256 MiB between GPUs; on the CPU all is small enough for a laptop.
 ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {

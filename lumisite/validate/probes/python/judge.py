@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from lumisite.site.ledger import decide
-from lumisite.validate.probes.probe import Expected, Probe, Record
+from lumisite.validate.probes.probe import Expected, Probe, Record, Target
 from lumisite.validate.probes.ranks import Said, counted, first_of, judge_each
 from lumisite.validate.probes.records import in_image, rows, table, text, texts, value_at
-from lumisite.validate.probes.target import Target
 
 FRAMEWORK = "torch"
 SCRIPT = ("python_setup.py", "--import", FRAMEWORK)

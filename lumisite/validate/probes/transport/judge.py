@@ -13,10 +13,9 @@ from functools import partial
 
 from lumisite.site.model import Network
 from lumisite.validate.lines import GateOutcome
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe
+from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Target
 from lumisite.validate.probes.ranks import trouble
 from lumisite.validate.probes.records import finished, number, table
-from lumisite.validate.probes.target import Target
 from lumisite.validate.transport.judge import Expectation
 from lumisite.validate.transport.judge import judge as judge_log
 from lumisite.validate.transport.log import scan

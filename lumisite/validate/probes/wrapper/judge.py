@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import STDERR, Fault, Said, faults_of_ranks, judge_records, tell
+from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record, Target
+from lumisite.validate.probes.ranks import STDERR, Fault, Said, faults_of, judge_records, tell
 from lumisite.validate.probes.records import slowest, table, text, texts
-from lumisite.validate.probes.target import Target
 
 #: The environment is much slower above this. A missing plugin cost a factor of 2 or more on LUMI and Perlmutter alike;
 #: what costs less is for the samples to show.
@@ -46,7 +45,7 @@ def _judge(records: Sequence[Record], expected: Expected) -> list[Line]:
     faults = [
         fault
         for part, own in parts.items()
-        for fault in faults_of_ranks(own, expected, partial(_failure, part), f"the rank in the {part}")
+        for fault in faults_of(own, expected, partial(_failure, part), f"the rank in the {part}")
     ]
     seconds = {part: epoch_seconds(own) for part, own in parts.items()}
     if not faults and not all(seconds.values()):
