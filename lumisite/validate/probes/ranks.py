@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, TypeAlias
 
 from lumisite.site.cpus import format_cpu_list
 from lumisite.validate.lines import Gate, GateOutcome
 from lumisite.validate.probes.probe import Ended, Expected, Judge, Line, Record
 from lumisite.validate.probes.records import finished, number, rank_of, text, whole
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
 Said: TypeAlias = tuple[str, str]
 """A cause, and what to do."""
-Look: TypeAlias = "Callable[[Record], Iterable[Said]]"
+Look: TypeAlias = Callable[[Record], Iterable[Said]]
 """Find what is wrong with one record."""
 Each: TypeAlias = Literal["rank", "node"]
 """What should have left a record."""

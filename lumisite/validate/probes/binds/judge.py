@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, TypeAlias
 
 from lumisite.site.entries import HostPath
 from lumisite.site.ledger import decide
@@ -12,9 +12,6 @@ from lumisite.site.scalars import TASK
 from lumisite.validate.probes.probe import Expected, Line, Part, Probe, Record, Target, each
 from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing, tell
 from lumisite.validate.probes.records import in_image, rows, table, text, value_at
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
 
 Origin: TypeAlias = Literal["image", "host"]
 

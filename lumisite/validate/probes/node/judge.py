@@ -90,10 +90,10 @@ def _judge(
 ) -> list[Line]:
     """Give a line for each node that is not as it should be, and one for the others."""
     ended = steps[0]
+    end = f"not done after {ended.step.limit_s} s" if ended.late else ended.words or NOT_STARTED
     records = {name: one for one in ended.records if (name := text(one, "host")) in expected.nodes}
     if not records:
-        words = ended.words or (f"not done after {ended.step.limit_s} s" if ended.late else NOT_STARTED)
-        return [expected.gate("fail", f"{ended.step.folder} ran on no node: {words}", STDERR)]
+        return [expected.gate("fail", f"{ended.step.folder} ran on no node: {ended.words or end}", STDERR)]
     faults: dict[str, list[Said]] = {}
     shared = [path for path, wanted in paths.items() if wanted.shared]
     mounted = {path: {name: _mounted(record, path) for name, record in records.items()} for path in shared}
@@ -116,11 +116,9 @@ def _judge(
         # Its script says what is wrong where it cannot write the record.
         own = [(line.removeprefix(f"{name}: "), MEND) for line in told if line.startswith(f"{name}: ")]
         words = " | ".join(line for line in told if name in line)
-        words = words or (f"not done after {ended.step.limit_s} s" if ended.late else ended.words)
-        lines.append(_bad(expected, name, own or [(f"left no record: {words or NOT_STARTED}", STDERR)]))
-    alike = len(records) == len(expected.nodes) > 1 and all(
-        found == next(iter(faults.values())) for found in faults.values()
-    )
+        lines.append(_bad(expected, name, own or [(f"left no record: {words or end}", STDERR)]))
+    (first, *_) = faults.values()
+    alike = len(records) == len(expected.nodes) > 1 and all(found == first for found in faults.values())
     lines += [_bad(expected, name, found, alike=alike) for name, found in faults.items() if found]
     good = [name for name in records if not faults[name]]
     if good:

@@ -42,12 +42,10 @@ def wrapper(target: Target) -> Probe | None:
 
 def _judge(records: Sequence[Record], expected: Expected) -> list[Line]:
     parts = {part: [one for one in records if text(one, "part") == part] for part in (CONTAINER, WRAPPER)}
-    faults = [
-        fault
-        for part, own in parts.items()
-        for fault in faults_of(own, expected, partial(_failure, part), f"the rank in the {part}")
-    ]
-    seconds = {part: epoch_seconds(own) for part, own in parts.items()}
+    faults: list[Fault] = []
+    for part, own in parts.items():
+        faults += faults_of(own, expected, partial(_failure, part), f"the rank in the {part}")
+    seconds = {part: _epoch_seconds(own) for part, own in parts.items()}
     if not faults and not all(seconds.values()):
         faults = [Fault("an environment told no epoch times", STDERR, expected.nodes[0])]
     if faults:
@@ -72,7 +70,7 @@ def _judge(records: Sequence[Record], expected: Expected) -> list[Line]:
     ]
 
 
-def epoch_seconds(records: Sequence[Record]) -> list[float]:
+def _epoch_seconds(records: Sequence[Record]) -> list[float]:
     """Give the seconds of each epoch in one environment: those of its slowest rank."""
     steps = slowest([table(record, "models", MODEL) for record in records], "step_s")
     each = max(1, len(steps) // EPOCHS)
@@ -92,13 +90,12 @@ def _difference(there: Record, here: Record) -> tuple[str, str]:
         for name, value in table(there, "environment").items()
         if name.startswith(("NCCL_", "GLOO_", "FI_")) and mine.get(name) != value
     ]
-    lacks = sorted(_files(there) - _files(here))
+    theirs, own = (
+        {path.rpartition("/")[2].partition(".so")[0] for path in texts(one, "mapped")} for one in (there, here)
+    )
+    lacks = sorted(theirs - own)
     told += [f"{name} is not in use" for name in lacks]
     advice = "compare the environment variables of the two steps, and use the container for training on several nodes"
     if lacks:
         advice = "LUMISITE_TYKKY=/path/of/the/plugin/lib gives the environment libfabric and the plugin of the host"
     return "; in the environment " + ", ".join(told) if told else "", advice
-
-
-def _files(record: Record) -> set[str]:
-    return {path.rpartition("/")[2].partition(".so")[0] for path in texts(record, "mapped")}
