@@ -241,6 +241,8 @@ class Expected:
 
 
 Judge: TypeAlias = Callable[[Sequence[Ended], Expected], Sequence[Line]]
+#: The parts of a probe, and how they are judged.
+Plan: TypeAlias = tuple[tuple[Part, ...], Judge]
 
 
 @dataclass(frozen=True)
@@ -255,8 +257,19 @@ class Probe:
     asks: str
     parts: tuple[Part, ...]
     judge: Judge
-    shapes: tuple[Shape, ...] = ("several",)
-    together: bool = False
+    shapes: tuple[Shape, ...]
+    together: bool
+
+
+def probe(
+    asks: str, *shapes: Shape, together: bool = False
+) -> Callable[[Callable[[Target], Plan]], Callable[[Target], Probe]]:
+    """Make of a function that gives the parts and the judge one that gives the probe, which has the function's name."""
+
+    def named(plan: Callable[[Target], Plan]) -> Callable[[Target], Probe]:
+        return lambda target: Probe(plan.__name__, asks, *plan(target), shapes or ("several",), together)
+
+    return named
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,15 @@ from lumisite.machine.masks import MaskError, Request, cpu_masks, mask_of
 from lumisite.machine.topology import Topology, topology_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.validate.lines import GateOutcome
-from lumisite.validate.probes.probe import Expected, Line, Probe, Record, Target
+from lumisite.validate.probes.probe import Expected, Line, Plan, Record, Target, probe
 from lumisite.validate.probes.ranks import Fault, counted, judge_records, missing, tell
 from lumisite.validate.probes.records import text, texts, whole
 
 
-def affinity(target: Target) -> Probe:
+@probe("Each rank has the cores next to its GPU.")
+def affinity(target: Target) -> Plan:
     """Give the probe."""
-    return Probe(
-        "affinity",
-        "Each rank has the cores next to its GPU.",
-        (target.alone("affinity.py"),),
-        judge_records(partial(_judge, expected_topology(target))),
-    )
+    return (target.alone("affinity.py"),), judge_records(partial(_judge, expected_topology(target)))
 
 
 def expected_topology(target: Target) -> Topology:

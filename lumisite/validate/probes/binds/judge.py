@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from lumisite.site.entries import HostPath
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
-from lumisite.validate.probes.probe import Expected, Line, Part, Probe, Record, Target, each
+from lumisite.validate.probes.probe import Expected, Line, Part, Plan, Record, Target, each, probe
 from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing, tell
 from lumisite.validate.probes.records import in_image, rows, table, text, value_at
 
@@ -22,7 +22,8 @@ FABRIC = "libfabric.so.1"
 FRAMEWORK = "torch"
 
 
-def binds(target: Target) -> Probe:
+@probe("What the modules bind is there in the container, and the right libraries are used.")
+def binds(target: Target) -> Plan:
     """Give the probe: what the node has is recorded outside of the container, as compute nodes need no Python."""
     bound, origins = host_paths(target), library_origins(target)
     inside = (
@@ -31,15 +32,9 @@ def binds(target: Target) -> Probe:
         *each("plugin", [name for name in origins if name in PLUGINS]),
         *each("library", [name for name in origins if name not in PLUGINS]),
     )
-    return Probe(
-        "binds",
-        "What the modules bind is there in the container, and the right libraries are used.",
-        (
-            Part("binds_host.sh", ("sh",), tuple(dict.fromkeys(bind.path for bind in bound)), each="node", name="host"),
-            target.alone("binds.py", *inside, each="node", name="container"),
-        ),
-        judge_records(partial(_judge, target.family_name, bound, origins)),
-    )
+    host = Part("binds_host.sh", ("sh",), tuple(dict.fromkeys(bind.path for bind in bound)), each="node", name="host")
+    container = target.alone("binds.py", *inside, each="node", name="container")
+    return (host, container), judge_records(partial(_judge, target.family_name, bound, origins))
 
 
 def host_paths(target: Target) -> list[HostPath]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from lumisite.validate.metric_names import size_text
-from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record, Target, each
+from lumisite.validate.probes.probe import Backend, Expected, Line, Plan, Record, Target, each, probe
 from lumisite.validate.probes.ranks import counted, judge_together
 from lumisite.validate.probes.records import numbers, rank_of, rows, slowest, text, whole
 
@@ -35,19 +35,13 @@ _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*0*([1-9]\d*)", re.MULTILI
 ADVICE = "wrong results make training wrong without an error: run the probe again, then drain the node that differs"
 
 
-def collectives(target: Target) -> Probe:
+@probe("Collectives are right, and how fast they are.", "one-node", "several", together=True)
+def collectives(target: Target) -> Plan:
     """Give the probe."""
     backend = target.plan.backend
     sweeps = (f"{name}:{','.join(map(str, sizes))}" for name, sizes in SIZES[backend].items())
     limits = ("--repeats", str(REPEATS[backend]), "--limit", "120" if backend == "nccl" else "30")
-    return Probe(
-        "collectives",
-        "Collectives are right, and how fast they are.",
-        (target.together("collectives.py", *limits, *each("sweep", sweeps)),),
-        judge_together(_judge),
-        ("one-node", "several"),
-        together=True,
-    )
+    return (target.together("collectives.py", *limits, *each("sweep", sweeps)),), judge_together(_judge)
 
 
 def bus_bandwidth(collective: str, size: int, seconds: float, ranks: int) -> float:

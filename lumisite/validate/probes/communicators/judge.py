@@ -21,7 +21,7 @@ from lumisite.site.evidence import harms
 from lumisite.site.ledger import Situation, decide, judge_conditions
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.collectives.judge import ADVICE
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record, Target
+from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Plan, Record, Target, probe
 from lumisite.validate.probes.ranks import LOST, SILENT_S, STDERR, counted, trouble, who
 from lumisite.validate.probes.records import finished, number, rank_of, rows, table, text, whole
 
@@ -53,16 +53,11 @@ MOMENTS: Mapping[str, Callable[[int, str], bool]] = {
 OTHERWISE = "the step's records have every rank's settings; the probe `transport` keeps the log of NCCL or RCCL"
 
 
-def communicators(target: Target) -> Probe:
+@probe("Process groups come up one after the other, and none hangs.", "one-node", "several", together=True)
+def communicators(target: Target) -> Plan:
     """Give the probe."""
-    return Probe(
-        "communicators",
-        "Process groups come up one after the other, and none hangs.",
-        (target.together("communicators.py", *ARGUMENTS[target.plan.backend]),),
-        partial(_judge, suspects(target)),
-        ("one-node", "several"),
-        together=True,
-    )
+    part = target.together("communicators.py", *ARGUMENTS[target.plan.backend])
+    return (part,), partial(_judge, suspects(target))
 
 
 @dataclass(frozen=True)

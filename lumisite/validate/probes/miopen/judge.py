@@ -8,7 +8,7 @@ from functools import partial
 from lumisite.site.entries import FileSystem
 from lumisite.site.ledger import decide
 from lumisite.site.model import Site
-from lumisite.validate.probes.probe import Expected, Probe, Record, Target, each
+from lumisite.validate.probes.probe import Expected, Plan, Record, Target, each, probe
 from lumisite.validate.probes.ranks import Said, counted, judge_each
 from lumisite.validate.probes.records import text, value_at, whole
 
@@ -22,15 +22,12 @@ SHARED_TYPES = (
 VERBOSE = "LUMISITE_VERBOSE=1 srun … says what the helper made of it"
 
 
-def miopen(target: Target) -> Probe:
+@probe("Each rank has MIOpen's databases on its own node, for itself.")
+def miopen(target: Target) -> Plan:
     """Give the probe."""
     names = private_directories(target)
-    return Probe(
-        "miopen",
-        "Each rank has MIOpen's databases on its own node, for itself.",
-        (target.alone("miopen.py", *each("variable", names)),),
-        judge_each(partial(_of_rank, target.site, names), partial(_passed, names)),
-    )
+    part = target.alone("miopen.py", *each("variable", names))
+    return (part,), judge_each(partial(_of_rank, target.site, names), partial(_passed, names))
 
 
 def private_directories(target: Target) -> list[str]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from lumisite.render.modules import module_version
 from lumisite.site.ledger import decide_stacks
-from lumisite.validate.probes.probe import Expected, Part, Probe, Record, Target
+from lumisite.validate.probes.probe import Expected, Part, Plan, Record, Target, probe
 from lumisite.validate.probes.ranks import Said, counted, judge_each
 from lumisite.validate.probes.records import table, text, value_at
 
@@ -16,16 +16,13 @@ USERS_BIND = "/etc/hostname:/lumisite-probe"
 RENDER = "render and deploy again, and compare the modulefile on this node with the release's (lumisite diff)"
 
 
-def modules(target: Target) -> Probe:
+@probe("Every module loads and unloads cleanly on each node.")
+def modules(target: Target) -> Plan:
     """Give the probe."""
     bound, variable = module_binds(target), f"{target.site.runtime.prefix}_BINDPATH"
     arguments = (f"{target.site.root}/current/modules", f"{variable}={USERS_BIND}", "--", *bound)
-    return Probe(
-        "modules",
-        "Every module loads and unloads cleanly on each node.",
-        (Part("modules.sh", ("bash",), arguments, each="node"),),
-        judge_each(partial(_of_node, bound, variable), partial(_passed, bound), "the login shell", "node"),
-    )
+    part = Part("modules.sh", ("bash",), arguments, each="node")
+    return (part,), judge_each(partial(_of_node, bound, variable), partial(_passed, bound), "the login shell", "node")
 
 
 def module_binds(target: Target) -> dict[str, tuple[str, ...]]:

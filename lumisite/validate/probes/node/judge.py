@@ -14,11 +14,10 @@ from typing import TypeVar
 from lumisite.machine.mounts import Mount, mount_of, parse_mounts
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
-from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Part, Probe, Record, Target
+from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Part, Plan, Record, Target, probe
 from lumisite.validate.probes.ranks import NOT_STARTED, STDERR, Said, first_of
 from lumisite.validate.probes.records import number, table, text, texts, value_at, whole
 
-NAME = "node"
 #: A clock counts as wrong that is further from the others, in seconds; tasks of a step start within a few.
 CLOCK_S = 30
 #: File systems of the kernel's that are the node's own (Documentation/filesystems in Linux 6.1).
@@ -49,15 +48,15 @@ class _Path:
     shared: bool = False
 
 
-def node(target: Target) -> Probe:
+@probe("Each node is as the others, and has what jobs need.")
+def node(target: Target) -> Plan:
     """Give the probe. Nodes get the text of its script, as one may lack the folder where scripts lie."""
     paths, interfaces = _paths(target), target.site.network.interfaces
     local = next((one.path for one in target.site.file_systems if one.kind == "node-local"), "")
     part = Part(
         "node.sh", ("sh", "-c", TEXT), (local, *interfaces, "--", *paths, *_libraries(target)), each="node", bare=True
     )
-    judge = partial(_judge, interfaces, paths, local)
-    return Probe(NAME, "Each node is as the others, and has what jobs need.", (part,), judge)
+    return (part,), partial(_judge, interfaces, paths, local)
 
 
 def _paths(target: Target) -> dict[str, _Path]:

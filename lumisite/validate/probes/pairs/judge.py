@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.probes.collectives.judge import bus_bandwidth
-from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record, Target
+from lumisite.validate.probes.probe import Backend, Expected, Line, Plan, Record, Target, probe
 from lumisite.validate.probes.ranks import counted, judge_together
 from lumisite.validate.probes.records import number, numbers, rows, slowest, table, text, whole
 
@@ -21,12 +21,10 @@ ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
 }
 
 
-def pairs(target: Target) -> Probe:
+@probe("What each node does alone, and with each neighbour.", together=True)
+def pairs(target: Target) -> Plan:
     """Give the probe."""
-    part = target.together("pairs.py", *ARGUMENTS[target.plan.backend])
-    return Probe(
-        "pairs", "What each node does alone, and with each neighbour.", (part,), judge_together(_judge), together=True
-    )
+    return (target.together("pairs.py", *ARGUMENTS[target.plan.backend]),), judge_together(_judge)
 
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:

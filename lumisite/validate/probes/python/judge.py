@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from lumisite.site.ledger import decide
-from lumisite.validate.probes.probe import Expected, Probe, Record, Target
+from lumisite.validate.probes.probe import Expected, Plan, Record, Target, probe
 from lumisite.validate.probes.ranks import Said, counted, first_of, judge_each
 from lumisite.validate.probes.records import in_image, rows, table, text, texts, value_at
 
@@ -27,14 +27,10 @@ ACTIVATE = {
 }
 
 
-def usersite(target: Target) -> Probe:
+@probe("Nothing of ~/.local is on Python's path.")
+def usersite(target: Target) -> Plan:
     """Give the probe."""
-    return Probe(
-        "usersite",
-        "Nothing of ~/.local is on Python's path.",
-        (target.alone(*SCRIPT),),
-        judge_each(partial(_packages, shuts_out(target)), _packages_passed),
-    )
+    return (target.alone(*SCRIPT),), judge_each(partial(_packages, shuts_out(target)), _packages_passed)
 
 
 def shuts_out(target: Target) -> bool:
@@ -79,14 +75,10 @@ def _named(names: Sequence[str]) -> str:
     return first_of(names, NAMED_PACKAGES)
 
 
-def conda(target: Target) -> Probe:
+@probe("Python is the one of the image's environment.")
+def conda(target: Target) -> Plan:
     """Give the probe."""
-    return Probe(
-        "conda",
-        "Python is the one of the image's environment.",
-        (target.alone(*SCRIPT),),
-        judge_each(partial(_python, target), _python_passed),
-    )
+    return (target.alone(*SCRIPT),), judge_each(partial(_python, target), _python_passed)
 
 
 def _python_passed(records: Sequence[Record], _expected: Expected) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record, Target
+from lumisite.validate.probes.probe import Backend, Expected, Line, Plan, Record, Target, probe
 from lumisite.validate.probes.ranks import STDERR, Fault, Said, faults_of, judge_records, tell
 from lumisite.validate.probes.records import slowest, table, text, texts
 
@@ -26,18 +26,12 @@ TRAINING = ("--model", f"{MODEL}:linear:8:512:16", "--warm-up", "2", "--limit", 
 CONTAINER, WRAPPER = "container", "wrapper"
 
 
-def wrapper(target: Target) -> Probe | None:
-    """Give the probe, if the directory of an environment is named."""
-    if target.wrapper is None:
-        return None
+@probe("A training run in the container and in the container wrapper's environment.")
+def wrapper(target: Target) -> Plan:
+    """Give the probe, for which the directory of an environment is named."""
     training = (*TRAINING, "--steps", str(EPOCHS * EPOCH_STEPS[target.plan.backend]))
     inside, outside = (target.together("ddp.py", "--part", part, *training, name=part) for part in (CONTAINER, WRAPPER))
-    return Probe(
-        "wrapper",
-        "A training run in the container and in the container wrapper's environment.",
-        (inside, replace(outside, start=(f"{target.wrapper}/bin/python",))),
-        judge_records(_judge),
-    )
+    return (inside, replace(outside, start=(f"{target.wrapper}/bin/python",))), judge_records(_judge)
 
 
 def _judge(records: Sequence[Record], expected: Expected) -> list[Line]:
