@@ -29,6 +29,8 @@ from lumisite.validate.lines import Better, Gate, GateOutcome, Sample
 
 Shape: TypeAlias = Literal["one-gpu", "one-node", "several"]
 Backend: TypeAlias = Literal["nccl", "gloo"]
+#: What is asked by itself: a node, or each rank, which has a GPU of its own where there are any.
+Each: TypeAlias = Literal["node", "gpu"]
 #: What one rank wrote: a JSON object that anything may be missing from.
 Record: TypeAlias = Mapping[str, object]
 
@@ -70,7 +72,7 @@ class Part:
     start: tuple[str, ...]
     arguments: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
-    each: Literal["node", "gpu"] = "gpu"
+    each: Each = "gpu"
     name: str = ""
     environment: tuple[tuple[str, str], ...] = ()
     bare: bool = False
@@ -126,7 +128,7 @@ class Target:
             partition=self.plan.partition,
         )
 
-    def alone(self, script: str, *arguments: str, each: Literal["node", "gpu"] = "gpu", name: str = "") -> Part:
+    def alone(self, script: str, *arguments: str, each: Each = "gpu", name: str = "") -> Part:
         """Give a part that asks each node or rank by itself, in the container as users start it."""
         action = "run" if self.family.activation == "runscript" else "exec"
         start = (self.site.runtime.name, action, *BINDS, self.image, "python3")

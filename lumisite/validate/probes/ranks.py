@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from lumisite.site.cpus import format_cpu_list
 from lumisite.validate.lines import Gate, GateOutcome
-from lumisite.validate.probes.probe import Ended, Expected, Judge, Line, Record
+from lumisite.validate.probes.probe import Each, Ended, Expected, Judge, Line, Record
 from lumisite.validate.probes.records import finished, number, rank_of, text, whole
 
 Said: TypeAlias = tuple[str, str]
 """A cause, and what to do."""
 Look: TypeAlias = Callable[[Record], Iterable[Said]]
 """Find what is wrong with one record."""
-Each: TypeAlias = Literal["rank", "node"]
-"""What should have left a record."""
 
 #: A rank says once a second that it lives; one that is silent for longer than this is frozen, in seconds.
 SILENT_S = 5.0
@@ -62,7 +60,7 @@ def judge_records(judge: Callable[[Sequence[Record], Expected], list[Line]]) -> 
 
 
 def judge_each(
-    look: Look, passed: Callable[[Sequence[Record], Expected], str], what: str = "the rank", each: Each = "rank"
+    look: Look, passed: Callable[[Sequence[Record], Expected], str], what: str = "the rank", each: Each = "gpu"
 ) -> Judge:
     """Judge each rank or node by what `look` finds wrong with its record; `passed` says what holds where nothing is."""
     return judge_records(
@@ -73,17 +71,17 @@ def judge_each(
 
 
 def faults_of(
-    records: Sequence[Record], expected: Expected, look: Look, what: str = "the rank", each: Each = "rank"
+    records: Sequence[Record], expected: Expected, look: Look, what: str = "the rank", each: Each = "gpu"
 ) -> list[Fault]:
     """Give the ranks or nodes that left no record, then what `look` finds wrong with each of the others."""
     return missing(records, expected, what, each) + [
-        Fault(cause, advice, text(record, "host"), whole(record, "rank") if each == "rank" else None)
+        Fault(cause, advice, text(record, "host"), whole(record, "rank") if each == "gpu" else None)
         for record in records
         for cause, advice in look(record)
     ]
 
 
-def missing(records: Iterable[Record], expected: Expected, what: str, each: Each = "rank") -> list[Fault]:
+def missing(records: Iterable[Record], expected: Expected, what: str, each: Each = "gpu") -> list[Fault]:
     """Give a fault for each rank or node that should have left a record and has not."""
     cause = f"{what} left no record: {expected.words or NOT_STARTED}"
     if each == "node":

@@ -34,7 +34,7 @@ def binds(target: Target) -> Plan:
     )
     host = Part("binds_host.sh", ("sh",), tuple(dict.fromkeys(bind.path for bind in bound)), each="node", name="host")
     container = target.alone("binds.py", *inside, each="node", name="container")
-    return (host, container), judge_records(partial(_judge, target.family_name, bound, origins))
+    return (host, container), judge_records(partial(_judge, target))
 
 
 def host_paths(target: Target) -> list[HostPath]:
@@ -57,14 +57,9 @@ def library_origins(target: Target) -> dict[str, Origin]:
     return {**dict.fromkeys((*PLUGINS, *fabric), plugin), **host}
 
 
-def _judge(
-    family: str,
-    bound: Sequence[HostPath],
-    origins: Mapping[str, Origin],
-    records: Sequence[Record],
-    expected: Expected,
-) -> list[Line]:
+def _judge(target: Target, records: Sequence[Record], expected: Expected) -> list[Line]:
     """Judge the records of the nodes (`part` host) and of the containers on them (`part` container)."""
+    bound, origins = host_paths(target), library_origins(target)
     hosts = {text(record, "host"): record for record in records if text(record, "part") == "host"}
     inside = [record for record in records if text(record, "part") == "container"]
     faults = missing(hosts.values(), expected, "the look at the node itself", "node")
@@ -74,8 +69,8 @@ def _judge(
     faults += [one for one in missing(inside, expected, "the container", "node") if one.node not in explained]
     for record in inside:
         node = text(record, "host")
-        found = (*_of_container(record, hosts.get(node, {}), bound), *_of_libraries(record, origins, family))
-        faults += [Fault(*said, node) for said in found]
+        faults += [Fault(*said, node) for said in _of_container(record, hosts.get(node, {}), bound)]
+        faults += [Fault(*said, node) for said in _of_libraries(record, origins, target.family_name)]
     passed = f"{counted(len(bound), 'bind')} are the host's own on {counted(len(expected.nodes), 'node')}"
     return tell(faults, f"{passed}; {_in_use(inside)}", expected)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import PurePosixPath
 
 from lumisite.site.entries import FileSystem
 from lumisite.site.ledger import decide
@@ -56,33 +57,26 @@ def _of_directory(record: Record, name: str, systems: Sequence[FileSystem]) -> I
         yield f"{name} is not set, so that it falls back to the home directory", VERBOSE
         return
     path, real, kind = text(told, "path"), text(told, "real"), text(told, "mount", "type")
+    leads_to = PurePosixPath(real or path)
     own = [system.path for system in systems if system.kind == "node-local"]
     place = own[0] if own else "the node's own file system"
     leave = f"unset {name} before the job: the helper then makes a private directory under {place}"
     where = f"{name}={path}" if real in ("", path) else f"{name}={path}, which leads to {real},"
-    shared = [system.path for system in systems if system.kind == "shared" and _below(real or path, system.path)]
+    shared = [system.path for system in systems if system.kind == "shared" and leads_to.is_relative_to(system.path)]
     if shared or kind in SHARED_TYPES:
         yield f"{where} is on {shared[0] if shared else f'a {kind} file system'}, which all nodes share", leave
-    elif not any(_below(real or path, system) for system in own):
+    elif not any(leads_to.is_relative_to(system) for system in own):
         yield f"{where} is not on a node-local file system ({', '.join(own)} would be right)", leave
     elif value_at(told, "exists") is not True:
         yield f"{where} does not exist", VERBOSE
     elif value_at(told, "directory") is not True:
         yield f"{where} is no directory", leave
     else:
-        yield from _of_its_owner(told, where, whole(record, "user"), leave)
-
-
-def _of_its_owner(told: object, where: str, user: int, leave: str) -> Iterator[Said]:
-    owner, mode, refusal = whole(told, "owner"), text(told, "mode"), text(told, "writing")
-    if owner != user:
-        cause = f"{where} belongs to user {owner}, and the job runs as {user}"
-        yield cause, "another user has taken the name first: " + leave
-    elif mode[-2:] != "00":
-        yield f"{where} has mode {mode}, so that others reach it (700 would be right)", leave
-    if refusal:
-        yield f"{where} cannot be written: {refusal}", "make room on the node, or drain it"
-
-
-def _below(path: str, system: str) -> bool:
-    return path == system or path.startswith(f"{system.rstrip('/')}/")
+        owner, user, mode = whole(told, "owner"), whole(record, "user"), text(told, "mode")
+        if owner != user:
+            cause = f"{where} belongs to user {owner}, and the job runs as {user}"
+            yield cause, "another user has taken the name first: " + leave
+        elif mode[-2:] != "00":
+            yield f"{where} has mode {mode}, so that others reach it (700 would be right)", leave
+        if refusal := text(told, "writing"):
+            yield f"{where} cannot be written: {refusal}", "make room on the node, or drain it"

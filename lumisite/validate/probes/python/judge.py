@@ -18,6 +18,7 @@ FRAMEWORK = "torch"
 SCRIPT = ("python_setup.py", "--import", FRAMEWORK)
 #: Packages that a cause names; more are counted.
 NAMED_PACKAGES = 6
+_named = partial(first_of, most=NAMED_PACKAGES)
 #: What to do by the family's `activation`.
 ACTIVATE = {
     "with-conda": "load the module, whose wrapper puts the environment first on PATH; by hand it is '$WITH_CONDA'",
@@ -69,10 +70,6 @@ def _packages(shut_out: bool, record: Record) -> Iterator[Said]:
                 f"PYTHONPATH has {path}: {_named(hidden)} there hides the image's own",
                 f"take {path} out of PYTHONPATH",
             )
-
-
-def _named(names: Sequence[str]) -> str:
-    return first_of(names, NAMED_PACKAGES)
 
 
 @probe("Python is the one of the image's environment.")
