@@ -13,8 +13,6 @@ from lumisite.validate.probes.probe import Expected, Plan, Record, Target, each,
 from lumisite.validate.probes.ranks import Said, counted, judge_each
 from lumisite.validate.probes.records import text, value_at, whole
 
-#: Names that look right and do nothing (MIOpen's documentation, "Environment variables", has the right ones).
-MISSPELT = {"MIOPEN_USER_DB": "MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_PATH": "MIOPEN_CUSTOM_CACHE_DIR"}
 #: Types of file systems that lie on servers, as the kernel names them in /proc/self/mountinfo.
 SHARED_TYPES = (
     *("lustre", "nfs", "nfs4", "gpfs", "beegfs", "ceph", "cifs", "smb3"),
@@ -43,10 +41,6 @@ def _passed(names: Sequence[str], records: Sequence[Record], _expected: Expected
 
 
 def _of_rank(site: Site, names: Sequence[str], record: Record) -> Iterator[Said]:
-    for wrong, right in MISSPELT.items():
-        value = value_at(record, "environment", wrong)
-        if value is not None:
-            yield f"{wrong}={value} is set, which MIOpen does not read", f"set {right}, or leave it to the helper"
     for name in names:
         yield from _of_directory(record, name, site.file_systems)
 
