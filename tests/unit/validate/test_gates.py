@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import lumisite
+from lumisite.errors import ResolveError
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.affinity.judge import expected_topology
@@ -35,6 +36,12 @@ def test_the_probes_come_in_their_order() -> None:
     measuring = ["transport", "communicators", "collectives", "ddp", "pairs"]
     assert list(probes_of("twin")) == [*GATES, *measuring]
     assert list(probes_of("twin", jax_image="/j.sif", wrapper="/env")) == [*GATES, "jax", "wrapper", *measuring]
+
+
+@pytest.mark.parametrize(("name", "option"), [("jax", "--jax-image"), ("wrapper", "--wrapper")])
+def test_a_probe_without_what_it_needs_names_the_option(name: str, option: str) -> None:
+    with pytest.raises(ResolveError, match=rf"there is no probe '{name}' \(it needs {option}\)"):
+        choose_probes(target_of("twin"), [name])
 
 
 def test_each_folder_is_a_probe_and_says_what_it_asks() -> None:
