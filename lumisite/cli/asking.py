@@ -35,9 +35,9 @@ JOBS_WANTED = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
 def new_run(arguments: argparse.Namespace) -> Asked:
     """Decide all that a run needs."""
     stamp = _stamp()
-    folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.purpose}")
+    folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.command}")
     # An unknown probe is told before Slurm is asked.
-    asked, loaded = decided(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.purpose])
+    asked, loaded = decided(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.command])
     require_shared(loaded.site, folder, "--out")
     _before(asked)
     return _with_nodes(asked, arguments)
@@ -54,7 +54,7 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
         lumisite=__version__,
         site=site.name,
         platform=site.platform,
-        purpose=arguments.purpose,
+        purpose=arguments.command,
         image=image,
         image_digest=image_mark(image),
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -152,7 +152,7 @@ def _recorded_run(arguments: argparse.Namespace, option: str, decided: Sequence[
     if given:
         raise ResolveError(f"{option}: --{given[0]} was decided when the run began (leave it out)")
     asked = parse_asked(about, f"{option}: {place}/run.json")
-    if asked.purpose != arguments.purpose:
+    if asked.purpose != arguments.command:
         raise ResolveError(f"{option}: {place} is a run of `{asked.purpose}` (`lumisite {asked.purpose}` goes on)")
     if real_path(place) != Path(asked.folder):
         raise ResolveError(f"{option}: {place} was moved, it began as {asked.folder} (move it back)")

@@ -8,15 +8,7 @@ from collections.abc import Sized
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import (
-    Commands,
-    add_host_option,
-    add_json_option,
-    add_selection_options,
-    add_site_option,
-    load_selection,
-    say,
-)
+from lumisite.cli.parser import load_selection, say
 from lumisite.errors import ResolveError, SiteError
 from lumisite.site.load import load_plans, load_site
 
@@ -24,58 +16,6 @@ if TYPE_CHECKING:
     from lumisite.binds.plan import LibraryExplanation
     from lumisite.site.images import Holds
     from lumisite.site.model import Site
-
-
-def add_commands(commands: Commands) -> None:
-    """Add the commands of this module."""
-    check = commands.add_parser(
-        "check",
-        help="find all faults of a site description",
-        description="Read a site description and print every fault as file:line:column: key: what is wrong. "
-        "Exit 0 when there is none, 2 otherwise. With --host, check the deployed release against this node instead: "
-        "exit 1 when something that its modules need is not there as they need it, 5 when only this node can be meant.",
-    )
-    check.add_argument(
-        "file", nargs="?", default="lumi", metavar="FILE", help="a YAML file, or an embedded site's name"
-    )
-    check.add_argument("--host", action="store_true", help="check the deployed release of the site against this node")
-    check.add_argument("--root", metavar="ROOT", help="with --host: the deployment root (default: the site's)")
-    check.add_argument(
-        "--host-root", metavar="DIR", help="with --host: the root of the node, or of a copy of it (default: /)"
-    )
-    add_json_option(check)
-    check.set_defaults(call=run_check)
-
-    resolve = commands.add_parser(
-        "resolve",
-        help="show which releases would be chosen, and why the others lost",
-        description="Show the platform, CPE and ROCm releases that `render` would use, and why each other one lost.",
-    )
-    add_site_option(resolve)
-    add_selection_options(resolve)
-    add_json_option(resolve)
-    resolve.set_defaults(call=run_resolve)
-
-    why = commands.add_parser(
-        "why",
-        help="explain a setting, bind, module or library",
-        description="Explain a variable, a bound path or a module: the value, the rule that won, the reason and its "
-        "evidence with its sources, and the entries that lost. What is not given of image, nodes and partition stays "
-        "open, and each entry that could win is shown with its condition. What is inside the image is judged by "
-        "--image; --rocm, --cpe and --platform choose versions of modules. A library is explained for one image.",
-    )
-    why.add_argument("names", nargs="+", metavar="NAME", help="a variable, an absolute path, a module, or a SONAME")
-    add_site_option(why)
-    add_selection_options(why)
-    why.add_argument("--family", metavar="F", help="image family (default: any)")
-    why.add_argument("--nodes", choices=("one", "several"), help="nodes of the job step (default: any)")
-    why.add_argument("--partition", metavar="NAME", help="partition (default: any)")
-    why.add_argument(
-        "--image", metavar="IMAGE", help="the image that runs: read where it is there, else told by its name"
-    )
-    add_host_option(why)
-    add_json_option(why)
-    why.set_defaults(call=run_why)
 
 
 def run_check(arguments: argparse.Namespace) -> int:
@@ -174,3 +114,6 @@ def _count(things: Sized, name: str) -> str:
     if len(things) == 1:
         return f"1 {name}"
     return f"{len(things)} {name.removesuffix('y')}ies" if name.endswith("y") else f"{len(things)} {name}s"
+
+
+RUNS = {"check": run_check, "resolve": run_resolve, "why": run_why}

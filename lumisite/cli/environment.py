@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lumisite.cli.parser import Commands, add_input_options, add_json_option, add_site_option, say
+from lumisite.cli.parser import say
 from lumisite.errors import ResolveError, shown
 from lumisite.images.family import holds_of_image
 from lumisite.images.lock import LoadedLock, load_lock
@@ -26,43 +26,8 @@ from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import ALL, resolve_selection
 
-#: The prolog is run for each task of a node.
-MOST_TASKS = 1024
 #: Asked for, it loads no module.
 _NONE = "none"
-
-
-def add_commands(commands: Commands) -> None:
-    """Add `env`."""
-    env = commands.add_parser(
-        "env",
-        help="what a rank will find: each variable, bind and CPU mask, who sets it, and why",
-        description="Run the rendered task prolog and wrapper in a made-up step, on a made-up node that has all that "
-        "the site describes and grants all of its CPUs, and print what the first rank finds: each variable, bind and "
-        "mask, with who sets it (module, prolog, wrapper), by which entry of the site description, and why. A variable "
-        "that this shell has set before is named with its value. Without "
-        "IMAGE it is what every container gets that no wrapper sees. Slurm is not asked, and no container is started.",
-    )
-    env.add_argument("image", nargs="?", metavar="IMAGE", help="the image, as a job names it; it need not be here")
-    env.add_argument("--nodes", type=_number_to(999999), default=1, metavar="N", help="nodes of the step (default: 1)")
-    env.add_argument(
-        "--tasks-per-node",
-        type=_number_to(MOST_TASKS),
-        metavar="T",
-        help="tasks on each node (default: one for each GPU, else 1)",
-    )
-    env.add_argument("--partition", metavar="P", help="partition (default: the one that the site validates)")
-    env.add_argument(
-        "--module",
-        metavar="M",
-        help="the module that is loaded, with or without its version, or `none`, where the site's cli_filter attaches "
-        "the helper (default: the module with the helper)",
-    )
-    env.add_argument("--platform", metavar="P", help="what the machine is (default: the site's current platform)")
-    add_input_options(env)
-    add_site_option(env)
-    add_json_option(env)
-    env.set_defaults(call=run_env)
 
 
 def run_env(arguments: argparse.Namespace) -> int:
@@ -102,16 +67,6 @@ def _set_before(found: Environment) -> dict[str, str]:
     mine = {name: os.environ[name] for name, value in given.items() if value is not None and name in os.environ}
     own = os.environ.get("LUMISITE_EXPORTS", "")
     return {n: value for n, value in mine.items() if value != given[n] and f";{n}={value};" not in own}
-
-
-def _number_to(most: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        value = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
-        if not 1 <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {most}")
-        return value
-
-    return number
 
 
 def _step(site: Site, arguments: argparse.Namespace) -> Step:
@@ -193,3 +148,6 @@ def _lines(found: Environment, step: Step, modules: Sequence[ModulePlan], image:
     yield "\nCPUs, by task of a node"
     for cpus in found.cpus:
         yield f"  {cpus.task}  {cpus.mask or cpus.cpus or 'as Slurm binds'}  ({cpus.why})"
+
+
+RUNS = {"env": run_env}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import sha256_of
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
+from lumisite.text import drain_command
 
 
 def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_json: bool) -> int:
@@ -67,8 +67,7 @@ def _tell(
     alone = [fault.path for fault in faults if fault.alone]
     drain = None
     if name is not None and alone:
-        reason = shlex.quote(f"lumisite: {', '.join(dict.fromkeys(alone))}")
-        drain = f"scontrol update nodename={shlex.quote(name)} state=drain reason={reason}"
+        drain = drain_command([name], ", ".join(dict.fromkeys(alone)))
     if as_json:
         print(json.dumps([_entry(fault, drain) for fault in faults], indent=2))
     else:
