@@ -13,6 +13,13 @@ def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(map(str.ljust, row, widths)).rstrip()
 
 
+def counted(number: int, name: str) -> str:
+    """Give a number of things in words: `1 image`, `2 images`, `2 families`."""
+    if number != 1:
+        name = f"{name.removesuffix('y')}ies" if name.endswith("y") else f"{name}s"
+    return f"{number} {name}"
+
+
 def drain_command(nodes: Iterable[str], reason: str) -> str:
     """Give the command that drains nodes, which nothing here runs."""
     names = shlex.quote(",".join(nodes))

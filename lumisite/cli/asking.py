@@ -16,6 +16,7 @@ from lumisite.cli.report import read_side
 from lumisite.errors import ResolveError
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.site.model import Site
+from lumisite.text import counted
 from lumisite.validate.report.gather import Side
 from lumisite.validate.run import slurm
 from lumisite.validate.run.asked import Asked, Batch, parse_asked
@@ -90,7 +91,7 @@ def _before(asked: Asked) -> None:
         lines_of(samples_of(Path(asked.into)), torn=True)
     jobs = asked.batches[-1].jobs
     if asked.baseline and jobs < JOBS["validate"]:
-        say(f"{jobs} job{'s' if jobs > 1 else ''} may be too few to decide: {JOBS['validate']} are right")
+        say(f"{counted(jobs, 'job')} may be too few to decide: {JOBS['validate']} are right")
 
 
 def read_baseline(asked: Asked) -> Side | None:

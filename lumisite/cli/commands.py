@@ -10,6 +10,8 @@ from lumisite.cli.parser import About, Arguments, Command, number_to
 MOST_TASKS = 1024
 COUNT = {"type": number_to(10_000, "not a")}
 PATH = {"type": Path}
+#: A list too, as where there may be several.
+ONE = {"nargs": 1, "default": []}
 
 JSON = "print the result as JSON"
 OUTPUT = "write to FILE (default: standard output)"
@@ -200,8 +202,8 @@ COMMANDS: dict[str, Command] = {
             "--library SONAME...": "a library to bring beside those of the family, such as libmpi.so.12; may be given "
             "several times",
             "--platform P": PLATFORM,
-            "--cpe V": "CPE release (default: the platform's own)",
-            "--rocm V": "ROCm release, for the default family (default: the platform's own)",
+            "--cpe V": About("CPE release (default: the platform's own)", ONE),
+            "--rocm V": About("ROCm release, for the default family (default: the platform's own)", ONE),
             "--write FILE": About(
                 "also store it as a plan, to be reviewed, for `render`; what you have edited in FILE before stays",
                 PATH,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import glob
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from lumisite.binds.closure import Line
 from lumisite.binds.plan import Plan, Request, format_plan, make_plan
-from lumisite.cli.parser import check_host_root, say, write_whole
+from lumisite.cli.parser import check_host_root, rows_of_json, say, write_whole
 from lumisite.errors import ResolveError, SiteError, shown
 from lumisite.images.digest import digest_of
 from lumisite.images.sif import open_image
@@ -30,40 +29,26 @@ def run_binds(arguments: argparse.Namespace) -> int:
     for library in arguments.library:
         if not library.isprintable() or not library or "/" in library:
             raise ResolveError(f"--library: {library!r} is no SONAME, such as libmpi.so.12")
-    request, plan = plan_image(
-        arguments,
-        arguments.image,
-        cpe=[arguments.cpe] if arguments.cpe else [],
-        rocm=[arguments.rocm] if arguments.rocm else [],
-        libraries=tuple(arguments.library),
-        paths=tuple(arguments.path),
-    )
+    request, plan = plan_image(arguments, tuple(arguments.library), tuple(arguments.path))
     for note in plan.notes:
         say(shown(note))
     if arguments.write is not None:
         _write_plan(arguments, request, plan)
     if arguments.json:
-        entries = ",".join("\n  " + json.dumps(_entry(line)) for line in plan.lines)
-        print(f"[{entries}\n]")
+        print(rows_of_json(map(_entry, plan.lines)))
     elif plan.lines:
         print("\n".join(_table(plan.lines)))
     return 0 if plan.sound else 1
 
 
 def plan_image(
-    arguments: argparse.Namespace,
-    image_path: str,
-    *,
-    cpe: Sequence[str],
-    rocm: Sequence[str],
-    libraries: tuple[str, ...] = (),
-    paths: tuple[str, ...] = (),
+    arguments: argparse.Namespace, libraries: tuple[str, ...] = (), paths: tuple[str, ...] = ()
 ) -> tuple[Request, Plan]:
-    """Plan an image with a command's options `--site`, `--platform`, `--family` and `--host-root`."""
+    """Plan an image with a command's options for image, site, releases, family and host."""
     check_host_root(arguments.host_root)
     site = load_site(arguments.site).site
-    chosen = resolve_selection(site, platform=arguments.platform, cpe=cpe, rocm=rocm)
-    names = _names(image_path, arguments.host_root)
+    chosen = resolve_selection(site, platform=arguments.platform, cpe=arguments.cpe, rocm=arguments.rocm)
+    names = _names(arguments.image, arguments.host_root)
     image = open_image(names.on_disk)
     # What the name leads to counts more than the name, and both more than what jobs will call it.
     known = tuple(dict.fromkeys((*paths, names.typed, names.real)))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Sized
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import load_selection, say
+from lumisite.cli.parser import load_selection, say, tell
 from lumisite.errors import ResolveError, SiteError
 from lumisite.site.load import load_plans, load_site
+from lumisite.text import counted
 
 if TYPE_CHECKING:
     from lumisite.binds.plan import LibraryExplanation
@@ -32,13 +31,14 @@ def run_check(arguments: argparse.Namespace) -> int:
         plans = load_plans(loaded)
     except SiteError as error:
         print(error)
-        say(_count(error.problems, "fault"))
+        say(counted(len(error.problems), "fault"))
         return error.exit_code
     site = loaded.site
+    have = {"image family": site.families, "setting": site.settings, "module": site.modules, "plan": plans}
     print(
-        f"{loaded.file}: no faults: {_count(site.platforms, 'platform')}, {len(site.cpe)} CPE and "
-        f"{len(site.rocm)} ROCm releases, {_count(site.families, 'image family')}, {_count(site.settings, 'setting')}, "
-        f"{_count(site.modules, 'module')}" + (f", {_count(plans, 'plan')}" if plans else "")
+        f"{loaded.file}: no faults: {counted(len(site.platforms), 'platform')}, {len(site.cpe)} CPE and "
+        f"{len(site.rocm)} ROCm releases, "
+        + ", ".join(counted(len(things), name) for name, things in have.items() if things or name != "plan")
     )
     return 0
 
@@ -46,16 +46,11 @@ def run_check(arguments: argparse.Namespace) -> int:
 def run_resolve(arguments: argparse.Namespace) -> int:
     """Print every candidate with its reason, the chosen ones marked."""
     _, selection = load_selection(arguments)
-    if arguments.json:
-        candidates = [asdict(one) for one in selection.candidates]
-        chosen = {"platform": selection.platform, "cpe": selection.cpe, "rocm": selection.rocm}
-        print(json.dumps({**chosen, "candidates": candidates}, indent=2, default=str))
-        return 0
-    print(selection)
-    width = max(len(candidate.name) for candidate in selection.candidates)
-    for candidate in selection.candidates:
-        mark = "*" if candidate.chosen else " "
-        print(f"{mark} {candidate.kind:8}  {candidate.name:{width}}  {candidate.reason}")
+    chosen = {"platform": selection.platform, "cpe": selection.cpe, "rocm": selection.rocm}
+    candidates = selection.candidates
+    width = max(len(one.name) for one in candidates)
+    rows = (f"{'*' if one.chosen else ' '} {one.kind:8}  {one.name:{width}}  {one.reason}" for one in candidates)
+    tell({**chosen, "candidates": list(map(asdict, candidates))}, (str(selection), *rows), as_json=arguments.json)
     return 0
 
 
@@ -72,10 +67,8 @@ def run_why(arguments: argparse.Namespace) -> int:
         else explain(loaded, selection, name, holds=holds, nodes=arguments.nodes, partition=arguments.partition)
         for name in arguments.names
     ]
-    if arguments.json:
-        print(json.dumps([asdict(explanation) for explanation in explanations], indent=2))
-    else:
-        print("\n\n".join(str(explanation) for explanation in explanations))
+    lines = ("\n\n".join(map(str, explanations)),)
+    tell([asdict(explanation) for explanation in explanations], lines, as_json=arguments.json)
     return 0
 
 
@@ -89,7 +82,7 @@ def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplan
     from lumisite.binds.plan import explain_library
     from lumisite.cli.containers import plan_image
 
-    request, plan = plan_image(arguments, arguments.image, cpe=arguments.cpe, rocm=arguments.rocm)
+    request, plan = plan_image(arguments)
     return {name: explain_library(request, plan, arguments.image, name) for name in names}
 
 
@@ -108,12 +101,6 @@ def _holds(arguments: argparse.Namespace, site: Site) -> Holds:
         if note:
             say(note)
     return holds if arguments.family is None else replace(holds, family=arguments.family)
-
-
-def _count(things: Sized, name: str) -> str:
-    if len(things) == 1:
-        return f"1 {name}"
-    return f"{len(things)} {name.removesuffix('y')}ies" if name.endswith("y") else f"{len(things)} {name}s"
 
 
 RUNS = {"check": run_check, "resolve": run_resolve, "why": run_why}

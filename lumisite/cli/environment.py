@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lumisite.cli.parser import say
+from lumisite.cli.parser import say, tell
 from lumisite.errors import ResolveError, shown
 from lumisite.images.family import holds_of_image
 from lumisite.images.lock import LoadedLock, load_lock
@@ -25,6 +24,7 @@ from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import ALL, resolve_selection
+from lumisite.text import counted
 
 #: Asked for, it loads no module.
 _NONE = "none"
@@ -50,14 +50,9 @@ def run_env(arguments: argparse.Namespace) -> int:
     if arguments.image is not None and not _was_read(arguments.image, lock, plans):
         _compare_with_image(site, arguments.image)
     before = _set_before(found)
-    if arguments.json:
-        told = {name: asdict(found)[name] for name in ("variables", "binds", "cpus")}
-        print(json.dumps(told | {"set_before": before}, indent=2))
-    else:
-        print("\n".join(_lines(found, step, modules, arguments.image)))
-        if before:
-            print("\nSet before lumisite runs, in this shell: it stays so in jobs from here, whatever is said above")
-            print("\n".join(f"  {name}={shown(value)}" for name, value in before.items()))
+    told = {name: asdict(found)[name] for name in ("variables", "binds", "cpus")}
+    lines = _lines(found, step, modules, arguments.image, before)
+    tell(told | {"set_before": before}, lines, as_json=arguments.json)
     return 0
 
 
@@ -130,11 +125,13 @@ def _said(value: object) -> str:
     return "unknown" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def _lines(found: Environment, step: Step, modules: Sequence[ModulePlan], image: str | None) -> Iterator[str]:
+def _lines(
+    found: Environment, step: Step, modules: Sequence[ModulePlan], image: str | None, before: Mapping[str, str]
+) -> Iterator[str]:
     names = " ".join(plan.full_name for plan in modules) or "no module"
     yield (
-        f"{shown(image) if image is not None else 'any image that no wrapper sees'} on {step.nodes} "
-        f"node{'' if step.nodes == 1 else 's'} of {step.partition}, {step.tasks_per_node} on each, with {names}"
+        f"{shown(image) if image is not None else 'any image that no wrapper sees'} on {counted(step.nodes, 'node')} "
+        f"of {step.partition}, {step.tasks_per_node} on each, with {names}"
     )
     given = {name: one for name, one in found.variables.items() if not name.startswith("LUMISITE_")}
     said = [(f"{name}={shown(one.value)}", one) for name, one in given.items() if one.value is not None]
@@ -148,6 +145,9 @@ def _lines(found: Environment, step: Step, modules: Sequence[ModulePlan], image:
     yield "\nCPUs, by task of a node"
     for cpus in found.cpus:
         yield f"  {cpus.task}  {cpus.mask or cpus.cpus or 'as Slurm binds'}  ({cpus.why})"
+    if before:
+        yield "\nSet before lumisite runs, in this shell: it stays so in jobs from here, whatever is said above"
+    yield from (f"  {name}={shown(value)}" for name, value in before.items())
 
 
 RUNS = {"env": run_env}

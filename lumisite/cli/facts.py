@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
-from lumisite.cli.parser import say
+from lumisite.cli.parser import say, tell
 from lumisite.errors import ResolveError, ToolError
 from lumisite.facts.capture import capture
 from lumisite.facts.changes import make_report, report_lines, to_json
@@ -42,12 +41,8 @@ def run_changes(arguments: argparse.Namespace) -> int:
     report = make_report(before, after, loaded.site, load_plans(loaded))
     if before.host != after.host:
         say(f"{arguments.before} is of {before.host or 'an unnamed host'}, {arguments.after} of {after.host or 'one'}")
-    if arguments.json:
-        print(json.dumps(to_json(report), indent=2))
-    elif arguments.draft or arguments.users:
-        print("\n".join(report.draft if arguments.draft else report.users))
-    else:
-        print("\n".join(report_lines(report)))
+    lines = report.draft if arguments.draft else report.users if arguments.users else report_lines(report)
+    tell(to_json(report), lines or [""], as_json=arguments.json)
     return 1 if report.changes else 0
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import posixpath
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from lumisite.cli.parser import check_host_root, say, write_whole
+from lumisite.cli.parser import check_host_root, say, tell, write_whole
 from lumisite.errors import LumisiteError, ResolveError, shown
 from lumisite.facts.drift import Change, compare_images
 from lumisite.images.contents import version_lines
@@ -20,6 +19,7 @@ from lumisite.images.cotainr import pin_systems
 from lumisite.images.inventory import Image, Reading, read_inventory, wanted_of
 from lumisite.images.lock import format_lock, lock_of, parse_lock, read_lock_file
 from lumisite.site.load import LoadedSite, load_plans, load_site
+from lumisite.text import counted
 
 
 def run_images(arguments: argparse.Namespace) -> int:
@@ -50,9 +50,9 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> int:
             raise LumisiteError(f"{error}; it is not replaced") from None
     given = tuple(map(_absolute, arguments.paths))
     images = _read(reading, given)
-    _print(images, _lines, as_json=arguments.json)
+    tell(list(map(asdict, images)), chain.from_iterable(map(_lines, images)), as_json=arguments.json)
     broken = sum(bool(image.fault) for image in images)
-    say(f"{_count(len(images))}, {f'{broken} cannot be used' if broken else 'all can be read'}")
+    say(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
         _write(file, format_lock(lock_of(site, reading.digest, given, images)))
     return 1 if broken else 0
@@ -70,8 +70,8 @@ def _check(arguments: argparse.Namespace, loaded: LoadedSite, reading: Reading) 
     given = tuple(map(_absolute, arguments.paths))
     images = _read(replace(reading, digest=lock.digest), given or lock.given)
     changes = compare_images(lock, images, loaded.site, given, patterns)
-    _print(changes, _change_lines, as_json=arguments.json)
-    say(f"{_count(len(images))}, {f'{len(changes)} differ from' if changes else 'all as in'} {file}")
+    tell(list(map(asdict, changes)), chain.from_iterable(map(_change_lines, changes)), as_json=arguments.json)
+    say(f"{counted(len(images), 'image')}, {f'{len(changes)} differ from' if changes else 'all as in'} {file}")
     return 1 if changes else 0
 
 
@@ -112,14 +112,6 @@ def _absolute(path: str) -> str:
     return joined if ".." in joined.split("/") else posixpath.normpath(joined)
 
 
-def _print(things: Sequence[Any], lines: Callable[[Any], Iterator[str]], *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps([asdict(thing) for thing in things], indent=2))
-        return
-    for thing in things:
-        print("\n".join(lines(thing)))
-
-
 def _lines(image: Image) -> Iterator[str]:
     yield shown(image.path)
     yield from (f"    -> {shown(link)}" for link in image.links)
@@ -139,10 +131,6 @@ def _change_lines(change: Change) -> Iterator[str]:
     touched = {"family": change.families, "modules": change.modules, "plans": change.plans, "used by": change.used_by}
     if said := [f"{name} {', '.join(values)}" for name, values in touched.items() if values]:
         yield f"    touches {'; '.join(said)}"
-
-
-def _count(number: int) -> str:
-    return f"{number} image{'' if number == 1 else 's'}"
 
 
 RUNS = {"images": run_images}

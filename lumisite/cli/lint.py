@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
+from lumisite.cli.parser import tell
 from lumisite.cli.transport import file_blocks
 from lumisite.lint.find import SIZE_LIMIT_BYTES, Finding, lint_script
 from lumisite.site.load import load_site
@@ -22,11 +22,8 @@ def run_lint(arguments: argparse.Namespace) -> int:
             if len(data) > SIZE_LIMIT_BYTES:
                 break
         findings += [(name, finding) for finding in lint_script(bytes(data), name, site)]
-    if arguments.json:
-        print(json.dumps([{"file": name, **asdict(finding)} for name, finding in findings], indent=2))
-    else:
-        for name, finding in findings:
-            print(f"{name}:{finding.line}: {finding.reason} ({finding.right})")
+    lines = (f"{name}:{finding.line}: {finding.reason} ({finding.right})" for name, finding in findings)
+    tell([{"file": name, **asdict(finding)} for name, finding in findings], lines, as_json=arguments.json)
     return 1 if findings else 0
 
 

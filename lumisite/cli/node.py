@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from lumisite.cli.parser import say
+from lumisite.cli.parser import rows_of_json, say
 from lumisite.errors import ResolveError
 from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
@@ -29,7 +28,7 @@ def _masks(arguments: argparse.Namespace) -> int:
     answers = cpu_masks(topology, request)
     sound = all(answer.pu_os for answer in answers)
     if arguments.json:
-        print("[\n" + ",\n".join("  " + json.dumps(_entry(answer)) for answer in answers) + "\n]")
+        print(rows_of_json(map(_entry, answers)))
     else:
         print("\n".join(columns([("task", "gpu", "cpus", "mask", "from"), *map(_row, answers)])))
         # The option of srun is told where it is right on every node of a step.

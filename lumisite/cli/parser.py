@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -112,6 +113,17 @@ def check_host_root(root: str) -> None:
     """Refuse a `--host-root` that is no directory; raises `ResolveError`."""
     if "\0" in root or not Path(root).is_dir():
         raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")
+
+
+def tell(result: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print a result: as JSON for a machine, else its lines, if there are any."""
+    if rows := (json.dumps(result, indent=2, default=str),) if as_json else tuple(lines):
+        print("\n".join(rows))
+
+
+def rows_of_json(rows: Iterable[object]) -> str:
+    """Give a JSON list with one line for each of its values, as `grep` reads it."""
+    return "[" + ",".join(f"\n  {json.dumps(row)}" for row in rows) + "\n]"
 
 
 def say(text: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from lumisite.cli.facts import load_facts
-from lumisite.cli.parser import say
+from lumisite.cli.parser import say, tell
 from lumisite.cli.plain import plain
 from lumisite.cli.transport import file_blocks
 from lumisite.errors import refused
@@ -42,10 +41,7 @@ def run_verdict(arguments: argparse.Namespace) -> int:
     """Judge samples and gates after against those before."""
     terms = _terms(load_site(arguments.site) if arguments.site else None, arguments)
     verdict = judge_system(_recorded(arguments.before), _recorded(arguments.after, after=True), terms)
-    if arguments.json:
-        print(json.dumps(asdict(verdict), indent=2))
-    else:
-        print("\n".join(verdict_text(verdict)))
+    tell(asdict(verdict), verdict_text(verdict), as_json=arguments.json)
     return verdict.exit_code
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import gzip
 import io
-import json
 import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from lumisite.cli.parser import tell
 from lumisite.errors import shown
 from lumisite.site.load import load_site
 from lumisite.site.read import opened
@@ -34,10 +34,7 @@ def run_transport(arguments: argparse.Namespace) -> int:
     nics = arguments.nics or (len(site.network.interfaces) if site else None)
     log = scan((name, file_blocks(name)) for name in arguments.logs)
     result = judge(log, Expectation(expected, nics, arguments.require_gdr))
-    if arguments.json:
-        print(json.dumps(asdict(result), indent=2))
-    else:
-        print("\n".join(_transport_text(result)))
+    tell(asdict(result), _transport_text(result), as_json=arguments.json)
     return EXIT[result.verdict]
 
 

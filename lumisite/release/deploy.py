@@ -15,10 +15,10 @@ from pathlib import Path
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.release.diff import Difference, compare
 from lumisite.release.files import make_directories, make_temporary, make_tree, remove, sync_directory
-from lumisite.release.history import Step, deployed_step, way_back
 from lumisite.release.root import (
     Actor,
     Root,
+    Step,
     append_step,
     inspect_release,
     link_command,
@@ -150,7 +150,7 @@ def roll_back(root: Root, actor: Actor) -> Rollback:
     """
     if not root.current:
         raise ToolError(f"{root.path}: has no current release; deploy one")
-    way = way_back(root.steps, root.current)
+    way = root.way
     if len(way) < 2:
         raise ToolError(f"{root.path}: {root.current} has no release before it; nothing was changed")
     target = inspect_release(root, way[-2])
@@ -185,7 +185,7 @@ def _there(root: Root, out: Tree) -> Tree | None:
     if path.is_symlink() or not path.is_dir():
         raise DifferenceError(f"{path}: is not a directory, so lumisite did not make it; put the folder itself there")
     there = inspect_release(root, path.name, out)
-    step = deployed_step(root.steps, path.name)
+    step = root.deployed(path.name)
     if step:
         is_other = step.manifest != sha256_of(out.manifest_bytes)
     else:

@@ -270,15 +270,12 @@ def _libraries(asked: _Asked, node: _Node) -> Iterator[HostFault]:
         other = tuple(_named(search.found.path, name, search.found.info.soname, what, real))
         yield from other or node.may(search.found.path, real, f"{name}, {what}", READ)
         roots.append(Need(name, None, Loaded(name, search.found), search))
-    bound = [part for part in asked.parts if part.soname and part not in asked.broken]
-    singles = {part.path: Need(part.path, None, None, loader.search(part.path)) for part in bound}
-    by_module = [one.path for one in bound if one.kind != "file"]
-    by_path = {
-        path: replace(one, loaded=Loaded(path, one.search.found))
-        for path, one in singles.items()
-        if one.search.found is not None
-    }
-    for need in walk(loader, [*roots, *(one for path, one in by_path.items() if path in by_module)]):
+    bound: dict[_Part, Need] = {}
+    for part in (one for one in asked.parts if one.soname and one not in asked.broken):
+        search = loader.search(part.path)
+        if search.found is not None:
+            bound[part] = Need(part.path, None, Loaded(part.path, search.found), search)
+    for need in walk(loader, [*roots, *(one for part, one in bound.items() if part.kind != "file")]):
         needed_by = "" if need.requester is None else f"a library that {need.requester.found.path} needs"
         if need.loaded is not None:
             found = need.loaded.found
@@ -298,7 +295,7 @@ def _libraries(asked: _Asked, node: _Node) -> Iterator[HostFault]:
                 "install the package that has it, or the release that this one was built with",
                 alone=not beside and node.own(need.requester.found.real),
             )
-    for need in walk(loader, by_path.values()):
+    for need in walk(loader, bound.values()):
         yield from _lacking(need)
 
 
