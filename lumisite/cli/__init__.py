@@ -36,8 +36,8 @@ def _called(argv: Sequence[str] | None) -> int:
     except SystemExit as stop:  # argparse has printed help, the version or a usage error
         return stop.code if isinstance(stop.code, int) else 2
     try:
-        module = importlib.import_module(f"lumisite.cli.{COMMANDS[arguments.command].module}")
-        code: int = module.RUNS[arguments.command](arguments)
+        module = COMMANDS[arguments.command].module or arguments.command
+        code: int = importlib.import_module(f"lumisite.cli.{module}").run(arguments)
         sys.stdout.flush()
     except LumisiteError as error:
         print(f"lumisite: {error}" if "\n" not in str(error) else str(error), file=sys.stderr)

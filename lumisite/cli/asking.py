@@ -12,12 +12,10 @@ from pathlib import Path
 
 from lumisite import __version__
 from lumisite.cli.parser import real_path, say
-from lumisite.cli.report import read_side
 from lumisite.errors import ResolveError
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.site.model import Site
 from lumisite.text import counted
-from lumisite.validate.report.gather import Side
 from lumisite.validate.run import slurm
 from lumisite.validate.run.asked import Asked, Batch, parse_asked
 from lumisite.validate.run.folder import image_mark, lines_of, open_run, samples_of
@@ -79,7 +77,6 @@ def _stamp() -> str:
 
 
 def _places(names: Sequence[str]) -> tuple[str, ...]:
-
     return tuple(str(real_path(name)) for name in names)
 
 
@@ -92,11 +89,6 @@ def _before(asked: Asked) -> None:
     jobs = asked.batches[-1].jobs
     if asked.baseline and jobs < JOBS["validate"]:
         say(f"{counted(jobs, 'job')} may be too few to decide: {JOBS['validate']} are right")
-
-
-def read_baseline(asked: Asked) -> Side | None:
-    """Read the runs from before the change, if there are any."""
-    return read_side(asked.baseline) if asked.baseline else None
 
 
 def require_shared(site: Site, folder: Path, what: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from lumisite.cli.parser import About, Arguments, Command, number_to
 
 #: The prolog is run for each task of a node.
-MOST_TASKS = 1024
+MOST_TASKS = {"type": number_to(1024)}
 COUNT = {"type": number_to(10_000, "not a")}
 PATH = {"type": Path}
 #: A list too, as where there may be several.
@@ -71,7 +71,6 @@ DRY_RUN = "print the jobs' scripts and submit nothing"
 
 COMMANDS: dict[str, Command] = {
     "check": Command(
-        "describe",
         "find all faults of a site description",
         "Read a site description and print every fault as file:line:column: key: what is wrong. Exit 0 when there is "
         "none, 2 otherwise. With --host, check the deployed release against this node instead: exit 1 when something "
@@ -83,15 +82,15 @@ COMMANDS: dict[str, Command] = {
             "--host-root DIR": "with --host: the root of the node, or of a copy of it (default: /)",
             "--json": JSON,
         },
+        module="describe",
     ),
     "resolve": Command(
-        "describe",
         "show which releases would be chosen, and why the others lost",
         "Show the platform, CPE and ROCm releases that `render` would use, and why each other one lost.",
         {"--site NAME|FILE": SITE, **SELECTION, "--json": JSON},
+        module="describe",
     ),
     "why": Command(
-        "describe",
         "explain a setting, bind, module or library",
         "Explain a variable, a bound path or a module: the value, the rule that won, the reason and its evidence with "
         "its sources, and the entries that lost. What is not given of image, nodes and partition stays open, and each "
@@ -108,9 +107,9 @@ COMMANDS: dict[str, Command] = {
             "--host-root DIR": HOST_ROOT,
             "--json": JSON,
         },
+        module="describe",
     ),
     "env": Command(
-        "environment",
         "what a rank will find: each variable, bind and CPU mask, who sets it, and why",
         "Run the rendered task prolog and wrapper in a made-up step, on a made-up node that has all that the site "
         "describes and grants all of its CPUs, and print what the first rank finds: each variable, bind and mask, with "
@@ -120,10 +119,7 @@ COMMANDS: dict[str, Command] = {
         {
             "image [IMAGE]": "the image, as a job names it; it need not be here",
             "--nodes N": About("nodes of the step (default: 1)", {"type": number_to(999999), "default": 1}),
-            "--tasks-per-node T": About(
-                "tasks on each node (default: one for each GPU, else 1)",
-                {"type": number_to(MOST_TASKS)},
-            ),
+            "--tasks-per-node T": About("tasks on each node (default: one for each GPU, else 1)", MOST_TASKS),
             "--partition P": "partition (default: the one that the site validates)",
             "--module M": "the module that is loaded, with or without its version, or `none`, where the site's "
             "cli_filter attaches the helper (default: the module with the helper)",
@@ -134,7 +130,6 @@ COMMANDS: dict[str, Command] = {
         },
     ),
     "render": Command(
-        "render",
         "write the modulefiles and the srun helper",
         "Write modules/, spank/ and MANIFEST.json for the releases asked for. The same input gives the same bytes; "
         "OUT is replaced as a whole or not at all.",
@@ -146,13 +141,12 @@ COMMANDS: dict[str, Command] = {
         },
     ),
     "diff": Command(
-        "release",
         "what deploying a rendered tree would change",
         None,
         {"out OUT": OUT, "root ROOT": ROOT, "--full": FULL, "--json": JSON},
+        module="release",
     ),
     "deploy": Command(
-        "release",
         "put a rendered tree into a deployment root",
         None,
         {
@@ -163,16 +157,16 @@ COMMANDS: dict[str, Command] = {
             "folder",
             "--full": FULL,
         },
+        module="release",
     ),
-    "rollback": Command("release", "go one release back, at once", None, {"root ROOT": ROOT}),
+    "rollback": Command("go one release back, at once", None, {"root ROOT": ROOT}, module="release"),
     "releases": Command(
-        "release",
         "what is deployed: releases, inputs, and whether they are whole",
         None,
         {"root ROOT": ROOT, "--json": JSON},
+        module="release",
     ),
     "masks": Command(
-        "node",
         "the CPU mask of each task on a node",
         "Print one CPU list and mask for each task of a node: cores nearest to the task's GPU, inside what was "
         "granted. A task without a sound answer gets none, with the reason on stderr and exit code 1.",
@@ -189,7 +183,6 @@ COMMANDS: dict[str, Command] = {
         either=("--node", "--topology"),
     ),
     "binds": Command(
-        "containers",
         "what a container needs from the host, library by library",
         "Print what an image needs from the host: each library with the decision to bind it, to skip it (the image "
         "has it), to refuse it (the image cannot run it), or that the host misses it; with the reason and the chain "
@@ -214,7 +207,6 @@ COMMANDS: dict[str, Command] = {
         },
     ),
     "images": Command(
-        "images",
         "where each image alias points, what it carries, and what moved",
         "Print the images of the site, or those given: where each name leads, family, size, digest, and the versions "
         "inside. Images are read, never run. Exit 1 when an image cannot be used; with --check, when one differs from "
@@ -235,7 +227,6 @@ COMMANDS: dict[str, Command] = {
         },
     ),
     "facts": Command(
-        "facts",
         "capture what this node is, as one JSON file",
         "Write down what a maintenance may change under the containers: system, kernel, glibc, Slurm, GPU driver, ROCm "
         "and CPE releases, libraries, interfaces, GPUs, CPUs, kernel parameters, default versions of modules, Slurm's "
@@ -249,7 +240,6 @@ COMMANDS: dict[str, Command] = {
         },
     ),
     "changes": Command(
-        "facts",
         "what changed between two facts files, and what that touches",
         "Compare two captures of a node, before and after a maintenance. Each change comes with the modules, image "
         "families, masks and entries of the site description that it touches; then a draft of the platform for the "
@@ -264,9 +254,9 @@ COMMANDS: dict[str, Command] = {
             "--json": JSON,
         },
         either=("--draft", "--users", "--json"),
+        module="facts",
     ),
     "validate": Command(
-        "validate",
         "measure the system after a change, with real jobs",
         "Submit jobs that run the probes in the site's container through the deployed module, follow them, and keep "
         "every number as a line in RUN/samples.jsonl. Exit code 0: all gates passed, 1: one failed, 4: one could not "
@@ -285,7 +275,6 @@ COMMANDS: dict[str, Command] = {
         either=("--out", "--resume", "--more"),
     ),
     "baseline": Command(
-        "validate",
         "measure the system before a change",
         "As `validate`, for the time before a change: to be run on several days, so that noise is known.",
         {
@@ -299,9 +288,9 @@ COMMANDS: dict[str, Command] = {
             "--json": JSON,
         },
         either=("--out", "--resume"),
+        module="validate",
     ),
     "transport": Command(
-        "transport",
         "which network NCCL or RCCL really used",
         "Read the logs of NCCL or RCCL (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV) of all ranks of a run and "
         "tell whether the plugin carried the traffic over the expected fabric. Exit code 0: it did, 1: it did not, 4: "
@@ -317,7 +306,6 @@ COMMANDS: dict[str, Command] = {
         },
     ),
     "verdict": Command(
-        "report",
         "whether the system became slower",
         "Judge samples and gates after a change against those before it: files of JSON lines, samples with metric, "
         "value, better (higher or lower), run, nodes and time, gates with gate, verdict, cause, advice, run, nodes and "
@@ -337,16 +325,15 @@ COMMANDS: dict[str, Command] = {
             "--allow-image-change": "compare samples of different images: the image is what is tested",
             "--json": JSON,
         },
+        module="report",
     ),
     "lint": Command(
-        "lint",
         "known-bad lines in job scripts",
         "Find lines in job scripts that are known to fail, hang or run slowly on this site, each with the line that "
         "would be right. Exit code 1 if there are any.",
         {"scripts SCRIPT...": "a job script; - is standard input", "--site NAME|FILE": SITE, "--json": JSON},
     ),
     "report": Command(
-        "report",
         "what a run found: what changed, what is slower, which node, what to do",
         "Show a run of `validate` against a baseline: the verdict, what to do, what changed on the machine, gates, "
         "metrics, nodes, and as HTML the plots. A run is the folder that `validate` or `baseline` wrote, a file of "
@@ -369,7 +356,6 @@ COMMANDS: dict[str, Command] = {
         },
     ),
     "reframe": Command(
-        "reframe",
         "the same probes as a ReFrame test module",
         "Write a test module for ReFrame 4 with the probes of `validate`: same jobs, same gates, same numbers. "
         "`verdict`, `report` and `validate --baseline` take what ReFrame recorded as it is.",

@@ -80,7 +80,7 @@ def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplan
     if arguments.image is None:
         raise ResolveError(f"{names[0]}: is a library, which is explained for one image (--image IMAGE)")
     from lumisite.binds.plan import explain_library
-    from lumisite.cli.containers import plan_image
+    from lumisite.cli.binds import plan_image
 
     request, plan = plan_image(arguments)
     return {name: explain_library(request, plan, arguments.image, name) for name in names}
@@ -103,4 +103,6 @@ def _holds(arguments: argparse.Namespace, site: Site) -> Holds:
     return holds if arguments.family is None else replace(holds, family=arguments.family)
 
 
-RUNS = {"check": run_check, "resolve": run_resolve, "why": run_why}
+def run(arguments: argparse.Namespace) -> int:
+    """Run `check`, `resolve` or `why`."""
+    return {"check": run_check, "resolve": run_resolve, "why": run_why}[arguments.command](arguments)

@@ -66,4 +66,6 @@ def load_facts(name: str) -> Facts:
     return parse_facts(content, name)
 
 
-RUNS = {"facts": run_facts, "changes": run_changes}
+def run(arguments: argparse.Namespace) -> int:
+    """Run `facts` or `changes`."""
+    return {"facts": run_facts, "changes": run_changes}[arguments.command](arguments)

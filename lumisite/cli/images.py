@@ -22,7 +22,7 @@ from lumisite.site.load import LoadedSite, load_plans, load_site
 from lumisite.text import counted
 
 
-def run_images(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """List, lock, check, or write cotainr's systems."""
     if arguments.check and not arguments.lock:
         raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")
@@ -131,6 +131,3 @@ def _change_lines(change: Change) -> Iterator[str]:
     touched = {"family": change.families, "modules": change.modules, "plans": change.plans, "used by": change.used_by}
     if said := [f"{name} {', '.join(values)}" for name, values in touched.items() if values]:
         yield f"    touches {'; '.join(said)}"
-
-
-RUNS = {"images": run_images}

@@ -11,7 +11,7 @@ from lumisite.lint.find import SIZE_LIMIT_BYTES, Finding, lint_script
 from lumisite.site.load import load_site
 
 
-def run_lint(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print every bad line."""
     site = load_site(arguments.site).site
     findings: list[tuple[str, Finding]] = []
@@ -25,6 +25,3 @@ def run_lint(arguments: argparse.Namespace) -> int:
     lines = (f"{name}:{finding.line}: {finding.reason} ({finding.right})" for name, finding in findings)
     tell([{"file": name, **asdict(finding)} for name, finding in findings], lines, as_json=arguments.json)
     return 1 if findings else 0
-
-
-RUNS = {"lint": run_lint}

@@ -31,16 +31,17 @@ Arguments: TypeAlias = Mapping[str, "str | About"]
 
 
 class Command(NamedTuple):
-    """A command: the module whose `RUNS` has it, its line in `lumisite --help`, its own help and its arguments.
+    """A command: its line in `lumisite --help`, its own help and its arguments.
 
-    At most one of the options in `either` may be given.
+    At most one of the options in `either` may be given. The `run` of `module` runs it, or that of the module with the
+    command's name.
     """
 
-    module: str
     help: str
     description: str | None
     arguments: Arguments
     either: tuple[str, ...] = ()
+    module: str = ""
 
 
 def build_parser(commands: Mapping[str, Command], only: str | None = None) -> argparse.ArgumentParser:

@@ -29,7 +29,7 @@ PASSED_ON = ("image", "nodes", "partition", "jax_image", "wrapper")
 FILES = ("image", "jax_image", "wrapper")
 
 
-def run_reframe(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Write the module, or do what it asks."""
     if arguments.stage:
         return _stage(arguments)
@@ -103,6 +103,3 @@ def _judge(arguments: argparse.Namespace) -> int:
     told = answer(lines_of(run.folder / SAMPLES))
     print(json.dumps(told))
     return EXIT[str(told["verdict"])]
-
-
-RUNS = {"reframe": run_reframe}

@@ -112,4 +112,8 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-RUNS = {"diff": _diff, "deploy": _deploy, "rollback": _rollback, "releases": _releases}
+def run(arguments: argparse.Namespace) -> int:
+    """Run `diff`, `deploy`, `rollback` or `releases`."""
+    return {"diff": _diff, "deploy": _deploy, "rollback": _rollback, "releases": _releases}[arguments.command](
+        arguments
+    )

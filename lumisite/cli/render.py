@@ -16,7 +16,7 @@ from lumisite.render.templates import load_templates
 from lumisite.site.load import load_plans
 
 
-def run_render(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Render and write; print each path, then how to try the modules."""
     if real_path(arguments.out).name == "current":
         # The modulefiles take a folder of this name for the link of a deployment root, and look beside it.
@@ -42,6 +42,3 @@ def run_render(arguments: argparse.Namespace) -> int:
         file=sys.stderr,
     )
     return 0
-
-
-RUNS = {"render": run_render}

@@ -116,4 +116,6 @@ def write_text(text: str, output: str | None) -> None:
         raise refused("write", error) from None
 
 
-RUNS = {"report": run_report, "verdict": run_verdict}
+def run(arguments: argparse.Namespace) -> int:
+    """Run `report` or `verdict`."""
+    return {"report": run_report, "verdict": run_verdict}[arguments.command](arguments)

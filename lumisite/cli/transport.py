@@ -27,7 +27,7 @@ BLOCK_BYTES = 1 << 20
 ROWS_SHOWN = 16
 
 
-def run_transport(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Judge one run's logs."""
     site = load_site(arguments.site).site if arguments.site else None
     expected = arguments.expect or (site.network.provider if site else None)
@@ -76,6 +76,3 @@ def file_blocks(name: str) -> Iterator[bytes]:
         raise InputError(f"{name}: cannot be unpacked: {error}") from None
     except OSError as error:
         raise InputError(f"{shown(name)}: cannot be read: {error.strerror}") from None
-
-
-RUNS = {"transport": run_transport}

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lumisite.cli.asking import more_jobs, new_run, read_baseline, resumed_run
+from lumisite.cli.asking import more_jobs, new_run, resumed_run
 from lumisite.cli.parser import say
 from lumisite.cli.report import read_side
 from lumisite.cli.transport import file_blocks
@@ -33,12 +33,12 @@ from lumisite.validate.verdict.gates import LOOK, following
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 
-def run_validate(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Run, or go on with a run, and print what came of it."""
     more = getattr(arguments, "more", None)
     asked = (resumed_run if arguments.resume else more_jobs if more else new_run)(arguments)
     # A baseline that cannot be used is told before anything is made or submitted.
-    side = read_baseline(asked)
+    side = read_side(asked.baseline) if asked.baseline else None
     loaded = load_site(asked.site_file)
     plans, facts = plans_of(asked, loaded), _facts_command(asked)
     folder = Path(asked.folder)
@@ -173,6 +173,3 @@ def _text(
         yield f"to drain bad nodes (nothing runs it): {alone.drain}"
     yield from alone.next_runs
     yield f"{folder}"
-
-
-RUNS = {"validate": run_validate, "baseline": run_validate}

@@ -24,7 +24,7 @@ from lumisite.site.selection import resolve_selection
 from lumisite.text import columns
 
 
-def run_binds(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the plan of one image, and store it."""
     for library in arguments.library:
         if not library.isprintable() or not library or "/" in library:
@@ -138,6 +138,3 @@ def _table(lines: Sequence[Line]) -> Iterator[str]:
             yield f"    {shown(f'{line.source}:{line.target}')}"
         yield f"    {line.reason}"
         yield from (f"    warning: {note}" for note in line.warnings)
-
-
-RUNS = {"binds": run_binds}

@@ -22,7 +22,8 @@ from lumisite.text import columns
 _LIVE = "live"
 
 
-def _masks(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Print the masks, and the option of srun that sets them."""
     topology, allowed = _topology(arguments)
     request = _request(arguments, topology, allowed)
     answers = cpu_masks(topology, request)
@@ -114,6 +115,3 @@ def _entry(answer: TaskMask) -> dict[str, object]:
 def _row(answer: TaskMask) -> tuple[str, ...]:
     gpus = ",".join(map(str, answer.gpus))
     return (str(answer.task), gpus or "-", answer.cpus or "-", answer.mask or "-", answer.reason)
-
-
-RUNS = {"masks": _masks}

@@ -30,7 +30,7 @@ from lumisite.text import counted
 _NONE = "none"
 
 
-def run_env(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the environment of the first rank."""
     if "\0" in (arguments.image or ""):
         raise ResolveError(f"{arguments.image!r}: is no name of an image")
@@ -148,6 +148,3 @@ def _lines(
     if before:
         yield "\nSet before lumisite runs, in this shell: it stays so in jobs from here, whatever is said above"
     yield from (f"  {name}={shown(value)}" for name, value in before.items())
-
-
-RUNS = {"env": run_env}
