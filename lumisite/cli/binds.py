@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lumisite.binds.closure import Line
 from lumisite.binds.plan import Plan, Request, format_plan, make_plan
-from lumisite.cli.parser import check_host_root, rows_of_json, say, write_whole
+from lumisite.cli.parser import check_root, rows_of_json, say, write_whole
 from lumisite.errors import ResolveError, SiteError, shown
 from lumisite.images.digest import digest_of
 from lumisite.images.sif import open_image
@@ -45,7 +45,7 @@ def plan_image(
     arguments: argparse.Namespace, libraries: tuple[str, ...] = (), paths: tuple[str, ...] = ()
 ) -> tuple[Request, Plan]:
     """Plan an image with a command's options for image, site, releases, family and host."""
-    check_host_root(arguments.host_root)
+    check_root(arguments.host_root)
     site = load_site(arguments.site).site
     chosen = resolve_selection(site, platform=arguments.platform, cpe=arguments.cpe, rocm=arguments.rocm)
     names = _names(arguments.image, arguments.host_root)

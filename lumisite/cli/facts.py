@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from lumisite.cli.parser import say, tell
+from lumisite.cli.parser import check_root, say, tell
 from lumisite.errors import ResolveError, ToolError
 from lumisite.facts.capture import capture
 from lumisite.facts.changes import make_report, report_lines, to_json
@@ -18,8 +18,7 @@ from lumisite.site.load import LoadedSite, embedded_sites, load_plans, load_site
 def run_facts(arguments: argparse.Namespace) -> int:
     """Capture a node."""
     root = arguments.root
-    if "\0" in root or not Path(root).is_dir():
-        raise ResolveError(f"--root: {root!r} is no directory (the root of a node, or of a copy of one)")
+    check_root(root, "--root", "node")
     captured = capture(DiskTree(root), load_site(arguments.site).site)
     text = format_facts(captured.facts)
     for note in captured.notes:

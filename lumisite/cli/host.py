@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from lumisite.cli.parser import check_host_root, say, tell
+from lumisite.cli.parser import check_root, say, tell
 from lumisite.errors import LumisiteError, shown
 from lumisite.images.container import covers
 from lumisite.machine.host import DiskTree
@@ -23,7 +23,7 @@ from lumisite.text import counted, drain_command
 
 def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_json: bool) -> int:
     """Print one line for each fault; 0 when there is none, 5 when only this node can be meant, 1 otherwise."""
-    check_host_root(host_root)
+    check_root(host_root)
     loaded = load_site(site_name)
     host, place = DiskTree(host_root), Path(root_name or loaded.site.root)
     if root_name is None and not os.path.lexists(place):

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 
-from lumisite.cli.parser import check_host_root, say, tell, write_whole
+from lumisite.cli.parser import check_root, say, tell, write_whole
 from lumisite.errors import LumisiteError, ResolveError, shown
 from lumisite.facts.drift import Change, compare_images
 from lumisite.images.contents import version_lines
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")
     if arguments.systems and (arguments.paths or arguments.lock or arguments.json or arguments.digest):
         raise ResolveError("--systems: goes with --site and --host-root only; it reads the base images of the site")
-    check_host_root(arguments.host_root)
+    check_root(arguments.host_root)
     loaded = load_site(arguments.site)
     site = loaded.site
     progress = _progress if sys.stderr.isatty() else None

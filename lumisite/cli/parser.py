@@ -110,10 +110,10 @@ def real_path(name: str | Path) -> Path:
     return Path(os.path.realpath(name))
 
 
-def check_host_root(root: str) -> None:
-    """Refuse a `--host-root` that is no directory; raises `ResolveError`."""
+def check_root(root: str, option: str = "--host-root", what: str = "host") -> None:
+    """Refuse the root of a host that is no directory; raises `ResolveError`."""
     if "\0" in root or not Path(root).is_dir():
-        raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")
+        raise ResolveError(f"{option}: {root!r} is no directory (the root of a {what}, or of a copy of one)")
 
 
 def tell(result: object, lines: Iterable[str], *, as_json: bool) -> None:

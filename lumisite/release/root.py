@@ -117,16 +117,14 @@ def existing_root(path: Path, admin: int | None = None) -> Root:
 
 def parse_history(content: bytes, where: str) -> tuple[Step, ...]:
     """Read a history; raises `DifferenceError` with the line that is not one."""
-    return tuple(
-        _step(line, f"{where}:{number}") for number, line in enumerate(content.split(b"\n"), start=1) if line.strip()
-    )
-
-
-def _step(line: bytes, where: str) -> Step:
-    try:
-        return decode_values(parse_json(line, where), Step, where, (_faults,))
-    except SiteError:
-        raise DifferenceError(f"{where}: is not a line of lumisite's history; {START_ANEW}") from None
+    steps = []
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        place = f"{where}:{number}"
+        try:
+            steps += [decode_values(parse_json(line, place), Step, place, (_faults,))] if line.strip() else []
+        except SiteError:
+            raise DifferenceError(f"{place}: is not a line of lumisite's history; {START_ANEW}") from None
+    return tuple(steps)
 
 
 def _faults(step: Step) -> Iterator[tuple[str, str]]:
@@ -240,7 +238,10 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
         raise refused("lock", error) from error
     try:
         _lock(descriptor, path, root)
-        _sign(descriptor, actor)
+        with suppress(OSError):  # for the message of the one who must wait; a full disk is no reason to stop
+            line = f"pid {actor.pid}, {actor.by}, since {actor.time}\n".encode()
+            os.pwrite(descriptor, line, 0)
+            os.ftruncate(descriptor, len(line))
         for directory in (root, root / "releases"):
             # What cannot be removed (another admin's) stays: it is in nobody's way, since every run takes new names.
             for left in directory.glob(TEMPORARY + "*"):
@@ -306,11 +307,3 @@ def _lock(descriptor: int, path: Path, root: Path) -> None:
     except OSError as error:
         error.filename = str(path)
         raise refused("lock (does the file system have flock? Lustre: mount option flock)", error) from error
-
-
-def _sign(descriptor: int, actor: Actor) -> None:
-    """Say who holds the lock, for the message of the one who must wait; a full disk is no reason to stop."""
-    with suppress(OSError):
-        line = f"pid {actor.pid}, {actor.by}, since {actor.time}\n".encode()
-        os.pwrite(descriptor, line, 0)
-        os.ftruncate(descriptor, len(line))
