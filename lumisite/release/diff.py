@@ -206,20 +206,14 @@ def meaning_lines(difference: Difference) -> list[str]:
 
 
 def _module_line(module: ModuleChange) -> str:
-    parts = []
-    if not module.old:
-        parts.append("new module")
     if not module.new:
         return f"{module.name}/{module.old}: removed"
-    seen: set[str] = set()
+    parts = [] if module.old else ["new module"]
     for key, change in module.lists.items():
-        # A path that is bound and provided at once is one path to the reader.
         label = "" if key in ("binds", "provides") else f"{key} "
-        for sign, items in (("+", change.added), ("-", change.removed)):
-            texts = [f"{label}{sign} {_text(item)}" for item in items]
-            parts += [text for text in texts if text not in seen]
-            seen.update(texts)
-    parts += [f"{name}: {_changed(*pair)}" for name, pair in module.environment.items()]
+        parts += [f"{label}{one}" for one in _signed(change)]
+    # A path that is bound and provided at once is one path to the reader.
+    parts = [*dict.fromkeys(parts), *(f"{name}: {_changed(*pair)}" for name, pair in module.environment.items())]
     versions = module.new if module.old in ("", module.new) else f"{module.old} -> {module.new}"
     return f"{module.name}/{versions}: {', '.join(parts) or 'the same under a new version'}"
 
@@ -227,8 +221,11 @@ def _module_line(module: ModuleChange) -> str:
 def _list_text(change: ListChange) -> str:
     if len(change.added) <= 1 and len(change.removed) <= 1:
         return _changed(next(iter(change.removed), None), next(iter(change.added), None))
-    parts = [f"+ {_text(item)}" for item in change.added] + [f"- {_text(item)}" for item in change.removed]
-    return ", ".join(parts)
+    return ", ".join(_signed(change))
+
+
+def _signed(change: ListChange) -> list[str]:
+    return [f"+ {_text(item)}" for item in change.added] + [f"- {_text(item)}" for item in change.removed]
 
 
 def _changed(old: str | None, new: str | None) -> str:
