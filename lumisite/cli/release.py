@@ -12,7 +12,7 @@ from typing import Any
 
 from lumisite.errors import shown
 from lumisite.release.deploy import Plan, apply_plan, edits_text, load_out, plan_deploy, roll_back
-from lumisite.release.diff import file_lines, meaning_lines, to_json
+from lumisite.release.diff import compare, file_lines, meaning_lines, to_json
 from lumisite.release.files import make_directories
 from lumisite.release.root import Actor, existing_root, list_releases, locked, read_root
 from lumisite.release.tree import fault_lines, owner_of, utc
@@ -58,13 +58,13 @@ def _rollback(arguments: argparse.Namespace) -> int:
     actor = _actor()
     root = existing_root(arguments.root, os.geteuid()).path
     with locked(root, actor):
-        done = roll_back(read_root(root), actor)
-    print(f"rolled back {done.before.path.name} -> {done.after.path.name}")
-    if done.difference:
-        print("\n".join(meaning_lines(done.difference)))
-    if done.before.faults:
-        _say(f"{done.before.path}: is not as it was deployed, and stays so:{fault_lines(done.before.faults)}")
-    if not done.logged:
+        before, after, logged = roll_back(read_root(root), actor)
+    print(f"rolled back {before.path.name} -> {after.path.name}")
+    if before.manifest.release and (difference := compare(before, after)):
+        print("\n".join(meaning_lines(difference)))
+    if before.faults:
+        _say(f"{before.path}: is not as it was deployed, and stays so:{fault_lines(before.faults)}")
+    if not logged:
         _say(f"{root}/history: could not be written; the link was moved all the same")
     return 0
 

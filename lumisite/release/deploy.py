@@ -60,16 +60,6 @@ class Plan:
         return bool(self.current) and not self.difference and not self.edited
 
 
-@dataclass(frozen=True)
-class Rollback:
-    """A rollback that was done; `logged` says whether the history has it."""
-
-    before: Tree
-    after: Tree
-    difference: Difference | None
-    logged: bool
-
-
 def load_out(path: Path) -> Tree:
     """Read the tree to deploy; raises `DifferenceError` unless it is whole and as it was rendered."""
     if not path.is_dir():
@@ -143,10 +133,11 @@ def _make_whole(out: str, release: Tree) -> str:
     return f"rsync -a --checksum --delete {shlex.quote(f'{out}/')} {shlex.quote(f'{release.path}/')}"
 
 
-def roll_back(root: Root, actor: Actor) -> Rollback:
+def roll_back(root: Root, actor: Actor) -> tuple[Tree, Tree, bool]:
     """Move the link one release back; the caller holds the lock.
 
-    Raises `ToolError` when there is no release before, `DifferenceError` when that release is not whole.
+    Gives the release that users had, the one that they have now, and whether the history tells of it. Raises
+    `ToolError` when there is no release before, `DifferenceError` when that release is not whole.
     """
     if not root.current:
         raise ToolError(f"{root.path}: has no current release; deploy one")
@@ -167,14 +158,13 @@ def roll_back(root: Root, actor: Actor) -> Rollback:
             f"to make it whole, render it again and {_make_whole('OUT', target)}{as_it_is}"
         )
     left = inspect_release(root, root.current)
-    difference = compare(left, target) if left.manifest.release else None
     logged = True
     try:
         append_step(root, Step("rollback", target.path.name, root.current, "", actor.time, actor.by))
     except OSError:
         logged = False  # a full disk, say: `way_back` finds its way without the line, and users wait
     point_current(root, target.path.name)
-    return Rollback(left, target, difference, logged)
+    return left, target, logged
 
 
 def _there(root: Root, out: Tree) -> Tree | None:
