@@ -9,6 +9,7 @@ from lumisite.validate.metric_names import parse_name, shape_order
 from lumisite.validate.report.changes import Changed
 from lumisite.validate.verdict.gates import LOOK, NODE
 from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.nodes import some
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: Which kinds of change are first suspected where a part of the machine is slower.
@@ -21,8 +22,8 @@ SUSPECTS: Mapping[str, tuple[Kind, ...]] = {
 }  # fmt: skip
 #: Shapes that need no network.
 ALONE = ("1g", "1n")
-#: Changes, and nodes, that are named before they are only counted.
-FACTS_SHOWN, NAMES_SHOWN = 6, 8
+#: Changes that are named before they are only counted.
+FACTS_SHOWN = 6
 
 
 def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
@@ -41,8 +42,7 @@ def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
             told = f"slower: {names}; see what changed (`lumisite changes`), take it back, or measure once more"
             yield from list(_where(slower, verdict.metrics, changed)) or [told]
     if verdict.drain:
-        bad = sorted({one.node for one in verdict.slow_nodes} | {node for gate in verdict.gates for node in gate.nodes})
-        yield f"measure {some(bad)} once more; if the same comes out, drain, with the line given here"
+        yield f"measure {some(verdict.bad_nodes)} once more; if the same comes out, drain, with the line given here"
     yield from verdict.next_runs
     if any(one.improved for one in verdict.metrics):
         names_up = ", ".join(one.metric for one in verdict.metrics if one.improved)
@@ -67,12 +67,6 @@ def _where(
     families = {(name.quantity, name.shape) for name in fine if name.size is not None}
     if any(name.size is not None and (name.quantity, name.shape) in families for name in names):
         yield "only some message sizes are slower: an algorithm or protocol may be chosen that was not before"
-
-
-def some(names: Sequence[str]) -> str:
-    """List names, and count those beyond the first few."""
-    more = len(names) - NAMES_SHOWN
-    return ",".join(names) if more <= 0 else f"{','.join(names[:NAMES_SHOWN])} and {more} more"
 
 
 def _facts(part: str, changed: Sequence[Changed]) -> str:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from lumisite.validate.report.advice import some
 from lumisite.validate.report.gather import Report
+from lumisite.validate.verdict.nodes import some
 
 FAILED = ("fail", "bad-nodes")
 OPEN = ("inconclusive", "unconfirmed")

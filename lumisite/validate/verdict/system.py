@@ -19,8 +19,8 @@ from lumisite.validate.probes.communicators import SHOWN_ONLY
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.baseline import LEAST_DAYS, comparable
 from lumisite.validate.verdict.gates import NODE, GateVerdict, judge_gates
-from lumisite.validate.verdict.metric import MetricVerdict, judge_alone, judge_metric, some
-from lumisite.validate.verdict.nodes import SlowNode, slow_nodes
+from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
+from lumisite.validate.verdict.nodes import SlowNode, slow_nodes, some
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -71,13 +71,18 @@ class SystemVerdict:
     next_runs: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
+    @property
+    def bad_nodes(self) -> list[str]:
+        """The nodes that are slow, or that gates name."""
+        return _bad(self.gates, self.slow_nodes)
+
 
 def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdict:
     """Judge every gate and every metric that either side has. The order of lines does not matter."""
     gates = judge_gates(before.gates, after.gates)
     slow_before = frozenset(slow.node for slow in slow_nodes(_deciding(before, terms)))
     slow = slow_nodes(_deciding(after, terms))
-    bad = frozenset([one.node for one in slow] + [node for gate in gates for node in gate.nodes])
+    bad = frozenset(_bad(gates, slow))
     runs = _runs(after)
     spoiled = all(not nodes.isdisjoint(bad) for nodes in runs.values())
     metrics = []
@@ -116,10 +121,10 @@ def _judge(
         return MetricVerdict(old.metric, old.better, "inconclusive", "not measured after", decides=decides), ()
     rule = terms.rule(new.metric)
     if old is None:
-        return judge_alone(new, rule, "not measured before", slow_after), ()
+        return judge_metric(None, new, rule, slow_after=slow_after, alone="not measured before"), ()
     baseline = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
     if baseline.refusal:
-        return judge_alone(new, rule, baseline.refusal, slow_after), ()
+        return judge_metric(None, new, rule, slow_after=slow_after, alone=baseline.refusal), ()
     return judge_metric(baseline.series, new, rule, slow_before, slow_after), baseline.notes
 
 
@@ -151,15 +156,16 @@ def _overall(
     return ("warn" if "warn" in states else "pass"), 0
 
 
+def _bad(gates: Sequence[GateVerdict], slow: Sequence[SlowNode]) -> list[str]:
+    return sorted({one.node for one in slow} | {node for gate in gates for node in gate.nodes})
+
+
 def _drain(gates: Sequence[GateVerdict], slow: Sequence[SlowNode]) -> str | None:
-    nodes = sorted({one.node for one in slow} | {node for gate in gates for node in gate.nodes})
+    nodes = _bad(gates, slow)
     if not nodes:
         return None
-    reasons = []
-    if slow:
-        reasons.append(f"slow by {', '.join(sorted({one.metric for one in slow}))}")
-    if any(gate.nodes for gate in gates):
-        failed = [gate for gate in gates if gate.nodes]
+    reasons = [f"slow by {', '.join(sorted({one.metric for one in slow}))}"] if slow else []
+    if failed := [gate for gate in gates if gate.nodes]:
         told = [cause.cause for gate in failed if gate.gate == NODE for cause in gate.causes]
         words = f": {'; '.join(told)}" if told else ""
         reasons.append(f"failed {', '.join(gate.gate for gate in failed)}{words}"[:CAUSE_SHOWN])
