@@ -35,6 +35,8 @@ SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "
 LARGEST_BYTES = 32 << 20
 #: What was taken out of the samples and series: no verdict counts it.
 ASIDE = "aside.jsonl"
+#: The gate that says how a job ended.
+END = "job"
 #: What the journal says of a job. One that ran to its end is `over`, or `aside` if it measured two things; one that has
 #: ended before its time is `ended`, or `lost` if that was Slurm's doing.
 EVENTS = ("submitting", "submitted", "cancelled", "ended", "lost", "aside", "over")
@@ -91,16 +93,14 @@ class _File:
             os.close(handle)
         self.seen.add(line)
 
-    def take_out(self, unwanted: Callable[[str], bool], place: _File) -> None:
+    def take_out(self, unwanted: Callable[[Mapping[str, object]], bool], place: _File) -> None:
         """Move lines to another file, where a line that is there already is not added."""
-        lines = self.load(bytes.decode)
-        out = [line for line in lines if unwanted(line)]
-        for line in out:
+        lines = self.load(lambda line: (line.decode(), unwanted(_object(line))))
+        for line in [line for line, out in lines if out]:
             place.add(line)
-        if out:
-            kept = "".join(f"{line}\n" for line in lines if not unwanted(line))
-            put_file(self.path, kept.encode())
-            self.seen = set(lines).difference(out)
+            self.seen.discard(line)
+        if any(out for _, out in lines):
+            put_file(self.path, "".join(f"{line}\n" for line, out in lines if not out).encode())
 
 
 class Run:
@@ -150,14 +150,10 @@ class Run:
             else:
                 self._lines.add(line_json(line))
 
-    def set_aside(self, run: str) -> None:
-        """Take what a job has measured out of what counts."""
+    def set_aside(self, run: str, *, end: bool = False) -> None:
+        """Take what a job has measured out of what counts; or how it ended, before it is submitted again."""
         for lines in (self._lines, self._vectors):
-            lines.take_out(lambda line: (told := _fields(line)).get("run") == run and not _says_end(told), self._aside)
-
-    def forget_end(self, run: str) -> None:
-        """Take out how a job ended, before it is submitted again."""
-        self._lines.take_out(lambda line: (told := _fields(line)).get("run") == run and _says_end(told), self._aside)
+            lines.take_out(lambda told: told.get("run") == run and (told.get("gate") == END) == end, self._aside)
 
     @property
     def has_facts(self) -> bool:
@@ -302,17 +298,6 @@ def _event(line: bytes) -> dict[str, object]:
         raise LineError(f"{short(event)} is no line of a journal")
     parse_time(event.get("time", 0))
     return event
-
-
-def _fields(line: str) -> Mapping[str, object]:
-    with suppress(ValueError):
-        fields = json.loads(line)
-        return fields if isinstance(fields, dict) else {}
-    return {}
-
-
-def _says_end(fields: Mapping[str, object]) -> bool:
-    return fields.get("gate") == "job"
 
 
 def gather(source: Path, place: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -106,19 +107,12 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     """Give the text of the script; `facts` is the command that captures the job's first node, if any."""
     validation = validation_of(site)
     lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in slurm_words(site, asked, plan))]
-    images = [image for image in (asked.image, asked.jax_image) if image]
-    names = {"job": shlex.quote(plan.folder), "done": DONE, "exit": EXIT, "claim": CLAIM, "attempt": str(attempt)}
-    names |= {"out": STEP_OUT, "err": STEP_ERR, "records": RECORDS, "seen": SEEN, "set_before": SET_BEFORE}
-    names |= {
-        "images": shlex.join(images),
-        "lost": shlex.quote(LOST_STEP),
-        "again": " ".join(map(str, AGAIN_S)),
-        "first": str(AGAIN_S[0]),
-    }
-    names |= {"current": shlex.quote(f"{site.root}/current")}
-    head = _HEAD
-    for name, value in names.items():
-        head = head.replace(f"{{{name}}}", value)
+    names = {"job": shlex.quote(plan.folder), "current": shlex.quote(f"{site.root}/current"), "attempt": str(attempt)}
+    names |= {"done": DONE, "exit": EXIT, "claim": CLAIM, "out": STEP_OUT, "err": STEP_ERR, "records": RECORDS}
+    images = shlex.join(filter(None, [asked.image, asked.jax_image]))
+    names |= {"seen": SEEN, "set_before": SET_BEFORE, "images": images}
+    names |= {"lost": shlex.quote(LOST_STEP), "again": " ".join(map(str, AGAIN_S)), "first": str(AGAIN_S[0])}
+    head = re.sub(rf"\{{({'|'.join(names)})\}}", lambda found: names[found[1]], _HEAD)
     module = _module(site)
     lines += ["", head.rstrip("\n")]
     lines += [_facts_line(facts)] if facts else []

@@ -44,6 +44,7 @@ ASK_S, AGAIN_S = 60.0, 5.0
 FREE = ("idle",)
 BUSY = ("mixed", "allocated", "completing", "planned")
 RESERVED = ("reserved", "maint")
+IN_SERVICE = (*FREE, *BUSY, *RESERVED)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from lumisite.site.load import load_site
 from lumisite.site.scalars import RootPath
 from lumisite.validate.probes.probe import Part
 from lumisite.validate.probes.suite import choose_probes, groups
-from lumisite.validate.run.conditions import changed
 from lumisite.validate.run.folder import Run
+from lumisite.validate.run.job import changed
 from lumisite.validate.run.plan import plan_jobs
 from lumisite.validate.run.script import JobPlan, job_script, validation_of
 from tests.support.asked import an_asked
