@@ -176,15 +176,22 @@ def _one_of(key: str, raw: object, words: Sequence[_Word]) -> _Word:
 
 
 def _value(raw: object) -> float:
-    if isinstance(raw, bool) or not isinstance(raw, int | float):
+    value = as_float(raw)
+    if value is None:
         raise LineError(f"value: {short(raw)} is not a number")
-    try:
-        value = float(raw)
-    except OverflowError:
-        value = math.inf
     if not LEAST <= value <= LARGEST:
         raise LineError(f"value: {short(raw)} is not above 0 and finite (leave a job out that measured nothing)")
     return value
+
+
+def as_float(raw: object) -> float | None:
+    """Give a number of JSON, infinite where it is too large; None for what is none."""
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        return None
+    try:
+        return float(raw)
+    except OverflowError:
+        return math.inf
 
 
 def _nodes(raw: object, key: str = "nodes") -> Nodes:
@@ -200,14 +207,10 @@ def _nodes(raw: object, key: str = "nodes") -> Nodes:
 
 def parse_time(raw: object) -> float:
     """Give a time in seconds since 1970. Raises `LineError`."""
-    if isinstance(raw, int | float) and not isinstance(raw, bool):
-        try:
-            seconds = float(raw)
-        except OverflowError:
-            seconds = math.inf
-        if math.isfinite(seconds):
-            return seconds
-    elif isinstance(raw, str):
+    seconds = as_float(raw)
+    if seconds is not None and math.isfinite(seconds):
+        return seconds
+    if isinstance(raw, str):
         try:
             # Python 3.10 knows neither Z nor fractions of other than 3 or 6 digits.
             text = re.sub(r"[.,](\d+)", lambda found: "." + (found[1] + "000000")[:6], raw.strip()).replace(

@@ -19,8 +19,16 @@ from typing import TYPE_CHECKING, Literal
 from lumisite.site.model import MetricRule
 from lumisite.validate.samples import Series
 from lumisite.validate.verdict.nodes import is_per_node, job_value, some
-from lumisite.validate.verdict.noisy import FLOOR_DROP, judge_noisy, percent
-from lumisite.validate.verdict.stats import ALPHA, least_chance, lower_tail, needed, spread
+from lumisite.validate.verdict.stats import (
+    ALPHA,
+    FLOOR_DROP,
+    judge_noisy,
+    least_chance,
+    lower_tail,
+    needed,
+    percent,
+    spread,
+)
 
 if TYPE_CHECKING:
     from typing import TypeAlias
