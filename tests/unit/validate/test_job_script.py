@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -321,3 +322,13 @@ def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, who: str) -> No
     folder = run(tmp_path, {"good": "good"})
     set_before = Run(folder.parent.parent).set_before(folder.name)
     assert set_before == [("NCCL_SOCKET_IFNAME=eth0", who.format(home=tmp_path))]
+
+
+def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> None:
+    path = tmp_path / "job.sh"
+    path.write_text(script("lumi", a_plan("lumi")))
+    # A step's words are quoted as they are: what looks like an expansion is for a shell on the nodes.
+    tool = [str(Path(sys.executable).parent / "shellcheck"), "--exclude=SC2016", str(path)]
+    done = subprocess.run(tool, capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+    assert done.returncode == 0
