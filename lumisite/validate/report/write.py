@@ -61,31 +61,29 @@ def _lines(blocks: Iterable[Block]) -> Iterator[str]:
             yield from ("", *(f"note: {text}" for text in block.lines))
 
 
-def _markdown(report: Report) -> str:
-    lines = [f"# {headline(report.verdict)}"]
-    for block in report_blocks(report):
-        if block.kind != "plots":
-            lines += ["", f"## {block.title}", ""]
-        if block.kind == "table":
-            lines += [f"| {' | '.join(block.head)} |", f"|{'---|' * len(block.head)}"]
-            lines += [f"| {' | '.join(map(escaped, row))} |" for row in block.rows]
-        elif block.kind == "steps":
-            lines += [f"{number}. {escaped(text)}" for number, text in enumerate(block.lines, start=1)]
-        elif block.kind == "verbatim":
-            lines += [f"    {line}".rstrip() for line in block.lines]
-        elif block.kind == "notes":
-            lines += [f"- {escaped(text)}" for text in block.lines]
-    return "\n".join(lines) + "\n"
-
-
 def escaped(text: str) -> str:
     """Write a text so that it comes out of Markdown as it is, on one line."""
     return " ".join("".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in text).split())
 
 
-def _html(report: Report) -> str:
+def _page(report: Report, name: str, **values: object) -> str:
     import jinja2
 
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("lumisite.validate.report", "."),
+        autoescape=name.endswith(".html.j2"),
+        undefined=jinja2.StrictUndefined,
+        comment_start_string="{##",
+        comment_end_string="##}",
+        trim_blocks=True,
+        keep_trailing_newline=not name.endswith(".html.j2"),
+    )
+    environment.filters["markdown"] = escaped
+    blocks = tuple(report_blocks(report))
+    return environment.get_template(name).render(title=headline(report.verdict), blocks=blocks, **values)
+
+
+def _html(report: Report) -> str:
     try:
         from lumisite.validate.report.plots import plots
     except ModuleNotFoundError as error:
@@ -94,21 +92,7 @@ def _html(report: Report) -> str:
         raise ToolError(
             "plots need matplotlib, which is not installed (pip install 'lumisite[report]', or --format markdown)"
         ) from None
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("lumisite.validate.report", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        comment_start_string="{##",
-        comment_end_string="##}",
-        trim_blocks=True,
-    )
-    return environment.get_template("report.html.j2").render(
-        title=headline(report.verdict),
-        state=report.verdict.verdict,
-        blocks=tuple(report_blocks(report)),
-        plots=plots(report),
-        states=STATES,
-    )
+    return _page(report, "report.html.j2", state=report.verdict.verdict, plots=plots(report), states=STATES)
 
 
 def _junit(report: Report) -> str:
@@ -162,7 +146,7 @@ def _legal(text: str) -> str:
 #: The forms of a report; HTML raises `ToolError` where matplotlib is not installed.
 WRITERS: dict[str, Callable[[Report], str]] = {
     "text": _text,
-    "markdown": _markdown,
+    "markdown": lambda report: _page(report, "report.md.j2"),
     "html": _html,
     "junit": _junit,
     "json": lambda report: json.dumps(asdict(report), indent=2) + "\n",
