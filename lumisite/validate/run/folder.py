@@ -13,7 +13,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,17 +190,12 @@ class Run:
         """Say how a job or a step came to its own end, by its mark; None if it has not."""
         words = self.marker(run, name)[-2:]
         codes = r"[0-9]{1,3}|(module|lost):[\w:.-]+" if name == DONE else "[0-9]{1,3}"
-        with suppress(ValueError):
-            if len(words) == 2 and re.fullmatch(codes, words[0]) and math.isfinite(float(words[1])):
-                return End(words[0], round(float(words[1]), 3))
-        return None
+        time = _seconds(words[1:])
+        return End(words[0], round(time, 3)) if time is not None and re.fullmatch(codes, words[0]) else None
 
     def step_began(self, run: str, step: Step) -> float | None:
         """Say when a step began, if it has."""
-        words = self.marker(run, f"{step.folder}/began")
-        with suppress(ValueError):
-            return float(words[0]) if words and math.isfinite(float(words[0])) else None
-        return None
+        return _seconds(self.marker(run, f"{step.folder}/began"))
 
     def records(self, run: str, step: Step) -> list[Record]:
         """Read what the ranks of a step wrote, and of those that did not finish where they were."""
@@ -278,6 +273,13 @@ def image_mark(image: str) -> str:
         return digest_of(open_file(image), "header").partition(":")[2][:16]
     except LumisiteError:
         return ""
+
+
+def _seconds(words: Sequence[str]) -> float | None:
+    """Read the time that a mark begins with; None where there is none."""
+    with suppress(ValueError, IndexError):
+        return seconds if math.isfinite(seconds := float(words[0])) else None
+    return None
 
 
 def _object(line: bytes) -> dict[str, object]:

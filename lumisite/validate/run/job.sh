@@ -2,7 +2,10 @@
 # `current` (the link to the release in force), `images`, and `lost` (how srun tells of a step that Slurm lost).
 # Every step leaves its exit code and the time in FOLDER/exit.
 mark() { printf '%s\n' "$2" >"$1.partial" && mv "$1.partial" "$1"; }
-finish() { mark "$job/done" "$SLURM_JOB_ID $1 $(date +%s.%N)"; exit 0; }
+finish() {
+  mark "$job/done" "$SLURM_JOB_ID $1 $(date +%s.%N)"
+  exit 0
+}
 # Should the same run be submitted twice, one of the two does the work; a job that Slurm starts again goes on.
 if mkdir "$job/claim.$attempt" 2>/dev/null; then
   mark "$job/started.$attempt" "$SLURM_JOB_ID $(date +%s.%N)"
@@ -19,6 +22,20 @@ seen() {
     [ ! -f "$prolog" ] || printf '%s\n%s\n' "$prolog" "$(cksum <"$prolog")"
   } 2>/dev/null | tr '\n' '\t' | sed '1s/^/\n/;s/$/end\n/' >>"$job/seen"
 }
+# Run a command once on each node.
+each_node() {
+  timeout 60 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
+    --kill-on-bad-exit=0 "$@" </dev/null
+}
+# Capture the node as it is, without the module; where lumisite cannot run there is no capture, and that is all.
+capture() {
+  [ -e "$job/facts.json" ] || { timeout 60 "$@" >"$job/facts.json.partial" 2>/dev/null </dev/null &&
+    mv "$job/facts.json.partial" "$job/facts.json"; }
+}
+# Ask the GPUs of each node for their state once before measuring, by the first of these tools that is there.
+warm_up() {
+  each_node sh -c 'for tool; do command -v "$tool" >/dev/null && exec "$tool"; done' sh "$@" >"$job/gpus" 2>&1 || :
+}
 # Whether the login files of this home set $name as it was told.
 login() {
   env -i HOME="$1" USER="$USER" PATH="$PATH" bash -lc \
@@ -26,8 +43,7 @@ login() {
 }
 # A line for each variable that the helper finds set and leaves so: NAME=VALUE<tab>who set it.
 who_set() {
-  LUMISITE_VERBOSE=1 timeout 60 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \
-    --ntasks-per-node=1 --kill-on-bad-exit=0 true </dev/null 2>/dev/null |
+  LUMISITE_VERBOSE=1 each_node true 2>/dev/null |
     sed -n 's/^lumisite: \(.*\) stays: it was set before lumisite ran$/\1/p' | sort -u | while IFS= read -r told; do
     name=${told%%=*} by="the job's own options, or something of Slurm's"
     if login /; then

@@ -47,7 +47,7 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     lines += [f"images=({shlex.join(filter(None, [asked.image, asked.jax_image]))})"]
     lines += [read_file(Path(__file__).with_name("job.sh"), HEAD_BYTES).decode().rstrip("\n")]
     module = _module(site)
-    lines += [_facts_line(facts)] if facts else []
+    lines += [f"capture {shlex.join(facts)}"] if facts else []
     if not plan.named:
         lines.append(f'scontrol show hostnames "$SLURM_JOB_NODELIST" >"$job/{NODES}"')
     lines += ["seen"]
@@ -55,7 +55,8 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     lines += [line for bare, line in steps if bare]
     lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
-    lines += [_warm_up_line(plan)] if validation.backend == "nccl" else []
+    # As LUMI's own conda-python-distributed does.
+    lines += ["warm_up rocm-smi nvidia-smi"] if validation.backend == "nccl" else []
     lines += [line for bare, line in steps if not bare]
     lines += ["", "finish 0"]
     return "\n".join(lines) + "\n"
@@ -92,19 +93,6 @@ def slurm_words(site: Site, asked: Asked, plan: JobPlan) -> Sequence[str]:
         if value is not None:
             words.append(f"--{name}={value}")
     return [*words, *asked.sbatch]
-
-
-def _facts_line(command: Sequence[str]) -> str:
-    """Capture the node as it is, without the module; where lumisite cannot run there is no capture, and that is all."""
-    capture = f'timeout 60 {shlex.join(command)} >"$job/{FACTS}.partial" 2>/dev/null </dev/null'
-    return f'[ -e "$job/{FACTS}" ] || {{ {capture} && mv "$job/{FACTS}.partial" "$job/{FACTS}"; }}'
-
-
-def _warm_up_line(plan: JobPlan) -> str:
-    """Ask the GPUs of each node for their state once, as LUMI's own conda-python-distributed does, before measuring."""
-    tools = 'for tool in rocm-smi nvidia-smi; do command -v "$tool" >/dev/null && exec "$tool"; done'
-    srun = f"srun --nodes={len(plan.nodes)} --ntasks={len(plan.nodes)} --ntasks-per-node=1 --kill-on-bad-exit=0"
-    return f'timeout 60 {srun} sh -c {shlex.quote(tools)} >"$job/gpus" 2>&1 </dev/null || :'
 
 
 def _module(site: Site) -> str:

@@ -106,7 +106,7 @@ class _Comparison:
     limit: float
     p: float
     below_spec: str
-    noisy: bool = False
+    noisy: bool
 
     @property
     def large(self) -> bool:
@@ -224,7 +224,7 @@ def _judge_units(
     """Judge, and say how many jobs are missing and which nodes they should not run on."""
     noise = spread([unit.score for unit in before], NOISE_FLOOR) if before else NOISE_FLOOR
     deciding, limit = after[:DECIDING], max(rule.threshold, rule.k * noise)
-    first = replace(_compare(before, deciding, limit, rule), noisy=noise > NOISE_LIMIT)
+    first = _compare(before, deciding, limit, rule, noisy=noise > NOISE_LIMIT)
     state: State = "inconclusive"
     more, avoid = 0, set[str]()
     if alone and not first.below_spec:
@@ -270,17 +270,19 @@ def _judge_units(
     )
 
 
-def _compare(before: Sequence[_Unit], after: Sequence[_Unit], limit: float, rule: MetricRule) -> _Comparison:
+def _compare(
+    before: Sequence[_Unit], after: Sequence[_Unit], limit: float, rule: MetricRule, *, noisy: bool
+) -> _Comparison:
     """Compare medians of values, as they are reported; those of logarithms differ a little for an even number.
 
     Without jobs before, nothing has changed.
     """
     if not before:
-        return _Comparison(0.0, limit, 1.0, _below_spec(after, rule))
+        return _Comparison(0.0, limit, 1.0, _below_spec(after, rule), noisy)
     old, new = (statistics.median(unit.value for unit in units) for units in (before, after))
     p = lower_tail([unit.score for unit in after], [unit.score for unit in before])
     change = before[0].sign * (math.log(new) - math.log(old))
-    return _Comparison(change, limit, float(p), _below_spec(after, rule))
+    return _Comparison(change, limit, float(p), _below_spec(after, rule), noisy)
 
 
 def _below_spec(units: Sequence[_Unit], rule: MetricRule) -> str:
@@ -351,7 +353,7 @@ def _confirm(
     confirming = _confirming(after)
     if len(confirming) < DECIDING:
         return "unconfirmed", f"{what}; {len(confirming)} of {DECIDING} jobs on other nodes are there to confirm it"
-    pooled = replace(_compare(before, [*after[:DECIDING], *confirming], first.limit, rule), noisy=first.noisy)
+    pooled = _compare(before, [*after[:DECIDING], *confirming], first.limit, rule, noisy=first.noisy)
     again = pooled.below_spec or (_drop(pooled) if before else "")
     told = f"{': ' if again else ''}{again} with {DECIDING} more jobs"
     return ("fail", f"{what}; confirmed{told}") if pooled.regressed else ("warn", f"{what}; not confirmed{told}")
