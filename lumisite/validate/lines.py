@@ -14,26 +14,22 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from lumisite.errors import SiteError
 from lumisite.site.json_file import parse_json, short
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
 Better: TypeAlias = Literal["higher", "lower"]
 GateOutcome: TypeAlias = Literal["pass", "fail", "inconclusive"]
+#: What a verdict on gates, on a metric (those alone are unconfirmed) or on the system may be.
+State: TypeAlias = Literal["pass", "warn", "fail", "unconfirmed", "inconclusive", "bad-nodes"]
 Nodes: TypeAlias = tuple[str, ...]
 
 BETTER: tuple[Better, ...] = ("higher", "lower")
 GATE_STATES: tuple[GateOutcome, ...] = ("pass", "fail", "inconclusive")
-SAMPLE_KEYS = ("metric", "value", "better", "run", "nodes", "time")
-GATE_KEYS = ("gate", "verdict", "cause", "advice", "run", "nodes", "time")
-_MAY_BE_LEFT_OUT = ("unit", "image", "spec", "rank", "asked")
 
 #: No measured value is smaller or larger, in whatever unit.
 LEAST, LARGEST = 1e-100, 1e100
@@ -78,10 +74,14 @@ class Gate:
     asked: Nodes = ()
 
 
+_KEYS = {kind: [one.name for one in fields(kind)] for kind in (Sample, Gate)}
+_NEEDED = {kind: [one.name for one in fields(kind) if one.default is MISSING] for kind in (Sample, Gate)}
+
+
 def line_json(line: Sample | Gate) -> str:
     """Write a line without its end, in the order of keys that is read fastest. What is not said is left out."""
-    raw = vars(line).items()
-    return json.dumps({key: value for key, value in raw if key not in _MAY_BE_LEFT_OUT or value not in ("", None, ())})
+    said = {one.name: value for one in fields(line) if (value := getattr(line, one.name)) != one.default}
+    return json.dumps(said)
 
 
 def parse_line(line: bytes) -> Sample | Gate:
@@ -95,13 +95,14 @@ def parse_line(line: bytes) -> Sample | Gate:
 
 def line_of(raw: object) -> Sample | Gate:
     """Read what a line holds; raises `LineError`."""
+    kind = Gate if isinstance(raw, dict) and "gate" in raw and "metric" not in raw else Sample
+    needed = _NEEDED[kind]
     if not isinstance(raw, dict):
-        raise LineError(f"{short(raw)} is not an object with {', '.join(SAMPLE_KEYS)}")
-    kind, keys = (Gate, GATE_KEYS) if "gate" in raw and "metric" not in raw else (Sample, SAMPLE_KEYS)
-    if missing := [key for key in keys if key not in raw]:
+        raise LineError(f"{short(raw)} is not an object with {', '.join(needed)}")
+    if missing := [key for key in needed if key not in raw]:
         have = " ".join(", ".join(map(str, raw)).split()) or "nothing"
         raise LineError(f"{', '.join(missing)} missing (have {have})")
-    known = [one.name for one in fields(kind) if one.name in keys or raw.get(one.name) not in (None, "", [])]
+    known = [key for key in _KEYS[kind] if key in needed or raw.get(key) not in (None, "", [])]
     line = kind(**{key: _READERS[key](key, raw[key]) for key in known})
     if isinstance(line, Gate) and line.verdict != "pass" and not line.cause:
         raise LineError("cause: empty (a gate that did not pass says why)")

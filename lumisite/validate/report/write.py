@@ -10,9 +10,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from typing import get_args
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from lumisite.errors import ToolError
+from lumisite.validate.lines import State
 from lumisite.validate.report.advice import advice
 from lumisite.validate.report.contents import Block, aligned, headline, report_blocks, verdict_blocks
 from lumisite.validate.report.gather import Report
@@ -21,8 +23,6 @@ from lumisite.validate.verdict.system import SystemVerdict
 
 #: What Markdown or HTML would take for more than text.
 _SPECIAL = "\\`*_{}[]<>|#~&"
-#: Words that a cell of the page may have as its colour.
-STATES = ("pass", "warn", "fail", "unconfirmed", "inconclusive", "bad-nodes")
 #: States that are a `failure` in JUnit, and those that are an `error`: a skipped test looks like a passed one.
 FAILED = ("fail", "bad-nodes")
 OPEN = ("inconclusive", "unconfirmed")
@@ -92,7 +92,7 @@ def _html(report: Report) -> str:
         raise ToolError(
             "plots need matplotlib, which is not installed (pip install 'lumisite[report]', or --format markdown)"
         ) from None
-    return _page(report, "report.html.j2", state=report.verdict.verdict, plots=plots(report), states=STATES)
+    return _page(report, "report.html.j2", state=report.verdict.verdict, plots=plots(report), states=get_args(State))
 
 
 def _junit(report: Report) -> str:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 
 from lumisite.errors import ResolveError, ToolError
 from lumisite.site.load import LoadedSite
@@ -67,12 +68,9 @@ def plan_jobs(
     contents: Callable[[tuple[str, ...]], Sequence[Group]],
 ) -> list[JobPlan]:
     """Give the jobs: each has all probes of its node set, which `contents` gives, and the sets take turns."""
-    plans = []
-    for number in range(jobs):
-        nodes = node_sets[number % len(node_sets)]
-        run = f"{stamp}-{number + 1:02}"
-        plans.append(JobPlan(run, nodes, tuple(contents(nodes)), f"{folder}/jobs/{run}"))
-    return plans
+    runs = [f"{stamp}-{number:02}" for number in range(1, jobs + 1)]
+    named = zip(runs, cycle(node_sets))
+    return [JobPlan(run, nodes, tuple(contents(nodes)), f"{folder}/jobs/{run}") for run, nodes in named]
 
 
 def plans_of(asked: Asked, loaded: LoadedSite) -> list[JobPlan]:

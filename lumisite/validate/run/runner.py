@@ -11,20 +11,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from lumisite.errors import ToolError
+from lumisite.site.model import Site
 from lumisite.validate.lines import Gate, GateOutcome, Sample
 from lumisite.validate.probes.ddp.judge import RATE, efficiency
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, rounded
 from lumisite.validate.run import slurm
 from lumisite.validate.run.asked import Asked
+from lumisite.validate.run.folder import End, Run
 from lumisite.validate.run.job import LiveJob, changed, with_setters
 from lumisite.validate.run.script import CLAIM, DONE, EXIT, RECORDS, STEP_ERR, JobPlan, job_script
-
-if TYPE_CHECKING:
-    from lumisite.site.model import Site
-    from lumisite.validate.run.folder import End, Run
 
 #: How often a job is submitted that Slurm lost, while all its nodes are in service.
 TRIES = 3

@@ -14,14 +14,15 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
 
 from lumisite.site.model import MetricRule
+from lumisite.validate.lines import State
 from lumisite.validate.samples import Series
 from lumisite.validate.verdict.nodes import is_per_node, job_value, some
 from lumisite.validate.verdict.stats import (
     ALPHA,
     FLOOR_DROP,
+    NOISE_FLOOR,
     judge_noisy,
     least_chance,
     lower_tail,
@@ -30,13 +31,7 @@ from lumisite.validate.verdict.stats import (
     spread,
 )
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-State: TypeAlias = Literal["pass", "warn", "fail", "unconfirmed", "inconclusive"]
-
-#: Noise is taken to be at least this large, and a metric with more than NOISE_LIMIT decides nothing but large drops.
-NOISE_FLOOR = 0.005
+#: A metric with more noise decides nothing but large drops.
 NOISE_LIMIT = 0.05
 #: Jobs after the change that decide, and as many later ones that confirm.
 DECIDING = 5
@@ -135,7 +130,6 @@ def judge_metric(
     rule: MetricRule,
     slow_before: frozenset[str] = frozenset(),
     slow_after: frozenset[str] = frozenset(),
-    *,
     alone: str = "",
 ) -> MetricVerdict:
     """Judge one metric; jobs on slow nodes are left out where enough others are there.
@@ -222,7 +216,7 @@ def _judge_units(
     per_node: bool = False,
 ) -> MetricVerdict:
     """Judge, and say how many jobs are missing and which nodes they should not run on."""
-    noise = spread([unit.score for unit in before], NOISE_FLOOR) if before else NOISE_FLOOR
+    noise = spread([unit.score for unit in before]) if before else NOISE_FLOOR
     deciding, limit = after[:DECIDING], max(rule.threshold, rule.k * noise)
     first = _compare(before, deciding, limit, rule, noisy=noise > NOISE_LIMIT)
     state: State = "inconclusive"

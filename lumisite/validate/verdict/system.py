@@ -10,10 +10,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal
 
 from lumisite.site.model import MetricRule, Validation
 from lumisite.site.scalars import Line
+from lumisite.validate.lines import State
 from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.communicators import SHOWN_ONLY
 from lumisite.validate.samples import Recorded, Series
@@ -21,11 +21,6 @@ from lumisite.validate.verdict.baseline import LEAST_DAYS, comparable
 from lumisite.validate.verdict.gates import NODE, GateVerdict, judge_gates
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.nodes import SlowNode, slow_nodes, some
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-Overall: TypeAlias = Literal["pass", "warn", "fail", "inconclusive", "bad-nodes"]
 
 #: Names that are listed before they are only counted.
 NAMES_SHOWN = 16
@@ -62,7 +57,7 @@ class SystemVerdict:
     `drain` is a command to read, never to run by itself.
     """
 
-    verdict: Overall
+    verdict: State
     exit_code: int
     gates: tuple[GateVerdict, ...]
     metrics: tuple[MetricVerdict, ...]
@@ -120,12 +115,8 @@ def _judge(
         decides = terms.rule(old.metric).decides
         return MetricVerdict(old.metric, old.better, "inconclusive", "not measured after", decides=decides), ()
     rule = terms.rule(new.metric)
-    if old is None:
-        return judge_metric(None, new, rule, slow_after=slow_after, alone="not measured before"), ()
     baseline = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
-    if baseline.refusal:
-        return judge_metric(None, new, rule, slow_after=slow_after, alone=baseline.refusal), ()
-    return judge_metric(baseline.series, new, rule, slow_before, slow_after), baseline.notes
+    return judge_metric(baseline.series, new, rule, slow_before, slow_after, baseline.refusal), baseline.notes
 
 
 def _runs(recorded: Recorded) -> dict[str, set[str]]:
@@ -140,7 +131,7 @@ def _runs(recorded: Recorded) -> dict[str, set[str]]:
 
 def _overall(
     gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict], slow: Sequence[SlowNode], *, spoiled: bool
-) -> tuple[Overall, int]:
+) -> tuple[State, int]:
     """Let the worst decide, of what bad nodes do not explain; `spoiled`: no job ran without them."""
     deciding = [metric.verdict for metric in metrics if metric.decides and not metric.on_slow_nodes]
     shown = [gate for gate in gates if not gate.follows and (gate.runs or not spoiled)]
