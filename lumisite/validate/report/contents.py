@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from lumisite.text import columns
-from lumisite.validate.report.advice import some
 from lumisite.validate.report.gather import EpochTable, Report
 from lumisite.validate.verdict.gates import LOOK, Cause, GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.nodes import some
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: Changes, and causes of one gate, that are told in a terminal before they are only counted.
@@ -81,7 +81,10 @@ def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
         yield Block("table", "Gates", (), "Hard gates after the change", ("gate", "verdict", "why"), gates)
     # First what is at fault, then what follows from it.
     parts = [
-        replace(gate, causes=own) for own, gate in sorted(_told(verdict.gates), key=lambda part: _follows(part[0]))
+        replace(gate, causes=own)
+        for follows in (False, True)
+        for gate in verdict.gates
+        if (own := tuple(one for one in gate.causes if bool(one.follows) == follows))
     ]
     causes = [(gate.gate, one.cause, _to_do(one), some(one.nodes)) for gate in parts for one in gate.causes]
     if causes:
@@ -96,17 +99,6 @@ def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
         lines = ["slow nodes (measure them once more, then drain):", *lines]
         head = ("node", "metric", "below the median", "z")
         yield Block("table", "Slow nodes", lines, "Nodes that are slower than the others", head, slow)
-
-
-def _told(gates: Sequence[GateVerdict]) -> Iterator[tuple[tuple[Cause, ...], GateVerdict]]:
-    for gate in gates:
-        for follows in (False, True):
-            if own := tuple(one for one in gate.causes if bool(one.follows) == follows):
-                yield own, gate
-
-
-def _follows(causes: Sequence[Cause]) -> bool:
-    return any(one.follows for one in causes)
 
 
 def _to_do(cause: Cause) -> str:
