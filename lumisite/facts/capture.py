@@ -27,7 +27,6 @@ from lumisite.facts.capture_system import (
     digest_of,
     directory_names,
     first_line,
-    head_of,
     size_of,
     with_topology,
 )
@@ -35,7 +34,7 @@ from lumisite.facts.facts import Deployed, Facts, ImageFile, Library, Named, Pro
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import Found, Loaded, Loader, Rules, cpu_levels, read_rules, walk
-from lumisite.machine.tree import Tree, resolve
+from lumisite.machine.tree import Tree, head_of, resolve
 from lumisite.site.model import Site
 
 _CPE = "/opt/cray/pe/cpe"

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from lumisite.errors import shown
-from lumisite.facts.capture_system import digest_of, directory_names, first_line, text_of
+from lumisite.facts.capture_system import digest_of, directory_names, first_line
 from lumisite.facts.facts import Facts, Plain
 from lumisite.machine.ldcache import glob
-from lumisite.machine.tree import Tree, resolve
+from lumisite.machine.tree import Tree, resolve, small_text
 from lumisite.site.model import Site
 
 #: What decides which calls of the system a container gets, or how its memory is placed.
@@ -155,7 +155,7 @@ def _module_defaults(tree: Tree, site: Site) -> dict[str, str]:
 
     The site's own root is left out, as each file of a release is known by its digest.
     """
-    listed = (line.strip() for path in _MODULE_LISTS for line in (text_of(tree, path) or "").splitlines())
+    listed = (line.strip() for path in _MODULE_LISTS for line in (small_text(tree, path) or "").splitlines())
     roots = [*_MODULE_ROOTS, *(root for line in listed if line.startswith("/") for root in glob(tree, line))]
     waiting = [(root, _DEEPEST) for root in dict.fromkeys(roots) if not root.startswith(f"{site.root}/")]
     found: dict[str, str] = {}
@@ -168,7 +168,7 @@ def _module_defaults(tree: Tree, site: Site) -> dict[str, str]:
         marks = [posixpath.basename(mark.path)] if mark is not None and mark.links else []
         for name in _MARKS:
             if not marks and name in names:
-                text = text_of(tree, f"{folder}/{name}") or ""
+                text = small_text(tree, f"{folder}/{name}") or ""
                 marks = sorted({one or other for one, other in _MARKED.findall(text)})
         if marks:
             found[folder] = " ".join(mark.removesuffix(".lua") for mark in marks)
@@ -212,7 +212,7 @@ def _lines(tree: Tree, files: Iterable[str]) -> Iterator[str]:
     while waiting and seen < _MOST_INCLUDED:
         seen += 1
         path = waiting.pop(0)
-        text = re.sub(r"\\\n", " ", text_of(tree, path) or "")
+        text = re.sub(r"\\\n", " ", small_text(tree, path) or "")
         for line in (" ".join(line.partition("#")[0].split()) for line in text.splitlines()):
             if line.lower().startswith("include "):
                 waiting += glob(tree, posixpath.join(posixpath.dirname(path), line.split()[1]))

@@ -19,10 +19,9 @@ from lumisite.errors import LumisiteError
 from lumisite.facts.facts import CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
 from lumisite.machine.live import read_topology
 from lumisite.machine.topology import TopologyError
-from lumisite.machine.tree import Tree, resolve
+from lumisite.machine.tree import Tree, file_of, head_of, names_of, resolve, small_text
 from lumisite.site.cpus import format_cpu_list
 
-_SMALL_BYTES = 64 * 1024
 _PART_BYTES = 4 * 1024 * 1024
 _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
 _OPTIONS = ("CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
@@ -31,28 +30,14 @@ _DRIVERS = ("amdgpu", "nvidia")
 
 def first_line(tree: Tree, path: str) -> str | None:
     """Give the first line of a small file; `None` where there is none, or nothing in it that can be shown."""
-    lines = (text_of(tree, path) or "").strip().splitlines()
+    lines = (small_text(tree, path) or "").strip().splitlines()
     line = lines[0].strip() if lines else ""
     return line if line and line.isprintable() else None
 
 
 def directory_names(tree: Tree, path: str, most: int | None = 4096) -> list[str]:
     """Give the names in a directory, sorted, and not more than `most`; none where it is none."""
-    place = resolve(tree, path)
-    there = place.entry is not None and place.entry.kind == "directory"
-    return sorted(tree.names(place.path))[:most] if there else []
-
-
-def head_of(tree: Tree, path: str, length: int, at: int = 0) -> bytes | None:
-    """Give the first bytes of a regular file, or those from `at` on; `None` where they cannot be had."""
-    place = resolve(tree, path)
-    if place.entry is None or place.entry.kind != "file":
-        return None
-    try:
-        source = tree.source(place.path)
-        return None if source is None else source.read(at, length)
-    except LumisiteError:  # sysfs answers some reads with an error: the speed of a link that is down
-        return None
+    return names_of(tree, path)[:most]
 
 
 def content_of(tree: Tree, path: str, most: int) -> bytes | None:
@@ -64,7 +49,7 @@ def content_of(tree: Tree, path: str, most: int) -> bytes | None:
 def size_of(tree: Tree, path: str) -> int | None:
     """Give the size of a file in bytes; `None` where that cannot be had."""
     try:
-        source = tree.source(path)
+        source = file_of(tree, path)
     except LumisiteError:
         return None
     return None if source is None else source.size
@@ -72,17 +57,12 @@ def size_of(tree: Tree, path: str) -> int | None:
 
 def digest_of(tree: Tree, path: str, most: int) -> str | None:
     """Give the SHA-256 of a regular file of at most `most` bytes, read in parts; `None` where that cannot be had."""
-    place, digest = resolve(tree, path), hashlib.sha256()
-    size = size_of(tree, place.path) if place.entry is not None and place.entry.kind == "file" else None
-    for at in range(0, size if size is not None and size <= most else 0, _PART_BYTES):
-        digest.update(head_of(tree, place.path, _PART_BYTES, at) or b"")
-    return digest.hexdigest() if size is not None and size <= most else None
-
-
-def text_of(tree: Tree, path: str) -> str | None:
-    """Give the first 64 KiB of a text file; `None` where they cannot be had."""
-    content = head_of(tree, path, _SMALL_BYTES)
-    return None if content is None else content.decode("utf-8", "replace")
+    size, digest = size_of(tree, path), hashlib.sha256()
+    if size is None or size > most:
+        return None
+    for at in range(0, size, _PART_BYTES):
+        digest.update(head_of(tree, path, _PART_BYTES, at) or b"")
+    return digest.hexdigest()
 
 
 def _number(tree: Tree, path: str) -> int | None:
@@ -93,7 +73,7 @@ def _number(tree: Tree, path: str) -> int | None:
 
 def capture_system(tree: Tree) -> System:
     """Read os-release(5)."""
-    text = text_of(tree, "/etc/os-release") or text_of(tree, "/usr/lib/os-release") or ""
+    text = small_text(tree, "/etc/os-release") or small_text(tree, "/usr/lib/os-release") or ""
     words = {}
     for name, equals, value in (line.partition("=") for line in text.splitlines()):
         with contextlib.suppress(ValueError):  # a quote that does not end, or several words

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from lumisite.errors import shown
+from lumisite.errors import LumisiteError, shown
 
 #: As many links as Linux follows in one path (path_resolution(7)).
 MOST_LINKS = 40
 #: PATH_MAX of Linux.
 LONGEST_PATH = 4096
+_SMALL_BYTES = 64 * 1024
 
 
 class Source(Protocol):
@@ -142,3 +143,18 @@ def text_of(tree: Tree, path: str, most: int) -> str | None:
     """Give a small text file, `None` where there is none that can be read; at most `most` bytes of it."""
     source = file_of(tree, path)
     return None if source is None else source.read(0, most).decode("utf-8", "replace")
+
+
+def head_of(tree: Tree, path: str, length: int, at: int = 0) -> bytes | None:
+    """Give the first bytes of a regular file, or those from `at` on; `None` where they cannot be had, damage too."""
+    try:
+        source = file_of(tree, path)
+        return None if source is None else source.read(at, length)
+    except LumisiteError:  # sysfs answers some reads with an error: the speed of a link that is down
+        return None
+
+
+def small_text(tree: Tree, path: str) -> str | None:
+    """Give the first 64 KiB of a text file; `None` where they cannot be had."""
+    content = head_of(tree, path, _SMALL_BYTES)
+    return None if content is None else content.decode("utf-8", "replace")
