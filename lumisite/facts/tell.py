@@ -5,11 +5,11 @@ from __future__ import annotations
 import posixpath
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from lumisite.binds.copies import stem
-from lumisite.facts.compare import BootConfig, Change, DeployedFile, Kind, LoadedFile, parted
-from lumisite.facts.facts import CpuGroup, Device, Driver, ImageFile, Interface, Named, Program
+from lumisite.facts.change import BootConfig, Change, Kind, LoadedFile, known, parted
+from lumisite.facts.facts import ImageFile, Named
 from lumisite.facts.site import Context, families_borrowing
 from lumisite.site.images import family_by_path
 
@@ -19,69 +19,19 @@ _ALWAYS_THERE = ("os", "kernel", "glibc", "slurm", "release", "cpus")
 
 def words(change: Change[Any]) -> str:
     """Say what changed, in one line that may hold any character of the facts."""
-    said = _SAID.get(change.kind, f"{change.kind.replace('-', ' ')} {{subject}}: {{was}} -> {{now}}")
+    said = _SAID.get(change.kind, f"{change.kind.replace('-', ' ')} {_ANOTHER}")
     if isinstance(said, tuple):
         said = said[0 if change.before is None else 1 if change.after is None else 2]
     if not isinstance(said, str):
         return said(change)
-    nothing = "not known" if change.kind in _ALWAYS_THERE else "none"
-    was, now = (text or nothing for text in texts(change))
+    was, now = _states(change)
     name = posixpath.basename(change.subject)
     return said.format(**vars(change), name=name, stem=stem(name).removesuffix(".so."), was=was, now=now)
 
 
-def texts(change: Change[Any]) -> tuple[str | None, str | None]:
-    """Give what was and what is there as text, `None` where that is nothing."""
-    return _text(change.kind, change.subject, change.before), _text(change.kind, change.subject, change.after)
-
-
-def _text(kind: Kind, subject: str, value: object) -> str | None:
-    match value:
-        case None:
-            return None
-        case Driver():
-            return driver_words(subject, value)
-        case Program():
-            digest = f", sha256 {value.sha256[:12]}" if value.sha256 else ""
-            said = value.package or (value.real and f"{value.real}, {value.size_bytes} bytes")
-            return said and said + digest
-        case Named():
-            return None if value.kind == "none" else value.real or value.kind
-        case LoadedFile():
-            return value.path if kind == "library" else subject
-        case BootConfig():
-            return None if value.options is None else value.path
-        case ImageFile():
-            return value.target or subject
-        case DeployedFile():
-            return value.sha256
-        case Device() if kind == "gpu-place":
-            return f"NUMA domain {_known(value.numa)}, CPUs {_known(value.cpus)}"
-        case Interface() | Device():
-            return "there"
-        case tuple() if kind == "cpus":
-            return " ".join(map(_group, value)) or None
-        case tuple():
-            return ", ".join(value)
-    return str(value)
-
-
-def driver_words(name: str, driver: Driver) -> str:
-    """Say which driver it is: its version, and the sources in /usr/src, which name AMD's release.
-
-    >>> driver_words("amdgpu", Driver("6.10.5", sources=("amdgpu-6.10.5-2084815",)))
-    'amdgpu 6.10.5 (amdgpu-6.10.5-2084815)'
-    """
-    said = f"{name} {driver.version}" if driver.version else name
-    return f"{said} ({', '.join(driver.sources)})" if driver.sources else said
-
-
-def _group(group: CpuGroup) -> str:
-    return f"{group.cpus}@{'?' if group.numa is None else group.numa}"
-
-
-def _known(value: object) -> object:
-    return "not known" if value is None else value
+def _states(change: Change[Any]) -> tuple[str, str]:
+    nothing = "not known" if change.kind in _ALWAYS_THERE else "none"
+    return change.was or nothing, change.now or nothing
 
 
 def moved_buses(change: Change[tuple[str, ...]]) -> str:
@@ -91,8 +41,8 @@ def moved_buses(change: Change[tuple[str, ...]]) -> str:
 
 
 def _gives(change: Change[tuple[str, ...]]) -> str:
-    was, now = texts(change)
-    return f"{change.subject} {' and '.join([f'has no {was} now'] * bool(was) + [f'has {now} now'] * bool(now))}"
+    said = [f"has no {change.was} now"] * bool(change.was) + [f"has {change.now} now"] * bool(change.now)
+    return f"{change.subject} {' and '.join(said)}"
 
 
 def _needs(change: Change[tuple[str, ...]]) -> str:
@@ -100,9 +50,9 @@ def _needs(change: Change[tuple[str, ...]]) -> str:
     return f"{change.subject} needs {', '.join(parts)}"
 
 
-def _parted(change: Change[str]) -> str:
+def _links(change: Change[str]) -> str:
     lost, got = parted((change.before or "none").split(", "), (change.after or "none").split(", "))
-    return f"{', '.join(lost)} -> {', '.join(got)}"
+    return f"{change.subject} leads elsewhere: {', '.join(lost)} -> {', '.join(got)}"
 
 
 def _path(change: Change[Named]) -> str:
@@ -123,9 +73,8 @@ def _device(change: Change[Any]) -> str:
     name = f"{'interface' if change.kind == 'interface' else 'network adapter'} {change.subject}"
     if change.before is None or change.after is None:
         return f"{name} is {'new' if change.before is None else 'gone'}"
-    was, now = vars(change.before), vars(change.after)
-    fields = (f"{key} {_known(was[key])} -> {_known(now[key])}" for key in was if was[key] != now[key])
-    return f"{name}: {', '.join(fields)}"
+    pairs = ((key, was, getattr(change.after, key)) for key, was in vars(change.before).items())
+    return f"{name}: {', '.join(f'{key} {known(was)} -> {known(now)}' for key, was, now in pairs if was != now)}"
 
 
 def _kernel_config(change: Change[BootConfig]) -> str:
@@ -136,15 +85,12 @@ def _kernel_config(change: Change[BootConfig]) -> str:
         return f"kernel configuration: {was.path} -> {wanted}, which is not there ({there})"
     if change.subject != now.path:
         return f"kernel configuration moved: {was.path} -> {now.path}"
-    old, new = (
-        ", ".join(f"{name}={value}" for name, value in sorted((one.options or {}).items())) or "none"
-        for one in (was, now)
-    )
+    old, new = (", ".join(map("=".join, sorted((one.options or {}).items()))) or "none" for one in (was, now))
     return f"kernel options for DMA-BUF in {now.path}: {old} -> {new}"
 
 
 def _image(change: Change[ImageFile]) -> str:
-    path, (was, now) = change.subject, texts(change)
+    path, was, now = change.subject, change.was, change.now
     if was is None or now is None:
         said = f"image gone: {path}" if now is None else f"new image: {path}"
         return said if path in (was, now) else f"{said} (-> {was or now})"
@@ -171,17 +117,27 @@ def _gone(change: Change[LoadedFile]) -> str:
 
 def _default(change: Change[str]) -> str:
     link = f"{change.subject}/default" if change.subject.startswith("/") else f"default {change.subject}"
-    return f"{link}: {change.before or 'none'} -> {change.after or 'none'}"
+    return f"{link}: {change.was or 'none'} -> {change.now or 'none'}"
 
 
-def _driver(change: Change[Driver]) -> str:
-    was, now = texts(change)
-    return f"GPU driver: {was or 'none'} -> {now or 'none'}{'; built anew' if was == now else ''}"
+def _driver(change: Change[Any]) -> str:
+    anew = "; built anew" if change.was == change.now else ""
+    return f"GPU driver: {change.was or 'none'} -> {change.now or 'none'}{anew}"
 
 
-#: What is said of a change; of three, where nothing was, where nothing is, and where something else is. `was` and `now`
-#: are texts, `before` and `after` the values. Where no form does, a function says it.
-_SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
+#: Where nothing was, where nothing is, and where something else is.
+_Forms: TypeAlias = tuple[str, str, str]
+_ANOTHER = "{subject}: {was} -> {now}"
+
+
+def _forms(now: str, was: str) -> _Forms:
+    return now, was, now
+
+
+#: What is said of a change: one form, one of three, or, where no form does, what a function says. `was` and `now` are
+#: texts, `before` and `after` the values.
+_SAID: Mapping[Kind, str | _Forms | Callable[[Any], str]] = {
+    **dict.fromkeys(("gpu-count", "gpu-place", "release", "os", "kernel", "glibc", "slurm"), _ANOTHER),
     "product": (
         "{name}: new directory, {now}",
         "{name}: directory gone, {was}",
@@ -191,7 +147,7 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
     "soname": "{stem}: SONAME changed, {was} -> {now}",
     "library-gone": _gone,
     "library-new": "new library: {subject} ({after.path})",
-    "damaged": ("{subject}: {now}", "{subject} can be loaded again; it was: {was}", "{subject}: {now}"),
+    "damaged": _forms("{subject}: {now}", "{subject} can be loaded again; it was: {was}"),
     "library": _library,
     "needs": _needs,
     "wants": (
@@ -200,46 +156,31 @@ _SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
         "{subject} wants {after} (before: {before.version})",
     ),
     "gives": _gives,
-    "missing": (
+    "missing": _forms(
         "{subject} is needed by {now}, and the node has none",
         "{subject} was needed by {was} and not there; nothing lacks it now",
     ),
-    "dangling": (
-        "dangling link: {subject} {now}",
-        "link mended: {subject} {was} no more",
-        "dangling link: {subject} {now}",
-    ),
+    "dangling": _forms("dangling link: {subject} {now}", "link mended: {subject} {was} no more"),
     "path": _path,
     "driver": _driver,
     "rocm": "ROCm on the host: {was} -> {now}",
     "cpe": "CPE on the host: {was} -> {now}",
-    "gpu-count": "GPUs: {was} -> {now}",
     "gpu-bus": lambda change: f"GPU bus ids: {moved_buses(change)}",
-    "gpu-place": "{subject}: {was} -> {now}",
     "interface": _device,
     "nic": _device,
     "kernel-config": _kernel_config,
     "image": _image,
-    "release": "deployed release: {was} -> {now}",
     "edited": (
         "{subject} was added to the deployed release {after.release}",
         "{subject} was removed from the deployed release {before.release}",
         "{subject} was edited by hand in the deployed release {after.release}",
     ),
     "runtime": "container runtime: {was} -> {now}",
-    "os": "operating system: {was} -> {now}",
-    "kernel": "kernel: {was} -> {now}",
-    "glibc": "glibc: {was} -> {now}",
-    "slurm": "Slurm: {was} -> {now}",
     "cpus": "CPUs by L3@NUMA: {was} -> {now}",
-    "unreadable": (
-        "users cannot read {subject} ({now})",
-        "users can read {subject} again",
-        "users cannot read {subject} ({now})",
-    ),
-    "module-default": "default version of the modules in {subject}: {was} -> {now}",
-    "slurm-conf": "Slurm's {subject}: {was} -> {now}",
-    "links": lambda change: f"{change.subject} leads elsewhere: {_parted(change)}",
+    "unreadable": _forms("users cannot read {subject} ({now})", "users can read {subject} again"),
+    "module-default": f"default version of the modules in {_ANOTHER}",
+    "slurm-conf": f"Slurm's {_ANOTHER}",
+    "links": _links,
 }
 
 
@@ -294,11 +235,10 @@ def user_lines(changes: Iterable[tuple[Change[Any], bool]], context: Context) ->
 
 def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str]]:
     """Give what users read of a change, each line with the title that it stands below."""
-    name, (was, now) = change.subject, texts(change)
+    name, was, now = change.subject, change.was, change.now
     match change.kind:
         case kind if kind in _TITLES:
-            nothing = "not known" if kind in _ALWAYS_THERE else "none"
-            yield CHANGED, f"{_TITLES[kind]}: {was or nothing} -> {now or nothing}."
+            yield CHANGED, f"{_TITLES[kind]}: {' -> '.join(_states(change))}."
         case "product" if was:
             if now:
                 yield CHANGED, f"{posixpath.basename(name)}: {posixpath.basename(was)} -> {posixpath.basename(now)}."

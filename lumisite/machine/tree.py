@@ -122,6 +122,11 @@ def opened_by(tree: Tree, path: str) -> str | None:
     return unreadable.get(path)
 
 
+def is_under(path: str, top: str) -> bool:
+    """Tell whether a path is another one, or lies below it."""
+    return path == top or path.startswith(f"{top.rstrip('/')}/")
+
+
 def _parts(path: str) -> list[str]:
     """Split a path into names, the first one last."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]

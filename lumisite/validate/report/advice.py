@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lumisite.facts.compare import Kind
+from lumisite.facts.change import Kind
 from lumisite.validate.metric_names import parse_name, shape_order
 from lumisite.validate.report.changes import Changed
 from lumisite.validate.verdict.gates import LOOK, NODE

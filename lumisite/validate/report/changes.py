@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lumisite.facts.changes import make_report, plain, told
-from lumisite.facts.compare import Kind, compare
+from lumisite.errors import shown
+from lumisite.facts.change import Kind
+from lumisite.facts.changes import make_report, told
+from lumisite.facts.compare import compare
 from lumisite.site.load import load_plans
 
 if TYPE_CHECKING:
     from lumisite.facts.facts import Facts
-    from lumisite.facts.touched import Touch
+    from lumisite.facts.site import Touch
     from lumisite.site.load import LoadedSite
 
 
@@ -49,4 +51,4 @@ def _together(touches: Iterable[Touch]) -> Iterator[str]:
     by_what: dict[str, list[str]] = {}
     for touch in touches:
         by_what.setdefault(touch.what, []).append(touch.name)
-    yield from (plain(f"{what} {', '.join(dict.fromkeys(names))}") for what, names in by_what.items())
+    yield from (shown(f"{what} {', '.join(dict.fromkeys(names))}") for what, names in by_what.items())
