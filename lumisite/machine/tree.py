@@ -42,6 +42,9 @@ class Entry:
     link: str = ""
 
 
+_DIRECTORY = Entry("directory")
+
+
 class Tree(Protocol):
     """A file system. Paths are absolute in it, normal, and have no links among their parents.
 
@@ -75,45 +78,40 @@ class Place:
     links: tuple[str, ...] = ()
 
 
-def resolve(tree: Tree, path: str) -> Place:
-    """Follow all links of a path inside the tree; `..` at the root stays there."""
-    real = "/"
+def resolve(tree: Tree, path: str, folder: str = "/") -> Place:
+    """Follow all links of a path inside the tree; `..` at the root stays there.
+
+    A relative path begins in `folder`, which is a directory without links in its path.
+    """
+    real, entry, followed = folder, _DIRECTORY, 0
     waiting = _parts(path)
-    followed = 0
     links: tuple[str, ...] = ()
-    entry: Entry | None = Entry("directory")
     while waiting:
         part = waiting.pop()
         if part == "..":
-            real = posixpath.dirname(real)
+            real, entry = posixpath.dirname(real), _DIRECTORY
             continue
         here = posixpath.join(real, part)
         if len(here) > LONGEST_PATH:
             return Place(path, None, f"is longer than {LONGEST_PATH} bytes", links)
-        entry = tree.look(here)
-        if entry is None:
-            why = absent(tree, here)
+        seen = tree.look(here)
+        if seen is None:
+            command = opened_by(tree, posixpath.dirname(here))
+            why = f"is in a folder that may not be entered ({command})" if command else "is not there"
             return Place(here, None, f"leads to {shown(here)}, which {why}" if links else why, links)
-        if entry.kind == "link":
+        if seen.kind == "link":
             followed += 1
             if not waiting:
-                links += (entry.link,)
+                links += (seen.link,)
             if followed > MOST_LINKS:
                 return Place(here, None, "is a loop of links", links[:2])
-            if entry.link.startswith("/"):
-                real = "/"
-            waiting += _parts(entry.link)
-        elif waiting and entry.kind != "directory":
+            real, entry = "/" if seen.link.startswith("/") else real, _DIRECTORY
+            waiting += _parts(seen.link)
+        elif waiting and seen.kind != "directory":
             return Place(here, None, f"leads through {shown(here)}, which is no directory", links)
         else:
-            real = here
-    return Place(real, tree.look(real) if real != "/" else Entry("directory"), links=links)
-
-
-def absent(tree: Tree, path: str) -> str:
-    """Say of a path at which nothing is seen that nothing is there, or that its folder is closed to this user."""
-    command = opened_by(tree, posixpath.dirname(path))
-    return f"is in a folder that may not be entered ({command})" if command else "is not there"
+            real, entry = here, seen
+    return Place(real, entry, links=links)
 
 
 def opened_by(tree: Tree, path: str) -> str | None:
