@@ -130,7 +130,7 @@ class Loader:
     def names(self) -> frozenset[str]:
         """The names of all that stands in the directories of a program's search path, or in the cache."""
         folders = (*self.rules.library_path, *self.rules.directories)
-        return frozenset(self.rules.cache).union(*(names_of(self.tree, path) for path in folders))
+        return frozenset(self.rules.cache).union(*(names_of(self.tree, path, None) for path in folders))
 
     def _candidates(self, name: str, requester: Loaded | None) -> Iterator[tuple[str, str]]:
         if "/" in name:

@@ -5,6 +5,7 @@ Links are followed here, the same way for all of them: inside the tree, absolute
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ MOST_LINKS = 40
 #: PATH_MAX of Linux.
 LONGEST_PATH = 4096
 _SMALL_BYTES = 64 * 1024
+_PART_BYTES = 4 * 1024 * 1024
 
 
 class Source(Protocol):
@@ -130,10 +132,11 @@ def _parts(path: str) -> list[str]:
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
-def names_of(tree: Tree, path: str) -> list[str]:
-    """Give the names in the directory that a path leads to, sorted; none where it is none."""
+def names_of(tree: Tree, path: str, most: int | None = 4096) -> list[str]:
+    """Give the names in the directory that a path leads to, sorted, and not more than `most`; none where it is none."""
     place = resolve(tree, path)
-    return sorted(tree.names(place.path)) if place.entry is not None and place.entry.kind == "directory" else []
+    there = place.entry is not None and place.entry.kind == "directory"
+    return sorted(tree.names(place.path))[:most] if there else []
 
 
 def file_of(tree: Tree, path: str) -> Source | None:
@@ -161,3 +164,35 @@ def small_text(tree: Tree, path: str) -> str | None:
     """Give the first 64 KiB of a text file; `None` where they cannot be had."""
     content = head_of(tree, path, _SMALL_BYTES)
     return None if content is None else content.decode("utf-8", "replace")
+
+
+def first_line(tree: Tree, path: str) -> str | None:
+    """Give the first line of a small file; `None` where there is none, or nothing in it that can be shown."""
+    lines = (small_text(tree, path) or "").strip().splitlines()
+    line = lines[0].strip() if lines else ""
+    return line if line and line.isprintable() else None
+
+
+def content_of(tree: Tree, path: str, most: int) -> bytes | None:
+    """Give the content of a regular file of at most `most` bytes; `None` where that cannot be had."""
+    content = head_of(tree, path, most + 1)
+    return content if content is not None and len(content) <= most else None
+
+
+def size_of(tree: Tree, path: str) -> int | None:
+    """Give the size of a file in bytes; `None` where that cannot be had."""
+    try:
+        source = file_of(tree, path)
+    except LumisiteError:
+        return None
+    return None if source is None else source.size
+
+
+def digest_of(tree: Tree, path: str, most: int) -> str | None:
+    """Give the SHA-256 of a regular file of at most `most` bytes, read in parts; `None` where that cannot be had."""
+    size, digest = size_of(tree, path), hashlib.sha256()
+    if size is None or size > most:
+        return None
+    for at in range(0, size, _PART_BYTES):
+        digest.update(head_of(tree, path, _PART_BYTES, at) or b"")
+    return digest.hexdigest()
