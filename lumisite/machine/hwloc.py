@@ -22,7 +22,7 @@ _OBJECT_LIMIT = 200_000
 _DEPTH_LIMIT = 64
 _INPUT_OUTPUT = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
 _PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):[0-9a-f]{4}\]")
-_PCI_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_PCI_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 _WORD = re.compile(r"(?:(?:0x)?[0-9a-f]{1,8})?", re.IGNORECASE)
 
 
@@ -72,6 +72,10 @@ class _Object:
         if name not in self.attributes:
             self.fail(f"attribute {name} is missing")
         return self.attributes[name]
+
+    def matched(self, name: str, pattern: re.Pattern[str], right: str) -> re.Match[str]:
+        found = pattern.match(self.text(name).lower())
+        return found or self.fail(f"{name} is {self.text(name)[:60]!r} (such as {right} is right)")
 
     def number(self, name: str) -> int:
         text = self.text(name)
@@ -178,28 +182,15 @@ def _numa_of(numa_nodes: Iterable[_Object]) -> dict[int, int]:
 def _gpus(objects: Iterable[_Object]) -> dict[str, _Object]:
     found: dict[str, _Object] = {}
     for thing in objects:
-        if thing.kind == "PCIDev" and _is_gpu(thing):
-            bus = _pci_bus(thing)
+        if thing.kind != "PCIDev" or "pci_type" not in thing.attributes:
+            continue
+        kind = thing.matched("pci_type", _PCI_TYPE, "'0380 [1002:7408] …'")
+        if is_gpu(kind[1], kind[2]):
+            bus = thing.matched("pci_busid", _PCI_BUS, "0000:c1:00.0")[0]
             if bus in found:
                 thing.fail(f"pci_busid {bus} is also that of the device in line {found[bus].line}")
             found[bus] = thing
     return found
-
-
-def _is_gpu(thing: _Object) -> bool:
-    if "pci_type" not in thing.attributes:
-        return False
-    found = _PCI_TYPE.match(thing.attributes["pci_type"].lower())
-    if not found:
-        thing.fail(f"pci_type is {thing.attributes['pci_type'][:60]!r} (such as '0380 [1002:7408] …' is right)")
-    return is_gpu(found[1], found[2])
-
-
-def _pci_bus(thing: _Object) -> str:
-    bus = thing.text("pci_busid").lower()
-    if not _PCI_BUS.fullmatch(bus):
-        thing.fail(f"pci_busid is {bus[:60]!r} (such as 0000:c1:00.0 is right)")
-    return bus
 
 
 def _place(thing: _Object, cores: Sequence[Core]) -> tuple[int | None, int | None]:
