@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from lumisite.binds.copies import stem
-from lumisite.facts.change import BootConfig, Change, Kind, LoadedFile, known, parted
-from lumisite.facts.facts import ImageFile, Named
+from lumisite.facts.change import BootConfig, Change, Kind, known, parted
 from lumisite.facts.site import Context, families_borrowing
 from lumisite.site.images import family_by_path
 
@@ -17,16 +16,59 @@ from lumisite.site.images import family_by_path
 _ALWAYS_THERE = ("os", "kernel", "glibc", "slurm", "release", "cpus")
 
 
+#: Where this is all that changed; other kinds that are not named below are told by their own names.
+_PLAIN_TITLES: Mapping[Kind, str] = {
+    **dict.fromkeys(("gpu-count", "gpu-place", "release", "os", "kernel", "glibc", "slurm"), "{}"),
+    "rocm": "ROCm on the host",
+    "cpe": "CPE on the host",
+    "runtime": "container runtime",
+    "cpus": "CPUs by L3@NUMA",
+    "module-default": "default version of the modules in {}",
+    "slurm-conf": "Slurm's {}",
+}
+
+
 def words(change: Change[Any]) -> str:
     """Say what changed, in one line that may hold any character of the facts."""
-    said = _SAID.get(change.kind, f"{change.kind.replace('-', ' ')} {_ANOTHER}")
-    if isinstance(said, tuple):
-        said = said[0 if change.before is None else 1 if change.after is None else 2]
-    if not isinstance(said, str):
-        return said(change)
-    was, now = _states(change)
-    name = posixpath.basename(change.subject)
-    return said.format(**vars(change), name=name, stem=stem(name).removesuffix(".so."), was=was, now=now)
+    name, (was, now) = change.subject, _states(change)
+    is_new, is_gone = change.before is None, change.after is None
+    match change.kind:
+        case "product":
+            how = f"new directory, {now}" if is_new else f"directory gone, {was}"
+            return f"{posixpath.basename(name)}: {how if is_new or is_gone else f'directory renamed, {was} -> {now}'}"
+        case "default":
+            return f"{f'{name}/default' if name.startswith('/') else f'default {name}'}: {was} -> {now}"
+        case "dangling":
+            return f"link mended: {name} {was} no more" if is_gone else f"dangling link: {name} {now}"
+        case "path":
+            return f"{name}: was {_stands(change.before)}, is {_stands(change.after)}"
+        case "driver":
+            return f"GPU driver: {was} -> {now}{'; built anew' if was == now else ''}"
+        case "gpu-bus":
+            return f"GPU bus ids: {moved_buses(change)}"
+        case "interface":
+            return f"interface {_device(change)}"
+        case "nic":
+            return f"network adapter {_device(change)}"
+        case "kernel-config":
+            return _kernel_config(change)
+        case "image":
+            if is_new or is_gone:
+                said, leads = (f"new image: {name}", now) if is_new else (f"image gone: {name}", was)
+                return said if name == leads else f"{said} (-> {leads})"
+            replaced, led = f"image replaced under its name: {name}", f"image alias {name} leads elsewhere"
+            return replaced if was == now else f"{led}: {was} -> {now}"
+        case "edited":
+            how = "was added to" if is_new else "was removed from" if is_gone else "was edited by hand in"
+            return f"{name} {how} the deployed release {getattr(change.after or change.before, 'release', None)}"
+        case "unreadable":
+            return f"users can read {name} again" if is_gone else f"users cannot read {name} ({now})"
+        case "links":
+            lost, got = parted(was.split(", "), now.split(", "))
+            return f"{name} leads elsewhere: {', '.join(lost)} -> {', '.join(got)}"
+        case kind:
+            plain = _PLAIN_TITLES.get(kind, f"{kind.replace('-', ' ')} {{}}").format(name)
+            return _library(change) or f"{plain}: {was} -> {now}"
 
 
 def _states(change: Change[Any]) -> tuple[str, str]:
@@ -40,27 +82,7 @@ def moved_buses(change: Change[tuple[str, ...]]) -> str:
     return ", ".join(f"GPU {index} {was} -> {now}" for index, (was, now) in pairs if was != now)
 
 
-def _gives(change: Change[tuple[str, ...]]) -> str:
-    said = [f"has no {change.was} now"] * bool(change.was) + [f"has {change.now} now"] * bool(change.now)
-    return f"{change.subject} {' and '.join(said)}"
-
-
-def _needs(change: Change[tuple[str, ...]]) -> str:
-    parts = [*(f"+ {one}" for one in change.after or ()), *(f"- {one}" for one in change.before or ())]
-    return f"{change.subject} needs {', '.join(parts)}"
-
-
-def _links(change: Change[str]) -> str:
-    lost, got = parted((change.before or "none").split(", "), (change.after or "none").split(", "))
-    return f"{change.subject} leads elsewhere: {', '.join(lost)} -> {', '.join(got)}"
-
-
-def _path(change: Change[Named]) -> str:
-    was, now = (_stands(one) for one in (change.before, change.after) if one is not None)
-    return f"{change.subject}: was {was}, is {now}"
-
-
-def _stands(one: Named) -> str:
+def _stands(one: Any) -> str:
     if one.kind == "none":
         return "not there"
     if one.kind in ("dangling", "unreadable"):
@@ -70,11 +92,11 @@ def _stands(one: Named) -> str:
 
 
 def _device(change: Change[Any]) -> str:
-    name = f"{'interface' if change.kind == 'interface' else 'network adapter'} {change.subject}"
     if change.before is None or change.after is None:
-        return f"{name} is {'new' if change.before is None else 'gone'}"
+        return f"{change.subject} is {'new' if change.before is None else 'gone'}"
     pairs = ((key, was, getattr(change.after, key)) for key, was in vars(change.before).items())
-    return f"{name}: {', '.join(f'{key} {known(was)} -> {known(now)}' for key, was, now in pairs if was != now)}"
+    fields = (f"{key} {known(was)} -> {known(now)}" for key, was, now in pairs if was != now)
+    return f"{change.subject}: {', '.join(fields)}"
 
 
 def _kernel_config(change: Change[BootConfig]) -> str:
@@ -89,99 +111,44 @@ def _kernel_config(change: Change[BootConfig]) -> str:
     return f"kernel options for DMA-BUF in {now.path}: {old} -> {new}"
 
 
-def _image(change: Change[ImageFile]) -> str:
-    path, was, now = change.subject, change.was, change.now
-    if was is None or now is None:
-        said = f"image gone: {path}" if now is None else f"new image: {path}"
-        return said if path in (was, now) else f"{said} (-> {was or now})"
-    if was == now:
-        return f"image replaced under its name: {path}"
-    return f"image alias {path} leads elsewhere: {was} -> {now}"
-
-
-def _library(change: Change[LoadedFile]) -> str:
-    was, now = change.before or LoadedFile("", 0), change.after or LoadedFile("", 0)
-    if was.path != now.path:
-        return f"{change.subject}: {was.path} -> {now.path}"
-    sizes = f"{was.size_bytes} -> {now.size_bytes} bytes"
-    if was.size_bytes == now.size_bytes:
-        sizes = f"other content of the same size, sha256 {(was.sha256 or '')[:12]} -> {(now.sha256 or '')[:12]}"
-    return f"{change.subject}: another file under the same name, {was.path} ({sizes})"
-
-
-def _gone(change: Change[LoadedFile]) -> str:
-    was = change.before or LoadedFile("", 0)
-    needed = f"; {change.subject} is needed by {', '.join(was.needed_by)}, and the node has none"
-    return f"library gone: {change.subject} (was {was.path}){needed if was.needed_by else ''}"
-
-
-def _default(change: Change[str]) -> str:
-    link = f"{change.subject}/default" if change.subject.startswith("/") else f"default {change.subject}"
-    return f"{link}: {change.was or 'none'} -> {change.now or 'none'}"
-
-
-def _driver(change: Change[Any]) -> str:
-    anew = "; built anew" if change.was == change.now else ""
-    return f"GPU driver: {change.was or 'none'} -> {change.now or 'none'}{anew}"
-
-
-#: Where nothing was, where nothing is, and where something else is.
-_Forms: TypeAlias = tuple[str, str, str]
-_ANOTHER = "{subject}: {was} -> {now}"
-
-
-def _forms(now: str, was: str) -> _Forms:
-    return now, was, now
-
-
-#: What is said of a change: one form, one of three, or, where no form does, what a function says. `was` and `now` are
-#: texts, `before` and `after` the values.
-_SAID: Mapping[Kind, str | _Forms | Callable[[Any], str]] = {
-    **dict.fromkeys(("gpu-count", "gpu-place", "release", "os", "kernel", "glibc", "slurm"), _ANOTHER),
-    "product": (
-        "{name}: new directory, {now}",
-        "{name}: directory gone, {was}",
-        "{name}: directory renamed, {was} -> {now}",
-    ),
-    "default": _default,
-    "soname": "{stem}: SONAME changed, {was} -> {now}",
-    "library-gone": _gone,
-    "library-new": "new library: {subject} ({after.path})",
-    "damaged": _forms("{subject}: {now}", "{subject} can be loaded again; it was: {was}"),
-    "library": _library,
-    "needs": _needs,
-    "wants": (
-        "{subject} wants {after} (before: none)",
-        "{subject} wants no {before.group} now",
-        "{subject} wants {after} (before: {before.version})",
-    ),
-    "gives": _gives,
-    "missing": _forms(
-        "{subject} is needed by {now}, and the node has none",
-        "{subject} was needed by {was} and not there; nothing lacks it now",
-    ),
-    "dangling": _forms("dangling link: {subject} {now}", "link mended: {subject} {was} no more"),
-    "path": _path,
-    "driver": _driver,
-    "rocm": "ROCm on the host: {was} -> {now}",
-    "cpe": "CPE on the host: {was} -> {now}",
-    "gpu-bus": lambda change: f"GPU bus ids: {moved_buses(change)}",
-    "interface": _device,
-    "nic": _device,
-    "kernel-config": _kernel_config,
-    "image": _image,
-    "edited": (
-        "{subject} was added to the deployed release {after.release}",
-        "{subject} was removed from the deployed release {before.release}",
-        "{subject} was edited by hand in the deployed release {after.release}",
-    ),
-    "runtime": "container runtime: {was} -> {now}",
-    "cpus": "CPUs by L3@NUMA: {was} -> {now}",
-    "unreadable": _forms("users cannot read {subject} ({now})", "users can read {subject} again"),
-    "module-default": f"default version of the modules in {_ANOTHER}",
-    "slurm-conf": f"Slurm's {_ANOTHER}",
-    "links": _links,
-}
+def _library(change: Change[Any]) -> str:
+    """Say what changed of a library; nothing of a change of anything else."""
+    name, was, now = change.subject, change.was, change.now
+    before: Any = change.before
+    after: Any = change.after
+    match change.kind:
+        case "soname":
+            return f"{stem(posixpath.basename(name)).removesuffix('.so.')}: SONAME changed, {was} -> {now}"
+        case "library-gone":
+            lacking = f"; {name} is needed by {', '.join(before.needed_by)}, and the node has none"
+            return f"library gone: {name} (was {before.path}){lacking if before.needed_by else ''}"
+        case "library-new":
+            return f"new library: {name} ({after.path})"
+        case "damaged":
+            return f"{name} can be loaded again; it was: {was}" if after is None else f"{name}: {now}"
+        case "library" if before.path != after.path:
+            return f"{name}: {before.path} -> {after.path}"
+        case "library":
+            sizes = f"{before.size_bytes} -> {after.size_bytes} bytes"
+            if before.size_bytes == after.size_bytes:
+                digests = f"{(before.sha256 or '')[:12]} -> {(after.sha256 or '')[:12]}"
+                sizes = f"other content of the same size, sha256 {digests}"
+            return f"{name}: another file under the same name, {before.path} ({sizes})"
+        case "needs":
+            parts = [*(f"+ {one}" for one in after or ()), *(f"- {one}" for one in before or ())]
+            return f"{name} needs {', '.join(parts)}"
+        case "wants" if after is None:
+            return f"{name} wants no {before.group} now"
+        case "wants":
+            return f"{name} wants {after} (before: {before.version if before else 'none'})"
+        case "gives":
+            said = [f"has no {was} now"] * bool(was) + [f"has {now} now"] * bool(now)
+            return f"{name} {' and '.join(said)}"
+        case "missing" if after is None:
+            return f"{name} was needed by {was} and not there; nothing lacks it now"
+        case "missing":
+            return f"{name} is needed by {now}, and the node has none"
+    return ""
 
 
 # The text for users
