@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from lumisite.facts.capture import stated_paths
 from lumisite.facts.change import BootConfig, Change, DeployedFile, SymbolVersion, parted
-from lumisite.facts.facts import Driver, Facts, ImageFile, Interface, Named
+from lumisite.facts.facts import Driver, Facts, ImageFile, Interface
 from lumisite.facts.site import Context, Touch, families_borrowing
 from lumisite.machine.tree import is_under
 from lumisite.site.images import family_by_path, told_release, told_rocm
@@ -178,21 +178,23 @@ def _missing(change: Change[Names], context: Context) -> Touches:
     return _plans_with(context, [name, *requesters], f": {why.format(name)}")
 
 
-def _path(change: Change[Named], context: Context) -> Touches:
-    yield from _named(context, change.subject, "is not there" if change.now is None else "is not what it was")
-    yield from _plans_with(context, _sonames_under(change.subject, context.before), f" came from {change.subject}")
-
-
-def _dangling(change: Change[str], context: Context) -> Touches:
-    path, leads = change.subject, "leads nowhere" if change.after is not None else "leads somewhere again"
-    yield from _named(context, path, "is not what it was")
-    yield from _borrowed(context, [posixpath.basename(path)], f"where {path} {leads}")
-
-
-def _unreadable(change: Change[str], context: Context) -> Touches:
-    sonames = _sonames_under(change.subject, context.before, context.after)
-    yield from _named(context, change.subject, "users cannot read" if change.after else "users can read again")
-    yield from _borrowed(context, sonames, f"where users {'cannot' if change.after else 'can'} read it")
+def _place(change: Change[Any], context: Context) -> Touches:
+    """Something else stands at a path, a link dangles, or users may not read it; or that is mended."""
+    path, mended = change.subject, change.after is None
+    match change.kind:
+        case "path":
+            yield from _named(context, path, "is not there" if change.now is None else "is not what it was")
+            yield from _plans_with(context, _sonames_under(path, context.before), f" came from {path}")
+        case "dangling":
+            leads = "leads somewhere again" if mended else "leads nowhere"
+            yield from _named(context, path, "is not what it was")
+            yield from _borrowed(context, [posixpath.basename(path)], f"where {path} {leads}")
+        case "unreadable":
+            sonames = _sonames_under(path, context.before, context.after)
+            yield from _named(context, path, "users can read again" if mended else "users cannot read")
+            yield from _borrowed(context, sonames, f"where users {'can' if mended else 'cannot'} read it")
+        case "links":
+            yield from _named(context, path, "leads elsewhere")
 
 
 def _driver(change: Change[Driver], context: Context) -> Touches:
@@ -377,17 +379,14 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("needs", "gives"), _needs),
     "wants": _wants,
     "missing": _missing,
-    "dangling": _dangling,
-    "path": _path,
+    **dict.fromkeys(("path", "dangling", "unreadable", "links"), _place),
     "driver": _driver,
     "rocm": _rocm,
     "cpe": _cpe,
     "default": _default,
     "interface": _interface,
     "kernel-config": _kernel_config,
-    "unreadable": _unreadable,
     "sysctl": lambda change, context: _settings_holding(context, change.subject.rpartition("_")[2]),
-    "links": lambda change, context: _named(context, change.subject, "leads elsewhere"),
     "image": _image,
     "edited": _edited,
     "glibc": _glibc,
