@@ -44,9 +44,6 @@ class Entry:
     link: str = ""
 
 
-_DIRECTORY = Entry("directory")
-
-
 class Tree(Protocol):
     """A file system. Paths are absolute in it, normal, and have no links among their parents.
 
@@ -85,13 +82,13 @@ def resolve(tree: Tree, path: str, folder: str = "/") -> Place:
 
     A relative path begins in `folder`, which is a directory without links in its path.
     """
-    real, entry, followed = folder, _DIRECTORY, 0
+    real, entry, followed = folder, Entry("directory"), 0  # until the end of the path it is always a directory
     waiting = _parts(path)
     links: tuple[str, ...] = ()
     while waiting:
         part = waiting.pop()
         if part == "..":
-            real, entry = posixpath.dirname(real), _DIRECTORY
+            real = posixpath.dirname(real)
             continue
         here = posixpath.join(real, part)
         if len(here) > LONGEST_PATH:
@@ -107,7 +104,7 @@ def resolve(tree: Tree, path: str, folder: str = "/") -> Place:
                 links += (seen.link,)
             if followed > MOST_LINKS:
                 return Place(here, None, "is a loop of links", links[:2])
-            real, entry = "/" if seen.link.startswith("/") else real, _DIRECTORY
+            real = "/" if seen.link.startswith("/") else real
             waiting += _parts(seen.link)
         elif waiting and seen.kind != "directory":
             return Place(here, None, f"leads through {shown(here)}, which is no directory", links)
