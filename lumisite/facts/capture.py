@@ -17,25 +17,12 @@ from lumisite.binds.copies import in_order, is_foundation, newest, numbers_in, p
 from lumisite.binds.plan import beyond, folders_below
 from lumisite.errors import LumisiteError
 from lumisite.facts.capture_plain import capture_plain, with_closed, with_digests
-from lumisite.facts.capture_system import (
-    capture_drivers,
-    capture_interfaces,
-    capture_kernel,
-    capture_nics,
-    capture_system,
-    content_of,
-    digest_of,
-    directory_names,
-    first_line,
-    head_of,
-    size_of,
-    with_topology,
-)
+from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import Deployed, Facts, ImageFile, Library, Named, Program, Releases
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import Found, Loaded, Loader, Rules, cpu_levels, read_rules, walk
-from lumisite.machine.tree import Tree, resolve
+from lumisite.machine.tree import Tree, content_of, digest_of, head_of, names_of, resolve, size_of
 from lumisite.site.model import Site
 
 _CPE = "/opt/cray/pe/cpe"
@@ -73,7 +60,7 @@ class Captured:
 def capture(tree: Tree, site: Site) -> Captured:
     """Read a node from its files; `tree` is its root or a copy. Whatever is damaged is left out, with a note."""
     notes: list[str] = []
-    facts = with_topology(Facts(site.name), tree, notes)
+    facts = capture_system(tree, site, notes)
     loader = _loader(tree, site, notes)
     searched = tuple(dict.fromkeys((*loader.rules.library_path, *loader.rules.directories)))
     facts = _with_libraries(facts, loader, searched, site, notes)
@@ -83,19 +70,13 @@ def capture(tree: Tree, site: Site) -> Captured:
     images = {path: _images(tree, path) for path in folders}
     facts = replace(
         facts,
-        host=first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname"),
-        os=capture_system(tree),
-        kernel=capture_kernel(tree),
         slurm=_slurm(tree, searched),
         runtime=_program(tree, site.runtime.executable),
-        drivers=capture_drivers(tree),
         rocm=_rocm(tree),
         cpe=products.get(_CPE, Releases()),
         products=products,
         paths={path: _named(tree, path) for path in sorted({*stated, *folders})},
         dangling={**facts.dangling, **dangling},
-        interfaces=capture_interfaces(tree, (*site.network.interfaces, *site.network.management)),
-        nics=capture_nics(tree),
         images={path: found for path, found in images.items() if found},
         deployed=_deployed(tree, site.root),
         plain=capture_plain(tree, site),
@@ -164,15 +145,11 @@ def _in_force(tree: Tree, site: Site) -> Iterator[str]:
     yield from platform.libraries.values()
 
 
-def _bound(site: Site) -> list[str]:
-    """Give the paths of single libraries among the site's binds."""
-    return [bind.path for bind in site.binds if ".so" in posixpath.basename(bind.path)]
-
-
 def asked_stems(site: Site) -> set[str]:
     """Give the stems of the libraries that every capture looks for, whether they are needed or not."""
-    borrowed = (name for family in site.families.values() for name in family.libraries)
-    return {stem(posixpath.basename(name)) for name in (*_ALWAYS, *borrowed, *_bound(site))}
+    borrowed = [name for family in site.families.values() for name in family.libraries]
+    bound = (posixpath.basename(bind.path) for bind in site.binds)
+    return {stem(posixpath.basename(name)) for name in (*_ALWAYS, *borrowed, *(one for one in bound if ".so" in one))}
 
 
 def _with_libraries(facts: Facts, loader: Loader, directories: Iterable[str], site: Site, notes: list[str]) -> Facts:
@@ -217,7 +194,7 @@ def _scan(
     found: dict[str, Found] = {}
     dangling: dict[str, str] = {}
     for directory in directories:
-        for name in directory_names(loader.tree, directory, most=None):
+        for name in names_of(loader.tree, directory, None):
             if ".so" not in name or stem(name) not in stems or not name.isprintable():
                 continue
             path = f"{directory}/{name}"
@@ -255,7 +232,7 @@ def _glibc(loader: Loader) -> str | None:
 def _products(tree: Tree, site: Site) -> tuple[dict[str, Releases], dict[str, str]]:
     """Find the directories that hold one directory for each release of a product; and defaults that lead nowhere."""
     parents = {posixpath.dirname(at) for _, at in _stated_libraries(site) if _VERSION.fullmatch(posixpath.basename(at))}
-    parents |= {f"{top}/{name}" for top in _CRAY for name in directory_names(tree, top)}
+    parents |= {f"{top}/{name}" for top in _CRAY for name in names_of(tree, top)}
     found, dangling = {}, {}
     for path in sorted(parents - set(_CRAY)):
         if versions := _versions(tree, path):
@@ -277,9 +254,9 @@ def _stated_libraries(site: Site) -> Iterator[tuple[str, str]]:
 
 def _versions(tree: Tree, folder: str, prefix: str = "") -> tuple[str, ...]:
     """Give the releases that are installed: packages leave empty directories behind when they are removed."""
-    names = (name.removeprefix(prefix) for name in directory_names(tree, folder) if name.startswith(prefix))
+    names = (name.removeprefix(prefix) for name in names_of(tree, folder) if name.startswith(prefix))
     named = [name for name in names if _VERSION.fullmatch(name)]
-    return tuple(in_order(name for name in named if directory_names(tree, f"{folder}/{prefix}{name}")))
+    return tuple(in_order(name for name in named if names_of(tree, f"{folder}/{prefix}{name}")))
 
 
 def _rocm(tree: Tree) -> Releases:
@@ -339,8 +316,8 @@ def _images(tree: Tree, path: str) -> dict[str, ImageFile]:
 
 
 def _image_names(tree: Tree, path: str) -> Iterator[str]:
-    for name in directory_names(tree, path):
-        inner = () if name.endswith(_IMAGE_NAMES) else directory_names(tree, f"{path}/{name}")
+    for name in names_of(tree, path):
+        inner = () if name.endswith(_IMAGE_NAMES) else names_of(tree, f"{path}/{name}")
         names = (name, *(f"{name}/{one}" for one in inner))
         yield from (one for one in names if one.endswith(_IMAGE_NAMES) and one.isprintable())
 
@@ -367,7 +344,7 @@ def _deployed(tree: Tree, root: str) -> Deployed:
 
 
 def _files(tree: Tree, path: str, depth: int) -> Iterator[str]:
-    for name in directory_names(tree, path):
+    for name in names_of(tree, path):
         here = f"{path}/{name}"
         entry = tree.look(here)
         if entry is not None and entry.kind == "file":

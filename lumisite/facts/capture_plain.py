@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from lumisite.errors import shown
-from lumisite.facts.capture_system import digest_of, directory_names, first_line, text_of
 from lumisite.facts.facts import Facts, Plain
 from lumisite.machine.ldcache import glob
-from lumisite.machine.tree import Tree, resolve
+from lumisite.machine.tree import Tree, digest_of, first_line, names_of, resolve, small_text
 from lumisite.site.model import Site
 
 #: What decides which calls of the system a container gets, or how its memory is placed.
@@ -127,7 +126,7 @@ def _kernel_parameters(tree: Tree, _: Site) -> dict[str, str]:
 def _hugepages(tree: Tree, _: Site) -> dict[str, str]:
     """Give the pages of each size that are reserved, without those that a process just now has beyond them."""
     found = {}
-    for name in directory_names(tree, "/sys/kernel/mm/hugepages"):
+    for name in names_of(tree, "/sys/kernel/mm/hugepages"):
         files = (f"/sys/kernel/mm/hugepages/{name}/{end}" for end in ("nr", "surplus", "nr_overcommit"))
         pages, beyond, demand = (first_line(tree, f"{path}_hugepages") or "0" for path in files)
         if pages.isdecimal() and beyond.isdecimal() and name.isprintable():
@@ -138,10 +137,10 @@ def _hugepages(tree: Tree, _: Site) -> dict[str, str]:
 
 def _kernel_modules(tree: Tree, _: Site) -> dict[str, str]:
     """Give version and build of what drives the network: modules known by name, and those of the interfaces."""
-    links = (f"/sys/class/net/{name}/device/driver" for name in directory_names(tree, "/sys/class/net"))
+    links = (f"/sys/class/net/{name}/device/driver" for name in names_of(tree, "/sys/class/net"))
     places = [resolve(tree, path) for link in links for path in (f"{link}/module", link)]
     names = {posixpath.basename(place.path) for place in places if place.entry is not None}
-    names |= {name for name in directory_names(tree, "/sys/module") if _NETWORK_MODULES.fullmatch(name)}
+    names |= {name for name in names_of(tree, "/sys/module") if _NETWORK_MODULES.fullmatch(name)}
     found = {}
     for name in sorted(names):
         version, build = (first_line(tree, f"/sys/module/{name}/{file}") for file in ("version", "srcversion"))
@@ -155,7 +154,7 @@ def _module_defaults(tree: Tree, site: Site) -> dict[str, str]:
 
     The site's own root is left out, as each file of a release is known by its digest.
     """
-    listed = (line.strip() for path in _MODULE_LISTS for line in (text_of(tree, path) or "").splitlines())
+    listed = (line.strip() for path in _MODULE_LISTS for line in (small_text(tree, path) or "").splitlines())
     roots = [*_MODULE_ROOTS, *(root for line in listed if line.startswith("/") for root in glob(tree, line))]
     waiting = [(root, _DEEPEST) for root in dict.fromkeys(roots) if not root.startswith(f"{site.root}/")]
     found: dict[str, str] = {}
@@ -163,12 +162,12 @@ def _module_defaults(tree: Tree, site: Site) -> dict[str, str]:
         if not waiting:
             break
         folder, depth = waiting.pop(0)
-        names = [name for name in directory_names(tree, folder) if name.isprintable()]
+        names = [name for name in names_of(tree, folder) if name.isprintable()]
         mark = resolve(tree, f"{folder}/default") if "default" in names else None
         marks = [posixpath.basename(mark.path)] if mark is not None and mark.links else []
         for name in _MARKS:
             if not marks and name in names:
-                text = text_of(tree, f"{folder}/{name}") or ""
+                text = small_text(tree, f"{folder}/{name}") or ""
                 marks = sorted({one or other for one, other in _MARKED.findall(text)})
         if marks:
             found[folder] = " ".join(mark.removesuffix(".lua") for mark in marks)
@@ -212,7 +211,7 @@ def _lines(tree: Tree, files: Iterable[str]) -> Iterator[str]:
     while waiting and seen < _MOST_INCLUDED:
         seen += 1
         path = waiting.pop(0)
-        text = re.sub(r"\\\n", " ", text_of(tree, path) or "")
+        text = re.sub(r"\\\n", " ", small_text(tree, path) or "")
         for line in (" ".join(line.partition("#")[0].split()) for line in text.splitlines()):
             if line.lower().startswith("include "):
                 waiting += glob(tree, posixpath.join(posixpath.dirname(path), line.split()[1]))
@@ -231,7 +230,7 @@ def _links(tree: Tree, _: Site) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in _LINKED:
         place, counts = resolve(tree, folder), Counter[str]()
-        for name in directory_names(tree, folder):
+        for name in names_of(tree, folder):
             at = resolve(tree, f"{folder}/{name}")
             release = re.match(r"(/\S*?/[0-9]+(?:\.[0-9]+)+[^/]*)(?:/|$)", at.path if at.entry is not None else "")
             if at.links and at.path.isprintable():

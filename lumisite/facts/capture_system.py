@@ -15,74 +15,34 @@ import zlib
 from collections.abc import Collection
 from dataclasses import replace
 
-from lumisite.errors import LumisiteError
 from lumisite.facts.facts import CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
 from lumisite.machine.live import read_topology
-from lumisite.machine.topology import TopologyError
-from lumisite.machine.tree import Tree, resolve
+from lumisite.machine.topology import Topology, TopologyError
+from lumisite.machine.tree import Tree, content_of, first_line, names_of, resolve, small_text
 from lumisite.site.cpus import format_cpu_list
+from lumisite.site.model import Site
 
-_SMALL_BYTES = 64 * 1024
-_PART_BYTES = 4 * 1024 * 1024
 _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
 _OPTIONS = ("CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
 _DRIVERS = ("amdgpu", "nvidia")
 
 
-def first_line(tree: Tree, path: str) -> str | None:
-    """Give the first line of a small file; `None` where there is none, or nothing in it that can be shown."""
-    lines = (text_of(tree, path) or "").strip().splitlines()
-    line = lines[0].strip() if lines else ""
-    return line if line and line.isprintable() else None
-
-
-def directory_names(tree: Tree, path: str, most: int | None = 4096) -> list[str]:
-    """Give the names in a directory, sorted, and not more than `most`; none where it is none."""
-    place = resolve(tree, path)
-    there = place.entry is not None and place.entry.kind == "directory"
-    return sorted(tree.names(place.path))[:most] if there else []
-
-
-def head_of(tree: Tree, path: str, length: int, at: int = 0) -> bytes | None:
-    """Give the first bytes of a regular file, or those from `at` on; `None` where they cannot be had."""
-    place = resolve(tree, path)
-    if place.entry is None or place.entry.kind != "file":
-        return None
+def capture_system(tree: Tree, site: Site, notes: list[str]) -> Facts:
+    """Give the facts that the kernel and the distribution tell; a tree without topology has a note instead of it."""
+    facts = Facts(
+        site.name,
+        host=first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname"),
+        os=_system(tree),
+        kernel=_kernel(tree),
+        drivers=_drivers(tree),
+        interfaces=_interfaces(tree, (*site.network.interfaces, *site.network.management)),
+        nics=_nics(tree),
+    )
     try:
-        source = tree.source(place.path)
-        return None if source is None else source.read(at, length)
-    except LumisiteError:  # sysfs answers some reads with an error: the speed of a link that is down
-        return None
-
-
-def content_of(tree: Tree, path: str, most: int) -> bytes | None:
-    """Give the content of a regular file of at most `most` bytes; `None` where that cannot be had."""
-    content = head_of(tree, path, most + 1)
-    return content if content is not None and len(content) <= most else None
-
-
-def size_of(tree: Tree, path: str) -> int | None:
-    """Give the size of a file in bytes; `None` where that cannot be had."""
-    try:
-        source = tree.source(path)
-    except LumisiteError:
-        return None
-    return None if source is None else source.size
-
-
-def digest_of(tree: Tree, path: str, most: int) -> str | None:
-    """Give the SHA-256 of a regular file of at most `most` bytes, read in parts; `None` where that cannot be had."""
-    place, digest = resolve(tree, path), hashlib.sha256()
-    size = size_of(tree, place.path) if place.entry is not None and place.entry.kind == "file" else None
-    for at in range(0, size if size is not None and size <= most else 0, _PART_BYTES):
-        digest.update(head_of(tree, place.path, _PART_BYTES, at) or b"")
-    return digest.hexdigest() if size is not None and size <= most else None
-
-
-def text_of(tree: Tree, path: str) -> str | None:
-    """Give the first 64 KiB of a text file; `None` where they cannot be had."""
-    content = head_of(tree, path, _SMALL_BYTES)
-    return None if content is None else content.decode("utf-8", "replace")
+        return _with_topology(facts, read_topology(tree))
+    except TopologyError as error:
+        notes.append(f"no topology: {error}")
+        return facts
 
 
 def _number(tree: Tree, path: str) -> int | None:
@@ -91,9 +51,9 @@ def _number(tree: Tree, path: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
 
 
-def capture_system(tree: Tree) -> System:
+def _system(tree: Tree) -> System:
     """Read os-release(5)."""
-    text = text_of(tree, "/etc/os-release") or text_of(tree, "/usr/lib/os-release") or ""
+    text = small_text(tree, "/etc/os-release") or small_text(tree, "/usr/lib/os-release") or ""
     words = {}
     for name, equals, value in (line.partition("=") for line in text.splitlines()):
         with contextlib.suppress(ValueError):  # a quote that does not end, or several words
@@ -103,14 +63,14 @@ def capture_system(tree: Tree) -> System:
     return System(words.get("PRETTY_NAME"), words.get("ID"), words.get("VERSION_ID"))
 
 
-def capture_kernel(tree: Tree) -> Kernel:
+def _kernel(tree: Tree) -> Kernel:
     """Read the kernel's release and every configuration that stands where programs look for one."""
     release = first_line(tree, "/proc/sys/kernel/osrelease")
     if release is None:
         found = re.match(r"Linux version (\S+)", first_line(tree, "/proc/version") or "")
         release = found[1] if found else None
     configs = {}
-    for path in (f"/boot/{name}" for name in directory_names(tree, "/boot") if name.startswith("config-")):
+    for path in (f"/boot/{name}" for name in names_of(tree, "/boot") if name.startswith("config-")):
         content = content_of(tree, path, _LARGEST_CONFIG_BYTES)
         if content is not None:
             configs[path] = _config(content)
@@ -129,9 +89,9 @@ def _config(content: bytes) -> KernelConfig:
     return KernelConfig(hashlib.sha256(content).hexdigest(), {name.decode(): value.decode() for name, value in found})
 
 
-def capture_drivers(tree: Tree) -> dict[str, Driver]:
+def _drivers(tree: Tree) -> dict[str, Driver]:
     """Read the GPU drivers that are loaded, and which sources of them are installed."""
-    sources = directory_names(tree, "/usr/src")
+    sources = names_of(tree, "/usr/src")
     found = {}
     for name in _DRIVERS:
         version, build = (first_line(tree, f"/sys/module/{name}/{file}") for file in ("version", "srcversion"))
@@ -141,10 +101,10 @@ def capture_drivers(tree: Tree) -> dict[str, Driver]:
     return found
 
 
-def capture_interfaces(tree: Tree, wanted: Collection[str]) -> dict[str, Interface]:
+def _interfaces(tree: Tree, wanted: Collection[str]) -> dict[str, Interface]:
     """Read the interfaces that have a device behind them, or that the site names."""
     found = {}
-    for name in directory_names(tree, "/sys/class/net"):
+    for name in names_of(tree, "/sys/class/net"):
         here = f"/sys/class/net/{name}"
         device, driver = (resolve(tree, f"{here}/{end}") for end in ("device", "device/driver"))
         there = resolve(tree, here).entry is not None and name.isprintable()
@@ -166,10 +126,10 @@ def _bus(path: str) -> str | None:
     return parts[-1] if parts else None
 
 
-def capture_nics(tree: Tree) -> dict[str, Device]:
+def _nics(tree: Tree) -> dict[str, Device]:
     """Read the Cassini adapters."""
     found = {}
-    for name in directory_names(tree, "/sys/class/cxi"):
+    for name in names_of(tree, "/sys/class/cxi"):
         device = resolve(tree, f"/sys/class/cxi/{name}/device")
         if name.isprintable() and device.entry is not None:
             numa = _number(tree, f"/sys/class/cxi/{name}/device/numa_node")
@@ -177,13 +137,8 @@ def capture_nics(tree: Tree) -> dict[str, Device]:
     return found
 
 
-def with_topology(facts: Facts, tree: Tree, notes: list[str]) -> Facts:
-    """Add CPUs by L3, and GPUs in the order of their bus; a tree without topology adds nothing but a note."""
-    try:
-        topology = read_topology(tree)
-    except TopologyError as error:
-        notes.append(f"no topology: {error}")
-        return facts
+def _with_topology(facts: Facts, topology: Topology) -> Facts:
+    """Add CPUs by L3, and GPUs in the order of their bus."""
     groups: dict[tuple[int | None, int | None], list[int]] = {}
     by_l3: dict[int | None, list[int]] = {}
     for core in topology.cores:

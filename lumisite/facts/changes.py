@@ -8,13 +8,13 @@ from typing import Any
 
 from lumisite.errors import ResolveError, shown
 from lumisite.facts.capture import asked_stems
-from lumisite.facts.compare import Change, compare
+from lumisite.facts.change import Change
+from lumisite.facts.compare import compare
 from lumisite.facts.draft import draft_lines
 from lumisite.facts.facts import Facts
-from lumisite.facts.site import make_context
-from lumisite.facts.tell import texts, user_lines, words
+from lumisite.facts.site import Touch, make_context
+from lumisite.facts.tell import user_lines, words
 from lumisite.facts.touch import touches
-from lumisite.facts.touched import Touch
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 
@@ -66,21 +66,16 @@ def report_lines(report: Report) -> list[str]:
     count = f"{len(report.changes)} {'change' if len(report.changes) == 1 else 'changes'}"
     lines = [f"{count}; the node was platform {report.was}, and now {now}", ""]
     for one in report.changes:
-        lines.append(plain(words(one.change)))
+        lines.append(shown(words(one.change)))
         together: dict[tuple[str, str], list[str]] = {}  # what is touched for the same reason
         for touch in one.touches:
             together.setdefault((touch.what, touch.why), []).append(touch.name)
         for (what, why), names in together.items():
-            lines += [plain(f"  {what + ':':8} {', '.join(names)}"), plain(f"           {why}")]
+            lines += [shown(f"  {what + ':':8} {', '.join(names)}"), shown(f"           {why}")]
         if not one.touches:
             lines.append("  touches nothing that the site describes")
     lines += ["", "-- draft for the site description", *report.draft]
     return [*lines, "", "-- text for users", *report.users]
-
-
-def plain(text: str) -> str:
-    """Facts come from files of others: what does not print is spelled out."""
-    return text if text.isprintable() else shown(text)
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -99,6 +94,5 @@ def to_json(report: Report) -> dict[str, Any]:
 
 def told(change: Change[Any]) -> dict[str, Any]:
     """Give a change as JSON values."""
-    before, after = texts(change)
-    what = plain(words(change))
-    return {"kind": change.kind, "subject": change.subject, "before": before, "after": after, "what": what}
+    what = shown(words(change))
+    return {"kind": change.kind, "subject": change.subject, "before": change.was, "after": change.now, "what": what}

@@ -4,82 +4,19 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass, replace
-from typing import Any, Generic, Literal, TypeVar, get_args
+from dataclasses import is_dataclass, replace
+from typing import Any, TypeVar, get_args
 
 from lumisite.binds.copies import is_foundation, stem
+from lumisite.facts.change import BootConfig, Change, DeployedFile, Kind, LoadedFile, SymbolVersion, parted
 from lumisite.facts.facts import Facts, Library, Plain, Releases
+from lumisite.machine.tree import is_under
 
 T = TypeVar("T")
+Changes = Iterator[Change[Any]]
 
 #: What facts files of before lack: where one of two captures does not know it, it is not compared.
 _NEWER = ("mtu", "sha256")
-
-Kind = Literal[
-    Plain,
-    "os", "kernel", "kernel-config", "glibc", "slurm", "runtime", "driver", "rocm", "cpe", "product", "default", "path",
-    "soname", "library-gone", "library-new", "damaged", "library", "needs", "wants", "gives",
-    "missing", "dangling", "interface", "nic",
-    "gpu-count", "gpu-bus", "gpu-place", "cpus", "image", "release", "edited",
-]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Change(Generic[T]):
-    """One difference: `before` and `after` are `None` where there was, or is, nothing.
-
-    `subject` is what changed: a path, a SONAME, an interface, the name of an image with its directory. What `T` is
-    depends on the kind: the type that the facts have for it, a tuple of names, or one of those below.
-    """
-
-    kind: Kind
-    subject: str
-    before: T | None
-    after: T | None
-
-
-@dataclass(frozen=True)
-class BootConfig:
-    """The file that RCCL reads: /boot/config-RELEASE of the running kernel, with its options; none is there for `None`.
-
-    `path` is `None` where the kernel is not known; `there` are the files of this kind, for whatever kernel.
-    """
-
-    path: str | None = None
-    options: Mapping[str, str] | None = None
-    there: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class LoadedFile:
-    """The file that a program gets by a SONAME; `needed_by` are the libraries that lack it, where it has gone."""
-
-    path: str
-    size_bytes: int
-    sha256: str | None = None
-    needed_by: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class SymbolVersion:
-    """The highest version that a library needs of a group, as ELF writes it: `GLIBC_2.38`."""
-
-    group: str
-    version: str
-
-    def __str__(self) -> str:
-        return f"{self.group}_{self.version}"
-
-
-@dataclass(frozen=True)
-class DeployedFile:
-    """A file of a deployed release."""
-
-    release: str | None
-    sha256: str
-
-
-Changes = Iterator[Change[Any]]
 
 
 def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[Change[Any], ...]:
@@ -134,7 +71,7 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
 
 
 def _is_below(path: str, folders: Iterable[str]) -> bool:
-    return any(path == one or path.startswith(f"{one}/") for one in folders)
+    return any(is_under(path, one) for one in folders)
 
 
 def _differences(before: Facts, after: Facts, asked: Collection[str]) -> Changes:
@@ -189,12 +126,6 @@ def _entries(kind: Kind, old: Mapping[str, T], new: Mapping[str, T]) -> Iterator
         yield from _changed(kind, name, was, now)
 
 
-def parted(old: Iterable[str] | None, new: Iterable[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Give what only the first has, and what only the second has."""
-    one, other = set(old or ()), set(new or ())
-    return tuple(sorted(one - other)), tuple(sorted(other - one))
-
-
 # What one of two captures could not read
 
 
@@ -226,14 +157,10 @@ def _behind(facts: Facts, shut: set[str]) -> set[str]:
     for library in facts.libraries.values():
         for name in library.needed:
             needing.setdefault(name, set()).add(library.soname or "")
-    found = {name for name, path in facts.loads.items() if _is_at(path, shut)}
+    found = {name for name, path in facts.loads.items() if _is_below(path, shut)}
     while more := {name for name, who in needing.items() if who <= found} - found:
         found |= more
     return found
-
-
-def _is_at(path: str, shut: set[str]) -> bool:
-    return any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in shut)
 
 
 def _is_hidden(change: Change[Any], shut: set[str], before: Facts, after: Facts) -> bool:
@@ -250,7 +177,7 @@ def _is_hidden(change: Change[Any], shut: set[str], before: Facts, after: Facts)
         texts += value.split() if isinstance(value, str) else []
         texts += (getattr(value, name, None) or "" for name in ("path", "real", "target"))
     # A folder of releases or of links is known by what is in it, and a deployed file by its path in the release.
-    return any(_is_at(text, shut) for text in texts) or any(
+    return any(_is_below(text, shut) for text in texts) or any(
         one.startswith(f"{texts[0]}/") or one.endswith(f"/{texts[0]}") for one in shut
     )
 
@@ -310,19 +237,20 @@ def _sonames(before: Facts, after: Facts, asked: Collection[str]) -> Changes:
             yield Change("soname", gone[0], gone, come)
             continue
         for one in gone:
-            was = replace(_loaded(before, one), needed_by=after.missing.get(one, ()))
+            was = replace(_file(before, before.loads[one]), needed_by=after.missing.get(one, ()))
             damage = after.damaged.get(was.path)
             yield Change("damaged", one, None, damage) if damage else Change("library-gone", one, was, None)
         for one in come:
-            damage = before.damaged.get(after.loads[one])
-            now = _loaded(after, one)
+            now = _file(after, after.loads[one])
+            damage = before.damaged.get(now.path)
             yield Change("damaged", one, damage, None) if damage else Change("library-new", one, None, now)
 
 
 def _libraries(before: Facts, after: Facts) -> Changes:
     for soname in sorted(before.loads.keys() & after.loads.keys()):
-        yield from _changed("library", soname, _loaded(before, soname), _loaded(after, soname))
-        was, now = _library(before, soname), _library(after, soname)
+        paths = before.loads[soname], after.loads[soname]
+        yield from _changed("library", soname, _file(before, paths[0]), _file(after, paths[1]))
+        was, now = before.libraries.get(paths[0], Library()), after.libraries.get(paths[1], Library())
         # The C library and its like do not count here: `wants` says what is needed of those.
         unneeded, needed = parted(*([name for name in one.needed if not is_foundation(name)] for one in (was, now)))
         yield from _changed("needs", soname, unneeded or None, needed or None)
@@ -333,11 +261,10 @@ def _libraries(before: Facts, after: Facts) -> Changes:
             no_more, more = parted(was.gives, now.gives)
             yield from _changed("gives", soname, no_more or None, more or None)
     # Other copies, which modules or images for another release take.
-    for path in sorted(
-        (before.libraries.keys() & after.libraries.keys()).difference(before.loads.values(), after.loads.values())
-    ):
-        was, now = before.libraries[path], after.libraries[path]
-        yield from _changed("library", now.soname or posixpath.basename(path), _file(path, was), _file(path, now))
+    others = (before.libraries.keys() & after.libraries.keys()).difference(before.loads.values(), after.loads.values())
+    for path in sorted(others):
+        name = after.libraries[path].soname or posixpath.basename(path)
+        yield from _changed("library", name, _file(before, path), _file(after, path))
 
 
 def _by_stem(sonames: Iterable[str]) -> dict[str, set[str]]:
@@ -347,15 +274,8 @@ def _by_stem(sonames: Iterable[str]) -> dict[str, set[str]]:
     return stems
 
 
-def _library(facts: Facts, soname: str) -> Library:
-    return facts.libraries.get(facts.loads[soname], Library())
-
-
-def _loaded(facts: Facts, soname: str) -> LoadedFile:
-    return _file(facts.loads[soname], _library(facts, soname))
-
-
-def _file(path: str, library: Library) -> LoadedFile:
+def _file(facts: Facts, path: str) -> LoadedFile:
+    library = facts.libraries.get(path, Library())
     return LoadedFile(path, library.size_bytes, library.sha256)
 
 

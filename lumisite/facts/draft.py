@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lumisite.binds.copies import numbers_in
+from lumisite.facts.change import driver_words
 from lumisite.facts.site import Context
-from lumisite.facts.tell import driver_words
 from lumisite.site.images import told_release
 from lumisite.site.versions import Version
 

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Literal
 
 from lumisite.errors import shown
-from lumisite.facts.site import is_under
 from lumisite.images.contents import TITLES
 from lumisite.images.inventory import Image
 from lumisite.images.lock import Lock, LockedImage, locked
+from lumisite.machine.tree import is_under
 from lumisite.site.model import Site
 
 Kind = Literal["moved", "changed", "broken", "vanished", "new"]

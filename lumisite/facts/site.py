@@ -1,9 +1,10 @@
-"""Which site two captures are of: its platforms before and after, and the families that borrow a host's library."""
+"""The site that two captures are of: its platforms before and after, its families that borrow a library, its parts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from lumisite.facts.facts import Facts
 from lumisite.machine.topology import full_pci_bus
@@ -11,6 +12,20 @@ from lumisite.site.images import told_release
 from lumisite.site.model import Platform, Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.versions import Version
+
+What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
+
+
+@dataclass(frozen=True)
+class Touch:
+    """A part that a change touches: a key of the site description, a setting, a module, a family, a plan of binds.
+
+    A `plan` is called by the family that it is for, or, if it is stored, by its file.
+    """
+
+    what: What
+    name: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -70,11 +85,6 @@ def _agreements(platform: Platform, facts: Facts) -> Iterator[bool]:
     buses = [gpu.bus for gpu in facts.gpus]
     if buses and platform.gpu_bus_ids:
         yield any(buses == [full_pci_bus(one) for one in stated] for stated in platform.gpu_bus_ids.values())
-
-
-def is_under(path: str, top: str) -> bool:
-    """Tell whether a path is another one, or lies below it."""
-    return path == top or path.startswith(f"{top.rstrip('/')}/")
 
 
 def families_borrowing(context: Context, sonames: Iterable[str]) -> Iterator[tuple[str, str]]:

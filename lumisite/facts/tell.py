@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from lumisite.binds.copies import stem
-from lumisite.facts.compare import BootConfig, Change, DeployedFile, Kind, LoadedFile, parted
-from lumisite.facts.facts import CpuGroup, Device, Driver, ImageFile, Interface, Named, Program
+from lumisite.facts.change import BootConfig, Change, Kind, known, parted
 from lumisite.facts.site import Context, families_borrowing
 from lumisite.site.images import family_by_path
 
@@ -17,71 +16,64 @@ from lumisite.site.images import family_by_path
 _ALWAYS_THERE = ("os", "kernel", "glibc", "slurm", "release", "cpus")
 
 
+#: Where this is all that changed; other kinds that are not named below are told by their own names.
+_PLAIN_TITLES: Mapping[Kind, str] = {
+    **dict.fromkeys(("gpu-count", "gpu-place", "release", "os", "kernel", "glibc", "slurm"), "{}"),
+    "rocm": "ROCm on the host",
+    "cpe": "CPE on the host",
+    "runtime": "container runtime",
+    "cpus": "CPUs by L3@NUMA",
+    "module-default": "default version of the modules in {}",
+    "slurm-conf": "Slurm's {}",
+}
+
+
 def words(change: Change[Any]) -> str:
     """Say what changed, in one line that may hold any character of the facts."""
-    said = _SAID.get(change.kind, f"{change.kind.replace('-', ' ')} {{subject}}: {{was}} -> {{now}}")
-    if isinstance(said, tuple):
-        said = said[0 if change.before is None else 1 if change.after is None else 2]
-    if not isinstance(said, str):
-        return said(change)
+    name, (was, now) = change.subject, _states(change)
+    is_new, is_gone = change.before is None, change.after is None
+    match change.kind:
+        case "product":
+            how = f"new directory, {now}" if is_new else f"directory gone, {was}"
+            return f"{posixpath.basename(name)}: {how if is_new or is_gone else f'directory renamed, {was} -> {now}'}"
+        case "default":
+            return f"{f'{name}/default' if name.startswith('/') else f'default {name}'}: {was} -> {now}"
+        case "dangling":
+            return f"link mended: {name} {was} no more" if is_gone else f"dangling link: {name} {now}"
+        case "path":
+            return f"{name}: was {_stands(change.before)}, is {_stands(change.after)}"
+        case "driver":
+            return f"GPU driver: {was} -> {now}{'; built anew' if was == now else ''}"
+        case "gpu-bus":
+            return f"GPU bus ids: {moved_buses(change)}"
+        case "interface":
+            return f"interface {_device(change)}"
+        case "nic":
+            return f"network adapter {_device(change)}"
+        case "kernel-config":
+            return _kernel_config(change)
+        case "image":
+            if is_new or is_gone:
+                said, leads = (f"new image: {name}", now) if is_new else (f"image gone: {name}", was)
+                return said if name == leads else f"{said} (-> {leads})"
+            replaced, led = f"image replaced under its name: {name}", f"image alias {name} leads elsewhere"
+            return replaced if was == now else f"{led}: {was} -> {now}"
+        case "edited":
+            how = "was added to" if is_new else "was removed from" if is_gone else "was edited by hand in"
+            return f"{name} {how} the deployed release {getattr(change.after or change.before, 'release', None)}"
+        case "unreadable":
+            return f"users can read {name} again" if is_gone else f"users cannot read {name} ({now})"
+        case "links":
+            lost, got = parted(was.split(", "), now.split(", "))
+            return f"{name} leads elsewhere: {', '.join(lost)} -> {', '.join(got)}"
+        case kind:
+            plain = _PLAIN_TITLES.get(kind, f"{kind.replace('-', ' ')} {{}}").format(name)
+            return _library(change) or f"{plain}: {was} -> {now}"
+
+
+def _states(change: Change[Any]) -> tuple[str, str]:
     nothing = "not known" if change.kind in _ALWAYS_THERE else "none"
-    was, now = (text or nothing for text in texts(change))
-    name = posixpath.basename(change.subject)
-    return said.format(**vars(change), name=name, stem=stem(name).removesuffix(".so."), was=was, now=now)
-
-
-def texts(change: Change[Any]) -> tuple[str | None, str | None]:
-    """Give what was and what is there as text, `None` where that is nothing."""
-    return _text(change.kind, change.subject, change.before), _text(change.kind, change.subject, change.after)
-
-
-def _text(kind: Kind, subject: str, value: object) -> str | None:
-    match value:
-        case None:
-            return None
-        case Driver():
-            return driver_words(subject, value)
-        case Program():
-            digest = f", sha256 {value.sha256[:12]}" if value.sha256 else ""
-            said = value.package or (value.real and f"{value.real}, {value.size_bytes} bytes")
-            return said and said + digest
-        case Named():
-            return None if value.kind == "none" else value.real or value.kind
-        case LoadedFile():
-            return value.path if kind == "library" else subject
-        case BootConfig():
-            return None if value.options is None else value.path
-        case ImageFile():
-            return value.target or subject
-        case DeployedFile():
-            return value.sha256
-        case Device() if kind == "gpu-place":
-            return f"NUMA domain {_known(value.numa)}, CPUs {_known(value.cpus)}"
-        case Interface() | Device():
-            return "there"
-        case tuple() if kind == "cpus":
-            return " ".join(map(_group, value)) or None
-        case tuple():
-            return ", ".join(value)
-    return str(value)
-
-
-def driver_words(name: str, driver: Driver) -> str:
-    """Say which driver it is: its version, and the sources in /usr/src, which name AMD's release.
-
-    >>> driver_words("amdgpu", Driver("6.10.5", sources=("amdgpu-6.10.5-2084815",)))
-    'amdgpu 6.10.5 (amdgpu-6.10.5-2084815)'
-    """
-    said = f"{name} {driver.version}" if driver.version else name
-    return f"{said} ({', '.join(driver.sources)})" if driver.sources else said
-
-
-def _group(group: CpuGroup) -> str:
-    return f"{group.cpus}@{'?' if group.numa is None else group.numa}"
-
-
-def _known(value: object) -> object:
-    return "not known" if value is None else value
+    return change.was or nothing, change.now or nothing
 
 
 def moved_buses(change: Change[tuple[str, ...]]) -> str:
@@ -90,27 +82,7 @@ def moved_buses(change: Change[tuple[str, ...]]) -> str:
     return ", ".join(f"GPU {index} {was} -> {now}" for index, (was, now) in pairs if was != now)
 
 
-def _gives(change: Change[tuple[str, ...]]) -> str:
-    was, now = texts(change)
-    return f"{change.subject} {' and '.join([f'has no {was} now'] * bool(was) + [f'has {now} now'] * bool(now))}"
-
-
-def _needs(change: Change[tuple[str, ...]]) -> str:
-    parts = [*(f"+ {one}" for one in change.after or ()), *(f"- {one}" for one in change.before or ())]
-    return f"{change.subject} needs {', '.join(parts)}"
-
-
-def _parted(change: Change[str]) -> str:
-    lost, got = parted((change.before or "none").split(", "), (change.after or "none").split(", "))
-    return f"{', '.join(lost)} -> {', '.join(got)}"
-
-
-def _path(change: Change[Named]) -> str:
-    was, now = (_stands(one) for one in (change.before, change.after) if one is not None)
-    return f"{change.subject}: was {was}, is {now}"
-
-
-def _stands(one: Named) -> str:
+def _stands(one: Any) -> str:
     if one.kind == "none":
         return "not there"
     if one.kind in ("dangling", "unreadable"):
@@ -120,12 +92,11 @@ def _stands(one: Named) -> str:
 
 
 def _device(change: Change[Any]) -> str:
-    name = f"{'interface' if change.kind == 'interface' else 'network adapter'} {change.subject}"
     if change.before is None or change.after is None:
-        return f"{name} is {'new' if change.before is None else 'gone'}"
-    was, now = vars(change.before), vars(change.after)
-    fields = (f"{key} {_known(was[key])} -> {_known(now[key])}" for key in was if was[key] != now[key])
-    return f"{name}: {', '.join(fields)}"
+        return f"{change.subject} is {'new' if change.before is None else 'gone'}"
+    pairs = ((key, was, getattr(change.after, key)) for key, was in vars(change.before).items())
+    fields = (f"{key} {known(was)} -> {known(now)}" for key, was, now in pairs if was != now)
+    return f"{change.subject}: {', '.join(fields)}"
 
 
 def _kernel_config(change: Change[BootConfig]) -> str:
@@ -136,111 +107,48 @@ def _kernel_config(change: Change[BootConfig]) -> str:
         return f"kernel configuration: {was.path} -> {wanted}, which is not there ({there})"
     if change.subject != now.path:
         return f"kernel configuration moved: {was.path} -> {now.path}"
-    old, new = (
-        ", ".join(f"{name}={value}" for name, value in sorted((one.options or {}).items())) or "none"
-        for one in (was, now)
-    )
+    old, new = (", ".join(map("=".join, sorted((one.options or {}).items()))) or "none" for one in (was, now))
     return f"kernel options for DMA-BUF in {now.path}: {old} -> {new}"
 
 
-def _image(change: Change[ImageFile]) -> str:
-    path, (was, now) = change.subject, texts(change)
-    if was is None or now is None:
-        said = f"image gone: {path}" if now is None else f"new image: {path}"
-        return said if path in (was, now) else f"{said} (-> {was or now})"
-    if was == now:
-        return f"image replaced under its name: {path}"
-    return f"image alias {path} leads elsewhere: {was} -> {now}"
-
-
-def _library(change: Change[LoadedFile]) -> str:
-    was, now = change.before or LoadedFile("", 0), change.after or LoadedFile("", 0)
-    if was.path != now.path:
-        return f"{change.subject}: {was.path} -> {now.path}"
-    sizes = f"{was.size_bytes} -> {now.size_bytes} bytes"
-    if was.size_bytes == now.size_bytes:
-        sizes = f"other content of the same size, sha256 {(was.sha256 or '')[:12]} -> {(now.sha256 or '')[:12]}"
-    return f"{change.subject}: another file under the same name, {was.path} ({sizes})"
-
-
-def _gone(change: Change[LoadedFile]) -> str:
-    was = change.before or LoadedFile("", 0)
-    needed = f"; {change.subject} is needed by {', '.join(was.needed_by)}, and the node has none"
-    return f"library gone: {change.subject} (was {was.path}){needed if was.needed_by else ''}"
-
-
-def _default(change: Change[str]) -> str:
-    link = f"{change.subject}/default" if change.subject.startswith("/") else f"default {change.subject}"
-    return f"{link}: {change.before or 'none'} -> {change.after or 'none'}"
-
-
-def _driver(change: Change[Driver]) -> str:
-    was, now = texts(change)
-    return f"GPU driver: {was or 'none'} -> {now or 'none'}{'; built anew' if was == now else ''}"
-
-
-#: What is said of a change; of three, where nothing was, where nothing is, and where something else is. `was` and `now`
-#: are texts, `before` and `after` the values. Where no form does, a function says it.
-_SAID: Mapping[Kind, str | tuple[str, ...] | Callable[[Any], str]] = {
-    "product": (
-        "{name}: new directory, {now}",
-        "{name}: directory gone, {was}",
-        "{name}: directory renamed, {was} -> {now}",
-    ),
-    "default": _default,
-    "soname": "{stem}: SONAME changed, {was} -> {now}",
-    "library-gone": _gone,
-    "library-new": "new library: {subject} ({after.path})",
-    "damaged": ("{subject}: {now}", "{subject} can be loaded again; it was: {was}", "{subject}: {now}"),
-    "library": _library,
-    "needs": _needs,
-    "wants": (
-        "{subject} wants {after} (before: none)",
-        "{subject} wants no {before.group} now",
-        "{subject} wants {after} (before: {before.version})",
-    ),
-    "gives": _gives,
-    "missing": (
-        "{subject} is needed by {now}, and the node has none",
-        "{subject} was needed by {was} and not there; nothing lacks it now",
-    ),
-    "dangling": (
-        "dangling link: {subject} {now}",
-        "link mended: {subject} {was} no more",
-        "dangling link: {subject} {now}",
-    ),
-    "path": _path,
-    "driver": _driver,
-    "rocm": "ROCm on the host: {was} -> {now}",
-    "cpe": "CPE on the host: {was} -> {now}",
-    "gpu-count": "GPUs: {was} -> {now}",
-    "gpu-bus": lambda change: f"GPU bus ids: {moved_buses(change)}",
-    "gpu-place": "{subject}: {was} -> {now}",
-    "interface": _device,
-    "nic": _device,
-    "kernel-config": _kernel_config,
-    "image": _image,
-    "release": "deployed release: {was} -> {now}",
-    "edited": (
-        "{subject} was added to the deployed release {after.release}",
-        "{subject} was removed from the deployed release {before.release}",
-        "{subject} was edited by hand in the deployed release {after.release}",
-    ),
-    "runtime": "container runtime: {was} -> {now}",
-    "os": "operating system: {was} -> {now}",
-    "kernel": "kernel: {was} -> {now}",
-    "glibc": "glibc: {was} -> {now}",
-    "slurm": "Slurm: {was} -> {now}",
-    "cpus": "CPUs by L3@NUMA: {was} -> {now}",
-    "unreadable": (
-        "users cannot read {subject} ({now})",
-        "users can read {subject} again",
-        "users cannot read {subject} ({now})",
-    ),
-    "module-default": "default version of the modules in {subject}: {was} -> {now}",
-    "slurm-conf": "Slurm's {subject}: {was} -> {now}",
-    "links": lambda change: f"{change.subject} leads elsewhere: {_parted(change)}",
-}
+def _library(change: Change[Any]) -> str:
+    """Say what changed of a library; nothing of a change of anything else."""
+    name, was, now = change.subject, change.was, change.now
+    before: Any = change.before
+    after: Any = change.after
+    match change.kind:
+        case "soname":
+            return f"{stem(posixpath.basename(name)).removesuffix('.so.')}: SONAME changed, {was} -> {now}"
+        case "library-gone":
+            lacking = f"; {name} is needed by {', '.join(before.needed_by)}, and the node has none"
+            return f"library gone: {name} (was {before.path}){lacking if before.needed_by else ''}"
+        case "library-new":
+            return f"new library: {name} ({after.path})"
+        case "damaged":
+            return f"{name} can be loaded again; it was: {was}" if after is None else f"{name}: {now}"
+        case "library" if before.path != after.path:
+            return f"{name}: {before.path} -> {after.path}"
+        case "library":
+            sizes = f"{before.size_bytes} -> {after.size_bytes} bytes"
+            if before.size_bytes == after.size_bytes:
+                digests = f"{(before.sha256 or '')[:12]} -> {(after.sha256 or '')[:12]}"
+                sizes = f"other content of the same size, sha256 {digests}"
+            return f"{name}: another file under the same name, {before.path} ({sizes})"
+        case "needs":
+            parts = [*(f"+ {one}" for one in after or ()), *(f"- {one}" for one in before or ())]
+            return f"{name} needs {', '.join(parts)}"
+        case "wants" if after is None:
+            return f"{name} wants no {before.group} now"
+        case "wants":
+            return f"{name} wants {after} (before: {before.version if before else 'none'})"
+        case "gives":
+            said = [f"has no {was} now"] * bool(was) + [f"has {now} now"] * bool(now)
+            return f"{name} {' and '.join(said)}"
+        case "missing" if after is None:
+            return f"{name} was needed by {was} and not there; nothing lacks it now"
+        case "missing":
+            return f"{name} is needed by {now}, and the node has none"
+    return ""
 
 
 # The text for users
@@ -294,11 +202,10 @@ def user_lines(changes: Iterable[tuple[Change[Any], bool]], context: Context) ->
 
 def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str]]:
     """Give what users read of a change, each line with the title that it stands below."""
-    name, (was, now) = change.subject, texts(change)
+    name, was, now = change.subject, change.was, change.now
     match change.kind:
         case kind if kind in _TITLES:
-            nothing = "not known" if kind in _ALWAYS_THERE else "none"
-            yield CHANGED, f"{_TITLES[kind]}: {was or nothing} -> {now or nothing}."
+            yield CHANGED, f"{_TITLES[kind]}: {' -> '.join(_states(change))}."
         case "product" if was:
             if now:
                 yield CHANGED, f"{posixpath.basename(name)}: {posixpath.basename(was)} -> {posixpath.basename(now)}."

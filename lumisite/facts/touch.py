@@ -5,26 +5,27 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from lumisite.facts.capture import stated_paths
-from lumisite.facts.compare import BootConfig, Change, DeployedFile, SymbolVersion, parted
-from lumisite.facts.facts import Driver, Facts, ImageFile, Interface, Named
-from lumisite.facts.site import Context, families_borrowing, is_under
-from lumisite.facts.tell import texts
-from lumisite.facts.touched import PLAIN, Touch, Touches, plain
+from lumisite.facts.change import BootConfig, Change, DeployedFile, SymbolVersion, parted
+from lumisite.facts.facts import Driver, Facts, ImageFile, Interface
+from lumisite.facts.site import Context, Touch, families_borrowing
+from lumisite.machine.tree import is_under
 from lumisite.site.images import family_by_path, told_release, told_rocm
 from lumisite.site.plans import LoadedPlan
 
 Names = tuple[str, ...]
+Touches = Iterator[Touch]
+Rule: TypeAlias = Callable[[Any, Context], Touches]
 
 
 def touches(change: Change[Any], context: Context) -> tuple[Touch, ...]:
     """Give what a change touches, each part once."""
-    rule = RULES.get(change.kind)
     found: dict[tuple[str, str], Touch] = {}
-    for touch in rule(change, context) if rule else ():
+    rule: Rule = RULES.get(change.kind, _same)
+    for touch in rule(change, context):
         found.setdefault((touch.what, touch.name), touch)
     return tuple(found.values())
 
@@ -92,8 +93,8 @@ def _bound_files(context: Context, sonames: Collection[str], why: str) -> Touche
                 yield Touch("module", str(bind.where), f"binds {bind.path}")
 
 
-def _sonames_under(context: Context, path: str) -> list[str]:
-    return [soname for soname, at in context.before.loads.items() if is_under(at, path)]
+def _sonames_under(path: str, *captures: Facts) -> list[str]:
+    return [soname for facts in captures for soname, at in facts.loads.items() if is_under(at, path)]
 
 
 def _borrowed(context: Context, sonames: Collection[str], now: str) -> Touches:
@@ -124,7 +125,7 @@ def _product(change: Change[str], context: Context) -> Touches:
             used = ", ".join(sorted(libraries.intersection(family.library_path)))
             if used:
                 yield Touch("family", name, f"the wrapper puts lib64 of {used} on its LD_LIBRARY_PATH")
-        yield from _plans_with(context, _sonames_under(context, gone), " came from a directory that is gone")
+        yield from _plans_with(context, _sonames_under(gone, context.before), " came from a directory that is gone")
     if change.after is not None and not any(is_under(path, change.after) for _, path in stated_paths(site)):
         yield Touch("site", "platforms", f"no platform or CPE release names {change.after} yet")
     another = "; what stands behind it is another release, so render it again"
@@ -133,7 +134,7 @@ def _product(change: Change[str], context: Context) -> Touches:
 
 def _library(change: Change[Any], context: Context) -> Touches:
     """A library has another SONAME, has gone, has come, is damaged, or is another file under its name."""
-    kind, now = change.kind, texts(change)[1]
+    kind, now = change.kind, change.now
     names = (change.before or ()) if kind == "soname" else (change.subject,)
     how = {
         "soname": f"which is now {now}",
@@ -143,7 +144,7 @@ def _library(change: Change[Any], context: Context) -> Touches:
     }
     lacking = getattr(change.before, "needed_by", ())
     if lacking:
-        yield from _lacking(context.after, change.subject, lacking, context)
+        yield from _missing(Change("missing", change.subject, None, lacking), context)
     else:
         yield from _borrowed(context, names, how.get(kind, "which is there now"))
     if kind != "library":
@@ -152,7 +153,7 @@ def _library(change: Change[Any], context: Context) -> Touches:
 
 def _needs(change: Change[Names], context: Context) -> Touches:
     """A library needs others than before, or has other symbol versions for those who need it."""
-    name, (lost, got), gives = change.subject, texts(change), change.kind == "gives"
+    name, lost, got, gives = change.subject, change.was, change.now, change.kind == "gives"
     said = [f"{name} {'has' if gives else 'needs'} {got} now"] if got else []
     no_more = "has no {} now, so what needs it cannot be loaded" if gives else "needs {} no more"
     said += [f"{name} {no_more.format(lost)}"] if lost else []
@@ -168,46 +169,37 @@ def _wants(change: Change[SymbolVersion], context: Context) -> Touches:
 
 
 def _missing(change: Change[Names], context: Context) -> Touches:
+    """What needs a library lacks it, or lacks it no more."""
+    name, facts, why = change.subject, context.after, "cannot be loaded, since {} is nowhere"
     if change.after is None:
-        return _lacking(context.before, change.subject, change.before or (), context, "can be loaded again, with")
-    return _lacking(context.after, change.subject, change.after, context)
-
-
-def _lacking(facts: Facts, name: str, paths: Names, context: Context, why: str = "") -> Touches:
-    """Give the plans of what lacks a library, or of what lacked it for a given reason."""
+        facts, why = context.before, "can be loaded again, with {}"
     by_path = {path: soname for soname, path in facts.loads.items()}
-    requesters = (by_path.get(path, posixpath.basename(path)) for path in paths)
-    why = f"{why} {name}" if why else f"cannot be loaded, since {name} is nowhere"
-    return _plans_with(context, [name, *requesters], f": {why}")
+    requesters = (by_path.get(path, posixpath.basename(path)) for path in change.after or change.before or ())
+    return _plans_with(context, [name, *requesters], f": {why.format(name)}")
 
 
-def _path(change: Change[Named], context: Context) -> Touches:
-    _, now = texts(change)
-    yield from _named(context, change.subject, "is not there" if now is None else "is not what it was")
-    yield from _plans_with(context, _sonames_under(context, change.subject), f" came from {change.subject}")
-
-
-def _dangling(change: Change[str], context: Context) -> Touches:
-    path, leads = change.subject, "leads nowhere" if change.after is not None else "leads somewhere again"
-    yield from _named(context, path, "is not what it was")
-    yield from _borrowed(context, [posixpath.basename(path)], f"where {path} {leads}")
-
-
-def _unreadable(change: Change[str], context: Context) -> Touches:
-    sonames = {
-        name
-        for facts in (context.before, context.after)
-        for name, at in facts.loads.items()
-        if is_under(at, change.subject)
-    }
-    yield from _named(context, change.subject, "users cannot read" if change.after else "users can read again")
-    yield from _borrowed(context, sonames, f"where users {'cannot' if change.after else 'can'} read it")
+def _place(change: Change[Any], context: Context) -> Touches:
+    """Something else stands at a path, a link dangles, or users may not read it; or that is mended."""
+    path, mended = change.subject, change.after is None
+    match change.kind:
+        case "path":
+            yield from _named(context, path, "is not there" if change.now is None else "is not what it was")
+            yield from _plans_with(context, _sonames_under(path, context.before), f" came from {path}")
+        case "dangling":
+            leads = "leads somewhere again" if mended else "leads nowhere"
+            yield from _named(context, path, "is not what it was")
+            yield from _borrowed(context, [posixpath.basename(path)], f"where {path} {leads}")
+        case "unreadable":
+            sonames = _sonames_under(path, context.before, context.after)
+            yield from _named(context, path, "users can read again" if mended else "users cannot read")
+            yield from _borrowed(context, sonames, f"where users {'can' if mended else 'cannot'} read it")
+        case "links":
+            yield from _named(context, path, "leads elsewhere")
 
 
 def _driver(change: Change[Driver], context: Context) -> Touches:
     here = f"platforms.{context.now or context.was}"
-    was, now = texts(change)
-    if was != now:
+    if change.was != change.now:
         yield Touch("site", f"{here}.driver", f"says {context.stated.driver!r}")
     if context.updated is None:
         why = f"says {context.old.driver_rocm}; which ROCm releases a driver supports is in no file of the node"
@@ -237,7 +229,7 @@ def _rocm(change: Change[Names], context: Context) -> Touches:
         if entry is not None and entry.found != "image":
             yield Touch("site", f"rocm.{release}", f"says found: {entry.found}; the host has it no more")
         yield from _keys_naming(context, folder, "is gone")
-        for family, hit in families_borrowing(context, _sonames_under(context, folder)):
+        for family, hit in families_borrowing(context, _sonames_under(folder, context.before)):
             yield Touch("plan", family, f"{hit} came from {folder}")
         yield from _plans_under(context, folder)
     yield from (Touch("site", "rocm", f"{one} is not described") for one in come if one not in context.site.rocm)
@@ -293,7 +285,7 @@ def _kernel_config(change: Change[BootConfig], context: Context) -> Touches:
 
 
 def _image(change: Change[ImageFile], context: Context) -> Touches:
-    site, (was, now) = context.site, texts(change)
+    site, was, now = context.site, change.was, change.now
     files = [path for path in (was, now) if path is not None]
     for path in dict.fromkeys(files):
         family = family_by_path(site, path, change.subject)
@@ -331,26 +323,71 @@ def _glibc(change: Change[str], context: Context) -> Touches:
             yield _stored(stored, "binds libraries that were built with another glibc, or may be now")
 
 
-#: `library-new` has none: what nobody asks for touches nothing.
-RULES: Mapping[str, Callable[[Any, Context], Touches]] = {
+def _same(change: Change[Any], context: Context) -> Touches:
+    """A change that touches the same parts, whatever has changed."""
+    site, old, here = context.site, context.old, f"platforms.{context.was}"
+    counts = {len(context.before.gpus), len(context.after.gpus)} - {0}  # as many GPUs as this node had, or has
+    with_gpus = [name for name, kind in site.node_kinds.items() if len(kind.gpus) in counts]
+    match change.kind:
+        case "gpu-count" | "gpu-place":
+            for name in with_gpus:
+                yield Touch("site", f"node_kinds.{name}.gpus", f"{change.subject}: {change.was} -> {change.now}")
+                yield Touch("mask", name, "each task's mask follows the place of its GPU")
+        case "gpu-bus":
+            unseen = "a live node is recognised by its bus ids; until they are right, reserved cores are not left out"
+            for name in with_gpus:
+                yield Touch("site", f"{here}.gpu_bus_ids.{name}", f"is {change.was} by whole address")
+                yield Touch("mask", name, unseen)
+        case "cpus":
+            for name in site.node_kinds:
+                why = "if this node is of that kind: its CPUs are grouped in another way"
+                yield Touch("site", f"node_kinds.{name}.l3", why)
+                yield Touch("mask", name, "masks are made of these groups")
+        case "nic":
+            for name in (name for name, kind in site.node_kinds.items() if kind.nics):
+                yield Touch("site", f"node_kinds.{name}.nics", f"{change.subject} is not where it was")
+        case "release":
+            for name in site.modules:
+                yield Touch("module", name, "users load it from the release that `current` names")
+        case "runtime" | "runtime-file" as kind:
+            if kind == "runtime":
+                yield Touch("site", "runtime.variant", f"says {site.runtime.variant!r}")
+            yield Touch("helper", "spank/bin", "the wrapper hands over to it: try one image of each family")
+        case "os" | "kernel" | "slurm" as kind:
+            yield Touch("site", f"{here}.{kind}", f"says {getattr(old, kind) or 'nothing'}")
+            if kind == "slurm":
+                yield Touch("helper", "spank/task_prolog", "Slurm runs it: run one job step with LUMISITE_VERBOSE=1")
+                yield Touch("helper", "spank/cli_filter.lua", "Slurm loads it: render it again, which checks it")
+        case "kernel-parameter":
+            yield Touch("site", f"{here}.kernel", f"says {old.kernel or 'nothing'}, and its start is another now")
+        case "slurm-conf":
+            yield Touch("helper", "spank/task_prolog", "works on the same tasks: run a step with LUMISITE_VERBOSE=1")
+        case "kernel-module":
+            why = f"{change.subject} carries their traffic: run `lumisite validate`"
+            yield Touch("site", "network.interfaces", why)
+        case "hugepages":
+            for setting in (one for one in site.settings if re.search("HUGE|_HP$", one.name)):
+                yield Touch("setting", setting.name, "is about huge pages")
+        case "module-default":
+            yield Touch("site", f"{here}.cpe", f"says {old.cpe}; without a version users get {change.now}")
+
+
+#: All other kinds have the rule `_same`.
+RULES: Mapping[str, Rule] = {
     "product": _product,
     **dict.fromkeys(("soname", "library-gone", "library-new", "damaged", "library"), _library),
     **dict.fromkeys(("needs", "gives"), _needs),
     "wants": _wants,
     "missing": _missing,
-    "dangling": _dangling,
-    "path": _path,
+    **dict.fromkeys(("path", "dangling", "unreadable", "links"), _place),
     "driver": _driver,
     "rocm": _rocm,
     "cpe": _cpe,
     "default": _default,
     "interface": _interface,
     "kernel-config": _kernel_config,
-    "unreadable": _unreadable,
     "sysctl": lambda change, context: _settings_holding(context, change.subject.rpartition("_")[2]),
-    "links": lambda change, context: _named(context, change.subject, "leads elsewhere"),
     "image": _image,
     "edited": _edited,
     "glibc": _glibc,
-    **{kind: plain for kinds, *_ in PLAIN for kind in kinds.split()},
 }

@@ -6,6 +6,7 @@ import lzma
 import sys
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
@@ -23,27 +24,23 @@ class BadBlockError(Exception):
 
 def unpacker(compression: int) -> Unpack | None:
     """Give what unpacks a block packed with a squashfs compression, or `None` where nothing here does."""
-    return {1: _gzip, 4: _xz, 6: _zstd}.get(compression)
+    match COMPRESSIONS.get(compression):
+        case "gzip":
+            return partial(_unpacked, zlib.decompressobj, zlib.error)
+        case "xz":
+            return partial(_unpacked, partial(lzma.LZMADecompressor, memlimit=_MEMORY_BYTES), lzma.LZMAError)
+        case "zstd":
+            if sys.version_info >= (3, 14):
+                from compression import zstd
+            else:
+                from backports import zstd
+            options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
+            return partial(_unpacked, partial(zstd.ZstdDecompressor, options=options), zstd.ZstdError)
+    return None
 
 
-def _gzip(content: bytes, most: int) -> bytes:
-    return _unpacked(zlib.decompressobj(), zlib.error, content, most)
-
-
-def _xz(content: bytes, most: int) -> bytes:
-    return _unpacked(lzma.LZMADecompressor(memlimit=_MEMORY_BYTES), lzma.LZMAError, content, most)
-
-
-def _zstd(content: bytes, most: int) -> bytes:
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-    stream = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
-    return _unpacked(stream, zstd.ZstdError, content, most)
-
-
-def _unpacked(stream: Any, fault: type[Exception], content: bytes, most: int) -> bytes:
+def _unpacked(start: Callable[[], Any], fault: type[Exception], content: bytes, most: int) -> bytes:
+    stream = start()
     try:
         unpacked: bytes = stream.decompress(content, most + 1)
     except fault as error:

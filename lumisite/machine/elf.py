@@ -12,7 +12,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 from lumisite.errors import LumisiteError
 from lumisite.machine.tree import Source
@@ -66,8 +67,7 @@ class ElfInfo:
     nodeflib: bool = False
 
 
-@dataclass(frozen=True)
-class _Segment:
+class _Segment(NamedTuple):
     kind: int
     offset: int
     address: int
@@ -86,7 +86,10 @@ class _Reader:
     segments: tuple[_Segment, ...] = ()
     strings: tuple[int, int] = (0, 0)
     tags: dict[int, list[int]] = field(default_factory=dict)
-    pages: dict[int, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        source = self.source
+        self._page = lru_cache(_PAGES_KEPT)(lambda number: source.read(number * _PAGE_BYTES, _PAGE_BYTES))
 
     def read(self, offset: int, length: int) -> bytes:
         first, last = offset // _PAGE_BYTES, (offset + length - 1) // _PAGE_BYTES
@@ -95,14 +98,6 @@ class _Reader:
         start = offset - first * _PAGE_BYTES
         content = self._page(first) if last <= first else self._page(first) + self._page(last)
         return content[start : start + length]
-
-    def _page(self, number: int) -> bytes:
-        page = self.pages.get(number)
-        if page is None:
-            if len(self.pages) >= _PAGES_KEPT:
-                self.pages.clear()
-            page = self.pages[number] = self.source.read(number * _PAGE_BYTES, _PAGE_BYTES)
-        return page
 
     def fault(self, offset: int, what: str) -> ElfError:
         return ElfError(f"{self.source.name}: byte {offset}: {what}")
@@ -157,8 +152,7 @@ class _Reader:
 
 def read_needed(source: Source) -> tuple[str, ...]:
     """Give the libraries that an object needs, and look at no more of it; raises `ElfError` as `read_elf` does."""
-    elf, _ = _open(source)
-    return elf.needed()
+    return _open(source)[0].needed()
 
 
 def read_elf(source: Source) -> ElfInfo:

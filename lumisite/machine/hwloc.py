@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 from xml.parsers import expat
 
-from lumisite.machine.topology import Core, Gpu, Topology, TopologyError, is_gpu, pci_order, place_of
+from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, is_gpu, place_of
 from lumisite.site.cpus import CPU_NUMBER_LIMIT, CpusetError, shown_cpus
 
 SIZE_LIMIT_BYTES = 32 << 20
@@ -22,7 +22,7 @@ _OBJECT_LIMIT = 200_000
 _DEPTH_LIMIT = 64
 _INPUT_OUTPUT = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
 _PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):[0-9a-f]{4}\]")
-_PCI_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_PCI_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 _WORD = re.compile(r"(?:(?:0x)?[0-9a-f]{1,8})?", re.IGNORECASE)
 
 
@@ -73,6 +73,10 @@ class _Object:
             self.fail(f"attribute {name} is missing")
         return self.attributes[name]
 
+    def matched(self, name: str, pattern: re.Pattern[str], right: str) -> re.Match[str]:
+        found = pattern.match(self.text(name).lower())
+        return found or self.fail(f"{name} is {self.text(name)[:60]!r} (such as {right} is right)")
+
     def number(self, name: str) -> int:
         text = self.text(name)
         if not (text.isascii() and text.isdecimal()) or len(text) > 6 or int(text) >= CPU_NUMBER_LIMIT:
@@ -96,13 +100,13 @@ def parse_hwloc(data: bytes, file: str) -> Topology:
     pus = [thing for thing in objects if thing.kind == "PU"]
     if not pus:
         raise TopologyError(f"{file}: no PU in it: the cores of the node are missing")
-    cores = _cores(pus, [thing for thing in objects if thing.kind == "NUMANode"])
+    cores = cores_of(_cores(pus, [thing for thing in objects if thing.kind == "NUMANode"]))
     allowed = objects[0].bitmap("allowed_cpuset") if "allowed_cpuset" in objects[0].attributes else None
     present = frozenset(pu for core in cores for pu in core.pu_os)
     return Topology(
         name=file,
         cores=cores,
-        gpus=_gpus(objects, cores),
+        gpus=gpus_of({bus: _place(thing, cores) for bus, thing in _gpus(objects).items()}),
         reserved=present - allowed if allowed is not None else frozenset(),
     )
 
@@ -143,7 +147,7 @@ def _objects(data: bytes, file: str) -> list[_Object]:
     return objects
 
 
-def _cores(pus: Iterable[_Object], numa_nodes: Iterable[_Object]) -> tuple[Core, ...]:
+def _cores(pus: Iterable[_Object], numa_nodes: Iterable[_Object]) -> Iterator[CoreGroup]:
     """Group PUs into cores, in the file's order, which is hwloc's logical order.
 
     A PU without a core above it (`--filter core:none`) is a core of its own.
@@ -157,13 +161,8 @@ def _cores(pus: Iterable[_Object], numa_nodes: Iterable[_Object]) -> tuple[Core,
         seen[os_index] = pu
         threads.setdefault(pu.within("Core") or pu, []).append(os_index)
     numa_of = _numa_of(numa_nodes)
-    l3s: dict[_Object, int] = {}
-    cores = []
-    for logical, (core, numbers) in enumerate(threads.items()):
-        cache = core.within("L3Cache")
-        l3 = l3s.setdefault(cache, len(l3s)) if cache is not None else None
-        cores.append(Core(logical, tuple(sorted(numbers)), l3, numa_of.get(numbers[0])))
-    return tuple(cores)
+    for core, numbers in threads.items():
+        yield numbers, core.within("L3Cache"), numa_of.get(numbers[0])
 
 
 def _numa_of(numa_nodes: Iterable[_Object]) -> dict[int, int]:
@@ -180,37 +179,23 @@ def _numa_of(numa_nodes: Iterable[_Object]) -> dict[int, int]:
     return domains
 
 
-def _gpus(objects: Iterable[_Object], cores: Sequence[Core]) -> tuple[Gpu, ...]:
+def _gpus(objects: Iterable[_Object]) -> dict[str, _Object]:
     found: dict[str, _Object] = {}
     for thing in objects:
-        if thing.kind == "PCIDev" and _is_gpu(thing):
-            bus = _pci_bus(thing)
+        if thing.kind != "PCIDev" or "pci_type" not in thing.attributes:
+            continue
+        kind = thing.matched("pci_type", _PCI_TYPE, "'0380 [1002:7408] …'")
+        if is_gpu(kind[1], kind[2]):
+            bus = thing.matched("pci_busid", _PCI_BUS, "0000:c1:00.0")[0]
             if bus in found:
                 thing.fail(f"pci_busid {bus} is also that of the device in line {found[bus].line}")
             found[bus] = thing
-    return tuple(_gpu(index, bus, found[bus], cores) for index, bus in enumerate(sorted(found, key=pci_order)))
+    return found
 
 
-def _is_gpu(thing: _Object) -> bool:
-    if "pci_type" not in thing.attributes:
-        return False
-    found = _PCI_TYPE.match(thing.attributes["pci_type"].lower())
-    if not found:
-        thing.fail(f"pci_type is {thing.attributes['pci_type'][:60]!r} (such as '0380 [1002:7408] …' is right)")
-    return is_gpu(found[1], found[2])
-
-
-def _pci_bus(thing: _Object) -> str:
-    bus = thing.text("pci_busid").lower()
-    if not _PCI_BUS.fullmatch(bus):
-        thing.fail(f"pci_busid is {bus[:60]!r} (such as 0000:c1:00.0 is right)")
-    return bus
-
-
-def _gpu(index: int, pci_bus: str, thing: _Object, cores: Sequence[Core]) -> Gpu:
+def _place(thing: _Object, cores: Sequence[Core]) -> tuple[int | None, int | None]:
     """Place a GPU by the CPUs of the nearest object above it that is not input or output itself."""
     above = next((above for above in thing.ancestors() if above.kind not in _INPUT_OUTPUT), None)
     near = above.bitmap("cpuset") if above is not None and "cpuset" in above.attributes else None
     everywhere = frozenset(pu for core in cores for pu in core.pu_os)
-    numa, l3 = place_of(cores, everywhere if near is None else near)
-    return Gpu(index, pci_bus, numa, l3)
+    return place_of(cores, everywhere if near is None else near)

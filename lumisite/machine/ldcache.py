@@ -146,7 +146,7 @@ def glob(tree: Tree, pattern: str) -> tuple[str, ...]:
             paths = [
                 posixpath.join(path, name)
                 for path in paths
-                for name in names_of(tree, path)
+                for name in names_of(tree, path, None)
                 if fnmatch.fnmatchcase(name, part) and (part.startswith(".") or not name.startswith("."))
             ]
         else:

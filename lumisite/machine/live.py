@@ -6,62 +6,53 @@ Source of the files: Documentation/admin-guide/cputopology.rst and ABI/{stable,t
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from lumisite.errors import LumisiteError
-from lumisite.machine.topology import Core, Gpu, Topology, TopologyError, is_gpu, pci_order, place_of
-from lumisite.machine.tree import Tree, names_of, text_of
+from lumisite.machine.topology import Core, CoreGroup, Topology, TopologyError, cores_of, gpus_of, is_gpu, place_of
+from lumisite.machine.tree import Tree, names_of, small_text
 from lumisite.site.cpus import CpusetError, parse_number_list
 
 _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
 _PCI = "/sys/bus/pci/devices"
 _STATUS = "/proc/self/status"
-_LARGEST_FILE_BYTES = 64 * 1024
 
 
 def read_topology(tree: Tree) -> Topology:
-    """Read cores, L3s, NUMA domains and GPUs of the kernel; raises `TopologyError`.
-
-    GPUs are numbered in the order of their PCI addresses, which is ROCm's and NVML's order.
-    """
-    cores = _cores(tree)
-    return Topology(name="this node", cores=cores, gpus=_gpus(tree, cores))
+    """Read cores, L3s, NUMA domains and GPUs of the kernel; raises `TopologyError`."""
+    cores = cores_of(_cores(tree))
+    if not cores:
+        raise _fault(tree, f"{_CPU}/online", "no CPU is online")
+    buses = (name.lower() for name in names_of(tree, _PCI) if _is_gpu(tree, name))
+    return Topology("this node", cores, gpus_of({bus: _place(tree, bus, cores) for bus in buses}))
 
 
 def read_allowed(tree: Tree) -> frozenset[int]:
     """Read the PUs that this process may run on (`Cpus_allowed_list`); raises `TopologyError`."""
-    for line in (_text(tree, _STATUS) or "").splitlines():
+    for line in (small_text(tree, _STATUS) or "").splitlines():
         name, _, value = line.partition(":")
         if name == "Cpus_allowed_list":
             return _parsed(tree, _STATUS, value)
     raise _fault(tree, _STATUS, "no Cpus_allowed_list in it")
 
 
-def _cores(tree: Tree) -> tuple[Core, ...]:
+def _cores(tree: Tree) -> Iterator[CoreGroup]:
     online = _numbers(tree, f"{_CPU}/online")
     numa_of = _numa_of(tree)
-    l3s: dict[frozenset[int], int] = {}
-    cores: list[Core] = []
     seen: set[int] = set()
     for cpu in sorted(online):
         if cpu in seen:
             continue
         threads = _siblings(tree, cpu) & online
         seen |= threads
-        shared = _l3_cpus(tree, cpu)
-        l3 = l3s.setdefault(shared, len(l3s)) if shared else None
-        cores.append(Core(len(cores), tuple(sorted(threads)), l3, numa_of.get(cpu)))
-    if not cores:
-        raise _fault(tree, f"{_CPU}/online", "no CPU is online")
-    return tuple(cores)
+        yield threads, _l3_cpus(tree, cpu) or None, numa_of.get(cpu)
 
 
 def _siblings(tree: Tree, cpu: int) -> frozenset[int]:
     """Give a core's PUs; `core_cpus_list` is the name since Linux 5.3, the other one older and still there."""
     for name in ("core_cpus_list", "thread_siblings_list"):
         path = f"{_CPU}/cpu{cpu}/topology/{name}"
-        if _text(tree, path) is not None:
+        if small_text(tree, path) is not None:
             siblings = _numbers(tree, path)
             if cpu not in siblings:
                 raise _fault(tree, path, f"CPU {cpu} is not among its own siblings")
@@ -72,7 +63,7 @@ def _siblings(tree: Tree, cpu: int) -> frozenset[int]:
 def _l3_cpus(tree: Tree, cpu: int) -> frozenset[int]:
     caches = f"{_CPU}/cpu{cpu}/cache"
     for index in names_of(tree, caches):
-        if (_text(tree, f"{caches}/{index}/level") or "").strip() == "3":
+        if (small_text(tree, f"{caches}/{index}/level") or "").strip() == "3":
             return _numbers(tree, f"{caches}/{index}/shared_cpu_list")
     return frozenset()
 
@@ -82,29 +73,24 @@ def _numa_of(tree: Tree) -> dict[int, int]:
     return {cpu: node for node in nodes for cpu in _numbers(tree, f"{_NODE}/node{node}/cpulist")}
 
 
-def _gpus(tree: Tree, cores: Sequence[Core]) -> tuple[Gpu, ...]:
-    buses = [name.lower() for name in names_of(tree, _PCI) if _is_gpu(tree, name)]
-    return tuple(_gpu(tree, index, bus, cores) for index, bus in enumerate(sorted(buses, key=pci_order)))
-
-
 def _is_gpu(tree: Tree, bus: str) -> bool:
-    pci_class, vendor = (_text(tree, f"{_PCI}/{bus}/{name}") or "" for name in ("class", "vendor"))
+    pci_class, vendor = (small_text(tree, f"{_PCI}/{bus}/{name}") or "" for name in ("class", "vendor"))
     return is_gpu(pci_class.strip()[2:6].lower(), vendor.strip()[2:6].lower())
 
 
-def _gpu(tree: Tree, index: int, bus: str, cores: Sequence[Core]) -> Gpu:
+def _place(tree: Tree, bus: str, cores: Sequence[Core]) -> tuple[int | None, int | None]:
     """Place a GPU by the CPUs that the firmware calls local; by its NUMA domain where it names none."""
     path = f"{_PCI}/{bus}/local_cpulist"
-    local = _numbers(tree, path) if _text(tree, path) is not None else ()
+    local = _numbers(tree, path) if small_text(tree, path) is not None else ()
     numa, l3 = place_of(cores, local)
     if numa is None and l3 is None:
-        said = (_text(tree, f"{_PCI}/{bus}/numa_node") or "").strip()
+        said = (small_text(tree, f"{_PCI}/{bus}/numa_node") or "").strip()
         numa = int(said) if said.isascii() and said.isdecimal() and len(said) < 9 else None
-    return Gpu(index, bus, numa, l3)
+    return numa, l3
 
 
 def _numbers(tree: Tree, path: str) -> frozenset[int]:
-    text = _text(tree, path)
+    text = small_text(tree, path)
     if text is None:
         raise _fault(tree, path, "cannot be read (a Linux node has it)")
     return _parsed(tree, path, text)
@@ -115,13 +101,6 @@ def _parsed(tree: Tree, path: str, text: str) -> frozenset[int]:
         return frozenset(parse_number_list(text.strip()))
     except CpusetError as error:
         raise _fault(tree, path, str(error)) from None
-
-
-def _text(tree: Tree, path: str) -> str | None:
-    try:
-        return text_of(tree, path, _LARGEST_FILE_BYTES)
-    except LumisiteError:  # sysfs answers some reads with an error
-        return None
 
 
 def _fault(tree: Tree, path: str, what: str) -> TopologyError:

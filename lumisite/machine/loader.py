@@ -19,7 +19,7 @@ from functools import cached_property
 
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.ldcache import CACHE, conf_directories, read_cache
-from lumisite.machine.tree import Place, Tree, absent, file_of, names_of, opened_by, resolve, text_of
+from lumisite.machine.tree import Place, Tree, file_of, names_of, opened_by, resolve, text_of
 
 #: Where the loader of each machine stands, by `e_machine`.
 INTERPRETERS = {62: "/lib64/ld-linux-x86-64.so.2", 183: "/lib/ld-linux-aarch64.so.1"}
@@ -130,7 +130,7 @@ class Loader:
     def names(self) -> frozenset[str]:
         """The names of all that stands in the directories of a program's search path, or in the cache."""
         folders = (*self.rules.library_path, *self.rules.directories)
-        return frozenset(self.rules.cache).union(*(names_of(self.tree, path) for path in folders))
+        return frozenset(self.rules.cache).union(*(names_of(self.tree, path, None) for path in folders))
 
     def _candidates(self, name: str, requester: Loaded | None) -> Iterator[tuple[str, str]]:
         if "/" in name:
@@ -144,7 +144,8 @@ class Loader:
                 yield posixpath.join(directory, name), how
             if how == _BY_CACHE and name in self.rules.cache:
                 path = self.rules.cache[name]
-                if not (requester and requester.found.info.nodeflib and self._is_default(path)):
+                is_default = posixpath.dirname(path) in self.rules.directories
+                if not (requester and requester.found.info.nodeflib and is_default):
                     yield path, how
 
     def _directories(self, requester: Loaded | None) -> Iterator[tuple[Sequence[str], str]]:
@@ -178,9 +179,6 @@ class Loader:
         )
         return tuple(text.rstrip("/") or "/" for text in expanded if text.startswith("/"))
 
-    def _is_default(self, path: str) -> bool:
-        return posixpath.dirname(path) in self.rules.directories
-
     def _judged(self, path: str) -> Search:
         if path not in self._seen:
             self._seen[path] = self._try(path)
@@ -203,32 +201,21 @@ class Loader:
         except ElfError as error:
             return Search(None, f"{path} cannot be loaded: {error}")
         if (info.machine, info.bits, info.endianness) != (self.rules.machine, 64, "little"):
-            built_for = (
-                f"{MACHINES.get(info.machine, f'machine {info.machine}')}, {info.bits} bits, {info.endianness}-endian"
-            )
+            name = MACHINES.get(info.machine, f"machine {info.machine}")
+            built_for = f"{name}, {info.bits} bits, {info.endianness}-endian"
             return Search(None, "", (f"{path} is for another machine ({built_for})",))
         return Search(Found(path, place.path, info))
 
     def _place(self, path: str) -> Place:
         """Follow the links of a path; most candidates are not there, in folders that were asked for before."""
         folder, _, name = path.rpartition("/")
-        place = self._folder(folder)
+        place = self._folders.get(folder)
+        if place is None:
+            place = self._folders[folder] = resolve(self.tree, folder)
         if place.entry is None:
             # A link at the end of the folder's path is in the middle of this one.
             return Place(place.path, None, "is not there" if place.trouble.endswith("is not there") else place.trouble)
-        if place.entry.kind == "directory" and name not in ("", ".", ".."):
-            here = posixpath.join(place.path, name)
-            entry = self.tree.look(here)
-            if entry is None:
-                return Place(here, None, absent(self.tree, here))
-            if entry.kind != "link":
-                return Place(here, entry)
-        return resolve(self.tree, path)
-
-    def _folder(self, path: str) -> Place:
-        if path not in self._folders:
-            self._folders[path] = resolve(self.tree, path)
-        return self._folders[path]
+        return resolve(self.tree, name, place.path) if place.entry.kind == "directory" else resolve(self.tree, path)
 
 
 def walk(loader: Loader, roots: Iterable[Loaded | Need], *, others: bool = False) -> tuple[Need, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple
 
 from lumisite.errors import LumisiteError
 from lumisite.machine.topology import Core, Gpu, Topology
@@ -68,16 +68,11 @@ class TaskMask:
         return mask_of(self.pu_os) if self.pu_os else None
 
 
-@dataclass(frozen=True)
-class _Pool:
-    """Cores that are equally near to some GPUs; `name` says where they are."""
+class _Pool(NamedTuple):
+    """Cores that are equally near to some GPUs, or one task's share of them; `name` says where they are, or why."""
 
     name: str
     cores: tuple[Core, ...]
-
-
-#: What one task gets of one pool, and why so.
-_Share: TypeAlias = tuple[tuple[Core, ...], str]
 
 
 def cpu_masks(topology: Topology, request: Request) -> tuple[TaskMask, ...]:
@@ -89,8 +84,12 @@ def cpu_masks(topology: Topology, request: Request) -> tuple[TaskMask, ...]:
     gpus = _granted_gpus(topology, request)
     usable = _usable(topology, request)
     _check(topology, request, gpus)
-    if request.tasks == 1 and len(gpus) == len(topology.gpus):
-        return (_whole(topology, gpus, usable, request),)
+    if request.tasks == 1 and len(gpus) == len(topology.gpus):  # every core, near a GPU or not (torchrun, OpenMP)
+        pus = tuple(sorted(pu for picked in usable.values() for pu in picked))
+        reason = f"the only task: {_counted(len(usable))} that tasks may use"
+        if not pus:
+            reason = f"{_granted(request)} hold no core of {topology.name} that tasks may use"
+        return (TaskMask(0, tuple(gpu.index for gpu in gpus), pus, reason),)
     owned = _gpus_of_tasks(request.tasks, gpus)
     pools = {gpu: _pool(topology, gpu) for gpu in gpus}
     claims: dict[_Pool, Counter[int]] = {}
@@ -167,19 +166,13 @@ def _check(topology: Topology, request: Request, gpus: Sequence[Gpu]) -> None:
             "leave the binding to Slurm (--cpu-bind=cores)"
         )
     if request.tasks > 1 and request.tasks % len(gpus) and len(gpus) % request.tasks:
-        raise MaskError(_uneven(request.tasks, gpus))
-
-
-def _uneven(tasks: int, gpus: Sequence[Gpu]) -> str:
-    even = ", ".join(str(count) for count in range(1, len(gpus) + 1) if len(gpus) % count == 0)
-    way_out = ""
-    if tasks < len(gpus):
-        named = ",".join(str(gpu.index) for gpu in gpus[:tasks])
-        way_out = f"; or name one GPU for each task, such as --gpus {named}"
-    return (
-        f"{tasks} tasks cannot share {len(gpus)} GPUs evenly "
-        f"(counts that can: {even} and multiples of {len(gpus)}{way_out})"
-    )
+        even = ", ".join(str(count) for count in range(1, len(gpus) + 1) if len(gpus) % count == 0)
+        named = ",".join(str(gpu.index) for gpu in gpus[: request.tasks])
+        way_out = f"; or name one GPU for each task, such as --gpus {named}" if request.tasks < len(gpus) else ""
+        raise MaskError(
+            f"{request.tasks} tasks cannot share {len(gpus)} GPUs evenly "
+            f"(counts that can: {even} and multiples of {len(gpus)}{way_out})"
+        )
 
 
 def _gpus_of_tasks(tasks: int, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...], ...]:
@@ -192,17 +185,6 @@ def _gpus_of_tasks(tasks: int, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...], 
         return tuple(gpus[task * len(gpus) // tasks :][:1] for task in range(tasks))
     each = len(gpus) // tasks
     return tuple(gpus[task * each : (task + 1) * each] for task in range(tasks))
-
-
-def _whole(
-    topology: Topology, gpus: Sequence[Gpu], usable: Mapping[Core, tuple[int, ...]], request: Request
-) -> TaskMask:
-    """Answer for the only task of a node with all of its GPUs: every core, near a GPU or not (torchrun, OpenMP)."""
-    pus = tuple(sorted(pu for picked in usable.values() for pu in picked))
-    reason = f"the only task: {_counted(len(usable))} that tasks may use"
-    if not pus:
-        reason = f"{_granted(request)} hold no core of {topology.name} that tasks may use"
-    return TaskMask(0, tuple(gpu.index for gpu in gpus), pus, reason)
 
 
 def _pool(topology: Topology, gpu: Gpu) -> _Pool:
@@ -218,7 +200,7 @@ def _pool(topology: Topology, gpu: Gpu) -> _Pool:
 
 def _divide(
     pool: _Pool, weights: Mapping[int, int], usable: Mapping[Core, tuple[int, ...]], request: Request
-) -> dict[int, _Share]:
+) -> dict[int, _Pool]:
     """Cut a pool into equal runs of whole cores, by task; `weights` counts the GPUs that a task has in the pool.
 
     What is left over stays idle: equal tasks are worth more than one core more for the first of them.
@@ -226,19 +208,17 @@ def _divide(
     near = [core for core in pool.cores if core in usable]
     near.sort(key=lambda core: (core.l3 is not None, core.l3 or 0, core.core_logical))
     if not near:
-        return {task: ((), _why_none(pool, request)) for task in weights}
+        return dict.fromkeys(weights, _Pool(_why_none(pool, request), ()))
     if len(weights) == 1:
-        (task,) = weights
-        return {task: (tuple(near), f"{_counted(len(near))} of {pool.name}")}
+        return dict.fromkeys(weights, _Pool(f"{_counted(len(near))} of {pool.name}", tuple(near)))
     each = len(near) // sum(weights.values())
     if not each:
         reason = f"{len(weights)} tasks share the {_counted(len(near))} of {pool.name} that may be used"
-        return dict.fromkeys(weights, ((), reason))
-    shares: dict[int, _Share] = {}
-    start = 0
+        return dict.fromkeys(weights, _Pool(reason, ()))
+    shares, start = {}, 0
     for task, weight in weights.items():
         cores = tuple(near[start : start + each * weight])
-        shares[task] = (cores, f"{len(cores)} of the {_counted(len(near))} of {pool.name}")
+        shares[task] = _Pool(f"{len(cores)} of the {_counted(len(near))} of {pool.name}", cores)
         start += each * weight
     return shares
 
@@ -258,16 +238,16 @@ def _granted(request: Request) -> str:
 
 
 def _task_mask(
-    task: int, own: Sequence[Gpu], shares: Sequence[_Share], usable: Mapping[Core, tuple[int, ...]]
+    task: int, own: Sequence[Gpu], shares: Sequence[_Pool], usable: Mapping[Core, tuple[int, ...]]
 ) -> TaskMask:
     """Put a task's shares together; one GPU without a near core leaves the whole task without a mask."""
     gpus = tuple(gpu.index for gpu in own)
     named = f"GPU {gpus[0]}" if len(gpus) == 1 else f"GPUs {','.join(map(str, gpus))}"
-    missing = [reason for cores, reason in shares if not cores]
+    missing = [share.name for share in shares if not share.cores]
     if missing:
         return TaskMask(task, gpus, (), f"{named}: {'; '.join(missing)}")
-    pus = tuple(sorted(pu for cores, _ in shares for core in cores for pu in usable[core]))
-    return TaskMask(task, gpus, pus, f"{named}: {', '.join(reason for _, reason in shares)}")
+    pus = tuple(sorted(pu for share in shares for core in share.cores for pu in usable[core]))
+    return TaskMask(task, gpus, pus, f"{named}: {', '.join(share.name for share in shares)}")
 
 
 def _counted(cores: int) -> str:

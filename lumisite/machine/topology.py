@@ -7,9 +7,9 @@ masks are decided from it alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lumisite.errors import LumisiteError
 
@@ -24,6 +24,10 @@ _GPU_CLASSES = {
 }
 
 _PCI_BUS = re.compile(r"([0-9a-f]{4,8}:)?([0-9a-f]{2})(:[0-9a-f]{2}\.[0-7])?")
+
+
+#: The PUs of one core, what tells its L3 from others (`None`: it has none), and the kernel's number of its NUMA domain.
+CoreGroup: TypeAlias = tuple[Iterable[int], Hashable, int | None]
 
 
 class TopologyError(LumisiteError):
@@ -79,7 +83,7 @@ def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topol
     Cores are numbered through the L3 groups in the site's order. Where one thread of a core is reserved, the core
     is: its other thread is no place for a task either.
     """
-    cores = tuple(_cores_of(kind))
+    cores = cores_of(_groups_of(kind))
     reserved = frozenset(kind.reserved or ())
     buses = [*map(full_pci_bus, bus_ids), *[""] * len(kind.gpus)]
     return Topology(
@@ -90,13 +94,24 @@ def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topol
     )
 
 
-def _cores_of(kind: NodeKind) -> Iterator[Core]:
-    logical = 0
+def _groups_of(kind: NodeKind) -> Iterator[CoreGroup]:
     for l3, group in enumerate(kind.l3):
         threads = [group.cores, group.siblings] if group.siblings else [group.cores]
-        for pus in zip(*threads, strict=True):
-            yield Core(logical, tuple(sorted(pus)), l3, group.numa)
-            logical += 1
+        yield from ((pus, l3, group.numa) for pus in zip(*threads, strict=True))
+
+
+def cores_of(groups: Iterable[CoreGroup]) -> tuple[Core, ...]:
+    """Number the cores of a node, and its L3s, in the order in which they come."""
+    l3s: dict[Hashable, int] = {}
+    return tuple(
+        Core(logical, tuple(sorted(pus)), None if l3 is None else l3s.setdefault(l3, len(l3s)), numa)
+        for logical, (pus, l3, numa) in enumerate(groups)
+    )
+
+
+def gpus_of(places: Mapping[str, tuple[int | None, int | None]]) -> tuple[Gpu, ...]:
+    """Number GPUs in the order of their PCI addresses, which is ROCm's and NVML's; `places` has NUMA domain and L3."""
+    return tuple(Gpu(index, bus, *places[bus]) for index, bus in enumerate(sorted(places, key=pci_order)))
 
 
 def full_pci_bus(text: str) -> str:

@@ -5,17 +5,20 @@ Links are followed here, the same way for all of them: inside the tree, absolute
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from lumisite.errors import shown
+from lumisite.errors import LumisiteError, shown
 
 #: As many links as Linux follows in one path (path_resolution(7)).
 MOST_LINKS = 40
 #: PATH_MAX of Linux.
 LONGEST_PATH = 4096
+_SMALL_BYTES = 64 * 1024
+_PART_BYTES = 4 * 1024 * 1024
 
 
 class Source(Protocol):
@@ -74,13 +77,14 @@ class Place:
     links: tuple[str, ...] = ()
 
 
-def resolve(tree: Tree, path: str) -> Place:
-    """Follow all links of a path inside the tree; `..` at the root stays there."""
-    real = "/"
+def resolve(tree: Tree, path: str, folder: str = "/") -> Place:
+    """Follow all links of a path inside the tree; `..` at the root stays there.
+
+    A relative path begins in `folder`, which is a directory without links in its path.
+    """
+    real, entry, followed = folder, Entry("directory"), 0  # until the end of the path it is always a directory
     waiting = _parts(path)
-    followed = 0
     links: tuple[str, ...] = ()
-    entry: Entry | None = Entry("directory")
     while waiting:
         part = waiting.pop()
         if part == "..":
@@ -89,30 +93,24 @@ def resolve(tree: Tree, path: str) -> Place:
         here = posixpath.join(real, part)
         if len(here) > LONGEST_PATH:
             return Place(path, None, f"is longer than {LONGEST_PATH} bytes", links)
-        entry = tree.look(here)
-        if entry is None:
-            why = absent(tree, here)
+        seen = tree.look(here)
+        if seen is None:
+            command = opened_by(tree, posixpath.dirname(here))
+            why = f"is in a folder that may not be entered ({command})" if command else "is not there"
             return Place(here, None, f"leads to {shown(here)}, which {why}" if links else why, links)
-        if entry.kind == "link":
+        if seen.kind == "link":
             followed += 1
             if not waiting:
-                links += (entry.link,)
+                links += (seen.link,)
             if followed > MOST_LINKS:
                 return Place(here, None, "is a loop of links", links[:2])
-            if entry.link.startswith("/"):
-                real = "/"
-            waiting += _parts(entry.link)
-        elif waiting and entry.kind != "directory":
+            real = "/" if seen.link.startswith("/") else real
+            waiting += _parts(seen.link)
+        elif waiting and seen.kind != "directory":
             return Place(here, None, f"leads through {shown(here)}, which is no directory", links)
         else:
-            real = here
-    return Place(real, tree.look(real) if real != "/" else Entry("directory"), links=links)
-
-
-def absent(tree: Tree, path: str) -> str:
-    """Say of a path at which nothing is seen that nothing is there, or that its folder is closed to this user."""
-    command = opened_by(tree, posixpath.dirname(path))
-    return f"is in a folder that may not be entered ({command})" if command else "is not there"
+            real, entry = here, seen
+    return Place(real, entry, links=links)
 
 
 def opened_by(tree: Tree, path: str) -> str | None:
@@ -121,15 +119,21 @@ def opened_by(tree: Tree, path: str) -> str | None:
     return unreadable.get(path)
 
 
+def is_under(path: str, top: str) -> bool:
+    """Tell whether a path is another one, or lies below it."""
+    return path == top or path.startswith(f"{top.rstrip('/')}/")
+
+
 def _parts(path: str) -> list[str]:
     """Split a path into names, the first one last."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
-def names_of(tree: Tree, path: str) -> list[str]:
-    """Give the names in the directory that a path leads to, sorted; none where it is none."""
+def names_of(tree: Tree, path: str, most: int | None = 4096) -> list[str]:
+    """Give the names in the directory that a path leads to, sorted, and not more than `most`; none where it is none."""
     place = resolve(tree, path)
-    return sorted(tree.names(place.path)) if place.entry is not None and place.entry.kind == "directory" else []
+    there = place.entry is not None and place.entry.kind == "directory"
+    return sorted(tree.names(place.path))[:most] if there else []
 
 
 def file_of(tree: Tree, path: str) -> Source | None:
@@ -142,3 +146,50 @@ def text_of(tree: Tree, path: str, most: int) -> str | None:
     """Give a small text file, `None` where there is none that can be read; at most `most` bytes of it."""
     source = file_of(tree, path)
     return None if source is None else source.read(0, most).decode("utf-8", "replace")
+
+
+def head_of(tree: Tree, path: str, length: int, at: int = 0) -> bytes | None:
+    """Give the first bytes of a regular file, or those from `at` on; `None` where they cannot be had, damage too."""
+    try:
+        source = file_of(tree, path)
+        return None if source is None else source.read(at, length)
+    except LumisiteError:  # sysfs answers some reads with an error: the speed of a link that is down
+        return None
+
+
+def small_text(tree: Tree, path: str) -> str | None:
+    """Give the first 64 KiB of a text file; `None` where they cannot be had."""
+    content = head_of(tree, path, _SMALL_BYTES)
+    return None if content is None else content.decode("utf-8", "replace")
+
+
+def first_line(tree: Tree, path: str) -> str | None:
+    """Give the first line of a small file; `None` where there is none, or nothing in it that can be shown."""
+    lines = (small_text(tree, path) or "").strip().splitlines()
+    line = lines[0].strip() if lines else ""
+    return line if line and line.isprintable() else None
+
+
+def content_of(tree: Tree, path: str, most: int) -> bytes | None:
+    """Give the content of a regular file of at most `most` bytes; `None` where that cannot be had."""
+    content = head_of(tree, path, most + 1)
+    return content if content is not None and len(content) <= most else None
+
+
+def size_of(tree: Tree, path: str) -> int | None:
+    """Give the size of a file in bytes; `None` where that cannot be had."""
+    try:
+        source = file_of(tree, path)
+    except LumisiteError:
+        return None
+    return None if source is None else source.size
+
+
+def digest_of(tree: Tree, path: str, most: int) -> str | None:
+    """Give the SHA-256 of a regular file of at most `most` bytes, read in parts; `None` where that cannot be had."""
+    size, digest = size_of(tree, path), hashlib.sha256()
+    if size is None or size > most:
+        return None
+    for at in range(0, size, _PART_BYTES):
+        digest.update(head_of(tree, path, _PART_BYTES, at) or b"")
+    return digest.hexdigest()

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lumisite.facts.changes import make_report, plain, told
-from lumisite.facts.compare import Kind, compare
+from lumisite.errors import shown
+from lumisite.facts.change import Kind
+from lumisite.facts.changes import make_report, told
+from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
-from lumisite.facts.touched import Touch
+from lumisite.facts.site import Touch
 from lumisite.site.load import LoadedSite, load_plans
 from lumisite.validate.metric_names import parse_name, shape_order
 from lumisite.validate.verdict.gates import LOOK, NODE
@@ -66,7 +68,7 @@ def _together(touches: Iterable[Touch]) -> Iterator[str]:
     by_what: dict[str, list[str]] = {}
     for touch in touches:
         by_what.setdefault(touch.what, []).append(touch.name)
-    yield from (plain(f"{what} {', '.join(dict.fromkeys(names))}") for what, names in by_what.items())
+    yield from (shown(f"{what} {', '.join(dict.fromkeys(names))}") for what, names in by_what.items())
 
 
 def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:

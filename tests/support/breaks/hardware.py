@@ -85,7 +85,7 @@ HARDWARE = {
     "vanished adapter": Break(
         {"/sys/class/cxi/cxi2/device": None},
         "network adapter cxi2 is gone",
-        [("site", "node_kinds.lumi-g.nics", "cxi2")],
+        [("site", "node_kinds.lumi-g.nics", "cxi2 is not where it was")],
         "network adapter cxi2 is gone.",
     ),
     "adapter near other CPUs": Break(

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lumisite.cli import main
+from lumisite.errors import ToolError
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, FactsError, Named, Releases, format_facts, parse_facts
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
-from tests.support.dict_trees import DictTree, Link, write_tree
+from tests.support.dict_trees import DictTree, Link, Memory, write_tree
 from tests.support.nodes import (
     AFTER,
     BEFORE,
@@ -88,6 +90,20 @@ def test_an_empty_tree_has_no_facts_and_nothing_is_guessed() -> None:
     del rest["paths"], rest["plain"]
     assert rest == {"lumisite_facts": 1, "site": "lumi"}
     assert any("no topology" in note for note in captured.notes)
+
+
+def test_what_sysfs_answers_with_an_error_is_absent() -> None:
+    """The speed of a link that is down, for one."""
+
+    class Down(DictTree):
+        def source(self, path: str) -> Memory | None:
+            if path.endswith("/speed"):
+                raise ToolError("cannot read: Invalid argument")
+            return super().source(path)
+
+    up, down = (capture(tree, LUMI).facts.interfaces["hsn0"] for tree in (DictTree(lumi_node()), Down(lumi_node())))
+    assert up.speed_mbit is not None
+    assert down == replace(up, speed_mbit=None)
 
 
 def test_a_facts_file_says_the_same_when_it_is_read_again() -> None:

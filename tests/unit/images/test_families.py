@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from lumisite.cli import main
-from lumisite.facts.compare import Change
+from lumisite.facts.change import Change
 from lumisite.facts.facts import Facts, ImageFile
 from lumisite.facts.site import Context
 from lumisite.facts.touch import touches
