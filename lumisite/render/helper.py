@@ -14,7 +14,7 @@ from itertools import chain, groupby
 from lumisite.machine.masks import mask_tables
 from lumisite.machine.topology import topology_of
 from lumisite.render import shell_text as sh
-from lumisite.render.helper_settings import left_chains, prolog_chains, rank_word, step_of
+from lumisite.render.helper_settings import harm_chains, left_chains, prolog_chains, rank_word, step_of
 from lumisite.render.modules import bind_marker
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import FileSystem, HostPath
@@ -85,6 +85,7 @@ def prolog_data(of: HelperRelease) -> Iterator[str]:
     )
     yield from sh.function("ls_site_binds", _prolog_binds(of))
     yield from sh.function("ls_site_settings", sh.decide(prolog_chains(site, of.stacks)))
+    yield from sh.function("ls_site_harms", sh.decide(harm_chains(site)))
     yield from sh.function("ls_site_left_alone", sh.decide(left_chains(site, of.stacks)))
     yield from sh.function("ls_site_directories", _directories(site))
     yield from _masks(site)

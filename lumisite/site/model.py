@@ -52,7 +52,7 @@ class Network:
     interfaces: tuple[Name, ...] = key("High-speed interfaces, in order: `[hsn0, hsn1, hsn2, hsn3]`.")
     provider: Name = key("The libfabric provider that must carry traffic: `cxi`.")
     host_suffix: Name | None = key(
-        "What to append to a host name to get its address on the high-speed network, where the plain name does not.",
+        "What to append to a host name where nodes do not reach each other by the plain one: `MASTER_ADDR` has it.",
         default=None,
     )
     management: tuple[Name, ...] = key("Interfaces that must not carry traffic.", default=())

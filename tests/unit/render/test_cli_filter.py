@@ -190,6 +190,21 @@ def test_it_does_not_warn_of_gpus_that_all_tasks_see(lua: str, module: Path) -> 
         assert not any(line.startswith("info") for line in filtered(lua, module, options))
 
 
+def test_it_tells_of_an_own_prolog_in_the_place_of_ours_where_no_wrapper_can_help(lua: str, module: Path) -> None:
+    ours = {"SLURM_TASK_PROLOG": "/root/releases/x/spank/task_prolog"}
+    own = {"task-prolog": "/home/me/prolog"}
+    (said,) = [line for line in filtered(lua, module, own, ["python"], environment=ours) if line.startswith("info")]
+    assert "--task-prolog=/home/me/prolog comes in the place of /root/releases/x/spank/task_prolog" in said
+    for options, argv, environment in (
+        (own, ["singularity", "exec", "x.sif"], ours),  # the wrapper does what the prolog would
+        ({"task-prolog": ours["SLURM_TASK_PROLOG"]}, ["python"], ours),
+        (own, ["python"], {}),
+        (own, ["python"], {"SLURM_TASK_PROLOG": "/home/me/prolog"}),
+    ):
+        said_of = filtered(lua, module, options, argv, environment=environment)
+        assert not any("in the place of" in line for line in said_of)
+
+
 def test_it_warns_of_two_ways_to_bind_at_once(lua: str, module: Path) -> None:
     both = {"cpu-bind": "mask_cpu:0xff", "cpus-per-task": "7"}
     assert any("leave out one of them" in line for line in filtered(lua, module, both))
