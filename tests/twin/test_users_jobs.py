@@ -83,6 +83,9 @@ def site() -> Iterator[Cluster]:
         yield cluster
 
 
+WAIT = "while squeue -h -j $id | grep -q .; do sleep 0.5; done; scontrol show job $id"
+
+
 @dataclass(frozen=True)
 class Ran:
     """What a job's ranks told, in their order, and all that it wrote."""
@@ -112,10 +115,11 @@ def told(done: Result | str) -> Ran:
 def submit(cluster: Cluster, name: str, before: str = "", more: Mapping[str, str] = {}) -> Ran:
     """Submit a script from a shell with the module loaded, and wait for its end."""
     (cluster.shared / f"scratch/jobs/{name}").write_text(changed(name, more))
-    words = f"cd {WORK}; {LOAD}; {before} sbatch --quiet --wait -o {name}.out {name}"
+    # sbatch --wait looks again after half a minute.
+    words = f"cd {WORK}; {LOAD}; id=$({before} sbatch --parsable -o {name}.out {name}) && {WAIT}"
     done = cluster.run(words, timeout_s=400)
     text = (cluster.shared / f"scratch/jobs/{name}.out").read_text()
-    assert done.code == 0, f"{text}{done.stderr}"
+    assert "ExitCode=0:0" in done.stdout, f"{text[-3000:]}{done.stderr}"
     return told(text)
 
 

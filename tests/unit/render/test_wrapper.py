@@ -140,9 +140,13 @@ def test_an_own_task_prolog_in_the_place_of_ours_takes_nothing_away(wrapper: Wra
     ],
 )
 def test_no_prolog_runs_a_second_time_or_where_none_was_named(wrapper: Wrapper, changes: dict[str, str | None]) -> None:
-    ours = str(wrapper.folder / "spank/task_prolog")
-    call = wrapper.call("exec", LAIF, "true", **{"LUMISITE_DONE": None, "SLURM_TASK_PROLOG": ours, **changes})
-    assert call.environment.get("LUMISITE_DONE") == changes.get("LUMISITE_DONE")
+    ours, mark = wrapper.folder / "spank/task_prolog", wrapper.folder / "ran"
+    write_script(ours, f"#!/bin/sh\n: >'{mark}'\n")
+    named: dict[str, str | None] = {"LUMISITE_DONE": None, "SLURM_TASK_PROLOG": str(ours)}
+    wrapper.call("exec", LAIF, "true", **{**named, **changes})
+    assert not mark.exists()
+    wrapper.call("exec", LAIF, "true", **named)
+    assert mark.exists()
 
 
 def test_an_image_is_known_by_its_relative_path_too(wrapper: Wrapper) -> None:
