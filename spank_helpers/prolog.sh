@@ -61,7 +61,9 @@ stays() {
 	say "$1 stays: it was set before lumisite ran${3:+, but $3}"
 }
 # Name, value, why: a value that was seen to do harm is told by one task of the step, and stays all the same.
-harm() { [ "$rank" != 0 ] || ls_mine "$1" "$2" || stays "$1" "$2" "$3"; }
+harm() {
+	case "$rank ${LUMISITE_KEEP-} " in *" $1 "*) ;; '0 '*) ls_mine "$1" "$2" || stays "$@" ;; esac
+}
 # Name, value: one protocol line, or none where the value would make two or is more than Slurm takes.
 put() {
 	case $2 in *"$ls_nl"*) return 1 ;; esac
