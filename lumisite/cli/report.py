@@ -13,7 +13,7 @@ from lumisite.cli.plain import plain
 from lumisite.cli.proof import file_blocks
 from lumisite.errors import refused
 from lumisite.facts.facts import Facts
-from lumisite.site.json_file import parse_json
+from lumisite.site.decode import parse_json
 from lumisite.site.load import LoadedSite, embedded_sites, load_site, read_input
 from lumisite.validate import InputError
 from lumisite.validate.probes.probe import Vector

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 
 from lumisite.errors import DifferenceError, SiteError
 from lumisite.render.manifest import is_release_id
-from lumisite.site.json_file import decode_values, parse_json
+from lumisite.site.decode import decode_values, parse_json
 
 #: A line has some 200.
 LARGEST_HISTORY_BYTES = 16 * 1024 * 1024
