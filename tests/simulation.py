@@ -10,9 +10,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lumisite.validate.lines import State
 from lumisite.validate.samples import Job, Recorded, Series
 from lumisite.validate.verdict.nodes import slow_nodes
-from lumisite.validate.verdict.system import Overall, Terms, judge_system
+from lumisite.validate.verdict.system import Terms, judge_system
 
 SETS = (("nid1", "nid2"), ("nid3", "nid4"))
 DAY_S = 86400
@@ -30,7 +31,7 @@ class World:
     before: int = 10
 
 
-def maintenance(chance: random.Random, worlds: Sequence[World]) -> Overall:
+def maintenance(chance: random.Random, worlds: Sequence[World]) -> State:
     """Judge one maintenance, with a metric for each world."""
     sides: tuple[dict[str, Series], dict[str, Series]] = ({}, {})
     for number, world in enumerate(worlds):
@@ -41,7 +42,7 @@ def maintenance(chance: random.Random, worlds: Sequence[World]) -> Overall:
     return judge_system(before, after, Terms()).verdict
 
 
-def rate(wanted: Overall, worlds: Sequence[World], trials: int, seed: str) -> float:
+def rate(wanted: State, worlds: Sequence[World], trials: int, seed: str) -> float:
     """Give the part of `trials` that ends with the wanted verdict."""
     chance = random.Random(seed)
     return sum(maintenance(chance, worlds) == wanted for _ in range(trials)) / trials

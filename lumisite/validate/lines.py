@@ -13,31 +13,27 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Literal, TypeVar
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 from lumisite.errors import SiteError
 from lumisite.site.decode import parse_json, short
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
 Better: TypeAlias = Literal["higher", "lower"]
 GateOutcome: TypeAlias = Literal["pass", "fail", "inconclusive"]
+#: What a verdict on gates, on a metric (those alone are unconfirmed) or on the system may be.
+State: TypeAlias = Literal["pass", "warn", "fail", "unconfirmed", "inconclusive", "bad-nodes"]
 Nodes: TypeAlias = tuple[str, ...]
 
 BETTER: tuple[Better, ...] = ("higher", "lower")
 GATE_STATES: tuple[GateOutcome, ...] = ("pass", "fail", "inconclusive")
-SAMPLE_KEYS = ("metric", "value", "better", "run", "nodes", "time")
-GATE_KEYS = ("gate", "verdict", "cause", "advice", "run", "nodes", "time")
-_MAY_BE_LEFT_OUT = ("unit", "image", "spec", "rank", "asked")
 
 #: No measured value is smaller or larger, in whatever unit.
 LEAST, LARGEST = 1e-100, 1e100
 
-_Word = TypeVar("_Word", bound=str)
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -78,10 +74,14 @@ class Gate:
     asked: Nodes = ()
 
 
+_KEYS = {kind: [one.name for one in fields(kind)] for kind in (Sample, Gate)}
+_NEEDED = {kind: [one.name for one in fields(kind) if one.default is MISSING] for kind in (Sample, Gate)}
+
+
 def line_json(line: Sample | Gate) -> str:
     """Write a line without its end, in the order of keys that is read fastest. What is not said is left out."""
-    raw = vars(line).items()
-    return json.dumps({key: value for key, value in raw if key not in _MAY_BE_LEFT_OUT or value not in ("", None, ())})
+    said = {one.name: value for one in fields(line) if (value := getattr(line, one.name)) != one.default}
+    return json.dumps(said)
 
 
 def parse_line(line: bytes) -> Sample | Gate:
@@ -95,50 +95,18 @@ def parse_line(line: bytes) -> Sample | Gate:
 
 def line_of(raw: object) -> Sample | Gate:
     """Read what a line holds; raises `LineError`."""
+    kind = Gate if isinstance(raw, dict) and "gate" in raw and "metric" not in raw else Sample
+    needed = _NEEDED[kind]
     if not isinstance(raw, dict):
-        raise LineError(f"{short(raw)} is not an object with {', '.join(SAMPLE_KEYS)}")
-    return _gate(raw) if "gate" in raw and "metric" not in raw else _sample(raw)
-
-
-def _sample(raw: Mapping[str, object]) -> Sample:
-    _need(raw, SAMPLE_KEYS)
-    return Sample(
-        metric=_name("metric", raw["metric"]),
-        value=_value(raw["value"]),
-        better=_one_of("better", raw["better"], BETTER),
-        run=_run(raw["run"]),
-        nodes=_nodes(raw["nodes"]),
-        time=parse_time(raw["time"]),
-        unit=_optional(raw, "unit"),
-        image=_optional(raw, "image"),
-        spec=_optional(raw, "spec"),
-    )
-
-
-def _gate(raw: Mapping[str, object]) -> Gate:
-    _need(raw, GATE_KEYS)
-    state = _one_of("verdict", raw["verdict"], GATE_STATES)
-    rank = raw.get("rank")
-    if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
-        raise LineError(f"rank: {short(rank)} is not a number from 0 up")
-    return Gate(
-        gate=_name("gate", raw["gate"]),
-        verdict=state,
-        cause=_sentence("cause", raw["cause"], needed=state != "pass"),
-        advice=_sentence("advice", raw["advice"], needed=False),
-        run=_run(raw["run"]),
-        nodes=_nodes(raw["nodes"]),
-        time=parse_time(raw["time"]),
-        rank=rank,
-        asked=_nodes(raw["asked"], "asked") if raw.get("asked") else (),
-    )
-
-
-def _need(raw: Mapping[str, object], keys: Sequence[str]) -> None:
-    missing = [key for key in keys if key not in raw]
-    if missing:
+        raise LineError(f"{short(raw)} is not an object with {', '.join(needed)}")
+    if missing := [key for key in needed if key not in raw]:
         have = " ".join(", ".join(map(str, raw)).split()) or "nothing"
         raise LineError(f"{', '.join(missing)} missing (have {have})")
+    known = [key for key in _KEYS[kind] if key in needed or raw.get(key) not in (None, "", [])]
+    line = kind(**{key: _READERS[key](key, raw[key]) for key in known})
+    if isinstance(line, Gate) and line.verdict != "pass" and not line.cause:
+        raise LineError("cause: empty (a gate that did not pass says why)")
+    return line
 
 
 def _name(key: str, raw: object) -> str:
@@ -147,47 +115,48 @@ def _name(key: str, raw: object) -> str:
     return raw
 
 
-def _run(raw: object) -> str:
-    return _name("run", str(raw) if type(raw) is int else raw)
-
-
-def _optional(raw: Mapping[str, object], key: str) -> str:
-    value = raw.get(key)
-    return "" if value is None or value == "" else _name(key, value)
-
-
-def _sentence(key: str, raw: object, *, needed: bool) -> str:
+def _sentence(key: str, raw: object) -> str:
     """Read what people are told: any text, on one line."""
-    if raw is None or raw == "":
-        if needed:
-            raise LineError(f"{key}: empty (a gate that did not pass says why)")
+    if raw is None:
         return ""
     if not isinstance(raw, str):
         raise LineError(f"{key}: {short(raw)} is not a text")
     return " ".join("".join(letter if letter.isprintable() else " " for letter in raw).split())
 
 
-def _one_of(key: str, raw: object, words: Sequence[_Word]) -> _Word:
-    """Read one of a few words. Raises `LineError`."""
-    for word in words:
-        if raw == word:
-            return word
+def _one_of(words: Sequence[str], key: str, raw: object) -> str:
+    """Read one of a few words."""
+    if isinstance(raw, str) and raw in words:
+        return raw
     raise LineError(f"{key}: {short(raw)} is neither {' nor '.join(words)}")
 
 
-def _value(raw: object) -> float:
-    if isinstance(raw, bool) or not isinstance(raw, int | float):
-        raise LineError(f"value: {short(raw)} is not a number")
-    try:
-        value = float(raw)
-    except OverflowError:
-        value = math.inf
+def _rank(key: str, raw: object) -> int:
+    if type(raw) is not int or raw < 0:
+        raise LineError(f"{key}: {short(raw)} is not a number from 0 up")
+    return raw
+
+
+def _value(key: str, raw: object) -> float:
+    value = as_float(raw)
+    if value is None:
+        raise LineError(f"{key}: {short(raw)} is not a number")
     if not LEAST <= value <= LARGEST:
-        raise LineError(f"value: {short(raw)} is not above 0 and finite (leave a job out that measured nothing)")
+        raise LineError(f"{key}: {short(raw)} is not above 0 and finite (leave a job out that measured nothing)")
     return value
 
 
-def _nodes(raw: object, key: str = "nodes") -> Nodes:
+def as_float(raw: object) -> float | None:
+    """Give a number of JSON, infinite where it is too large; None for what is none."""
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        return None
+    try:
+        return float(raw)
+    except OverflowError:
+        return math.inf
+
+
+def _nodes(key: str, raw: object) -> Nodes:
     if not isinstance(raw, list) or not raw:
         raise LineError(f'{key}: {short(raw)} is not a list of node names, such as ["nid005001", "nid005002"]')
     for name in raw:
@@ -200,14 +169,10 @@ def _nodes(raw: object, key: str = "nodes") -> Nodes:
 
 def parse_time(raw: object) -> float:
     """Give a time in seconds since 1970. Raises `LineError`."""
-    if isinstance(raw, int | float) and not isinstance(raw, bool):
-        try:
-            seconds = float(raw)
-        except OverflowError:
-            seconds = math.inf
-        if math.isfinite(seconds):
-            return seconds
-    elif isinstance(raw, str):
+    seconds = as_float(raw)
+    if seconds is not None and math.isfinite(seconds):
+        return seconds
+    if isinstance(raw, str):
         try:
             # Python 3.10 knows neither Z nor fractions of other than 3 or 6 digits.
             text = re.sub(r"[.,](\d+)", lambda found: "." + (found[1] + "000000")[:6], raw.strip()).replace(
@@ -218,3 +183,17 @@ def parse_time(raw: object) -> float:
         except (ValueError, OverflowError):
             pass
     raise LineError(f"time: {short(raw)} is neither seconds since 1970 nor ISO 8601, such as 2026-01-22T10:15:00+02:00")
+
+
+#: How the value of each key is read.
+_READERS: Mapping[str, Callable[[str, object], Any]] = {
+    **dict.fromkeys(("metric", "gate", "unit", "image", "spec"), _name),
+    **dict.fromkeys(("cause", "advice"), _sentence),
+    **dict.fromkeys(("nodes", "asked"), _nodes),
+    "better": partial(_one_of, BETTER),
+    "rank": _rank,
+    "run": lambda key, raw: _name(key, str(raw) if type(raw) is int else raw),
+    "time": lambda _, raw: parse_time(raw),
+    "value": _value,
+    "verdict": partial(_one_of, GATE_STATES),
+}

@@ -132,8 +132,7 @@ def lines_in(name: str, blocks: Iterable[bytes]) -> Iterator[bytes]:
 class _Group:
     """The values of one metric in one run while a file is read: the worst for each set of nodes.
 
-    `again` is the first place that gave a set of nodes a second value. `end` is the text from the time on of the line
-    that was read last, `rests` what stood behind times.
+    `again` is the first place that gave a set of nodes a second value.
     """
 
     better: Better
@@ -143,8 +142,6 @@ class _Group:
     spec: str
     values: dict[Nodes, float] = field(default_factory=dict)
     again: str = ""
-    end: bytes = b""
-    rests: set[bytes] = field(default_factory=set)
 
 
 class _Reader:
@@ -154,7 +151,7 @@ class _Reader:
         self.file = ""
         self.line = 0
         self._groups: dict[tuple[str, str], _Group] = {}
-        self._jobs: dict[tuple[bytes, bytes], _Group] = {}
+        self._jobs: dict[tuple[bytes, bytes, bytes], _Group] = {}
         self._nodes: dict[bytes, Nodes] = {}
         self._gates: set[Gate] = set()
         self._better: dict[str, tuple[Better, str]] = {}
@@ -163,8 +160,12 @@ class _Reader:
 
     def read(self, block: bytes) -> None:
         """Take whole lines. One of which all but the numbers stood in lines before it needs no JSON parser."""
-        metric = rest = b""
-        found: tuple[_Group, Nodes] | None = None
+        if len(self._jobs) > TEXTS_KEPT:
+            self._jobs.clear()
+        metric = rest = nodes = b""
+        key = metric, rest, nodes
+        group: _Group | None = None
+        names: Nodes | None = None
         for line in block[:-1].split(b"\n"):
             self.line += 1
             if not line:
@@ -173,38 +174,21 @@ class _Reader:
             was, before = metric, rest
             metric, _, rest = line.partition(b', "value": ')
             value, _, rest = rest.partition(b', "better": ')
-            rest, _, end = rest.partition(b', "time": ')
             if rest != before or metric != was:
-                found = self._known(metric, rest)
-            if (
-                found is not None
-                and _NUMBER.fullmatch(value)
-                and LEAST <= (number := float(value)) <= LARGEST
-                and (end == found[0].end or _takes_end(found[0], end))
-            ):
-                group, names = found
+                job, _, nodes = rest.partition(b', "nodes": ')
+                nodes, _, end = nodes.partition(b', "time": ')
+                time = _NUMBER.match(end)
+                key = metric, job, end[time.end() :] if time else end
+                group, names = self._jobs.get(key), self._nodes.get(nodes)
+                if group and time and (began := float(time[0])) < group.time:
+                    group.time = began
+            if group and names and _NUMBER.fullmatch(value) and LEAST <= (number := float(value)) <= LARGEST:
                 known = group.values.get(names)
                 if known is None or not group.again or (number < known) == (group.better == "higher"):
                     self._put(group, names, number)
             elif (sample := self._read_line(line)) is not None and _PLAIN.fullmatch(line):
-                found = self._remember(sample, metric, rest, end)
-
-    def _known(self, metric: bytes, rest: bytes) -> tuple[_Group, Nodes] | None:
-        """Give what the texts of a line mean, if they stood in plain lines before it."""
-        job, _, nodes = rest.partition(b', "nodes": ')
-        group, names = self._jobs.get((metric, job)), self._nodes.get(nodes)
-        return None if group is None or names is None else (group, names)
-
-    def _remember(self, sample: Sample, metric: bytes, rest: bytes, end: bytes) -> tuple[_Group, Nodes]:
-        """Take note of the texts of a plain line that was read."""
-        job, _, nodes = rest.partition(b', "nodes": ')
-        group = self._jobs[metric, job] = self._groups[sample.metric, sample.run]
-        for texts in (self._nodes, group.rests):
-            if len(texts) > TEXTS_KEPT:
-                texts.clear()
-        group.rests.add(_NUMBER.sub(b"", end, count=1))
-        self._nodes[nodes] = sample.nodes
-        return group, sample.nodes
+                group = self._jobs[key] = self._groups[sample.metric, sample.run]
+                names = self._nodes[nodes] = sample.nodes
 
     def _read_line(self, line: bytes) -> Sample | None:
         text = line.removeprefix(b"\xef\xbb\xbf") if self.line == 1 else line
@@ -232,8 +216,7 @@ class _Reader:
         key = (sample.metric, sample.run)
         group = self._groups.get(key)
         if group is None:
-            group = _Group(better, sample.time, place, sample.image, sample.spec)
-            self._groups[key] = group
+            group = self._groups[key] = _Group(better, sample.time, place, sample.image, sample.spec)
         for what, old, new in (("image", group.image, sample.image), ("spec", group.spec, sample.spec)):
             if old != new:
                 was = f"which has {old or 'none'} at {group.place}"
@@ -243,13 +226,10 @@ class _Reader:
 
     def _put(self, group: _Group, nodes: Nodes, value: float) -> None:
         known = group.values.get(nodes)
-        if known is None:
+        if known is None or (value < known) == (group.better == "higher"):
             group.values[nodes] = value
-            return
-        if not group.again:
+        if known is not None and not group.again:
             group.again = f"{self.file}:{self.line}"
-        if (value < known) == (group.better == "higher"):
-            group.values[nodes] = value
 
     def recorded(self) -> Recorded:
         """Give what was read, or raise all faults."""
@@ -272,18 +252,6 @@ class _Reader:
             for metric, own in sorted(jobs.items())
         }
         return Recorded(series, tuple(sorted(self._gates, key=_gate_order)))
-
-
-def _takes_end(group: _Group, end: bytes) -> bool:
-    """Take the end of a line: another time, and behind it what stood in a line before."""
-    found = _NUMBER.match(end)
-    if found is None or end[found.end() :] not in group.rests:
-        return False
-    group.end = end
-    time = float(found[0])
-    if time < group.time:
-        group.time = time
-    return True
 
 
 def _gate_order(gate: Gate) -> tuple[object, ...]:

@@ -16,9 +16,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import TypeVar
 
 from lumisite.site.decode import short
-from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Sample, line_of
+from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Sample, as_float, line_of
+
+T = TypeVar("T")
 
 #: How tests of the module are called that `lumisite reframe` writes; their numbers have lumisite's own names.
 OWN_TEST = "Lumisite"
@@ -100,15 +103,14 @@ class Case:
 
 def parse_case(raw: object) -> Case:
     """Read a case as reports have it (reframe/schemas/runreport.json of 4.10). Raises `LineError`."""
-    raw = mapping("testcase", raw)
+    raw = typed("testcase", raw, dict, "an object")
     test, result = _text(raw, "display_name" if "display_name" in raw else "name"), _text(raw, "result")
     system, partition, environ = (_text(raw, key) for key in ("system", "partition", "environ"))
     numbers = tuple(_numbers(raw, f"{system}:{partition}:"))
-    job, nodes = raw.get("jobid"), raw.get("job_nodelist") or []
+    job, wanted = raw.get("jobid"), 'a list of nodes, such as ["nid000001", "nid000002"]'
+    nodes = typed("job_nodelist", raw.get("job_nodelist") or [], list, wanted)
     if isinstance(job, bool) or not isinstance(job, str | int | None):
         raise LineError(f"jobid: {short(job)} is not the number of a job")
-    if not isinstance(nodes, list):
-        raise LineError(f'job_nodelist: {short(nodes)} is not a list of nodes, such as ["nid000001", "nid000002"]')
     return Case(
         test=_ADDED.sub("", test),
         system=system,
@@ -126,10 +128,10 @@ def parse_case(raw: object) -> Case:
     )
 
 
-def mapping(key: str, raw: object) -> Mapping[str, object]:
-    """Check a JSON object; raises `LineError`."""
-    if not isinstance(raw, dict):
-        raise LineError(f"{key}: {short(raw)} is not an object")
+def typed(key: str, raw: object, kind: type[T], what: str) -> T:
+    """Check the type of a value of JSON; raises `LineError`."""
+    if not isinstance(raw, kind):
+        raise LineError(f"{key}: {short(raw)} is not {what}")
     return raw
 
 
@@ -141,16 +143,15 @@ def _text(raw: Mapping[str, object], key: str) -> str:
 
 
 def _time(raw: object, *, needed: bool) -> float:
-    if raw is None and not needed:
-        return 0.0
-    if isinstance(raw, int | float) and not isinstance(raw, bool) and 0 <= raw < LAST_MOMENT:
-        return float(raw)
+    value = 0.0 if raw is None and not needed else as_float(raw)
+    if value is not None and 0 <= value < LAST_MOMENT:
+        return value
     raise LineError(f"{ENDED}: {short(raw)} is not a number of seconds since 1970")
 
 
 def _numbers(raw: Mapping[str, object], before: str) -> Iterator[Number]:
     """Read `perfvalues`: value, reference, lower and upper threshold, unit, and in newer reports a result."""
-    for name, row in mapping("perfvalues", raw.get("perfvalues") or {}).items():
+    for name, row in typed("perfvalues", raw.get("perfvalues") or {}, dict, "an object").items():
         key = f"perfvalues[{short(name)}]"
         if not isinstance(row, list) or len(row) not in (5, 6) or not isinstance(row[4] or "", str):
             raise LineError(f"{key}: {short(row)} is not [value, reference, lower, upper, unit, result]")
@@ -159,14 +160,10 @@ def _numbers(raw: Mapping[str, object], before: str) -> Iterator[Number]:
 
 
 def _number(key: str, raw: object) -> float | None:
-    if raw is None:
-        return None
-    if isinstance(raw, bool) or not isinstance(raw, int | float):
+    value = as_float(raw)
+    if value is None and raw is not None:
         raise LineError(f"{key}: {short(raw)} is not a number")
-    try:
-        return float(raw)
-    except OverflowError:
-        raise LineError(f"{key}: {short(raw)} is not a finite number") from None
+    return value
 
 
 def case_lines(case: Case, leave_out: Callable[[str, str], None], *, after: bool) -> Iterator[Sample | Gate]:
@@ -182,14 +179,13 @@ def case_lines(case: Case, leave_out: Callable[[str, str], None], *, after: bool
         why = "without nodes"
     if why:
         leave_out(why, case.name + (f" in {case.phase}" if case.phase else "") + reason)
-        return
-    if case.own:
+    elif case.own:
         yield from _own_lines(case.own)
-        return
-    if after:
-        yield _gate(case)
-    if measured:
-        yield from _samples(case, leave_out)
+    else:
+        if after:
+            yield _gate(case)
+        if measured:
+            yield from _samples(case, leave_out)
 
 
 def _own_lines(text: str) -> list[Sample | Gate]:

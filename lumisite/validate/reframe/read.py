@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from lumisite.site.decode import short
 from lumisite.validate.lines import LineError, line_json
-from lumisite.validate.reframe.cases import ENDED, FAILED, case_lines, mapping, parse_case
+from lumisite.validate.reframe.cases import ENDED, FAILED, case_lines, parse_case, typed
 from lumisite.validate.samples import Faults, SamplesError
 
 #: A report or perflog is read as a whole, so it may not be larger than this; a case takes a few kilobytes of it.
@@ -106,23 +106,18 @@ def _report_cases(data: bytes) -> Iterator[tuple[str, object]]:
         raise LineError(f"line {error.lineno}: {error.msg}") from None
     except (ValueError, RecursionError):
         raise LineError("not UTF-8, a number with too many digits, or nested too deeply") from None
-    session = mapping("session_info", mapping("report", raw).get("session_info"))
+    session = typed("session_info", typed("report", raw, dict, "an object").get("session_info"), dict, "an object")
     version = session.get("data_version")
     if not isinstance(version, str) or version.partition(".")[0] != "4":
         raise LineError(f"session_info.data_version: {short(version)} is not known (4.x is: ReFrame from 4.7 on)")
-    for number, run in enumerate(_list("runs", raw.get("runs"))):
+    for number, run in enumerate(typed("runs", raw.get("runs"), list, "a list")):
         key = f"runs[{number}]"
-        for at, case in enumerate(_list(f"{key}.testcases", mapping(key, run).get("testcases"))):
+        cases = typed(key, run, dict, "an object").get("testcases")
+        for at, case in enumerate(typed(f"{key}.testcases", cases, list, "a list")):
             place = f"{key}.testcases[{at}]"
-            raw = mapping(place, case)
+            raw = typed(place, case, dict, "an object")
             ended = session.get("time_end_unix") if raw.get(ENDED) is None else raw[ENDED]
             yield f": {place}.", {**raw, ENDED: ended}
-
-
-def _list(key: str, raw: object) -> list[object]:
-    if not isinstance(raw, list):
-        raise LineError(f"{key}: {short(raw)} is not a list")
-    return raw
 
 
 def _perflog_cases(data: bytes) -> Iterator[tuple[str, object]]:

@@ -1,14 +1,22 @@
-"""Say in plain words where the fault is likely to be, and what to do, in the order in which an admin would."""
+"""Say in plain words what a maintenance changed, where the fault is likely to be, and what to do.
+
+What to do stands in the order in which an admin would do it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from lumisite.facts.compare import Kind
+from lumisite.facts.changes import make_report, plain, told
+from lumisite.facts.compare import Kind, compare
+from lumisite.facts.facts import Facts
+from lumisite.facts.touched import Touch
+from lumisite.site.load import LoadedSite, load_plans
 from lumisite.validate.metric_names import parse_name, shape_order
-from lumisite.validate.report.changes import Changed
 from lumisite.validate.verdict.gates import LOOK, NODE
 from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.nodes import some
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: Which kinds of change are first suspected where a part of the machine is slower.
@@ -21,8 +29,44 @@ SUSPECTS: Mapping[str, tuple[Kind, ...]] = {
 }  # fmt: skip
 #: Shapes that need no network.
 ALONE = ("1g", "1n")
-#: Changes, and nodes, that are named before they are only counted.
-FACTS_SHOWN, NAMES_SHOWN = 6, 8
+#: Changes that are named before they are only counted.
+FACTS_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A change as `changes` tells it; `touches` are parts of the site, such as `module singularity-CPEbits`."""
+
+    kind: Kind
+    subject: str
+    before: str | None
+    after: str | None
+    what: str
+    touches: tuple[str, ...] = ()
+
+
+def changes(
+    before: Facts | None, after: Facts | None, loaded: LoadedSite | None
+) -> tuple[tuple[Changed, ...], tuple[str, ...]]:
+    """Compare two captures: give all changes, what matters most first, and what to tell users of them.
+
+    Without the site that the captures are of, nothing is said of what a change touches, and nothing to users.
+    """
+    if before is None or after is None or before.site != after.site:
+        return (), ()
+    if loaded is None or loaded.site.name != after.site:
+        return tuple(Changed(**told(one)) for one in compare(before, after)), ()
+    report = make_report(before, after, loaded.site, load_plans(loaded))
+    found = tuple(Changed(**told(one.change), touches=tuple(_together(one.touches))) for one in report.changes)
+    return found, report.users if found else ()
+
+
+def _together(touches: Iterable[Touch]) -> Iterator[str]:
+    """Give each kind of part once, with the names of all that are touched."""
+    by_what: dict[str, list[str]] = {}
+    for touch in touches:
+        by_what.setdefault(touch.what, []).append(touch.name)
+    yield from (plain(f"{what} {', '.join(dict.fromkeys(names))}") for what, names in by_what.items())
 
 
 def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
@@ -38,11 +82,10 @@ def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
             yield f"the numbers are lower too: put {', '.join(broken)} right first, then measure again"
         else:
             names = some([one.metric for one in slower])
-            told = f"slower: {names}; see what changed (`lumisite changes`), take it back, or measure once more"
-            yield from list(_where(slower, verdict.metrics, changed)) or [told]
+            once_more = f"slower: {names}; see what changed (`lumisite changes`), take it back, or measure once more"
+            yield from list(_where(slower, verdict.metrics, changed)) or [once_more]
     if verdict.drain:
-        bad = sorted({one.node for one in verdict.slow_nodes} | {node for gate in verdict.gates for node in gate.nodes})
-        yield f"measure {some(bad)} once more; if the same comes out, drain, with the line given here"
+        yield f"measure {some(verdict.bad_nodes)} once more; if the same comes out, drain, with the line given here"
     yield from verdict.next_runs
     if any(one.improved for one in verdict.metrics):
         names_up = ", ".join(one.metric for one in verdict.metrics if one.improved)
@@ -67,12 +110,6 @@ def _where(
     families = {(name.quantity, name.shape) for name in fine if name.size is not None}
     if any(name.size is not None and (name.quantity, name.shape) in families for name in names):
         yield "only some message sizes are slower: an algorithm or protocol may be chosen that was not before"
-
-
-def some(names: Sequence[str]) -> str:
-    """List names, and count those beyond the first few."""
-    more = len(names) - NAMES_SHOWN
-    return ",".join(names) if more <= 0 else f"{','.join(names[:NAMES_SHOWN])} and {more} more"
 
 
 def _facts(part: str, changed: Sequence[Changed]) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from lumisite.validate.report.advice import some
+from lumisite.text import columns
 from lumisite.validate.report.gather import EpochTable, Report
 from lumisite.validate.verdict.gates import LOOK, Cause, GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.nodes import some
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: Changes, and causes of one gate, that are told in a terminal before they are only counted.
@@ -80,7 +81,10 @@ def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
         yield Block("table", "Gates", (), "Hard gates after the change", ("gate", "verdict", "why"), gates)
     # First what is at fault, then what follows from it.
     parts = [
-        replace(gate, causes=own) for own, gate in sorted(_told(verdict.gates), key=lambda part: _follows(part[0]))
+        replace(gate, causes=own)
+        for follows in (False, True)
+        for gate in verdict.gates
+        if (own := tuple(one for one in gate.causes if bool(one.follows) == follows))
     ]
     causes = [(gate.gate, one.cause, _to_do(one), some(one.nodes)) for gate in parts for one in gate.causes]
     if causes:
@@ -97,26 +101,8 @@ def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
         yield Block("table", "Slow nodes", lines, "Nodes that are slower than the others", head, slow)
 
 
-def _told(gates: Sequence[GateVerdict]) -> Iterator[tuple[tuple[Cause, ...], GateVerdict]]:
-    for gate in gates:
-        for follows in (False, True):
-            if own := tuple(one for one in gate.causes if bool(one.follows) == follows):
-                yield own, gate
-
-
-def _follows(causes: Sequence[Cause]) -> bool:
-    return any(one.follows for one in causes)
-
-
 def _to_do(cause: Cause) -> str:
     return f"nothing: it follows from {some(cause.follows)}" if cause.follows else cause.advice or LOOK
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Write rows of cells with equal columns."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _changes(report: Report) -> Block:
@@ -150,7 +136,7 @@ def _epochs(table: EpochTable) -> Block:
     for number, seconds in enumerate(table.epochs, start=1):
         ratio = seconds[-1] / seconds[0] if seconds[0] else float("inf")
         rows.append((str(number), *(f"{value:.3f}" for value in seconds), f"{ratio:.2f}"))
-    lines = [title.lower(), *aligned([head, *rows])]
+    lines = [title.lower(), *columns([head, *rows])]
     return Block("table", title, lines, "What each epoch took after the change", head, rows)
 
 

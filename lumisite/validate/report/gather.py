@@ -10,19 +10,16 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from lumisite.facts.facts import Facts
+from lumisite.site.load import LoadedSite
 from lumisite.validate.metric_names import Name, parse_name, shape_order
 from lumisite.validate.probes.probe import Vector
-from lumisite.validate.report.advice import advice
-from lumisite.validate.report.changes import Changed, changes
+from lumisite.validate.report.advice import Changed, advice, changes
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.nodes import is_per_node, job_value, node_scores
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
-
-if TYPE_CHECKING:
-    from lumisite.facts.facts import Facts
-    from lumisite.site.load import LoadedSite
 
 _Part = TypeVar("_Part", int, str)
 
@@ -30,18 +27,9 @@ _Part = TypeVar("_Part", int, str)
 EPOCHS = "wrapper/epoch_s/"
 #: A distribution is shown by so many quantiles.
 QUANTILES = 101
-#: What `run.json` says that a report repeats, and how it calls it.
-ABOUT = {
-    "site": "site",
-    "platform": "platform",
-    "partition": "partition",
-    "backend": "back-end",
-    "image": "image",
-    "image_digest": "image digest",
-    "spec": "what is measured",
-    "started": "started",
-    "lumisite": "lumisite",
-}
+#: What `run.json` says that a report repeats, and how it calls what it calls otherwise.
+ABOUT = ("site", "platform", "partition", "backend", "image", "image_digest", "spec", "started", "lumisite")
+CALLED = {"backend": "back-end", "image_digest": "image digest", "spec": "what is measured"}
 
 
 @dataclass(frozen=True)
@@ -178,10 +166,10 @@ def _vector(line: bytes) -> Vector | None:
 
 
 def _about(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
-    for key, name in ABOUT.items():
+    for key in ABOUT:
         old, new = (str(side.get(key, "") or "") for side in (before, after))
         if old or new:
-            yield name, " ".join(old.split()), " ".join(new.split())
+            yield CALLED.get(key, key), " ".join(old.split()), " ".join(new.split())
 
 
 def _families(

@@ -10,17 +10,15 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.report.gather import Curve, Distribution, NodeMap, Report, Scaling
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 BEFORE, AFTER, BAD = "#E69F00", "#0072B2", "#D55E00"
 #: The two sides: name, colour and line.

@@ -13,7 +13,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,8 @@ SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "
 LARGEST_BYTES = 32 << 20
 #: What was taken out of the samples and series: no verdict counts it.
 ASIDE = "aside.jsonl"
+#: The gate that says how a job ended.
+END = "job"
 #: What the journal says of a job. One that ran to its end is `over`, or `aside` if it measured two things; one that has
 #: ended before its time is `ended`, or `lost` if that was Slurm's doing.
 EVENTS = ("submitting", "submitted", "cancelled", "ended", "lost", "aside", "over")
@@ -91,16 +93,14 @@ class _File:
             os.close(handle)
         self.seen.add(line)
 
-    def take_out(self, unwanted: Callable[[str], bool], place: _File) -> None:
+    def take_out(self, unwanted: Callable[[Mapping[str, object]], bool], place: _File) -> None:
         """Move lines to another file, where a line that is there already is not added."""
-        lines = self.load(bytes.decode)
-        out = [line for line in lines if unwanted(line)]
-        for line in out:
+        lines = self.load(lambda line: (line.decode(), unwanted(_object(line))))
+        for line in [line for line, out in lines if out]:
             place.add(line)
-        if out:
-            kept = "".join(f"{line}\n" for line in lines if not unwanted(line))
-            put_file(self.path, kept.encode())
-            self.seen = set(lines).difference(out)
+            self.seen.discard(line)
+        if any(out for _, out in lines):
+            put_file(self.path, "".join(f"{line}\n" for line, out in lines if not out).encode())
 
 
 class Run:
@@ -150,14 +150,10 @@ class Run:
             else:
                 self._lines.add(line_json(line))
 
-    def set_aside(self, run: str) -> None:
-        """Take what a job has measured out of what counts."""
+    def set_aside(self, run: str, *, end: bool = False) -> None:
+        """Take what a job has measured out of what counts; or how it ended, before it is submitted again."""
         for lines in (self._lines, self._vectors):
-            lines.take_out(lambda line: (told := _fields(line)).get("run") == run and not _says_end(told), self._aside)
-
-    def forget_end(self, run: str) -> None:
-        """Take out how a job ended, before it is submitted again."""
-        self._lines.take_out(lambda line: (told := _fields(line)).get("run") == run and _says_end(told), self._aside)
+            lines.take_out(lambda told: told.get("run") == run and (told.get("gate") == END) == end, self._aside)
 
     @property
     def has_facts(self) -> bool:
@@ -194,17 +190,12 @@ class Run:
         """Say how a job or a step came to its own end, by its mark; None if it has not."""
         words = self.marker(run, name)[-2:]
         codes = r"[0-9]{1,3}|(module|lost):[\w:.-]+" if name == DONE else "[0-9]{1,3}"
-        with suppress(ValueError):
-            if len(words) == 2 and re.fullmatch(codes, words[0]) and math.isfinite(float(words[1])):
-                return End(words[0], round(float(words[1]), 3))
-        return None
+        time = _seconds(words[1:])
+        return End(words[0], round(time, 3)) if time is not None and re.fullmatch(codes, words[0]) else None
 
     def step_began(self, run: str, step: Step) -> float | None:
         """Say when a step began, if it has."""
-        words = self.marker(run, f"{step.folder}/began")
-        with suppress(ValueError):
-            return float(words[0]) if words and math.isfinite(float(words[0])) else None
-        return None
+        return _seconds(self.marker(run, f"{step.folder}/began"))
 
     def records(self, run: str, step: Step) -> list[Record]:
         """Read what the ranks of a step wrote, and of those that did not finish where they were."""
@@ -284,6 +275,13 @@ def image_mark(image: str) -> str:
         return ""
 
 
+def _seconds(words: Sequence[str]) -> float | None:
+    """Read the time that a mark begins with; None where there is none."""
+    with suppress(ValueError, IndexError):
+        return seconds if math.isfinite(seconds := float(words[0])) else None
+    return None
+
+
 def _object(line: bytes) -> dict[str, object]:
     """Read an object of JSON; raises `LineError`."""
     try:
@@ -302,17 +300,6 @@ def _event(line: bytes) -> dict[str, object]:
         raise LineError(f"{short(event)} is no line of a journal")
     parse_time(event.get("time", 0))
     return event
-
-
-def _fields(line: str) -> Mapping[str, object]:
-    with suppress(ValueError):
-        fields = json.loads(line)
-        return fields if isinstance(fields, dict) else {}
-    return {}
-
-
-def _says_end(fields: Mapping[str, object]) -> bool:
-    return fields.get("gate") == "job"
 
 
 def gather(source: Path, place: Path) -> None:

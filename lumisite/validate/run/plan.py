@@ -6,11 +6,13 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 
 from lumisite.errors import ResolveError, ToolError
 from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.probes.probe import Group, Target, spec_hash
+from lumisite.validate.probes.ranks import first_of
 from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.folder import script_bytes
@@ -53,8 +55,7 @@ def choose_node_sets(
             f"{size} nodes are needed on which this run has not measured yet, or one of its own sets "
             f"(can be had: {left})"
         )
-    out = [f"{name} is {state}" for name, state in states.items() if name not in usable]
-    shown = ", ".join(out[:4]) + (f" and {len(out) - 4} more" if len(out) > 4 else "")
+    shown = first_of([f"{name} is {state}" for name, state in states.items() if name not in usable], 4)
     raise ToolError(f"{size} nodes are needed and {len(usable)} can be had" + (f": {shown}" if shown else ""))
 
 
@@ -66,12 +67,9 @@ def plan_jobs(
     contents: Callable[[tuple[str, ...]], Sequence[Group]],
 ) -> list[JobPlan]:
     """Give the jobs: each has all probes of its node set, which `contents` gives, and the sets take turns."""
-    plans = []
-    for number in range(jobs):
-        nodes = node_sets[number % len(node_sets)]
-        run = f"{stamp}-{number + 1:02}"
-        plans.append(JobPlan(run, nodes, tuple(contents(nodes)), f"{folder}/jobs/{run}"))
-    return plans
+    runs = [f"{stamp}-{number:02}" for number in range(1, jobs + 1)]
+    named = zip(runs, cycle(node_sets))
+    return [JobPlan(run, nodes, tuple(contents(nodes)), f"{folder}/jobs/{run}") for run, nodes in named]
 
 
 def plans_of(asked: Asked, loaded: LoadedSite) -> list[JobPlan]:
@@ -134,9 +132,8 @@ def more_words(verdict: SystemVerdict, probes: Collection[str]) -> tuple[str, ..
     wanted = sorted(names & set(probes))
     if not wanted:
         return ()
-    bad = sorted({one.node for one in verdict.slow_nodes} | {node for gate in verdict.gates for node in gate.nodes})
     words = ["--jobs", str(jobs), *(word for name in wanted for word in ("--probe", name))]
-    return (*words, "--avoid", ",".join(bad)) if bad else tuple(words)
+    return (*words, "--avoid", ",".join(verdict.bad_nodes)) if verdict.bad_nodes else tuple(words)
 
 
 def hunt_words(verdict: SystemVerdict) -> tuple[str, ...]:

@@ -11,21 +11,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from lumisite.errors import ToolError
+from lumisite.site.model import Site
 from lumisite.validate.lines import Gate, GateOutcome, Sample
 from lumisite.validate.probes.ddp.judge import RATE, efficiency
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, rounded
 from lumisite.validate.run import slurm
 from lumisite.validate.run.asked import Asked
-from lumisite.validate.run.conditions import changed, with_setters
-from lumisite.validate.run.job import LiveJob
+from lumisite.validate.run.folder import End, Run
+from lumisite.validate.run.job import LiveJob, changed, with_setters
 from lumisite.validate.run.script import CLAIM, DONE, EXIT, RECORDS, STEP_ERR, JobPlan, job_script
-
-if TYPE_CHECKING:
-    from lumisite.site.model import Site
-    from lumisite.validate.run.folder import End, Run
 
 #: How often a job is submitted that Slurm lost, while all its nodes are in service.
 TRIES = 3
@@ -74,11 +70,9 @@ class Runner:
                 self._again(job)
             if job.state != "aside":
                 self._collect(job)
-            if job.state == "over":
-                self._first = self._first or next(iter(self.run.seen(job.plan.run)), {})
             if job.state == "over" and (done := self.run.end(job.plan.run, DONE)) is not None:
                 # They are there already, unless the machine went down before they were on its disk.
-                self.run.keep(self._last_lines(job, done.time))
+                self._keep_last(job, done)
 
     def work(self) -> None:
         """Submit what is not submitted, and go on until every job is over."""
@@ -231,25 +225,20 @@ class Runner:
         if changed(self.run.seen(job.plan.run), self._first):
             self._end(job, "", "", "aside")
             return
-        self._first = self._first or next(iter(self.run.seen(job.plan.run)), {})
-        self.run.keep(self._last_lines(job, done.time))
+        self._keep_last(job, done)
         self._note(job, "over")
         self.say(f"{job.plan.run}: done")
 
-    def _last_lines(self, job: LiveJob, when: float) -> list[Line]:
-        return [*self._ladder(job), job.gate("pass", f"all {len(job.plan.steps)} steps have run", "", when)]
-
-    def _ladder(self, job: LiveJob) -> list[Line]:
-        """Give what only all steps together tell: how training scales."""
-        first = {step.label: step for step in reversed(job.plan.steps) if step.probe == "ddp"}
-        ranks = {label: step.ranks for label, step in first.items()}
-        rates = [sample for sample in job.samples if sample.metric.startswith(RATE)]
-        return [
-            replace(rate, metric=f"ddp/scaling_efficiency/{name}", value=rounded(value), unit="of linear")
-            for name, value in efficiency(rates, ranks)
-            for rate in rates
-            if rate.metric == RATE + name
+    def _keep_last(self, job: LiveJob, done: End) -> None:
+        """Keep what only all steps together tell: that all have run, on what, and how training scales."""
+        self._first = self._first or next(iter(self.run.seen(job.plan.run)), {})
+        ranks = {step.label: step.ranks for step in reversed(job.plan.steps) if step.probe == "ddp"}
+        rates = {sample.metric.removeprefix(RATE): sample for sample in job.samples if sample.metric.startswith(RATE)}
+        scaling = [
+            replace(rates[name], metric=f"ddp/scaling_efficiency/{name}", value=rounded(value), unit="of linear")
+            for name, value in efficiency([*rates.values()], ranks)
         ]
+        self.run.keep([*scaling, job.gate("pass", f"all {len(job.plan.steps)} steps have run", "", done.time)])
 
     def _ask_slurm(self) -> None:
         """Ask now and then whether the jobs still live."""
@@ -303,15 +292,14 @@ class Runner:
 
     def _try_again(self, job: LiveJob) -> None:
         """Let a lost job be submitted once more, if all its nodes are in service."""
-        known = (*slurm.FREE, *slurm.BUSY, *slurm.RESERVED)
         if job.state == "lost" and job.plan.named and job.attempt < TRIES:
             states = self._nodes(job)
-            if len(states) == len(job.plan.nodes) and all(state in known for state in states.values()):
+            if all(states.get(name) in slurm.IN_SERVICE for name in job.plan.nodes):
                 self._again(job)
 
     def _again(self, job: LiveJob) -> None:
         """Let a job that Slurm lost be submitted once more; what it has measured stays."""
-        self.run.forget_end(job.plan.run)
+        self.run.set_aside(job.plan.run, end=True)
         job.state, job.lost, job.done_since = "new", False, 0.0
         self.say(f"{job.plan.run}: once more")
 
@@ -323,38 +311,34 @@ class Runner:
 
     def _why(self, job: LiveJob, state: slurm.JobState) -> tuple[str, str]:
         """Give the cause and the advice for a job that ended before it was done."""
-        during = self._during(job)
-        if state.state == "NODE_FAIL":
-            lost = [name for name, state in self._nodes(job).items() if state.startswith(("down", "fail"))]
-            names = ", ".join(lost) or f"one of {', '.join(job.plan.nodes)}"
-            verb = "were" if len(lost) > 1 else "was"
-            return f"{names} {verb} lost (NODE_FAIL){during}", f"look at the node, then {self._resume(job)}"
-        if state.state == "TIMEOUT":
-            return f"the job reached its time limit{during}", "raise validation.time_limit, or look for what hung"
-        if state.state == "CANCELLED":
-            return f"the job was cancelled by someone else{during}", f"ask who cancelled it, then {self._resume(job)}"
-        if state.state:
-            words = self.run.last_words(job.plan.run, f"slurm-{job.id}.out")
-            reason = f" ({state.reason})" if state.reason not in ("", "None") else ""
-            tail = f": {words}" if words else ""
-            return f"the job ended as {state.state}{reason}{during}{tail}", "read the job's output in its folder"
-        cause = f"Slurm no longer knows the job, and it did not say that it was done{during}"
-        return cause, f"read the log of slurmctld, then {self._resume(job)}"
-
-    def _during(self, job: LiveJob) -> str:
-        """Say in which step a job was."""
+        run, resume = job.plan.run, self._resume(job)
         open_steps = [
             step.folder
             for step in job.plan.steps
-            if self.run.step_began(job.plan.run, step) is not None
-            and self.run.end(job.plan.run, f"{step.folder}/{EXIT}") is None
+            if self.run.step_began(run, step) is not None and self.run.end(run, f"{step.folder}/{EXIT}") is None
         ]
-        return f" during {open_steps[-1]}" if open_steps else ""
+        during = f" during {open_steps[-1]}" if open_steps else ""
+        match state.state:
+            case "NODE_FAIL":
+                lost = [name for name, state in self._nodes(job).items() if state.startswith(("down", "fail"))]
+                names = ", ".join(lost) or f"one of {', '.join(job.plan.nodes)}"
+                verb = "were" if len(lost) > 1 else "was"
+                return f"{names} {verb} lost (NODE_FAIL){during}", f"look at the node, then {resume}"
+            case "TIMEOUT":
+                return f"the job reached its time limit{during}", "raise validation.time_limit, or look for what hung"
+            case "CANCELLED":
+                return f"the job was cancelled by someone else{during}", f"ask who cancelled it, then {resume}"
+            case "":
+                cause = f"Slurm no longer knows the job, and it did not say that it was done{during}"
+                return cause, f"read the log of slurmctld, then {resume}"
+        words = self.run.last_words(run, f"slurm-{job.id}.out")
+        reason = f" ({state.reason})" if state.reason not in ("", "None") else ""
+        tail = f": {words}" if words else ""
+        return f"the job ended as {state.state}{reason}{during}{tail}", "read the job's output in its folder"
 
     def _out_of_service(self, job: LiveJob) -> str:
         """Say what to do where a job waits for nodes that take no jobs any more."""
-        known = (*slurm.FREE, *slurm.BUSY, *slurm.RESERVED)
-        away = {name: state for name, state in self._nodes(job).items() if state not in known}
+        away = {name: state for name, state in self._nodes(job).items() if state not in slurm.IN_SERVICE}
         if not away:
             return ""
         shown = ", ".join(f"{name} is {state}" for name, state in away.items())
@@ -383,7 +367,7 @@ class Runner:
     def _heed_event(self, job: LiveJob, event: Mapping[str, object]) -> None:
         """Take one line of the journal into account; what has ended stays so, and has a gate's line."""
         if job.state == "lost" and event["event"] == "submitting":
-            self.run.forget_end(job.plan.run)
+            self.run.set_aside(job.plan.run, end=True)
             job.state = "new"
         if not job.goes_on:
             return

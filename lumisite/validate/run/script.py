@@ -5,84 +5,20 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from lumisite.errors import ResolveError
 from lumisite.site.model import Site, Validation
+from lumisite.site.read import read_file
 from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, Step
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.slurm import LOST_STEP
 
-#: Names of what a job writes below its folder, and below each step's.
-DONE, EXIT, CLAIM, STEP_OUT, STEP_ERR, RECORDS = "done", "exit", "claim", "stdout", "stderr", "records"
+#: Names of what a job (job.sh) writes below its folder, and below each step's.
+DONE, EXIT, CLAIM, STEP_ERR, RECORDS = "done", "exit", "claim", "stderr", "records"
 FACTS, NODES, SEEN, SET_BEFORE = "facts.json", "nodes", "seen", "set-before"
-#: How long a job waits before it runs a step again that Slurm lost, each time, in seconds.
-AGAIN_S = (10, 20, 30, 30)
-
-_HEAD = """\
-# Written by lumisite for one run; every step leaves its exit code and the time in FOLDER/exit.
-job={job}
-mark() { printf '%s\\n' "$2" >"$1.partial" && mv "$1.partial" "$1"; }
-finish() { mark "$job/{done}" "$SLURM_JOB_ID $1 $(date +%s.%N)"; exit 0; }
-# Should the same run be submitted twice, one of the two does the work; a job that Slurm starts again goes on.
-if mkdir "$job/{claim}.{attempt}" 2>/dev/null; then
-  mark "$job/started.{attempt}" "$SLURM_JOB_ID $(date +%s.%N)"
-elif ! grep -q "^$SLURM_JOB_ID " "$job/started.{attempt}" 2>/dev/null; then
-  exit 0
-fi
-# What the job measures, as it is now, on a line of its own: KEY<tab>VALUE<tab>... end. It may change while jobs run.
-prolog=$(scontrol show config 2>/dev/null | sed -n 's/^TaskProlog *= *//p')
-seen() {
-  {
-    printf '%s\\n%s\\n' {current} "$(readlink {current})"
-    stat -L --printf='%n\\n%i %s %Y\\n' {images}
-    (cd {current} && find . -type f -exec cksum {} +) | sed 's|^\\([0-9]* [0-9]*\\) \\.\\(.*\\)|'{current}'\\2\\n\\1|'
-    [ ! -f "$prolog" ] || printf '%s\\n%s\\n' "$prolog" "$(cksum <"$prolog")"
-  } 2>/dev/null | tr '\\n' '\\t' | sed '1s/^/\\n/;s/$/end\\n/' >>"$job/{seen}"
-}
-# Whether the login files of this home set $name as it was told.
-login() {
-  env -i HOME="$1" USER="$USER" PATH="$PATH" bash -lc \\
-    '[ "${!0+x}" ] && case $1 in *=*) [ "$0=${!0}" = "$1" ] ;; esac' "$name" "$told" </dev/null >/dev/null 2>&1
-}
-# A line for each variable that the helper finds set and leaves so: NAME=VALUE<tab>who set it.
-who_set() {
-  LUMISITE_VERBOSE=1 timeout 60 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \\
-    --ntasks-per-node=1 --kill-on-bad-exit=0 true </dev/null 2>/dev/null |
-    sed -n 's/^lumisite: \\(.*\\) stays: it was set before lumisite ran$/\\1/p' | sort -u | while IFS= read -r told; do
-    name=${told%%=*} by="the job's own options, or something of Slurm's"
-    if login /; then
-      by='the login files of the site, /etc/profile'
-    elif login "$HOME"; then
-      by="the login files in $HOME"
-    elif [ -f "$prolog" ] && grep -qw "$name" "$prolog"; then
-      by="the site's TaskProlog $prolog"
-    fi
-    printf '%s\\t%s\\n' "$told" "$by"
-  done >"$job/{set_before}.partial" && mv "$job/{set_before}.partial" "$job/{set_before}"
-}
-# step FOLDER LIMIT_S COMMAND...: what Slurm lost says nothing of the system. It is run again, and at last ends the job.
-step() {
-  name=$1 limit=$2 folder=$job/$1
-  shift 2
-  [ ! -e "$folder/{exit}" ] || return 0
-  for left in {again} no; do
-    rm -rf "$folder/{records}"
-    mkdir -p "$folder/{records}"
-    date +%s.%N >"$folder/began"
-    timeout --kill-after=10 "$limit" "$@" >"$folder/{out}" 2>"$folder/{err}" </dev/null
-    code=$?
-    [ "$code" != 0 ] || break
-    # Slurm that has just come back may keep srun waiting until its time is over, without a word.
-    if ! grep -Eq {lost} "$folder/{err}"; then
-      [ "$left" != {first} ] && [ ! "$(ls "$folder/{records}")" ] || break
-    fi
-    [ "$left" != no ] || finish "lost:$name"
-    sleep "$left"
-  done
-  mark "$folder/{exit}" "$code $(date +%s.%N)"
-  seen
-}
-"""
+#: No more of it is read.
+HEAD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -106,22 +42,12 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     """Give the text of the script; `facts` is the command that captures the job's first node, if any."""
     validation = validation_of(site)
     lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in slurm_words(site, asked, plan))]
-    images = [image for image in (asked.image, asked.jax_image) if image]
-    names = {"job": shlex.quote(plan.folder), "done": DONE, "exit": EXIT, "claim": CLAIM, "attempt": str(attempt)}
-    names |= {"out": STEP_OUT, "err": STEP_ERR, "records": RECORDS, "seen": SEEN, "set_before": SET_BEFORE}
-    names |= {
-        "images": shlex.join(images),
-        "lost": shlex.quote(LOST_STEP),
-        "again": " ".join(map(str, AGAIN_S)),
-        "first": str(AGAIN_S[0]),
-    }
-    names |= {"current": shlex.quote(f"{site.root}/current")}
-    head = _HEAD
-    for name, value in names.items():
-        head = head.replace(f"{{{name}}}", value)
+    values = {"job": plan.folder, "attempt": str(attempt), "current": f"{site.root}/current", "lost": LOST_STEP}
+    lines += ["", *(f"{name}={shlex.quote(value)}" for name, value in values.items())]
+    lines += [f"images=({shlex.join(filter(None, [asked.image, asked.jax_image]))})"]
+    lines += [read_file(Path(__file__).with_name("job.sh"), HEAD_BYTES).decode().rstrip("\n")]
     module = _module(site)
-    lines += ["", head.rstrip("\n")]
-    lines += [_facts_line(facts)] if facts else []
+    lines += [f"capture {shlex.join(facts)}"] if facts else []
     if not plan.named:
         lines.append(f'scontrol show hostnames "$SLURM_JOB_NODELIST" >"$job/{NODES}"')
     lines += ["seen"]
@@ -129,7 +55,8 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     lines += [line for bare, line in steps if bare]
     lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
-    lines += [_warm_up_line(plan)] if validation.backend == "nccl" else []
+    # As LUMI's own conda-python-distributed does.
+    lines += ["warm_up rocm-smi nvidia-smi"] if validation.backend == "nccl" else []
     lines += [line for bare, line in steps if not bare]
     lines += ["", "finish 0"]
     return "\n".join(lines) + "\n"
@@ -166,19 +93,6 @@ def slurm_words(site: Site, asked: Asked, plan: JobPlan) -> Sequence[str]:
         if value is not None:
             words.append(f"--{name}={value}")
     return [*words, *asked.sbatch]
-
-
-def _facts_line(command: Sequence[str]) -> str:
-    """Capture the node as it is, without the module; where lumisite cannot run there is no capture, and that is all."""
-    capture = f'timeout 60 {shlex.join(command)} >"$job/{FACTS}.partial" 2>/dev/null </dev/null'
-    return f'[ -e "$job/{FACTS}" ] || {{ {capture} && mv "$job/{FACTS}.partial" "$job/{FACTS}"; }}'
-
-
-def _warm_up_line(plan: JobPlan) -> str:
-    """Ask the GPUs of each node for their state once, as LUMI's own conda-python-distributed does, before measuring."""
-    tools = 'for tool in rocm-smi nvidia-smi; do command -v "$tool" >/dev/null && exec "$tool"; done'
-    srun = f"srun --nodes={len(plan.nodes)} --ntasks={len(plan.nodes)} --ntasks-per-node=1 --kill-on-bad-exit=0"
-    return f'timeout 60 {srun} sh -c {shlex.quote(tools)} >"$job/gpus" 2>&1 </dev/null || :'
 
 
 def _module(site: Site) -> str:

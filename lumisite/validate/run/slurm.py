@@ -11,6 +11,7 @@ import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lumisite.errors import ToolError
@@ -32,6 +33,8 @@ SILENT = (
     "Unable to contact slurm controller|[Cc]ontroller (is )?in standby mode|Socket timed out|Rate limit exceeded|"
     "Communication (connection|shutdown) failure|Message (send|receive) failure|Zero Bytes were transmitted"
 )
+#: What they say of a job that they do not know, or no longer.
+UNKNOWN = "Invalid job id"
 #: What srun says of a step that Slurm did not start, kept waiting or lost (src/api/step_launch.c), for grep -E.
 LOST_STEP = (
     "^srun: (Step created for|Job .* step creation)|"
@@ -44,6 +47,7 @@ ASK_S, AGAIN_S = 60.0, 5.0
 FREE = ("idle",)
 BUSY = ("mixed", "allocated", "completing", "planned")
 RESERVED = ("reserved", "maint")
+IN_SERVICE = (*FREE, *BUSY, *RESERVED)
 
 
 @dataclass(frozen=True)
@@ -113,44 +117,35 @@ def poll(jobs: Sequence[str]) -> Mapping[str, JobState]:
         return {}
     try:
         done = _run(["squeue", "--noheader", f"--jobs={','.join(jobs)}", "--states=all", "--format=%i|%T|%r"])
+        if done.returncode != 0 and UNKNOWN not in done.stderr:
+            raise SilentError(_last_words(done))
+        rows = [(*line.strip().split("|"), "", "")[:3] for line in done.stdout.splitlines()]
+        found = {name: JobState(state, reason) for name, state, reason in rows}
+        return {job: found.get(job) or _detail(job) for job in jobs}
     except SilentError as error:
         return dict.fromkeys(jobs, JobState(None, str(error)))
-    unknown = "Invalid job id" in done.stderr
-    if done.returncode != 0 and not unknown:
-        return dict.fromkeys(jobs, JobState(None, _last_words(done)))
-    found = {}
-    for line in done.stdout.splitlines():
-        name, state, reason = (*line.strip().split("|"), "", "")[:3]
-        if name in jobs:
-            found[name] = JobState(state, reason)
-    return {job: found.get(job) or _detail(job) for job in jobs}
 
 
 def cancel(jobs: Sequence[str]) -> None:
     """Cancel jobs; one that has ended already is no fault. Raises `ToolError` if Slurm does not answer."""
     if jobs:
         done = _run(["scancel", *jobs])
-        if done.returncode != 0 and "Invalid job id" not in done.stderr:
+        if done.returncode != 0 and UNKNOWN not in done.stderr:
             raise ToolError(f"scancel {' '.join(jobs)}: {_last_words(done)}")
 
 
 def _detail(job: str) -> JobState:
-    try:
-        done = _run(["scontrol", "--oneliner", "show", "job", job])
-    except SilentError as error:
-        return JobState(None, str(error))
-    state = re.search(r"\bJobState=(\S+)", done.stdout)
-    if done.returncode == 0 and state:
-        reason = re.search(r"\bReason=(\S+)", done.stdout)
-        return JobState(state[1], reason[1] if reason else "")
-    if "Invalid job id" not in done.stderr:
-        return JobState(None, _last_words(done))
-    try:
+    done = _run(["scontrol", "--oneliner", "show", "job", job])
+    told = dict(reversed(re.findall(r"\b(JobState|Reason)=(\S+)", done.stdout)))
+    if done.returncode == 0 and "JobState" in told:
+        return JobState(told["JobState"], told.get("Reason", ""))
+    if UNKNOWN not in done.stderr:
+        raise SilentError(_last_words(done))
+    with suppress(ToolError):
         done = _run(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State"])
-    except ToolError:
-        return JobState("")
-    words = done.stdout.split() if done.returncode == 0 else []
-    return JobState(words[0] if words else "")
+        if done.returncode == 0 and (words := done.stdout.split()):
+            return JobState(words[0])
+    return JobState("")
 
 
 def _ask(argv: Sequence[str]) -> str:

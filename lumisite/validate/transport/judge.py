@@ -10,15 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, TypeAlias
 
 from lumisite.validate.lines import GateOutcome
+from lumisite.validate.transport.lines import Process
 from lumisite.validate.transport.log import Log, natural
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from lumisite.validate.transport.lines import Process
 
 Answer: TypeAlias = Literal["yes", "no", "unknown"]
 #: How something counts, what it is, and the process that it is about; empty for the run.

@@ -28,31 +28,33 @@ SETS_COMPARED = 200
 class Baseline:
     """The jobs before that may be compared, or why there are none (`refusal`), and what an admin should know."""
 
-    series: Series
+    series: Series | None
     refusal: str = ""
     notes: tuple[str, ...] = ()
 
 
 def comparable(
-    before: Series, after: Series, *, allow_image_change: bool = False, least_days: int = LEAST_DAYS
+    before: Series | None, after: Series, *, allow_image_change: bool = False, least_days: int = LEAST_DAYS
 ) -> Baseline:
     """Leave out the jobs before that measured something else than those after, and say what is odd about the rest."""
+    if before is None:
+        return Baseline(None, "not measured before")
     if before.better != after.better:
-        return Baseline(before, f"{before.better} is better before and {after.better} after")
+        return Baseline(None, f"{before.better} is better before and {after.better} after")
     if before.unit and after.unit and before.unit != after.unit:
-        return Baseline(before, f"in {before.unit} before and in {after.unit} after")
+        return Baseline(None, f"in {before.unit} before and in {after.unit} after")
     twice = {_identity(job) for job in before.jobs} & {_identity(job) for job in after.jobs}
     if twice:
-        return Baseline(before, f"run {min(twice)[0]} stands before and after the change: one of the files is wrong")
+        return Baseline(None, f"run {min(twice)[0]} stands before and after the change: one of the files is wrong")
     notes = []
     # A job that says nothing of it may be of any kind.
     for what, thing in (("spec", "spec of what is measured"), ("image", "image"))[: 1 if allow_image_change else 2]:
         old, new = ({getattr(job, what) for job in series.jobs} - {""} for series in (before, after))
         if len(new) > 1:
-            return Baseline(before, f"the jobs after differ in the {thing} ({', '.join(sorted(new))})")
+            return Baseline(None, f"the jobs after differ in the {thing} ({', '.join(sorted(new))})")
         kept = tuple(job for job in before.jobs if not new or getattr(job, what) in ("", *new))
         if not kept:
-            return Baseline(before, f"another {thing}: {', '.join(sorted(old))} before, {', '.join(new)} after")
+            return Baseline(None, f"another {thing}: {', '.join(sorted(old))} before, {', '.join(new)} after")
         if left_out := len(before.jobs) - len(kept):
             notes.append(f"{left_out} of {len(before.jobs)} jobs before had another {thing} and are left out")
         before = replace(before, jobs=kept)

@@ -12,14 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
 
-from lumisite.validate.lines import Gate
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-GateState: TypeAlias = Literal["pass", "fail", "bad-nodes", "inconclusive"]
+from lumisite.validate.lines import Gate, State
 
 #: The gate that is asked first and tells what each node is: what fails on a node that it names follows from that.
 NODE = "node"
@@ -50,7 +44,7 @@ class GateVerdict:
     """
 
     gate: str
-    verdict: GateState
+    verdict: State
     reason: str
     runs: int
     bad: int
@@ -126,7 +120,7 @@ def _judge(
     jobs = f"{runs} job{'s' if runs > 1 else ''}"
     follows = tuple(sorted({node for gate in followed for node in behind[gate]}))
     shown = len({gate.run for gate in own} - {gate.run for gate in followed})
-    state: GateState = "pass"
+    state: State = "pass"
     reason = f"passed in all {jobs}"
     if failed:
         state = "bad-nodes" if nodes else "fail"

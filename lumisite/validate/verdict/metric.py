@@ -14,29 +14,30 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
 
 from lumisite.site.model import MetricRule
+from lumisite.validate.lines import State
 from lumisite.validate.samples import Series
-from lumisite.validate.verdict.nodes import is_per_node, job_value
-from lumisite.validate.verdict.noisy import FLOOR_DROP, judge_noisy, percent
-from lumisite.validate.verdict.stats import ALPHA, least_chance, lower_tail, needed, spread
+from lumisite.validate.verdict.nodes import is_per_node, job_value, some
+from lumisite.validate.verdict.stats import (
+    ALPHA,
+    FLOOR_DROP,
+    NOISE_FLOOR,
+    judge_noisy,
+    least_chance,
+    lower_tail,
+    needed,
+    percent,
+    spread,
+)
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-State: TypeAlias = Literal["pass", "warn", "fail", "unconfirmed", "inconclusive"]
-
-#: Noise is taken to be at least this large, and a metric with more than NOISE_LIMIT decides nothing but large drops.
-NOISE_FLOOR = 0.005
+#: A metric with more noise decides nothing but large drops.
 NOISE_LIMIT = 0.05
 #: Jobs after the change that decide, and as many later ones that confirm.
 DECIDING = 5
 #: Fewer jobs than these decide nothing, even where the test could.
 LEAST_AFTER = 3
 LEAST_BEFORE = 4
-#: Nodes that a reason names.
-NODES_NAMED = 8
 #: Jobs before the change below which a verdict says that it stands on little.
 GOOD_BEFORE = 10
 
@@ -100,7 +101,7 @@ class _Comparison:
     limit: float
     p: float
     below_spec: str
-    noisy: bool = False
+    noisy: bool
 
     @property
     def large(self) -> bool:
@@ -124,37 +125,41 @@ class _Comparison:
 
 
 def judge_metric(
-    before: Series,
+    before: Series | None,
     after: Series,
     rule: MetricRule,
     slow_before: frozenset[str] = frozenset(),
     slow_after: frozenset[str] = frozenset(),
+    alone: str = "",
 ) -> MetricVerdict:
-    """Judge one metric; jobs on slow nodes are left out where enough others are there."""
-    if is_per_node(before) or is_per_node(after):
-        return _judge_units(after, _units(before), _units(after), rule, per_node=True)
+    """Judge one metric; jobs on slow nodes are left out where enough others are there.
+
+    `alone` says why there are no jobs before to compare with: only the site's own expectation can fail it then.
+    """
+    old = _units(before) if before else []
+    if is_per_node(after) or (before and is_per_node(before)):
+        return _judge_units(after, old, _units(after), rule, alone, per_node=True)
     units = _without(_units(after), slow_after)
-    verdict = _judge_units(after, _without(_units(before), slow_before), units, rule)
+    verdict = _judge_units(after, _without(old, slow_before), units, rule, alone)
+    if alone and not verdict.below_spec:
+        return verdict
     if (left_out := _on_slow(verdict, units, slow_after)).on_slow_nodes:
         return left_out
     noisy = verdict.noise is not None and verdict.noise > NOISE_LIMIT
     if (verdict.verdict != "inconclusive" or noisy) and verdict.limit is not None:
-        counted = units[:DECIDING]
-        if verdict.confirmed:
-            counted = [*counted, *_confirming(units)]
-        slow, fine = _sides(_units(before), counted, math.log1p(-verdict.limit))
+        counted = [*units[:DECIDING], *(_confirming(units) if verdict.confirmed else ())]
+        slow, fine = _sides(old, counted, math.log1p(-verdict.limit))
         if slow and fine:
-            there, elsewhere = (some(sorted(nodes), NODES_NAMED) for nodes in (slow, fine))
-            return replace(
-                verdict,
-                verdict="inconclusive",
-                reason=f"{verdict.reason}; but only on {there}, not on {elsewhere}: a node, not the system",
-                confirmed=False,
-                more_jobs=0,
-                avoid=(),
-                hunt=tuple(sorted({*slow, *fine})),
-            )
+            there, elsewhere = (some(sorted(nodes)) for nodes in (slow, fine))
+            why = f"but only on {there}, not on {elsewhere}: a node, not the system"
+            return replace(_open(verdict, why), hunt=tuple(sorted({*slow, *fine})))
     return replace(verdict, avoid=tuple(sorted({*verdict.avoid, *slow_after}))) if verdict.more_jobs else verdict
+
+
+def _open(verdict: MetricVerdict, why: str) -> MetricVerdict:
+    """Let a verdict decide nothing."""
+    reason = f"{verdict.reason}; {why}"
+    return replace(verdict, verdict="inconclusive", reason=reason, confirmed=False, more_jobs=0, avoid=())
 
 
 def _on_slow(verdict: MetricVerdict, units: Sequence[_Unit], slow: frozenset[str]) -> MetricVerdict:
@@ -162,15 +167,8 @@ def _on_slow(verdict: MetricVerdict, units: Sequence[_Unit], slow: frozenset[str
     count = sum(not unit.nodes.isdisjoint(slow) for unit in units[:DECIDING])
     if not count or verdict.verdict == "pass":
         return verdict
-    return replace(
-        verdict,
-        verdict="inconclusive",
-        reason=f"{verdict.reason}; but {count} of the deciding jobs ran on bad nodes",
-        confirmed=False,
-        on_slow_nodes=True,
-        more_jobs=DECIDING,
-        avoid=tuple(sorted(slow)),
-    )
+    left = _open(verdict, f"but {count} of the deciding jobs ran on bad nodes")
+    return replace(left, on_slow_nodes=True, more_jobs=DECIDING, avoid=tuple(sorted(slow)))
 
 
 def _sides(before: Sequence[_Unit], after: Sequence[_Unit], least: float) -> tuple[frozenset[str], frozenset[str]]:
@@ -198,22 +196,6 @@ def _sides(before: Sequence[_Unit], after: Sequence[_Unit], least: float) -> tup
     return frozenset(slow), frozenset(fine)
 
 
-def some(names: Sequence[str], most: int) -> str:
-    """List names, and count those beyond `most`."""
-    more = len(names) - most
-    return ",".join(names) if more <= 0 else f"{','.join(names[:most])} and {more} more"
-
-
-def judge_alone(after: Series, rule: MetricRule, why: str, slow: frozenset[str] = frozenset()) -> MetricVerdict:
-    """Judge a metric that has nothing to be compared with: only the site's own expectation can fail it."""
-    units = _units(after) if is_per_node(after) else _without(_units(after), slow)
-    first = _compare((), units[:DECIDING], 0.0, rule)
-    if not first.below_spec:
-        return _verdict(after, "inconclusive", why, units, first, rule)
-    verdict = _verdict(after, *_confirm((), units, first, rule), units, first, rule)
-    return verdict if is_per_node(after) else _on_slow(verdict, units, slow)
-
-
 def _units(series: Series) -> list[_Unit]:
     sign = 1 if series.better == "higher" else -1
     return [_Unit(job_value(job, series.better), sign, job.nodes) for job in series.jobs]
@@ -225,22 +207,54 @@ def _without(units: list[_Unit], slow: frozenset[str]) -> list[_Unit]:
 
 
 def _judge_units(
-    series: Series, before: Sequence[_Unit], after: Sequence[_Unit], rule: MetricRule, *, per_node: bool = False
+    series: Series,
+    before: Sequence[_Unit],
+    after: Sequence[_Unit],
+    rule: MetricRule,
+    alone: str,
+    *,
+    per_node: bool = False,
 ) -> MetricVerdict:
-    noise = spread([unit.score for unit in before], NOISE_FLOOR)
+    """Judge, and say how many jobs are missing and which nodes they should not run on."""
+    noise = spread([unit.score for unit in before]) if before else NOISE_FLOOR
     deciding, limit = after[:DECIDING], max(rule.threshold, rule.k * noise)
-    first = replace(_compare(before, deciding, limit, rule), noisy=noise > NOISE_LIMIT)
-    more = 0
-    if per_node and not _enough(before, deciding) and not first.below_spec:
+    first = _compare(before, deciding, limit, rule, noisy=noise > NOISE_LIMIT)
+    state: State = "inconclusive"
+    more, avoid = 0, set[str]()
+    if alone and not first.below_spec:
+        reason = alone
+    elif per_node and not _enough(before, deciding) and not first.below_spec:
         state, reason = _judge_few_node_runs(first)
     elif first.regressed and (first.floor or _enough(before, deciding)):
         state, reason = _confirm(before, after, first, rule)
     elif not _enough(before, deciding):
-        state, reason = "inconclusive", _too_few(len(before), len(deciding))
+        reason = _too_few(len(before), len(deciding))
     else:
         state, reason, more = _judge_quiet(first, noise, before, after)
+    if state == "unconfirmed":
+        more, avoid = DECIDING - len(_confirming(after)), avoid.union(*(unit.nodes for unit in deciding))
+    elif state == "inconclusive" and len(before) >= LEAST_BEFORE:
+        more = more or DECIDING - len(deciding)
+    verdict = MetricVerdict(
+        metric=series.metric,
+        better=series.better,
+        verdict=state,
+        reason=reason,
+        after=statistics.median(unit.value for unit in deciding),
+        jobs_before=len(before),
+        jobs_after=len(after),
+        confirmed=state == "fail",
+        decides=rule.decides,
+        spec=rule.spec,
+        below_spec=bool(first.below_spec),
+        unit=series.unit,
+        more_jobs=more,
+        avoid=tuple(sorted(avoid)),
+    )
+    if not before:
+        return verdict
     return replace(
-        _verdict(series, state, reason, after, first, rule, len(before), more),
+        verdict,
         before=statistics.median(unit.value for unit in before),
         change=_rounded(math.expm1(first.change)),
         noise=_rounded(noise),
@@ -250,51 +264,19 @@ def _judge_units(
     )
 
 
-def _verdict(
-    series: Series,
-    state: State,
-    reason: str,
-    units: Sequence[_Unit],
-    first: _Comparison,
-    rule: MetricRule,
-    jobs_before: int = 0,
-    more: int = 0,
-) -> MetricVerdict:
-    """Put a verdict together, with how many jobs are missing and which nodes they should not run on."""
-    deciding, avoid = units[:DECIDING], set[str]()
-    if state == "unconfirmed":
-        more, avoid = DECIDING - len(_confirming(units)), avoid.union(*(unit.nodes for unit in deciding))
-    elif state == "inconclusive" and jobs_before >= LEAST_BEFORE:
-        more = more or DECIDING - len(deciding)
-    return MetricVerdict(
-        metric=series.metric,
-        better=series.better,
-        verdict=state,
-        reason=reason,
-        after=statistics.median(unit.value for unit in deciding),
-        jobs_before=jobs_before,
-        jobs_after=len(units),
-        confirmed=state == "fail",
-        decides=rule.decides,
-        spec=rule.spec,
-        below_spec=bool(first.below_spec),
-        unit=series.unit,
-        more_jobs=more,
-        avoid=tuple(sorted(avoid)),
-    )
-
-
-def _compare(before: Sequence[_Unit], after: Sequence[_Unit], limit: float, rule: MetricRule) -> _Comparison:
+def _compare(
+    before: Sequence[_Unit], after: Sequence[_Unit], limit: float, rule: MetricRule, *, noisy: bool
+) -> _Comparison:
     """Compare medians of values, as they are reported; those of logarithms differ a little for an even number.
 
     Without jobs before, nothing has changed.
     """
     if not before:
-        return _Comparison(0.0, limit, 1.0, _below_spec(after, rule))
+        return _Comparison(0.0, limit, 1.0, _below_spec(after, rule), noisy)
     old, new = (statistics.median(unit.value for unit in units) for units in (before, after))
     p = lower_tail([unit.score for unit in after], [unit.score for unit in before])
     change = before[0].sign * (math.log(new) - math.log(old))
-    return _Comparison(change, limit, float(p), _below_spec(after, rule))
+    return _Comparison(change, limit, float(p), _below_spec(after, rule), noisy)
 
 
 def _below_spec(units: Sequence[_Unit], rule: MetricRule) -> str:
@@ -365,7 +347,7 @@ def _confirm(
     confirming = _confirming(after)
     if len(confirming) < DECIDING:
         return "unconfirmed", f"{what}; {len(confirming)} of {DECIDING} jobs on other nodes are there to confirm it"
-    pooled = replace(_compare(before, [*after[:DECIDING], *confirming], first.limit, rule), noisy=first.noisy)
+    pooled = _compare(before, [*after[:DECIDING], *confirming], first.limit, rule, noisy=first.noisy)
     again = pooled.below_spec or (_drop(pooled) if before else "")
     told = f"{': ' if again else ''}{again} with {DECIDING} more jobs"
     return ("fail", f"{what}; confirmed{told}") if pooled.regressed else ("warn", f"{what}; not confirmed{told}")

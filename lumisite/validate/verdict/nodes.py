@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lumisite.validate.lines import Better
 from lumisite.validate.samples import Job, Series
-from lumisite.validate.verdict.stats import NORMAL
+from lumisite.validate.verdict.stats import spread
 
 #: Flag a node below this robust z and this much below the median (SuperBench, ATC'24, and simulation; see the docs).
 Z_LIMIT = -3.5
 BELOW_LIMIT = 0.05
-#: Noise is taken to be at least this large.
-NOISE_FLOOR = 0.005
 #: Up to so many nodes tell too little of their noise: one of them must also be slower in each of its runs (by
 #: BELOW_IN_ONE_RUN, over the root of their number), and as far from most others as APART times their range.
 FEW_NODES = 8
@@ -76,7 +74,7 @@ def _slow(series: Series) -> Iterator[SlowNode]:
     if len(middles) < LEAST_NODES:
         return
     middle = statistics.median(middles.values())
-    noise = max(NOISE_FLOOR, NORMAL * statistics.median(abs(score - middle) for score in middles.values()))
+    noise = spread([*middles.values()])
     for node, score in middles.items():
         z, below = (score - middle) / noise, 1 - math.exp(score - middle)
         if z < Z_LIMIT and below > BELOW_LIMIT and (len(middles) > FEW_NODES or _stands_apart(node, series, middles)):
@@ -107,3 +105,9 @@ def _best_of_pairs(values: Mapping[tuple[str, ...], float], better: Better) -> d
         for node in nodes:
             own[node] = best(value, own.get(node, value))
     return own
+
+
+def some(names: Sequence[str], most: int = 8) -> str:
+    """List names, of nodes or metrics, and count those beyond `most`."""
+    more = len(names) - most
+    return ",".join(names) if more <= 0 else f"{','.join(names[:most])} and {more} more"

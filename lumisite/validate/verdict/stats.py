@@ -1,4 +1,8 @@
-"""The statistics of a verdict: robust noise, and the exact one-sided rank test of Mann and Whitney."""
+"""The statistics of a verdict: robust noise, and the exact one-sided rank test of Mann and Whitney.
+
+Where jobs differ by more than a few per cent, a median moves by chance. What can be said is which drop all jobs rule
+out: the test of ranks, with the jobs before lowered by that drop.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,25 @@ import statistics
 from collections.abc import Sequence
 from fractions import Fraction
 
+from lumisite.validate.lines import State
+
 #: Chance of error of the rank test.
 ALPHA = 0.01
+#: Noise is taken to be at least this large.
+NOISE_FLOOR = 0.005
 #: Makes the median absolute deviation of normal noise its standard deviation.
 NORMAL = 1.4826
 #: What the rank test loses to the mean in normal noise (Lehmann, 1975, section 2.4), and quantiles of 0.99 and 0.9.
 RANKS_LOSE, ALPHA_Z, POWER_Z = math.sqrt(math.pi / 3), 2.326, 1.282
+#: A larger drop of the median than this is a failure whatever the test says, but in noise.
+FLOOR_DROP = 0.20
+#: The drop that noisy jobs must rule out at the least: faults of the network and of binds cost more than a half.
+HALF_DROP = 0.50
+#: More jobs than these are not asked for.
+MOST_JOBS = 30
 
 
-def spread(logarithms: Sequence[float], floor: float) -> float:
+def spread(logarithms: Sequence[float], floor: float = NOISE_FLOOR) -> float:
     """Give the noise of one value, from the median absolute deviation of logarithms; at least `floor`."""
     middle = statistics.median(logarithms)
     return max(floor, NORMAL * statistics.median(abs(value - middle) for value in logarithms))
@@ -47,18 +61,56 @@ def needed(lower: int, limit: float) -> int:
     return other
 
 
-def chance_of_drop(drop: float, before: Sequence[float], after: Sequence[float]) -> float:
-    """Give the chance that `after` lies so high, had all dropped by `drop` (both in logarithms, higher is better)."""
-    return float(lower_tail([value - drop for value in before], after))
-
-
 def jobs_to_exclude(drop: float, noise: float, before: int, most: int) -> int:
-    """Give how many values show in nine of ten cases that nothing dropped by `drop`, by `chance_of_drop` < 0.01.
+    """Give how many values show in nine of ten cases that nothing dropped by `drop`, by `judge_noisy`.
 
     0 where not even `most` do, against so few `before`. Normal approximation of the rank test; all in logarithms.
     """
     left = (drop / (noise * RANKS_LOSE * (ALPHA_Z + POWER_Z))) ** 2 - 1 / before
     return math.ceil(1 / left) if left * most >= 1 else 0
+
+
+def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -> tuple[State, str, int] | None:
+    """Ask all jobs (logarithms, higher is better) whether they rule out a drop of 20 %; None if so.
+
+    Else give the verdict, its reason, and how many more jobs it waits for: a warning where a halving is ruled out.
+    """
+    after = after[:MOST_JOBS]
+    middles = [statistics.median(values) for values in (before, after)]
+    noise = spread(
+        [value - middle for values, middle in zip((before, after), middles, strict=True) for value in values], noise
+    )
+
+    def excluded(drop: float) -> bool:
+        """Tell whether `after` lies too high, had all dropped by so much."""
+        return float(lower_tail([value - drop for value in before], after)) < ALPHA
+
+    floor, half = (-math.log(1 - drop) for drop in (FLOOR_DROP, HALF_DROP))
+    if excluded(floor):
+        return None
+    said = f"too noisy, jobs differ by {percent(noise)}, to"
+    settles = {drop: jobs_to_exclude(drop, noise, len(before), MOST_JOBS) for drop in (floor, half)}
+    if excluded(half):
+        more = settles[floor] - len(after)
+        told = f"; {_jobs(more)} would tell" if more > 0 else ""
+        return "warn", f"{said} tell a drop of {percent(FLOOR_DROP)}; it has not dropped by half{told}", 0
+    if not settles[half]:
+        return "inconclusive", f"{said} rule out a drop by half, and more jobs cannot, with {len(before)} before", 0
+    more = max(1, settles[half] - len(after))
+    return "inconclusive", f"{said} rule out a drop by half: {_jobs(more)} would tell", more
+
+
+def percent(part: float) -> str:
+    """Write a part, whatever its sign.
+
+    >>> percent(-0.123)
+    '12.3 %'
+    """
+    return f"{abs(part):.1%}".replace("%", " %")
+
+
+def _jobs(count: int) -> str:
+    return f"{count} more job{'s' * (count > 1)}"
 
 
 def _doubled_ranks(values: Sequence[float]) -> list[int]:

@@ -6,26 +6,21 @@ metrics by the method in `metric`, then single nodes among the others. docs/expl
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal
 
 from lumisite.site.model import MetricRule, Validation
 from lumisite.site.scalars import Line
+from lumisite.text import drain_command
+from lumisite.validate.lines import State
 from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.communicators import SHOWN_ONLY
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.baseline import LEAST_DAYS, comparable
 from lumisite.validate.verdict.gates import NODE, GateVerdict, judge_gates
-from lumisite.validate.verdict.metric import MetricVerdict, judge_alone, judge_metric, some
-from lumisite.validate.verdict.nodes import SlowNode, slow_nodes
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-Overall: TypeAlias = Literal["pass", "warn", "fail", "inconclusive", "bad-nodes"]
+from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
+from lumisite.validate.verdict.nodes import SlowNode, slow_nodes, some
 
 #: Names that are listed before they are only counted.
 NAMES_SHOWN = 16
@@ -62,7 +57,7 @@ class SystemVerdict:
     `drain` is a command to read, never to run by itself.
     """
 
-    verdict: Overall
+    verdict: State
     exit_code: int
     gates: tuple[GateVerdict, ...]
     metrics: tuple[MetricVerdict, ...]
@@ -71,13 +66,18 @@ class SystemVerdict:
     next_runs: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
+    @property
+    def bad_nodes(self) -> list[str]:
+        """The nodes that are slow, or that gates name."""
+        return _bad(self.gates, self.slow_nodes)
+
 
 def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdict:
     """Judge every gate and every metric that either side has. The order of lines does not matter."""
     gates = judge_gates(before.gates, after.gates)
     slow_before = frozenset(slow.node for slow in slow_nodes(_deciding(before, terms)))
     slow = slow_nodes(_deciding(after, terms))
-    bad = frozenset([one.node for one in slow] + [node for gate in gates for node in gate.nodes])
+    bad = frozenset(_bad(gates, slow))
     runs = _runs(after)
     spoiled = all(not nodes.isdisjoint(bad) for nodes in runs.values())
     metrics = []
@@ -115,12 +115,8 @@ def _judge(
         decides = terms.rule(old.metric).decides
         return MetricVerdict(old.metric, old.better, "inconclusive", "not measured after", decides=decides), ()
     rule = terms.rule(new.metric)
-    if old is None:
-        return judge_alone(new, rule, "not measured before", slow_after), ()
     baseline = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
-    if baseline.refusal:
-        return judge_alone(new, rule, baseline.refusal, slow_after), ()
-    return judge_metric(baseline.series, new, rule, slow_before, slow_after), baseline.notes
+    return judge_metric(baseline.series, new, rule, slow_before, slow_after, baseline.refusal), baseline.notes
 
 
 def _runs(recorded: Recorded) -> dict[str, set[str]]:
@@ -135,7 +131,7 @@ def _runs(recorded: Recorded) -> dict[str, set[str]]:
 
 def _overall(
     gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict], slow: Sequence[SlowNode], *, spoiled: bool
-) -> tuple[Overall, int]:
+) -> tuple[State, int]:
     """Let the worst decide, of what bad nodes do not explain; `spoiled`: no job ran without them."""
     deciding = [metric.verdict for metric in metrics if metric.decides and not metric.on_slow_nodes]
     shown = [gate for gate in gates if not gate.follows and (gate.runs or not spoiled)]
@@ -151,20 +147,20 @@ def _overall(
     return ("warn" if "warn" in states else "pass"), 0
 
 
+def _bad(gates: Sequence[GateVerdict], slow: Sequence[SlowNode]) -> list[str]:
+    return sorted({one.node for one in slow} | {node for gate in gates for node in gate.nodes})
+
+
 def _drain(gates: Sequence[GateVerdict], slow: Sequence[SlowNode]) -> str | None:
-    nodes = sorted({one.node for one in slow} | {node for gate in gates for node in gate.nodes})
+    nodes = _bad(gates, slow)
     if not nodes:
         return None
-    reasons = []
-    if slow:
-        reasons.append(f"slow by {', '.join(sorted({one.metric for one in slow}))}")
-    if any(gate.nodes for gate in gates):
-        failed = [gate for gate in gates if gate.nodes]
+    reasons = [f"slow by {', '.join(sorted({one.metric for one in slow}))}"] if slow else []
+    if failed := [gate for gate in gates if gate.nodes]:
         told = [cause.cause for gate in failed if gate.gate == NODE for cause in gate.causes]
         words = f": {'; '.join(told)}" if told else ""
         reasons.append(f"failed {', '.join(gate.gate for gate in failed)}{words}"[:CAUSE_SHOWN])
-    reason = shlex.quote(f"lumisite: {'; '.join(reasons)}")
-    return f"scontrol update nodename={','.join(nodes)} state=drain reason={reason}"
+    return drain_command(nodes, "; ".join(reasons))
 
 
 def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -> Iterator[str]:

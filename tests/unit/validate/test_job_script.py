@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,8 +15,8 @@ from lumisite.site.load import load_site
 from lumisite.site.scalars import RootPath
 from lumisite.validate.probes.probe import Part
 from lumisite.validate.probes.suite import choose_probes, groups
-from lumisite.validate.run.conditions import changed
 from lumisite.validate.run.folder import Run
+from lumisite.validate.run.job import changed
 from lumisite.validate.run.plan import plan_jobs
 from lumisite.validate.run.script import JobPlan, job_script, validation_of
 from tests.support.asked import an_asked
@@ -103,7 +104,7 @@ def test_the_control_of_transport_is_forced_onto_sockets() -> None:
 def test_gpus_are_asked_once_per_node_before_anything_is_measured() -> None:
     text = script("lumi", a_plan("lumi"))
     (line,) = [line for line in text.splitlines() if "rocm-smi" in line]
-    assert "--nodes=2 --ntasks=2 --ntasks-per-node=1 " in line
+    assert line.startswith("warm_up ")
     assert text.index(line) < text.index("\nstep modules")
     assert "rocm-smi" not in script("twin", a_plan("twin"))
 
@@ -321,3 +322,13 @@ def test_who_set_a_variable_is_noted(tmp_path: Path, where: str, who: str) -> No
     folder = run(tmp_path, {"good": "good"})
     set_before = Run(folder.parent.parent).set_before(folder.name)
     assert set_before == [("NCCL_SOCKET_IFNAME=eth0", who.format(home=tmp_path))]
+
+
+def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> None:
+    path = tmp_path / "job.sh"
+    path.write_text(job_script(LUMI, an_asked(), a_plan("lumi"), 1, ("lumisite", "facts")))
+    # A step's words are quoted as they are: what looks like an expansion is for a shell on the nodes.
+    tool = [str(Path(sys.executable).parent / "shellcheck"), "--exclude=SC2016", str(path)]
+    done = subprocess.run(tool, capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+    assert done.returncode == 0

@@ -14,7 +14,7 @@ from lumisite.cli import main
 from lumisite.facts.facts import Releases
 from lumisite.site.load import load_site
 from lumisite.validate.metric_names import metric_order, parse_name, shape_order, size_text
-from lumisite.validate.report.changes import changes
+from lumisite.validate.report.advice import changes
 from lumisite.validate.report.gather import QUANTILES, parse_vectors, quantiles
 from lumisite.validate.report.write import escaped
 from tests.support.example_runs import Maintenance, capture_of, write_runs

@@ -12,8 +12,8 @@ import pytest
 
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.run import slurm
-from lumisite.validate.run.conditions import changed, with_setters
 from lumisite.validate.run.folder import ASIDE, SAMPLES, Run, create_run, lines_of
+from lumisite.validate.run.job import changed, with_setters
 from tests.support.played_slurm import NODES, PlayedSlurm, job_gates, keys, play, runner, work
 
 SILENT = "Batch job submission failed: Unable to contact slurm controller (connect failure)"

@@ -11,7 +11,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.site.model import MetricRule
 from lumisite.validate.samples import Job, Recorded, Series
-from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 from tests.support.series import SETS, STEADY, after, scaled, series, write
 from tests.support.sites import site_text
@@ -19,6 +19,7 @@ from tests.support.sites import site_text
 Output = pytest.CaptureFixture[str]
 DAY_S = 86400
 NEW = 100 * DAY_S
+NODES = tuple(node for names in SETS for node in names)
 
 
 def rule(metric: str = "m", **changed: object) -> MetricRule:
@@ -94,6 +95,11 @@ def test_spec_needs_no_baseline_to_fail_and_is_none_to_pass() -> None:
     assert (failed.verdict, failed.confirmed) == ("fail", True)
     assert one(None, after([*scaled(1.0, 5), *scaled(3.0, 5)]), rule(spec=200.0)).verdict == "warn"
     assert one(None, after(scaled(1.0, 10)), rule(spec=101.0)).reason == "not measured before"
+    # On bad nodes alone it does not count for the system.
+    found = judge_metric(
+        None, after(scaled(1.0, 10)), rule(spec=200.0), slow_after=frozenset(NODES), alone="none before"
+    )
+    assert (found.verdict, found.on_slow_nodes, found.avoid) == ("inconclusive", True, NODES)
 
 
 def test_a_rule_cannot_hide_that_a_metric_is_gone() -> None:

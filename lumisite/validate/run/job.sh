@@ -1,0 +1,80 @@
+# What the script of every job begins with, behind the lines that say `job` (its folder), `attempt` (the number of it),
+# `current` (the link to the release in force), `images`, and `lost` (how srun tells of a step that Slurm lost).
+# Every step leaves its exit code and the time in FOLDER/exit.
+mark() { printf '%s\n' "$2" >"$1.partial" && mv "$1.partial" "$1"; }
+finish() {
+  mark "$job/done" "$SLURM_JOB_ID $1 $(date +%s.%N)"
+  exit 0
+}
+# Should the same run be submitted twice, one of the two does the work; a job that Slurm starts again goes on.
+if mkdir "$job/claim.$attempt" 2>/dev/null; then
+  mark "$job/started.$attempt" "$SLURM_JOB_ID $(date +%s.%N)"
+elif ! grep -q "^$SLURM_JOB_ID " "$job/started.$attempt" 2>/dev/null; then
+  exit 0
+fi
+# What the job measures, as it is now, on a line of its own: KEY<tab>VALUE<tab>... end. It may change while jobs run.
+prolog=$(scontrol show config 2>/dev/null | sed -n 's/^TaskProlog *= *//p')
+seen() {
+  {
+    printf '%s\n%s\n' "$current" "$(readlink "$current")"
+    stat -L --printf='%n\n%i %s %Y\n' "${images[@]}"
+    (cd "$current" && find . -type f -exec cksum {} +) | sed "s|^\([0-9]* [0-9]*\) \.\(.*\)|$current\2\n\1|"
+    [ ! -f "$prolog" ] || printf '%s\n%s\n' "$prolog" "$(cksum <"$prolog")"
+  } 2>/dev/null | tr '\n' '\t' | sed '1s/^/\n/;s/$/end\n/' >>"$job/seen"
+}
+# Run a command once on each node.
+each_node() {
+  timeout 60 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
+    --kill-on-bad-exit=0 "$@" </dev/null
+}
+# Capture the node as it is, without the module; where lumisite cannot run there is no capture, and that is all.
+capture() {
+  [ -e "$job/facts.json" ] || { timeout 60 "$@" >"$job/facts.json.partial" 2>/dev/null </dev/null &&
+    mv "$job/facts.json.partial" "$job/facts.json"; }
+}
+# Ask the GPUs of each node for their state once before measuring, by the first of these tools that is there.
+warm_up() {
+  each_node sh -c 'for tool; do command -v "$tool" >/dev/null && exec "$tool"; done' sh "$@" >"$job/gpus" 2>&1 || :
+}
+# Whether the login files of this home set $name as it was told.
+login() {
+  env -i HOME="$1" USER="$USER" PATH="$PATH" bash -lc \
+    '[ "${!0+x}" ] && case $1 in *=*) [ "$0=${!0}" = "$1" ] ;; esac' "$name" "$told" </dev/null >/dev/null 2>&1
+}
+# A line for each variable that the helper finds set and leaves so: NAME=VALUE<tab>who set it.
+who_set() {
+  LUMISITE_VERBOSE=1 each_node true 2>/dev/null |
+    sed -n 's/^lumisite: \(.*\) stays: it was set before lumisite ran$/\1/p' | sort -u | while IFS= read -r told; do
+    name=${told%%=*} by="the job's own options, or something of Slurm's"
+    if login /; then
+      by='the login files of the site, /etc/profile'
+    elif login "$HOME"; then
+      by="the login files in $HOME"
+    elif [ -f "$prolog" ] && grep -qw "$name" "$prolog"; then
+      by="the site's TaskProlog $prolog"
+    fi
+    printf '%s\t%s\n' "$told" "$by"
+  done >"$job/set-before.partial" && mv "$job/set-before.partial" "$job/set-before"
+}
+# step FOLDER LIMIT_S COMMAND...: what Slurm lost says nothing of the system. It is run again, and at last ends the job.
+step() {
+  name=$1 limit=$2 folder=$job/$1
+  shift 2
+  [ ! -e "$folder/exit" ] || return 0
+  for left in 10 20 30 30 no; do
+    rm -rf "$folder/records"
+    mkdir -p "$folder/records"
+    date +%s.%N >"$folder/began"
+    timeout --kill-after=10 "$limit" "$@" >"$folder/stdout" 2>"$folder/stderr" </dev/null
+    code=$?
+    [ "$code" != 0 ] || break
+    # Slurm that has just come back may keep srun waiting until its time is over, without a word.
+    if ! grep -Eq "$lost" "$folder/stderr"; then
+      [ "$left" != 10 ] && [ ! "$(ls "$folder/records")" ] || break
+    fi
+    [ "$left" != no ] || finish "lost:$name"
+    sleep "$left"
+  done
+  mark "$folder/exit" "$code $(date +%s.%N)"
+  seen
+}
