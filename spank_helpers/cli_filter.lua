@@ -141,6 +141,12 @@ local function mark_binding(options)
 end
 
 local function warn(options)
+  -- With the module a container step has the wrapper, which does what its prolog would.
+  local named, module = get(options, "task-prolog"), (os.getenv("SLURM_TASK_PROLOG") or ""):match(".*/spank/task_prolog$")
+  if named and named ~= module and named ~= prolog and is_container(options) == not module then
+    say("info", "--task-prolog=" .. named .. " comes in the place of " .. (module or prolog) .. ": call that at its end, or "
+      .. "the task gets none of its binds, settings and CPU mask")
+  end
   local gpu_bind, flags = get(options, "gpu-bind"), get(options, "gres-flags") or ""
   local hides = gpu_bind and not gpu_bind:find("none") and "--gpu-bind=" .. gpu_bind
   for _, name in ipairs({ "gpus-per-task", "ntasks-per-gpu" }) do

@@ -50,11 +50,19 @@ report() { say "$4"; }
 # ---- what is said
 say() { out="${out}print lumisite: $1$ls_nl"; }
 explain() { [ -z "$verbose" ] || say "$1"; }
-# Name, value: who set it is not known here, a login file, the site's TaskProlog or the job. No value may make two lines.
+# Name, value, what speaks against it or nothing: who set it is not known here, a login file, the site's TaskProlog or
+# the job. No value may make two lines.
 stays() {
-	[ "$verbose" ] || return 0
-	case $2 in *[!\ -~]*) set -- "$1" ;; *) [ "${#2}" -gt 200 ] || set -- "$1=$2" ;; esac
-	say "$1 stays: it was set before lumisite ran"
+	[ "$verbose$3" ] || return 0
+	case $2 in
+	*[!\ -~]*) set -- "$1" '' "$3" ;;
+	*) [ "${#2}" -gt 200 ] || set -- "$1=$2" '' "$3" ;;
+	esac
+	say "$1 stays: it was set before lumisite ran${3:+, but $3}"
+}
+# Name, value, why: a value that was seen to do harm is told by one task of the step, and stays all the same.
+harm() {
+	case "$rank ${LUMISITE_KEEP-} " in *" $1 "*) ;; '0 '*) ls_mine "$1" "$2" || stays "$@" ;; esac
 }
 # Name, value: one protocol line, or none where the value would make two or is more than Slurm takes.
 put() {
@@ -132,16 +140,28 @@ master_address() {
 	esac
 	if first_host; then
 		offer "$1" "$2" "$host$ls_site_host_suffix" "$4"
+		[ -z "$ls_site_host_suffix" ] || lead_torchrun "$1=$host$ls_site_host_suffix"
 	else
 		leave "$1" "$2" '' 'the list of nodes is not readable'
 	fi
 }
+# MASTER_ADDR as it is set here. torchrun's c10d waits for ever where no node knows the address as its own, as with a
+# suffix. PET_* are the defaults of torchrun's options. Other nodes get no is_host=0, which would break --standalone.
+lead_torchrun() {
+	answer=leave
+	case $after/$node in *' node') ;; *";$1;"*) answer=offer ;; esac
+	"$answer" PET_LOCAL_ADDR "${PET_LOCAL_ADDR+x$PET_LOCAL_ADDR}" \
+		"$node$ls_site_host_suffix" 'ranks meet by a name like MASTER_ADDR'
+	[ "$rank" = 0 ] || answer=leave
+	"$answer" PET_RDZV_CONF "${PET_RDZV_CONF+x$PET_RDZV_CONF}" is_host=1 'this node does not know MASTER_ADDR as its own'
+}
 master_port() {
-	# Below the ephemeral ports, never 29500; the modulus is a prime, so jobs with near numbers stay apart.
+	# Above the ports that Ray gives its workers (10002 to 19999), below the ephemeral ones, never 29500; the modulus is a
+	# prime, so jobs with near numbers stay apart.
 	if [ "$job" = 0 ]; then
 		leave "$1" "$2" '' 'there is no job id'
 	else
-		offer "$1" "$2" $(((job % 15991 * 101 + SLURM_STEP_ID % 15991) % 15991 + 12000)) "$4"
+		offer "$1" "$2" $(((job % 7993 * 101 + SLURM_STEP_ID % 7993) % 7993 + 20000)) "$4"
 	fi
 }
 one_gpu() {
@@ -369,6 +389,7 @@ ls_start() {
 	put_wrapper_first
 	serve_tykky
 	ls_site_settings
+	ls_site_harms
 	[ -z "$verbose" ] || ls_site_left_alone
 	put LUMISITE_DONE "$task"
 	use_private

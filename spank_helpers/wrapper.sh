@@ -390,9 +390,29 @@ ls_correct() {
 	esac
 }
 
+# A --task-prolog of the user's own comes in the place of ours, which the module has named: what ours says is done here.
+ls_catch_up() {
+	case ${SLURM_STEP_ID:--} in -*) return 0 ;; esac
+	case ${LUMISITE_DONE-}/${SLURM_TASK_PROLOG-} in
+	"${SLURM_JOB_ID-}.$SLURM_STEP_ID.${SLURM_PROCID-}"/*) return 0 ;;
+	*/"${0%/bin/*}/task_prolog") ;;
+	*) return 0 ;;
+	esac
+	ls_rest=$("$SLURM_TASK_PROLOG" </dev/null 2>/dev/null)$ls_nl || :
+	while [ -n "$ls_rest" ]; do
+		ls_word=${ls_rest%%"$ls_nl"*} ls_rest=${ls_rest#*"$ls_nl"}
+		case $ls_word in
+		'export '*) export "${ls_word#export }" ;;
+		'unset '*) unset "${ls_word#unset }" ;;
+		'print '*) printf '%s\n' "${ls_word#print }" >&2 || : ;;
+		esac
+	done
+}
+
 ls_start() {
 	ls_know_runtime
 	case ${LUMISITE-} in off | OFF | no | 0) exec "$ls_real" "$@" ;; esac
+	ls_catch_up
 	ls_know_image "$@"
 	ls_know_step
 	case $ls_state$ls_writable in

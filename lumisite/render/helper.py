@@ -18,6 +18,7 @@ from lumisite.machine.masks import mask_tables
 from lumisite.machine.topology import topology_of
 from lumisite.render import shell_text as sh
 from lumisite.render.helper_settings import (
+    harm_chains,
     left_chains,
     plugin_word,
     prolog_chains,
@@ -100,6 +101,7 @@ def prolog_data(of: HelperRelease) -> Iterator[str]:
     )
     yield from sh.function("ls_site_binds", _prolog_binds(of))
     yield from sh.function("ls_site_settings", sh.decide(prolog_chains(site, of.stacks)))
+    yield from sh.function("ls_site_harms", sh.decide(harm_chains(site)))
     yield from sh.function("ls_site_left_alone", sh.decide(left_chains(site, of.stacks)))
     yield from sh.function("ls_site_directories", _directories(site))
     yield from _masks(site)

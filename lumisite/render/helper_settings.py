@@ -10,9 +10,10 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from lumisite.render.shell_text import Chain, Where, variable, with_reason
+from lumisite.render.shell_text import Chain, Where, case_pattern, variable, with_reason
 from lumisite.site.entries import Setting, When
-from lumisite.site.ledger import Decision, Verdict, depends_on_image
+from lumisite.site.evidence import harms
+from lumisite.site.ledger import Decision, Verdict, depends_on_image, describe_conditions, given_conditions
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.versions import Version
@@ -33,6 +34,19 @@ def left_chains(site: Site, stacks: Mapping[str, Decision]) -> Iterable[Chain]:
     acted = _names(site, _acts)
     names = [name for name in _names(site, lambda setting: True) if name not in acted]
     return _chains(stacks, names, _for_words)
+
+
+def harm_chains(site: Site) -> Iterator[Chain]:
+    """Give what the prolog says of values that somebody saw do harm, also where the image is yet to be known."""
+    for harm in harms(site):
+        one, name = harm.evidence, harm.setting.name
+        image = replace(one.when, nodes=None, gpus=None, partition=None)
+        if one.by != "measured" or not one.unknown_images or harm.setting.where != TASK or image.cpe or image.platform:
+            continue
+        seen = f"{one.what or harm.setting.why}{f' ({describe_conditions(image)})' if given_conditions(image) else ''}"
+        patterns = " | ".join(case_pattern(pattern) for pattern in harm.patterns)
+        line = with_reason(["harm", name, f'"${name}"'], f"{seen}: unset {name}")
+        yield ((step_of(one.when), f"case ${{{name}-}} in {patterns})\n\t{line}\n\t;;\nesac"),)
 
 
 def wrapper_chains(site: Site, stacks: Mapping[str, Decision]) -> Iterable[Chain]:

@@ -92,7 +92,8 @@ def case_pattern(text: str) -> str:
     >>> print(case_pattern("*/a b;[0-9]$(x).sif"))
     */a\ b\;[0-9]\$\(x\).sif
     """
-    return "".join(c if c.isalnum() or c in "/._+-,:=@%*?[]!" else f"\\{c}" for c in text)
+    literal = "".join(c if c.isalnum() or c in "/._+-,:=@%*?[]!" else f"\\{c}" for c in text)
+    return literal.replace("[!\\^", "[!^")
 
 
 def lookup(name: str, rows: Iterable[tuple[Sequence[str], str]]) -> list[str]:

@@ -50,7 +50,10 @@ class Network(Known):
 
     interfaces: tuple[Name, ...] = key("High-speed interfaces, in order: `[hsn0, hsn1, hsn2, hsn3]`.")
     provider: Name = key("The libfabric provider that must carry traffic: `cxi`.")
-    host_suffix: Name | None = key("What to append to a host name for its high-speed address: `i`.", default=None)
+    host_suffix: Name | None = key(
+        "What to append to a host name where nodes do not reach each other by the plain one: `MASTER_ADDR` has it.",
+        default=None,
+    )
     management: tuple[Name, ...] = key("Interfaces that must not carry traffic.", default=())
     require_gdr: bool = key("Whether a log must prove GPU Direct RDMA, by `/GDRDMA` on every channel.", default=False)
 

@@ -24,6 +24,15 @@ RECIPE_VERSION = 2
 
 # Debian's torch has no libuv, and its TCPStore asks for it unless told otherwise.
 ENVIRONMENT = "export USE_LIBUV=0\n"
+# torchrun of PyTorch 2.6 does not look at that variable: its stores are told so where they are made.
+LIBUV = {
+    "elastic/rendezvous/c10d_rendezvous_backend.py": "multi_tenant=True,",
+    "elastic/rendezvous/dynamic_rendezvous.py": "multi_tenant=True,",
+    "elastic/rendezvous/static_tcp_rendezvous.py": "multi_tenant=True,",
+    "rendezvous.py": "is_master=False,",
+}
+# What `conda activate` mostly does.
+ACTIVATE = "export CONDA_DEFAULT_ENV=$1 CONDA_PREFIX=/opt/miniconda3/envs/$1 PATH=/opt/miniconda3/envs/$1/bin:$PATH\n"
 LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
 
 
@@ -31,7 +40,8 @@ LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
 class ImageRecipe:
     """What goes into an image; `libfabric`: the version of its own network libraries, if it has any, in `folder`.
 
-    `wheels` are installed by the pip of the Python that runs this, without what they say they depend on.
+    `wheels` are installed by the pip of the Python that runs this, without what they say they depend on. `conda`: an
+    environment of this name is there, which `$WITH_CONDA` activates, as in LUMI's images.
     """
 
     packages: tuple[str, ...]
@@ -39,14 +49,22 @@ class ImageRecipe:
     libfabric: str | None = None
     wheels: tuple[str, ...] = ()
     folder: str = LIBRARY_FOLDER
+    conda: str | None = None
 
 
 # All that `import jax` and a sum over devices need: SciPy, a third more, is imported by neither.
 JAX_WHEELS = ("jax==0.10.2", "jaxlib==0.10.2", "ml_dtypes==0.6.0", "numpy==2.4.6", "opt_einsum==3.4.0")
 
+#: What the wheel says it depends on, from Debian.
+RAY_PACKAGES = (
+    *("python3", "python3-click", "python3-filelock", "python3-jsonschema", "python3-msgpack", "python3-packaging"),
+    *("python3-protobuf", "python3-yaml", "python3-requests", "procps", "iproute2"),
+)
+
 IMAGES: Mapping[str, ImageRecipe] = {
-    "torch": ImageRecipe(("python3-torch", "python3-numpy", "iproute2")),
+    "torch": ImageRecipe(("python3-torch", "python3-numpy", "python3-venv", "iproute2"), conda="pytorch"),
     "jax": ImageRecipe(("python3-minimal", "libpython3-stdlib"), wheels=JAX_WHEELS),
+    "ray": ImageRecipe(RAY_PACKAGES, wheels=("ray==2.60.0",)),
     # Lacks every library of the host tree.
     "small": ImageRecipe(("python3-minimal", "libpython3-stdlib")),
     # Brings its own, newer than the host's, as LUMI AI Factory's images do.
@@ -74,11 +92,18 @@ def image(name: str) -> Path:
         del inputs["wheels"]
     if recipe.folder == LIBRARY_FOLDER:
         del inputs["folder"]
+    if recipe.conda is None:
+        del inputs["conda"]
+    else:
+        inputs["steps"] = [LIBUV, ACTIVATE]
 
     def build(work: Path) -> None:
         tree = work / "tree"
         bootstrap(recipe.suite, recipe.packages, tree)
         _add_environment(tree)
+        if recipe.conda is not None:
+            _add_conda(tree, recipe.conda)
+            _do_without_libuv(tree / "usr/lib/python3/dist-packages/torch/distributed")
         if recipe.wheels:
             install_wheels(recipe.wheels, tree / "usr/lib/python3/dist-packages")
         if libraries:
@@ -120,3 +145,22 @@ def _add_environment(tree: Path) -> None:
     environment.parent.mkdir(parents=True)
     environment.write_text(f"#!/bin/sh\n{ENVIRONMENT}")
     environment.chmod(0o755)
+
+
+def _add_conda(tree: Path, name: str) -> None:
+    """Add an environment, outside of which nothing is called `python`."""
+    (tree / "opt/miniconda3/bin").mkdir(parents=True)
+    (tree / "opt/miniconda3/bin/activate").write_text(ACTIVATE)
+    programs = tree / f"opt/miniconda3/envs/{name}/bin"
+    programs.mkdir(parents=True)
+    for program in ("python", "python3"):
+        (programs / program).symlink_to("/usr/bin/python3")
+    with (tree / ".singularity.d/env/90-environment.sh").open("a") as script:
+        script.write(f"export WITH_CONDA='source /opt/miniconda3/bin/activate {name}'\n")
+
+
+def _do_without_libuv(folder: Path) -> None:
+    for name, word in LIBUV.items():
+        text = (folder / name).read_text()
+        assert word in text, name
+        (folder / name).write_text(text.replace(word, f"{word} use_libuv=False,", 1))

@@ -77,7 +77,7 @@ def complete(told: Told, cluster: Cluster) -> None:
     assert environment["NCCL_NET_GDR_LEVEL"] == "PHB"
     assert environment["PYTHONNOUSERSITE"] == "1"
     assert environment["MASTER_ADDR"] == f"{cluster.nodes[0]}-hsn0"
-    assert 12_000 <= int(environment["MASTER_PORT"]) < 28_000
+    assert 20_000 <= int(environment["MASTER_PORT"]) < 28_000
     assert told.private == ["0o700", USER_ID]
     assert environment["MIOPEN_USER_DB_PATH"] == f"/tmp/lumisite-{USER_ID}/miopen/db"
 

@@ -37,7 +37,7 @@ def write_environment(folder: Path, image: str, *, extra: str = "") -> None:
     (folder / "container.sif").symlink_to(image)
     if extra:
         (folder / "_extra_envs.sh").write_text(extra)
-    for name in ("python", "python3"):
+    for name in ("python", "python3", "torchrun"):
         script = folder / "bin" / name
-        script.write_text(PROGRAM.replace("PROGRAM", "python3"))
+        script.write_text(PROGRAM.replace("PROGRAM", "torchrun" if name == "torchrun" else "python3"))
         script.chmod(0o755)

@@ -17,6 +17,9 @@ ls_site_binds() {
 ls_site_settings() {
 	offer NCCL_DEBUG "${NCCL_DEBUG+x$NCCL_DEBUG}" WARN 'errors are worth a line'
 }
+ls_site_harms() {
+	case ${NCCL_PROTO-} in LL128*) harm NCCL_PROTO "$NCCL_PROTO" 'sums of bf16 fail: unset NCCL_PROTO' ;; esac
+}
 ls_site_left_alone() {
 	left OMP_NUM_THREADS 'only the program knows better'
 }

@@ -108,7 +108,8 @@ def test_only_srun_gets_it(lua: str, module: Path, kind: str) -> None:
 
 
 def test_the_users_prolog_stays(lua: str, module: Path) -> None:
-    assert filtered(lua, module, {"task-prolog": "/mine"}) == []
+    said = filtered(lua, module, {"task-prolog": "/mine"})
+    assert not any(line.startswith("set ") for line in said)
 
 
 NAMES = ("task-prolog", "cpu-bind", "export", "gpu-bind", "gpus-per-task", "ntasks-per-gpu", "cpus-per-task")
@@ -188,6 +189,25 @@ def test_it_warns_of_gpus_that_hide_from_each_other(lua: str, module: Path, opti
 def test_it_does_not_warn_of_gpus_that_all_tasks_see(lua: str, module: Path) -> None:
     for options in ({"gpu-bind": "none", "gpus-per-task": "1"}, {"gpus-per-node": "8"}, {"gpus-per-task": "-2"}):
         assert not any(line.startswith("info") for line in filtered(lua, module, options))
+
+
+def test_it_tells_of_an_own_prolog_in_the_place_of_ours_where_no_wrapper_can_help(lua: str, module: Path) -> None:
+    module_prolog = "/root/releases/x/spank/task_prolog"
+    mine, container = {"task-prolog": "/home/me/prolog"}, ["singularity", "exec", "x.sif"]
+    attached = str(module.parent / "task_prolog")
+
+    def said(options: dict[str, str], argv: list[str], environment: str) -> list[str]:
+        lines = filtered(lua, module, options, argv, environment={"SLURM_TASK_PROLOG": environment})
+        return [line for line in lines if "in the place of" in line]
+
+    for argv, environment, lost in ((["python"], module_prolog, module_prolog), (container, "", attached)):
+        (line,) = said(mine, argv, environment)
+        assert line.startswith(f"info: lumisite: --task-prolog=/home/me/prolog comes in the place of {lost}: ")
+    assert said(mine, container, module_prolog) == []  # the wrapper does what the prolog would
+    assert said({"task-prolog": module_prolog}, ["python"], module_prolog) == []
+    assert said({"task-prolog": attached}, container, "") == []
+    assert said(mine, ["python"], "") == []
+    assert said(mine, ["python"], "/home/me/prolog") == []
 
 
 def test_it_warns_of_two_ways_to_bind_at_once(lua: str, module: Path) -> None:

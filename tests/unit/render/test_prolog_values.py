@@ -1,0 +1,75 @@
+"""What the prolog tells of values that do harm, and what torchrun needs beside an address with a suffix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.prologs import SHELLS, STEP, Script, lay_out, lumi_like_files, shell_command
+from tests.unit.render.test_prolog import sound
+
+
+@pytest.fixture(params=SHELLS)
+def prolog(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
+    spank = lay_out(tmp_path, lumi_like_files())
+    return Script(tuple(shell_command(request.param, tmp_path)), spank / "task_prolog")
+
+
+# ---- values that do harm
+
+
+def test_a_value_that_does_harm_is_told_by_one_task_and_stays(prolog: Script) -> None:
+    told = "lumisite: NCCL_NET_GDR_LEVEL=PHB stays: it was set before lumisite ran, but the first collective between "
+    first, other = (sound(prolog.step(SLURM_PROCID=rank, NCCL_NET_GDR_LEVEL="PHB")) for rank in "01")
+    assert next(line for line in first.prints if "GDR_LEVEL" in line).startswith(told)
+    assert "(rocm >=6.2): unset NCCL_NET_GDR_LEVEL" in first.stdout
+    assert other.prints == []
+    for ran in (first, other):
+        assert "NCCL_NET_GDR_LEVEL" not in {**ran.exports, **dict.fromkeys(ran.unsets)}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"NCCL_NET_GDR_LEVEL": "LOC"},
+        {"NCCL_NET_GDR_LEVEL": ""},
+        {"NCCL_NET_GDR_LEVEL": "PHB", "SLURM_STEP_NUM_NODES": "1"},
+        {"NCCL_NET_GDR_LEVEL": "PHB", "LUMISITE_EXPORTS": ";NCCL_NET_GDR_LEVEL=PHB;"},
+        {"NCCL_PROTO": "^LL128"},
+        {"NCCL_NET_GDR_LEVEL": "PHB", "LUMISITE_KEEP": "OTHER NCCL_NET_GDR_LEVEL"},
+        {"NCCL_NET_GDR_LEVEL": None},
+    ],
+)
+def test_what_does_no_harm_here_is_not_told(prolog: Script, changes: dict[str, str | None]) -> None:
+    assert sound(prolog.step(SLURM_PROCID="0", **changes)).prints == []
+
+
+def test_no_value_that_does_harm_makes_two_lines(prolog: Script) -> None:
+    ran = sound(prolog.step(SLURM_PROCID="0", NCCL_MIN_NCHANNELS="32\nexport EVIL=1", NCCL_PROTO="LL128" + "x" * 999))
+    told = ["lumisite: NCCL_PROTO", "lumisite: NCCL_MIN_NCHANNELS"]
+    assert [line.partition(" stays")[0] for line in ran.prints] == told
+    assert "EVIL" not in ran.exports
+
+
+# ---- torchrun
+
+
+def test_with_a_suffix_torchruns_c10d_is_told_which_node_leads(prolog: Script) -> None:
+    """No node knows the name with the suffix as its own, and all would wait for another."""
+    prolog.path.write_text(prolog.path.read_text().replace("ls_site_host_suffix=''", "ls_site_host_suffix=i"))
+    first, other = (sound(prolog.step(SLURM_PROCID=rank)) for rank in "01")
+    assert first.exports["MASTER_ADDR"] == other.exports["MASTER_ADDR"] == "nid005124i"
+    assert [one.exports["PET_LOCAL_ADDR"] for one in (first, other)] == [f"{STEP['SLURMD_NODENAME']}i"] * 2
+    assert (first.exports["PET_RDZV_CONF"], "PET_RDZV_CONF" in other.exports) == ("is_host=1", False)
+    # In a step inside the step only its own first task leads.
+    inner = sound(prolog.step(SLURM_PROCID="1", SLURM_STEP_ID="1", **first.exports))
+    assert "PET_RDZV_CONF" in inner.unsets
+    # What the user says stays, and where the address is the user's, so is all of it.
+    mine = sound(prolog.step(SLURM_PROCID="0", PET_RDZV_CONF="timeout=9", PET_LOCAL_ADDR="x")).exports
+    theirs = sound(prolog.step(SLURM_PROCID="0", MASTER_ADDR="nid000009")).exports
+    assert not any(name.startswith("PET_") for name in (*mine, *theirs))
+
+
+def test_without_a_suffix_torchrun_is_told_nothing(prolog: Script) -> None:
+    assert not any(name.startswith("PET_") for name in sound(prolog.step(SLURM_PROCID="0")).exports)
