@@ -35,7 +35,7 @@ def collectives(target: Target) -> Probe:
     """Give the probe."""
     backend = target.plan.backend
     sweeps = (f"{name}:{','.join(map(str, sizes))}" for name, sizes in SIZES[backend].items())
-    limits = ("--repeats", str(REPEATS[backend]), "--limit", "120" if backend == "nccl" else "30")
+    limits = ("--repeats", str(REPEATS[backend]), "--limit", "120")
     return Probe(
         "collectives",
         "Collectives are right, and how fast they are.",
