@@ -72,7 +72,14 @@ paths() { # PATTERN...
       printf '%s%s: {"is": "%s"' "$comma" "$(text "$path")" "$is"
       comma=', '
       case $is in
-      *e*) case $pattern in *'*') ;; *) printf ', "leads": %s' "$(text "$(readlink -f "$path")")" ;; esac ;;
+      *e*)
+        case $pattern in *'*') ;; *) printf ', "leads": %s' "$(text "$(readlink -f "$path")")" ;; esac
+        # Of what is named one by one: its size, and how it begins.
+        case $pattern,$is in
+        *'*',* | *d*) ;;
+        *fr*) printf ', "seen": %s' "$(text "$(wc -c <"$path") $(head -c 65536 "$path" | cksum)")" ;;
+        esac
+        ;;
       *)
         shut_above "$path"
         printf ', "leads": %s, "shut": %s' "$(text "$(readlink "$path")")" "$(text "$shut")"
@@ -97,13 +104,33 @@ written() { # why nothing can be written into a folder, or nothing
 
 least() { cat "$@" | sort -n | head -n 1; }
 every() { cat "$@" | sort -u | tr '\n' ' '; }
+# In % of one CPU: what the cgroups that this step is in allow (v2 and v1, sched-bwc of Linux 6.1).
+allowed() {
+  limit=unlimited
+  while IFS=: read -r _ kind group; do
+    case ,$kind, in ,,) top=/sys/fs/cgroup ;; *,cpu,*) top=/sys/fs/cgroup/cpu ;; *) continue ;; esac
+    while :; do
+      quota='' period=''
+      { read -r quota period <"$top$group/cpu.max"; } ||
+        { read -r quota <"$top$group/cpu.cfs_quota_us" && read -r period <"$top$group/cpu.cfs_period_us"; }
+      # Without a limit the quota is max, or -1.
+      case $quota in
+      '' | *[!0-9]*) ;;
+      *) [ "$((quota * 100 / period))" -ge "$limit" ] || limit=$((quota * 100 / period)) ;;
+      esac
+      case $group in '' | /) break ;; esac
+      group=${group%/*}
+    done
+  done </proc/self/cgroup
+  echo "$limit"
+}
 facts() {
   set +f
   cpu=/sys/devices/system/cpu
-  printf '"kernel": %s, "cpus": %s, "cpu_limit_khz": %s, "governor": %s' "$(text "$(uname -r)")" \
-    "$(text "$(cat $cpu/online)")" \
+  printf '"kernel": %s, "cpus": %s, "cpu_limit_khz": %s, "cpu_allowed": %s, "governor": %s' \
+    "$(text "$(uname -r)")" "$(text "$(cat $cpu/online)")" \
     "$(text "$(least $cpu/cpu[0-9]*/cpufreq/scaling_max_freq $cpu/cpu[0-9]*/cpufreq/bios_limit)")" \
-    "$(text "$(every $cpu/cpu[0-9]*/cpufreq/scaling_governor)")"
+    "$(text "$(allowed)")" "$(text "$(every $cpu/cpu[0-9]*/cpufreq/scaling_governor)")"
   set -f
 }
 

@@ -5,9 +5,10 @@ A node is judged by what must be there, and against the other nodes of its job, 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -27,6 +28,8 @@ OWN = ("ext2", "ext3", "ext4", "xfs", "btrfs", "overlay", "tmpfs", "ramfs", "roo
 COMES_AND_GOES = ("autofs", "fuse", "squash")
 #: Libraries of one folder that a cause names; more are counted.
 NAMED_FILES = 3
+#: Devices of GPUs and of the network that a node may have, by the names that their drivers give them.
+DEVICES = ("/dev/kfd*", "/dev/dri/render*", "/dev/nvidia*", "/dev/cxi*")
 LINK = "look at the cable, the switch and the driver"
 MEND = "mount it or mend the path there"
 #: What `facts` of a record are called; of one with a unit, less is a fault where two nodes differ.
@@ -34,6 +37,7 @@ FACTS = {
     "kernel": ("the kernel", ""),
     "cpus": ("the list of CPUs that are online", ""),
     "cpu_limit_khz": ("the limit of the CPU frequency", " kHz"),
+    "cpu_allowed": ("the CPU time that cgroups allow", " % of one CPU"),
     "governor": ("the CPU frequency governor", ""),
 }
 
@@ -54,7 +58,11 @@ def node(target: Target) -> Probe:
     paths, interfaces = _paths(target), target.site.network.interfaces
     local = next((one.path for one in target.site.file_systems if one.kind == "node-local"), "")
     part = Part(
-        "node.sh", ("sh", "-c", TEXT), (local, *interfaces, "--", *paths, *_libraries(target)), each="node", bare=True
+        "node.sh",
+        ("sh", "-c", TEXT),
+        (local, *interfaces, "--", *paths, *_libraries(target), *DEVICES),
+        each="node",
+        bare=True,
     )
     judge = partial(_judge, interfaces, paths, local)
     return Probe(NAME, "Each node is as the others, and has what jobs need.", (part,), judge)
@@ -161,7 +169,8 @@ def _interfaces(record: Record, others: Sequence[Record], wanted: Sequence[str])
 def _of_paths(record: Record, others: Sequence[Record], paths: Mapping[str, _Path]) -> Iterator[Said]:
     told: list[str] = []
     for path, wanted in paths.items():
-        fault = _of_path(record, path, wanted) or (_of_mount(record, others, path) if wanted.shared else "")
+        compare = _of_mount if wanted.shared else _of_content
+        fault = _of_path(record, path, wanted) or compare(record, others, path)
         if fault and not any(path.startswith(f"{above}/") for above in told):
             told.append(path)
             yield f"{fault} ({wanted.why})", MEND
@@ -173,7 +182,8 @@ def _of_paths(record: Record, others: Sequence[Record], paths: Mapping[str, _Pat
         if fault and not any(path.startswith(f"{above}/") for above in told):
             bad.setdefault((folder, fault), []).append(name)
     for (folder, fault), names in bad.items():
-        yield f"{first_of(names, NAMED_FILES)} in {folder} {fault}", "restore the library"
+        remedy = "look at the device and its driver" if folder.startswith("/dev") else "restore the library"
+        yield f"{first_of(names, NAMED_FILES)} in {folder} {fault}", remedy
 
 
 def _of_path(record: Record, path: str, wanted: _Path) -> str:
@@ -187,6 +197,12 @@ def _of_path(record: Record, path: str, wanted: _Path) -> str:
     if "r" in wanted.needs and "r" not in has and not ("d" in has and "x" in has):
         return f"{path} may not be read by users"
     return f"{path} is empty" if "f" in has and "s" not in has else ""
+
+
+def _of_content(record: Record, others: Sequence[Record], path: str) -> str:
+    own, *theirs = (text(one, "paths", path, "seen") for one in (record, *others))
+    other = own and _usual([own, *theirs]) not in (None, "", own)
+    return f"{path} is another file than on the other nodes" if other else ""
 
 
 def _of_file(record: Record, others: Sequence[Record], path: str) -> str:
@@ -205,15 +221,17 @@ class _Mount:
     point: str
     type: str
     source: str
+    read_only: bool = field(default=False, compare=False)
 
 
 def _mounts(record: Record) -> Iterator[_Mount]:
     """Read lines of /proc/self/mountinfo (proc(5)); the last of several on one point is the one in force."""
     for line in texts(record, "mounts"):
         before, _, after = line.partition(" - ")
-        words, (kind, source, *_) = before.split(" "), [*after.split(" "), "", ""]
-        if len(words) > 4:
-            yield _Mount(words[4], kind, f"{source.rpartition(':')[2]} {words[3]}".removesuffix(" /"))
+        words, (kind, source, options, *_) = before.split(" "), [*after.split(" "), "", "", ""]
+        if len(words) > 5:
+            read_only = "ro" in (*words[5].split(","), *options.split(","))
+            yield _Mount(words[4], kind, f"{source.rpartition(':')[2]} {words[3]}".removesuffix(" /"), read_only)
 
 
 def _mount_of(record: Record, path: str) -> _Mount:
@@ -246,6 +264,8 @@ def _of_mount(record: Record, others: Sequence[Record], path: str) -> str:
         return f"{path} is another file system: {own.source} ({own.type}), and {usual.source} ({usual.type}) elsewhere"
     if missing := sorted(set.intersection(*below) - _below(record, path)) if below else []:
         return f"{first_of(missing, NAMED_FILES)} is not mounted"
+    if own.read_only and theirs and not any(one.read_only for one in theirs):
+        return f"{path} is mounted read-only"
     if own.point == "/" and own.type in OWN and not _below(record, path):
         return f"{path} is not mounted: it is a folder on / ({own.type})"
     return ""
@@ -255,10 +275,16 @@ def _of_facts(record: Record, others: Sequence[Record]) -> Iterator[Said]:
     for key, (what, unit) in FACTS.items():
         own, theirs = text(record, "facts", key), [text(one, "facts", key) for one in others]
         usual = _usual([own, *theirs])
-        if usual is None and unit and own.isdigit() and all(each.isdigit() and int(own) < int(each) for each in theirs):
-            usual = min(theirs, key=int, default=None)
+        if usual is None and unit and all(theirs) and all(_number(own) < _number(each) for each in theirs):
+            usual = min(theirs, key=_number, default=None)
         if own and usual and own != usual:
-            yield f"{what} is {own.strip()}{unit}, not {usual.strip()}{unit}", "set it as on the other nodes"
+            has, lacks = (f"{each.strip()}{unit if each.isdigit() else ''}" for each in (own, usual))
+            yield f"{what} is {has}, not {lacks}", "set it as on the other nodes"
+
+
+def _number(value: str) -> float:
+    """Read a limit; what is no number is none."""
+    return int(value) if value.isdigit() else math.inf
 
 
 def _clocks(records: Mapping[str, Record]) -> dict[str, Said]:
