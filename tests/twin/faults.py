@@ -185,6 +185,19 @@ def slow_cpu(cluster: Cluster, node: str, share: float) -> Iterator[None]:
 
 
 @contextmanager
+def mount_hung(cluster: Cluster, node: str, path: str) -> Iterator[None]:
+    """Let whoever looks at a file system of a node wait for ever."""
+    script = cluster.exchange / "hung_mount.py"
+    shutil.copy(fence.SCRIPTS / script.name, script)
+    begin = f"setsid python3 {EXCHANGE}/{script.name} {path} </dev/null >/run/hung 2>&1 &"
+    _as_root(cluster, node, f"{begin} until grep hung /run/hung; do sleep 0.1; done")
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, f"kill -KILL $(pgrep -f '[h]ung_mount.py'); umount --lazy {path}")
+
+
+@contextmanager
 def cpu_limited(cluster: Cluster, node: str, percent: int) -> Iterator[None]:
     """Let all that slurmd starts on a node have `percent` of one CPU (cgroup v1), in slices too short to hide between.
 

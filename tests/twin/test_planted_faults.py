@@ -287,6 +287,7 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
     ),
     "mtu": (on_the_node("ip link set hsn1 mtu 1300", "ip link set hsn1 mtu 1500"), "hsn1 has MTU 1300, not 1500"),
     "mount-gone": (gone("/flash"), "/flash is not there"),
+    "hung": (lambda cluster: faults.mount_hung(cluster, BAD, "/flash"), "/flash does not answer"),
     "not-mounted": (
         on_the_node("mkdir -p /run/h; mount --move /flash /run/h", "mount --move /run/h /flash"),
         "/flash is not mounted: it is a folder on / (overlay)",

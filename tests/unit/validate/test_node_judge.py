@@ -111,6 +111,7 @@ def without(*points: str) -> list[str]:
         ((*PATH, LIBRARY), {"is": "efs"}, "libfabric.so.1 in /opt/cray/libfabric/1.22.0/lib64 cannot be read"),
         (("mounts",), without("/flash"), "/flash is not mounted: it is a folder on / (overlay), and lustre on /flash on"),
         (("mounts",), [*without("/flash"), FLASH.replace(" rw,", " ro,")], "/flash is mounted read-only (project space"),
+        ((*PATH, "/flash"), {"is": "h"}, "/flash does not answer (project space"),
         ((*PATH, KFD), None, "kfd in /dev is not there"),
         (("private",), "No space left on device", "/tmp cannot be written: No space left on device"),
         (("now",), 5000.0, "the clock is 399"),

@@ -188,6 +188,8 @@ def _of_paths(record: Record, others: Sequence[Record], paths: Mapping[str, _Pat
 
 def _of_path(record: Record, path: str, wanted: _Path) -> str:
     has, leads = text(record, "paths", path, "is"), text(record, "paths", path, "leads")
+    if has == "h":
+        return f"{path} does not answer"
     if "e" not in has:
         if shut := text(record, "paths", path, "shut"):
             return f"{path} is behind {shut}, which users may not enter"
