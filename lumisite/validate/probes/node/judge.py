@@ -28,7 +28,7 @@ COMES_AND_GOES = ("autofs", "fuse", "squash")
 #: Libraries of one folder that a cause names; more are counted.
 NAMED_FILES = 3
 #: Devices of GPUs and of the network that a node may have, by the names that their drivers give them.
-DEVICES = ("/dev/kfd*", "/dev/dri/render*", "/dev/nvidia*", "/dev/cxi*")
+DEVICES = ("/dev/kfd*", "/dev/dri/render*", "/dev/nvidia[0-9]*", "/dev/cxi[0-9]*")
 LINK = "look at the cable, the switch and the driver"
 MEND = "mount it or mend the path there"
 #: What `facts` of a record are called; of one with a unit, less is a fault where two nodes differ.
