@@ -5,13 +5,10 @@ Whether others may read something is judged by its mode alone; what an access co
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from threading import Thread
 
-from lumisite.machine.host import DiskTree, has_address, host_name, slurm_node
+from lumisite.machine.host import DiskTree, has_address, host_name, silent_paths, slurm_node
 from lumisite.machine.live import read_topology
 from lumisite.machine.mounts import Mount, mount_of
 from lumisite.machine.topology import TopologyError, recognise, topology_of
@@ -83,13 +80,9 @@ def silent_faults(site: Site, host: DiskTree) -> Iterator[HostFault]:
     """Say which file systems of this very node do not answer: whoever looks at one waits for ever."""
     if host.name.strip("/"):
         return
-    asked = {one: Thread(target=os.path.exists, args=(f"{one.path}/.",), daemon=True) for one in site.file_systems}
-    for thread in asked.values():
-        thread.start()
-    until = time.monotonic() + SILENT_S
-    for one, thread in asked.items():
-        thread.join(max(0.0, until - time.monotonic()))
-        if thread.is_alive():
+    silent = silent_paths([one.path for one in site.file_systems], SILENT_S)
+    for one in site.file_systems:
+        if one.path in silent:
             found = f"has not answered within {SILENT_S:g} s, and nothing else was looked at"
             remedy = f"`dmesg` says what its client waits for; mount {one.path} anew"
             yield HostFault(one.path, f"a file system ({one.why})", found, remedy, alone=True)
