@@ -9,8 +9,11 @@ import shlex
 import socket
 import stat
 import struct
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 
 from lumisite.errors import ToolError, refused
 from lumisite.machine.tree import Entry, Source
@@ -158,6 +161,17 @@ def slurm_node() -> str:
 def host_name() -> str:
     """Give the first part of what the kernel calls this node."""
     return socket.gethostname().partition(".")[0]
+
+
+def silent_paths(paths: Sequence[str], within_s: float) -> list[str]:
+    """Ask after paths of this node, and give those that do not answer in time: whoever looks there waits for ever."""
+    asked = {path: Thread(target=os.path.exists, args=(f"{path}/.",), daemon=True) for path in paths}
+    until = time.monotonic() + within_s
+    for thread in asked.values():
+        thread.start()
+    for thread in asked.values():
+        thread.join(max(0.0, until - time.monotonic()))
+    return [path for path, thread in asked.items() if thread.is_alive()]
 
 
 def has_address(interface: str) -> bool:

@@ -27,6 +27,7 @@ from lumisite.release.node_state import (
     local_faults,
     permitted,
     shared_faults,
+    silent_faults,
 )
 from lumisite.render.manifest import Manifest
 from lumisite.render.plan_images import other_images
@@ -103,6 +104,8 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
     A cause is told once: not also by what is below it, or needs it.
     """
     _same_site(site, manifest)
+    if silent := tuple(silent_faults(site, host)):
+        return HostCheck(silent, len(site.file_systems), ())
     mounts = mounts_of(host)
     bound = frozenset(spec.partition(":")[0] for one in manifest.modules.values() for spec in one.binds)
     shared = tuple(resolve(host, one.path).path for one in site.file_systems if one.kind == "shared")
@@ -188,6 +191,8 @@ def _runtime(check: _Check) -> Iterator[HostFault]:
         )
     elif covers(check.site.root, place.path):
         yield HostFault(path, expected, f"leads to {place.path}, lumisite's own wrapper", remedy)
+    elif (source := check.host.source(place.path)) is not None and source.size == 0:
+        yield HostFault(path, expected, "is empty", remedy, check.own(place.path), place.path)
     else:
         yield from check.may(path, place.path, expected, READ | ENTER)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lumisite.machine.host import DiskTree, has_address, host_name, slurm_node
+from lumisite.machine.host import DiskTree, has_address, host_name, silent_paths, slurm_node
 from lumisite.machine.live import read_topology
 from lumisite.machine.mounts import Mount, mount_of
 from lumisite.machine.topology import TopologyError, recognise, topology_of
@@ -21,6 +21,8 @@ _NET = "/sys/class/net"
 #: What Linux calls an interface that can be used; some drivers never say more than `unknown` (RFC 2863).
 _UP = ("up", "unknown", "")
 _LINE_BYTES = 256
+#: How long a file system may take to answer, in seconds.
+SILENT_S = 10.0
 
 
 @dataclass(frozen=True, order=True)
@@ -72,6 +74,18 @@ def shared_faults(site: Site, bound: frozenset[str], host: DiskTree, mounts: tup
             yield HostFault(
                 one.path, f"a shared file system ({one.why})", found, f"mount {place.path}", True, place.path
             )
+
+
+def silent_faults(site: Site, host: DiskTree) -> Iterator[HostFault]:
+    """Say which file systems of this very node do not answer: whoever looks at one waits for ever."""
+    if host.name.strip("/"):
+        return
+    silent = silent_paths([one.path for one in site.file_systems], SILENT_S)
+    for one in site.file_systems:
+        if one.path in silent:
+            found = f"has not answered within {SILENT_S:g} s, and nothing else was looked at"
+            remedy = f"`dmesg` says what its client waits for; mount {one.path} anew"
+            yield HostFault(one.path, f"a file system ({one.why})", found, remedy, alone=True)
 
 
 def local_faults(site: Site, host: DiskTree, mounts: tuple[Mount, ...]) -> Iterator[HostFault]:

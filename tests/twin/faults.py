@@ -19,6 +19,7 @@ from lumisite.errors import ToolError
 from tests.twin import fence, network
 from tests.twin.cluster import EXCHANGE, LOGIN, Cluster, restart_node, usual_rates, wait_idle
 from tests.twin.node import first_process
+from tests.twin.process import run_or_refuse
 from tests.twin.roots import USER_ID
 
 HIDDEN = "/run/twin-hidden"
@@ -181,6 +182,49 @@ def slow_cpu(cluster: Cluster, node: str, share: float) -> Iterator[None]:
         # Leaving the block closes its stdin, on which it ends.
         yield
     script.unlink()
+
+
+@contextmanager
+def mount_hung(cluster: Cluster, node: str, path: str) -> Iterator[None]:
+    """Let whoever looks at a file system of a node wait for ever."""
+    script = cluster.exchange / "hung_mount.py"
+    shutil.copy(fence.SCRIPTS / script.name, script)
+    begin = f"setsid python3 {EXCHANGE}/{script.name} {path} </dev/null >/run/hung 2>&1 &"
+    _as_root(cluster, node, f"{begin} until grep hung /run/hung; do sleep 0.1; done")
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, f"kill -KILL $(pgrep -f '[h]ung_mount.py'); umount --lazy {path}")
+
+
+@contextmanager
+def cpu_limited(cluster: Cluster, node: str, percent: int) -> Iterator[None]:
+    """Let all that slurmd starts on a node have `percent` of one CPU (cgroup v1), in slices too short to hide between.
+
+    A limit on the service of slurmd's, as of systemd's CPUQuota=, does the same.
+    """
+    cpu, period_us = "/sys/fs/cgroup/cpu", 10_000
+    limit = f"echo {period_us} >$g/cpu.cfs_period_us; echo {period_us * percent // 100} >$g/cpu.cfs_quota_us"
+    begin = f"set -e; g=$(mktemp -d {cpu}/twin.XXXXXX); chmod 755 $g; echo $g >/run/limited; {limit}"
+    _as_root(cluster, node, f"{begin}; cat /run/slurmd.pid >$g/cgroup.procs")
+    try:
+        yield
+    finally:
+        # Steps may be at their end yet: they go where slurmd goes.
+        free = f"for pid in $(cat /run/slurmd.pid $g/cgroup.procs); do echo $pid >{cpu}/cgroup.procs || :; done"
+        _as_root(cluster, node, f"g=$(cat /run/limited); until {free}; rmdir $g; do sleep 0.2; done 2>/dev/null")
+
+
+@contextmanager
+def clock_ahead(cluster: Cluster, node: str) -> Iterator[None]:
+    """Let the clock of a node be two minutes ahead, for every program that starts there and calls the C library."""
+    library = cluster.exchange / "clock.so"
+    run_or_refuse(["gcc", "-shared", "-fPIC", "-O2", "-o", str(library), str(fence.SCRIPTS / "clock.c")])
+    _as_root(cluster, node, f"echo {EXCHANGE}/{library.name} >/etc/ld.so.preload")
+    try:
+        yield
+    finally:
+        _as_root(cluster, node, "rm /etc/ld.so.preload")
 
 
 def wait_until(holds: Callable[[], bool], what: str, within_s: float = 60) -> None:

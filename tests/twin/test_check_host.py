@@ -11,6 +11,7 @@ import yaml
 
 from lumisite.cli import main
 from tests.twin.cluster import ClusterPlan, running
+from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
 from tests.twin.host_tree import host_tree
 from tests.twin.image import image
@@ -125,6 +126,14 @@ PLANTED = {
     "ip link set hsn3 down && ip link set hsn3 name gone3": ("true", "hsn3: is not there (/sys/class/net has eth0"),
     "chmod 755 /tmp": ("chmod 1777 /tmp", "/tmp: has mode 0755, which shuts users out"),
     "mount -o remount,ro /tmp": ("mount -o remount,rw /tmp", "/tmp: is mounted read-only"),
+    "cp --preserve=mode /usr/bin/singularity /run/s; : >/run/s; mount --bind /run/s $(readlink -f /usr/bin/singularity)": (
+        "umount $(readlink -f /usr/bin/singularity)",
+        "/usr/bin/singularity: is empty",
+    ),
+    "setsid python3 /var/lib/twin/hung_mount.py /flash </dev/null >/run/h 2>&1 & until grep h /run/h; do sleep 1; done": (
+        "kill -KILL $(pgrep -f '[h]ung_mount.py'); umount -l /flash",
+        "/flash: has not answered within 10 s, and nothing else was looked at",
+    ),
     "mount --bind /broken /usr/lib64": (
         "umount -l /usr/lib64",
         "/usr/lib64/libcxi.so.1: is empty, where an ELF file would be right",
@@ -140,6 +149,7 @@ def test_a_fault_of_one_node_is_told_there_with_its_drain_line_and_nowhere_else(
         assert main(["render", "--site", "twin", "--out", str(tmp_path / "out")]) == 0
         assert main(["deploy", str(tmp_path / "out"), str(cluster.shared / "appl/lumisite"), "--apply"]) == 0
         bad, innocent = cluster.nodes
+        shutil.copy(SCRIPTS / "hung_mount.py", cluster.exchange)
         check = f"{LUMISITE} check twin --host"
         for node_name in cluster.nodes:
             done = cluster.run(check, node=node_name)

@@ -242,6 +242,7 @@ def test_the_logs_of_that_job_say_the_same_by_themselves(site: Cluster) -> None:
 
 BAD = "nid000003"
 PROLOG = f"{SITE_TREE}/releases/*/spank/task_prolog"
+IMAGE = "/appl/images/torch.sif"
 LIBRARY = "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1"
 
 
@@ -251,6 +252,13 @@ def on_the_node(command: str, undo: str) -> Callable[[Cluster], AbstractContextM
 
 def gone(path: str) -> Callable[[Cluster], AbstractContextManager[None]]:
     return lambda cluster: faults.path_gone(cluster, BAD, path)
+
+
+def replaced(path: str, edit: str) -> Callable[[Cluster], AbstractContextManager[None]]:
+    """Have what a command makes of it (from stdin) in the place of a file, with the file's own mode."""
+    real = f"path=$(readlink -f {path}); "
+    make = f"{edit} <$path >/run/cover; chmod --reference=$path /run/cover; mount --bind /run/cover $path"
+    return on_the_node(real + make, f"{real}umount $path; rm /run/cover")
 
 
 def covered(path: str, mode: str) -> Callable[[Cluster], AbstractContextManager[None]]:
@@ -279,6 +287,7 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
     ),
     "mtu": (on_the_node("ip link set hsn1 mtu 1300", "ip link set hsn1 mtu 1500"), "hsn1 has MTU 1300, not 1500"),
     "mount-gone": (gone("/flash"), "/flash is not there"),
+    "hung": (lambda cluster: faults.mount_hung(cluster, BAD, "/flash"), "/flash does not answer"),
     "not-mounted": (
         on_the_node("mkdir -p /run/h; mount --move /flash /run/h", "mount --move /run/h /flash"),
         "/flash is not mounted: it is a folder on / (overlay)",
@@ -297,6 +306,25 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
     "library-gone": (gone(LIBRARY), "libfabric.so.1 in /opt/cray/libfabric/1.22.0/lib64 is not there"),
     "library-empty": (covered("/usr/lib64/libcxi.so.1", "644"), "/usr/lib64/libcxi.so.1 is empty"),
     "prolog-unreadable": (covered(PROLOG, "600"), f"{SITE_TREE}/current/spank/task_prolog may not be run by users"),
+    "throttled": (
+        lambda cluster: faults.cpu_limited(cluster, BAD, 50),
+        "the CPU time that cgroups allow is 50 % of one CPU, not unlimited",
+    ),
+    "clock-ahead": (lambda cluster: faults.clock_ahead(cluster, BAD), "the clock is 1"),
+    "read-only": (
+        on_the_node("mount -o remount,bind,ro /flash", "mount -o remount,bind,rw /flash"),
+        "/flash is mounted read-only",
+    ),
+    "image-cut": (replaced(IMAGE, "head -c 5M"), f"{IMAGE} is another file than on the other nodes"),
+    "runtime-empty": (replaced("/usr/bin/singularity", "head -c 0"), "/usr/bin/singularity is empty"),
+    "prolog-other": (
+        replaced(f"{SITE_TREE}/current/spank/task_prolog", "sed s/hsn0/eth0/g"),
+        f"{SITE_TREE}/current/spank/task_prolog is another file than on the other nodes",
+    ),
+    "gpu-gone": (
+        on_the_node("mv /dev/dri/renderD131 /run", "mv /run/renderD131 /dev/dri"),
+        "renderD131 in /dev/dri is not there",
+    ),
     "tmp-shut": (on_the_node("chmod 755 /tmp", "chmod 1777 /tmp"), "/tmp cannot be written: Permission denied"),
     "tmp-read-only": (lambda cluster: faults.tmp_read_only(cluster, BAD), "/tmp cannot be written: Read-only file system"),
     "tmp-full": (lambda cluster: faults.tmp_full(cluster, BAD), "/tmp cannot be written: No space left on device"),

@@ -157,3 +157,32 @@ def test_training_without_torch_is_a_record_with_an_error(script: str, tmp_path:
     record = json.loads(Path("out/3.json").read_text())
     assert (record["host"], record["rank"], record["error_at"]) == ("nid000009", 3, "loading PyTorch")
     assert record["error"] == "ModuleNotFoundError: No module named 'torch'"
+
+
+#: A PyTorch whose group cannot be taken down.
+TORCH = """
+import types
+__version__ = "0"
+device = lambda *_: types.SimpleNamespace(type="cpu")
+set_num_threads = ones = lambda *_, **__: None
+"""
+DISTRIBUTED = """
+import time
+init_process_group = all_reduce = barrier = lambda *_, **__: None
+get_world_size = lambda: 1
+destroy_process_group = lambda: time.sleep(600)
+"""
+
+
+def test_a_rank_ends_with_its_record_where_gloos_group_does_not_go(tmp_path: Path) -> None:
+    for name in ("rank.py", "lumisite_record.py"):
+        (tmp_path / name).write_bytes(scripts()[name].read_bytes())
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text(TORCH)
+    (tmp_path / "torch/distributed.py").write_text(DISTRIBUTED)
+    (tmp_path / "meet.py").write_text("import rank\nrank.run(rank.Rank.meet)\n")
+    (tmp_path / "out").mkdir()
+    environment = {**os.environ, "MASTER_ADDR": "none", "MASTER_PORT": "1", "SLURM_PROCID": "0"}
+    command = [sys.executable, "meet.py", "out", "--backend", "gloo", "--limit", "9"]
+    subprocess.run(command, cwd=tmp_path, env=environment, timeout=30, check=True)
+    assert json.loads((tmp_path / "out/0.json").read_text())["world_size"] == 1

@@ -19,6 +19,7 @@ PROBE = node(target_of("twin"))
 FOUR = a_job(("n1", "n2", "n3", "n4"), 1, "node")
 TWO = a_job(("n1", "n2"), 1, "node")
 PATHS = PROBE.parts[0].arguments[6:]
+KFD, IMAGE = "/dev/kfd", "/appl/images/torch.sif"
 LIBRARY = "/opt/cray/libfabric/1.22.0/lib64/libfabric.so.1"
 FLASH = "50 28 0:60 / /flash rw,relatime shared:7 - lustre 10.0.0.1@o2ib:/flash rw"
 
@@ -29,7 +30,9 @@ def healthy(name: str) -> dict[str, Any]:
     up = {"state": "up", "speed": "200000", "mtu": "9000", "addresses": f"10.1.0.{number}/16 "}
     paths: dict[str, Any] = {path: {"is": "edrxs", "leads": path} for path in PATHS if "*" not in path}
     paths |= {
-        path: {"is": "efrxs", "leads": path} for path in paths if ".s" in path or "/spank/" in path or "/bin/" in path
+        path: {"is": "efrxs", "leads": path, "seen": "9 8 9"}
+        for path in paths
+        if ".s" in path or "/spank/" in path or "/bin/" in path
     }
     return {
         "host": name,
@@ -38,7 +41,7 @@ def healthy(name: str) -> dict[str, Any]:
         "now": 1000.0 + int(number),
         "started": 990,
         "interfaces": {f"hsn{each}": dict(up) for each in range(4)},
-        "paths": {**paths, LIBRARY: {"is": "lefrxs"}},
+        "paths": {**paths, LIBRARY: {"is": "lefrxs"}, KFD: {"is": "er"}},
         "mounts": [
             "28 1 0:26 / / rw - overlay overlay rw",
             *(f"4{at} 28 0:5{at} / {path} rw - lustre 10.0.0.{number}@o2ib:{path} rw"
@@ -47,7 +50,8 @@ def healthy(name: str) -> dict[str, Any]:
             f"60 50 0:7{number} / /flash/mounted-by-a-user-{number} rw - fuse.squashfuse squashfuse rw",
         ],
         "private": "",
-        "facts": {"kernel": "6.4", "cpus": "0-127", "cpu_limit_khz": "3500000", "governor": "performance "},
+        "facts": {"kernel": "6.4", "cpus": "0-127", "cpu_limit_khz": "3500000", "cpu_allowed": "unlimited",
+                  "governor": "performance "},
     }  # fmt: skip
 
 
@@ -106,9 +110,13 @@ def without(*points: str) -> list[str]:
         ((*PATH, LIBRARY), {"is": "efr"}, "libfabric.so.1 in /opt/cray/libfabric/1.22.0/lib64 is empty"),
         ((*PATH, LIBRARY), {"is": "efs"}, "libfabric.so.1 in /opt/cray/libfabric/1.22.0/lib64 cannot be read"),
         (("mounts",), without("/flash"), "/flash is not mounted: it is a folder on / (overlay), and lustre on /flash on"),
+        (("mounts",), [*without("/flash"), FLASH.replace(" rw,", " ro,")], "/flash is mounted read-only (project space"),
+        ((*PATH, "/flash"), {"is": "h"}, "/flash does not answer (project space"),
+        ((*PATH, KFD), None, "kfd in /dev is not there"),
         (("private",), "No space left on device", "/tmp cannot be written: No space left on device"),
         (("now",), 5000.0, "the clock is 399"),
         (("now",), 100.0, "the clock is "),
+        (("facts", "cpu_allowed"), "50", "the CPU time that cgroups allow is 50 % of one CPU, not unlimited"),
         (("facts", "cpu_limit_khz"), "1500000", "the limit of the CPU frequency is 1500000 kHz, not 3500000 kHz"),
     ],
 )  # fmt: skip
@@ -124,6 +132,7 @@ def test_one_bad_node_is_told_and_no_other(change: tuple[str, ...], value: objec
     [
         (("facts", "kernel"), "6.3", "the kernel is 6.3, not 6.4"),
         (("facts", "cpus"), "0-126", "the list of CPUs that are online is 0-126, not 0-127"),
+        ((*PATH, IMAGE), {"is": "efrxs", "seen": "9 1 9"}, f"{IMAGE} is another file than on the other nodes"),
         (("facts", "governor"), "powersave ", "the CPU frequency governor is powersave, not performance"),
         (
             ("mounts",),

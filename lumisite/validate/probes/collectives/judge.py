@@ -40,7 +40,7 @@ def collectives(target: Target) -> Plan:
     """Give the probe."""
     backend = target.plan.backend
     sweeps = (f"{name}:{','.join(map(str, sizes))}" for name, sizes in SIZES[backend].items())
-    limits = ("--repeats", str(REPEATS[backend]), "--limit", "120" if backend == "nccl" else "30")
+    limits = ("--repeats", str(REPEATS[backend]), "--limit", "120")
     return (target.together("collectives.py", *limits, *each("sweep", sweeps)),), judge_together(_judge)
 
 

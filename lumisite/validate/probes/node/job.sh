@@ -52,6 +52,27 @@ looked_at() {
   [ ! -x "$1" ] || is=${is}x
   [ ! -s "$1" ] || is=${is}s
 }
+# What does not answer would keep this waiting for ever: all are asked beforehand, at once, and have ten seconds.
+silent() { # PATTERN...
+  asked=''
+  for path; do
+    # A program of its own has nothing open of what is read from here; a shell would keep its reader waiting.
+    (exec test -e "${path%/\**}/." </dev/null >/dev/null 2>&1 3>&-) &
+    asked="$asked $!:$path"
+  done
+  IFS=' '
+  for pause in 0 0.1 0.2 0.7 2 3 4; do
+    [ "$asked" ] || break
+    sleep "$pause"
+    waiting=
+    for one in $asked; do
+      { read -r state <"/proc/${one%%:*}/stat"; } || continue
+      case $state in *') Z '*) ;; *) waiting="$waiting $one" ;; esac
+    done
+    asked=$waiting
+  done
+  echo "$asked "
+}
 shut_above() { # the first folder on the way that users may not enter
   shut='' above=''
   rest=${1#/}/
@@ -63,8 +84,16 @@ shut_above() { # the first folder on the way that users may not enter
 }
 paths() { # PATTERN...
   comma=
+  quiet=$(silent "$@")
   IFS=
   for pattern; do
+    case $quiet in
+    *":$pattern "*)
+      printf '%s%s: {"is": "h"}' "$comma" "$(text "$pattern")"
+      comma=', '
+      continue
+      ;;
+    esac
     set +f
     for path in $pattern; do
       set -f
@@ -72,7 +101,14 @@ paths() { # PATTERN...
       printf '%s%s: {"is": "%s"' "$comma" "$(text "$path")" "$is"
       comma=', '
       case $is in
-      *e*) case $pattern in *'*') ;; *) printf ', "leads": %s' "$(text "$(readlink -f "$path")")" ;; esac ;;
+      *e*)
+        case $pattern in *'*') ;; *) printf ', "leads": %s' "$(text "$(readlink -f "$path")")" ;; esac
+        # Of what is named one by one: its size, and how it begins.
+        case $pattern,$is in
+        *'*',* | *d*) ;;
+        *fr*) printf ', "seen": %s' "$(text "$(wc -c <"$path") $(head -c 65536 "$path" | cksum)")" ;;
+        esac
+        ;;
       *)
         shut_above "$path"
         printf ', "leads": %s, "shut": %s' "$(text "$(readlink "$path")")" "$(text "$shut")"
@@ -97,13 +133,33 @@ written() { # why nothing can be written into a folder, or nothing
 
 least() { cat "$@" | sort -n | head -n 1; }
 every() { cat "$@" | sort -u | tr '\n' ' '; }
+# In % of one CPU: what the cgroups that this step is in allow (v2 and v1, sched-bwc of Linux 6.1).
+allowed() {
+  limit=unlimited
+  while IFS=: read -r _ kind group; do
+    case ,$kind, in ,,) top=/sys/fs/cgroup ;; *,cpu,*) top=/sys/fs/cgroup/cpu ;; *) continue ;; esac
+    while :; do
+      quota='' period=''
+      { read -r quota period <"$top$group/cpu.max"; } ||
+        { read -r quota <"$top$group/cpu.cfs_quota_us" && read -r period <"$top$group/cpu.cfs_period_us"; }
+      # Without a limit the quota is max, or -1.
+      case $quota in
+      '' | *[!0-9]*) ;;
+      *) [ "$((quota * 100 / period))" -ge "$limit" ] || limit=$((quota * 100 / period)) ;;
+      esac
+      case $group in '' | /) break ;; esac
+      group=${group%/*}
+    done
+  done </proc/self/cgroup
+  echo "$limit"
+}
 facts() {
   set +f
   cpu=/sys/devices/system/cpu
-  printf '"kernel": %s, "cpus": %s, "cpu_limit_khz": %s, "governor": %s' "$(text "$(uname -r)")" \
-    "$(text "$(cat $cpu/online)")" \
+  printf '"kernel": %s, "cpus": %s, "cpu_limit_khz": %s, "cpu_allowed": %s, "governor": %s' \
+    "$(text "$(uname -r)")" "$(text "$(cat $cpu/online)")" \
     "$(text "$(least $cpu/cpu[0-9]*/cpufreq/scaling_max_freq $cpu/cpu[0-9]*/cpufreq/bios_limit)")" \
-    "$(text "$(every $cpu/cpu[0-9]*/cpufreq/scaling_governor)")"
+    "$(text "$(allowed)")" "$(text "$(every $cpu/cpu[0-9]*/cpufreq/scaling_governor)")"
   set -f
 }
 

@@ -5,6 +5,7 @@ A node is judged by what must be there, and against the other nodes of its job, 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ OWN = ("ext2", "ext3", "ext4", "xfs", "btrfs", "overlay", "tmpfs", "ramfs", "roo
 COMES_AND_GOES = ("autofs", "fuse", "squash")
 #: Libraries of one folder that a cause names; more are counted.
 NAMED_FILES = 3
+#: Devices of GPUs and of the network that a node may have, by the names that their drivers give them.
+DEVICES = ("/dev/kfd*", "/dev/dri/render*", "/dev/nvidia[0-9]*", "/dev/cxi[0-9]*")
 LINK = "look at the cable, the switch and the driver"
 MEND = "mount it or mend the path there"
 #: What `facts` of a record are called; of one with a unit, less is a fault where two nodes differ.
@@ -33,6 +36,7 @@ FACTS = {
     "kernel": ("the kernel", ""),
     "cpus": ("the list of CPUs that are online", ""),
     "cpu_limit_khz": ("the limit of the CPU frequency", " kHz"),
+    "cpu_allowed": ("the CPU time that cgroups allow", " % of one CPU"),
     "governor": ("the CPU frequency governor", ""),
 }
 
@@ -54,7 +58,11 @@ def node(target: Target) -> Plan:
     paths, interfaces = _paths(target), target.site.network.interfaces
     local = next((one.path for one in target.site.file_systems if one.kind == "node-local"), "")
     part = Part(
-        "node.sh", ("sh", "-c", TEXT), (local, *interfaces, "--", *paths, *_libraries(target)), each="node", bare=True
+        "node.sh",
+        ("sh", "-c", TEXT),
+        (local, *interfaces, "--", *paths, *_libraries(target), *DEVICES),
+        each="node",
+        bare=True,
     )
     return (part,), partial(_judge, interfaces, paths, local)
 
@@ -162,7 +170,7 @@ def _of_paths(
 ) -> Iterator[Said]:
     told: list[str] = []
     for path, wanted in paths.items():
-        fault = _of_path(record, path, wanted) or of_mounts.get(path, "")
+        fault = _of_path(record, path, wanted) or of_mounts.get(path) or _of_content(record, others, path)
         if fault and not any(path.startswith(f"{above}/") for above in told):
             told.append(path)
             yield f"{fault} ({wanted.why})", MEND
@@ -174,11 +182,14 @@ def _of_paths(
         if fault and not any(path.startswith(f"{above}/") for above in told):
             bad.setdefault((folder, fault), []).append(name)
     for (folder, fault), names in bad.items():
-        yield f"{first_of(names, NAMED_FILES)} in {folder} {fault}", "restore the library"
+        remedy = "look at the device and its driver" if folder.startswith("/dev") else "restore the library"
+        yield f"{first_of(names, NAMED_FILES)} in {folder} {fault}", remedy
 
 
 def _of_path(record: Record, path: str, wanted: _Path) -> str:
     has, leads = text(record, "paths", path, "is"), text(record, "paths", path, "leads")
+    if has == "h":
+        return f"{path} does not answer"
     if "e" not in has:
         if shut := text(record, "paths", path, "shut"):
             return f"{path} is behind {shut}, which users may not enter"
@@ -188,6 +199,12 @@ def _of_path(record: Record, path: str, wanted: _Path) -> str:
     if "r" in wanted.needs and "r" not in has and not ("d" in has and "x" in has):
         return f"{path} may not be read by users"
     return f"{path} is empty" if "f" in has and "s" not in has else ""
+
+
+def _of_content(record: Record, others: Sequence[Record], path: str) -> str:
+    own, *theirs = (text(one, "paths", path, "seen") for one in (record, *others))
+    other = own and _usual([own, *theirs]) not in (None, "", own)
+    return f"{path} is another file than on the other nodes" if other else ""
 
 
 def _of_file(record: Record, others: Sequence[Record], path: str) -> str:
@@ -211,6 +228,8 @@ def _of_mount(node: str, path: str, mounted: Mapping[str, tuple[Mount, set[str]]
     """Compare what is mounted there: of two nodes that differ the one is wrong that has its own root there."""
     (own, below), elsewhere = mounted[node], [one for other, one in mounted.items() if other != node]
     theirs = [mount for mount, _ in elsewhere]
+    if own.read_only and theirs and not any(one.read_only for one in theirs):
+        return f"{path} is mounted read-only"
     usual = _usual([own, *theirs])
     if usual is None and own.point == "/" and theirs and all(one.point != "/" for one in theirs):
         usual = theirs[0]
@@ -230,10 +249,16 @@ def _of_facts(record: Record, others: Sequence[Record]) -> Iterator[Said]:
     for key, (what, unit) in FACTS.items():
         own, theirs = text(record, "facts", key), [text(one, "facts", key) for one in others]
         usual = _usual([own, *theirs])
-        if usual is None and unit and own.isdigit() and all(each.isdigit() and int(own) < int(each) for each in theirs):
-            usual = min(theirs, key=int, default=None)
+        if usual is None and unit and all(theirs) and all(_number(own) < _number(each) for each in theirs):
+            usual = min(theirs, key=_number, default=None)
         if own and usual and own != usual:
-            yield f"{what} is {own.strip()}{unit}, not {usual.strip()}{unit}", "set it as on the other nodes"
+            has, lacks = (f"{each.strip()}{unit if each.isdigit() else ''}" for each in (own, usual))
+            yield f"{what} is {has}, not {lacks}", "set it as on the other nodes"
+
+
+def _number(value: str) -> float:
+    """Read a limit; what is no number is none."""
+    return int(value) if value.isdigit() else math.inf
 
 
 def _clocks(records: Mapping[str, Record]) -> dict[str, Said]:

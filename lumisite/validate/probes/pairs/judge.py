@@ -16,7 +16,7 @@ from lumisite.validate.probes.records import number, numbers, rows, slowest, tab
 
 #: 256 MiB between GPUs; on the CPU all is small enough for a laptop.
 ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
-    "gloo": ("--size", str(2 << 20), "--width", "128", "--products", "40", "--repeats", "5", "--limit", "30"),
+    "gloo": ("--size", str(2 << 20), "--width", "128", "--products", "40", "--repeats", "5", "--limit", "120"),
     "nccl": ("--size", str(256 << 20), "--width", "8192", "--products", "20", "--repeats", "5", "--limit", "120"),
 }
 

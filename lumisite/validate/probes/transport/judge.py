@@ -29,7 +29,7 @@ CONTROL = "control"
 
 #: The script's options: enough to make every channel, and to stand out from other traffic.
 ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
-    "gloo": ("--size", str(2 << 20), "--repeats", "4", "--limit", "20"),
+    "gloo": ("--size", str(2 << 20), "--repeats", "4", "--limit", "120"),
     "nccl": ("--size", str(256 << 20), "--repeats", "5", "--limit", "120"),
 }
 

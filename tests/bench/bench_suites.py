@@ -1,0 +1,54 @@
+"""Untouched full suites on the twin, one after the other against one baseline: how many are not a PASS, and why.
+
+Nothing has changed between them, so none may FAIL; the noise is that of whatever else this machine does meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+
+from tests.bench.measure import Row, table
+from tests.twin.cluster import Cluster, ClusterPlan, running
+from tests.twin.helper_site import deploy_site
+from tests.twin.login_node import LUMISITE, install_lumisite
+
+SUITES = 10
+#: An hour for each suite: the machine may be busy with other things.
+LIMIT_S = 3600
+VERDICTS = {0: "PASS", 1: "FAIL", 4: "INCONCLUSIVE", 5: "BAD-NODES"}
+
+
+def run() -> list[Row]:
+    """Measure everything of this module. What is no PASS is printed."""
+    with running(ClusterPlan(nodes=4, images=("torch",))) as cluster:
+        deploy_site(cluster)
+        install_lumisite(cluster)
+        _suite(cluster, "baseline", "--jobs 10 --into /scratch/before.jsonl")
+        words = "--baseline /scratch/before.jsonl --out /scratch/suite-{}"
+        told = Counter(_suite(cluster, "validate", words.format(number)) for number in range(SUITES))
+    detail = ", ".join(f"{count} {verdict}" for verdict, count in told.most_common())
+    alarms = SUITES - told["PASS"] - told["INCONCLUSIVE"]
+    return [
+        Row("validate: untouched suites that FAIL, or blame a node", alarms, 0, detail, unit=""),
+        Row("validate: untouched suites that are INCONCLUSIVE", told["INCONCLUSIVE"], 1, detail, unit=""),
+    ]
+
+
+def _suite(cluster: Cluster, command: str, words: str) -> str:
+    began, loads = time.monotonic(), [os.getloadavg()[0]]
+    done = cluster.run(f"cd /scratch && {LUMISITE} {command} --site twin {words}", timeout_s=LIMIT_S)
+    loads.append(os.getloadavg()[0])
+    verdict = VERDICTS.get(done.code, f"exit {done.code}")
+    print(
+        f"{verdict} after {time.monotonic() - began:.0f} s, load {min(loads):.1f} to {max(loads):.1f}", file=sys.stderr
+    )
+    if verdict != "PASS":
+        print(done.stdout, done.stderr, file=sys.stderr)
+    return verdict
+
+
+if __name__ == "__main__":
+    print(table(run()))
