@@ -9,6 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 
+#: More faults of one file than anybody reads.
+MOST_TOLD = 500
+#: A message that quotes what is wrong is cut where that is longer than any path.
+MOST_LETTERS = 6000
+
+
 class LumisiteError(Exception):
     """Base of every expected error; `exit_code` is what `main` returns for it (design: 2 usage, 3 refused)."""
 
@@ -28,7 +34,8 @@ class Problem:
     def __str__(self) -> str:
         """Give `file:line:column: key: message`, leaving out what is not known."""
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
+        text = f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
+        return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 500]} … {text[-499:]}"
 
 
 class SiteError(LumisiteError):
@@ -36,7 +43,8 @@ class SiteError(LumisiteError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(sorted(problems))
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        more = [f"… and {len(problems) - MOST_TOLD} more"] if len(problems) > MOST_TOLD else []
+        super().__init__("\n".join([*map(str, self.problems[:MOST_TOLD]), *more]))
 
 
 def file_fault(file: str, message: str, line: int = 0, column: int = 0) -> SiteError:
