@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
 #: More faults of one file than anybody reads.
 MOST_TOLD = 500
 #: A message that quotes what is wrong is cut where that is longer than any path.

@@ -33,6 +33,7 @@ from xml.etree import ElementTree as Xml
 
 from lumisite.cli import main
 from lumisite.machine.host import DiskTree
+from tests.support.fuzz_commands import COMMANDS
 from tests.support.fuzz_damage import AS_NOBODY, NEIGHBOUR, damage, take_away
 from tests.support.fuzz_scene import make, slurm_says
 
@@ -54,92 +55,6 @@ _JUDGING = (
     "verdict",
     "lint",
     "report",
-)
-
-_RUN = "runs/after/{run.json,facts.json,samples.jsonl,series.jsonl}"
-_OUT = "new/{MANIFEST.json,spank/task_prolog,modules/*/*}"
-_ROOT = "root/{history,.lock,current,releases,releases/*/MANIFEST.json,releases/*/spank/task_prolog,releases/*/modules/*/*}"  # fmt: skip
-_JOBS = "jobs.jsonl,samples.jsonl,series.jsonl,aside.jsonl,lock,facts.json,jobs/*/{done,facts.json,seen,set-before,job.1.sh}"  # fmt: skip
-_STEPS = "jobs/*/*/{exit,began,stderr,stdout,records/*}"
-_SLURM = "slurm/{squeue,sinfo,scontrol,sbatch,sacct}"
-_LOADER = "node/{etc/ld.so.cache,etc/ld.so.conf,etc/ld.so.conf.d/*,lib64/*,usr/lib64/*,opt/cray/libfabric/*/lib64/*,opt/cray/pe/mpich/*/*/*/*/*/*}"  # fmt: skip
-_KERNEL = "node/{proc/*,proc/*/*,proc/sys/kernel/*,sys/devices/system/cpu/*,sys/devices/system/cpu/cpu1*/*/*,sys/devices/system/node/*/*,sys/devices/pci0000:00/*/*/*}"  # fmt: skip
-_INSTALLED = "node/{etc/*,etc/slurm/*,etc/slurm/*/*,opt/*,opt/cray/*/*,opt/cray/pe/*/*,opt/rocm-*/*/*,appl/local/*/*,appl/local/laifs/containers/*/*,sys/module/*/*,boot/*}"  # fmt: skip
-_SIFS = "sifs/*"
-#: What a command is given, the files that it reads, and what it changes.
-COMMANDS: tuple[tuple[str, str, str], ...] = (
-    ("check site.yaml", "site.yaml", ""),
-    ("check lumi.yaml", "{lumi.yaml,plan.yaml}", ""),
-    ("check site.yaml --host --root host-root --host-root node", f"{_LOADER} {_INSTALLED} {_KERNEL}", ""),
-    ("check site.yaml --host --root host-root --host-root node --json", _ROOT.replace("root", "host-root", 1), ""),
-    ("resolve --site site.yaml --rocm 6.2", "site.yaml", ""),
-    ("resolve --site lumi.yaml --json", "lumi.yaml", ""),
-    ("why NCCL_SOCKET_IFNAME MASTER_PORT --site site.yaml", "site.yaml", ""),
-    ("why NCCL_NET_GDR_LEVEL --site lumi --image sifs/latest.sif --json", _SIFS, ""),
-    ("why libcxi.so.1 --site lumi --image image --host-root node", f"{_LOADER} {_KERNEL}", ""),
-    ("env x.sif --site site.yaml", "site.yaml", ""),
-    ("env lumi-multitorch-x.sif --site lumi --json --plan plan.yaml --lock images.lock", "{plan.yaml,images.lock}", ""),
-    ("render --site site.yaml --out out --rocm 6.2", "site.yaml", "out"),
-    ("render --site lumi.yaml --out out", "{lumi.yaml,images.lock,plan.yaml}", "out"),
-    ("render --site lumi --out out --lock images.lock --plan plan.yaml", "{images.lock,plan.yaml}", "out"),
-    ("render --site site.yaml --out new", _OUT, "new"),
-    ("diff new root", f"{_OUT} {_ROOT}", ""),
-    ("diff new root --json --full", f"{_OUT} {_ROOT}", ""),
-    ("deploy new root --apply", f"{_OUT} {_ROOT}", "root"),
-    ("deploy new root --apply --set-edits-aside --full", _ROOT, "root"),
-    ("rollback root", _ROOT, "root"),
-    ("releases root", _ROOT, ""),
-    ("releases root --json", _ROOT, ""),
-    ("masks --topology node.xml", "node.xml", ""),
-    ("masks --topology node.xml --json --site site.yaml", "{node.xml,site.yaml}", ""),
-    ("masks --node live", _KERNEL, ""),
-    ("masks --node live --json", _KERNEL, ""),
-    ("binds image --host-root node --site lumi --write plan.out", f"{_LOADER} {_KERNEL}", "plan.out"),
-    ("binds image --host-root node --site lumi --json", "image/{*/*,*/*/*,usr/lib/*/*,opt/*/*/*}", ""),
-    ("binds image --host-root node --site lumi --write plan.yaml", "plan.yaml", "plan.yaml"),
-    ("binds sifs/latest.sif --host-root node --site lumi", _SIFS, ""),
-    ("binds sifs/xz.sif --host-root node --site lumi --json", "sifs/xz.sif", ""),
-    ("binds sifs/zstd.sif --host-root node --site lumi", "sifs/zstd.sif", ""),
-    ("images sifs --site lumi", _SIFS, ""),
-    ("images sifs --site lumi --json --digest whole", _SIFS, ""),
-    ("images sifs --site lumi --lock images.lock", f"{_SIFS} images.lock", "images.lock"),
-    ("images --site lumi --lock images.lock --check", f"{_SIFS} images.lock", ""),
-    (
-        "images --site lumi --host-root node --systems systems.json",
-        "node/appl/local/laifs/containers/*/*",
-        "systems.json",
-    ),  # fmt: skip
-    ("facts --root node --site twin -o facts.out", f"{_KERNEL} {_INSTALLED} {_LOADER}", "facts.out"),
-    ("facts --root node --site lumi.yaml", f"lumi.yaml {_INSTALLED}", ""),
-    ("changes facts.json later.json --site lumi", "{facts,later}.json", ""),
-    ("changes facts.json later.json --json --site lumi.yaml", "{facts.json,later.json,lumi.yaml}", ""),
-    ("changes facts.json later.json --users --site lumi", "{facts,later}.json", ""),
-    ("changes facts.json later.json --draft --site lumi", "{facts,later}.json", ""),
-    ("validate --resume resumed", f"resumed/{{run.json,{_JOBS}}} {_SLURM}", "resumed"),
-    ("validate --resume resumed", f"resumed/{_STEPS}", "resumed"),
-    ("validate --resume resumed --json", f"resumed/{{{_STEPS},jobs.jsonl}}", "resumed"),
-    ("validate --more resumed", f"resumed/{{run.json,samples.jsonl,jobs.jsonl}} {_SLURM}", "resumed"),
-    ("validate --site site.yaml --out fresh --dry-run --nodelist nid[1-2]", f"site.yaml {_SLURM}", "fresh"),
-    ("validate --site twin --out fresh --dry-run --baseline runs/before --nodelist nid[1-2]", "runs/before/*", "fresh"),
-    ("baseline --resume base", f"base/{{run.json,{_JOBS},{_STEPS}}}", "base into"),
-    ("baseline --site site.yaml --out fresh --dry-run --nodelist nid[1-2]", f"site.yaml {_SLURM}", "fresh"),
-    ("reframe --site site.yaml --image sifs/image.sif -o module.py", "{site.yaml,sifs/image.sif}", "module.py"),
-    ("reframe --judge stage --job 7", f"stage/{{run.json,{_JOBS},jobs/*/nodes,{_STEPS}}} {_SLURM}", "stage"),
-    ("transport rank.log", "rank.log", ""),
-    ("transport fail.log rank.log --json --nics 4", "{fail,rank}.log", ""),
-    ("transport rank.log.gz --site site.yaml", "{rank.log.gz,site.yaml}", ""),
-    ("verdict --before runs/before/samples.jsonl --after runs/after/samples.jsonl", "runs/*/samples.jsonl", ""),
-    ("verdict --before runs/before/samples.jsonl --after runs/after/samples.jsonl.gz --json", "runs/after/*.gz", ""),
-    ("verdict --before runs/before/samples.jsonl --after report.json --site site.yaml", "{report.json,site.yaml}", ""),
-    ("verdict --before runs/before/samples.jsonl --after perf.log --json", "perf.log", ""),
-    ("lint job.sh", "job.sh", ""),
-    ("lint job.sh --json --site lumi.yaml", "{job.sh,lumi.yaml}", ""),
-    ("report runs/after --baseline runs/before", _RUN, ""),
-    ("report runs/after --baseline runs/before --json", _RUN, ""),
-    ("report runs/after --baseline report.json -o report.md", f"{_RUN} report.json", "report.md"),
-    ("report runs/after --baseline perf.log -o report.xml", f"{_RUN} perf.log", "report.xml"),
-    ("report runs/after/samples.jsonl --baseline runs/before -o report.html", _RUN, "report.html"),
-    ("report resumed", "resumed/{run.json,samples.jsonl,series.jsonl,facts.json}", ""),
 )
 
 
@@ -172,7 +87,10 @@ class HangError(BaseException):
 
 
 def played(seed: int, count: int, processes: int = 1) -> list[Case]:
-    """Play cases, each process a part of them. One that ends a process is bad, and the next process goes on after it."""
+    """Play cases, each process a part of them; tell bad ones on stderr as they come.
+
+    One that ends its process is bad, and the next process goes on after it.
+    """
     share = -(-count // processes)
     parts = [(first, min(first + share, seed + count)) for first in range(seed, seed + count, share)]
     with ThreadPoolExecutor(processes) as pool:
@@ -181,23 +99,24 @@ def played(seed: int, count: int, processes: int = 1) -> list[Case]:
 
 def _part(first: int, end: int) -> list[Case]:
     cases: list[Case] = []
-    while first < end:
-        with subprocess.Popen(
-            [sys.executable, "-m", "tests.support.fuzz", "--part", str(first), str(end)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as child:
-            assert child.stdout is not None
-            assert child.stderr is not None
-            new = [Case(**json.loads(line)) for line in child.stdout]
-            said = child.stderr.read()
-        cases += new
-        first += len(new)
-        if first < end:
-            cases.append(Case(first, "", "", "", f"ended the process ({child.returncode}): {said[-1500:]}", 0, 0))
-            first += 1
+    while first + len(cases) < end:
+        words = [sys.executable, "-m", "tests.support.fuzz", "--part", str(first + len(cases)), str(end)]
+        with tempfile.TemporaryFile("w+") as said:
+            with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=said, text=True) as child:
+                for line in child.stdout or ():
+                    cases.append(Case(**json.loads(line)))
+                    _tell(cases[-1])
+            if first + len(cases) < end:
+                said.seek(0)
+                what = f"ended its process ({child.returncode}): {said.read()[-1500:]}"
+                cases.append(Case(first + len(cases), "", "", "", what, 0, 0))
+                _tell(cases[-1])
     return cases
+
+
+def _tell(case: Case) -> None:
+    if case.what:
+        print(json.dumps(asdict(case)), file=sys.stderr, flush=True)
 
 
 class Player:
@@ -214,7 +133,9 @@ class Player:
         os.chdir(self.now)
         self.usual: dict[str, Answer] = {}
         for words, _, writes in COMMANDS:  # what is loaded later is not read under a case's limits
-            self.usual[words] = self.usual[words.replace(".html", ".txt")] = _call(words)
+            self.usual[words] = self.usual[words.replace(".html", ".txt")] = usual = _call(words)
+            if usual.what or usual.code not in (0, 1, 4, 5):
+                raise ValueError(f"{words}: {usual}")
             self._restore(*writes.split())
         resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES_MIB << 20, _ADDRESSES_MIB << 20))
 
@@ -253,7 +174,7 @@ class Player:
             if file.suffix in (".md", ".html", ".txt", ".xml", ".py", ".json", ".out") and (odd := _raw(text)):
                 return f"writes {odd!a} into {file}"
             if file.suffix == ".xml":
-                Xml.fromstring(text)  # noqa: S314 - our own
+                Xml.fromstring(text)
         return ""
 
     def _restore(self, *names: str) -> None:
@@ -421,9 +342,6 @@ def _main(words: list[str]) -> None:
     else:
         start = time.monotonic()
         cases = played(*map(int, words))
-        for case in cases:
-            if case.what:
-                print(json.dumps(asdict(case)))
         print(f"{summary(cases)}, {time.monotonic() - start:.0f} s")
 
 

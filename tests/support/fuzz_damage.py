@@ -22,14 +22,14 @@ NEIGHBOUR = "x\x1b[2J\n\u202e.json"
 _WRONG = [
     *json.loads(r'[null, true, false, -1, 0, 1.5, 1e308, -1e308, "", "\ud800", [], {}, [[]], [null], {"": 1}]'),
     *(
-        "²",
-        "٣",
+        "\u00b2",
+        "\u0663",
         "\0",
         "a\x1b[2J",
         "a\nb",
         "\u202eevil",
         "a\u200bb",
-        "а",
+        "\u0430",
         "..",
         "../../x",
         "/",
@@ -39,7 +39,22 @@ _WRONG = [
     *(float("nan"), float("inf"), 10**400, 2**63, 2**64, -(2**63), "9" * 5000, "x" * 5000, "NaN", "1e999"),
 ]
 _NUMBERS = [b"9" * 5000, b"9" * 400, b"-1", b"1e999", b"NaN", b"0" * 50, b"1.5", b"4294967296", b"18446744073709551615"]
-_LETTERS = ["\u202e", "\u200b", "\u2028", "\x85", "\x9b2J", "\x1b[2J", "\r", "\x07", "\x08", "\0", "\ufeff", "а", "²", "\U000e0041"]  # fmt: skip  # noqa: E501, RUF001
+_LETTERS = [
+    "\u202e",
+    "\u200b",
+    "\u2028",
+    "\x85",
+    "\x9b2J",
+    "\x1b[2J",
+    "\r",
+    "\x07",
+    "\x08",
+    "\0",
+    "\ufeff",
+    "\u0430",
+    "\u00b2",
+    "\U000e0041",
+]
 
 Damage = Callable[[bytes, random.Random], bytes]
 
@@ -64,7 +79,7 @@ def _type(content: bytes, choose: random.Random) -> bytes:
 
 def _number(content: bytes, choose: random.Random) -> bytes:
     found = list(re.finditer(rb"[0-9]+", content[:1_000_000]))
-    digits = choose.choice([*_NUMBERS, "²".encode(), "٣".encode()])
+    digits = choose.choice([*_NUMBERS, "\u00b2".encode(), "\u0663".encode()])
     if not found:
         return content + digits
     one = choose.choice(found)
