@@ -181,7 +181,7 @@ class Run:
         folder = self.job_folder(run)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"job.{attempt}.sh"
-        path.write_text(text)
+        put_file(path, text.encode())
         (folder / DONE).unlink(missing_ok=True)
         return str(path)
 
