@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 #: More faults of one file than anybody reads.
 MOST_TOLD = 500
-#: A message that quotes what is wrong is cut where that is longer than any path.
+#: A line that quotes what is wrong is cut where that is longer than any path.
 MOST_LETTERS = 6000
 
 
@@ -18,6 +18,12 @@ class LumisiteError(Exception):
     """Base of every expected error; `exit_code` is what `main` returns for it (design: 2 usage, 3 refused)."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        """Give the message, of long lines the start and the end."""
+        lines = super().__str__().split("\n")
+        cut = (line if len(line) <= MOST_LETTERS else f"{line[: MOST_LETTERS - 500]} … {line[-499:]}" for line in lines)
+        return "\n".join(cut)
 
 
 @dataclass(frozen=True, order=True)
@@ -33,8 +39,7 @@ class Problem:
     def __str__(self) -> str:
         """Give `file:line:column: key: message`, leaving out what is not known."""
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        text = f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
-        return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 500]} … {text[-499:]}"
+        return f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
 
 
 class SiteError(LumisiteError):

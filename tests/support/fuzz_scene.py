@@ -90,7 +90,8 @@ def slurm_says(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
             raise KeyboardInterrupt
     if not file.is_file() or file.is_symlink():
         return subprocess.CompletedProcess(list(argv), 1, "", f"{argv[0]}: error: no\x1b[2J\n")
-    return subprocess.CompletedProcess(list(argv), 0, file.read_bytes()[: 1 << 24].decode(errors="replace"), "")
+    with file.open("rb") as content:
+        return subprocess.CompletedProcess(list(argv), 0, content.read(1 << 16).decode(errors="replace"), "")
 
 
 def _sites() -> None:

@@ -46,9 +46,15 @@ def test_faults_and_what_they_quote_are_told_up_to_a_length() -> None:
     Path("site.yaml").write_text("name: x\n" * 30_000)
     with pytest.raises(SiteError, match=r"… and 2\d{4} more$"):
         load_site("site.yaml")
-    problem = Problem("f", 1, 1, "key", "x" * 100_000 + " is not known here (have y)")
-    assert len(str(problem)) < 7000
-    assert str(problem).endswith("is not known here (have y)")
+    told = str(SiteError([Problem("f", 1, 1, "key", "x" * 100_000 + " is not known here (have y)")]))
+    assert len(told) < 7000
+    assert told.endswith("is not known here (have y)")
+
+
+def test_what_cannot_be_read_on_the_way_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("x.sif").symlink_to("/proc/self/mem")
+    assert main(["binds", "x.sif", "--site", "lumi"]) == 3
+    assert "cannot read x.sif: Input/output error" in capsys.readouterr().err
 
 
 def test_what_a_job_notes_of_its_files_is_read_up_to_a_size(tmp_path: Path) -> None:
