@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from docs.markdown import notice, plain, table
+from lumisite.cli.commands import COMMANDS
 from lumisite.cli.parser import build_parser
 
 USAGE_WIDTH = 88
@@ -17,7 +18,7 @@ USAGE_WIDTH = 88
 
 def cli_page() -> str:
     """Describe the command line: each command with its usage, arguments and options, and the exit codes."""
-    parser = build_parser()
+    parser = build_parser(COMMANDS)
     described = commands_of(parser)
     lines = [
         "# Command line",

@@ -115,9 +115,10 @@ def site_sections(top: type = Site) -> dict[type, Section]:
 
 
 def fields_of(kind: type) -> list[tuple[dataclasses.Field[Any], Any]]:
-    """Give each key of a dataclass with its type."""
+    """Give each key of a dataclass with its type, those last that many have."""
     hints = typing.get_type_hints(kind)
-    return [(item, hints[item.name]) for item in dataclasses.fields(kind)]
+    keys = sorted(dataclasses.fields(kind), key=lambda item: item.name not in kind.__annotations__)
+    return [(item, hints[item.name]) for item in keys]
 
 
 def _innermost(hint: Any) -> tuple[Any, str]:

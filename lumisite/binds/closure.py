@@ -12,8 +12,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from lumisite.binds.copies import compare, in_order, is_foundation, newest, stem, summary
-from lumisite.binds.network import User, built_without, objects_of, stands_in, users_of
+from lumisite.binds.copies import (
+    User,
+    built_without,
+    compare,
+    in_order,
+    is_foundation,
+    newest,
+    objects_of,
+    stands_in,
+    stem,
+    summary,
+    users_of,
+)
 from lumisite.images.container import Bound, ContainerTree, covers
 from lumisite.machine.elf import ElfInfo
 from lumisite.machine.loader import Found, Loaded, Loader, Need, Search, walk
@@ -71,6 +82,11 @@ class _Case:
         """Whether it is asked for by itself."""
         return self.needs[0].requester is None
 
+    @property
+    def shut(self) -> bool:
+        """Whether the host has one that may not be read."""
+        return any(" may not be " in what for what in self.host.passed)
+
     def decided(self, decision: Decision, reason: str) -> _Case:
         """Give it with what is decided now."""
         return replace(self, decision=decision, reason=reason)
@@ -108,21 +124,16 @@ def _cases(roots: Iterable[str], sides: Sides) -> Iterator[_Case]:
         host = first.search if first.loaded is None else replace(first.search, found=first.loaded.found)
         asking = None if first.requester is None else _inside(first.requester)
         image, container = sides.image.search(name, asking), sides.container.search(name, asking)
-        relatives = _relatives(name, sides.host if host.found is None else sides.image)
-        yield _Case(name, tuple(needs), host, image, container, relatives)
+        there, start = (sides.host if host.found is None else sides.image).names, stem(name)
+        others = (one for one in there if one.startswith(start) and one[len(start) :].isdigit() and one != name)
+        yield _Case(name, tuple(needs), host, image, container, tuple(in_order(others)))
 
 
 def _inside(loaded: Loaded) -> Loaded:
     """Give a host library as the container's loader sees it: at another place, so that $ORIGIN leads nowhere."""
-    info = replace(loaded.found.info, rpath=_fixed(loaded.found.info.rpath), runpath=_fixed(loaded.found.info.runpath))
-    parent = None if loaded.parent is None else _inside(loaded.parent)
-    return Loaded(loaded.name, replace(loaded.found, info=info), parent)
-
-
-def _fixed(search_path: str | None) -> str | None:
-    if search_path is None:
-        return None
-    return ":".join(part for part in search_path.split(":") if "ORIGIN" not in part)
+    # A folder that is no absolute path is passed over.
+    found, parent = replace(loaded.found, path="elsewhere/library"), loaded.parent
+    return Loaded(loaded.name, found, None if parent is None else _inside(parent))
 
 
 def _first(case: _Case, roots: Sequence[str], sides: Sides) -> _Case:
@@ -157,16 +168,12 @@ def _first(case: _Case, roots: Sequence[str], sides: Sides) -> _Case:
 def _absent(case: _Case) -> _Case:
     """Decide where the host has no copy that its loader would take."""
     passed = "".join(f"; {what}" for what in case.host.passed)
-    none = "the host has none that can be read" if _is_shut(case) else "the host has none"
+    none = "the host has none that can be read" if case.shut else "the host has none"
     if case.image.found is not None and not case.root:
         return case.decided("skip", f"{none}, the image has its own{passed}")
     others = f"; it has {', '.join(case.relatives)}" if case.relatives else ""
     own = f"; the image has its own, {case.image.found.path}" if case.image.found is not None else ""
     return case.decided("missing", f"{none}{passed}{others}{own}")
-
-
-def _is_shut(case: _Case) -> bool:
-    return any(" may not be " in what for what in case.host.passed)
 
 
 def _needed_versions(case: _Case, cases: _Cases) -> set[str]:
@@ -225,7 +232,7 @@ def _trouble(info: ElfInfo, cases: _Cases) -> str:
             troubles.append(f"{newest(lacking)}{more} of {name}, where the {where} has up to {had}")
     for name in info.needed:
         if cases[name].decision == "missing" and cases[name].image.found is None:
-            nowhere = "cannot be read on the host" if _is_shut(cases[name]) else "neither the host nor the image has"
+            nowhere = "cannot be read on the host" if cases[name].shut else "neither the host nor the image has"
             troubles.append(f"{name}, which {nowhere}")
         elif cases[name].decision == "refuse":
             troubles.append(f"{name}, which {'the image lacks' if is_foundation(name) else 'is refused'}")
@@ -262,35 +269,31 @@ def _line(case: _Case, chain: tuple[str, ...], cases: _Cases, sides: Sides) -> L
     # How new a copy is wanted: what is needed of it, or for a root what the host has.
     needed = _needed_versions(case, cases)
     wanted = newest(needed) if needed else None if host is None else summary(host)
+    found = None if image is None else summary(image)
     bound = _in_the_way(case, sides)
     # What is but a part of what a module binds cannot be taken away.
     whole = bound is not None and case.container.found is not None and bound.target == case.container.found.real
     return Line(
         library=Text(case.name),
         decision=case.decision,
-        soname=_text(None if host is None else host.info.soname),
+        soname=None if host is None or host.info.soname is None else Text(host.info.soname),
         source=None if source is None else AbsolutePath(source),
         target=None if target is None else AbsolutePath(target),
         by=by,
         without=AbsolutePath(bound.source) if bound is not None and whole else None,
-        wanted=_text(wanted),
-        found=_text(None if image is None else summary(image)),
+        wanted=None if wanted is None else Text(wanted),
+        found=None if found is None else Text(found),
         reason=Text(reason),
         chain=Chain(chain),
         warnings=tuple(map(Text, _warnings(case, bound, sides))),
-        needed_by=tuple(dict.fromkeys(_needed_by(case))),
+        needed_by=tuple(
+            dict.fromkeys(
+                f"{one.name} needs {newest(versions) if (versions := one.found.info.verneed.get(case.name)) else 'it'}"
+                for one in (need.requester for need in case.needs)
+                if one is not None
+            )
+        ),
     )
-
-
-def _text(text: str | None) -> Text | None:
-    return None if text is None else Text(text)
-
-
-def _needed_by(case: _Case) -> Iterator[str]:
-    for need in case.needs:
-        if need.requester is not None:
-            versions = need.requester.found.info.verneed.get(case.name, ())
-            yield f"{need.requester.name} needs {newest(versions)}" if versions else f"{need.requester.name} needs it"
 
 
 def _in_the_way(case: _Case, sides: Sides) -> Bound | None:
@@ -342,11 +345,3 @@ def _warnings(case: _Case, bound: Bound | None, sides: Sides) -> Iterator[str]:
     if bound is not None:
         own = "over the image's own all the same" if case.image.found is not None else "which the image cannot load"
         yield f"{bound.by} binds {bound.source} {own}"
-
-
-def _relatives(name: str, loader: Loader) -> tuple[str, ...]:
-    """Give other versions of a library that a loader finds."""
-    start = stem(name)
-    return tuple(
-        in_order(one for one in loader.names if one.startswith(start) and one[len(start) :].isdigit() and one != name)
-    )

@@ -6,7 +6,7 @@ The question is: which roots, which directories of the host, which binds of modu
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from lumisite.images.family import recognise_family
 from lumisite.images.sif import Image
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
-from lumisite.machine.tree import Tree, opened_by, resolve
+from lumisite.machine.tree import Tree, names_of, opened_by, resolve
 from lumisite.site.decode import suggestion
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
@@ -112,7 +112,9 @@ def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tupl
     for name, path in stated:
         place = resolve(host, path)
         if place.entry is None and not opened_by(host, posixpath.dirname(place.path)):
-            lacking.append(f"the site says that {name} is in {path}, which the host lacks{_near(host, path)}")
+            near = in_order(names_of(host, path.rpartition("/")[0] or "/"))[:8]
+            has = f" (it has {', '.join(near)} there)" if near else ""
+            lacking.append(f"the site says that {name} is in {path}, which the host lacks{has}")
             continue
         # One that is closed to this user stays, so that the search says so.
         found.update(dict.fromkeys((*folders_below(host, path), path)))
@@ -124,12 +126,6 @@ def folders_below(host: Tree, path: str) -> Iterator[str]:
     for folder in _FOLDERS:
         yield from sorted(glob(host, f"{path}/{folder}"), key=numbers_in, reverse=True)
     yield from glob(host, path)
-
-
-def _near(host: Tree, path: str) -> str:
-    parent = resolve(host, path.rpartition("/")[0] or "/")
-    names = host.names(parent.path) if parent.entry is not None and parent.entry.kind == "directory" else ()
-    return f" (it has {', '.join(in_order(names)[:8])} there)" if names else ""
 
 
 def _sides(
@@ -171,30 +167,14 @@ def beyond(site: Site, host: Tree, rocm: str) -> Iterator[str]:
 def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:
     """Give the binds of the modules that images of this family are run with: source, target, module."""
     decision = decide(request.site, Situation(request.platform, request.cpe, family))
-    modules = _with_loaded(request.site, request.site.families[family].modules)
-    for verdict in decision.binds:
-        bind = verdict.entry
-        if isinstance(bind, Bind) and bind.where in modules and verdict.applies:
+    modules = request.site.loaded_with(request.site.families[family].modules)
+    for bind in (verdict.entry for verdict in decision.binds if verdict.applies):
+        if isinstance(bind, Bind) and bind.where in modules:
             yield bind.path, bind.target or bind.path, bind.where
 
 
-def _with_loaded(site: Site, names: Iterable[str]) -> set[str]:
-    """Give modules and all that they load."""
-    known: set[str] = set()
-    waiting = list(names)
-    for name in waiting:
-        if name not in known:
-            known.add(name)
-            waiting += site.modules[name].loads if name in site.modules else ()
-    return known
-
-
 def format_plan(
-    plan: Plan,
-    request: Request,
-    paths: tuple[str, ...],
-    image: PlannedImage | None,
-    old: ImagePlan | None,
+    plan: Plan, request: Request, paths: tuple[str, ...], image: PlannedImage | None, old: ImagePlan | None
 ) -> str:
     """Give the text of a plan file: the same plan always gives the same bytes.
 
@@ -273,19 +253,10 @@ def explain_library(request: Request, plan: Plan, image: str, name: str) -> Libr
             f"({suggestion(name, known)})"
         )
     situation = f"{image}, family {plan.family}, platform {request.platform}, cpe {request.cpe}, rocm {request.rocm}"
-    shown = {
-        "name": line.library,
-        "decision": line.decision,
-        "source": line.source or line.library,
-        "target": line.target,
-        "wanted": line.wanted or "-",
-        "found": line.found or "-",
-        "reason": line.reason,
-        "chain": line.chain,
-        "notes": line.warnings,
-        "by": line.by,
-        "without": line.without,
-        "needed_by": line.needed_by,
-        "soname": line.soname,
-    }
-    return LibraryExplanation(name, "library", situation, shown)
+    own: dict[str, Any] = {"name": line.library, "source": line.source or line.library, "notes": line.warnings}
+    own |= {"wanted": line.wanted or "-", "found": line.found or "-"}
+    order = ("name", "decision", "source", "target", "wanted", "found", "reason", "chain", "notes")
+    shown = (*order, "by", "without", "needed_by", "soname")
+    return LibraryExplanation(
+        name, "library", situation, {item: own.get(item, getattr(line, item, None)) for item in shown}
+    )

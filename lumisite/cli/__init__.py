@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import io
 import os
 import re
 import sys
 from collections.abc import Sequence
 
+from lumisite.cli.commands import COMMANDS
 from lumisite.cli.parser import build_parser
 from lumisite.cli.plain import plain_output
 from lumisite.errors import LumisiteError, refused
@@ -29,11 +31,13 @@ def _called(argv: Sequence[str] | None) -> int:
     if not re.fullmatch(r"[0-9]{2,4}", os.environ.get("COLUMNS", "80"), re.ASCII):
         del os.environ["COLUMNS"]  # argparse takes any number of digits, and fails far from here
     try:
-        arguments = build_parser(words[0] if words else None).parse_args(words)
+        name = next((word for word in words if not word.startswith("-")), "")
+        arguments = build_parser(COMMANDS, name).parse_args(words)
     except SystemExit as stop:  # argparse has printed help, the version or a usage error
         return stop.code if isinstance(stop.code, int) else 2
     try:
-        code: int = arguments.call(arguments)
+        module = COMMANDS[arguments.command].module or arguments.command
+        code: int = importlib.import_module(f"lumisite.cli.{module}").run(arguments)
         sys.stdout.flush()
     except LumisiteError as error:
         print(f"lumisite: {error}" if "\n" not in str(error) else str(error), file=sys.stderr)

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from lumisite import __version__
 from lumisite.cli.parser import real_path, say
-from lumisite.cli.report import read_side
 from lumisite.errors import ResolveError
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.site.model import Site
-from lumisite.validate.report.gather import Side
+from lumisite.text import counted
 from lumisite.validate.run import slurm
 from lumisite.validate.run.asked import Asked, Batch, parse_asked
 from lumisite.validate.run.folder import image_mark, lines_of, open_run, samples_of
@@ -35,9 +34,9 @@ JOBS_WANTED = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
 def new_run(arguments: argparse.Namespace) -> Asked:
     """Decide all that a run needs."""
     stamp = _stamp()
-    folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.purpose}")
+    folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.command}")
     # An unknown probe is told before Slurm is asked.
-    asked, loaded = decided(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.purpose])
+    asked, loaded = decided(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.command])
     require_shared(loaded.site, folder, "--out")
     _before(asked)
     return _with_nodes(asked, arguments)
@@ -54,7 +53,7 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
         lumisite=__version__,
         site=site.name,
         platform=site.platform,
-        purpose=arguments.purpose,
+        purpose=arguments.command,
         image=image,
         image_digest=image_mark(image),
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -78,7 +77,6 @@ def _stamp() -> str:
 
 
 def _places(names: Sequence[str]) -> tuple[str, ...]:
-
     return tuple(str(real_path(name)) for name in names)
 
 
@@ -90,12 +88,7 @@ def _before(asked: Asked) -> None:
         lines_of(samples_of(Path(asked.into)), torn=True)
     jobs = asked.batches[-1].jobs
     if asked.baseline and jobs < JOBS["validate"]:
-        say(f"{jobs} job{'s' if jobs > 1 else ''} may be too few to decide: {JOBS['validate']} are right")
-
-
-def read_baseline(asked: Asked) -> Side | None:
-    """Read the runs from before the change, if there are any."""
-    return read_side(asked.baseline) if asked.baseline else None
+        say(f"{counted(jobs, 'job')} may be too few to decide: {JOBS['validate']} are right")
 
 
 def require_shared(site: Site, folder: Path, what: str) -> None:
@@ -152,7 +145,7 @@ def _recorded_run(arguments: argparse.Namespace, option: str, decided: Sequence[
     if given:
         raise ResolveError(f"{option}: --{given[0]} was decided when the run began (leave it out)")
     asked = parse_asked(about, f"{option}: {place}/run.json")
-    if asked.purpose != arguments.purpose:
+    if asked.purpose != arguments.command:
         raise ResolveError(f"{option}: {place} is a run of `{asked.purpose}` (`lumisite {asked.purpose}` goes on)")
     if real_path(place) != Path(asked.folder):
         raise ResolveError(f"{option}: {place} was moved, it began as {asked.folder} (move it back)")

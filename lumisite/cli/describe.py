@@ -3,79 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Sized
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import (
-    Commands,
-    add_host_option,
-    add_json_option,
-    add_selection_options,
-    add_site_option,
-    load_selection,
-    say,
-)
+from lumisite.cli.parser import load_selection, say, tell
 from lumisite.errors import ResolveError, SiteError
 from lumisite.site.load import load_plans, load_site
+from lumisite.text import counted
 
 if TYPE_CHECKING:
     from lumisite.binds.plan import LibraryExplanation
     from lumisite.site.images import Holds
     from lumisite.site.model import Site
-
-
-def add_commands(commands: Commands) -> None:
-    """Add the commands of this module."""
-    check = commands.add_parser(
-        "check",
-        help="find all faults of a site description",
-        description="Read a site description and print every fault as file:line:column: key: what is wrong. "
-        "Exit 0 when there is none, 2 otherwise. With --host, check the deployed release against this node instead: "
-        "exit 1 when something that its modules need is not there as they need it, 5 when only this node can be meant.",
-    )
-    check.add_argument(
-        "file", nargs="?", default="lumi", metavar="FILE", help="a YAML file, or an embedded site's name"
-    )
-    check.add_argument("--host", action="store_true", help="check the deployed release of the site against this node")
-    check.add_argument("--root", metavar="ROOT", help="with --host: the deployment root (default: the site's)")
-    check.add_argument(
-        "--host-root", metavar="DIR", help="with --host: the root of the node, or of a copy of it (default: /)"
-    )
-    add_json_option(check)
-    check.set_defaults(call=run_check)
-
-    resolve = commands.add_parser(
-        "resolve",
-        help="show which releases would be chosen, and why the others lost",
-        description="Show the platform, CPE and ROCm releases that `render` would use, and why each other one lost.",
-    )
-    add_site_option(resolve)
-    add_selection_options(resolve)
-    add_json_option(resolve)
-    resolve.set_defaults(call=run_resolve)
-
-    why = commands.add_parser(
-        "why",
-        help="explain a setting, bind, module or library",
-        description="Explain a variable, a bound path or a module: the value, the rule that won, the reason and its "
-        "evidence with its sources, and the entries that lost. What is not given of image, nodes and partition stays "
-        "open, and each entry that could win is shown with its condition. What is inside the image is judged by "
-        "--image; --rocm, --cpe and --platform choose versions of modules. A library is explained for one image.",
-    )
-    why.add_argument("names", nargs="+", metavar="NAME", help="a variable, an absolute path, a module, or a SONAME")
-    add_site_option(why)
-    add_selection_options(why)
-    why.add_argument("--family", metavar="F", help="image family (default: any)")
-    why.add_argument("--nodes", choices=("one", "several"), help="nodes of the job step (default: any)")
-    why.add_argument("--partition", metavar="NAME", help="partition (default: any)")
-    why.add_argument(
-        "--image", metavar="IMAGE", help="the image that runs: read where it is there, else told by its name"
-    )
-    add_host_option(why)
-    add_json_option(why)
-    why.set_defaults(call=run_why)
 
 
 def run_check(arguments: argparse.Namespace) -> int:
@@ -92,13 +31,14 @@ def run_check(arguments: argparse.Namespace) -> int:
         plans = load_plans(loaded)
     except SiteError as error:
         print(error)
-        say(_count(error.problems, "fault"))
+        say(counted(len(error.problems), "fault"))
         return error.exit_code
     site = loaded.site
+    have = {"image family": site.families, "setting": site.settings, "module": site.modules, "plan": plans}
     print(
-        f"{loaded.file}: no faults: {_count(site.platforms, 'platform')}, {len(site.cpe)} CPE and "
-        f"{len(site.rocm)} ROCm releases, {_count(site.families, 'image family')}, {_count(site.settings, 'setting')}, "
-        f"{_count(site.modules, 'module')}" + (f", {_count(plans, 'plan')}" if plans else "")
+        f"{loaded.file}: no faults: {counted(len(site.platforms), 'platform')}, {len(site.cpe)} CPE and "
+        f"{len(site.rocm)} ROCm releases, "
+        + ", ".join(counted(len(things), name) for name, things in have.items() if things or name != "plan")
     )
     return 0
 
@@ -106,16 +46,11 @@ def run_check(arguments: argparse.Namespace) -> int:
 def run_resolve(arguments: argparse.Namespace) -> int:
     """Print every candidate with its reason, the chosen ones marked."""
     _, selection = load_selection(arguments)
-    if arguments.json:
-        candidates = [asdict(one) for one in selection.candidates]
-        chosen = {"platform": selection.platform, "cpe": selection.cpe, "rocm": selection.rocm}
-        print(json.dumps({**chosen, "candidates": candidates}, indent=2, default=str))
-        return 0
-    print(selection)
-    width = max(len(candidate.name) for candidate in selection.candidates)
-    for candidate in selection.candidates:
-        mark = "*" if candidate.chosen else " "
-        print(f"{mark} {candidate.kind:8}  {candidate.name:{width}}  {candidate.reason}")
+    chosen = {"platform": selection.platform, "cpe": selection.cpe, "rocm": selection.rocm}
+    candidates = selection.candidates
+    width = max(len(one.name) for one in candidates)
+    rows = (f"{'*' if one.chosen else ' '} {one.kind:8}  {one.name:{width}}  {one.reason}" for one in candidates)
+    tell({**chosen, "candidates": list(map(asdict, candidates))}, (str(selection), *rows), as_json=arguments.json)
     return 0
 
 
@@ -132,10 +67,8 @@ def run_why(arguments: argparse.Namespace) -> int:
         else explain(loaded, selection, name, holds=holds, nodes=arguments.nodes, partition=arguments.partition)
         for name in arguments.names
     ]
-    if arguments.json:
-        print(json.dumps([asdict(explanation) for explanation in explanations], indent=2))
-    else:
-        print("\n\n".join(str(explanation) for explanation in explanations))
+    lines = ("\n\n".join(map(str, explanations)),)
+    tell([asdict(explanation) for explanation in explanations], lines, as_json=arguments.json)
     return 0
 
 
@@ -147,9 +80,9 @@ def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplan
     if arguments.image is None:
         raise ResolveError(f"{names[0]}: is a library, which is explained for one image (--image IMAGE)")
     from lumisite.binds.plan import explain_library
-    from lumisite.cli.containers import plan_image
+    from lumisite.cli.binds import plan_image
 
-    request, plan = plan_image(arguments, arguments.image, cpe=arguments.cpe, rocm=arguments.rocm)
+    request, plan = plan_image(arguments)
     return {name: explain_library(request, plan, arguments.image, name) for name in names}
 
 
@@ -170,7 +103,6 @@ def _holds(arguments: argparse.Namespace, site: Site) -> Holds:
     return holds if arguments.family is None else replace(holds, family=arguments.family)
 
 
-def _count(things: Sized, name: str) -> str:
-    if len(things) == 1:
-        return f"1 {name}"
-    return f"{len(things)} {name.removesuffix('y')}ies" if name.endswith("y") else f"{len(things)} {name}s"
+def run(arguments: argparse.Namespace) -> int:
+    """Run `check`, `resolve` or `why`."""
+    return {"check": run_check, "resolve": run_resolve, "why": run_why}[arguments.command](arguments)

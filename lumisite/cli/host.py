@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from lumisite.cli.parser import check_host_root, say
+from lumisite.cli.parser import check_root, say, tell
 from lumisite.errors import LumisiteError, shown
 from lumisite.images.container import covers
 from lumisite.machine.host import DiskTree
@@ -20,11 +18,12 @@ from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import sha256_of
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
+from lumisite.text import counted, drain_command
 
 
 def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_json: bool) -> int:
     """Print one line for each fault; 0 when there is none, 5 when only this node can be meant, 1 otherwise."""
-    check_host_root(host_root)
+    check_root(host_root)
     loaded = load_site(site_name)
     host, place = DiskTree(host_root), Path(root_name or loaded.site.root)
     if root_name is None and not os.path.lexists(place):
@@ -67,18 +66,12 @@ def _tell(
     alone = [fault.path for fault in faults if fault.alone]
     drain = None
     if name is not None and alone:
-        reason = shlex.quote(f"lumisite: {', '.join(dict.fromkeys(alone))}")
-        drain = f"scontrol update nodename={shlex.quote(name)} state=drain reason={reason}"
-    if as_json:
-        print(json.dumps([_entry(fault, drain) for fault in faults], indent=2))
-    else:
-        for fault in faults:
-            print(shown(str(fault)))
-        if drain:
-            print(shown(f"to drain this node (nothing runs it): {drain}"))
+        drain = drain_command([name], ", ".join(dict.fromkeys(alone)))
+    lines = [*map(str, faults), *([f"to drain this node (nothing runs it): {drain}"] if drain else [])]
+    tell([_entry(fault, drain) for fault in faults], map(shown, lines), as_json=as_json)
     for note in notes:
         say(note)
-    say(f"{summary}, {len(faults)} fault{'s' * (len(faults) > 1)}" if faults else f"{summary}, no fault")
+    say(f"{summary}, {counted(len(faults), 'fault') if faults else 'no fault'}")
     return 0 if not faults else 5 if drain and len(alone) == len(faults) else 1
 
 

@@ -3,65 +3,32 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import posixpath
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import add_host_option, add_json_option, add_site_option, check_host_root, say, write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
-    from lumisite.cli.parser import Commands
-    from lumisite.facts.drift import Change
-    from lumisite.images.inventory import Image, Reading
-    from lumisite.site.load import LoadedSite
+from lumisite.cli.parser import check_root, say, tell, write_whole
+from lumisite.errors import LumisiteError, ResolveError, shown
+from lumisite.facts.drift import Change, compare_images
+from lumisite.images.contents import version_lines
+from lumisite.images.cotainr import pin_systems
+from lumisite.images.inventory import Image, Reading, read_inventory, wanted_of
+from lumisite.images.lock import format_lock, lock_of, parse_lock, read_lock_file
+from lumisite.site.load import LoadedSite, load_plans, load_site
+from lumisite.text import counted
 
 
-def add_commands(commands: Commands) -> None:
-    """Add `images`."""
-    images = commands.add_parser(
-        "images",
-        help="where each image alias points, what it carries, and what moved",
-        description="Print the images of the site, or those given: where each name leads, family, size, digest, and "
-        "the versions inside. Images are read, never run. Exit 1 when an image cannot be used; with --check, when one "
-        "differs from the lock.",
-    )
-    images.add_argument(
-        "paths", nargs="*", metavar="DIR|FILE", help="images, or directories of them (default: those of the site)"
-    )
-    add_site_option(images)
-    add_host_option(images)
-    images.add_argument("--lock", metavar="FILE", help="write what is found to a lock; with --check, compare with it")
-    images.add_argument("--check", action="store_true", help="say what moved, changed, broke, vanished or is new")
-    images.add_argument(
-        "--digest",
-        choices=("header", "whole"),
-        help="what to take of a file: `header` sees every new build and reads little, `whole` reads everything "
-        "(default: header; with --check, as the lock)",
-    )
-    images.add_argument(
-        "--systems", metavar="FILE", help="write cotainr's systems.json with the file behind each base image, only"
-    )
-    add_json_option(images)
-    images.set_defaults(call=run_images)
-
-
-def run_images(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """List, lock, check, or write cotainr's systems."""
-    from lumisite.errors import ResolveError
-    from lumisite.images.inventory import Reading
-    from lumisite.site.load import load_site
-
     if arguments.check and not arguments.lock:
         raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")
     if arguments.systems and (arguments.paths or arguments.lock or arguments.json or arguments.digest):
         raise ResolveError("--systems: goes with --site and --host-root only; it reads the base images of the site")
-    check_host_root(arguments.host_root)
+    check_root(arguments.host_root)
     loaded = load_site(arguments.site)
     site = loaded.site
     progress = _progress if sys.stderr.isatty() else None
@@ -74,9 +41,6 @@ def run_images(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace, reading: Reading) -> int:
-    from lumisite.errors import LumisiteError
-    from lumisite.images.lock import format_lock, lock_of, parse_lock, read_lock_file
-
     file, site = arguments.lock, reading.site.name
     # Before the images are read, which may take an hour: no other file is lost.
     if file is not None and (content := read_lock_file(Path(file))) is not None:
@@ -86,22 +50,15 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> int:
             raise LumisiteError(f"{error}; it is not replaced") from None
     given = tuple(map(_absolute, arguments.paths))
     images = _read(reading, given)
-    _print(images, _lines, as_json=arguments.json)
+    tell(list(map(asdict, images)), chain.from_iterable(map(_lines, images)), as_json=arguments.json)
     broken = sum(bool(image.fault) for image in images)
-    say(f"{_count(len(images))}, {f'{broken} cannot be used' if broken else 'all can be read'}")
+    say(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
         _write(file, format_lock(lock_of(site, reading.digest, given, images)))
     return 1 if broken else 0
 
 
 def _check(arguments: argparse.Namespace, loaded: LoadedSite, reading: Reading) -> int:
-    from dataclasses import replace
-
-    from lumisite.errors import ResolveError
-    from lumisite.facts.drift import compare_images
-    from lumisite.images.lock import parse_lock, read_lock_file
-    from lumisite.site.load import load_plans
-
     file, kind = arguments.lock, arguments.digest
     patterns = {one.file: one.plan.paths for one in load_plans(loaded)}
     content = read_lock_file(Path(file))
@@ -113,16 +70,12 @@ def _check(arguments: argparse.Namespace, loaded: LoadedSite, reading: Reading) 
     given = tuple(map(_absolute, arguments.paths))
     images = _read(replace(reading, digest=lock.digest), given or lock.given)
     changes = compare_images(lock, images, loaded.site, given, patterns)
-    _print(changes, _change_lines, as_json=arguments.json)
-    say(f"{_count(len(images))}, {f'{len(changes)} differ from' if changes else 'all as in'} {file}")
+    tell(list(map(asdict, changes)), chain.from_iterable(map(_change_lines, changes)), as_json=arguments.json)
+    say(f"{counted(len(images), 'image')}, {f'{len(changes)} differ from' if changes else 'all as in'} {file}")
     return 1 if changes else 0
 
 
 def _systems(reading: Reading, file: str) -> int:
-    from lumisite.errors import ResolveError
-    from lumisite.images.cotainr import pin_systems
-    from lumisite.images.lock import read_lock_file
-
     site = reading.site
     if site.images is None or not site.images.cotainr:
         raise ResolveError(f"--systems: site {site.name} names no system of cotainr (add images.cotainr to it)")
@@ -134,9 +87,6 @@ def _systems(reading: Reading, file: str) -> int:
 
 
 def _read(reading: Reading, given: Sequence[str]) -> tuple[Image, ...]:
-    from lumisite.errors import ResolveError
-    from lumisite.images.inventory import read_inventory, wanted_of
-
     if given:
         return read_inventory(reading, wanted_of(given, reading.tree))
     site = reading.site
@@ -162,20 +112,7 @@ def _absolute(path: str) -> str:
     return joined if ".." in joined.split("/") else posixpath.normpath(joined)
 
 
-def _print(things: Sequence[Any], lines: Callable[[Any], Iterator[str]], *, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    if as_json:
-        print(json.dumps([asdict(thing) for thing in things], indent=2))
-        return
-    for thing in things:
-        print("\n".join(lines(thing)))
-
-
 def _lines(image: Image) -> Iterator[str]:
-    from lumisite.errors import shown
-    from lumisite.images.contents import version_lines
-
     yield shown(image.path)
     yield from (f"    -> {shown(link)}" for link in image.links)
     if image.fault:
@@ -189,14 +126,8 @@ def _lines(image: Image) -> Iterator[str]:
 
 
 def _change_lines(change: Change) -> Iterator[str]:
-    from lumisite.errors import shown
-
     yield f"{change.kind:8}  {shown(change.path)}"
     yield from (f"    {shown(line)}" for line in change.what)
     touched = {"family": change.families, "modules": change.modules, "plans": change.plans, "used by": change.used_by}
     if said := [f"{name} {', '.join(values)}" for name, values in touched.items() if values]:
         yield f"    touches {'; '.join(said)}"
-
-
-def _count(number: int) -> str:
-    return f"{number} image{'' if number == 1 else 's'}"

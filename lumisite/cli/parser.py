@@ -1,14 +1,14 @@
-"""The command line: one parser, filled by one module for each room that has commands."""
+"""The command line: a parser made of the table of commands, and what several commands do."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
+import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from lumisite import __version__
 from lumisite.errors import ResolveError, refused
@@ -17,32 +17,38 @@ if TYPE_CHECKING:
     from lumisite.site.load import LoadedSite
     from lumisite.site.selection import Selection
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
-#: Which module of this package has which commands, in the order in which an admin meets them.
-MODULES = {
-    "describe": ("check", "resolve", "why"),
-    "environment": ("env",),
-    "render": ("render",),
-    "release": ("diff", "deploy", "rollback", "releases"),
-    "node": ("masks",),
-    "containers": ("binds",),
-    "images": ("images",),
-    "facts": ("facts", "changes"),
-    "validate": ("validate", "baseline"),
-    "proof": ("transport", "verdict", "lint"),
-    "report": ("report",),
-    "reframe": ("reframe",),
-}
+class About(NamedTuple):
+    """What `--help` says of an argument, and what argparse must know besides."""
+
+    help: str
+    more: Mapping[str, Any]
 
 
-def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """Build the parser; each command stores the function that runs it as `call`.
+#: Arguments are spelled as in a usage line: `--flag`, `-o --output VALUE`, or `name VALUE` for a word without an
+#: option; `[VALUE]` may be left out, and of `VALUE...` there may be several.
+Arguments: TypeAlias = Mapping[str, "str | About"]
 
-    A known `command` gets only the parsers of its own module: building all of them takes as long as rendering.
+
+class Command(NamedTuple):
+    """A command: its line in `lumisite --help`, its own help and its arguments.
+
+    At most one of the options in `either` may be given. The `run` of `module` runs it, or that of the module with the
+    command's name.
     """
-    known = any(command in names for names in MODULES.values())
-    wanted = [name for name, names in MODULES.items() if not known or command in names]
+
+    help: str
+    description: str | None
+    arguments: Arguments
+    either: tuple[str, ...] = ()
+    module: str = ""
+
+
+def build_parser(commands: Mapping[str, Command], only: str | None = None) -> argparse.ArgumentParser:
+    """Build the parser, which stores the command's name as `command`.
+
+    With `only`, no other command gets its arguments: giving them to all takes as long as rendering.
+    """
     parser = argparse.ArgumentParser(
         prog="lumisite",
         description="The layer between Slurm and the container on an HPC site.",
@@ -50,61 +56,43 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
         "3 a tool or the system refused, 4 inconclusive, 5 the system is fine but some nodes are not.",
     )
     parser.add_argument("--version", action="version", version=f"lumisite {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in wanted:
-        importlib.import_module(f"lumisite.cli.{name}").add_commands(commands)
+    parsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
+    for name, command in commands.items():
+        own = parsers.add_parser(name, help=command.help, description=command.description)
+        if only in (None, name):
+            _add_arguments(own, command)
     return parser
 
 
-def add_site_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--site`, which every command takes that reads the site description."""
-    parser.add_argument(
-        "--site",
-        default="lumi",
-        metavar="NAME|FILE",
-        help="the site: the name of an embedded one, or a YAML file (default: %(default)s)",
-    )
+def _add_arguments(parser: argparse.ArgumentParser, command: Command) -> None:
+    either = parser.add_mutually_exclusive_group() if command.either else None
+    for spelled, about in command.arguments.items():
+        said, more = (about, {}) if isinstance(about, str) else about
+        *names, value = words = spelled.split()
+        if value.startswith("-"):
+            names, value = words, ""
+        several, may_lack = value.endswith("..."), value.startswith("[")
+        options: dict[str, Any] = {"help": said, "metavar": value.removesuffix("...").strip("[]") or None}
+        if not names[0].startswith("-"):
+            options["nargs"] = ("*" if may_lack else "+") if several else "?" if may_lack else None
+        elif several:
+            options |= {"action": "append", "default": []}
+        elif not value and not more:
+            options = {"help": said, "action": "store_true"}
+        group = either if either is not None and names[-1] in command.either else parser
+        group.add_argument(*names, **options, **more)
 
 
-def add_selection_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose releases."""
-    parser.add_argument(
-        "--rocm",
-        action="append",
-        default=[],
-        metavar="V",
-        help="ROCm release; 6.2 means the newest 6.2.x of the site. May be given several times; `all` means the newest "
-        "of each series that the platform's driver supports (default: the platform's own)",
-    )
-    parser.add_argument(
-        "--platform", metavar="P", help="what the machine was after which maintenance (default: the current one)"
-    )
-    parser.add_argument(
-        "--cpe",
-        action="append",
-        default=[],
-        metavar="V",
-        help="CPE release. May be given several times; `all` means every supported one (default: the platform's own)",
-    )
+def number_to(most: int, no: str = "no") -> Callable[[str], int]:
+    """Give what reads how many of something there should be."""
 
+    def number(text: str) -> int:
+        value = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
+        if not 1 <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is {no} number from 1 to {most}")
+        return value
 
-def add_input_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for what is known of images."""
-    parser.add_argument(
-        "--plan",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="a reviewed plan of an image, beside those that the site names; may be given several times",
-    )
-    parser.add_argument(
-        "--lock",
-        type=Path,
-        metavar="FILE",
-        help="a lock of the site's images (`lumisite images --lock`): what it knows of an image counts more than the "
-        "image's name (default: the one that the site names)",
-    )
+    return number
 
 
 def load_selection(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
@@ -117,48 +105,31 @@ def load_selection(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection
     return loaded, resolve_selection(loaded.site, **asked)
 
 
-def add_host_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--host-root`, for what looks at libraries of the host."""
-    parser.add_argument("--host-root", default="/", metavar="DIR", help="the host's root, or a copy (default: /)")
-
-
 def real_path(name: str | Path) -> Path:
     """Follow links as far as they lead. Those that go round are left for what opens the path: it has the message."""
     return Path(os.path.realpath(name))
 
 
-def check_host_root(root: str) -> None:
-    """Refuse a `--host-root` that is no directory; raises `ResolveError`."""
+def check_root(root: str, option: str = "--host-root", what: str = "host") -> None:
+    """Refuse the root of a host that is no directory; raises `ResolveError`."""
     if "\0" in root or not Path(root).is_dir():
-        raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")
+        raise ResolveError(f"{option}: {root!r} is no directory (the root of a {what}, or of a copy of one)")
 
 
-def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--json`, for results that a machine may read."""
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+def tell(result: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print a result: as JSON for a machine, else its lines, if there are any."""
+    if rows := (json.dumps(result, indent=2, default=str),) if as_json else tuple(lines):
+        print("\n".join(rows))
 
 
-def count(text: str) -> int:
-    """Read how many of something there should be."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if not 1 <= number <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10000")
-    return number
+def rows_of_json(rows: Iterable[object]) -> str:
+    """Give a JSON list with one line for each of its values, as `grep` reads it."""
+    return "[" + ",".join(f"\n  {json.dumps(row)}" for row in rows) + "\n]"
 
 
 def say(text: str) -> None:
     """Tell what goes on, beside the result."""
     print(f"lumisite: {text}", file=sys.stderr, flush=True)
-
-
-def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Give the lines of an aligned table: plain text, since short columns need no library and `awk` reads them."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def write_whole(path: Path, content: bytes) -> bool:

@@ -4,49 +4,32 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
+import os
+import shlex
+import time
+from dataclasses import replace
+from pathlib import Path
 
+from lumisite import __version__
 from lumisite.cli.asking import decided, require_shared
-from lumisite.cli.parser import add_site_option, count, real_path, say
+from lumisite.cli.parser import real_path, say
+from lumisite.cli.report import write_text
+from lumisite.cli.transport import EXIT
 from lumisite.errors import ResolveError
-
-if TYPE_CHECKING:
-    from lumisite.cli.parser import Commands
-    from lumisite.site.load import LoadedSite
-    from lumisite.validate.run.asked import Asked
-    from lumisite.validate.run.script import JobPlan
+from lumisite.site.load import LoadedSite, load_site
+from lumisite.validate.reframe.module import answer, module_text
+from lumisite.validate.run.asked import Asked, parse_asked
+from lumisite.validate.run.folder import SAMPLES, create_run, image_mark, lines_of, open_run
+from lumisite.validate.run.plan import plans_of, require_unchanged, with_specs
+from lumisite.validate.run.runner import Runner
+from lumisite.validate.run.script import NODES, JobPlan, job_script, slurm_words
 
 #: Options that the module passes on to lumisite, besides the site.
 PASSED_ON = ("image", "nodes", "partition", "jax_image", "wrapper")
 FILES = ("image", "jax_image", "wrapper")
 
 
-def add_commands(commands: Commands) -> None:
-    """Add this module's commands."""
-    reframe = commands.add_parser(
-        "reframe",
-        help="the same probes as a ReFrame test module",
-        description="Write a test module for ReFrame 4 with the probes of `validate`: same jobs, same gates, same "
-        "numbers. `verdict`, `report` and `validate --baseline` take what ReFrame recorded as it is.",
-    )
-    add_site_option(reframe)
-    reframe.add_argument("--image", metavar="FILE", help="container image (default: the site's)")
-    reframe.add_argument("--probe", action="append", default=[], metavar="NAME", help="only this one; several times")
-    reframe.add_argument("--nodes", type=count, metavar="N", help="nodes of each job (default: the site's)")
-    reframe.add_argument("--partition", metavar="P", help="Slurm's partition (default: the site's)")
-    reframe.add_argument("--jax-image", metavar="FILE", help="image with JAX, for the probe jax (default: none)")
-    reframe.add_argument(
-        "--wrapper", metavar="DIR", help="environment of the container wrapper, for the probe wrapper (default: none)"
-    )
-    reframe.add_argument("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
-    instead = reframe.add_mutually_exclusive_group()
-    instead.add_argument("--stage", metavar="DIR", help="for the module: put a probe's job into a stage directory")
-    instead.add_argument("--judge", metavar="DIR", help="for the module: judge a probe's job in a stage directory")
-    reframe.add_argument("--job", metavar="ID", help="with --judge: the job's number")
-    reframe.set_defaults(call=run_reframe)
-
-
-def run_reframe(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Write the module, or do what it asks."""
     if arguments.stage:
         return _stage(arguments)
@@ -54,12 +37,6 @@ def run_reframe(arguments: argparse.Namespace) -> int:
 
 
 def _module(arguments: argparse.Namespace) -> int:
-    import shlex
-
-    from lumisite.cli.report import write_text
-    from lumisite.validate.reframe.module import module_text
-    from lumisite.validate.run.script import slurm_words
-
     asked, loaded = _asked(arguments, "/stage", "module")
     plan = _job(asked, loaded)
     options = slurm_words(loaded.site, asked, plan)
@@ -72,24 +49,18 @@ def _module(arguments: argparse.Namespace) -> int:
 
 def _asked(arguments: argparse.Namespace, folder: str, stamp: str) -> tuple[Asked, LoadedSite]:
     """Give what `validate` would be asked with these options, for one job."""
-    others = dict.fromkeys(("account", "reservation", "limit")) | {"sbatch": [], "purpose": "validate"}
+    others = dict.fromkeys(("account", "reservation", "limit")) | {"sbatch": [], "command": "validate"}
     return decided(argparse.Namespace(**vars(arguments) | others), folder, stamp, 1)
 
 
 def _job(asked: Asked, loaded: LoadedSite) -> JobPlan:
     """Give the one job. Slurm chooses its nodes, as for all of ReFrame's tests."""
-    from dataclasses import replace
-
-    from lumisite.validate.run.plan import plans_of
-
     (plan,) = plans_of(asked, loaded)
     return replace(plan, named=False)
 
 
 def _words(arguments: argparse.Namespace, site_file: str) -> tuple[str, ...]:
     """Give the options that the module passes on; files by their whole path, since ReFrame works elsewhere."""
-    from pathlib import Path
-
     words = ["--site", site_file]
     for name in PASSED_ON:
         value = getattr(arguments, name)
@@ -101,13 +72,6 @@ def _words(arguments: argparse.Namespace, site_file: str) -> tuple[str, ...]:
 
 def _stage(arguments: argparse.Namespace) -> int:
     """Put the job of one probe into a stage directory."""
-    import os
-    import time
-    from pathlib import Path
-
-    from lumisite.validate.run.folder import create_run
-    from lumisite.validate.run.script import job_script
-
     folder = real_path(arguments.stage)
     stamp = f"reframe-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}-{'-'.join(arguments.probe)}"
     asked, loaded = _asked(arguments, str(folder), stamp)
@@ -121,18 +85,6 @@ def _stage(arguments: argparse.Namespace) -> int:
 
 def _judge(arguments: argparse.Namespace) -> int:
     """Judge the job of a stage directory as `validate` judges its own: wait for it, and ask Slurm what became of it."""
-    from dataclasses import replace
-
-    from lumisite import __version__
-    from lumisite.cli.proof import EXIT
-    from lumisite.site.load import load_site
-    from lumisite.validate.reframe.module import answer
-    from lumisite.validate.run.asked import parse_asked
-    from lumisite.validate.run.folder import SAMPLES, image_mark, lines_of, open_run
-    from lumisite.validate.run.plan import require_unchanged, with_specs
-    from lumisite.validate.run.runner import Runner
-    from lumisite.validate.run.script import NODES
-
     place = real_path(arguments.judge)
     run, about = open_run(place)
     asked = parse_asked(about, f"{place}/run.json")

@@ -7,46 +7,16 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lumisite.cli.parser import Commands, add_json_option, columns
 from lumisite.errors import shown
 from lumisite.release.deploy import Plan, apply_plan, edits_text, load_out, plan_deploy, roll_back
-from lumisite.release.diff import file_lines, meaning_lines, to_json
+from lumisite.release.diff import compare, file_lines, meaning_lines, to_json
 from lumisite.release.files import make_directories
 from lumisite.release.root import Actor, existing_root, list_releases, locked, read_root
 from lumisite.release.tree import fault_lines, owner_of, utc
-
-
-def add_commands(commands: Commands) -> None:
-    """Add the commands of the release room."""
-    diff = _add(commands, "diff", _diff, "what deploying a rendered tree would change", out=True)
-    deploy = _add(commands, "deploy", _deploy, "put a rendered tree into a deployment root", out=True)
-    deploy.add_argument("--apply", action="store_true", help="write; without it, only show what would change")
-    deploy.add_argument(
-        "--set-edits-aside",
-        action="store_true",
-        help="go on over files that were edited by hand in ROOT; they stay in their release's folder",
-    )
-    for command in (diff, deploy):
-        command.add_argument("--full", action="store_true", help="show the whole diff of every file")
-    _add(commands, "rollback", _rollback, "go one release back, at once")
-    about = "what is deployed: releases, inputs, and whether they are whole"
-    for command in (diff, _add(commands, "releases", _releases, about)):
-        add_json_option(command)
-
-
-def _add(
-    commands: Commands, name: str, call: Callable[[argparse.Namespace], int], about: str, *, out: bool = False
-) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=about)
-    if out:
-        command.add_argument("out", metavar="OUT", type=Path, help="a tree that `lumisite render` wrote")
-    command.add_argument("root", metavar="ROOT", type=Path, help="the deployment root")
-    command.set_defaults(call=call)
-    return command
+from lumisite.text import columns
 
 
 def _diff(arguments: argparse.Namespace) -> int:
@@ -88,13 +58,13 @@ def _rollback(arguments: argparse.Namespace) -> int:
     actor = _actor()
     root = existing_root(arguments.root, os.geteuid()).path
     with locked(root, actor):
-        done = roll_back(read_root(root), actor)
-    print(f"rolled back {done.before.path.name} -> {done.after.path.name}")
-    if done.difference:
-        print("\n".join(meaning_lines(done.difference)))
-    if done.before.faults:
-        _say(f"{done.before.path}: is not as it was deployed, and stays so:{fault_lines(done.before.faults)}")
-    if not done.logged:
+        before, after, logged = roll_back(read_root(root), actor)
+    print(f"rolled back {before.path.name} -> {after.path.name}")
+    if before.manifest.release and (difference := compare(before, after)):
+        print("\n".join(meaning_lines(difference)))
+    if before.faults:
+        _say(f"{before.path}: is not as it was deployed, and stays so:{fault_lines(before.faults)}")
+    if not logged:
         _say(f"{root}/history: could not be written; the link was moved all the same")
     return 0
 
@@ -140,3 +110,10 @@ def _actor() -> Actor:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run `diff`, `deploy`, `rollback` or `releases`."""
+    return {"diff": _diff, "deploy": _deploy, "rollback": _rollback, "releases": _releases}[arguments.command](
+        arguments
+    )

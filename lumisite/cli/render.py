@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from lumisite.cli.parser import (
-    Commands,
-    add_input_options,
-    add_selection_options,
-    add_site_option,
-    load_selection,
-    real_path,
-    say,
-)
+from lumisite.cli.parser import load_selection, real_path, say
 from lumisite.errors import LumisiteError, shown
 from lumisite.images.lock import load_lock
 from lumisite.machine.host import DiskTree
@@ -25,24 +16,7 @@ from lumisite.render.templates import load_templates
 from lumisite.site.load import load_plans
 
 
-def add_commands(commands: Commands) -> None:
-    """Add the commands of this module."""
-    render = commands.add_parser(
-        "render",
-        help="write the modulefiles and the srun helper",
-        description="Write modules/, spank/ and MANIFEST.json for the releases asked for. The same input gives the "
-        "same bytes; OUT is replaced as a whole or not at all.",
-    )
-    add_site_option(render)
-    add_selection_options(render)
-    render.add_argument(
-        "--out", type=Path, default=Path("site-out"), metavar="DIR", help="where to write (default: %(default)s)"
-    )
-    add_input_options(render)
-    render.set_defaults(call=run_render)
-
-
-def run_render(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Render and write; print each path, then how to try the modules."""
     if real_path(arguments.out).name == "current":
         # The modulefiles take a folder of this name for the link of a deployment root, and look beside it.

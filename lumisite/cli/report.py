@@ -1,66 +1,30 @@
-"""Commands that show a run to others: `report`."""
+"""What a run says: `report` and `verdict`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from lumisite.cli.facts import load_facts
-from lumisite.cli.parser import Commands, add_json_option, say
+from lumisite.cli.parser import say, tell
 from lumisite.cli.plain import plain
-from lumisite.cli.proof import file_blocks
+from lumisite.cli.transport import file_blocks
 from lumisite.errors import refused
 from lumisite.facts.facts import Facts
-from lumisite.site.json_file import parse_json
+from lumisite.site.decode import parse_json
 from lumisite.site.load import LoadedSite, embedded_sites, load_site, read_input
 from lumisite.validate import InputError
 from lumisite.validate.probes.probe import Vector
 from lumisite.validate.reframe.read import with_reframe
 from lumisite.validate.report.gather import Side, make_report, parse_vectors
-from lumisite.validate.report.write import WRITERS
+from lumisite.validate.report.write import WRITERS, verdict_text
 from lumisite.validate.run.folder import RUN, SAMPLES, SERIES
 from lumisite.validate.run.script import FACTS
-from lumisite.validate.samples import lines_in, read_lines
-from lumisite.validate.verdict.system import Terms
-
-
-def add_commands(commands: Commands) -> None:
-    """Add this module's commands."""
-    report = commands.add_parser(
-        "report",
-        help="what a run found: what changed, what is slower, which node, what to do",
-        description="Show a run of `validate` against a baseline: the verdict, what to do, what changed on the "
-        "machine, gates, metrics, nodes, and as HTML the plots. A run is the folder that `validate` or `baseline` "
-        "wrote, a file of samples, or a report or perflog of ReFrame. The exit code is that of the verdict: 0 fine, "
-        "1 failed, 4 not decided, 5 only some nodes.",
-    )
-    report.add_argument("run", metavar="RUN", help="the folder of a run after the change, or its file of samples")
-    report.add_argument(
-        "--baseline",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a run from before the change, folder or file, or a report or perflog of ReFrame; may be given several "
-        "times (default: none, and then only gates and the site's expectations decide)",
-    )
-    report.add_argument(
-        "--site",
-        metavar="NAME|FILE",
-        help="take what is expected of each metric, and what changes touch, from this site (default: the one that the "
-        "run was made for)",
-    )
-    report.add_argument("--allow-image-change", action="store_true", help="compare samples of different images")
-    report.add_argument(
-        "--format",
-        choices=tuple(WRITERS),
-        help="what to write; html is one file with plots and needs matplotlib (default: by the ending of FILE: .md, "
-        ".html, .xml, .json, else text)",
-    )
-    add_json_option(report)
-    report.add_argument("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
-    report.set_defaults(call=run_report)
+from lumisite.validate.samples import Recorded, lines_in, read_lines
+from lumisite.validate.verdict.system import Terms, judge_system
 
 
 def run_report(arguments: argparse.Namespace) -> int:
@@ -68,10 +32,25 @@ def run_report(arguments: argparse.Namespace) -> int:
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
     before, after = read_side(arguments.baseline), read_side([arguments.run], after=True)
     loaded = _site(arguments, after)
-    terms = Terms.of(loaded.site.validation if loaded else None, allow_image_change=arguments.allow_image_change)
-    report = make_report(before, after, terms, loaded or _site_of(after.facts))
+    report = make_report(before, after, _terms(loaded, arguments), loaded or _site_of(after.facts))
     write_text(WRITERS[form](report), arguments.output)
     return report.verdict.exit_code
+
+
+def run_verdict(arguments: argparse.Namespace) -> int:
+    """Judge samples and gates after against those before."""
+    terms = _terms(load_site(arguments.site) if arguments.site else None, arguments)
+    verdict = judge_system(_recorded(arguments.before), _recorded(arguments.after, after=True), terms)
+    tell(asdict(verdict), verdict_text(verdict), as_json=arguments.json)
+    return verdict.exit_code
+
+
+def _terms(loaded: LoadedSite | None, arguments: argparse.Namespace) -> Terms:
+    return Terms.of(loaded.site.validation if loaded else None, allow_image_change=arguments.allow_image_change)
+
+
+def _recorded(names: Iterable[str], *, after: bool = False) -> Recorded:
+    return read_lines(with_reframe(((name, file_blocks(name)) for name in names), say, after=after))
 
 
 def _form(output: str | None) -> str:
@@ -102,7 +81,7 @@ def read_side(names: Sequence[str], *, after: bool = False) -> Side:
     paths = [Path(name) for name in names]
     samples = [path / SAMPLES if path.is_dir() else path for path in paths]
     folders = [path for path in paths if path.is_dir()]
-    recorded = read_lines(with_reframe(((str(path), file_blocks(str(path))) for path in samples), say, after=after))
+    recorded = _recorded(map(str, samples), after=after)
     facts = [load_facts(str(path)) for folder in folders if (path := folder / FACTS).exists()]
     about = [found for folder in folders if (found := _object(folder / RUN))]
     vectors = tuple(vector for folder in folders for vector in _vectors(folder / SERIES))
@@ -135,3 +114,8 @@ def write_text(text: str, output: str | None) -> None:
         Path(output).write_text(plain(text), encoding="utf-8")
     except OSError as error:
         raise refused("write", error) from None
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run `report` or `verdict`."""
+    return {"report": run_report, "verdict": run_verdict}[arguments.command](arguments)

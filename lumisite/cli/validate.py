@@ -12,10 +12,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lumisite.cli.asking import JOBS, more_jobs, new_run, read_baseline, resumed_run
-from lumisite.cli.parser import Commands, add_json_option, add_site_option, count, say
-from lumisite.cli.proof import file_blocks
+from lumisite.cli.asking import more_jobs, new_run, resumed_run
+from lumisite.cli.parser import say
 from lumisite.cli.report import read_side
+from lumisite.cli.transport import file_blocks
 from lumisite.errors import ToolError
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.site.model import Site
@@ -33,80 +33,12 @@ from lumisite.validate.verdict.gates import LOOK, following
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
 
-def add_commands(commands: Commands) -> None:
-    """Add this module's commands."""
-    validate = commands.add_parser(
-        "validate",
-        help="measure the system after a change, with real jobs",
-        description="Submit jobs that run the probes in the site's container through the deployed module, follow them, "
-        "and keep every number as a line in RUN/samples.jsonl. Exit code 0: all gates passed, 1: one failed, 4: one "
-        "could not tell, 5: a node is bad, or slower than the others; with --baseline that of the verdict.",
-    )
-    _add_run_options(validate, "validate")
-    baseline = commands.add_parser(
-        "baseline",
-        help="measure the system before a change",
-        description="As `validate`, for the time before a change: to be run on several days, so that noise is known.",
-    )
-    _add_run_options(baseline, "baseline")
-
-
-def _add_run_options(parser: argparse.ArgumentParser, purpose: str) -> None:
-    add_site_option(parser)
-    place = parser.add_mutually_exclusive_group()
-    place.add_argument("--out", metavar="RUN", help="folder of the run, on a file system that all nodes see")
-    place.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted")
-    if purpose == "validate":
-        place.add_argument(
-            "--more",
-            metavar="RUN",
-            help="add jobs to a run, on other nodes if there are any: what its verdict asks for",
-        )
-    parser.add_argument("--jobs", type=count, metavar="N", help=f"jobs to measure (default: {JOBS[purpose]})")
-    parser.add_argument("--nodes", type=count, metavar="N", help="nodes of each job (default: the site's)")
-    parser.add_argument("--node-sets", type=count, metavar="N", help="disjoint sets of nodes (default: 2)")
-    parser.add_argument("--nodelist", metavar="NODES", help="only these nodes, in Slurm's notation")
-    parser.add_argument("--avoid", metavar="NODES", help="not these nodes, in Slurm's notation")
-    parser.add_argument("--probe", action="append", default=[], metavar="NAME", help="only this one; several times")
-    parser.add_argument("--partition", metavar="P", help="partition (default: the site's)")
-    parser.add_argument("--account", metavar="A", help="account for sbatch")
-    parser.add_argument("--reservation", metavar="R", help="reservation for sbatch; its nodes are used")
-    parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION", help="one more option for sbatch")
-    parser.add_argument(
-        "--limit", type=count, metavar="SECONDS", help="longest time of one step of a probe (default: by back-end)"
-    )
-    parser.add_argument("--image", metavar="FILE", help="container image (default: the site's)")
-    if purpose == "baseline":
-        parser.add_argument(
-            "--into",
-            metavar="PLACE",
-            help="add what was measured to PLACE, and say what is still missing for a baseline; PLACE is a folder like "
-            "that of a run, or a file NAME.jsonl, which has the samples only",
-        )
-    else:
-        parser.add_argument(
-            "--baseline",
-            action="append",
-            default=[],
-            metavar="FILE",
-            help="judge against these runs from before the change: folders, files, reports and perflogs of ReFrame "
-            "(default: only gates decide)",
-        )
-    parser.add_argument("--jax-image", metavar="FILE", help="image with JAX, for the probe jax (default: none)")
-    parser.add_argument(
-        "--wrapper", metavar="DIR", help="environment of the container wrapper, for the probe wrapper (default: none)"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print the jobs' scripts and submit nothing")
-    add_json_option(parser)
-    parser.set_defaults(call=run_validate, purpose=purpose)
-
-
-def run_validate(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Run, or go on with a run, and print what came of it."""
     more = getattr(arguments, "more", None)
     asked = (resumed_run if arguments.resume else more_jobs if more else new_run)(arguments)
     # A baseline that cannot be used is told before anything is made or submitted.
-    side = read_baseline(asked)
+    side = read_side(asked.baseline) if asked.baseline else None
     loaded = load_site(asked.site_file)
     plans, facts = plans_of(asked, loaded), _facts_command(asked)
     folder = Path(asked.folder)

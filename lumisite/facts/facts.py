@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lumisite.errors import LumisiteError
-from lumisite.site.json_file import JsonFile
+from lumisite.site.decode import JsonFile
 
 #: A node with thousands of images needs one megabyte.
 LARGEST_FACTS_BYTES = 32 * 1024 * 1024

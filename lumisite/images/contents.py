@@ -79,28 +79,21 @@ class Version:
     of: str
 
 
-@dataclass(frozen=True)
-class Contents:
-    """The labels of an image, and of each thing its version; what is not found is not there."""
-
-    labels: Mapping[str, str]
-    versions: Mapping[str, Version]
-
-
-def read_contents(tree: Tree) -> Contents:
-    """Read labels and versions; raises a `LumisiteError` for an image that is damaged where they stand."""
+def read_versions(tree: Tree) -> dict[str, Version]:
+    """Read the version of each thing that is found; raises a `LumisiteError` for an image that is damaged there."""
     labels = read_labels(tree)
     folders = _library_folders(tree)
+    libc = _find(tree, folders, ["libc.so.6"])
     found = {
         "rocm": _rocm(tree, folders),
         "torch": _torch(tree),
         "libfabric": _library(tree, folders, ["libfabric.so.1"], _libfabric),
         "ofi_plugin": _library(tree, folders, PLUGINS, partial(_banner, _PLUGIN)),
         "libcxi": _library(tree, folders, ["libcxi.so.1"]),
-        "glibc": _glibc(tree, folders),
+        "glibc": None if libc is None else _banner(_GLIBC, tree, libc),
     }
     versions = {name: one or _label(labels, name) for name, one in found.items()}
-    return Contents(labels, {name: one for name, one in versions.items() if one is not None})
+    return {name: one for name, one in versions.items() if one is not None}
 
 
 def read_holds(family: str | None, tree: Tree) -> Holds:
@@ -198,11 +191,6 @@ def _libfabric(tree: Tree, path: str) -> Version | None:
         return Version(match[1], settings)
     release = re.search(r"/libfabric[/-](\d+\.\d+[\w.]*)/", path)
     return None if release is None else Version(release[1], path)
-
-
-def _glibc(tree: Tree, folders: Iterable[str]) -> Version | None:
-    path = _find(tree, folders, ["libc.so.6"])
-    return None if path is None else _banner(_GLIBC, tree, path)
 
 
 def _banner(pattern: re.Pattern[bytes], tree: Tree, path: str) -> Version | None:

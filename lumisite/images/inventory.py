@@ -7,10 +7,11 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
-from lumisite.images.contents import Version, read_contents
+from lumisite.images.contents import Version, read_labels, read_versions
 from lumisite.images.digest import Kind, digest_of
 from lumisite.images.family import recognise_family
 from lumisite.images.sif import open_image
@@ -25,8 +26,6 @@ UNPACKED = ".singularity.d"
 
 #: Told of each image file that is read: its path, the bytes that it has, and those read so far.
 Progress: TypeAlias = Callable[[str, int, int], None]
-
-
 #: Images by path, each with no patterns, and directories with the patterns that names of images in them match.
 Wanted: TypeAlias = Iterable[tuple[str, Sequence[str]]]
 
@@ -75,9 +74,7 @@ class Reading:
 def wanted_of(paths: Iterable[str], tree: DiskTree) -> Wanted:
     """Take absolute paths for images, or for directories of them; a folder that an image was unpacked to is one."""
     for path in paths:
-        place = resolve(tree, path)
-        is_folder = place.entry is not None and place.entry.kind == "directory" and not _unpacked(tree, place.path)
-        yield path, USUAL_PATTERNS if is_folder else ()
+        yield path, USUAL_PATTERNS if _is_folder(tree, resolve(tree, path)) else ()
 
 
 def read_inventory(reading: Reading, wanted: Wanted) -> tuple[Image, ...]:
@@ -85,7 +82,12 @@ def read_inventory(reading: Reading, wanted: Wanted) -> tuple[Image, ...]:
     tree = reading.tree
     entries: dict[str, Image] = {}
     files: dict[str, list[Image]] = {}
-    for path, fault in _names(reading, wanted):
+    listed = (
+        _matching(reading, top, pattern.split("/") if pattern else ())
+        for top, patterns in wanted
+        for pattern in patterns or ("",)
+    )
+    for path, fault in chain.from_iterable(listed):
         if path in entries:
             continue
         place = resolve(tree, path)
@@ -98,16 +100,11 @@ def read_inventory(reading: Reading, wanted: Wanted) -> tuple[Image, ...]:
     return tuple(entries[path] for path in sorted(entries))
 
 
-def _names(reading: Reading, wanted: Wanted) -> Iterator[tuple[str, str]]:
-    """Give the paths of images, and directories that cannot be listed with the reason."""
-    for path, patterns in wanted:
-        if not patterns:
-            yield path, ""
-        for pattern in patterns:
-            yield from _matching(reading, path, pattern.split("/"))
-
-
 def _matching(reading: Reading, folder: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Give the paths that match a pattern, part by part, and directories that cannot be listed with the reason."""
+    if not parts:
+        yield folder, ""
+        return
     tree = reading.tree
     place = resolve(tree, folder)
     try:
@@ -119,23 +116,21 @@ def _matching(reading: Reading, folder: str, parts: Sequence[str]) -> Iterator[t
         if not fnmatch.fnmatchcase(name, parts[0]) or (name.startswith(".") and not parts[0].startswith(".")):
             continue
         path = posixpath.join(folder, name)
-        if len(parts) == 1:
-            yield path, ""
-            continue
-        below = resolve(tree, path)
-        if below.entry is not None and below.entry.kind == "directory" and not _unpacked(tree, below.path):
+        if len(parts) == 1 or _is_folder(tree, resolve(tree, path)):
             yield from _matching(reading, path, parts[1:])
 
 
-def _unpacked(tree: DiskTree, path: str) -> bool:
-    return tree.look(posixpath.join(path, UNPACKED)) is not None
+def _is_folder(tree: DiskTree, place: Place) -> bool:
+    """Tell whether a directory is there, and none that an image was unpacked to."""
+    is_directory = place.entry is not None and place.entry.kind == "directory"
+    return is_directory and tree.look(posixpath.join(place.path, UNPACKED)) is None
 
 
 def _unfit(tree: DiskTree, place: Place) -> str:
-    kind = None if place.entry is None else place.entry.kind
-    if kind == "directory" and not _unpacked(tree, place.path):
+    if _is_folder(tree, place):
         return f"is a directory, without the {UNPACKED} of an unpacked image"
-    return "" if kind in ("file", "directory") else "is neither a file nor a directory"
+    fit = place.entry is not None and place.entry.kind in ("file", "directory")
+    return "" if fit else "is neither a file nor a directory"
 
 
 def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Image]:
@@ -150,8 +145,8 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Ima
             progress = None if reading.progress is None else partial(reading.progress, real, source.size)
             known = replace(known, digest=digest_of(source, reading.digest, progress))
         image = open_image(path)
-        contents = read_contents(image.tree)
-        known = replace(known, labels=contents.labels, versions=contents.versions, notes=image.notes)
+        labels, versions = read_labels(image.tree), read_versions(image.tree)
+        known = replace(known, labels=labels, versions=versions, notes=image.notes)
         for alias in aliases:
             family, why = recognise_family(reading.site, (alias.path, real), image.tree, reading.rocm)
             yield replace(known, path=alias.path, links=alias.links, family=family, why=why)

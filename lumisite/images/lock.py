@@ -15,8 +15,8 @@ from lumisite.errors import ToolError, shown
 from lumisite.images.digest import Kind
 from lumisite.images.inventory import Image
 from lumisite.machine.host import LARGEST_READ_BYTES, open_file
+from lumisite.site.decode import JsonFile, short
 from lumisite.site.document import joined
-from lumisite.site.json_file import JsonFile, short
 from lumisite.site.load import LoadedSite
 
 

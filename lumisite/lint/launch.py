@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lumisite.lint.job import Job, Told, variables_in
 from lumisite.lint.shell import RUNTIMES, Command
-from lumisite.lint.slurm import Step, usable_cores
+from lumisite.lint.slurm import usable_cores
 
 _STARTERS_OF_TASKS = re.compile(r"(?:^|/)(?:torchrun|accelerate|deepspeed)$|torch\.distributed\.(?:run|launch)")
 _CUTTING = re.compile(
@@ -56,18 +56,14 @@ def miopen_mktemp(job: Job) -> Iterator[Told]:
 def fixed_port(job: Job) -> Iterator[Told]:
     """A fixed port meets that of another job where nodes are shared; the default one meets strays on others too."""
     partitions = (job.site.partitions[name] for name in job.partitions if name in job.site.partitions)
-    alone = all(one.whole_nodes for one in partitions) or _takes_nodes(job, job.allocation)
+    # Nothing of a node is left to others where all its cores are asked for, or all of it.
+    cores = max((usable_cores(kind) for kind in job.allocation.node_kinds(job.site) if kind.gpus), default=None)
+    alone = all(one.whole_nodes for one in partitions) or "exclusive" in job.allocation.merged
+    alone |= cores is not None and job.allocation.cores_per_node[1] >= cores
     for line, port in (*_set_ports(job), *_given_ports(job)):
         if port != "0" and (not alone or port == _DEFAULT_PORT):
             by = "what else starts with the default port" if alone else "another job on the node"
             yield Told(line, f"port {port} may be taken by {by}", 'export MASTER_PORT="1${SLURM_JOB_ID:0-4}"')
-
-
-def _takes_nodes(job: Job, step: Step) -> bool:
-    """Whether nothing of a node is left to others: all its cores are asked for, or it is asked for as a whole."""
-    kinds = step.node_kinds(job.site)
-    cores = max((usable_cores(kind) for kind in kinds if kind.gpus), default=None)
-    return "exclusive" in step.merged or (cores is not None and step.cores_per_node[1] >= cores)
 
 
 def _set_ports(job: Job) -> Iterator[tuple[int, str]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from lumisite.machine.host import DiskTree
 from lumisite.machine.tree import resolve
@@ -15,11 +16,15 @@ _MOST_READS = 65_536
 
 @dataclass(frozen=True)
 class Mount:
-    """A mount: the `point` where it is, the `kind` of file system, and whether nothing can be written there."""
+    """A mount: the `point` where it is, the `kind` of file system, and whether nothing can be written there.
+
+    `source` is what is mounted, without a server's name, and the folder in it if that is not its root.
+    """
 
     point: str
     kind: str
-    read_only: bool
+    source: str
+    read_only: bool = field(compare=False)
 
 
 def mounts_of(host: DiskTree) -> tuple[Mount, ...]:
@@ -38,14 +43,18 @@ def mounts_of(host: DiskTree) -> tuple[Mount, ...]:
         content += part
         if not part or len(content) >= _MOST_BYTES:
             break
-    found = []
-    for line in content.decode(errors="replace").splitlines():
-        words, _, after = line.partition(" - ")
-        fields = words.split(" ")
-        if len(fields) > 5 and after:
-            options = (*fields[5].split(","), *after.split(" ")[-1].split(","))
-            found.append(Mount(_plain(fields[4]), after.split(" ")[0], "ro" in options))
-    return tuple(found)
+    return tuple(parse_mounts(content.decode(errors="replace").splitlines()))
+
+
+def parse_mounts(lines: Iterable[str]) -> Iterator[Mount]:
+    """Read lines of the kernel's table; a line that is not one of it is left out."""
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, last = before.split(" "), after.split(" ")
+        if len(fields) > 5 and len(last) > 2:
+            what = f"{_plain(last[1]).rpartition(':')[2]} {_plain(fields[3])}".removesuffix(" /")
+            options = (*fields[5].split(","), *last[-1].split(","))
+            yield Mount(_plain(fields[4]), last[0], what, "ro" in options)
 
 
 def mount_of(mounts: tuple[Mount, ...], path: str) -> Mount | None:

@@ -15,10 +15,10 @@ from pathlib import Path
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
 from lumisite.release.diff import Difference, compare
 from lumisite.release.files import make_directories, make_temporary, make_tree, remove, sync_directory
-from lumisite.release.history import Step, deployed_step, way_back
 from lumisite.release.root import (
     Actor,
     Root,
+    Step,
     append_step,
     inspect_release,
     link_command,
@@ -58,16 +58,6 @@ class Plan:
     def nothing_to_do(self) -> bool:
         """Whether users would notice nothing: then a new release would only be in rollback's way."""
         return bool(self.current) and not self.difference and not self.edited
-
-
-@dataclass(frozen=True)
-class Rollback:
-    """A rollback that was done; `logged` says whether the history has it."""
-
-    before: Tree
-    after: Tree
-    difference: Difference | None
-    logged: bool
 
 
 def load_out(path: Path) -> Tree:
@@ -143,14 +133,15 @@ def _make_whole(out: str, release: Tree) -> str:
     return f"rsync -a --checksum --delete {shlex.quote(f'{out}/')} {shlex.quote(f'{release.path}/')}"
 
 
-def roll_back(root: Root, actor: Actor) -> Rollback:
+def roll_back(root: Root, actor: Actor) -> tuple[Tree, Tree, bool]:
     """Move the link one release back; the caller holds the lock.
 
-    Raises `ToolError` when there is no release before, `DifferenceError` when that release is not whole.
+    Gives the release that users had, the one that they have now, and whether the history tells of it. Raises
+    `ToolError` when there is no release before, `DifferenceError` when that release is not whole.
     """
     if not root.current:
         raise ToolError(f"{root.path}: has no current release; deploy one")
-    way = way_back(root.steps, root.current)
+    way = root.way
     if len(way) < 2:
         raise ToolError(f"{root.path}: {root.current} has no release before it; nothing was changed")
     target = inspect_release(root, way[-2])
@@ -167,14 +158,13 @@ def roll_back(root: Root, actor: Actor) -> Rollback:
             f"to make it whole, render it again and {_make_whole('OUT', target)}{as_it_is}"
         )
     left = inspect_release(root, root.current)
-    difference = compare(left, target) if left.manifest.release else None
     logged = True
     try:
         append_step(root, Step("rollback", target.path.name, root.current, "", actor.time, actor.by))
     except OSError:
         logged = False  # a full disk, say: `way_back` finds its way without the line, and users wait
     point_current(root, target.path.name)
-    return Rollback(left, target, difference, logged)
+    return left, target, logged
 
 
 def _there(root: Root, out: Tree) -> Tree | None:
@@ -185,7 +175,7 @@ def _there(root: Root, out: Tree) -> Tree | None:
     if path.is_symlink() or not path.is_dir():
         raise DifferenceError(f"{path}: is not a directory, so lumisite did not make it; put the folder itself there")
     there = inspect_release(root, path.name, out)
-    step = deployed_step(root.steps, path.name)
+    step = root.deployed(path.name)
     if step:
         is_other = step.manifest != sha256_of(out.manifest_bytes)
     else:

@@ -17,6 +17,7 @@ from lumisite.errors import shown
 from lumisite.release.tree import Tree
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, ModuleSummary
 
+_VERSIONS = ("site", "platform", "cpe", "rocm")
 _LISTS = ("binds", "provides", "loads", "conflicts")
 _MOST_LINES_COMPARED = 100_000  # many times what is rendered: a damaged file must not fill the memory
 _MOST_LINES_OF_A_FILE = 60
@@ -103,43 +104,36 @@ def compare(old: Tree | None, new: Tree) -> Difference:
     return Difference(
         old=before.release,
         new=after.release,
-        versions=_pairs(_versions(before), _versions(after), _versions(NO_MANIFEST)),
+        versions=_pairs(_versions(before), _versions(after), _VERSIONS),
         modules=modules,
-        settings=_list_changes(before.settings, after.settings, sorted({*before.settings, *after.settings})),
+        settings=_list_changes(before.settings, after.settings),
         files=tuple(_file_changes(before, contents, new, modules)),
         provenance=tuple(_provenance(before, after)) if before.release else (),
     )
 
 
-def _versions(manifest: Manifest) -> dict[str, str | None]:
-    return {
-        "site": manifest.site or None,
-        "platform": manifest.platform or None,
-        "cpe": " ".join(manifest.cpe) or None,
-        "rocm": " ".join(manifest.rocm) or None,
-    }
+def _versions(manifest: Manifest) -> dict[str, str]:
+    """Give what a release is for; one that is not there is for nothing."""
+    values = (manifest.site, manifest.platform, " ".join(manifest.cpe), " ".join(manifest.rocm))
+    return {name: value for name, value in zip(_VERSIONS, values, strict=True) if value}
 
 
-def _pairs(
-    old: Mapping[str, str] | Mapping[str, str | None],
-    new: Mapping[str, str] | Mapping[str, str | None],
-    names: Iterable[str],
-) -> dict[str, Pair]:
-    pairs = {name: Pair(old.get(name), new.get(name)) for name in names}
+def _pairs(old: Mapping[str, str], new: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, Pair]:
+    pairs = {name: Pair(old.get(name), new.get(name)) for name in names or sorted({*old, *new})}
     return {name: pair for name, pair in pairs.items() if pair.old != pair.new}
 
 
 def _provenance(before: Manifest, after: Manifest) -> Iterator[str]:
     if before.lumisite != after.lumisite:
         yield f"lumisite {before.lumisite} -> {after.lumisite}"
-    yield from _pairs(before.inputs, after.inputs, sorted({*before.inputs, *after.inputs}))
+    yield from _pairs(before.inputs, after.inputs)
 
 
 def _list_changes(
-    old: Mapping[str, tuple[str, ...]], new: Mapping[str, tuple[str, ...]], names: Iterable[str]
+    old: Mapping[str, tuple[str, ...]], new: Mapping[str, tuple[str, ...]], names: Iterable[str] = ()
 ) -> dict[str, ListChange]:
     changes = {}
-    for name in names:
+    for name in names or sorted({*old, *new}):
         before, after = dict.fromkeys(old.get(name, ())), dict.fromkeys(new.get(name, ()))
         if before.keys() != after.keys():
             added = tuple(item for item in after if item not in before)
@@ -158,9 +152,7 @@ def _module_changes(old: Mapping[str, ModuleSummary], new: Mapping[str, ModuleSu
         for old_version, new_version in pairs:
             was, is_now = olds.get(old_version, ModuleSummary()), news.get(new_version, ModuleSummary())
             lists = _list_changes(vars(was), vars(is_now), _LISTS)
-            variables = sorted({*was.environment, *is_now.environment})
-            environment = _pairs(was.environment, is_now.environment, variables)
-            yield ModuleChange(name, old_version, new_version, lists, environment)
+            yield ModuleChange(name, old_version, new_version, lists, _pairs(was.environment, is_now.environment))
 
 
 def _by_name(modules: Mapping[str, ModuleSummary]) -> defaultdict[str, dict[str, ModuleSummary]]:
@@ -214,20 +206,14 @@ def meaning_lines(difference: Difference) -> list[str]:
 
 
 def _module_line(module: ModuleChange) -> str:
-    parts = []
-    if not module.old:
-        parts.append("new module")
     if not module.new:
         return f"{module.name}/{module.old}: removed"
-    seen: set[str] = set()
+    parts = [] if module.old else ["new module"]
     for key, change in module.lists.items():
-        # A path that is bound and provided at once is one path to the reader.
         label = "" if key in ("binds", "provides") else f"{key} "
-        for sign, items in (("+", change.added), ("-", change.removed)):
-            texts = [f"{label}{sign} {_text(item)}" for item in items]
-            parts += [text for text in texts if text not in seen]
-            seen.update(texts)
-    parts += [f"{name}: {_changed(*pair)}" for name, pair in module.environment.items()]
+        parts += [f"{label}{one}" for one in _signed(change)]
+    # A path that is bound and provided at once is one path to the reader.
+    parts = [*dict.fromkeys(parts), *(f"{name}: {_changed(*pair)}" for name, pair in module.environment.items())]
     versions = module.new if module.old in ("", module.new) else f"{module.old} -> {module.new}"
     return f"{module.name}/{versions}: {', '.join(parts) or 'the same under a new version'}"
 
@@ -235,8 +221,11 @@ def _module_line(module: ModuleChange) -> str:
 def _list_text(change: ListChange) -> str:
     if len(change.added) <= 1 and len(change.removed) <= 1:
         return _changed(next(iter(change.removed), None), next(iter(change.added), None))
-    parts = [f"+ {_text(item)}" for item in change.added] + [f"- {_text(item)}" for item in change.removed]
-    return ", ".join(parts)
+    return ", ".join(_signed(change))
+
+
+def _signed(change: ListChange) -> list[str]:
+    return [f"+ {_text(item)}" for item in change.added] + [f"- {_text(item)}" for item in change.removed]
 
 
 def _changed(old: str | None, new: str | None) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from lumisite.binds.copies import in_order, is_foundation, newest, stem
@@ -58,11 +59,33 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Node:
-    """A host, and where its shared file systems are: what is wrong on those is wrong on all nodes."""
+class _Check:
+    """A release on a host: which of its `parts` are `broken`, and by what.
 
+    What is wrong on `shared` file systems is wrong on all nodes.
+    """
+
+    site: Site
+    manifest: Manifest
     host: DiskTree
     shared: tuple[str, ...]
+    parts: tuple[_Part, ...]
+    broken: dict[_Part, str] = field(default_factory=dict)
+
+    @cached_property
+    def families(self) -> dict[str, Family]:
+        """The image families that are run with a module of this release."""
+        deployed = {module.partition("/")[0] for module in self.manifest.modules}
+        return {name: one for name, one in self.site.families.items() if deployed.intersection(one.modules)}
+
+    @cached_property
+    def wanted(self) -> dict[str, list[str]]:
+        """The libraries that families need, by SONAME, with the families."""
+        wanted: dict[str, list[str]] = {}
+        for name, family in self.families.items():
+            for soname in family.libraries:
+                wanted.setdefault(soname, []).append(name)
+        return wanted
 
     def own(self, path: str) -> bool:
         """Tell whether a path is on this node alone."""
@@ -74,45 +97,24 @@ class _Node:
             yield replace(fault, alone=self.own(fault.cause) or fault.cause in self.shared)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """Which libraries are asked for: those of families by SONAME, and among the parts those that are not `broken`.
-
-    `plugins` are the families that take theirs from the host; `broken` is by what the parts are broken.
-    """
-
-    site: Site
-    manifest: Manifest
-    cpe: Version
-    wanted: dict[str, list[str]]
-    plugins: list[str]
-    parts: tuple[_Part, ...]
-    broken: Mapping[_Part, str]
-
-
 def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
     """Check a host, or a copy of its tree; raises `ResolveError` when the release is not of this site.
 
     A cause is told once: not also by what is below it, or needs it.
     """
     _same_site(site, manifest)
-    parts = _parts(site, manifest)
     mounts = mounts_of(host)
     bound = frozenset(spec.partition(":")[0] for one in manifest.modules.values() for spec in one.binds)
-    node = _Node(host, tuple(resolve(host, one.path).path for one in site.file_systems if one.kind == "shared"))
+    shared = tuple(resolve(host, one.path).path for one in site.file_systems if one.kind == "shared")
+    check = _Check(site, manifest, host, shared, _parts(site, manifest))
     unmounted = tuple(shared_faults(site, bound, host, mounts))
-    found = [*local_faults(site, host, mounts), *interface_faults(site, host), *_runtime(site, node)]
-    wrong = {part: faults for part in parts if (faults := tuple(_part(node, part)))}
-    found += [fault for faults in wrong.values() for fault in faults]
-    broken = {part: faults[0].cause for part, faults in wrong.items()}
-    families = _families(site, manifest)
-    wanted: dict[str, list[str]] = {}
-    for name, family in families.items():
-        for soname in family.libraries:
-            wanted.setdefault(soname, []).append(name)
-    plugins = [name for name, family in families.items() if family.plugin == "from-host"]
+    found = [*local_faults(site, host, mounts), *interface_faults(site, host), *_runtime(check)]
+    for part in check.parts:
+        if faults := tuple(_part(check, part)):
+            found += faults
+            check.broken[part] = faults[0].cause
     for cpe in manifest.cpe:
-        found += _libraries(_Asked(site, manifest, parse_version(cpe), wanted, plugins, parts, broken), node)
+        found += _libraries(check, parse_version(cpe))
     notes = [
         f"{bind.path}: is not there; compute nodes need it, others do not ({bind.why})"
         for bind in site.binds
@@ -128,7 +130,7 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
     told: dict[str, HostFault] = {}
     for fault in (*unmounted, *rest):
         told.setdefault(fault.cause or str(fault), fault)
-    return HostCheck(tuple(sorted(told.values())), len(parts) + len(wanted) + 1, tuple(notes))
+    return HostCheck(tuple(sorted(told.values())), len(check.parts) + len(check.wanted) + 1, tuple(notes))
 
 
 def _same_site(site: Site, manifest: Manifest) -> None:
@@ -175,60 +177,56 @@ def _parts(site: Site, manifest: Manifest) -> tuple[_Part, ...]:
     return tuple({part.path: part for part in reversed(parts)}.values())
 
 
-def _families(site: Site, manifest: Manifest) -> dict[str, Family]:
-    """Give the image families that are run with a module of this release."""
-    deployed = {module.partition("/")[0] for module in manifest.modules}
-    return {name: one for name, one in site.families.items() if deployed.intersection(one.modules)}
-
-
-def _runtime(site: Site, node: _Node) -> Iterator[HostFault]:
-    path = site.runtime.executable
-    expected = f"the real {site.runtime.name}"
+def _runtime(check: _Check) -> Iterator[HostFault]:
+    path = check.site.runtime.executable
+    expected = f"the real {check.site.runtime.name}"
     remedy = "install it, or correct runtime.executable and deploy again"
-    place = resolve(node.host, path)
+    place = resolve(check.host, path)
     if place.entry is None or place.entry.kind != "file":
-        yield from tuple(node.may(path, place.path, expected, 0)) or (
+        yield from tuple(check.may(path, place.path, expected, 0)) or (
             HostFault(path, expected, _what(place), remedy, cause=place.path),
         )
-    elif covers(site.root, place.path):
+    elif covers(check.site.root, place.path):
         yield HostFault(path, expected, f"leads to {place.path}, lumisite's own wrapper", remedy)
     else:
-        yield from node.may(path, place.path, expected, READ | ENTER)
+        yield from check.may(path, place.path, expected, READ | ENTER)
 
 
-def _part(node: _Node, part: _Part) -> Iterator[HostFault]:
-    place = resolve(node.host, part.path)
+def _part(check: _Check, part: _Part) -> Iterator[HostFault]:
+    place = resolve(check.host, part.path)
     if place.entry is None:
-        yield from tuple(node.may(part.path, place.path, part.why, 0)) or (_gone(node, part, place),)
+        yield from tuple(check.may(part.path, place.path, part.why, 0)) or (_gone(check, part, place),)
     elif part.kind and place.entry.kind != part.kind:
         yield HostFault(part.path, part.why, _what(place), _UPDATED, cause=place.path)
     else:
         need = READ if place.entry.kind == "file" else READ | ENTER if part.kind else ENTER
-        faults = tuple(node.may(part.path, place.path, part.why, need))
-        yield from faults or (_library(node, part, place.path) if part.soname else ())
+        faults = tuple(check.may(part.path, place.path, part.why, need))
+        yield from faults or (_library(check, part, place.path) if part.soname else ())
 
 
-def _gone(node: _Node, part: _Part, place: Place) -> HostFault:
+def _gone(check: _Check, part: _Part, place: Place) -> HostFault:
     """Tell of what is not there; where another version stands beside it, the system may have been updated."""
     folder, name = posixpath.split(part.path)
-    real = resolve(node.host, folder)
-    link = real.entry is not None and node.host.look(posixpath.join(real.path, name)) is not None
+    real = resolve(check.host, folder)
+    link = real.entry is not None and check.host.look(posixpath.join(real.path, name)) is not None
     remedy = "mend the link, or describe the new path, render and deploy" if link else _UPDATED
-    beside = _beside(node.host, real.path, name)
+    beside = _beside(check.host, real.path, name)
     others = beside if part.soname or part.kind == "directory" else ""
-    alone = not others.replace(f" ({real.path} has {name})", "") and (node.own(place.path) or place.path in node.shared)
+    alone = not others.replace(f" ({real.path} has {name})", "") and (
+        check.own(place.path) or place.path in check.shared
+    )
     return HostFault(part.path, part.why, _what(place) + beside, remedy, alone, place.path)
 
 
-def _library(node: _Node, part: _Part, real: str) -> Iterator[HostFault]:
+def _library(check: _Check, part: _Part, real: str) -> Iterator[HostFault]:
     """Compare what a library calls itself; unlike a module, a plan may bind one that calls itself nothing."""
-    source = node.host.source(real)
+    source = check.host.source(real)
     try:
         info = None if source is None else read_elf(source)
     except ElfError as error:
         told = str(error).partition(": ")[2] or str(error)
         expected = f"the library {part.soname}, {part.why}"
-        yield HostFault(part.path, expected, told, _UPDATED, node.own(real), real)
+        yield HostFault(part.path, expected, told, _UPDATED, check.own(real), real)
         return
     soname = None if info is None else info.soname
     if soname is not None or part.kind != "file":
@@ -242,63 +240,61 @@ def _named(path: str, name: str, soname: str | None, what: str, real: str) -> It
         yield HostFault(path, f"SONAME {name}, {what}", f"has SONAME {soname or '(none)'}", remedy, cause=real)
 
 
-def _libraries(asked: _Asked, node: _Node) -> Iterator[HostFault]:
+def _libraries(check: _Check, cpe: Version) -> Iterator[HostFault]:
     """Search the libraries that families need, and all that those need in turn, as the closure does.
 
     Beside those, what modules and plans bind one by one must find the symbol versions that it needs; what an image
     brings for a planned library is not known here.
     """
-    site, manifest = asked.site, asked.manifest
-    request = Request(site, manifest.platform, asked.cpe, site.platforms[manifest.platform].rocm, ())
-    folders, _ = library_folders(request, node.host)
-    loader = loader_of_host(request, node.host, folders)
+    platform = check.manifest.platform
+    request = Request(check.site, platform, cpe, check.site.platforms[platform].rocm, ())
+    folders, _ = library_folders(request, check.host)
+    loader = loader_of_host(request, check.host, folders)
+    with_plugin = [name for name, family in check.families.items() if family.plugin == "from-host"]
     # A plugin is opened by any of its names.
-    plugins = {name for name in PLUGINS if asked.plugins and name not in asked.wanted and _tried(loader.search(name))}
-    told = {part.soname for part in asked.broken if part.soname}
+    plugins = {name for name in PLUGINS if with_plugin and name not in check.wanted and _tried(loader.search(name))}
+    told = {part.soname for part in check.broken if part.soname}
     roots: list[Need] = []
-    for name, families in (asked.wanted | dict.fromkeys(sorted(plugins), asked.plugins)).items():
+    for name, families in (check.wanted | dict.fromkeys(sorted(plugins), with_plugin)).items():
         search = loader.search(name)
         what = f"for image families {', '.join(families)}"
         if search.found is None:
             if name not in told:
                 told.add(name)
-                yield from tuple(_unreadable(node, search, f"{name}, {what}")) or (
-                    _not_found(asked, node, name, what, search),
+                yield from tuple(_unreadable(check, search, f"{name}, {what}")) or (
+                    _not_found(check, name, what, search),
                 )
             continue
         real = search.found.real
         other = tuple(_named(search.found.path, name, search.found.info.soname, what, real))
-        yield from other or node.may(search.found.path, real, f"{name}, {what}", READ)
+        yield from other or check.may(search.found.path, real, f"{name}, {what}", READ)
         roots.append(Need(name, None, Loaded(name, search.found), search))
-    bound = [part for part in asked.parts if part.soname and part not in asked.broken]
-    singles = {part.path: Need(part.path, None, None, loader.search(part.path)) for part in bound}
-    by_module = [one.path for one in bound if one.kind != "file"]
-    by_path = {
-        path: replace(one, loaded=Loaded(path, one.search.found))
-        for path, one in singles.items()
-        if one.search.found is not None
-    }
-    for need in walk(loader, [*roots, *(one for path, one in by_path.items() if path in by_module)]):
+    bound: dict[_Part, Need] = {}
+    for part in (one for one in check.parts if one.soname and one not in check.broken):
+        search = loader.search(part.path)
+        if search.found is not None:
+            bound[part] = Need(part.path, None, Loaded(part.path, search.found), search)
+    for need in walk(loader, [*roots, *(one for part, one in bound.items() if part.kind != "file")]):
         needed_by = "" if need.requester is None else f"a library that {need.requester.found.path} needs"
         if need.loaded is not None:
             found = need.loaded.found
-            yield from node.may(found.path, found.real, needed_by, READ) if needed_by else ()
+            yield from check.may(found.path, found.real, needed_by, READ) if needed_by else ()
             yield from _lacking(need)
         elif need.requester is not None and need.name not in told and not is_foundation(need.name):
-            if shut := tuple(_unreadable(node, need.search, needed_by)):
+            if shut := tuple(_unreadable(check, need.search, needed_by)):
                 yield from shut
                 continue
             told.add(need.name)
             trouble, folders = need.search.trouble, () if need.search.trouble else loader.rules.directories
-            beside = next(filter(None, (_beside(node.host, one, need.name) for one in folders)), "")
+            beside = next(filter(None, (_beside(check.host, one, need.name) for one in folders)), "")
             yield HostFault(
                 need.name,
                 needed_by,
                 trouble or f"is in no directory of libraries{beside}",
                 "install the package that has it, or the release that this one was built with",
-                alone=not beside and node.own(need.requester.found.real),
+                alone=not beside and check.own(need.requester.found.real),
             )
-    for need in walk(loader, by_path.values()):
+    for need in walk(loader, bound.values()):
         yield from _lacking(need)
 
 
@@ -307,23 +303,23 @@ def _tried(search: Search) -> bool:
     return search.found is not None or bool(search.trouble) or any("leads through" not in one for one in search.passed)
 
 
-def _unreadable(node: _Node, search: Search, what: str) -> Iterator[HostFault]:
+def _unreadable(check: _Check, search: Search, what: str) -> Iterator[HostFault]:
     """Say why what a search passed over may not be read, as this user or by others."""
     for path in (one.partition(" may not be ")[0] for one in search.passed if " may not be " in one):
-        yield from node.may(path, resolve(node.host, path).path, what, READ)
+        yield from check.may(path, resolve(check.host, path).path, what, READ)
 
 
-def _not_found(asked: _Asked, node: _Node, name: str, what: str, search: Search) -> HostFault:
+def _not_found(check: _Check, name: str, what: str, search: Search) -> HostFault:
     """Tell of a library that the loader does not find; where its directory is gone, that is the cause."""
-    for part, cause in asked.broken.items():
-        others = folders_below(node.host, f"{posixpath.dirname(part.path)}/*")
+    for part, cause in check.broken.items():
+        others = folders_below(check.host, f"{posixpath.dirname(part.path)}/*")
         if part.kind == "directory" and (
             stem(name).removesuffix(".so.") in part.path
-            or any(resolve(node.host, f"{other}/{name}").entry for other in others)
+            or any(resolve(check.host, f"{other}/{name}").entry for other in others)
         ):
             return HostFault(name, f"a library {what}", "is where users cannot get at it", _UPDATED, cause=cause)
     found = search.trouble or "; ".join(search.passed) or "is in no directory of libraries"
-    return HostFault(name, f"a library {what}", found, _UPDATED, alone=node.own(found.partition(" ")[0]))
+    return HostFault(name, f"a library {what}", found, _UPDATED, alone=check.own(found.partition(" ")[0]))
 
 
 def _lacking(need: Need) -> Iterator[HostFault]:

@@ -2,7 +2,8 @@
 
 ROOT/releases/<id>/   one folder for each release, never changed
 ROOT/current          a relative link to one of them, the only truth about what users load
-ROOT/history          one line for each move of the link
+ROOT/history          one line of JSON for each time that the link was about to be moved; it is written before, so the
+                      last one may tell of something that a kill has prevented
 ROOT/.lock            held while a deploy or a rollback is at work
 """
 
@@ -13,29 +14,24 @@ import json
 import os
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, shown
+from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError, refused, shown
 from lumisite.release.files import TEMPORARY, put_file, remove, sync_directory, umask
-from lumisite.release.history import (
-    LARGEST_HISTORY_BYTES,
-    START_ANEW,
-    Step,
-    deployed_step,
-    format_history,
-    parse_history,
-    way_back,
-)
 from lumisite.release.tree import Fault, Tree, judge, load_manifest, utc
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, is_release_id, sha256_of
-from lumisite.site.decode import UnfitError
+from lumisite.site.decode import UnfitError, decode_values, parse_json
 from lumisite.site.read import UnfitFileError, read_file
 from lumisite.site.scalars import read_root_path
+
+#: A line of the history has some 200.
+LARGEST_HISTORY_BYTES = 16 * 1024 * 1024
+START_ANEW = "move the file away, and the next deploy starts a new one (rollback then knows no release before it)"
 
 
 @dataclass(frozen=True)
@@ -45,6 +41,22 @@ class Actor:
     by: str
     pid: int
     time: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One move of the link from release `before` (empty for the first) to `release`.
+
+    `manifest` is the SHA-256 of the release's `MANIFEST.json` as it was deployed, `time` is UTC, `by` is
+    `user@host`.
+    """
+
+    action: str
+    release: str
+    before: str
+    manifest: str
+    time: str
+    by: str
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,15 @@ class Root:
     def release(self, release: str) -> Path:
         """Give the folder of a release, which may not exist."""
         return self.path / "releases" / release
+
+    def deployed(self, release: str) -> Step | None:
+        """Give the last step that deployed a release, if any did."""
+        return next((s for s in reversed(self.steps) if s.action == "deploy" and s.release == release), None)
+
+    @property
+    def way(self) -> tuple[str, ...]:
+        """The releases that rollback walks, the oldest first; the last is the current one."""
+        return way_back(self.steps, self.current)
 
 
 def read_root(path: Path, admin: int | None = None) -> Root:
@@ -93,6 +114,61 @@ def existing_root(path: Path, admin: int | None = None) -> Root:
     return root
 
 
+def parse_history(content: bytes, where: str) -> tuple[Step, ...]:
+    """Read a history; raises `DifferenceError` with the line that is not one."""
+    steps = []
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        place = f"{where}:{number}"
+        try:
+            steps += [decode_values(parse_json(line, place), Step, place, (_faults,))] if line.strip() else []
+        except SiteError:
+            raise DifferenceError(f"{place}: is not a line of lumisite's history; {START_ANEW}") from None
+    return tuple(steps)
+
+
+def _faults(step: Step) -> Iterator[tuple[str, str]]:
+    if not is_release_id(step.release) or (step.before and not is_release_id(step.before)):
+        yield "release", "is not a release id"
+    if not f"{step.time}{step.by}".isprintable():
+        yield "time", "does not print"
+
+
+def way_back(steps: Sequence[Step], current: str) -> tuple[str, ...]:
+    """Give the releases that rollback walks, the oldest first; the last is `current` itself.
+
+    A deploy after a rollback starts from where the rollback went: what was rolled back is not come back to.
+
+    >>> first, second = Step("deploy", "a", "", "", "", ""), Step("deploy", "b", "a", "", "", "")
+    >>> way_back([first, second], "b")
+    ('a', 'b')
+    >>> way_back([first, second], "a")  # the second was killed before the link moved, or was undone by hand
+    ('a',)
+    """
+    stack: list[str] = []
+    afterwards = [*(step.before for step in steps), current][1:]
+    for step, after in zip(steps, afterwards, strict=True):
+        _stand_on(stack, step.before)
+        if after == step.before:
+            continue
+        if step.action == "rollback":
+            stack.pop() if len(stack) > 1 else None
+            _stand_on(stack, step.release)
+        else:
+            stack.append(step.release)
+    _stand_on(stack, current)
+    return tuple(stack)
+
+
+def _stand_on(stack: list[str], release: str) -> None:
+    """Follow a link that was moved by hand: back to a release on the way, or on to a new one."""
+    if not release:
+        return
+    while stack.count(release) and stack[-1] != release:
+        stack.pop()
+    if not stack or stack[-1] != release:
+        stack.append(release)
+
+
 def inspect_release(root: Root, release: str, expected: Tree | None = None) -> Tree:
     """Judge a release by `expected`, else by its own manifest if that is the one that was deployed."""
     path = root.release(release)
@@ -106,7 +182,7 @@ def inspect_release(root: Root, release: str, expected: Tree | None = None) -> T
     except DifferenceError as error:
         fault = Fault(MANIFEST, "edited", str(error).removeprefix(f"{path / MANIFEST}:").strip())
         return Tree(path, NO_MANIFEST, faults=(fault,))
-    step = deployed_step(root.steps, release)
+    step = root.deployed(release)
     return judge(path, manifest, content, step.manifest if step else sha256_of(content))
 
 
@@ -115,7 +191,7 @@ def list_releases(root: Root) -> list[dict[str, Any]]:
 
     `role` is `current`, `before` (where rollback goes) or empty; `inputs` is one hash over all inputs.
     """
-    way = way_back(root.steps, root.current)
+    way = root.way
     roles = {**({way[-2]: "before"} if len(way) > 1 else {}), root.current: "current"}
     folder = root.path / "releases"
     names = {root.current, *(entry.name for entry in folder.iterdir())} if folder.is_dir() else {root.current}
@@ -128,7 +204,7 @@ def list_releases(root: Root) -> list[dict[str, Any]]:
 def _listed(root: Root, name: str, role: str) -> dict[str, Any]:
     found = inspect_release(root, name)
     manifest = found.manifest
-    step = deployed_step(root.steps, name)
+    step = root.deployed(name)
     changed = "" if found.state == "missing" else utc(found.path.stat().st_mtime)
     return {
         "release": name,
@@ -161,7 +237,10 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
         raise refused("lock", error) from error
     try:
         _lock(descriptor, path, root)
-        _sign(descriptor, actor)
+        with suppress(OSError):  # for the message of the one who must wait; a full disk is no reason to stop
+            line = f"pid {actor.pid}, {actor.by}, since {actor.time}\n".encode()
+            os.pwrite(descriptor, line, 0)
+            os.ftruncate(descriptor, len(line))
         for directory in (root, root / "releases"):
             # What cannot be removed (another admin's) stays: it is in nobody's way, since every run takes new names.
             for left in directory.glob(TEMPORARY + "*"):
@@ -179,7 +258,8 @@ def shared_mode(root: Path) -> int:
 
 def append_step(root: Root, step: Step) -> None:
     """Add a line to the history: afterwards it is there whole, or not at all."""
-    put_file(root.path / "history", format_history([*root.steps, step]).encode())
+    lines = (json.dumps(asdict(one)) + "\n" for one in (*root.steps, step))
+    put_file(root.path / "history", "".join(lines).encode())
 
 
 def point_current(root: Root, release: str) -> None:
@@ -226,11 +306,3 @@ def _lock(descriptor: int, path: Path, root: Path) -> None:
     except OSError as error:
         error.filename = str(path)
         raise refused("lock (does the file system have flock? Lustre: mount option flock)", error) from error
-
-
-def _sign(descriptor: int, actor: Actor) -> None:
-    """Say who holds the lock, for the message of the one who must wait; a full disk is no reason to stop."""
-    with suppress(OSError):
-        line = f"pid {actor.pid}, {actor.by}, since {actor.time}\n".encode()
-        os.pwrite(descriptor, line, 0)
-        os.ftruncate(descriptor, len(line))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,21 +10,17 @@ from lumisite.errors import ResolveError
 from lumisite.images.container import covers
 from lumisite.render.modules import module_version
 from lumisite.site.decode import suggestion
-from lumisite.site.entries import Evidence, FileSystem, HostPath, Setting
+from lumisite.site.entries import FileSystem, HostPath, Setting
 from lumisite.site.evidence import checked, evidence_of, evidence_text
 from lumisite.site.images import Holds
-from lumisite.site.ledger import (
-    Situation,
-    Verdict,
-    decide,
-    depends_on_image,
-    describe_action,
-    describe_conditions,
-)
+from lumisite.site.ledger import Situation, Verdict, decide, depends_on_image, describe_action, describe_conditions
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection, Stack
+
+#: What is told of a piece of evidence, beside its one line of text; what is not known is empty.
+_FOUND = ("effect", "by", "of", "what", "platform", "image", "nodes", "runs", "date", "source")
 
 
 @dataclass(frozen=True)
@@ -100,8 +96,9 @@ def explain(
     """
     site = loaded.site
     inside = holds or Holds()
-    _known("--family", inside.family, site.families)
-    _known("--partition", partition, site.partitions)
+    for option, one, table in (("family", inside.family, site.families), ("partition", partition, site.partitions)):
+        if one is not None and one not in table:
+            raise ResolveError(f"--{option}: {one} is not described ({suggestion(one, table)})")
     situation = Situation(
         selection.platform,
         selection.cpe[0],
@@ -124,11 +121,6 @@ def explain(
         return _explain_module(site, selection.stacks[0], name)
     known = [*site.modules, *dict.fromkeys(setting.name for setting in site.settings)]
     raise ResolveError(f"{name}: {site.name} has no setting, bind or module of this name ({suggestion(name, known)})")
-
-
-def _known(option: str, name: str | None, table: Iterable[str]) -> None:
-    if name is not None and name not in table:
-        raise ResolveError(f"{option}: {name} is not described ({suggestion(name, table)})")
 
 
 def _explained(name: str, kind: Literal["setting", "bind"], situation: Situation, entries: list[Entry]) -> Explanation:
@@ -158,17 +150,13 @@ def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> Entry:
         why=one.why,
         source="; ".join(dict.fromkeys(sources)) + ("" if one.confirmed else " (not confirmed for this site)"),
         checked=checked(one) if isinstance(one, Setting) else "",
-        evidence=tuple(map(_finding, known)),
+        evidence=tuple(
+            {name: getattr(found, name) if name == "runs" else str(getattr(found, name) or "") for name in _FOUND}
+            | {"text": evidence_text(found)}
+            for found in known
+        ),
         sources=tuple(references(site, *sources)),
     )
-
-
-def _finding(one: Evidence) -> dict[str, str | int | None]:
-    """Give a piece of evidence as values of JSON, and as one line; what is not known is empty."""
-    names = ("effect", "by", "of", "what", "platform", "image", "nodes", "runs", "date", "source")
-    known = {name: getattr(one, name) for name in names}
-    texts = {name: "" if value is None else str(value) for name, value in known.items()}
-    return {**texts, "runs": one.runs, "text": evidence_text(one)}
 
 
 def references(site: Site, *texts: str) -> Iterator[Reference]:

@@ -6,21 +6,34 @@ What differs between sites is data, and every choice that can be made before the
 
 from __future__ import annotations
 
+import glob
+import posixpath
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 
+from lumisite.images.lock import Lock
 from lumisite.machine.masks import mask_tables
 from lumisite.machine.topology import topology_of
 from lumisite.render import shell_text as sh
-from lumisite.render.helper_settings import left_chains, prolog_chains, rank_word, step_of
+from lumisite.render.helper_settings import (
+    left_chains,
+    plugin_word,
+    prolog_chains,
+    rank_word,
+    rocm_word,
+    step_of,
+    wrapper_chains,
+)
 from lumisite.render.modules import bind_marker
+from lumisite.render.shell_text import assign, call, case, case_pattern, decide, function, lookup, row
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import FileSystem, HostPath
-from lumisite.site.images import has_plugin
+from lumisite.site.images import family_by_path, has_plugin, told_release
 from lumisite.site.ledger import Decision, default_family
 from lumisite.site.model import Site
+from lumisite.site.plans import ImagePlan, LoadedPlan, literal_path
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
 
@@ -77,11 +90,13 @@ def prolog_data(of: HelperRelease) -> Iterator[str]:
     """Give the data that only the prolog looks up."""
     site = of.site
     local = next((system.path for system in site.file_systems if system.kind == "node-local"), "")
+    tykky = [name for name, family in site.families.items() if family.activation == "tykky"]
+    libraries = chain.from_iterable(site.library_path(of.selection.platform, name) for name in tykky)
     yield sh.assign(ls_site_release=of.release, ls_site_root=site.root)
     yield sh.assign(
         ls_site_private=f"{local.rstrip('/')}/lumisite" if local else "",
         ls_site_host_suffix=site.network.host_suffix or "",
-        ls_site_libraries=_tykky_libraries(of),
+        ls_site_libraries=":".join(dict.fromkeys(libraries)),
     )
     yield from sh.function("ls_site_binds", _prolog_binds(of))
     yield from sh.function("ls_site_settings", sh.decide(prolog_chains(site, of.stacks)))
@@ -107,14 +122,6 @@ def wrapper_binds(of: HelperRelease) -> Iterator[str]:
             )
             body += [f"if ls_needed {sh.variable(marker)}; then", *map(sh.indented, lines), "fi"]
     yield from sh.function("ls_site_binds", body)
-
-
-def family_data(of: HelperRelease) -> Iterator[str]:
-    """Give functions that know a family by its images' path, and what it needs by its name."""
-    families = of.site.families.items()
-    patterns = [(list(map(sh.case_pattern, one.paths)), sh.row(ls_family=name)) for name, one in families if one.paths]
-    yield from sh.lookup("ls_site_name", patterns)
-    yield from sh.lookup("ls_site_family", (([shlex.quote(name)], _family(of, name)) for name in of.site.families))
 
 
 def filter_data(of: HelperRelease) -> Iterator[str]:
@@ -143,12 +150,6 @@ def _family(of: HelperRelease, name: str) -> str:
     )
 
 
-def _tykky_libraries(of: HelperRelease) -> str:
-    site, platform = of.site, of.selection.platform
-    names = [name for name, family in site.families.items() if family.activation == "tykky"]
-    return ":".join(dict.fromkeys(chain.from_iterable(site.library_path(platform, name) for name in names)))
-
-
 def _prolog_binds(of: HelperRelease) -> Iterator[str]:
     chains: list[sh.Chain] = []
     for place, binds in groupby(_binds(of, of.modules), key=lambda one: one[0].where):
@@ -156,16 +157,9 @@ def _prolog_binds(of: HelperRelease) -> Iterator[str]:
         for item, where in binds:
             # That a shared file system stands in `/` is seen in the list of `/`, without touching its servers.
             shared = isinstance(item, FileSystem) and item.kind == "shared" and item.path.count("/") == 1
-            required = "x" if item.required else ""
-            words = (
-                item.path,
-                item.target or item.path,
-                item.spec,
-                item.path[1:] if shared else "",
-                required,
-                item.why,
-            )
-            chains.append(((where, sh.call("bind", *words)),))
+            seen, required = item.path[1:] if shared else "", "x" if item.required else ""
+            line = sh.call("bind", item.path, item.target or item.path, item.spec, seen, required, item.why)
+            chains.append(((where, line),))
     yield from sh.decide(chains)
 
 
@@ -203,3 +197,81 @@ def _masks(site: Site) -> Iterator[str]:
                 cpus += [([f"{word}/{threads}/{one.gpus[0]}"], sh.numbers("words", one.pu_os)) for one in answers]
     yield from sh.lookup("ls_site_masks", masks)
     yield from sh.lookup("ls_site_cpus", cpus)
+
+
+def wrapper_data(of: HelperRelease, command: str, plans: Sequence[LoadedPlan], lock: Lock | None) -> Iterator[str]:
+    """Give the data of the wrapper that stands for `command`."""
+    site = of.site
+    followed = [one for one in plans if one.plan.platform == of.selection.platform]
+    yield from step_data(of)
+    yield assign(ls_site_runtime=posixpath.join(posixpath.dirname(site.runtime.executable), command))
+    # A plan that names an image counts more than one of which a pattern only fits it.
+    planned = [planned for one in followed for planned in _planned(one)]
+    yield from lookup("ls_site_plan", sorted(planned, key=lambda one: one[1].endswith("ls_planned=''")))
+    yield from lookup("ls_site_image", () if lock is None else _locked(site, lock))
+    families = site.families.items()
+    patterns = [(list(map(sh.case_pattern, one.paths)), sh.row(ls_family=name)) for name, one in families if one.paths]
+    yield from sh.lookup("ls_site_name", patterns)
+    yield from sh.lookup("ls_site_family", (([shlex.quote(name)], _family(of, name)) for name in site.families))
+    yield from wrapper_binds(of)
+    rows = [([shlex.quote(one.file)], list(_followed(site, one.plan))) for one in followed]
+    yield from function("ls_site_follow", case('"$1"', rows) if rows else ())
+    yield from function("ls_site_settings", decide(wrapper_chains(site, of.stacks)))
+
+
+def _planned(loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:
+    """Give the patterns by which a plan's image is known, with the file that it was made for, where that is known.
+
+    Where a link leads elsewhere now than when the plan was made, the plan is not followed. Other paths that fit one
+    file are that file, as it is itself; patterns may fit copies, whose age says nothing.
+    """
+    plan, image = loaded.plan, loaded.plan.image
+    links, file = ((), "") if image is None else (image.names, image.file or "")
+    values = row(
+        ls_family=plan.family,
+        ls_rocm=rocm_word(plan.holds.rocm),
+        ls_plugin=plugin_word(plan.holds.plugin),
+        ls_plan=loaded.file,
+    )
+    names = [path for path in (*plan.paths, *([glob.escape(file)] if file else ())) if path not in links]
+    for paths, led in (
+        (links, shlex.quote(file)),
+        ([path for path in dict.fromkeys(names) if literal_path(path)], '"$ls_path"'),
+        ([path for path in names if not literal_path(path)], "''"),
+    ):
+        if paths:
+            yield list(map(case_pattern, paths)), f"{values} ls_planned={led}"
+
+
+def _followed(site: Site, plan: ImagePlan) -> Iterator[str]:
+    """Give what is done for a plan's image: what modules bind and it must not have, its own binds, what it lacks."""
+    for line in plan.lines:
+        for bind in site.binds:
+            if bind.path == line.without and bind.where in site.modules:
+                yield f'ls_take_out_planned "${{{bind_marker(bind.where)}-}}" {shlex.quote(bind.spec)}'
+    for line in plan.lines:
+        if line.spec is not None and line.by is None:
+            yield call("ls_add_planned", str(line.source), str(line.target), line.spec)
+    for line in plan.unmet:
+        yield call("ls_accept", f"runs without the host's {line.library} here: {line.accepted}")
+    yield assign(ls_libraries=":".join(plan.library_path))
+
+
+def _locked(site: Site, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
+    """Give each file of a lock once with what was read in it; a plugin that was not found is not there."""
+    seen = set()
+    for path, image in lock.images.items():
+        target = image.target or path
+        if not image.fault and image.versions and target not in seen:
+            seen.add(target)
+            # A family counts if it recognised the image, and does not only stand for what none recognises.
+            family = image.family or ""
+            stands_in = family not in site.families or site.families[family].default_for is not None
+            if stands_in and family_by_path(site, target, path) != family:
+                family = ""
+            values = row(
+                ls_family=family,
+                ls_rocm=rocm_word(told_release(image.versions.get("rocm"))),
+                ls_plugin=plugin_word("ofi_plugin" in image.versions),
+            )
+            yield [case_pattern(glob.escape(target))], values

@@ -9,16 +9,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Literal
 
 from lumisite.render.shell_text import Chain, Where, variable, with_reason
 from lumisite.site.entries import Setting, When
 from lumisite.site.ledger import Decision, Verdict, depends_on_image
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
-from lumisite.site.versions import Version, VersionRange
-
-Action = Literal["offer", "withdraw", "leave", "want_directory", "master_address", "master_port", "one_gpu"]
+from lumisite.site.versions import Version
 
 _TESTS = {">=": "-ge", "<=": "-le", ">": "-gt", "<": "-lt", "==": "-eq", "!=": "-ne"}
 
@@ -71,12 +68,6 @@ def rocm_word(rocm: Version | None) -> str:
     return str((major * 1000 + minor) * 1000 + patch)
 
 
-def rocm_tests(wanted: VersionRange) -> Iterable[str]:
-    """Write a range as comparisons of `test` with one number."""
-    for sign, version in wanted.bounds:
-        yield f"{_TESTS[sign]} {rocm_word(version)}"
-
-
 def plugin_word(plugin: bool | None) -> str:
     """Write yes or no, or nothing where it is not known."""
     return "" if plugin is None else "yes" if plugin else "no"
@@ -105,17 +96,19 @@ def _for_prolog(name: str, setting: Setting | None) -> str:
 
 
 def _for_words(name: str, setting: Setting | None) -> str:
-    return with_reason(["left", name], NOTHING_APPLIES if setting is None else _reason(setting))
+    return with_reason(["left", name], _reason(setting))
 
 
-def _reason(setting: Setting) -> str:
+def _reason(setting: Setting | None) -> str:
+    if setting is None:
+        return NOTHING_APPLIES
     return f"the image decides: {setting.why}" if depends_on_image(setting.when) else str(setting.why)
 
 
 def _for_wrapper(name: str, setting: Setting | None) -> str:
     when = When() if setting is None else setting.when
     image = (
-        "" if when.rocm is None else " ".join(rocm_tests(when.rocm)),
+        "" if when.rocm is None else " ".join(f"{_TESTS[sign]} {rocm_word(one)}" for sign, one in when.rocm.bounds),
         "" if when.family is None else f" {' '.join(when.family)} ",
         plugin_word(when.plugin),
     )
@@ -124,7 +117,7 @@ def _for_wrapper(name: str, setting: Setting | None) -> str:
     return with_reason(["ls_rule", *map(shlex.quote, image), action, word], why)
 
 
-def _action(setting: Setting | None) -> tuple[Action, str]:
+def _action(setting: Setting | None) -> tuple[str, str]:
     """Give the function of the scripts that does what an entry says, and its value as one word of sh."""
     if setting is None or setting.where != TASK:
         return "leave", "''"
@@ -132,12 +125,9 @@ def _action(setting: Setting | None) -> tuple[Action, str]:
         return "offer", shlex.quote(setting.value)
     if setting.directory is not None:
         return "want_directory", rank_word(setting.directory)
-    computed: dict[str | None, Action] = {
-        "master-address": "master_address",
-        "master-port": "master_port",
-        "one-gpu": "one_gpu",
-    }
-    return computed.get(setting.computed, "withdraw" if setting.unset else "leave"), "''"
+    if setting.computed is not None:
+        return setting.computed.replace("-", "_"), "''"
+    return "withdraw" if setting.unset else "leave", "''"
 
 
 def _chains(

@@ -24,6 +24,7 @@ from lumisite.render.helper import START
 from lumisite.render.helper_settings import NOTHING_APPLIES
 from lumisite.render.manifest import MANIFEST, RenderedFile
 from lumisite.render.modules import ModulePlan
+from lumisite.site.entries import Setting
 from lumisite.site.model import Site
 from lumisite.site.read import read_file
 
@@ -54,10 +55,10 @@ ls_report() { printf '%s\\n' "print $1\x1f$2\x1f$3" >&2; }
 _RUNTIME = "#!/bin/sh\nexec env -0 >'{out}'\n"
 
 
-#: Who acts, and the environment before and after it.
-_Stage: TypeAlias = tuple[str, Mapping[str, str], Mapping[str, str]]
 #: What was decided: setting or cpus, the name or the mask, and why.
 _Report: TypeAlias = tuple[str, str, str]
+#: Who acts, the environment before and after it, and what it said.
+_Stage: TypeAlias = tuple[str, Mapping[str, str], Mapping[str, str], Sequence[_Report]]
 
 
 @dataclass(frozen=True)
@@ -133,24 +134,19 @@ def release_of(files: Mapping[str, RenderedFile]) -> str:
 
 def environment_of(asked: Question) -> Environment:
     """Run the scripts for the first rank, and the prolog for each task of its node. Raises `ToolError`."""
-    with tempfile.TemporaryDirectory(prefix="lumisite-env-") as name:
-        folder = Path(name)
-        loaded = _after_modules(asked)
-        helper = not asked.modules or "SLURM_TASK_PROLOG" in loaded
-        prolog = _prolog_command(asked, folder) if helper else []
-        tasks = [
-            _run_prolog(prolog, {**loaded, **_slurm(asked, task)})
-            for task in range(asked.step.tasks_per_node if helper else 0)
-        ]
-        after, said = tasks[0] if tasks else ({**loaded, **_slurm(asked, 0)}, [])
-        final, more = after, list[_Report]()
-        if asked.image is not None and helper:
-            final, more = _run_wrapper(asked, folder, after)
-    stages = (("module", _slurm(asked, 0), loaded), ("prolog", loaded, after), ("wrapper", after, final))
+    loaded = _after_modules(asked)
+    stages: list[_Stage] = [("module", {}, loaded, ())]
+    tasks: list[_Stage] = []
+    if not asked.modules or "SLURM_TASK_PROLOG" in loaded:
+        with tempfile.TemporaryDirectory(prefix="lumisite-env-") as folder:
+            tasks += _run_prologs(asked, Path(folder), loaded)
+            stages.append(tasks[0])
+            if asked.image is not None:
+                stages.append(_run_wrapper(asked, Path(folder), tasks[0][2]))
     return Environment(
-        variables=dict(sorted(_variables(asked, stages, {"prolog": said, "wrapper": more}).items())),
+        variables=dict(sorted(_variables(asked, stages).items())),
         binds=tuple(_binds(asked, stages)),
-        cpus=tuple(_cpus(task, reports) for task, (_, reports) in enumerate(tasks)),
+        cpus=tuple(_cpus(task, said) for task, (*_, said) in enumerate(tasks)),
     )
 
 
@@ -196,41 +192,39 @@ def _slurm(asked: Question, task: int) -> dict[str, str]:
     }
 
 
-def _prolog_command(asked: Question, folder: Path) -> list[str]:
-    """Write the prolog for the made-up node, and give what runs it."""
-    script = _put(folder / "task_prolog", _with_own(asked, "spank/task_prolog", PROLOG))
+def _run_prologs(asked: Question, folder: Path, loaded: Mapping[str, str]) -> Iterator[_Stage]:
+    """Run the prolog for each task of the first node; its lines make the environment, as Slurm reads them."""
+    script = _with_own(asked, folder, "spank/task_prolog", PROLOG)
     # Sourced under the name that it has where it is deployed, since it puts its own folder on PATH.
     own = f"{asked.site.root}/releases/{release_of(asked.files)}/spank/task_prolog"
-    return ["-c", '. "$1"', own, str(script)]
+    for task in range(asked.step.tasks_per_node):
+        before = {**loaded, **_slurm(asked, task)}
+        environment = dict(before)
+        said = _run(["-c", '. "$1"', own, str(script)], before)
+        for line in said.split("\n"):
+            verb, _, rest = line.partition(" ")
+            name, _, value = rest.partition("=")
+            if verb == "export":
+                environment[name] = value
+            elif verb == "unset":
+                environment.pop(name, None)
+        yield "prolog", loaded, environment, _reports(said)
 
 
-def _run_prolog(command: Sequence[str], before: Mapping[str, str]) -> tuple[dict[str, str], list[_Report]]:
-    """Give the environment after the prolog, as Slurm makes it of the prolog's lines, and what it decided."""
-    environment = dict(before)
-    said = _run(command, {**before, "LUMISITE_VERBOSE": "1"})
-    for line in said.split("\n"):
-        verb, _, rest = line.partition(" ")
-        name, _, value = rest.partition("=")
-        if verb == "export":
-            environment[name] = value
-        elif verb == "unset":
-            environment.pop(name, None)
-    return environment, _reports(said)
-
-
-def _run_wrapper(asked: Question, folder: Path, before: Mapping[str, str]) -> tuple[dict[str, str], list[_Report]]:
-    """Give the environment that the real runtime gets, and what the wrapper decided."""
-    name = asked.site.runtime.name
+def _run_wrapper(asked: Question, folder: Path, before: Mapping[str, str]) -> _Stage:
+    """Run the wrapper, and take the environment that the real runtime gets."""
     out, runtime = folder / "environment", folder / "runtime"
-    _put(runtime, _RUNTIME.format(out=out))
+    runtime.write_text(_RUNTIME.format(out=out))
+    runtime.chmod(0o700)
     own = f"{WRAPPER}ls_site_runtime={shlex.quote(str(runtime))}\n"
-    script = _put(folder / name, _with_own(asked, f"spank/bin/{name}", own))
+    script = _with_own(asked, folder, f"spank/bin/{asked.site.runtime.name}", own)
     image = str(asked.image)
     path = image if "://" in image else os.path.abspath(image)  # noqa: PTH100 - as a shell's PWD has it
-    said = _run([str(script), "exec", path, "true"], {**before, "LUMISITE_VERBOSE": "1", "PWD": str(folder)})
+    said = _run([str(script), "exec", path, "true"], {**before, "PWD": str(folder)})
     pairs = (pair.partition("=") for pair in os.fsdecode(read_file(out, _MOST_BYTES)).split("\0") if pair)
     extra = {"LUMISITE_WRAPPER", "LUMISITE_VERBOSE", "PWD", "OLDPWD", "SHLVL", "_"} - set(before)
-    return {name: value for name, _, value in pairs if name not in extra}, _reports(said)
+    after = {name: value for name, _, value in pairs if name not in extra}
+    return "wrapper", before, after, _reports(said)
 
 
 def _reports(said: str) -> list[_Report]:
@@ -238,20 +232,15 @@ def _reports(said: str) -> list[_Report]:
     return [(kind, name, why) for kind, name, why in lines]
 
 
-def _with_own(asked: Question, path: str, own: str) -> str:
-    """Put functions of our own behind those of a script that they stand for, before its last line starts it."""
+def _with_own(asked: Question, folder: Path, path: str, own: str) -> Path:
+    """Write a script with functions of our own behind those that they stand for, before its last line starts it."""
     text = asked.files[path].text
-    names = [START, *re.findall(r"^\w+\(\) \{", own, re.MULTILINE)]
-    for name in names:
+    for name in (START, *re.findall(r"^\w+\(\) \{", own, re.MULTILINE)):
         if f"\n{text}".count(f"\n{name}") != 1:
             raise ToolError(f"{path} has not one line {name.strip()!r}: its script is not the one of this lumisite")
-    return text.removesuffix(START) + own + START
-
-
-def _put(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
-    path.chmod(0o700)
-    return path
+    script = folder / Path(path).name
+    script.write_text(text.removesuffix(START) + own + START, encoding="utf-8", errors="surrogateescape")
+    return script
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
@@ -260,7 +249,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
     try:
         done = subprocess.run(
             [shell, *command],
-            env=dict(environment),
+            env={**environment, "LUMISITE_VERBOSE": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -277,39 +266,43 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
     return text
 
 
-def _variables(asked: Question, stages: Sequence[_Stage], reports: Mapping[str, Sequence[_Report]]) -> dict[str, Found]:
+def _variables(asked: Question, stages: Sequence[_Stage]) -> dict[str, Found]:
     """Give each variable that some stage changed, and each of the ledger that is left alone."""
-    reasons = {by: {name: why for kind, name, why in told if kind == "setting"} for by, told in reports.items()}
-    found = {
-        name: Found(None, by, *_entry(asked, name, why)) for by, told in reasons.items() for name, why in told.items()
-    }
-    for by, before, after in stages:
+    found: dict[str, Found] = {}
+    reasons: dict[str, dict[str, str]] = {}
+    for by, _, _, said in stages:
+        reasons[by] = {name: why for kind, name, why in said if kind == "setting"}
+        found |= {name: Found(None, by, *_entry(asked, name, why)) for name, why in reasons[by].items()}
+    for by, before, after, _ in stages:
         for name in {*before, *after}:
             if before.get(name) == after.get(name) or (name.startswith("SLURM") and name != "SLURM_TASK_PROLOG"):
                 continue
-            why = reasons.get(by, {}).get(name)
-            entry, why = _own_reason(asked, name, by) if why is None else _entry(asked, name, why)
+            told = reasons[by].get(name)
+            entry, why = _own_reason(asked, name, by) if told is None else _entry(asked, name, told)
             found[name] = Found(after.get(name), by, entry, why)
     return found
 
 
 def _entry(asked: Question, name: str, why: str) -> tuple[str, str]:
     """Find the ledger's entry by its reason, which the scripts carry; what a script says beyond that stays."""
-    own = [(index, setting) for index, setting in enumerate(asked.site.settings) if setting.name == name]
-    for index, setting in own:
+    own = _entries(asked, name)
+    directories = [(key, setting) for key, setting in own if setting.directory]
+    for key, setting in own:
         if setting.why in why:
-            return f"settings[{index}]", why
-    directories = [(index, setting) for index, setting in own if setting.directory]
+            return key, why
     if len(directories) == 1 and why != NOTHING_APPLIES:
-        index, setting = directories[0]
-        return f"settings[{index}]", f"{setting.why} ({why})"
+        key, setting = directories[0]
+        return key, f"{setting.why} ({why})"
     return "", why
 
 
+def _entries(asked: Question, name: str) -> list[tuple[str, Setting]]:
+    return [(f"settings[{index}]", one) for index, one in enumerate(asked.site.settings) if one.name == name]
+
+
 def _own_reason(asked: Question, name: str, by: str) -> tuple[str, str]:
-    for index, setting in enumerate(asked.site.settings):
-        if setting.name == name and by == "module":
-            return f"settings[{index}]", setting.why
+    for key, setting in _entries(asked, name) if by == "module" else ():
+        return key, setting.why
     reasons = {
         "PATH": "the wrapper around the container runtime comes first",
         "SLURM_TASK_PROLOG": "switches the srun helper on",
@@ -325,16 +318,14 @@ def _binds(asked: Question, stages: Sequence[_Stage]) -> Iterator[FoundBind]:
     variable = f"{asked.site.runtime.prefix}_BINDPATH"
     # Of equals the first counts, so that a file system is called one.
     described = {one.spec: (key, one.why) for key, one in reversed(asked.site.host_paths.items())}
-    listed = [(by, set(after.get(variable, "").split(","))) for by, _, after in stages]
-    for spec in filter(None, stages[-1][2].get(variable, "").split(",")):
+    listed = [(by, after.get(variable, "").split(",")) for by, _, after, _ in stages]
+    for spec in filter(None, listed[-1][1]):
         source, _, rest = spec.partition(":")
         by = next(by for by, specs in listed if spec in specs)
         yield FoundBind(source, rest.partition(":")[0] or source, by, *described.get(spec, ("", "")))
 
 
-def _cpus(task: int, reports: Sequence[_Report]) -> FoundCpus:
-    for kind, word, why in reports:
-        if kind == "cpus":
-            is_mask = word.startswith("0x")
-            return FoundCpus(task, word if is_mask else None, None if is_mask else word or None, why)
-    return FoundCpus(task, None, None, "")
+def _cpus(task: int, said: Sequence[_Report]) -> FoundCpus:
+    word, why = next(((word, why) for kind, word, why in said if kind == "cpus"), ("", ""))
+    is_mask = word.startswith("0x")
+    return FoundCpus(task, word if is_mask else None, None if is_mask else word or None, why)

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lumisite.errors import DifferenceError
+from lumisite.site.decode import JsonFile, short
 from lumisite.site.document import joined
-from lumisite.site.json_file import JsonFile, short
 
 MANIFEST = "MANIFEST.json"
 LARGEST_MANIFEST_BYTES = 8 * 1024 * 1024

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from lumisite.site.entries import Setting
 from lumisite.site.evidence import rank, remark
-from lumisite.site.ledger import Decision, Verdict, describe_action
+from lumisite.site.ledger import Decision, describe_action
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 
@@ -49,15 +48,18 @@ def support(site: Site) -> str:
 
 def _helper_help(site: Site, decision: Decision) -> list[str]:
     """Say what a task gets, what jobs need first."""
-    given = [
-        verdict
-        for verdict in decision.settings
-        if verdict.applies and verdict.entry.where == TASK and not verdict.entry.leave
-    ]
-    entries = [
-        (f"{one.entry.name} {describe_action(one.entry)}", _reason(one))
-        for one in sorted(given, key=lambda one: rank(one.entry))
-    ]
+    entries = []
+    for one in sorted(decision.settings, key=lambda one: rank(one.entry)):
+        if one.applies and one.entry.where == TASK and not one.entry.leave:
+            notes = "; ".join(filter(None, (one.reason if one.outcome == "may win" else "", remark(one.entry))))
+            reason = f"{one.entry.why} ({notes})" if notes else str(one.entry.why)
+            entries.append((f"{one.entry.name} {describe_action(one.entry)}", reason))
+    mpi = (
+        f"MPI inside {family.title} needs `srun --mpi={family.mpi}`. No module sets that, since it would reach "
+        "programs outside of containers too."
+        for family in site.families.values()
+        if family.mpi
+    )
     return [
         paragraph(
             "Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it does the following. What "
@@ -66,25 +68,9 @@ def _helper_help(site: Site, decision: Decision) -> list[str]:
         ),
         _listing("Binds, where the node has it:", ((bind.spec, bind.why) for bind in decision.bound_by(TASK))),
         _listing("Sets, unless you have set it, what jobs need first:", entries),
-        *map(paragraph, _mpi_notes(site)),
+        *map(paragraph, mpi),
         paragraph("LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it does."),
     ]
-
-
-def _mpi_notes(site: Site) -> Iterator[str]:
-    """Say what MPI in images needs of srun, which no module sets: it would reach steps without such an image too."""
-    for family in site.families.values():
-        if family.mpi:
-            yield (
-                f"MPI inside {family.title} needs `srun --mpi={family.mpi}`. No module sets that, since it would reach "
-                "programs outside of containers too."
-            )
-
-
-def _reason(verdict: Verdict[Setting]) -> str:
-    notes = [verdict.reason if verdict.outcome == "may win" else "", remark(verdict.entry)]
-    said = "; ".join(note for note in notes if note)
-    return f"{verdict.entry.why} ({said})" if said else str(verdict.entry.why)
 
 
 def paragraph(text: str, indent: str = "") -> str:

@@ -11,7 +11,6 @@ from lumisite.images.container import covers
 from lumisite.render.manifest import ModuleSummary
 from lumisite.render.module_help import help_text
 from lumisite.site.decode import suggestion
-from lumisite.site.entries import HostPath
 from lumisite.site.ledger import Decision
 from lumisite.site.model import Module, Site
 from lumisite.site.selection import Selection, Stack
@@ -93,7 +92,9 @@ def _plan(
     versions = [module_version(module, other) for other in _stacks(selection, module)]
     binds = decision.bound_by(name)
     notices = _notices(site, name, module, stack)
-    provides = _provides(site, stack, binds)
+    # Library directories of the platform and the CPE release that some bind makes visible.
+    libraries = {**site.platforms[stack.platform].libraries, **site.cpe[str(stack.cpe)].libraries}
+    provides = [(what, at) for what, at in libraries.items() if any(covers(bind.path, at) for bind in binds)]
     loads = tuple(f"{other}/{module_version(site.modules[other], stack)}" for other in module.loads)
     title = f"{name}/{version} for {site.title}, platform {stack.platform}"
     return ModulePlan(
@@ -102,7 +103,13 @@ def _plan(
         origin=f"modulefiles_src/{module.template}.lua.j2 and {site_file}",
         template=module.template,
         help=help_text(site, decision, name, title, notices, provides, loads),
-        whatis=_whatis(site, name, version, module),
+        whatis=(
+            f"Name: {name}",
+            f"Version: {version}",
+            f"Description: {module.summary}",
+            *([f"Keywords: {', '.join(module.keywords)}"] if module.keywords else []),
+            f"Support: {site.support.name}, {site.support.contact}",
+        ),
         notices=notices,
         old_names=tuple(old for old in module.old_versions if version == versions[0] and old not in versions),
         bind_variable=f"{site.runtime.prefix}_BINDPATH",
@@ -129,20 +136,6 @@ def _variable_part(name: str) -> str:
 def bind_marker(name: str) -> str:
     """The variable that remembers which binds a module (or `task`) has added."""
     return f"LUMISITE_BINDS_{_variable_part(name)}"
-
-
-def _provides(site: Site, stack: Stack, binds: Iterable[HostPath]) -> list[tuple[str, str]]:
-    """Library directories of the platform and the CPE release that some bind makes visible."""
-    roots = [bind.path for bind in binds]
-    libraries = {**site.platforms[stack.platform].libraries, **site.cpe[str(stack.cpe)].libraries}
-    return [(what, path) for what, path in libraries.items() if any(covers(root, path) for root in roots)]
-
-
-def _whatis(site: Site, name: str, version: str, module: Module) -> tuple[str, ...]:
-    lines = [f"Name: {name}", f"Version: {version}", f"Description: {module.summary}"]
-    if module.keywords:
-        lines.append(f"Keywords: {', '.join(module.keywords)}")
-    return (*lines, f"Support: {site.support.name}, {site.support.contact}")
 
 
 def _notices(site: Site, name: str, module: Module, stack: Stack) -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lumisite.errors import LumisiteError
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import DiskTree
-from lumisite.machine.tree import Source, resolve
+from lumisite.machine.tree import file_of, resolve
 from lumisite.render.manifest import PlannedLibrary, PlanSummary
 from lumisite.site.plans import LoadedPlan, literal_path
 
@@ -57,14 +58,10 @@ def other_images(plans: Mapping[str, PlanSummary], tree: DiskTree) -> Iterator[O
                 yield OtherImage(file, path, place.trouble, gone=True)
                 continue
             if place.path not in known:
-                known[place.path] = _digest(tree.source(place.path) if place.entry.kind == "file" else None)
+                known[place.path] = ""
+                with suppress(LumisiteError):
+                    source = file_of(tree, place.path)
+                    known[place.path] = "" if source is None else digest_of(source, "header")
             if known[place.path] != plan.digest:
                 what = "is another file than it was planned for" if known[place.path] else "is no file to be read"
                 yield OtherImage(file, path, what)
-
-
-def _digest(source: Source | None) -> str:
-    try:
-        return "" if source is None else digest_of(source, "header")
-    except LumisiteError:
-        return ""

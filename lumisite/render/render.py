@@ -10,8 +10,15 @@ import jinja2
 from lumisite import __version__
 from lumisite.errors import shown
 from lumisite.images.lock import LoadedLock
-from lumisite.render.helper import HelperRelease, filter_data, join_filter, join_script, prolog_data, step_data
-from lumisite.render.helper_images import wrapper_data
+from lumisite.render.helper import (
+    HelperRelease,
+    filter_data,
+    join_filter,
+    join_script,
+    prolog_data,
+    step_data,
+    wrapper_data,
+)
 from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.module_help import paragraph, support
 from lumisite.render.modules import ModulePlan, plan_modules
@@ -74,24 +81,22 @@ def _module_files(
     environment: jinja2.Environment, loaded: LoadedSite, plans: list[ModulePlan]
 ) -> dict[str, RenderedFile]:
     files = {}
+
+    def put(path: str, template: str, **values: object) -> None:
+        origin = f"modulefiles_src/{template}.lua.j2 and {loaded.file}"
+        text = environment.get_template(f"{template}.lua.j2").render(origin=origin, **values)
+        files[f"modules/{path}.lua"] = RenderedFile(text)
+
     for plan in plans:
-        text = environment.get_template(f"{plan.template}.lua.j2").render(module=plan)
-        files[f"modules/{plan.full_name}.lua"] = RenderedFile(text)
+        put(plan.full_name, plan.template, module=plan)
     for default in {plan.name: plan for plan in reversed(plans)}.values():  # the first of each module
-        origin = f"modulefiles_src/.modulerc.lua.j2 and {loaded.file}"
-        text = environment.get_template(".modulerc.lua.j2").render(origin=origin, default=default)
-        files[f"modules/{default.name}/.modulerc.lua"] = RenderedFile(text)
+        put(f"{default.name}/.modulerc", ".modulerc", default=default)
         for old in default.old_names:
             # An alias in .modulerc.lua cannot say anything, and Lmod (8.6 and 8.7) tells a modulefile only the name
             # that an alias leads to: so an old name has a modulefile, which its dot hides, and which loads the new one.
             notice = f"{default.name}/{old} is an old name of {default.full_name}, which is loaded instead."
-            text = environment.get_template("_old_name.lua.j2").render(
-                origin=f"modulefiles_src/_old_name.lua.j2 and {loaded.file}",
-                full_name=default.full_name,
-                notice=notice,
-                help=f"{paragraph(notice)}\n\n{support(loaded.site)}\n",
-            )
-            files[f"modules/{default.name}/.{old}.lua"] = RenderedFile(text)
+            text = f"{paragraph(notice)}\n\n{support(loaded.site)}\n"
+            put(f"{default.name}/.{old}", "_old_name", full_name=default.full_name, notice=notice, help=text)
     return files
 
 

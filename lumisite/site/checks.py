@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
 from lumisite.site.decode import Faults, Rule, UnfitError, suggestion, unknown
-from lumisite.site.entries import Setting, When
+from lumisite.site.document import joined
+from lumisite.site.entries import Bind, Setting
 from lumisite.site.evidence import HERE, policy_faults, source_ids
 from lumisite.site.ledger import IMAGE_CONDITIONS, depends_on_image, given_conditions
-from lumisite.site.model import Module, NodeKind, Site
-from lumisite.site.scalars import TASK, Place, is_file_name
+from lumisite.site.model import Site
+from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.versions import Version, parse_version
 
 #: What an entry of the ledger can do to its variable.
@@ -35,24 +36,41 @@ def versions_are_versions(site: Site) -> Faults:
             seen[version] = text
 
 
-def platforms_name_what_exists(site: Site) -> Faults:
-    """A platform's CPE and ROCm releases, and its node kinds, are described."""
-    yield from unknown("platform", [site.platform], site.platforms)
+def names_are_described(site: Site, value: object = None) -> Faults:
+    """Whatever names a module, family, partition, node kind, platform or release names one that is described."""
+    for path, item, below in _keys(value or site, ""):
+        if (table := item.metadata["names"]) and below is not None:
+            names = below if isinstance(below, tuple | Mapping) else (below,)
+            known = [TASK, *site.modules] if table == "places" else getattr(site, table)
+            yield from unknown(path, map(str, names), known)
+
+
+def _keys(value: object, path: str) -> Iterator[tuple[str, Field[Any], Any]]:
+    """Give the path, the declaration and the value of each key of a description."""
+    if isinstance(value, tuple):
+        for index, one in enumerate(value):
+            yield from _keys(one, f"{path}[{index}]")
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _keys(one, joined(path, name))
+    elif is_dataclass(value):
+        for item in (item for item in fields(value) if item.metadata):
+            here, below = joined(path, item.name), getattr(value, item.name)
+            yield here, item, below
+            yield from _keys(below, here)
+
+
+def platforms_fit_their_releases(site: Site) -> Faults:
+    """A platform's default releases are among those that it supports, and it has a bus id for each GPU."""
     for name, platform in site.platforms.items():
         here = f"platforms.{name}"
-        yield from unknown(f"{here}.cpe", [str(platform.cpe)], site.cpe)
-        yield from unknown(f"{here}.cpe_supported", map(str, platform.cpe_supported), site.cpe)
-        yield from unknown(f"{here}.cpe_leftover", map(str, platform.cpe_leftover), site.cpe)
-        yield from unknown(f"{here}.rocm", [str(platform.rocm)], site.rocm)
         if platform.cpe not in platform.cpe_supported:
             yield f"{here}.cpe", f"{platform.cpe} is the default but not among cpe_supported"
         for version in platform.cpe_leftover:
             if version in platform.cpe_supported:
                 yield f"{here}.cpe_leftover", f"{version} is also among cpe_supported"
-        yield from unknown(f"{here}.rocm_in_use", map(str, platform.rocm_in_use), site.rocm)
         if platform.rocm not in platform.driver_rocm and platform.rocm not in platform.rocm_in_use:
             yield f"{here}.rocm", f"{platform.rocm} is outside what the driver supports ({platform.driver_rocm})"
-        yield from unknown(f"{here}.gpu_bus_ids", platform.gpu_bus_ids, site.node_kinds)
         for kind, bus_ids in platform.gpu_bus_ids.items():
             gpus = len(site.node_kinds[kind].gpus) if kind in site.node_kinds else len(bus_ids)
             if len(bus_ids) != gpus:
@@ -62,41 +80,34 @@ def platforms_name_what_exists(site: Site) -> Faults:
 def node_kinds_add_up(site: Site) -> Faults:
     """Cores belong to one L3 group, siblings pair up, and GPUs stand where the node has something."""
     for name, kind in site.node_kinds.items():
-        yield from _node_kind_faults(f"node_kinds.{name}", kind)
-    for name, partition in site.partitions.items():
-        yield from unknown(f"partitions.{name}.node_kind", [partition.node_kind], site.node_kinds)
-
-
-def _node_kind_faults(here: str, kind: NodeKind) -> Faults:
-    seen: set[int] = set()
-    for index, group in enumerate(kind.l3):
-        cores, siblings = group.cores, group.siblings or ()
-        if siblings and len(siblings) != len(cores):
-            yield f"{here}.l3[{index}].siblings", f"{len(siblings)} siblings for {len(cores)} cores"
-        twice = sorted(seen.intersection(cores + siblings))
-        if twice or set(cores).intersection(siblings):
-            yield f"{here}.l3[{index}].cores", f"a CPU is named twice{': ' + str(twice[0]) if twice else ''}"
-        seen.update(cores + siblings)
-    for cpu in kind.reserved or ():
-        if cpu not in seen:
-            yield f"{here}.reserved", f"CPU {cpu} is in no L3 group"
-    domains = {group.numa for group in kind.l3}
-    for index, gpu in enumerate(kind.gpus):
-        if gpu.l3 is not None and gpu.l3 >= len(kind.l3):
-            yield f"{here}.gpus[{index}].l3", f"there is no L3 group {gpu.l3} (have 0 to {len(kind.l3) - 1})"
-        elif gpu.l3 is not None and kind.l3[gpu.l3].numa != gpu.numa:
-            yield f"{here}.gpus[{index}].numa", f"L3 group {gpu.l3} is in NUMA domain {kind.l3[gpu.l3].numa}"
-        if gpu.numa not in domains:
-            yield f"{here}.gpus[{index}].numa", f"there is no NUMA domain {gpu.numa}"
-    for index, nic in enumerate(kind.nics):
-        if nic.numa not in domains:
-            yield f"{here}.nics[{index}].numa", f"there is no NUMA domain {nic.numa}"
+        here = f"node_kinds.{name}"
+        seen: set[int] = set()
+        for index, group in enumerate(kind.l3):
+            cores, siblings = group.cores, group.siblings or ()
+            if siblings and len(siblings) != len(cores):
+                yield f"{here}.l3[{index}].siblings", f"{len(siblings)} siblings for {len(cores)} cores"
+            twice = sorted(seen.intersection(cores + siblings))
+            if twice or set(cores).intersection(siblings):
+                yield f"{here}.l3[{index}].cores", f"a CPU is named twice{': ' + str(twice[0]) if twice else ''}"
+            seen.update(cores + siblings)
+        for cpu in kind.reserved or ():
+            if cpu not in seen:
+                yield f"{here}.reserved", f"CPU {cpu} is in no L3 group"
+        domains = {group.numa for group in kind.l3}
+        for key in ("gpus", "nics"):
+            for index, one in enumerate(getattr(kind, key)):
+                if one.numa not in domains:
+                    yield f"{here}.{key}[{index}].numa", f"there is no NUMA domain {one.numa}"
+        for index, gpu in enumerate(kind.gpus):
+            if gpu.l3 is not None and gpu.l3 >= len(kind.l3):
+                yield f"{here}.gpus[{index}].l3", f"there is no L3 group {gpu.l3} (have 0 to {len(kind.l3) - 1})"
+            elif gpu.l3 is not None and kind.l3[gpu.l3].numa != gpu.numa:
+                yield f"{here}.gpus[{index}].numa", f"L3 group {gpu.l3} is in NUMA domain {kind.l3[gpu.l3].numa}"
 
 
 def families_cover_every_rocm(site: Site) -> Faults:
-    """Each ROCm release has exactly one default family; families name modules that exist."""
+    """Each ROCm release has exactly one default family; families name libraries that every platform has."""
     for name, family in site.families.items():
-        yield from unknown(f"families.{name}.modules", family.modules, site.modules)
         for platform in site.platforms.values():
             yield from unknown(f"families.{name}.library_path", family.library_path, platform.libraries)
     for text in site.rocm:
@@ -109,13 +120,12 @@ def families_cover_every_rocm(site: Site) -> Faults:
 
 
 def modules_fit_together(site: Site) -> Faults:
-    """Modules load what exists, in versions that they can know, and never themselves."""
+    """Modules load others in versions that they can know, and never themselves."""
     width = {"platform": 0, "cpe": 1, "cpe-rocm": 2}
     for name, module in site.modules.items():
         here = f"modules.{name}"
         if name.startswith((".", "-")):
             yield here, "a module's name cannot start with . or -"
-        yield from unknown(f"{here}.loads", module.loads, site.modules)
         for other in module.loads:
             if other in site.modules and width[site.modules[other].version] > width[module.version]:
                 yield f"{here}.loads", f"{other} has a version by {site.modules[other].version}, which {name} lacks"
@@ -125,105 +135,68 @@ def modules_fit_together(site: Site) -> Faults:
         for old in module.old_versions:
             if not is_file_name(old):
                 yield f"{here}.old_versions", f"{old!r} is not a version name"
-        if _reaches(name, name, site.modules, set()):
+        if name in site.loaded_with(module.loads):
             yield f"{here}.loads", "the module loads itself in the end"
 
 
-def _reaches(start: str, goal: str, modules: Mapping[str, Module], seen: set[str]) -> bool:
-    for other in modules[start].loads:
-        if other == goal:
-            return True
-        if other in modules and other not in seen:
-            seen.add(other)
-            if _reaches(other, goal, modules, seen):
-                return True
-    return False
-
-
 def validation_fits(site: Site) -> Faults:
-    """What is validated runs in a partition that is described, on no more tasks and nodes than it has."""
+    """What is validated runs on several nodes, no more than its partition has, and is judged by values that can be."""
     plan = site.validation
     if plan is None:
         return
-    yield from unknown("validation.partition", [plan.partition], site.partitions)
     partition = site.partitions.get(plan.partition)
-    if partition is not None and partition.max_nodes is not None and plan.nodes > partition.max_nodes:
-        yield "validation.nodes", f"{plan.nodes} nodes, but {plan.partition} gives a job at most {partition.max_nodes}"
-    if plan.nodes < 2:
-        yield "validation.nodes", f"{plan.nodes} is not several (2 would be right)"
-    if plan.tasks_per_node < 1:
-        yield "validation.tasks_per_node", "no task measures nothing (one for each GPU would be right)"
-    if plan.baseline_days < 1:
-        yield "validation.baseline_days", f"{plan.baseline_days} days have no jobs (3 would be right)"
-    elif plan.baseline_days < 3 and plan.baseline_why is None:
-        yield "validation.baseline_days", f"{plan.baseline_days} is few (3 would be right, or say `baseline_why`)"
+    most = None if partition is None else partition.max_nodes
+    days, few = plan.baseline_days, plan.baseline_days < 3 and plan.baseline_why is None
     always: dict[str, int] = {}
+    wrong = [
+        ("nodes", most and plan.nodes > most, f"{plan.nodes} nodes, but {plan.partition} gives a job at most {most}"),
+        ("nodes", plan.nodes < 2, f"{plan.nodes} is not several (2 would be right)"),
+        ("tasks_per_node", plan.tasks_per_node < 1, "no task measures nothing (one for each GPU would be right)"),
+        ("baseline_days", days < 1, f"{days} days have no jobs (3 would be right)"),
+        ("baseline_days", days >= 1 and few, f"{days} is few (3 would be right, or say `baseline_why`)"),
+    ]
     for index, rule in enumerate(plan.metrics):
-        here = f"validation.metrics[{index}]"
-        if rule.floor > 1:
-            yield f"{here}.floor", f"{rule.floor:g} is more than all of the spec (0.6 would be right)"
-        if rule.threshold >= 1:
-            yield f"{here}.threshold", f"{rule.threshold:g} is all that there is (0.05 would be right)"
-        if rule.metric in always:
-            yield f"{here}.metric", f"never counts: metrics[{always[rule.metric]}] is for {rule.metric} already"
-        always.setdefault(rule.metric, index)
+        here, first, part = f"metrics[{index}]", always.setdefault(rule.metric, index), f"{rule.threshold:g}"
+        wrong += [
+            (f"{here}.floor", rule.floor > 1, f"{rule.floor:g} is more than all of the spec (0.6 would be right)"),
+            (f"{here}.threshold", rule.threshold >= 1, f"{part} is all that there is (0.05 would be right)"),
+            (f"{here}.metric", first != index, f"never counts: metrics[{first}] is for {rule.metric} already"),
+        ]
+    yield from ((f"validation.{key}", message) for key, is_wrong, message in wrong if is_wrong)
 
 
-def places_and_conditions_exist(site: Site) -> Faults:
-    """Whatever names a module, family, partition or platform names one that is described."""
-    for index, system in enumerate(site.file_systems):
-        if system.where is not None:
-            yield from unknown(f"file_systems[{index}].where", [system.where], site.modules)
-    for index, bind in enumerate(site.binds):
-        yield from _condition_faults(site, f"binds[{index}]", bind.where, bind.when)
-        if bind.where == TASK and depends_on_image(bind.when):
+def conditions_can_be_known(site: Site) -> Faults:
+    """What takes effect before the step, or before the image, asks for nothing that only those tell."""
+    lists: dict[str, tuple[Bind | Setting, ...]] = {"binds": site.binds, "settings": site.settings}
+    for here, one in ((f"{name}[{index}]", one) for name, many in lists.items() for index, one in enumerate(many)):
+        if one.where == TASK and isinstance(one, Bind) and depends_on_image(one.when):
             right = "the family's `modules`, or a plan of the image, say what an image gets"
-            yield f"binds[{index}].when", f"the task prolog binds before any image is known ({right})"
-    for index, setting in enumerate(site.settings):
-        yield from _condition_faults(site, f"settings[{index}]", setting.where, setting.when)
-        for number, one in enumerate(setting.evidence):
-            here = f"settings[{index}].evidence[{number}].platform"
-            yield from unknown(here, [one.platform] if one.platform else (), site.platforms)
+            yield f"{here}.when", f"the task prolog binds before any image is known ({right})"
+        for condition in given_conditions(one.when) if one.where != TASK else ():
+            path, module = f"{here}.when.{condition}", site.modules.get(one.where)
+            if condition in ("nodes", "gpus", "partition"):
+                yield path, f"the module {one.where} cannot know this before the step exists (where: task)"
+            elif condition in IMAGE_CONDITIONS:
+                right = "where: task, which the image decides"
+                yield path, f"the module {one.where} is loaded before any image is known ({right})"
+            elif condition == "cpe" and module is not None and module.version == "platform":
+                yield path, f"versions of {one.where} do not tell (they are made of: {module.version})"
 
 
-def binds_have_one_owner(site: Site) -> Faults:
-    """A path is bound in one place: a module that leaves could otherwise take away another's bind."""
+def modules_keep_their_binds(site: Site) -> Faults:
+    """A path is bound in one place: a module that leaves could otherwise take away another's bind.
+
+    Lmod (8.6 and 8.7, `path_regularize`) writes some binds in another way into a list of paths.
+    """
     owners: dict[str, str] = {}
     for here, bind in site.host_paths.items():
         if bind.where is not None and owners.setdefault(bind.path, bind.where) != bind.where:
             yield f"{here}.path", f"{bind.path} is bound by {owners[bind.path]} already (one place for each path)"
-
-
-def lmod_keeps_binds(site: Site) -> Faults:
-    """Lmod (8.6 and 8.7, `path_regularize`) writes some binds in another way into a list of paths."""
-    for here, bind in site.host_paths.items():
-        untidy = next((part for part in bind.spec.split(",") if not _is_tidy(part)), None)
-        if bind.where in site.modules and untidy is not None:
-            right = "no space and no / at the end, and no empty option, would be right; where: task keeps it"
-            yield here, f"Lmod does not keep {untidy!r} as it is in {site.runtime.prefix}_BINDPATH ({right})"
-
-
-def _is_tidy(entry: str) -> bool:
-    return bool(entry) and entry == entry.strip() and not entry.endswith("/") and "//" not in entry
-
-
-def _condition_faults(site: Site, here: str, where: Place, when: When) -> Faults:
-    yield from unknown(f"{here}.where", [where], [TASK, *site.modules])
-    yield from unknown(f"{here}.when.platform", when.platform or (), site.platforms)
-    yield from unknown(f"{here}.when.family", when.family or (), site.families)
-    yield from unknown(f"{here}.when.partition", when.partition or (), site.partitions)
-    if where == TASK:
-        return
-    early = f"the module {where} cannot know this before the step exists (where: task)"
-    unseen = f"the module {where} is loaded before any image is known (where: task, which the image decides)"
-    for condition in given_conditions(when):
-        if condition in ("nodes", "gpus", "partition"):
-            yield f"{here}.when.{condition}", early
-        if condition in IMAGE_CONDITIONS:
-            yield f"{here}.when.{condition}", unseen
-    module = site.modules.get(where)
-    if module is not None and when.cpe is not None and module.version not in ("cpe", "cpe-rocm"):
-        yield f"{here}.when.cpe", f"versions of {where} do not tell (they are made of: {module.version})"
+        for part in bind.spec.split(",") if bind.where in site.modules else ():
+            if not part or part != part.strip() or part.endswith("/") or "//" in part:
+                right = "no space and no / at the end, and no empty option, would be right; where: task keeps it"
+                yield here, f"Lmod does not keep {part!r} as it is in {site.runtime.prefix}_BINDPATH ({right})"
+                break
 
 
 def settings_say_one_thing(site: Site) -> Faults:
@@ -235,7 +208,13 @@ def settings_say_one_thing(site: Site) -> Faults:
         if len(forms) != 1:
             said = " and ".join(forms) if forms else "nothing"
             yield here, f"{setting.name} says {said} (one of {', '.join(_FORMS)} would be right)"
-        yield from _directory_faults(here, setting)
+        if setting.with_directories and setting.directory is None:
+            yield f"{here}.with_directories", f"{setting.name} names no directory that these could be in"
+        if not all(map(is_file_name, (setting.directory or "x").replace("{rank}", "0").split("/"))):
+            yield f"{here}.directory", f"{setting.directory!r} is not a relative path of plain names"
+        for number, name in enumerate(setting.with_directories if setting.directory is not None else ()):
+            if not is_file_name(name):
+                yield f"{here}.with_directories[{number}]", f"{name!r} is not a plain name"
         if not setting.evidence and setting.source is None:
             yield here, f"{setting.name} has no evidence (`evidence:`, or `source:` alone where no effect is known)"
         for key, message in policy_faults(setting):
@@ -254,19 +233,6 @@ def settings_say_one_thing(site: Site) -> Faults:
             always[setting.name] = index
 
 
-def _directory_faults(here: str, setting: Setting) -> Faults:
-    if setting.directory is None:
-        if setting.with_directories:
-            yield f"{here}.with_directories", f"{setting.name} names no directory that these could be in"
-        return
-    parts = setting.directory.replace("{rank}", "0").split("/")
-    if not all(map(is_file_name, parts)):
-        yield f"{here}.directory", f"{setting.directory!r} is not a relative path of plain names"
-    for number, name in enumerate(setting.with_directories):
-        if not is_file_name(name):
-            yield f"{here}.with_directories[{number}]", f"{name!r} is not a plain name"
-
-
 def sources_are_described(site: Site) -> Faults:
     """Where the site has a table of sources, each `source` is made of its names."""
     if not site.sources:
@@ -274,40 +240,23 @@ def sources_are_described(site: Site) -> Faults:
             if setting.evidence:
                 yield f"settings[{index}].evidence", "has sources, which a table `sources` would describe"
         return
-    for path, text in _sources(site, ""):
-        for name in source_ids(text):
+    for path, item, text in _keys(site, ""):
+        for name in source_ids(text) if item.name == "source" and text is not None else ():
             if name != HERE and name not in site.sources:
                 yield path, f"{name} is not in `sources` ({suggestion(name, [*site.sources, HERE])})"
-
-
-def _sources(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Give each `source` of a description with its key path."""
-    if isinstance(value, tuple):
-        for index, one in enumerate(value):
-            yield from _sources(one, f"{path}[{index}]")
-    elif hasattr(value, "items"):
-        for name, one in value.items():
-            yield from _sources(one, f"{path}.{name}" if path else name)
-    elif is_dataclass(value):
-        for item in fields(value):
-            below, here = getattr(value, item.name), f"{path}.{item.name}" if path else item.name
-            if item.name == "source" and below is not None:
-                yield here, str(below)
-            else:
-                yield from _sources(below, here)
 
 
 #: In stages: the rules of the second may rely on versions being versions.
 STAGES: tuple[tuple[Rule, ...], ...] = (
     (versions_are_versions,),
     (
-        platforms_name_what_exists,
+        names_are_described,
+        platforms_fit_their_releases,
         node_kinds_add_up,
         families_cover_every_rocm,
         modules_fit_together,
-        places_and_conditions_exist,
-        binds_have_one_owner,
-        lmod_keeps_binds,
+        conditions_can_be_known,
+        modules_keep_their_binds,
         settings_say_one_thing,
         sources_are_described,
         validation_fits,

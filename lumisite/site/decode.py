@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import json
 import re
 import types
 import typing
@@ -17,8 +18,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
-from lumisite.errors import Problem, SiteError
-from lumisite.site.document import Document, Place, joined, parse_yaml
+from lumisite.errors import LumisiteError, Problem, SiteError, file_fault, shown
+from lumisite.site.document import MAX_DEPTH, NOWHERE, Document, Place, joined, parse_yaml, text_of
 from lumisite.site.eyes import name_fault
 
 T = TypeVar("T")
@@ -37,9 +38,12 @@ class UnfitError(ValueError):
     """A value that a scalar type cannot take; the message says what would be right."""
 
 
-def key(doc: str, **options: Any) -> Any:
-    """Declare a site key: a dataclass field whose `doc` goes into the generated reference."""
-    return field(metadata={"doc": doc}, **options)
+def key(doc: str, *, names: str = "", **options: Any) -> Any:
+    """Declare a site key: a dataclass field whose `doc` goes into the generated reference.
+
+    `names` is the table of the site that must describe what the key names; `places` are the modules, and `task`.
+    """
+    return field(metadata={"doc": doc, "names": names}, **options)
 
 
 #: Stands for a value that could not be decoded; its fault is already recorded.
@@ -184,7 +188,7 @@ class Decoder:
     def _needed(self, name: str, item: dataclasses.Field[Any]) -> bool:
         if self.may_lack is not None:
             return name not in self.may_lack
-        return item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+        return _default(item) is dataclasses.MISSING
 
 
 @functools.cache
@@ -194,5 +198,145 @@ def _fields(kind: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
     return {item.name.rstrip("_"): (item, hints[item.name]) for item in dataclasses.fields(kind)}
 
 
+def _default(item: dataclasses.Field[Any]) -> Any:
+    return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+
+
 def _shape(value: object) -> str:
     return "list" if isinstance(value, list) else "mapping" if isinstance(value, dict) else "single value"
+
+
+def _json_text(value: object) -> str:
+    """A text of JSON, which can hold half of a surrogate pair, and then fails far from here when it is printed."""
+    if not isinstance(value, str):
+        raise UnfitError(f"{short(value)} is not a text")
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise UnfitError(f"{short(value)} holds half of a character, which UTF-8 cannot write")
+    return value
+
+
+def _json_int(value: object) -> int:
+    if type(value) is not int:
+        raise UnfitError(f"{short(value)} is not a whole number")
+    return value
+
+
+def _json_line(value: object) -> str:
+    if not _json_text(value).isprintable():
+        raise UnfitError(f"{short(value)} holds a character that does not print")
+    return _json_text(value)
+
+
+@dataclass(frozen=True)
+class JsonFile:
+    """A kind of file that lumisite writes: `key` says its format, `remedy` what to do about one that is none.
+
+    A file may lack the keys with a default; where `may_lack` is given, those alone. Where
+    all that is in a file `prints`, odd characters are spelled out when it is written, and refused when it is read.
+    """
+
+    name: str
+    key: str
+    remedy: str
+    error: type[LumisiteError] = LumisiteError
+    format: int = 1
+    may_lack: Collection[str] | None = None
+    prints: bool = False
+    ascii: bool = True
+
+    def encode(self, value: object) -> str:
+        """Give the text of a file: the same value always gives the same bytes."""
+        document = {self.key: self.format, **self._plain(value)}
+        return json.dumps(document, sort_keys=True, indent=2, ensure_ascii=self.ascii) + "\n"
+
+    def _plain(self, value: Any) -> Any:
+        """Turn a dataclass into JSON's types; what a file may lack is left out."""
+        if dataclasses.is_dataclass(value):
+            sparse = self.may_lack is None
+            pairs = [(item, getattr(value, item.name)) for item in dataclasses.fields(value)]
+            return {item.name: self._plain(one) for item, one in pairs if not (sparse and one == _default(item))}
+        if isinstance(value, Mapping):
+            return {self._plain(name): self._plain(one) for name, one in value.items()}
+        if isinstance(value, str):
+            return ascii(value) if self.prints and not value.isprintable() else value
+        return [self._plain(one) for one in value] if isinstance(value, tuple) else value
+
+    def decode(self, data: bytes, kind: type[T], file: str, rules: Iterable[Rule] = ()) -> T:
+        """Decode `data` into the dataclass `kind`; raise `error` with one fault and its place."""
+        try:
+            values = parse_json(data, file)
+            if not isinstance(values, dict) or self.key not in values:
+                raise file_fault(file, f"is no {self.name}: it has no key {self.key}")
+            found = values.pop(self.key)
+            if type(found) is not int or found != self.format:
+                message = f"{short(found)} is another format ({self.format} can be read)"
+                raise SiteError([Problem(file, 0, 0, self.key, message)])
+            return decode_values(values, kind, file, rules, may_lack=self.may_lack, prints=self.prints)
+        except SiteError as error:
+            problem = error.problems[0]
+        if problem.key:
+            line, column = _json_place(data, problem.key)
+            problem = dataclasses.replace(problem, line=line, column=column)
+        raise self.error(f"{problem}" if problem.key else f"{problem} ({self.remedy})")
+
+
+def decode_values(
+    values: Mapping[str, Any],
+    kind: type[T],
+    file: str,
+    rules: Iterable[Rule] = (),
+    *,
+    may_lack: Collection[str] | None = None,
+    prints: bool = False,
+) -> T:
+    """Decode values of JSON into the dataclass `kind`; `JsonFile` says what the options mean. Raises `SiteError`."""
+    scalars: Scalars = {str: _json_line if prints else _json_text, int: _json_int}
+    return Decoder(Document(file, values), scalars, by_hand=False, may_lack=may_lack).decode(kind, [rules])
+
+
+def _json_place(data: bytes, path: str) -> Place:
+    """Give the place of a key path; JSON is read as YAML for that, which knows where everything stands."""
+    try:
+        return parse_yaml(data, "").place(path)
+    except SiteError:
+        return NOWHERE
+
+
+def short(value: object) -> str:
+    """Show a value of JSON on one line that is not long."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def parse_json(data: bytes, file: str) -> Any:
+    """Read one JSON value from `data`; raises `SiteError` when it is not UTF-8 or JSON, or has a key twice."""
+    try:
+        value = json.loads(text_of(data, file), object_pairs_hook=_once)
+        if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+            _require_shallow(value)
+        return value
+    except json.JSONDecodeError as error:
+        raise file_fault(file, f"is not JSON: {error.msg}", error.lineno, error.colno) from None
+    except RecursionError:
+        raise file_fault(file, "is not JSON that can be read: nested too deep") from None
+    except ValueError as error:  # a key twice, and numbers of too many digits
+        raise file_fault(file, f"is not JSON that can be read: {error}") from None
+
+
+def _require_shallow(value: object) -> None:
+    """Raise `RecursionError` where values are nested so deep that what walks through them might."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = [child for children in inner for child in children]
+    if level:
+        raise RecursionError
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {shown(twice)} stands twice in one object")
+    return found

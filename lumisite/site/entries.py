@@ -12,21 +12,35 @@ from lumisite.site.versions import VersionRange
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Known:
+    """What comes from somewhere."""
+
+    source: Line = key("Where this is known from.")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Stated(Known):
+    """What may be written down before anybody confirms it."""
+
+    confirmed: bool = key("`no` when no source confirms all of it.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class When:
     """Conditions; all that are given must hold. `rocm`, `family` and `plugin` are about the image that runs."""
 
     rocm: VersionRange | None = key("ROCm releases in the image: `'>=6.2,<7'`.", default=None)
-    family: tuple[str, ...] | None = key("Image families by name.", default=None)
+    family: tuple[str, ...] | None = key("Image families by name.", names="families", default=None)
     plugin: bool | None = key("Whether the image holds the OFI plugin for RCCL.", default=None)
     cpe: VersionRange | None = key("CPE releases.", default=None)
-    platform: tuple[str, ...] | None = key("Platforms by name.", default=None)
+    platform: tuple[str, ...] | None = key("Platforms by name.", names="platforms", default=None)
     nodes: Literal["one", "several"] | None = key("Whether the job step has one node or several.", default=None)
     gpus: bool | None = key("Whether the step's nodes have GPUs.", default=None)
-    partition: tuple[str, ...] | None = key("Partitions by name.", default=None)
+    partition: tuple[str, ...] | None = key("Partitions by name.", names="partitions", default=None)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Evidence:
+class Evidence(Known):
     """What is known of an entry's effect, and from whom."""
 
     effect: Literal["needed", "helps", "inert", "harmful", "unknown"] = key(
@@ -41,29 +55,23 @@ class Evidence:
         default=None,
     )
     when: When = key("In which situations it was seen, where that is not wherever the entry applies.", default=When())
-    unknown_images: bool = key(
-        "`no` where it counts only for images that are known to fit `when`, not for those of which nothing is known.",
-        default=True,
-    )
+    unknown_images: bool = key("`no` where it counts only for images that are known to fit `when`.", default=True)
     what: Line | None = key("What was seen, in numbers: `0 stalls in 18 attempts, 21 of 23 without`.", default=None)
-    platform: str | None = key("The platform on which it was seen.", default=None)
+    platform: str | None = key("The platform on which it was seen.", names="platforms", default=None)
     image: Line | None = key("The image in which it was seen.", default=None)
     nodes: NodeCount | None = key("On how many nodes: `4`, `2-8`, or `9+` for 9 and more.", default=None)
     runs: int | None = key("How many runs it was.", default=None)
     date: Line | None = key("When: `2026-09` or `2026-09-15`.", default=None)
-    source: Line = key("Where this is known from.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class FileSystem:
+class FileSystem(Stated):
     """A file system that users work on."""
 
     path: AbsolutePath = key("Mount point, or the link that users type.")
     kind: Literal["shared", "node-local"] = key("Seen by all nodes, or by one node only.")
     why: Line = key("What it is for.")
-    source: Line = key("Where this is known from.")
-    where: Place | None = key("The module that binds it (not bound when left out).", default=None)
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
+    where: Place | None = key("The module that binds it (not bound when left out).", names="modules", default=None)
     # It is bound without conditions and under its own path: what `Bind` says beside is no key here.
     target: ClassVar[None] = None
     when: ClassVar[When] = When()
@@ -76,18 +84,16 @@ class FileSystem:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Bind:
+class Bind(Stated):
     """A host path that containers need, beside the file systems."""
 
     path: AbsolutePath = key("Path on the host.")
     target: AbsolutePath | None = key("Path in the container, if another.", default=None)
     options: Line | None = key("Options of the bind: `ro`.", default=None)
-    where: Place = key("The module that binds it, or `task` when only the srun helper may.")
+    where: Place = key("The module that binds it, or `task` when only the srun helper may.", names="places")
     when: When = key("Conditions; none means always.", default=When())
     required: bool = key("Whether a node that lacks it cannot run at full speed.", default=True)
     why: Line = key("The reason, as users read it.")
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
 
     @property
     def spec(self) -> str:
@@ -118,11 +124,9 @@ class Setting:
     )
     unset: bool = key("Take the variable away.", default=False)
     leave: bool = key("Known, and not touched: `why` says the reason.", default=False)
-    where: Place = key("`task`, or the name of the module that sets it.", default=Place("task"))
+    where: Place = key("`task`, or the name of the module that sets it.", names="places", default=Place("task"))
     when: When = key("Conditions; none means always.", default=When())
     why: Line = key("The reason.")
     evidence: tuple[Evidence, ...] = key("What is known of its effect, the strongest first.", default=())
-    source: Line | None = key(
-        "Where this is known from, for an entry without `evidence`: its effect counts as unknown.", default=None
-    )
+    source: Line | None = key("Where it is known from, without `evidence`: its effect is unknown.", default=None)
     confirmed: bool = key("`no` when no source confirms it for this site.", default=True)

@@ -66,6 +66,7 @@ def policy_faults(setting: Setting) -> Iterator[tuple[str, str]]:
 
     Harmful is never set. Measured inert is set only where it is documented for larger jobs than were measured.
     """
+    own = f"{setting.name} " + ("as it is set here" if setting.value is None else f"= {setting.value}")
     for index, one in enumerate(setting.evidence):
         here = f"evidence[{index}]"
         if one.by == "measured" and (one.nodes is None or one.date is None):
@@ -74,18 +75,14 @@ def policy_faults(setting: Setting) -> Iterator[tuple[str, str]]:
         if not _sets(setting) or not _about_own(setting, one):
             continue
         if one.effect == "harmful":
-            yield here, f"{setting.name} {_own(setting)} is harmful, so it cannot be set (`leave: yes` would be right)"
+            yield here, f"{own} is harmful, so it cannot be set (`leave: yes` would be right)"
         if one.effect == "inert" and one.by == "measured" and not _documented_beyond(setting, one):
             right = "`leave: yes`, or `documented` evidence of needed or helps for larger jobs"
-            yield here, f"{setting.name} {_own(setting)} was measured to change nothing ({right} would be right)"
+            yield here, f"{own} was measured to change nothing ({right} would be right)"
 
 
 def _sets(setting: Setting) -> bool:
     return not setting.leave and not setting.unset
-
-
-def _own(setting: Setting) -> str:
-    return f"= {setting.value}" if setting.value is not None else "as it is set here"
 
 
 def _about_own(setting: Setting, one: Evidence) -> bool:

@@ -62,7 +62,6 @@ class Verdict(Generic[E_co]):
 class Decision:
     """What applies in a situation: every entry of the ledger and every bind, in the order of the site description."""
 
-    situation: Situation
     settings: tuple[Verdict[Setting], ...]
     binds: tuple[Verdict[HostPath], ...]
 
@@ -93,7 +92,7 @@ def decide(site: Site, situation: Situation) -> Decision:
     for key, bind in site.host_paths.items():
         holds, reason = judge_conditions(bind.when, situation)
         binds.append(Verdict(key, bind, "not bound" if bind.where is None else _OUTCOMES[holds], reason))
-    return Decision(situation, tuple(settings), tuple(binds))
+    return Decision(tuple(settings), tuple(binds))
 
 
 def decide_stacks(site: Site, selection: Selection) -> dict[str, Decision]:
@@ -116,7 +115,7 @@ def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, str
         actual = getattr(situation, name)
         if actual is None:
             left_open.append(f"{name} is {_said(wanted)}")
-        elif not _fits(wanted, actual):
+        elif actual not in wanted if isinstance(wanted, VersionRange | tuple) else actual != wanted:
             return False, f"needs {name} {_said(wanted)}, here it is {_said(actual)}"
     if left_open:
         return None, f"where {' and '.join(left_open)}"
@@ -151,12 +150,6 @@ def describe_action(setting: Setting) -> str:
 def given_conditions(when: When) -> dict[str, VersionRange | tuple[str, ...] | str | bool]:
     """The conditions that are given, by name."""
     return {item.name: value for item in fields(when) if (value := getattr(when, item.name)) is not None}
-
-
-def _fits(wanted: VersionRange | tuple[str, ...] | str | bool, actual: Version | str | bool) -> bool:
-    if isinstance(wanted, VersionRange):
-        return isinstance(actual, Version) and actual in wanted
-    return actual in wanted if isinstance(wanted, tuple) else actual == wanted
 
 
 def _said(value: VersionRange | Version | tuple[str, ...] | str | bool) -> str:

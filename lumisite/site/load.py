@@ -35,13 +35,12 @@ def load_site(name: str) -> LoadedSite:
     """
     if "/" in name or name.endswith((".yaml", ".yml")):
         return load_site_file(Path(name))
-    path = EMBEDDED / f"{name}.yaml"
     if name not in embedded_sites():
         raise ResolveError(
             f"--site: there is no embedded site {name!r} ({suggestion(name, embedded_sites())}; "
             "a file is given with / or .yaml in its name)"
         )
-    return load_site_file(path)
+    return load_site_file(EMBEDDED / f"{name}.yaml")
 
 
 def embedded_sites() -> list[str]:

@@ -4,12 +4,12 @@ Annotations are real types here, not text: `decode` reads them, and evaluating t
 The classes go without `__eq__` and `__repr__`, which nothing asks for: to generate them is a tenth of a render.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from lumisite.site.decode import key
-from lumisite.site.entries import Bind, FileSystem, HostPath, Setting
+from lumisite.site.entries import Bind, FileSystem, HostPath, Known, Setting, Stated
 from lumisite.site.scalars import AbsolutePath, CpuList, Line, Name, PciBus, RelativePath, RootPath
 from lumisite.site.versions import Version, VersionRange
 
@@ -33,7 +33,7 @@ class Support:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Runtime:
+class Runtime(Known):
     """The container runtime on the compute nodes."""
 
     name: Literal["singularity", "apptainer"] = key("The command that users type.")
@@ -42,49 +42,37 @@ class Runtime:
     prefix: Literal["SINGULARITY", "APPTAINER"] = key(
         "Prefix of the variables that carry binds. Apptainer ignores SINGULARITY_* where APPTAINER_* differs."
     )
-    source: Line = key("Where this is known from.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Network:
+class Network(Known):
     """The high-speed network, as libraries name it."""
 
     interfaces: tuple[Name, ...] = key("High-speed interfaces, in order: `[hsn0, hsn1, hsn2, hsn3]`.")
     provider: Name = key("The libfabric provider that must carry traffic: `cxi`.")
-    host_suffix: Name | None = key(
-        "What to append to a host name to get its address on the high-speed network, where the plain name does not.",
-        default=None,
-    )
+    host_suffix: Name | None = key("What to append to a host name for its high-speed address: `i`.", default=None)
     management: tuple[Name, ...] = key("Interfaces that must not carry traffic.", default=())
-    require_gdr: bool = key(
-        "`yes` where it is a failure if the log does not prove GPU Direct RDMA (`/GDRDMA` on every channel).",
-        default=False,
-    )
-    source: Line = key("Where this is known from.")
+    require_gdr: bool = key("Whether a log must prove GPU Direct RDMA, by `/GDRDMA` on every channel.", default=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class CpeRelease:
+class CpeRelease(Stated):
     """A release of the Cray programming environment, or what stands for it."""
 
     libraries: Mapping[str, AbsolutePath] = key(
         "Host directories of the release by what they hold: `cray-mpich: /opt/cray/pe/mpich/8.1.32`."
     )
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class RocmRelease:
+class RocmRelease(Stated):
     """A ROCm release that the site has, in an image or on the host."""
 
     found: Literal["image", "host", "both"] = key("Where the release is found: `image`, `host` or `both`.")
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Platform:
+class Platform(Stated):
     """What the machine was after a maintenance."""
 
     since: Line = key("The day from which it is in force: `2026-01-21`.")
@@ -94,20 +82,18 @@ class Platform:
     driver: Line = key("GPU driver.")
     driver_rocm: VersionRange = key("The ROCm releases that the vendor supports with the driver: `'>=6.1,<7.1'`.")
     rocm_in_use: tuple[Version, ...] = key(
-        "Releases outside that range that run here all the same: said, and not refused.", default=()
+        "Releases outside that range that run here all the same: said, and not refused.", names="rocm", default=()
     )
-    rocm: Version = key("The ROCm release that is the default.")
-    cpe: Version = key("The CPE release that is the default.")
-    cpe_supported: tuple[Version, ...] = key("CPE releases that are supported, the default among them.")
-    cpe_leftover: tuple[Version, ...] = key("CPE releases still installed but no longer supported.", default=())
+    rocm: Version = key("The ROCm release that is the default.", names="rocm")
+    cpe: Version = key("The CPE release that is the default.", names="cpe")
+    cpe_supported: tuple[Version, ...] = key("CPE releases that are supported, the default among them.", names="cpe")
+    cpe_leftover: tuple[Version, ...] = key("CPE releases that are no longer supported.", names="cpe", default=())
     libraries: Mapping[str, AbsolutePath] = key(
         "Host directories that come with the system, not with a CPE release: `libfabric: /opt/cray/libfabric/1.22.0`."
     )
     gpu_bus_ids: Mapping[str, tuple[PciBus, ...]] = key(
-        "For each node kind, the PCI bus of each GPU in the order of its index.", default_factory=dict
+        "By node kind, the PCI bus of each GPU in the order of its index.", names="node_kinds", default_factory=dict
     )
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms all of it.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -137,7 +123,7 @@ class Nic:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class NodeKind:
+class NodeKind(Known):
     """Nodes that are built alike."""
 
     memory_mib: int = key("Memory that jobs can be given, in MiB.")
@@ -145,21 +131,19 @@ class NodeKind:
     l3: tuple[CacheGroup, ...] = key("The L3 groups, in the order of their index.")
     gpus: tuple[Gpu, ...] = key("The GPUs, in the order in which programs count them.", default=())
     nics: tuple[Nic, ...] = key("The network adapters.", default=())
-    source: Line = key("Where this is known from.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Partition:
+class Partition(Known):
     """A Slurm partition."""
 
-    node_kind: str = key("The node kind of its nodes.")
+    node_kind: str = key("The node kind of its nodes.", names="node_kinds")
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
     max_nodes: int | None = key("Most nodes for one job.", default=None)
-    source: Line = key("Where this is known from.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Family:
+class Family(Stated):
     """Images that are built alike and so need the same from the host."""
 
     title: Line = key("What it is, for people.")
@@ -169,13 +153,11 @@ class Family:
     labels: Mapping[str, Line] = key(
         "Labels of the image that recognise it when the path does not, as shell patterns.", default_factory=dict
     )
-    contains: tuple[AbsolutePath, ...] = key(
-        "Paths inside the image that recognise it when its own path does not.", default=()
-    )
+    contains: tuple[AbsolutePath, ...] = key("Paths inside that recognise an image when its own does not.", default=())
     default_for: VersionRange | None = key(
         "The ROCm releases for which this is the family of an image that none recognises.", default=None
     )
-    modules: tuple[str, ...] = key("Modules whose binds its images need.")
+    modules: tuple[str, ...] = key("Modules whose binds its images need.", names="modules")
     libraries: tuple[Line, ...] = key("SONAMEs that must come from the host, as roots of the closure.", default=())
     activation: Literal["none", "with-conda", "runscript", "tykky"] = key(
         "What makes its Python the active one: nothing, `$WITH_CONDA` typed first, the runscript (`run`, not `exec`), "
@@ -197,8 +179,6 @@ class Family:
     )
     mpi: Line | None = key("`srun --mpi` type that it needs, if not the site's default.", default=None)
     why: Line = key("What sets it apart.")
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms all of it.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -219,7 +199,7 @@ class Module:
     )
     summary: Line = key("One sentence, for `module spider` and `module whatis`.")
     keywords: tuple[Line, ...] = key("Words that `module keyword` finds it by.", default=())
-    loads: tuple[str, ...] = key("Modules of this site that it needs, in their matching versions.", default=())
+    loads: tuple[str, ...] = key("Modules that it needs, in their matching versions.", names="modules", default=())
     conflicts: tuple[Line, ...] = key("Foreign modules that overwrite the bind list.", default=())
     old_versions: tuple[Line, ...] = key("Old version names that lead to the default version.", default=())
     helper: bool = key("Whether it switches the srun helper on.", default=False)
@@ -241,44 +221,37 @@ class MetricRule:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Validation:
+class Validation(Known):
     """What is run to prove the system after a change, and what is expected of it."""
 
     image: AbsolutePath = key("The image that the probes run in.")
-    partition: str = key("The partition that they run in.")
+    partition: str = key("The partition that they run in.", names="partitions")
     tasks_per_node: int = key("Ranks on a node, one for each GPU.")
     nodes: int = key("Nodes of the job with several nodes.", default=2)
     backend: Literal["nccl", "gloo"] = key("What carries the collectives: `nccl` (RCCL too) or `gloo`.")
     time_limit: Line = key("Time limit of a job, as sbatch takes it: `00:30:00`.")
     metrics: tuple[MetricRule, ...] = key("What is expected of metrics, by name.", default=())
-    baseline_days: int = key(
-        "Days that the jobs of a baseline must come from; less than 3 hides the noise from day to day.", default=3
-    )
+    baseline_days: int = key("Days that a baseline's jobs must come from; fewer than 3 hide daily noise.", default=3)
     baseline_why: Line | None = key("Why fewer than 3 days are enough here.", default=None)
-    source: Line = key("Where this is known from.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class ImageFolder:
+class ImageFolder(Stated):
     """A directory that holds images, or names of images, for all users."""
 
     path: AbsolutePath = key("The directory.")
     patterns: tuple[Name, ...] = key(
         "Shell patterns of the names below it that are images; `*` does not match `/`.", default=(Name("*.sif"),)
     )
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class BaseImage:
+class BaseImage(Stated):
     """What cotainr builds on for one of its systems."""
 
     base_image: Name = key(
         "A path, which is written without links, or what else cotainr takes: `docker://ubuntu:24.04`."
     )
-    source: Line = key("Where this is known from.")
-    confirmed: bool = key("`no` when no source confirms it.", default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -311,7 +284,7 @@ class Site:
     runtime: Runtime = key("The container runtime.")
     network: Network = key("The high-speed network.")
     file_systems: tuple[FileSystem, ...] = key("File systems that users work on.")
-    platform: str = key("The platform that is in force now.")
+    platform: str = key("The platform that is in force now.", names="platforms")
     platforms: Mapping[str, Platform] = key("What the machine was after each maintenance, by name.")
     cpe: Mapping[str, CpeRelease] = key("CPE releases, by version.")
     rocm: Mapping[str, RocmRelease] = key("ROCm releases, by version.")
@@ -321,12 +294,8 @@ class Site:
     binds: tuple[Bind, ...] = key("Host paths that containers need.", default=())
     settings: tuple[Setting, ...] = key("The settings ledger.", default=())
     modules: Mapping[str, Module] = key("The modulefiles, by name.")
-    retired_modules: tuple[Line, ...] = key(
-        "Shell patterns of folders of modules that are no longer kept up, such as those of a past course.", default=()
-    )
-    plans: tuple[RelativePath, ...] = key(
-        "Reviewed plans of images, as `lumisite binds --write` makes them: paths beside this file.", default=()
-    )
+    retired_modules: tuple[Line, ...] = key("Shell patterns of module folders that are not kept up.", default=())
+    plans: tuple[RelativePath, ...] = key("Reviewed plans of `lumisite binds --write`, beside this file.", default=())
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
     images: Images | None = key("The container images of the site.", default=None)
 
@@ -344,3 +313,11 @@ class Site:
     def kind_of(self, partition: str) -> NodeKind:
         """The node kind of a partition's nodes."""
         return self.node_kinds[self.partitions[partition].node_kind]
+
+    def loaded_with(self, names: Iterable[str]) -> list[str]:
+        """Modules by name, and all that they load; names that are not described load nothing."""
+        known = list(dict.fromkeys(names))
+        for name in known:
+            more = self.modules[name].loads if name in self.modules else ()
+            known += [other for other in dict.fromkeys(more) if other not in known]
+        return known

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from lumisite.site.checks import names_are_described
 from lumisite.site.decode import Faults, Rule, key, suggestion, unknown
 from lumisite.site.model import Site
 from lumisite.site.scalars import AbsolutePath, Chain, Line, Name
@@ -27,7 +28,7 @@ class PlanLine:
     soname: Line | None = key("The SONAME of the host's file, where it is another name.", default=None)
     source: AbsolutePath | None = key("The file on the host; none where the host lacks it.", default=None)
     target: AbsolutePath | None = key("The path in the container; for `skip`, of the image's own.", default=None)
-    by: str | None = key("The module that binds it already, so that the wrapper adds nothing.", default=None)
+    by: str | None = key("The module that binds it already: the wrapper adds nothing.", names="modules", default=None)
     without: AbsolutePath | None = key(
         "A file that a module binds and that this image must not have: the wrapper takes it away.", default=None
     )
@@ -74,10 +75,10 @@ class ImagePlan:
 
     plan: Literal["1"] = key("Version of this format.")
     site: Name = key("Name of the site.")
-    platform: str = key("The platform that it holds for. A render for another one leaves it out.")
+    platform: str = key("The platform that it holds for. A render for another one leaves it out.", names="platforms")
     cpe: Version = key("The CPE release whose libraries it binds, whatever stack a job has loaded.")
     rocm: Version = key("The ROCm release that was asked about.")
-    family: str = key("The image's family, whose modules and settings it gets.")
+    family: str = key("The image's family, whose modules and settings it gets.", names="families")
     paths: tuple[Name, ...] = key(
         "Shell patterns that recognise the image by the path that users type; `*` also matches `/`."
     )
@@ -115,31 +116,19 @@ def literal_path(pattern: str) -> str | None:
 def plan_stages(site: Site, taken: Mapping[tuple[str, str], str]) -> tuple[tuple[Rule, ...], ...]:
     """Give the rules for a plan of a site; `taken` maps platform and path to the plan file that has it already."""
     return (
-        (partial(_names_what_exists, site), _recognises_an_image, _knows_its_links, partial(_paths_are_free, taken)),
+        (partial(_names_what_exists, site), partial(_recognises_its_image, taken), _knows_its_links),
         (partial(_lines_can_be_done, site), _unmet_needs_are_accepted),
     )
 
 
 def _names_what_exists(site: Site, plan: ImagePlan) -> Faults:
-    """A plan belongs to the site, and names a platform, releases and a family of it."""
+    """A plan belongs to the site, and names a platform, releases, a family and modules of it."""
     if plan.site != site.name:
         yield "site", f"{plan.site} is another site (this is {site.name})"
-    yield from unknown("platform", [plan.platform], site.platforms)
-    yield from unknown("family", [plan.family], site.families)
+    yield from names_are_described(site, plan)
     for version, releases, where in ((plan.cpe, site.cpe, "cpe"), (plan.rocm, site.rocm, "rocm")):
         if version not in map(parse_version, releases):
             yield from unknown(where, [str(version)], releases)
-
-
-def _recognises_an_image(plan: ImagePlan) -> Faults:
-    """Its patterns fit some images and not all."""
-    if not plan.paths:
-        yield "paths", "is empty, so that no image has this plan (the path that users type would be right)"
-    for index, path in enumerate(plan.paths):
-        if not path.startswith(("/", "*")):
-            yield f"paths[{index}]", f"{path!r} fits no absolute path (it must start with / or *)"
-        if not path.strip("*/"):
-            yield f"paths[{index}]", f"{path!r} fits every image (name one)"
 
 
 def _knows_its_links(plan: ImagePlan) -> Faults:
@@ -155,13 +144,20 @@ def _knows_its_links(plan: ImagePlan) -> Faults:
             yield f"image.names[{index}]", f"{name!r} is not among paths, as one file (leave it out)"
 
 
-def _paths_are_free(taken: Mapping[tuple[str, str], str], plan: ImagePlan) -> Faults:
-    """On one platform, a path has one plan."""
+def _recognises_its_image(taken: Mapping[tuple[str, str], str], plan: ImagePlan) -> Faults:
+    """Its patterns fit some images and not all; on one platform, a path has one plan."""
+    if not plan.paths:
+        yield "paths", "is empty, so that no image has this plan (the path that users type would be right)"
     for index, path in enumerate(plan.paths):
+        here = f"paths[{index}]"
+        if not path.startswith(("/", "*")):
+            yield here, f"{path!r} fits no absolute path (it must start with / or *)"
+        if not path.strip("*/"):
+            yield here, f"{path!r} fits every image (name one)"
         if (plan.platform, path) in taken:
-            yield f"paths[{index}]", f"{path} has a plan for {plan.platform} already, {taken[plan.platform, path]}"
+            yield here, f"{path} has a plan for {plan.platform} already, {taken[plan.platform, path]}"
         if path in plan.paths[:index]:
-            yield f"paths[{index}]", f"{path} stands there twice"
+            yield here, f"{path} stands there twice"
 
 
 def _lines_can_be_done(site: Site, plan: ImagePlan) -> Faults:
@@ -172,12 +168,9 @@ def _lines_can_be_done(site: Site, plan: ImagePlan) -> Faults:
         here = f"lines[{index}]"
         if line.decision == "bind" and (line.source is None or line.target is None):
             yield here, f"{line.library} is to be bound (source and target would be right)"
-        yield from unknown(f"{here}.by", [line.by] if line.by is not None else (), site.modules)
         if line.without is not None and line.without not in bound:
-            yield (
-                f"{here}.without",
-                f"no module of {site.name} binds {line.without} ({suggestion(line.without, bound)})",
-            )
+            near = suggestion(line.without, bound)
+            yield f"{here}.without", f"no module of {site.name} binds {line.without} ({near})"
         if line.without is not None and line.decision == "bind":
             yield f"{here}.without", f"{line.library} is to be bound (without is for the other decisions)"
         if line.decision == "bind" and line.target is not None:

@@ -8,12 +8,14 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NewType
+from typing import Any, NewType, TypeVar
 
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.decode import UnfitError
 from lumisite.site.eyes import name_fault, text_fault
 from lumisite.site.versions import Version, VersionRange, parse_version, parse_version_range
+
+T = TypeVar("T")
 
 #: Text without line breaks or control characters.
 Line = NewType("Line", str)
@@ -56,8 +58,6 @@ class NodeCount:
 #: Slurm drops a variable of a task prolog whose name and value reach 131072 bytes (measured on 22.05.8).
 MAX_VALUE_BYTES = 100_000
 
-_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-
 
 def read_line(text: str) -> Line:
     """Text for people: one line; the line break at the end of a YAML block is dropped."""
@@ -73,11 +73,6 @@ def read_name(text: str) -> Name:
     name = read_line(text)
     _refuse_look_alikes(name)
     return Name(name)
-
-
-def read_chain(text: str) -> Chain:
-    """The parts of a chain."""
-    return Chain(tuple(read_line(text).split(" <- ")))
 
 
 def read_value(text: str) -> Value:
@@ -122,39 +117,15 @@ def read_relative_path(text: str) -> RelativePath:
     return RelativePath(text)
 
 
-def read_variable_name(text: str) -> VariableName:
-    """The name of an environment variable, as POSIX shells take it."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text, re.ASCII):
-        raise UnfitError(f"{text!r} is not the name of a variable (letters, digits and _ would be right)")
-    return VariableName(text)
+def _matching(pattern: str, wrong: str, kind: Callable[[str], T]) -> Callable[[str], T]:
+    """Give a reader of ASCII texts that match a pattern; `wrong` is what is said of others."""
 
+    def read(text: str) -> T:
+        if not re.fullmatch(pattern, text, re.ASCII):
+            raise UnfitError(f"{text!r} {wrong}")
+        return kind(text)
 
-def read_pci_bus(text: str) -> PciBus:
-    """A PCI bus, or the whole address of a device on it, in hexadecimal as lspci(8) prints it."""
-    if not re.fullmatch(r"([0-9a-f]{4,8}:)?[0-9a-f]{2}(:[0-9a-f]{2}\.[0-7])?", text, re.ASCII | re.IGNORECASE):
-        raise UnfitError(f"{text!r} is not a PCI bus (c1 or 0000:c1:00.0 would be right)")
-    return PciBus(text)
-
-
-def read_int(text: str) -> int:
-    """A whole number without sign, in decimal; `010` is refused rather than guessed."""
-    if not re.fullmatch(r"0|[1-9][0-9]{0,11}", text, re.ASCII):
-        raise UnfitError(f"{text!r} is not a whole number (491520 would be right)")
-    return int(text)
-
-
-def read_float(text: str) -> float:
-    """A number above 0 in decimal, without an exponent."""
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII) or not float(text):
-        raise UnfitError(f"{text!r} is not a number above 0 (0.05 would be right)")
-    return float(text)
-
-
-def read_bool(text: str) -> bool:
-    """Yes or no."""
-    if text.lower() not in _TRUTH:
-        raise UnfitError(f"{text!r} is neither yes nor no")
-    return _TRUTH[text.lower()]
+    return read
 
 
 def read_cpu_list(text: str) -> CpuList:
@@ -200,19 +171,34 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         str: read_name,
         Line: read_line,
         Name: read_name,
-        Chain: read_chain,
+        Chain: lambda text: Chain(tuple(read_line(text).split(" <- "))),
         Value: read_value,
         Place: read_line,
         AbsolutePath: read_absolute_path,
         RootPath: read_root_path,
         RelativePath: read_relative_path,
-        VariableName: read_variable_name,
+        VariableName: _matching(
+            r"[A-Za-z_][A-Za-z0-9_]*",
+            "is not the name of a variable (letters, digits and _ would be right)",
+            VariableName,
+        ),
         CpuList: read_cpu_list,
         NodeCount: read_node_count,
-        PciBus: read_pci_bus,
-        int: read_int,
-        float: read_float,
-        bool: read_bool,
+        # In hexadecimal, as lspci(8) prints it.
+        PciBus: _matching(
+            r"(?i:([0-9a-f]{4,8}:)?[0-9a-f]{2}(:[0-9a-f]{2}\.[0-7])?)",
+            "is not a PCI bus (c1 or 0000:c1:00.0 would be right)",
+            PciBus,
+        ),
+        # Without a sign, and `010` is refused rather than guessed.
+        int: _matching(r"0|[1-9][0-9]{0,11}", "is not a whole number (491520 would be right)", int),
+        # Without an exponent.
+        float: _matching(
+            r"(?![0.]*$)[0-9]{1,9}(\.[0-9]{1,9})?", "is not a number above 0 (0.05 would be right)", float
+        ),
+        bool: _matching(
+            "(?i:yes|true|on|no|false|off)", "is neither yes nor no", lambda text: text.lower() in ("yes", "true", "on")
+        ),
         Version: parse_version,
         VersionRange: parse_version_range,
     }

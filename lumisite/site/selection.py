@@ -73,8 +73,7 @@ def resolve_selection(
         raise ResolveError(f"--platform: {site.name} has no platform {name!r} ({suggestion(name, site.platforms)})")
     described = site.platforms[name]
     cpe_chosen = _default_first(
-        described.cpe_supported if ALL in cpe else [_resolve_cpe(name, described, text) for text in cpe],
-        described.cpe,
+        described.cpe_supported if ALL in cpe else [_resolve_cpe(name, described, text) for text in cpe], described.cpe
     )
     # Of each minor series the newest, since module versions tell no more than that.
     series = {version.minor: version for version in supported_rocm(site, described)}

@@ -104,9 +104,9 @@ def parse_version_range(text: str) -> VersionRange:
 
 def nearest(version: Version, candidates: Iterable[Version]) -> Version | None:
     """Give the candidate whose numbers are closest to `version`, comparing part by part; the newer one of two."""
-    return min(sorted(candidates, reverse=True), key=lambda other: _distance(version, other), default=None)
 
+    def distance(other: Version) -> tuple[int, ...]:
+        mine, theirs = ([*one.order.release, 0, 0, 0][:4] for one in (version, other))
+        return tuple(abs(a - b) for a, b in zip(mine, theirs, strict=True))
 
-def _distance(one: Version, other: Version) -> tuple[int, ...]:
-    mine, theirs = ([*version.order.release, 0, 0, 0][:4] for version in (one, other))
-    return tuple(abs(a - b) for a, b in zip(mine, theirs, strict=True))
+    return min(sorted(candidates, reverse=True), key=distance, default=None)

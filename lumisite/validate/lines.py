@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from lumisite.errors import SiteError
-from lumisite.site.json_file import parse_json, short
+from lumisite.site.decode import parse_json, short
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -283,7 +283,7 @@ def _peak_mib() -> float:
 
 def _at_edges() -> None:
     """Put files in the place of Slurm and of this node, and let nothing wait."""
-    import lumisite.cli.node as node
+    import lumisite.cli.masks as masks
     import lumisite.cli.reframe as reframe
     import lumisite.cli.validate as validate
     from lumisite.cli import asking
@@ -294,7 +294,8 @@ def _at_edges() -> None:
         (slurm, "_run", slurm_says),
         (runner, "Runner", quick),
         (validate, "Runner", quick),
-        (node, "DiskTree", lambda _: DiskTree("node")),
+        (reframe, "Runner", quick),
+        (masks, "DiskTree", lambda _: DiskTree("node")),
         (asking, "require_shared", lambda *_: None),
         (reframe, "require_shared", lambda *_: None),
     ):

@@ -12,8 +12,7 @@ from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Step
-from lumisite.validate.probes.target import Target
+from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Step, Target
 
 DATA = Path(__file__).parent.parent / "data/gates"
 

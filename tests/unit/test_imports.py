@@ -13,7 +13,20 @@ import lumisite
 
 PACKAGE = Path(lumisite.__file__).parent
 #: From the top: a room imports those behind it.
-ROOMS = ("cli", "lint", "validate", "facts", "release", "render", "binds", "images", "machine", "site", "errors")
+ROOMS = (
+    "cli",
+    "lint",
+    "validate",
+    "facts",
+    "release",
+    "render",
+    "binds",
+    "images",
+    "machine",
+    "site",
+    "text",
+    "errors",
+)
 #: The rooms of `validate`, from the top.
 PROOF = (
     *("__init__", "report", "reframe", "run", "verdict"),
@@ -46,7 +59,7 @@ READERS = ("open", "fdopen", "FileIO", "read_text", "read_bytes", "mmap", "fromf
 READING = {
     ("site/read.py", "os.open"),
     ("site/read.py", "os.fdopen"),
-    ("cli/proof.py", "io.FileIO"),
+    ("cli/transport.py", "io.FileIO"),
     ("release/root.py", "os.open"),
 }
 OPENERS = ("open", "read_text", "read_bytes", "write_text", "write_bytes")
@@ -55,7 +68,9 @@ OPENERS = ("open", "read_text", "read_bytes", "write_text", "write_bytes")
 @cache
 def trees() -> dict[str, ast.Module]:
     """Each module of a room by its path in the package, and what is in it."""
-    paths = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name == "errors.py")
+    paths = sorted(
+        path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name in ("errors.py", "text.py")
+    )
     return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in paths}
 
 

@@ -16,15 +16,21 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from lumisite.site.images import family_by_path, has_plugin, holds_by_name
+from lumisite.site.ledger import Situation, default_family
+from lumisite.site.model import Family, Site, Validation
+from lumisite.site.selection import Selection
 from lumisite.validate.lines import Better, Gate, GateOutcome, Sample
 
 Shape: TypeAlias = Literal["one-gpu", "one-node", "several"]
 Backend: TypeAlias = Literal["nccl", "gloo"]
+#: What is asked by itself: a node, or each rank, which has a GPU of its own where there are any.
+Each: TypeAlias = Literal["node", "gpu"]
 #: What one rank wrote: a JSON object that anything may be missing from.
 Record: TypeAlias = Mapping[str, object]
 
@@ -49,6 +55,10 @@ TIMED_OUT = (124, 137)
 PROBES, OUT = "{probes}", "{out}"
 #: What stands there for the text of a part's script, which the job reads where the folder of scripts is.
 TEXT = "{text}"
+#: What the scripts import from beside them: those that ask each rank by itself, and those whose ranks work together.
+RECORD, RANK = "lumisite_record.py", "rank.py"
+#: What a container must see of the job.
+BINDS = ("--bind", f"{PROBES},{OUT}")
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,7 @@ class Part:
     start: tuple[str, ...]
     arguments: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
-    each: Literal["node", "gpu"] = "gpu"
+    each: Each = "gpu"
     name: str = ""
     environment: tuple[tuple[str, str], ...] = ()
     bare: bool = False
@@ -77,6 +87,69 @@ class Part:
     def words(self) -> tuple[str, ...]:
         """What follows `srun` and its options."""
         return (*self.start, f"{PROBES}/{self.script}", OUT, *self.arguments)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What all else follows from; `wrapper` is the directory of an environment of the container wrapper."""
+
+    site: Site
+    selection: Selection
+    plan: Validation
+    image: str
+    jax_image: str | None = None
+    wrapper: str | None = None
+
+    @property
+    def family_name(self) -> str:
+        """The image's family by name."""
+        return family_by_path(self.site, self.image) or default_family(self.site, self.selection.rocm[0])
+
+    @property
+    def family(self) -> Family:
+        """The image's family."""
+        return self.site.families[self.family_name]
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether the nodes that are probed have GPUs."""
+        return bool(self.site.kind_of(self.plan.partition).gpus)
+
+    @property
+    def situation(self) -> Situation:
+        """The situation in which settings and binds are decided; the step's nodes are left open."""
+        return Situation(
+            self.selection.platform,
+            self.selection.cpe[0],
+            self.family_name,
+            holds_by_name(self.site, self.image).rocm,
+            has_plugin(self.site, self.family_name),
+            gpus=self.has_gpus,
+            partition=self.plan.partition,
+        )
+
+    def alone(self, script: str, *arguments: str, each: Each = "gpu", name: str = "") -> Part:
+        """Give a part that asks each node or rank by itself, in the container as users start it."""
+        action = "run" if self.family.activation == "runscript" else "exec"
+        start = (self.site.runtime.name, action, *BINDS, self.image, "python3")
+        return Part(script, start, arguments, (RECORD,), each, name)
+
+    def together(
+        self, script: str, *arguments: str, name: str = "", environment: tuple[tuple[str, str], ...] = ()
+    ) -> Part:
+        """Give a part whose ranks work together, in the container."""
+        start = (self.site.runtime.name, "--quiet", "exec", *BINDS, self.image, "python3")
+        asked = ("--backend", self.plan.backend, *arguments)
+        return Part(script, start, asked, (RANK, RECORD), name=name, environment=environment)
+
+
+def each(option: str, values: Iterable[str]) -> tuple[str, ...]:
+    """Give an option once for each value.
+
+    >>> each("path", ["/a", "/b"])
+    ('--path', '/a', '--path', '/b')
+    """
+    return tuple(word for value in values for word in (f"--{option}", value))
 
 
 @dataclass(frozen=True)
@@ -170,6 +243,8 @@ class Expected:
 
 
 Judge: TypeAlias = Callable[[Sequence[Ended], Expected], Sequence[Line]]
+#: The parts of a probe, and how they are judged.
+Plan: TypeAlias = tuple[tuple[Part, ...], Judge]
 
 
 @dataclass(frozen=True)
@@ -184,8 +259,19 @@ class Probe:
     asks: str
     parts: tuple[Part, ...]
     judge: Judge
-    shapes: tuple[Shape, ...] = ("several",)
-    together: bool = False
+    shapes: tuple[Shape, ...]
+    together: bool
+
+
+def probe(
+    asks: str, *shapes: Shape, together: bool = False
+) -> Callable[[Callable[[Target], Plan]], Callable[[Target], Probe]]:
+    """Make of a function that gives the parts and the judge one that gives the probe, which has the function's name."""
+
+    def named(plan: Callable[[Target], Plan]) -> Callable[[Target], Probe]:
+        return lambda target: Probe(plan.__name__, asks, *plan(target), shapes or ("several",), together)
+
+    return named
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from lumisite.site.cpus import format_cpu_list
 from lumisite.validate.lines import Gate, GateOutcome
-from lumisite.validate.probes.probe import Ended, Expected, Judge, Line, Record
+from lumisite.validate.probes.probe import Each, Ended, Expected, Judge, Line, Record
 from lumisite.validate.probes.records import finished, number, rank_of, text, whole
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
 
 Said: TypeAlias = tuple[str, str]
 """A cause, and what to do."""
+Look: TypeAlias = Callable[[Record], Iterable[Said]]
+"""Find what is wrong with one record."""
 
 #: A rank says once a second that it lives; one that is silent for longer than this is frozen, in seconds.
 SILENT_S = 5.0
@@ -25,6 +24,9 @@ NAMED_NODES = 4
 STDERR = "read the step's stderr"
 NOT_STARTED = "it did not start, or was ended"
 LOST = "look at the node of that rank; a rank that is silent is frozen or lost"
+
+
+# ---- ranks or nodes that are asked each by itself
 
 
 @dataclass(frozen=True)
@@ -57,21 +59,37 @@ def judge_records(judge: Callable[[Sequence[Record], Expected], list[Line]]) -> 
     return judged
 
 
-def judge_each(look: Callable[[Record], Iterable[Said]], passed: Callable[[Sequence[Record], Expected], str]) -> Judge:
-    """Judge each rank by what `look` finds wrong with its record; `passed` says what holds where nothing is."""
+def judge_each(
+    look: Look, passed: Callable[[Sequence[Record], Expected], str], what: str = "the rank", each: Each = "gpu"
+) -> Judge:
+    """Judge each rank or node by what `look` finds wrong with its record; `passed` says what holds where nothing is."""
     return judge_records(
-        lambda records, expected: tell(faults_of_ranks(records, expected, look), passed(records, expected), expected)
+        lambda records, expected: tell(
+            faults_of(records, expected, look, what, each), passed(records, expected), expected
+        )
     )
 
 
-def judge_together(judge: Callable[[Sequence[Record], Expected], list[Line]]) -> Judge:
-    """Judge the records of a step whose ranks work together, if all of them came to their end."""
+def faults_of(
+    records: Sequence[Record], expected: Expected, look: Look, what: str = "the rank", each: Each = "gpu"
+) -> list[Fault]:
+    """Give the ranks or nodes that left no record, then what `look` finds wrong with each of the others."""
+    return missing(records, expected, what, each) + [
+        Fault(cause, advice, text(record, "host"), whole(record, "rank") if each == "gpu" else None)
+        for record in records
+        for cause, advice in look(record)
+    ]
 
-    def judged(steps: Sequence[Ended], expected: Expected) -> list[Line]:
-        failed = trouble(steps[0], expected)
-        return judge(finished(steps[0].records), expected) if failed is None else [failed]
 
-    return judged
+def missing(records: Iterable[Record], expected: Expected, what: str, each: Each = "gpu") -> list[Fault]:
+    """Give a fault for each rank or node that should have left a record and has not."""
+    cause = f"{what} left no record: {expected.words or NOT_STARTED}"
+    if each == "node":
+        nodes = {text(record, "host") for record in records}
+        return [Fault(cause, STDERR, node) for node in expected.nodes if node not in nodes]
+    ranks = {whole(record, "rank") for record in records}
+    lost = [rank for rank in range(expected.ranks) if rank not in ranks]
+    return [Fault(cause, STDERR, expected.nodes[rank // expected.tasks], rank) for rank in lost]
 
 
 def tell(faults: Iterable[Fault], passed: str, expected: Expected) -> list[Line]:
@@ -86,34 +104,6 @@ def tell(faults: Iterable[Fault], passed: str, expected: Expected) -> list[Line]
         rank = same[0].rank if len(same) == 1 else None
         lines.append(expected.gate(verdict, f"{who(ranks, nodes)}: {cause}", advice, rank, nodes))
     return lines or [expected.gate("pass", passed)]
-
-
-def faults_of_ranks(
-    records: Sequence[Record], expected: Expected, look: Callable[[Record], Iterable[Said]], what: str = "the rank"
-) -> list[Fault]:
-    """Give the ranks that left no record, then what `look` finds wrong with each of the others."""
-    return missing_ranks(records, expected, what) + [
-        Fault(cause, advice, text(record, "host"), whole(record, "rank"))
-        for record in records
-        for cause, advice in look(record)
-    ]
-
-
-def missing_ranks(records: Iterable[Record], expected: Expected, what: str) -> list[Fault]:
-    """Give a fault for each rank that should have left a record and has not."""
-    ranks = {whole(record, "rank") for record in records}
-    missing = [rank for rank in range(expected.ranks) if rank not in ranks]
-    return [Fault(*_no_record(what, expected), expected.nodes[rank // expected.tasks], rank) for rank in missing]
-
-
-def missing_nodes(records: Iterable[Record], expected: Expected, what: str) -> list[Fault]:
-    """Give a fault for each node that should have left a record and has not."""
-    nodes = {text(record, "host") for record in records}
-    return [Fault(*_no_record(what, expected), node) for node in expected.nodes if node not in nodes]
-
-
-def _no_record(what: str, expected: Expected) -> Said:
-    return f"{what} left no record: {expected.words or NOT_STARTED}", STDERR
 
 
 def counted(count: int, thing: str) -> str:
@@ -145,78 +135,59 @@ def who(ranks: Sequence[int], nodes: Sequence[str]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {format_cpu_list(ranks)} on {where}" if ranks else where
 
 
+# ---- ranks that work together
+
+
+def judge_together(judge: Callable[[Sequence[Record], Expected], list[Line]]) -> Judge:
+    """Judge the records of a step whose ranks work together, if all of them came to their end."""
+
+    def judged(steps: Sequence[Ended], expected: Expected) -> list[Line]:
+        failed = trouble(steps[0], expected)
+        return judge(finished(steps[0].records), expected) if failed is None else [failed]
+
+    return judged
+
+
 def trouble(ended: Ended, expected: Expected) -> Gate | None:
     """Say what kept ranks that work together from finishing: a wrong number, an error, a rank that hangs."""
     done = finished(ended.records)
-    return (
-        _wrong_number(done, expected)
-        or _failed(done, expected)
-        or _late(ended, expected)
-        or _ended(ended, done, expected)
-    )
-
-
-def _wrong_number(done: Sequence[Record], expected: Expected) -> Gate | None:
     told = {record.get("world_size", record.get("tasks")) for record in done} - {None, expected.ranks}
-    if not told:
-        return None
-    per_node = Counter(str(record.get("host")) for record in done)
-    each = ", ".join(f"{count} on {host}" for host, count in sorted(per_node.items()))
-    met = ", ".join(str(count) for count in sorted(told, key=str))
-    return expected.gate(
-        "fail",
-        f"{met} ranks worked together where {expected.ranks} should ({expected.tasks} on each node; reported: {each})",
-        "look for what changes the number of tasks on a node: the site's cli_filter, SLURM_NTASKS_PER_NODE, a prolog",
-    )
-
-
-def _failed(done: Sequence[Record], expected: Expected) -> Gate | None:
+    if told:
+        per_node = Counter(str(record.get("host")) for record in done)
+        each = ", ".join(f"{count} on {host}" for host, count in sorted(per_node.items()))
+        met = f"{', '.join(sorted(map(str, told)))} ranks worked together where {expected.ranks} should"
+        changing = "the site's cli_filter, SLURM_NTASKS_PER_NODE, a prolog"
+        advice = f"look for what changes the number of tasks on a node: {changing}"
+        return expected.gate("fail", f"{met} ({expected.tasks} on each node; reported: {each})", advice)
     errors = [record for record in done if record.get("error")]
-    if not errors:
-        return None
-    first = min(errors, key=lambda record: (number(record, "error_time") or 0.0, rank_of(record)))
-    cause = f"{_rank(first)} failed while {first.get('error_at')}: {first['error']}{_in_all(errors)}"
-    return expected.gate("fail", cause, "read the stderr of the step", rank_of(first))
+    if errors:
+        first = min(errors, key=lambda record: (number(record, "error_time") or 0.0, rank_of(record)))
+        doing = f"failed while {first.get('error_at')}: {first['error']}"
+        return _of_ranks(errors, first, doing, "read the stderr of the step", expected)
+    heard = {rank_of(record) for record in done}
+    lost = [rank for rank in range(expected.ranks) if rank not in heard]
+    shown = ", ".join(map(str, lost[:8])) + " and more" * (len(lost) > 8)
+    unheard = f"{len(lost)} of {expected.ranks} ranks wrote nothing: rank {shown}" if lost else "no rank is left"
+    if ended.late:
+        limit = f"not done after {ended.step.limit_s} s: "
+        left = [record for record in ended.records if "phase" in record and rank_of(record) not in heard]
+        if not left:
+            return expected.gate("fail", limit + unheard, LOST)
+        last = max(number(record, "time") or 0.0 for record in left)
+        silent = [record for record in left if last - (number(record, "time") or 0.0) > SILENT_S]
+        stuck = sorted(silent or left, key=rank_of)
+        doing = f"{'fell silent' if silent else 'hung'} while {stuck[0].get('phase')}"
+        return _of_ranks(stuck, stuck[0], doing, LOST, expected, limit)
+    if ended.exit_code or len(done) != expected.ranks:
+        cause = f"srun ended with exit code {ended.exit_code}" if ended.exit_code else unheard
+        return expected.gate("fail", f"{cause}: {ended.words}" if ended.words else cause, STDERR)
+    return None
 
 
-def _late(ended: Ended, expected: Expected) -> Gate | None:
-    if not ended.late:
-        return None
-    open_ranks = _unfinished(ended.records)
-    limit = f"not done after {ended.step.limit_s} s"
-    if not open_ranks:
-        return expected.gate("fail", f"{limit}: {_unheard(ended.records, expected)}", LOST)
-    last = max(number(record, "time") or 0.0 for record in open_ranks)
-    silent = [record for record in open_ranks if last - (number(record, "time") or 0.0) > SILENT_S]
-    stuck = silent or open_ranks
-    state = "fell silent" if silent else "hung"
-    where = f"{_rank(stuck[0])} {state} while {stuck[0].get('phase')}"
-    return expected.gate("fail", f"{limit}: {where}{_in_all(stuck)}", LOST, rank_of(stuck[0]))
-
-
-def _ended(ended: Ended, done: Sequence[Record], expected: Expected) -> Gate | None:
-    if len(done) == expected.ranks and ended.exit_code == 0:
-        return None
-    words = f": {ended.words}" if ended.words else ""
-    if ended.exit_code != 0:
-        return expected.gate("fail", f"srun ended with exit code {ended.exit_code}{words}", STDERR)
-    return expected.gate("fail", f"{_unheard(done, expected)}{words}", STDERR)
-
-
-def _rank(record: Record) -> str:
-    return f"rank {rank_of(record)} on {record.get('host')}"
-
-
-def _in_all(records: Sequence[Record]) -> str:
-    return f" ({len(records)} ranks in all)" if len(records) > 1 else ""
-
-
-def _unfinished(records: Sequence[Record]) -> list[Record]:
-    ended = {rank_of(record) for record in finished(records)}
-    return sorted((each for each in records if "phase" in each and rank_of(each) not in ended), key=rank_of)
-
-
-def _unheard(records: Sequence[Record], expected: Expected) -> str:
-    missing = sorted(set(range(expected.ranks)) - {rank_of(record) for record in finished(records)})
-    shown = ", ".join(str(rank) for rank in missing[:8]) + (" and more" if len(missing) > 8 else "")
-    return f"{len(missing)} of {expected.ranks} ranks wrote nothing: rank {shown}" if missing else "no rank is left"
+def _of_ranks(
+    ranks: Sequence[Record], first: Record, doing: str, advice: str, expected: Expected, since: str = ""
+) -> Gate:
+    """Name the first of some ranks with what it met, and count them."""
+    several = f" ({len(ranks)} ranks in all)" if len(ranks) > 1 else ""
+    cause = f"{since}rank {rank_of(first)} on {first.get('host')} {doing}{several}"
+    return expected.gate("fail", cause, advice, rank_of(first))

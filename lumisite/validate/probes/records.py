@@ -39,20 +39,16 @@ def whole(record: object, *keys: str) -> int:
 
 
 def number(record: object, *keys: str) -> float | None:
-    """Give a number, if it is one."""
-    return _float(value_at(record, *keys))
+    """Give a number, if it is one that can be measured."""
+    value = value_at(record, *keys)
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > LARGEST:
+        return None
+    return float(value)
 
 
 def numbers(record: object, *keys: str) -> list[float]:
     """Give a list of numbers; what is none is left out."""
-    return [value for each in rows(record, *keys) if (value := _float(each)) is not None]
-
-
-def _float(value: object) -> float | None:
-    """Give a number, if it is one that can be measured."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > LARGEST:
-        return None
-    return float(value)
+    return [value for each in rows(record, *keys) if (value := number(each)) is not None]
 
 
 def slowest(records: Iterable[object], key: str) -> list[float]:

@@ -15,22 +15,22 @@ from lumisite.validate.probes.ddp.judge import ddp
 from lumisite.validate.probes.jax.judge import jax
 from lumisite.validate.probes.miopen.judge import miopen
 from lumisite.validate.probes.modules.judge import modules
-from lumisite.validate.probes.node.judge import NAME as NODE
 from lumisite.validate.probes.node.judge import node
 from lumisite.validate.probes.pairs.judge import pairs
-from lumisite.validate.probes.probe import Backend, Group, Part, Probe, Shape, Step
+from lumisite.validate.probes.probe import Backend, Group, Part, Probe, Shape, Step, Target
 from lumisite.validate.probes.python.judge import conda, usersite
-from lumisite.validate.probes.target import Target
 from lumisite.validate.probes.transport.judge import transport
 from lumisite.validate.probes.wrapper.judge import wrapper
 
 #: In the order in which a job runs them: what each node is, what asks each rank by itself, then what measures.
-PROBES: tuple[Callable[[Target], Probe | None], ...] = (
+PROBES: tuple[Callable[[Target], Probe], ...] = (
     *(node, modules, binds, affinity, miopen, usersite, conda, jax, wrapper),
     *(transport, communicators, collectives, ddp, pairs),
 )
-#: Probes that are there only where an option names what they need.
-NEEDS = {"jax": "--jax-image", "wrapper": "--wrapper"}
+#: What each node is comes first where ranks work together.
+NODE = "node"
+#: Probes that are there only where the target has what they need, which the option of that name gives.
+NEEDS = {"jax": "jax_image", "wrapper": "wrapper"}
 #: How long one step may take, in seconds.
 LIMITS_S: Mapping[Backend, int] = {"nccl": 240, "gloo": 60}
 
@@ -40,11 +40,12 @@ def choose_probes(target: Target, names: Sequence[str] = ()) -> list[Probe]:
 
     Raises `ResolveError` for one that does not exist.
     """
-    probes = [probe for make in PROBES if (probe := make(target)) is not None]
+    every = (make(target) for make in PROBES)
+    probes = [probe for probe in every if probe.name not in NEEDS or getattr(target, NEEDS[probe.name])]
     known = [probe.name for probe in probes]
     for name in names:
         if name not in known:
-            hint = f"it needs {NEEDS[name]}" if name in NEEDS else suggestion(name, known)
+            hint = f"it needs --{NEEDS[name].replace('_', '-')}" if name in NEEDS else suggestion(name, known)
             raise ResolveError(f"--probe: there is no probe {name!r} ({hint})")
     chosen = [probe for probe in probes if not names or probe.name in names]
     wanted = NODE if any(probe.together for probe in chosen) else ""

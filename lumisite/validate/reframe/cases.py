@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from lumisite.site.json_file import short
+from lumisite.site.decode import short
 from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Sample, line_of
 
 #: How tests of the module are called that `lumisite reframe` writes; their numbers have lumisite's own names.

@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from lumisite.site.json_file import short
+from lumisite.site.decode import short
 from lumisite.validate.lines import LineError, line_json
 from lumisite.validate.reframe.cases import ENDED, FAILED, case_lines, mapping, parse_case
 from lumisite.validate.samples import Faults, SamplesError

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from lumisite.text import columns
 from lumisite.validate.report.advice import some
 from lumisite.validate.report.gather import EpochTable, Report
 from lumisite.validate.verdict.gates import LOOK, Cause, GateVerdict
@@ -112,13 +113,6 @@ def _to_do(cause: Cause) -> str:
     return f"nothing: it follows from {some(cause.follows)}" if cause.follows else cause.advice or LOOK
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Write rows of cells with equal columns."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
 def _changes(report: Report) -> Block:
     lines = ["what changed on the machine"]
     for one in report.changes[:CHANGES_SHOWN]:
@@ -150,7 +144,7 @@ def _epochs(table: EpochTable) -> Block:
     for number, seconds in enumerate(table.epochs, start=1):
         ratio = seconds[-1] / seconds[0] if seconds[0] else float("inf")
         rows.append((str(number), *(f"{value:.3f}" for value in seconds), f"{ratio:.2f}"))
-    lines = [title.lower(), *aligned([head, *rows])]
+    lines = [title.lower(), *columns([head, *rows])]
     return Block("table", title, lines, "What each epoch took after the change", head, rows)
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 
 from lumisite.errors import ToolError
+from lumisite.text import columns
 from lumisite.validate.report.advice import advice
-from lumisite.validate.report.contents import Block, aligned, headline, report_blocks, verdict_blocks
+from lumisite.validate.report.contents import Block, headline, report_blocks, verdict_blocks
 from lumisite.validate.report.gather import Report
 from lumisite.validate.report.junit import report_junit
 from lumisite.validate.verdict.system import SystemVerdict
@@ -46,7 +47,7 @@ def _lines(blocks: Iterable[Block]) -> Iterator[str]:
     for block in blocks:
         heading = block.title[:1].lower() + block.title[1:]
         if block.kind == "table":
-            yield from ("", *(block.lines or aligned([block.head, *block.rows])))
+            yield from ("", *(block.lines or columns([block.head, *block.rows])))
         elif block.kind == "steps":
             yield from ("", heading, *(f"  {number}. {text}" for number, text in enumerate(block.lines, start=1)))
         elif block.kind == "verbatim":

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from lumisite.errors import ResolveError, SiteError
-from lumisite.site.json_file import decode_values
+from lumisite.site.decode import decode_values
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from lumisite.facts.facts import LARGEST_FACTS_BYTES
 from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from lumisite.release.files import put_file
-from lumisite.site.json_file import parse_json, short
+from lumisite.site.decode import parse_json, short
 from lumisite.site.read import opened, read_file
 from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time
 from lumisite.validate.probes.probe import Line, Record, Step, Vector, scripts

@@ -10,9 +10,8 @@ from functools import partial
 from lumisite.errors import ResolveError, ToolError
 from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
-from lumisite.validate.probes.probe import Group, spec_hash
+from lumisite.validate.probes.probe import Group, Target, spec_hash
 from lumisite.validate.probes.suite import choose_probes, groups
-from lumisite.validate.probes.target import Target
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.folder import script_bytes
 from lumisite.validate.run.script import JobPlan, validation_of

@@ -6,7 +6,6 @@ metrics by the method in `metric`, then single nodes among the others. docs/expl
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lumisite.site.model import MetricRule, Validation
 from lumisite.site.scalars import Line
+from lumisite.text import drain_command
 from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.communicators import SHOWN_ONLY
 from lumisite.validate.samples import Recorded, Series
@@ -163,8 +163,7 @@ def _drain(gates: Sequence[GateVerdict], slow: Sequence[SlowNode]) -> str | None
         told = [cause.cause for gate in failed if gate.gate == NODE for cause in gate.causes]
         words = f": {'; '.join(told)}" if told else ""
         reasons.append(f"failed {', '.join(gate.gate for gate in failed)}{words}"[:CAUSE_SHOWN])
-    reason = shlex.quote(f"lumisite: {'; '.join(reasons)}")
-    return f"scontrol update nodename={','.join(nodes)} state=drain reason={reason}"
+    return drain_command(nodes, "; ".join(reasons))
 
 
 def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -> Iterator[str]:

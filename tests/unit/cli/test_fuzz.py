@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.cli.parser import MODULES
-from lumisite.cli.proof import file_blocks
+from lumisite.cli.commands import COMMANDS as ALL
+from lumisite.cli.transport import file_blocks
 from lumisite.errors import Problem, SiteError, ToolError
 from lumisite.site.load import load_site
 from lumisite.validate.run.folder import Run
@@ -28,7 +28,7 @@ def test_some_of_all_damage_to_all_files_ends_in_an_answer() -> None:
 
 
 def test_damage_comes_to_every_command() -> None:
-    assert {words.split()[0] for words, _, _ in COMMANDS} == {name for names in MODULES.values() for name in names}
+    assert {words.split()[0] for words, _, _ in COMMANDS} == set(ALL)
 
 
 def test_zeros_behind_a_packed_file_are_passed_over_in_blocks(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.cli.parser import MODULES, build_parser
+from lumisite.cli.commands import COMMANDS
 from lumisite.site.load import EMBEDDED
 from tests.support.sites import site_text
 
@@ -127,10 +128,25 @@ def test_every_embedded_site_checks_by_name(capsys: pytest.CaptureFixture[str]) 
         assert run(capsys, "check", path.stem)[0] == 0
 
 
-def test_the_table_of_commands_is_the_parsers_own() -> None:
-    for module, names in MODULES.items():
-        commands = build_parser(names[0])._subparsers._group_actions[0].choices  # type: ignore[union-attr]
-        assert tuple(commands or ()) == names, module
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_a_module_that_runs_it(name: str) -> None:
+    module = importlib.import_module(f"lumisite.cli.{COMMANDS[name].module or name}")
+    assert name in (module.run.__doc__ or "") or COMMANDS[name].module in ("", "validate")
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["rendr"], ["render", "--help"], ["-x", "check", "--jso"]])
+def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
+    script = (
+        "import sys; from lumisite.cli import main; main(sys.argv[1:]);"
+        "print(*(name for name in sys.modules if name.startswith('lumisite')), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *argv], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert loaded == {
+        "lumisite",
+        "lumisite.errors",
+        *(f"lumisite.cli{one}" for one in ("", ".commands", ".parser", ".plain")),
+    }
 
 
 def test_a_reader_that_leaves_is_no_failure(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.cli import main, node
+from lumisite.cli import main, masks
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from tests.unit.machine.test_live import lumi_g_files, write
@@ -80,7 +80,7 @@ def test_the_live_node_is_limited_to_what_the_process_may_use(
     files = lumi_g_files()
     files["proc/self/status"] = "Cpus_allowed_list:\t1-7,9-15,65-71\n"
     write(files, tmp_path)
-    monkeypatch.setattr(node, "DiskTree", lambda _root: DiskTree(str(tmp_path)))
+    monkeypatch.setattr(masks, "DiskTree", lambda _root: DiskTree(str(tmp_path)))
     assert [entry["cpus"] for entry in answers(capsys, "--node", "live", "--gpus", "4,5")] == ["1-7", "9-15"]
     assert [entry["cpus"] for entry in answers(capsys, "--node", "live", "--gpus", "4", "--cpus", "0-3")] == ["1-3"]
     assert main(["masks", "--node", "live", "--gpus", "0"]) == 1

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.images.contents import read_contents, read_holds, read_labels, version_lines
+from lumisite.images.contents import read_holds, read_labels, read_versions, version_lines
 from lumisite.images.family import holds_of_image
 from lumisite.machine.tree import resolve
 from lumisite.site.images import Holds
@@ -23,7 +23,7 @@ MULTIARCH = "/usr/lib/x86_64-linux-gnu"
 
 
 def versions(files: Files) -> dict[str, str]:
-    return {name: one.value for name, one in read_contents(DictTree(files)).versions.items()}
+    return {name: one.value for name, one in read_versions(DictTree(files)).items()}
 
 
 def laif() -> dict[str, bytes | Link]:
@@ -44,7 +44,7 @@ def laif() -> dict[str, bytes | Link]:
 
 
 def test_every_version_is_read_where_it_is_stated() -> None:
-    found = read_contents(DictTree(laif())).versions
+    found = read_versions(DictTree(laif()))
     assert {name: (one.value, one.of) for name, one in found.items()} == {
         "rocm": ("6.4.4", "/opt/rocm/.info/version"),
         "torch": ("2.9.1+rocm6.4", "/opt/venv/lib/python3.12/site-packages/torch/version.py"),
@@ -85,7 +85,7 @@ def test_the_path_that_the_image_sets_comes_first() -> None:
         "/opt/own/libcxi.so.1": b"\x7fELF",
         "/.singularity.d/env/10-docker2singularity.sh": b'export LD_LIBRARY_PATH="/opt/own"\n',
     }
-    assert read_contents(DictTree(files)).versions["libcxi"].of == "/opt/own/libcxi.so.1"
+    assert read_versions(DictTree(files))["libcxi"].of == "/opt/own/libcxi.so.1"
 
 
 def test_a_banner_across_two_reads_is_found() -> None:
@@ -103,7 +103,7 @@ def test_labels_state_what_files_do_not() -> None:
         "rocm_dir": "/opt",
     }
     files: dict[str, bytes | Link] = {"/.singularity.d/labels.json": json.dumps(labels).encode()}
-    assert read_contents(DictTree(files)).labels == labels
+    assert read_labels(DictTree(files)) == labels
     assert versions(files) == {"rocm": "6.2.4", "torch": "2.5"}
     assert versions(laif() | files)["rocm"] == "6.4.4"
 

@@ -71,6 +71,10 @@ def faults(entry: str, sources: str = SOURCES) -> list[str]:
             "settings[0].evidence[0].platform: 2031 is not described",
         ),
         (
+            "leave: yes, evidence: [{effect: helps, by: inferred, when: {family: [twin-tarch]}, source: S}]",
+            "settings[0].evidence[0].when.family: twin-tarch is not described (did you mean twin-torch?)",
+        ),
+        (
             "leave: yes, evidence: [{effect: inert, by: documented, nodes: some, source: S}]",
             "settings[0].evidence[0].nodes: 'some' is no number of nodes (4, 2-8 or 9+ would be right)",
         ),

@@ -10,8 +10,7 @@ from lumisite.machine.masks import mask_of
 from lumisite.validate.probes.affinity.judge import affinity, expected_topology
 from lumisite.validate.probes.binds.judge import binds, host_paths
 from lumisite.validate.probes.modules.judge import modules
-from lumisite.validate.probes.probe import Expected
-from lumisite.validate.probes.target import Target
+from lumisite.validate.probes.probe import Expected, Target
 from tests.support.records import TWO_NODES, a_job, causes, changed, judged, recorded, target_of
 
 BOTH = "nid000001, nid000002"

@@ -9,9 +9,8 @@ import pytest
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.jax.judge import jax
 from lumisite.validate.probes.miopen.judge import miopen
-from lumisite.validate.probes.probe import Expected, Vector
+from lumisite.validate.probes.probe import Expected, Target, Vector
 from lumisite.validate.probes.python.judge import conda, usersite
-from lumisite.validate.probes.target import Target
 from lumisite.validate.probes.wrapper.judge import wrapper
 from tests.support.records import TWO_NODES, a_job, causes, changed, judged, only, recorded, target_of
 from tests.support.sites import load_text, site_text
@@ -57,11 +56,9 @@ def test_the_sticky_bit_of_the_helpers_own_directory_is_no_fault() -> None:
     assert caches_found(("mode", "1700"))[0].startswith("pass")
 
 
-def test_the_misspelt_variable_is_named() -> None:
-    records = changed(recorded("miopen"), "environment", "MIOPEN_USER_DB", value="/tmp/x", rank=1)
-    finding = only(judged(miopen(TWIN), records))
-    assert finding.cause == "rank 1 on nid000002: MIOPEN_USER_DB=/tmp/x is set, which MIOpen does not read"
-    assert finding.advice == "set MIOPEN_USER_DB_PATH, or leave it to the helper"
+def test_a_finding_about_one_rank_has_its_node_and_what_to_do() -> None:
+    finding = only(judged(miopen(TWIN), changed(recorded("miopen"), "directories", DB, "set", value=False, rank=1)))
+    assert finding.advice == "LUMISITE_VERBOSE=1 srun … says what the helper made of it"
     assert (finding.rank, finding.nodes) == (1, ("nid000002",))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import lumisite
+from lumisite.errors import ResolveError
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.affinity.judge import expected_topology
@@ -17,7 +18,7 @@ from lumisite.validate.probes.miopen.judge import private_directories
 from lumisite.validate.probes.modules.judge import module_binds
 from lumisite.validate.probes.probe import OUT, PROBES, Ended, Probe, Record, scripts
 from lumisite.validate.probes.python.judge import shuts_out
-from lumisite.validate.probes.ranks import Fault, missing_nodes, missing_ranks, tell
+from lumisite.validate.probes.ranks import Fault, missing, tell
 from lumisite.validate.probes.suite import choose_probes, groups
 from tests.support.records import a_job, judged, only, target_of
 from tests.support.sites import load_text, site_text
@@ -35,6 +36,12 @@ def test_the_probes_come_in_their_order() -> None:
     measuring = ["transport", "communicators", "collectives", "ddp", "pairs"]
     assert list(probes_of("twin")) == [*GATES, *measuring]
     assert list(probes_of("twin", jax_image="/j.sif", wrapper="/env")) == [*GATES, "jax", "wrapper", *measuring]
+
+
+@pytest.mark.parametrize(("name", "option"), [("jax", "--jax-image"), ("wrapper", "--wrapper")])
+def test_a_probe_without_what_it_needs_names_the_option(name: str, option: str) -> None:
+    with pytest.raises(ResolveError, match=rf"there is no probe '{name}' \(it needs {option}\)"):
+        choose_probes(target_of("twin"), [name])
 
 
 def test_each_folder_is_a_probe_and_says_what_it_asks() -> None:
@@ -163,10 +170,10 @@ def test_equal_faults_are_told_once() -> None:
 def test_a_task_without_a_record_is_named() -> None:
     job = a_job(("a", "b"), 2)
     records = [{"host": "a", "rank": 0}, {"host": "a", "rank": 1}, {"host": "b", "rank": 3}]
-    (fault,) = missing_ranks(records, job, "the rank")
+    (fault,) = missing(records, job, "the rank")
     assert (fault.node, fault.rank) == ("b", 2)
     assert fault.cause == "the rank left no record: it did not start, or was ended"
-    assert [fault.node for fault in missing_nodes(records[:2], job, "it")] == ["b"]
+    assert [fault.node for fault in missing(records[:2], job, "it", "node")] == ["b"]
 
 
 def test_every_judge_says_so_when_there_is_no_record_at_all() -> None:

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from lumisite.machine.masks import MaskError, Request, cpu_masks, mask_of
 from lumisite.machine.topology import Topology, topology_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.validate.lines import GateOutcome
-from lumisite.validate.probes.probe import Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import Fault, counted, judge_records, missing_ranks, tell
+from lumisite.validate.probes.probe import Expected, Line, Plan, Record, Target, probe
+from lumisite.validate.probes.ranks import Fault, counted, judge_records, missing, tell
 from lumisite.validate.probes.records import text, texts, whole
-from lumisite.validate.probes.target import Target
 
 
-def affinity(target: Target) -> Probe:
+@probe("Each rank has the cores next to its GPU.")
+def affinity(target: Target) -> Plan:
     """Give the probe."""
-    return Probe(
-        "affinity",
-        "Each rank has the cores next to its GPU.",
-        (target.alone("affinity.py"),),
-        judge_records(partial(_judge, expected_topology(target))),
-    )
+    return (target.alone("affinity.py"),), judge_records(partial(_judge, expected_topology(target)))
 
 
 def expected_topology(target: Target) -> Topology:
@@ -33,25 +27,13 @@ def expected_topology(target: Target) -> Topology:
     return topology_of(name, target.site.node_kinds[name], buses)
 
 
-@dataclass(frozen=True)
 class _Rank:
-    """A rank as its record tells it; CPUs are kernel numbers."""
+    """A rank as its record tells it; CPUs are kernel numbers. Raises `CpusetError`."""
 
-    record: Record
-    local: int
-    cpus: frozenset[int]
-    granted: frozenset[int]
-    buses: tuple[str, ...]
-
-    @property
-    def number(self) -> int:
-        """Its number in the step."""
-        return whole(self.record, "rank")
-
-    @property
-    def mask(self) -> str:
-        """Its mask in words."""
-        return f"the mask {mask_of(self.cpus)}"
+    def __init__(self, record: Record) -> None:
+        self.record, self.number, self.local = record, whole(record, "rank"), whole(record, "local_rank")
+        self.cpus, self.granted = (frozenset(parse_number_list(text(record, key))) for key in ("cpus", "granted"))
+        self.mask, self.buses = f"the mask {mask_of(self.cpus)}", texts(record, "gpus")
 
     def fault(self, cause: str, advice: str = "", verdict: GateOutcome = "fail") -> Fault:
         """Make a fault; without advice, it is about the mask."""
@@ -64,11 +46,11 @@ class _Rank:
 
 def _judge(topology: Topology, records: Sequence[Record], expected: Expected) -> list[Line]:
     """Judge every rank against its mask, and the ranks of a node against each other."""
-    faults = missing_ranks(records, expected, "the rank")
+    faults = missing(records, expected, "the rank")
     nodes: dict[str, list[_Rank]] = {}
     for record in records:
         try:
-            rank = _read(record)
+            rank = _Rank(record)
         except CpusetError as error:
             told = f"what the kernel says of its CPUs cannot be read: {error}"
             place = (text(record, "host"), whole(record, "rank"))
@@ -87,17 +69,6 @@ def _judge(topology: Topology, records: Sequence[Record], expected: Expected) ->
         why = f"there is no table for {counted(expected.tasks, 'task')} on {topology.name}"
         passed = f"{where} share no CPU; {why if topology.gpus else f'{topology.name} has no GPU to be near to'}"
     return tell(faults, passed, expected)
-
-
-def _read(record: Record) -> _Rank:
-    """Read what a rank said. Raises `CpusetError`."""
-    return _Rank(
-        record,
-        whole(record, "local_rank"),
-        frozenset(parse_number_list(text(record, "cpus"))),
-        frozenset(parse_number_list(text(record, "granted"))),
-        tuple(texts(record, "gpus")),
-    )
 
 
 def _wanted(granted: frozenset[int], topology: Topology, tasks: int) -> dict[int, frozenset[int]]:

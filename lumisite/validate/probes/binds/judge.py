@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, TypeAlias
 
 from lumisite.site.entries import HostPath
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
-from lumisite.validate.probes.probe import Expected, Line, Part, Probe, Record
-from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing_nodes, tell
+from lumisite.validate.probes.probe import Expected, Line, Part, Plan, Record, Target, each, probe
+from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing, tell
 from lumisite.validate.probes.records import in_image, rows, table, text, value_at
-from lumisite.validate.probes.target import Target, each
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
 
 Origin: TypeAlias = Literal["image", "host"]
 
@@ -26,7 +22,8 @@ FABRIC = "libfabric.so.1"
 FRAMEWORK = "torch"
 
 
-def binds(target: Target) -> Probe:
+@probe("What the modules bind is there in the container, and the right libraries are used.")
+def binds(target: Target) -> Plan:
     """Give the probe: what the node has is recorded outside of the container, as compute nodes need no Python."""
     bound, origins = host_paths(target), library_origins(target)
     inside = (
@@ -35,15 +32,9 @@ def binds(target: Target) -> Probe:
         *each("plugin", [name for name in origins if name in PLUGINS]),
         *each("library", [name for name in origins if name not in PLUGINS]),
     )
-    return Probe(
-        "binds",
-        "What the modules bind is there in the container, and the right libraries are used.",
-        (
-            Part("binds_host.sh", ("sh",), tuple(dict.fromkeys(bind.path for bind in bound)), each="node", name="host"),
-            target.alone("binds.py", *inside, each="node", name="container"),
-        ),
-        judge_records(partial(_judge, target.family_name, bound, origins)),
-    )
+    host = Part("binds_host.sh", ("sh",), tuple(dict.fromkeys(bind.path for bind in bound)), each="node", name="host")
+    container = target.alone("binds.py", *inside, each="node", name="container")
+    return (host, container), judge_records(partial(_judge, target))
 
 
 def host_paths(target: Target) -> list[HostPath]:
@@ -66,25 +57,20 @@ def library_origins(target: Target) -> dict[str, Origin]:
     return {**dict.fromkeys((*PLUGINS, *fabric), plugin), **host}
 
 
-def _judge(
-    family: str,
-    bound: Sequence[HostPath],
-    origins: Mapping[str, Origin],
-    records: Sequence[Record],
-    expected: Expected,
-) -> list[Line]:
+def _judge(target: Target, records: Sequence[Record], expected: Expected) -> list[Line]:
     """Judge the records of the nodes (`part` host) and of the containers on them (`part` container)."""
+    bound, origins = host_paths(target), library_origins(target)
     hosts = {text(record, "host"): record for record in records if text(record, "part") == "host"}
     inside = [record for record in records if text(record, "part") == "container"]
-    faults = missing_nodes(hosts.values(), expected, "the look at the node itself")
+    faults = missing(hosts.values(), expected, "the look at the node itself", "node")
     faults += [Fault(*said, node) for node in expected.nodes for said in _of_host(hosts.get(node, {}), bound)]
     explained = {fault.node for fault in faults}
     # A runtime that misses the source of a bind does not start, and that has been told.
-    faults += [fault for fault in missing_nodes(inside, expected, "the container") if fault.node not in explained]
+    faults += [one for one in missing(inside, expected, "the container", "node") if one.node not in explained]
     for record in inside:
         node = text(record, "host")
-        found = (*_of_container(record, hosts.get(node, {}), bound), *_of_libraries(record, origins, family))
-        faults += [Fault(*said, node) for said in found]
+        faults += [Fault(*said, node) for said in _of_container(record, hosts.get(node, {}), bound)]
+        faults += [Fault(*said, node) for said in _of_libraries(record, origins, target.family_name)]
     passed = f"{counted(len(bound), 'bind')} are the host's own on {counted(len(expected.nodes), 'node')}"
     return tell(faults, f"{passed}; {_in_use(inside)}", expected)
 

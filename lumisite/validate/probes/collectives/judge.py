@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from lumisite.validate.metric_names import size_text
-from lumisite.validate.probes.collectives.tables import Table, parse_table
-from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record
+from lumisite.validate.probes.probe import Backend, Expected, Line, Plan, Record, Target, each, probe
 from lumisite.validate.probes.ranks import counted, judge_together
-from lumisite.validate.probes.records import numbers, rank_of, rows, slowest, table, text, whole
-from lumisite.validate.probes.target import Target, each
+from lumisite.validate.probes.records import numbers, rank_of, rows, slowest, text, whole
 
 MIB = 1 << 20
 #: Sizes that are measured, in bytes; all-reduce is what training does, so its curve is whole. A fault may show at some
@@ -28,22 +28,20 @@ SIZES: Mapping[Backend, Mapping[str, tuple[int, ...]]] = {
     },
 }
 REPEATS: Mapping[Backend, int] = {"nccl": 20, "gloo": 8}
+#: A row that rccl-tests print: size count type redop root, then time algbw busbw #wrong out of place, and in place.
+_ROW = re.compile(r"^ *(\d+)(?: +\S+){4} +(.+)$", re.MULTILINE)
+_RANK = re.compile(r"^#\s+Rank\s+\d+\b", re.MULTILINE)
+_BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*0*([1-9]\d*)", re.MULTILINE)
 ADVICE = "wrong results make training wrong without an error: run the probe again, then drain the node that differs"
 
 
-def collectives(target: Target) -> Probe:
+@probe("Collectives are right, and how fast they are.", "one-node", "several", together=True)
+def collectives(target: Target) -> Plan:
     """Give the probe."""
     backend = target.plan.backend
     sweeps = (f"{name}:{','.join(map(str, sizes))}" for name, sizes in SIZES[backend].items())
     limits = ("--repeats", str(REPEATS[backend]), "--limit", "120" if backend == "nccl" else "30")
-    return Probe(
-        "collectives",
-        "Collectives are right, and how fast they are.",
-        (target.together("collectives.py", *limits, *each("sweep", sweeps)),),
-        judge_together(_judge),
-        ("one-node", "several"),
-        together=True,
-    )
+    return (target.together("collectives.py", *limits, *each("sweep", sweeps)),), judge_together(_judge)
 
 
 def bus_bandwidth(collective: str, size: int, seconds: float, ranks: int) -> float:
@@ -60,14 +58,14 @@ def bus_bandwidth(collective: str, size: int, seconds: float, ranks: int) -> flo
 
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:
-    tables = _tables(done[0], expected)
-    wrong = _wrong(done) or _wrong_in_tables(tables)
+    printed = {name: _printed(name, text(done[0], "tables", name), expected.ranks) for name in SIZES["nccl"]}
+    wrong = [*_wrong(done), *(fault for _, faults in printed.values() for fault in faults)]
     if wrong:
-        return [expected.gate("fail", wrong, ADVICE)]
+        return [expected.gate("fail", wrong[0], ADVICE)]
     lines = [
         expected.sample(f"{name}_busbw/{size_text(size)}", busbw, "higher", "GB/s")
-        for name in SIZES["nccl"]
-        for size, busbw in (tables[name].busbw if name in tables else _measured(name, done, expected)).items()
+        for name, (by_size, _) in printed.items()
+        for size, busbw in (by_size or _measured(name, done, expected)).items()
     ]
     if not lines:
         advice = "look at the image: has its PyTorch collectives?"
@@ -90,26 +88,34 @@ def _measured(name: str, done: Sequence[Record], expected: Expected) -> dict[int
     }
 
 
-def _wrong(done: Sequence[Record]) -> str:
+def _wrong(done: Sequence[Record]) -> Iterator[str]:
     for record in done:
         for row in rows(record, "collectives"):
-            count = whole(row, "wrong")
-            if count:
+            if count := whole(row, "wrong"):
                 what = f"{text(row, 'collective')} of {size_text(whole(row, 'asked'))}"
-                return f"{what} gave {count} wrong values on rank {rank_of(record)} ({record.get('host')})"
-    return ""
+                yield f"{what} gave {count} wrong values on rank {rank_of(record)} ({record.get('host')})"
 
 
-def _tables(record: Record, expected: Expected) -> dict[str, Table]:
-    """Give what rccl-tests printed, where they ran over all ranks and have rows."""
-    tables = {name: parse_table(said) for name, said in table(record, "tables").items() if isinstance(said, str)}
-    return {name: one for name, one in tables.items() if one.busbw and one.ranks == expected.ranks}
+def _printed(name: str, said: str, ranks: int) -> tuple[dict[int, float], list[str]]:
+    r"""Read what one of rccl-tests printed, if it ran over all ranks: GB/s by size in bytes, and what is wrong.
 
+    Of out of place and in place the worse counts. Checks that are off print N/A.
 
-def _wrong_in_tables(tables: Mapping[str, Table]) -> str:
-    for name, one in tables.items():
-        for size, count in one.wrong.items():
-            return f"{name}_perf gave {count} wrong values at {size_text(size)}"
-        if one.out_of_bounds:
-            return f"{name}_perf found {one.out_of_bounds} values out of bounds"
-    return ""
+    >>> text = "# Rank  0 Group  0\n 1048576 262144 float sum -1 80.1 13.09 24.54 0 79.9 13.12 24.60 N/A\n"
+    >>> _printed("all_reduce", text + "# Out of bounds values : 0 OK\n", 1)
+    ({1048576: 24.54}, [])
+    """
+    busbw: dict[int, float] = {}
+    faults: list[str] = []
+    if len(_RANK.findall(said)) != ranks:
+        return busbw, faults
+    for size, rest in _ROW.findall(said):
+        words = rest.split()
+        places = [words[first : first + 4] for first in range(0, len(words) - 3, 4)]
+        with suppress(ValueError):
+            busbw[int(size)] = min(float(place[2]) for place in places)
+            if count := sum(int(place[3]) for place in places if place[3].isdecimal()):
+                faults.append(f"{name}_perf gave {count} wrong values at {size_text(int(size))}")
+    if busbw and (bounds := _BOUNDS.search(said)):
+        faults.append(f"{name}_perf found {bounds[1]} values out of bounds")
+    return busbw, faults

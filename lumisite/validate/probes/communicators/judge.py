@@ -7,6 +7,7 @@ settings to suspect are those that the site's ledger knows to hang communicators
 from __future__ import annotations
 
 import math
+import operator
 import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,10 +21,9 @@ from lumisite.site.evidence import harms
 from lumisite.site.ledger import Situation, decide, judge_conditions
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.collectives.judge import ADVICE
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe, Record
+from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Plan, Record, Target, probe
 from lumisite.validate.probes.ranks import LOST, SILENT_S, STDERR, counted, trouble, who
 from lumisite.validate.probes.records import finished, number, rank_of, rows, table, text, whole
-from lumisite.validate.probes.target import Target
 
 #: As many as hung on LUMI with four nodes (lumi-ai-factory/laifs-container-recipes issue 44).
 GROUPS = 8
@@ -53,32 +53,20 @@ MOMENTS: Mapping[str, Callable[[int, str], bool]] = {
 OTHERWISE = "the step's records have every rank's settings; the probe `transport` keeps the log of NCCL or RCCL"
 
 
-def communicators(target: Target) -> Probe:
+@probe("Process groups come up one after the other, and none hangs.", "one-node", "several", together=True)
+def communicators(target: Target) -> Plan:
     """Give the probe."""
-    return Probe(
-        "communicators",
-        "Process groups come up one after the other, and none hangs.",
-        (target.together("communicators.py", *ARGUMENTS[target.plan.backend]),),
-        partial(_judge, suspects(target)),
-        ("one-node", "several"),
-        together=True,
-    )
+    part = target.together("communicators.py", *ARGUMENTS[target.plan.backend])
+    return (part,), partial(_judge, suspects(target))
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A variable that hangs with any value but `needed`, or with one that fits a pattern of `harmful`."""
+    """A variable, which of its values are known to hang (empty is not set), and what to do then."""
 
     name: str
-    needed: str | None = None
-    harmful: tuple[str, ...] = ()
+    hangs: Callable[[str], bool] = lambda _value: False
     advice: str = ""
-
-    def hangs(self, value: str) -> bool:
-        """Whether a value is known to hang; empty is not set."""
-        if self.needed is not None:
-            return value != self.needed
-        return any(fnmatchcase(value, pattern) for pattern in self.harmful)
 
 
 def suspects(target: Target) -> tuple[Suspect, ...]:
@@ -95,12 +83,16 @@ def _from_ledger(target: Target, situation: Situation) -> Iterator[Suspect]:
         needed = next((one for one in setting.evidence if one.effect == "needed"), None)
         if setting.name in MOMENTS and verdict.applies and setting.value is not None and needed is not None:
             advice = _advice("set", f"{setting.name}={setting.value}", needed)
-            yield Suspect(setting.name, needed=setting.value, advice=advice)
+            yield Suspect(setting.name, partial(operator.ne, setting.value), advice)
     for harm in harms(target.site):
         name, evidence = harm.setting.name, harm.evidence
         holds, _ = judge_conditions(evidence.when, situation)
         if name in MOMENTS and (holds or (holds is None and evidence.unknown_images)):
-            yield Suspect(name, harmful=harm.patterns, advice=_advice("unset", name, evidence))
+            yield Suspect(name, partial(_fits, harm.patterns), _advice("unset", name, evidence))
+
+
+def _fits(patterns: Sequence[str], value: str) -> bool:
+    return any(fnmatchcase(value, pattern) for pattern in patterns)
 
 
 def _advice(verb: str, setting: str, evidence: Evidence) -> str:
@@ -124,7 +116,10 @@ def _shown(name: str, settings: Record) -> str:
 
 
 def _judge(known: Sequence[Suspect], steps: Sequence[Ended], expected: Expected) -> list[Line]:
-    """Give the gate, and how long groups took; `known` are settings that may be to blame for a hang."""
+    """Give the gate, and how long groups took; `known` are settings that may be to blame for a hang.
+
+    Who comes last waits for nobody in making a group; a collective is as long as on its slowest rank.
+    """
     ended = steps[0]
     done = finished(ended.records)
     seats = _seats(ended.records, expected)
@@ -136,11 +131,20 @@ def _judge(known: Sequence[Suspect], steps: Sequence[Ended], expected: Expected)
     )
     if failed is not None:
         return [failed]
-    times = list(_group_times(done, expected))
-    if not times:
+    by_group = list(zip(*(rows(record, "groups") for record in done), strict=False))
+    if len(by_group) < GROUPS:
         return [expected.gate("inconclusive", "nothing was measured", "run the probe again")]
+    make = [min(number(row, "make_s") or 0.0 for row in own) for own in by_group]
+    first = [max(number(row, "first_s") or 0.0 for row in own) for own in by_group]
+    both = [made + used for made, used in zip(make, first, strict=True)]
     cause = f"{GROUPS} groups of {counted(len(done), 'rank')} came up one after the other, and every sum is right"
-    return [expected.gate("pass", cause), *times]
+    return [
+        expected.gate("pass", cause),
+        expected.sample("first_group_s", both[0], "lower", "s"),
+        expected.sample("next_group_s", statistics.median(both[1:]), "lower", "s"),
+        expected.series("make_s", make, "s"),
+        expected.series("first_collective_s", first, "s"),
+    ]
 
 
 @dataclass(frozen=True)
@@ -162,8 +166,7 @@ class Seat:
 
 
 def _seats(records: Sequence[Record], expected: Expected) -> list[Seat]:
-    said = [number(record, key) for record in records for key in ("time", "hung_time", "error_time")]
-    last = max((time for time in said if time is not None), default=0.0)
+    last = max(_times(records, "time", "hung_time", "error_time"), default=0.0)
     # Of a rank that left its record, what it said before tells nothing more.
     by_rank = {rank_of(record): record for record in sorted(records, key=lambda record: "local_rank" in record)}
     seats = []
@@ -176,59 +179,43 @@ def _seats(records: Sequence[Record], expected: Expected) -> list[Seat]:
     return seats
 
 
+def _times(records: Sequence[Record], *keys: str) -> list[float]:
+    return [time for record in records for key in keys if (time := number(record, key)) is not None]
+
+
 def _hung(ended: Ended, seats: Sequence[Seat], expected: Expected, known: Sequence[Suspect]) -> Gate | None:
-    """Name who hung, if a rank lost its patience before any failed, or the step's time was over."""
-    first, failed = _first(ended.records, "hung_time"), _first(ended.records, "error_time")
-    stuck = _stuck(seats)
-    # Where a rank failed first, the others hung because of it.
-    if failed < first or (first == math.inf and not ended.late) or not stuck:
-        return None
-    since = f"not done after {ended.step.limit_s} s"
-    if first < math.inf:
-        since = f"no progress for {max(number(record, 'hung_s') or 0.0 for record in ended.records):g} s"
-    waiting = sum(seat.place != DONE for seat in seats) - len(stuck)
-    waited = f"; {counted(waiting, 'other rank')} waited" if waiting else ""
-    state, why, advice = _state(stuck[0], expected, known)
-    return _blamed(stuck, f"{since}: {_who(stuck)} {state}{waited}{why}", advice, expected)
+    """Name who hung, if a rank lost its patience before any failed, or the step's time was over.
 
-
-def _first(records: Sequence[Record], key: str) -> float:
-    """Give the earliest time; never, if there is none."""
-    return min((time for time in (number(record, key) for record in records) if time is not None), default=math.inf)
-
-
-def _stuck(seats: Sequence[Seat]) -> list[Seat]:
-    """Choose who is to blame: ranks that never began, else those that fell silent, else the least far."""
+    To blame are ranks that never began, else those that fell silent, else the least far.
+    """
+    gave_up, failed = _times(ended.records, "hung_time"), _times(ended.records, "error_time")
     here = [seat for seat in seats if seat.place != DONE]
-    least = min((seat.place for seat in here), default=DONE)
-    never = [seat for seat in here if not seat.record]
-    silent = [seat for seat in here if seat.silent]
-    return never or silent or [seat for seat in here if seat.place == least]
-
-
-def _state(seat: Seat, expected: Expected, known: Sequence[Suspect]) -> tuple[str, str, str]:
-    """Say what became of the ranks to blame, the setting to suspect, and what to do."""
-    if not seat.record:
-        return "never began: no record is left", "", STDERR
-    group = whole(seat.record, "group")
-    where = f"while {seat.record.get('phase')}"
-    if group:
-        where = PLACES[str(seat.record["part"])].format(group, GROUPS)
-    if seat.silent or not group:
-        return f"{'fell silent' if seat.silent else 'hung'} {where}", "", LOST
-    why, advice = _suspicion(seat.record, known, len(expected.nodes))
-    return f"hung {where}", f"; {why}", advice
-
-
-def _who(seats: Sequence[Seat]) -> str:
-    return who([seat.rank for seat in seats], sorted({seat.node for seat in seats}))
+    # Where a rank failed first, the others hung because of it.
+    if not here or not (gave_up or ended.late) or min(failed, default=math.inf) < min(gave_up, default=math.inf):
+        return None
+    never, silent = [seat for seat in here if not seat.record], [seat for seat in here if seat.silent]
+    least = min(seat.place for seat in here)
+    stuck = never or silent or [seat for seat in here if seat.place == least]
+    since = f"not done after {ended.step.limit_s} s: "
+    if gave_up:
+        since = f"no progress for {max(_times(ended.records, 'hung_s'), default=0.0):g} s: "
+    waited = f"; {counted(waiting, 'other rank')} waited" if (waiting := len(here) - len(stuck)) else ""
+    record = stuck[0].record
+    if never:
+        return _blamed(stuck, f"never began: no record is left{waited}", STDERR, expected, since)
+    group = whole(record, "group")
+    where = PLACES[str(record["part"])].format(group, GROUPS) if group else f"while {record.get('phase')}"
+    if silent or not group:
+        return _blamed(stuck, f"{'fell silent' if silent else 'hung'} {where}{waited}", LOST, expected, since)
+    why, advice = _suspicion(record, known, len(expected.nodes))
+    return _blamed(stuck, f"hung {where}{waited}; {why}", advice, expected, since)
 
 
 def _crashed(ended: Ended, seats: Sequence[Seat], expected: Expected) -> Gate | None:
     """Name the ranks that srun says ended by themselves and left no record: the others failed or were killed then."""
     if ended.late or ended.exit_code == 0:
         return None
-    failed = _first(ended.records, "error_time")
+    failed = min(_times(ended.records, "error_time"), default=math.inf)
     for _, tasks, how in _TASK.findall(ended.words):
         own = [seats[rank] for rank in parse_number_list(tasks, limit=MOST_RANKS) if rank < len(seats)]
         lost = [
@@ -236,14 +223,16 @@ def _crashed(ended: Ended, seats: Sequence[Seat], expected: Expected) -> Gate | 
         ]
         if lost:
             doing = f" while {lost[0].record['phase']}" if lost[0].record else ""
-            return _blamed(lost, f"{_who(lost)} ended without a record{doing}: {how}", STDERR, expected)
+            return _blamed(lost, f"ended without a record{doing}: {how}", STDERR, expected)
     return None
 
 
-def _blamed(seats: Sequence[Seat], cause: str, advice: str, expected: Expected) -> Gate:
+def _blamed(seats: Sequence[Seat], what: str, advice: str, expected: Expected, since: str = "") -> Gate:
     """Make a gate line about some ranks and their nodes alone."""
-    rank = seats[0].rank if len(seats) == 1 else None
-    return expected.gate("fail", cause, advice, rank, sorted({seat.node for seat in seats}))
+    nodes, ranks = sorted({seat.node for seat in seats}), [seat.rank for seat in seats]
+    return expected.gate(
+        "fail", f"{since}{who(ranks, nodes)} {what}", advice, ranks[0] if len(ranks) == 1 else None, nodes
+    )
 
 
 def _wrong(done: Sequence[Record], expected: Expected) -> Gate | None:
@@ -253,17 +242,3 @@ def _wrong(done: Sequence[Record], expected: Expected) -> Gate | None:
             where = who([rank_of(one) for one in ranks], sorted({str(one.get("host")) for one in ranks}))
             return expected.gate("fail", f"the first collective of group {at + 1} gave wrong sums on {where}", ADVICE)
     return None
-
-
-def _group_times(done: Sequence[Record], expected: Expected) -> Iterator[Line]:
-    """Give the times. Who comes last waits for nobody in making a group; a collective is as long as on its slowest."""
-    by_group = list(zip(*(rows(record, "groups") for record in done), strict=False))
-    make = [min(number(row, "make_s") or 0.0 for row in own) for own in by_group]
-    first = [max(number(row, "first_s") or 0.0 for row in own) for own in by_group]
-    if len(by_group) < GROUPS:
-        return
-    both = [made + used for made, used in zip(make, first, strict=True)]
-    yield expected.sample("first_group_s", both[0], "lower", "s")
-    yield expected.sample("next_group_s", statistics.median(both[1:]), "lower", "s")
-    yield expected.series("make_s", make, "s")
-    yield expected.series("first_collective_s", first, "s")

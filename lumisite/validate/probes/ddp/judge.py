@@ -6,10 +6,9 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.validate.lines import Sample
-from lumisite.validate.probes.probe import Expected, Line, Probe, Record
+from lumisite.validate.probes.probe import Expected, Line, Plan, Record, Target, each, probe
 from lumisite.validate.probes.ranks import judge_together
 from lumisite.validate.probes.records import number, numbers, slowest, table
-from lumisite.validate.probes.target import Target, each
 
 #: What the metrics are called that say how fast training is.
 RATE = "ddp/samples_per_s/"
@@ -21,7 +20,8 @@ LEAST_PART = 1e-3
 PERCENTS = (50, 90, 99)
 
 
-def ddp(target: Target) -> Probe:
+@probe("Ranks train one model together, and how fast.", "one-gpu", "one-node", "several", together=True)
+def ddp(target: Target) -> Plan:
     """Give the probe; on the CPU all is small enough for a laptop."""
     if target.plan.backend == "gloo":
         models = ("comm:linear:8:512:8", "compute:conv:3:16:16")
@@ -30,14 +30,7 @@ def ddp(target: Target) -> Probe:
         # 16 layers of 4096: 1 GB of gradients. 8 layers of 256 channels and 32 images: 19 MB of gradients for 1 TFLOP.
         models = ("comm:linear:16:4096:64", "compute:conv:8:256:32")
         limits = ("--steps", "60", "--warm-up", "15", "--limit", "120")
-    return Probe(
-        "ddp",
-        "Ranks train one model together, and how fast.",
-        (target.together("ddp.py", *each("model", models), *limits),),
-        judge_together(_judge),
-        ("one-gpu", "one-node", "several"),
-        together=True,
-    )
+    return (target.together("ddp.py", *each("model", models), *limits),), judge_together(_judge)
 
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:

@@ -6,25 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lumisite.validate.probes.probe import Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import Said, counted, faults_of_ranks, judge_records, tell
+from lumisite.validate.probes.probe import Expected, Line, Plan, Record, Target, probe
+from lumisite.validate.probes.ranks import Said, counted, faults_of, judge_records, tell
 from lumisite.validate.probes.records import text, value_at, whole
-from lumisite.validate.probes.target import Target
 
 
-def jax(target: Target) -> Probe | None:
-    """Give the probe, if an image with JAX is named."""
-    if target.jax_image is None:
-        return None
+@probe("JAX finds its devices, and a collective is right.", "one-gpu", "one-node", "several")
+def jax(target: Target) -> Plan:
+    """Give the probe, for which an image with JAX is named."""
     platform = "gpu" if target.has_gpus else "cpu"
     arguments = ("--one-gpu", "yes") if platform == "gpu" else ()
-    return Probe(
-        "jax",
-        "JAX finds its devices, and a collective is right.",
-        (replace(target, image=target.jax_image).alone("jax_devices.py", *arguments),),
-        judge_records(partial(_judge, platform)),
-        ("one-gpu", "one-node", "several"),
-    )
+    part = replace(target, image=target.jax_image or "").alone("jax_devices.py", *arguments)
+    return (part,), judge_records(partial(_judge, platform))
 
 
 def _judge(platform: str, records: Sequence[Record], expected: Expected) -> list[Line]:
@@ -32,7 +25,7 @@ def _judge(platform: str, records: Sequence[Record], expected: Expected) -> list
     versions = sorted({text(record, "jax") for record in records})
     devices = counted(expected.ranks, f"{platform} device")
     passed = f"JAX {', '.join(versions)} finds {devices}, and the sum over them is right"
-    return tell(faults_of_ranks(records, expected, partial(_of_rank, platform, expected.ranks)), passed, expected)
+    return tell(faults_of(records, expected, partial(_of_rank, platform, expected.ranks)), passed, expected)
 
 
 def _of_rank(platform: str, ranks: int, record: Record) -> Iterator[Said]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import PurePosixPath
 
 from lumisite.site.entries import FileSystem
 from lumisite.site.ledger import decide
 from lumisite.site.model import Site
-from lumisite.validate.probes.probe import Expected, Probe, Record
+from lumisite.validate.probes.probe import Expected, Plan, Record, Target, each, probe
 from lumisite.validate.probes.ranks import Said, counted, judge_each
 from lumisite.validate.probes.records import text, value_at, whole
-from lumisite.validate.probes.target import Target, each
 
-#: Names that look right and do nothing (MIOpen's documentation, "Environment variables", has the right ones).
-MISSPELT = {"MIOPEN_USER_DB": "MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_PATH": "MIOPEN_CUSTOM_CACHE_DIR"}
 #: Types of file systems that lie on servers, as the kernel names them in /proc/self/mountinfo.
 SHARED_TYPES = (
     *("lustre", "nfs", "nfs4", "gpfs", "beegfs", "ceph", "cifs", "smb3"),
@@ -23,15 +21,12 @@ SHARED_TYPES = (
 VERBOSE = "LUMISITE_VERBOSE=1 srun … says what the helper made of it"
 
 
-def miopen(target: Target) -> Probe:
+@probe("Each rank has MIOpen's databases on its own node, for itself.")
+def miopen(target: Target) -> Plan:
     """Give the probe."""
     names = private_directories(target)
-    return Probe(
-        "miopen",
-        "Each rank has MIOpen's databases on its own node, for itself.",
-        (target.alone("miopen.py", *each("variable", names)),),
-        judge_each(partial(_of_rank, target.site, names), partial(_passed, names)),
-    )
+    part = target.alone("miopen.py", *each("variable", names))
+    return (part,), judge_each(partial(_of_rank, target.site, names), partial(_passed, names))
 
 
 def private_directories(target: Target) -> list[str]:
@@ -46,10 +41,6 @@ def _passed(names: Sequence[str], records: Sequence[Record], _expected: Expected
 
 
 def _of_rank(site: Site, names: Sequence[str], record: Record) -> Iterator[Said]:
-    for wrong, right in MISSPELT.items():
-        value = value_at(record, "environment", wrong)
-        if value is not None:
-            yield f"{wrong}={value} is set, which MIOpen does not read", f"set {right}, or leave it to the helper"
     for name in names:
         yield from _of_directory(record, name, site.file_systems)
 
@@ -60,33 +51,26 @@ def _of_directory(record: Record, name: str, systems: Sequence[FileSystem]) -> I
         yield f"{name} is not set, so that it falls back to the home directory", VERBOSE
         return
     path, real, kind = text(told, "path"), text(told, "real"), text(told, "mount", "type")
+    leads_to = PurePosixPath(real or path)
     own = [system.path for system in systems if system.kind == "node-local"]
     place = own[0] if own else "the node's own file system"
     leave = f"unset {name} before the job: the helper then makes a private directory under {place}"
     where = f"{name}={path}" if real in ("", path) else f"{name}={path}, which leads to {real},"
-    shared = [system.path for system in systems if system.kind == "shared" and _below(real or path, system.path)]
+    shared = [system.path for system in systems if system.kind == "shared" and leads_to.is_relative_to(system.path)]
     if shared or kind in SHARED_TYPES:
         yield f"{where} is on {shared[0] if shared else f'a {kind} file system'}, which all nodes share", leave
-    elif not any(_below(real or path, system) for system in own):
+    elif not any(leads_to.is_relative_to(system) for system in own):
         yield f"{where} is not on a node-local file system ({', '.join(own)} would be right)", leave
     elif value_at(told, "exists") is not True:
         yield f"{where} does not exist", VERBOSE
     elif value_at(told, "directory") is not True:
         yield f"{where} is no directory", leave
     else:
-        yield from _of_its_owner(told, where, whole(record, "user"), leave)
-
-
-def _of_its_owner(told: object, where: str, user: int, leave: str) -> Iterator[Said]:
-    owner, mode, refusal = whole(told, "owner"), text(told, "mode"), text(told, "writing")
-    if owner != user:
-        cause = f"{where} belongs to user {owner}, and the job runs as {user}"
-        yield cause, "another user has taken the name first: " + leave
-    elif mode[-2:] != "00":
-        yield f"{where} has mode {mode}, so that others reach it (700 would be right)", leave
-    if refusal:
-        yield f"{where} cannot be written: {refusal}", "make room on the node, or drain it"
-
-
-def _below(path: str, system: str) -> bool:
-    return path == system or path.startswith(f"{system.rstrip('/')}/")
+        owner, user, mode = whole(told, "owner"), whole(record, "user"), text(told, "mode")
+        if owner != user:
+            cause = f"{where} belongs to user {owner}, and the job runs as {user}"
+            yield cause, "another user has taken the name first: " + leave
+        elif mode[-2:] != "00":
+            yield f"{where} has mode {mode}, so that others reach it (700 would be right)", leave
+        if refusal := text(told, "writing"):
+            yield f"{where} cannot be written: {refusal}", "make room on the node, or drain it"

@@ -7,26 +7,22 @@ from functools import partial
 
 from lumisite.render.modules import module_version
 from lumisite.site.ledger import decide_stacks
-from lumisite.validate.probes.probe import Expected, Line, Part, Probe, Record
-from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing_nodes, tell
+from lumisite.validate.probes.probe import Expected, Part, Plan, Record, Target, probe
+from lumisite.validate.probes.ranks import Said, counted, judge_each
 from lumisite.validate.probes.records import table, text, value_at
-from lumisite.validate.probes.target import Target
 
 #: A user's own bind, which every module must leave alone: a file that each node has, at a place of no meaning.
 USERS_BIND = "/etc/hostname:/lumisite-probe"
 RENDER = "render and deploy again, and compare the modulefile on this node with the release's (lumisite diff)"
 
 
-def modules(target: Target) -> Probe:
+@probe("Every module loads and unloads cleanly on each node.")
+def modules(target: Target) -> Plan:
     """Give the probe."""
     bound, variable = module_binds(target), f"{target.site.runtime.prefix}_BINDPATH"
     arguments = (f"{target.site.root}/current/modules", f"{variable}={USERS_BIND}", "--", *bound)
-    return Probe(
-        "modules",
-        "Every module loads and unloads cleanly on each node.",
-        (Part("modules.sh", ("bash",), arguments, each="node"),),
-        judge_records(partial(_judge, bound, variable)),
-    )
+    part = Part("modules.sh", ("bash",), arguments, each="node")
+    return (part,), judge_each(partial(_of_node, bound, variable), partial(_passed, bound), "the login shell", "node")
 
 
 def module_binds(target: Target) -> dict[str, tuple[str, ...]]:
@@ -40,16 +36,11 @@ def module_binds(target: Target) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _judge(
-    bound: Mapping[str, Sequence[str]], variable: str, records: Sequence[Record], expected: Expected
-) -> list[Line]:
-    faults = missing_nodes(records, expected, "the login shell")
-    faults += [Fault(*said, text(record, "host")) for record in records for said in _of_node(record, bound, variable)]
-    where = counted(len(expected.nodes), "node")
-    return tell(faults, f"{counted(len(bound), 'module')} load and unload cleanly on {where}", expected)
+def _passed(bound: Mapping[str, Sequence[str]], _records: Sequence[Record], expected: Expected) -> str:
+    return f"{counted(len(bound), 'module')} load and unload cleanly on {counted(len(expected.nodes), 'node')}"
 
 
-def _of_node(record: Record, bound: Mapping[str, Sequence[str]], variable: str) -> Iterator[Said]:
+def _of_node(bound: Mapping[str, Sequence[str]], variable: str, record: Record) -> Iterator[Said]:
     if value_at(record, "has_lmod") is not True:
         yield "a login shell has no `module` command", "install Lmod on the compute node, or repair /etc/profile.d"
         return
@@ -76,11 +67,8 @@ def _of_module(name: str, told: Record, binds: Sequence[str], variable: str) -> 
 
 def _change(name: str, change: object) -> str:
     before, after = value_at(change, "before"), value_at(change, "after")
-    if before is None:
-        return f"{name} was not set before and is left as {after!r}"
-    if after is None:
-        return f"{name} was {before!r} and is gone"
-    return f"{name} was {before!r} and is left as {after!r}"
+    was = "was not set before" if before is None else f"was {before!r}"
+    return f"{name} {was} and is gone" if after is None else f"{name} {was} and is left as {after!r}"
 
 
 def _words(said: str) -> str:

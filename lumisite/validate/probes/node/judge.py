@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from lumisite.machine.mounts import Mount, mount_of, parse_mounts
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
-from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Part, Probe, Record
+from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Part, Plan, Record, Target, probe
 from lumisite.validate.probes.ranks import NOT_STARTED, STDERR, Said, first_of
 from lumisite.validate.probes.records import number, table, text, texts, value_at, whole
-from lumisite.validate.probes.target import Target
 
-NAME = "node"
 #: A clock counts as wrong that is further from the others, in seconds; tasks of a step start within a few.
 CLOCK_S = 30
 #: File systems of the kernel's that are the node's own (Documentation/filesystems in Linux 6.1).
@@ -49,15 +48,15 @@ class _Path:
     shared: bool = False
 
 
-def node(target: Target) -> Probe:
+@probe("Each node is as the others, and has what jobs need.")
+def node(target: Target) -> Plan:
     """Give the probe. Nodes get the text of its script, as one may lack the folder where scripts lie."""
     paths, interfaces = _paths(target), target.site.network.interfaces
     local = next((one.path for one in target.site.file_systems if one.kind == "node-local"), "")
     part = Part(
         "node.sh", ("sh", "-c", TEXT), (local, *interfaces, "--", *paths, *_libraries(target)), each="node", bare=True
     )
-    judge = partial(_judge, interfaces, paths, local)
-    return Probe(NAME, "Each node is as the others, and has what jobs need.", (part,), judge)
+    return (part,), partial(_judge, interfaces, paths, local)
 
 
 def _paths(target: Target) -> dict[str, _Path]:
@@ -90,16 +89,18 @@ def _judge(
 ) -> list[Line]:
     """Give a line for each node that is not as it should be, and one for the others."""
     ended = steps[0]
+    end = f"not done after {ended.step.limit_s} s" if ended.late else ended.words or NOT_STARTED
     records = {name: one for one in ended.records if (name := text(one, "host")) in expected.nodes}
     if not records:
-        words = ended.words or (f"not done after {ended.step.limit_s} s" if ended.late else NOT_STARTED)
-        return [expected.gate("fail", f"{ended.step.folder} ran on no node: {words}", STDERR)]
+        return [expected.gate("fail", f"{ended.step.folder} ran on no node: {ended.words or end}", STDERR)]
     faults: dict[str, list[Said]] = {}
+    shared = [path for path, wanted in paths.items() if wanted.shared]
+    mounted = {path: {name: _mounted(record, path) for name, record in records.items()} for path in shared}
     for name, record in records.items():
         others = [one for other, one in records.items() if other != name]
         faults[name] = [
             *_interfaces(record, others, interfaces),
-            *_of_paths(record, others, paths),
+            *_of_paths(record, others, paths, {path: _of_mount(name, path, mounted[path]) for path in shared}),
             *([(f"{local} cannot be written: {said}", MEND)] if (said := text(record, "private")) else ()),
             *_of_facts(record, others),
         ]
@@ -114,11 +115,9 @@ def _judge(
         # Its script says what is wrong where it cannot write the record.
         own = [(line.removeprefix(f"{name}: "), MEND) for line in told if line.startswith(f"{name}: ")]
         words = " | ".join(line for line in told if name in line)
-        words = words or (f"not done after {ended.step.limit_s} s" if ended.late else ended.words)
-        lines.append(_bad(expected, name, own or [(f"left no record: {words or NOT_STARTED}", STDERR)]))
-    alike = len(records) == len(expected.nodes) > 1 and all(
-        found == next(iter(faults.values())) for found in faults.values()
-    )
+        lines.append(_bad(expected, name, own or [(f"left no record: {words or end}", STDERR)]))
+    (first, *_) = faults.values()
+    alike = len(records) == len(expected.nodes) > 1 and all(found == first for found in faults.values())
     lines += [_bad(expected, name, found, alike=alike) for name, found in faults.items() if found]
     good = [name for name in records if not faults[name]]
     if good:
@@ -158,10 +157,12 @@ def _interfaces(record: Record, others: Sequence[Record], wanted: Sequence[str])
                 yield f"{name} has {unit.format(own)}, not {usual}", LINK
 
 
-def _of_paths(record: Record, others: Sequence[Record], paths: Mapping[str, _Path]) -> Iterator[Said]:
+def _of_paths(
+    record: Record, others: Sequence[Record], paths: Mapping[str, _Path], of_mounts: Mapping[str, str]
+) -> Iterator[Said]:
     told: list[str] = []
     for path, wanted in paths.items():
-        fault = _of_path(record, path, wanted) or (_of_mount(record, others, path) if wanted.shared else "")
+        fault = _of_path(record, path, wanted) or of_mounts.get(path, "")
         if fault and not any(path.startswith(f"{above}/") for above in told):
             told.append(path)
             yield f"{fault} ({wanted.why})", MEND
@@ -198,56 +199,30 @@ def _of_file(record: Record, others: Sequence[Record], path: str) -> str:
     return "is not there" if 2 * len(usual) > len(others) else ""
 
 
-@dataclass(frozen=True)
-class _Mount:
-    """What is mounted on `point`: the type of the file system, and what it is of (a server is left out)."""
-
-    point: str
-    type: str
-    source: str
-
-
-def _mounts(record: Record) -> Iterator[_Mount]:
-    """Read lines of /proc/self/mountinfo (proc(5)); the last of several on one point is the one in force."""
-    for line in texts(record, "mounts"):
-        before, _, after = line.partition(" - ")
-        words, (kind, source, *_) = before.split(" "), [*after.split(" "), "", ""]
-        if len(words) > 4:
-            yield _Mount(words[4], kind, f"{source.rpartition(':')[2]} {words[3]}".removesuffix(" /"))
+def _mounted(record: Record, path: str) -> tuple[Mount, set[str]]:
+    """Give the mount that a path is on, and the mount points just below it but for those that come and go."""
+    real, mounts = text(record, "paths", path, "leads") or path, tuple(parse_mounts(texts(record, "mounts")))
+    stay = {one.point for one in mounts if not one.kind.startswith(COMES_AND_GOES)}
+    below = {point for point in stay if point.rpartition("/")[0] == real}
+    return mount_of(mounts, real) or Mount("/", "", "", read_only=False), below
 
 
-def _mount_of(record: Record, path: str) -> _Mount:
-    real = text(record, "paths", path, "leads") or path
-    best = _Mount("/", "", "")
-    for one in _mounts(record):
-        if f"{real}/".startswith(f"{one.point.rstrip('/')}/") and len(one.point) >= len(best.point):
-            best = one
-    return best
-
-
-def _below(record: Record, path: str) -> set[str]:
-    """Give the mount points just below a path, without those that come and go."""
-    real = text(record, "paths", path, "leads") or path
-    found = {one.point for one in _mounts(record) if not one.type.startswith(COMES_AND_GOES)}
-    return {point for point in found if point.rpartition("/")[0] == real}
-
-
-def _of_mount(record: Record, others: Sequence[Record], path: str) -> str:
+def _of_mount(node: str, path: str, mounted: Mapping[str, tuple[Mount, set[str]]]) -> str:
     """Compare what is mounted there: of two nodes that differ the one is wrong that has its own root there."""
-    own, theirs = _mount_of(record, path), [_mount_of(one, path) for one in others]
+    (own, below), elsewhere = mounted[node], [one for other, one in mounted.items() if other != node]
+    theirs = [mount for mount, _ in elsewhere]
     usual = _usual([own, *theirs])
     if usual is None and own.point == "/" and theirs and all(one.point != "/" for one in theirs):
         usual = theirs[0]
-    below = [_below(one, path) for one in others]
-    if usual not in (None, own) and "autofs" not in (usual.type, own.type):
-        there = f"{usual.type or 'nothing'} on {usual.point} on the other nodes"
+    if usual not in (None, own) and "autofs" not in (usual.kind, own.kind):
+        there = f"{usual.kind or 'nothing'} on {usual.point} on the other nodes"
         if len(own.point) < len(usual.point):
-            return f"{path} is not mounted: it is a folder on {own.point} ({own.type}), and {there}"
-        return f"{path} is another file system: {own.source} ({own.type}), and {usual.source} ({usual.type}) elsewhere"
-    if missing := sorted(set.intersection(*below) - _below(record, path)) if below else []:
+            return f"{path} is not mounted: it is a folder on {own.point} ({own.kind}), and {there}"
+        return f"{path} is another file system: {own.source} ({own.kind}), and {usual.source} ({usual.kind}) elsewhere"
+    if missing := sorted(set.intersection(*(points for _, points in elsewhere)) - below) if elsewhere else []:
         return f"{first_of(missing, NAMED_FILES)} is not mounted"
-    if own.point == "/" and own.type in OWN and not _below(record, path):
-        return f"{path} is not mounted: it is a folder on / ({own.type})"
+    if own.point == "/" and own.kind in OWN and not below:
+        return f"{path} is not mounted: it is a folder on / ({own.kind})"
     return ""
 
 

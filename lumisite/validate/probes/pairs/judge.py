@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.probes.collectives.judge import bus_bandwidth
-from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record
+from lumisite.validate.probes.probe import Backend, Expected, Line, Plan, Record, Target, probe
 from lumisite.validate.probes.ranks import counted, judge_together
 from lumisite.validate.probes.records import number, numbers, rows, slowest, table, text, whole
-from lumisite.validate.probes.target import Target
 
 #: 256 MiB between GPUs; on the CPU all is small enough for a laptop.
 ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
@@ -22,12 +21,10 @@ ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
 }
 
 
-def pairs(target: Target) -> Probe:
+@probe("What each node does alone, and with each neighbour.", together=True)
+def pairs(target: Target) -> Plan:
     """Give the probe."""
-    part = target.together("pairs.py", *ARGUMENTS[target.plan.backend])
-    return Probe(
-        "pairs", "What each node does alone, and with each neighbour.", (part,), judge_together(_judge), together=True
-    )
+    return (target.together("pairs.py", *ARGUMENTS[target.plan.backend]),), judge_together(_judge)
 
 
 def _judge(done: Sequence[Record], expected: Expected) -> list[Line]:

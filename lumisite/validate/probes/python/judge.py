@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from lumisite.site.ledger import decide
-from lumisite.validate.probes.probe import Expected, Probe, Record
+from lumisite.validate.probes.probe import Expected, Plan, Record, Target, probe
 from lumisite.validate.probes.ranks import Said, counted, first_of, judge_each
 from lumisite.validate.probes.records import in_image, rows, table, text, texts, value_at
-from lumisite.validate.probes.target import Target
 
 FRAMEWORK = "torch"
 SCRIPT = ("python_setup.py", "--import", FRAMEWORK)
 #: Packages that a cause names; more are counted.
 NAMED_PACKAGES = 6
+_named = partial(first_of, most=NAMED_PACKAGES)
 #: What to do by the family's `activation`.
 ACTIVATE = {
     "with-conda": "load the module, whose wrapper puts the environment first on PATH; by hand it is '$WITH_CONDA'",
@@ -28,14 +28,10 @@ ACTIVATE = {
 }
 
 
-def usersite(target: Target) -> Probe:
+@probe("Nothing of ~/.local is on Python's path.")
+def usersite(target: Target) -> Plan:
     """Give the probe."""
-    return Probe(
-        "usersite",
-        "Nothing of ~/.local is on Python's path.",
-        (target.alone(*SCRIPT),),
-        judge_each(partial(_packages, shuts_out(target)), _packages_passed),
-    )
+    return (target.alone(*SCRIPT),), judge_each(partial(_packages, shuts_out(target)), _packages_passed)
 
 
 def shuts_out(target: Target) -> bool:
@@ -76,18 +72,10 @@ def _packages(shut_out: bool, record: Record) -> Iterator[Said]:
             )
 
 
-def _named(names: Sequence[str]) -> str:
-    return first_of(names, NAMED_PACKAGES)
-
-
-def conda(target: Target) -> Probe:
+@probe("Python is the one of the image's environment.")
+def conda(target: Target) -> Plan:
     """Give the probe."""
-    return Probe(
-        "conda",
-        "Python is the one of the image's environment.",
-        (target.alone(*SCRIPT),),
-        judge_each(partial(_python, target), _python_passed),
-    )
+    return (target.alone(*SCRIPT),), judge_each(partial(_python, target), _python_passed)
 
 
 def _python_passed(records: Sequence[Record], _expected: Expected) -> str:

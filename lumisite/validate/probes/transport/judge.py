@@ -13,10 +13,9 @@ from functools import partial
 
 from lumisite.site.model import Network
 from lumisite.validate.lines import GateOutcome
-from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Probe
+from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Plan, Target, probe
 from lumisite.validate.probes.ranks import trouble
 from lumisite.validate.probes.records import finished, number, table
-from lumisite.validate.probes.target import Target
 from lumisite.validate.transport.judge import Expectation
 from lumisite.validate.transport.judge import judge as judge_log
 from lumisite.validate.transport.log import scan
@@ -35,7 +34,8 @@ ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
 }
 
 
-def transport(target: Target) -> Probe:
+@probe("The high-speed network carries the bytes.", together=True)
+def transport(target: Target) -> Plan:
     """Give the probe: the plain part, and the control where there is a wrong network to force it onto."""
     network, backend = target.site.network, target.plan.backend
     forced = {"nccl": ("NCCL_NET", "Socket")}
@@ -45,8 +45,7 @@ def transport(target: Target) -> Probe:
     if backend in forced:
         control = target.together("transport.py", *ARGUMENTS[backend], name=CONTROL, environment=(forced[backend],))
         parts.append(control)
-    judge_here = partial(judge, network, backend)
-    return Probe("transport", "The high-speed network carries the bytes.", tuple(parts), judge_here, together=True)
+    return tuple(parts), partial(judge, network, backend)
 
 
 def judge(network: Network, backend: Backend, steps: Sequence[Ended], expected: Expected) -> list[Line]:

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lumisite.validate.probes.probe import Backend, Expected, Line, Probe, Record
-from lumisite.validate.probes.ranks import STDERR, Fault, Said, faults_of_ranks, judge_records, tell
+from lumisite.validate.probes.probe import Backend, Expected, Line, Plan, Record, Target, probe
+from lumisite.validate.probes.ranks import STDERR, Fault, Said, faults_of, judge_records, tell
 from lumisite.validate.probes.records import slowest, table, text, texts
-from lumisite.validate.probes.target import Target
 
 #: The environment is much slower above this. A missing plugin cost a factor of 2 or more on LUMI and Perlmutter alike;
 #: what costs less is for the samples to show.
@@ -27,28 +26,20 @@ TRAINING = ("--model", f"{MODEL}:linear:8:512:16", "--warm-up", "2", "--limit", 
 CONTAINER, WRAPPER = "container", "wrapper"
 
 
-def wrapper(target: Target) -> Probe | None:
-    """Give the probe, if the directory of an environment is named."""
-    if target.wrapper is None:
-        return None
+@probe("A training run in the container and in the container wrapper's environment.")
+def wrapper(target: Target) -> Plan:
+    """Give the probe, for which the directory of an environment is named."""
     training = (*TRAINING, "--steps", str(EPOCHS * EPOCH_STEPS[target.plan.backend]))
     inside, outside = (target.together("ddp.py", "--part", part, *training, name=part) for part in (CONTAINER, WRAPPER))
-    return Probe(
-        "wrapper",
-        "A training run in the container and in the container wrapper's environment.",
-        (inside, replace(outside, start=(f"{target.wrapper}/bin/python",))),
-        judge_records(_judge),
-    )
+    return (inside, replace(outside, start=(f"{target.wrapper}/bin/python",))), judge_records(_judge)
 
 
 def _judge(records: Sequence[Record], expected: Expected) -> list[Line]:
     parts = {part: [one for one in records if text(one, "part") == part] for part in (CONTAINER, WRAPPER)}
-    faults = [
-        fault
-        for part, own in parts.items()
-        for fault in faults_of_ranks(own, expected, partial(_failure, part), f"the rank in the {part}")
-    ]
-    seconds = {part: epoch_seconds(own) for part, own in parts.items()}
+    faults: list[Fault] = []
+    for part, own in parts.items():
+        faults += faults_of(own, expected, partial(_failure, part), f"the rank in the {part}")
+    seconds = {part: _epoch_seconds(own) for part, own in parts.items()}
     if not faults and not all(seconds.values()):
         faults = [Fault("an environment told no epoch times", STDERR, expected.nodes[0])]
     if faults:
@@ -73,7 +64,7 @@ def _judge(records: Sequence[Record], expected: Expected) -> list[Line]:
     ]
 
 
-def epoch_seconds(records: Sequence[Record]) -> list[float]:
+def _epoch_seconds(records: Sequence[Record]) -> list[float]:
     """Give the seconds of each epoch in one environment: those of its slowest rank."""
     steps = slowest([table(record, "models", MODEL) for record in records], "step_s")
     each = max(1, len(steps) // EPOCHS)
@@ -93,13 +84,12 @@ def _difference(there: Record, here: Record) -> tuple[str, str]:
         for name, value in table(there, "environment").items()
         if name.startswith(("NCCL_", "GLOO_", "FI_")) and mine.get(name) != value
     ]
-    lacks = sorted(_files(there) - _files(here))
+    theirs, own = (
+        {path.rpartition("/")[2].partition(".so")[0] for path in texts(one, "mapped")} for one in (there, here)
+    )
+    lacks = sorted(theirs - own)
     told += [f"{name} is not in use" for name in lacks]
     advice = "compare the environment variables of the two steps, and use the container for training on several nodes"
     if lacks:
         advice = "LUMISITE_TYKKY=/path/of/the/plugin/lib gives the environment libfabric and the plugin of the host"
     return "; in the environment " + ", ".join(told) if told else "", advice
-
-
-def _files(record: Record) -> set[str]:
-    return {path.rpartition("/")[2].partition(".so")[0] for path in texts(record, "mapped")}

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.release.history import parse_history
-from lumisite.release.root import Actor, locked
+from lumisite.release.root import Actor, locked, parse_history
 from lumisite.release.tree import load_tree
 from lumisite.render.manifest import MANIFEST
 from tests.support.scene import THIRD, Run, current, deploy

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.release.history import Step, way_back
+from lumisite.release.root import Step, way_back
 from tests.support.scene import Run, current, deploy, edit_current
 from tests.support.trees import NEW, OLD
 

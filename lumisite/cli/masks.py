@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from lumisite.cli.parser import Commands, add_json_option, add_site_option, columns, say
+from lumisite.cli.parser import rows_of_json, say
 from lumisite.errors import ResolveError
 from lumisite.machine.host import DiskTree
 from lumisite.machine.hwloc import SIZE_LIMIT_BYTES, parse_hwloc
@@ -18,43 +17,19 @@ from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.decode import suggestion
 from lumisite.site.load import load_site, read_input
 from lumisite.site.model import Site
+from lumisite.text import columns
 
 _LIVE = "live"
 
 
-def add_commands(commands: Commands) -> None:
-    """Add `masks`."""
-    masks = commands.add_parser(
-        "masks",
-        help="the CPU mask of each task on a node",
-        description="Print one CPU list and mask for each task of a node: cores nearest to the task's GPU, inside what "
-        "was granted. A task without a sound answer gets none, with the reason on stderr and exit code 1.",
-    )
-    add_site_option(masks)
-    node = masks.add_mutually_exclusive_group()
-    node.add_argument(
-        "--node",
-        metavar="KIND",
-        help=f"a node kind of the site, or {_LIVE!r} for this node (default: the site's only kind with GPUs)",
-    )
-    node.add_argument("--topology", metavar="XML", help="a node as hwloc's `lstopo FILE.xml` wrote it")
-    masks.add_argument("--tasks", type=int, metavar="N", help="tasks on the node (default: one for each GPU)")
-    masks.add_argument("--threads", type=int, choices=(1, 2), default=1, help="hardware threads of each core")
-    masks.add_argument("--cpus", metavar="LIST", help="granted CPUs in kernel numbers, such as 49-55 (default: all)")
-    masks.add_argument(
-        "--gpus", metavar="LIST", help="granted GPUs in task order, such as 0-3 or 4,5,2,3 (default: all)"
-    )
-    add_json_option(masks)
-    masks.set_defaults(call=_masks)
-
-
-def _masks(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Print the masks, and the option of srun that sets them."""
     topology, allowed = _topology(arguments)
     request = _request(arguments, topology, allowed)
     answers = cpu_masks(topology, request)
     sound = all(answer.pu_os for answer in answers)
     if arguments.json:
-        print("[\n" + ",\n".join("  " + json.dumps(_entry(answer)) for answer in answers) + "\n]")
+        print(rows_of_json(map(_entry, answers)))
     else:
         print("\n".join(columns([("task", "gpu", "cpus", "mask", "from"), *map(_row, answers)])))
         # The option of srun is told where it is right on every node of a step.

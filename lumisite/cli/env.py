@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lumisite.cli.parser import Commands, add_input_options, add_json_option, add_site_option, say
+from lumisite.cli.parser import say, tell
 from lumisite.errors import ResolveError, shown
 from lumisite.images.family import holds_of_image
 from lumisite.images.lock import LoadedLock, load_lock
@@ -25,47 +24,13 @@ from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import ALL, resolve_selection
+from lumisite.text import counted
 
-#: The prolog is run for each task of a node.
-MOST_TASKS = 1024
 #: Asked for, it loads no module.
 _NONE = "none"
 
 
-def add_commands(commands: Commands) -> None:
-    """Add `env`."""
-    env = commands.add_parser(
-        "env",
-        help="what a rank will find: each variable, bind and CPU mask, who sets it, and why",
-        description="Run the rendered task prolog and wrapper in a made-up step, on a made-up node that has all that "
-        "the site describes and grants all of its CPUs, and print what the first rank finds: each variable, bind and "
-        "mask, with who sets it (module, prolog, wrapper), by which entry of the site description, and why. A variable "
-        "that this shell has set before is named with its value. Without "
-        "IMAGE it is what every container gets that no wrapper sees. Slurm is not asked, and no container is started.",
-    )
-    env.add_argument("image", nargs="?", metavar="IMAGE", help="the image, as a job names it; it need not be here")
-    env.add_argument("--nodes", type=_number_to(999999), default=1, metavar="N", help="nodes of the step (default: 1)")
-    env.add_argument(
-        "--tasks-per-node",
-        type=_number_to(MOST_TASKS),
-        metavar="T",
-        help="tasks on each node (default: one for each GPU, else 1)",
-    )
-    env.add_argument("--partition", metavar="P", help="partition (default: the one that the site validates)")
-    env.add_argument(
-        "--module",
-        metavar="M",
-        help="the module that is loaded, with or without its version, or `none`, where the site's cli_filter attaches "
-        "the helper (default: the module with the helper)",
-    )
-    env.add_argument("--platform", metavar="P", help="what the machine is (default: the site's current platform)")
-    add_input_options(env)
-    add_site_option(env)
-    add_json_option(env)
-    env.set_defaults(call=run_env)
-
-
-def run_env(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the environment of the first rank."""
     if "\0" in (arguments.image or ""):
         raise ResolveError(f"{arguments.image!r}: is no name of an image")
@@ -85,14 +50,9 @@ def run_env(arguments: argparse.Namespace) -> int:
     if arguments.image is not None and not _was_read(arguments.image, lock, plans):
         _compare_with_image(site, arguments.image)
     before = _set_before(found)
-    if arguments.json:
-        told = {name: asdict(found)[name] for name in ("variables", "binds", "cpus")}
-        print(json.dumps(told | {"set_before": before}, indent=2))
-    else:
-        print("\n".join(_lines(found, step, modules, arguments.image)))
-        if before:
-            print("\nSet before lumisite runs, in this shell: it stays so in jobs from here, whatever is said above")
-            print("\n".join(f"  {name}={shown(value)}" for name, value in before.items()))
+    told = {name: asdict(found)[name] for name in ("variables", "binds", "cpus")}
+    lines = _lines(found, step, modules, arguments.image, before)
+    tell(told | {"set_before": before}, lines, as_json=arguments.json)
     return 0
 
 
@@ -102,16 +62,6 @@ def _set_before(found: Environment) -> dict[str, str]:
     mine = {name: os.environ[name] for name, value in given.items() if value is not None and name in os.environ}
     own = os.environ.get("LUMISITE_EXPORTS", "")
     return {n: value for n, value in mine.items() if value != given[n] and f";{n}={value};" not in own}
-
-
-def _number_to(most: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        value = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
-        if not 1 <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {most}")
-        return value
-
-    return number
 
 
 def _step(site: Site, arguments: argparse.Namespace) -> Step:
@@ -175,11 +125,13 @@ def _said(value: object) -> str:
     return "unknown" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def _lines(found: Environment, step: Step, modules: Sequence[ModulePlan], image: str | None) -> Iterator[str]:
+def _lines(
+    found: Environment, step: Step, modules: Sequence[ModulePlan], image: str | None, before: Mapping[str, str]
+) -> Iterator[str]:
     names = " ".join(plan.full_name for plan in modules) or "no module"
     yield (
-        f"{shown(image) if image is not None else 'any image that no wrapper sees'} on {step.nodes} "
-        f"node{'' if step.nodes == 1 else 's'} of {step.partition}, {step.tasks_per_node} on each, with {names}"
+        f"{shown(image) if image is not None else 'any image that no wrapper sees'} on {counted(step.nodes, 'node')} "
+        f"of {step.partition}, {step.tasks_per_node} on each, with {names}"
     )
     given = {name: one for name, one in found.variables.items() if not name.startswith("LUMISITE_")}
     said = [(f"{name}={shown(one.value)}", one) for name, one in given.items() if one.value is not None]
@@ -193,3 +145,6 @@ def _lines(found: Environment, step: Step, modules: Sequence[ModulePlan], image:
     yield "\nCPUs, by task of a node"
     for cpus in found.cpus:
         yield f"  {cpus.task}  {cpus.mask or cpus.cpus or 'as Slurm binds'}  ({cpus.why})"
+    if before:
+        yield "\nSet before lumisite runs, in this shell: it stays so in jobs from here, whatever is said above"
+    yield from (f"  {name}={shown(value)}" for name, value in before.items())

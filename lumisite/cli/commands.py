@@ -1,0 +1,376 @@
+"""The commands, in the order in which an admin meets them, and what may be typed after each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lumisite.cli.parser import About, Arguments, Command, number_to
+
+#: The prolog is run for each task of a node.
+MOST_TASKS = {"type": number_to(1024)}
+COUNT = {"type": number_to(10_000, "not a")}
+PATH = {"type": Path}
+#: A list too, as where there may be several.
+ONE = {"nargs": 1, "default": []}
+
+JSON = "print the result as JSON"
+OUTPUT = "write to FILE (default: standard output)"
+SITE = About("the site: the name of an embedded one, or a YAML file (default: %(default)s)", {"default": "lumi"})
+HOST_ROOT = About("the host's root, or a copy (default: /)", {"default": "/"})
+PLATFORM = "what the machine is (default: the site's current platform)"
+OUT = About("a tree that `lumisite render` wrote", PATH)
+ROOT = About("the deployment root", PATH)
+FULL = "show the whole diff of every file"
+#: What chooses releases.
+SELECTION: Arguments = {
+    "--rocm V...": "ROCm release; 6.2 means the newest 6.2.x of the site. May be given several times; `all` means the "
+    "newest of each series that the platform's driver supports (default: the platform's own)",
+    "--platform P": "what the machine was after which maintenance (default: the current one)",
+    "--cpe V...": "CPE release. May be given several times; `all` means every supported one (default: the platform's "
+    "own)",
+}
+#: What is known of images.
+INPUTS: Arguments = {
+    "--plan FILE...": About(
+        "a reviewed plan of an image, beside those that the site names; may be given several times",
+        PATH,
+    ),
+    "--lock FILE": About(
+        "a lock of the site's images (`lumisite images --lock`): what it knows of an image counts more than the "
+        "image's name (default: the one that the site names)",
+        PATH,
+    ),
+}
+#: What `validate`, `baseline` and `reframe` have in common.
+IMAGE = "container image (default: the site's)"
+PROBE = "only this one; several times"
+NODES = About("nodes of each job (default: the site's)", COUNT)
+OTHER_IMAGES: Arguments = {
+    "--jax-image FILE": "image with JAX, for the probe jax (default: none)",
+    "--wrapper DIR": "environment of the container wrapper, for the probe wrapper (default: none)",
+}
+RUN_FOLDER: Arguments = {
+    "--site NAME|FILE": SITE,
+    "--out RUN": "folder of the run, on a file system that all nodes see",
+    "--resume RUN": "go on with a run that was interrupted",
+}
+JOBS: Arguments = {
+    "--nodes N": NODES,
+    "--node-sets N": About("disjoint sets of nodes (default: 2)", COUNT),
+    "--nodelist NODES": "only these nodes, in Slurm's notation",
+    "--avoid NODES": "not these nodes, in Slurm's notation",
+    "--probe NAME...": PROBE,
+    "--partition P": "partition (default: the site's)",
+    "--account A": "account for sbatch",
+    "--reservation R": "reservation for sbatch; its nodes are used",
+    "--sbatch OPTION...": "one more option for sbatch",
+    "--limit SECONDS": About("longest time of one step of a probe (default: by back-end)", COUNT),
+    "--image FILE": IMAGE,
+}
+DRY_RUN = "print the jobs' scripts and submit nothing"
+
+COMMANDS: dict[str, Command] = {
+    "check": Command(
+        "find all faults of a site description",
+        "Read a site description and print every fault as file:line:column: key: what is wrong. Exit 0 when there is "
+        "none, 2 otherwise. With --host, check the deployed release against this node instead: exit 1 when something "
+        "that its modules need is not there as they need it, 5 when only this node can be meant.",
+        {
+            "file [FILE]": About("a YAML file, or an embedded site's name", {"default": "lumi"}),
+            "--host": "check the deployed release of the site against this node",
+            "--root ROOT": "with --host: the deployment root (default: the site's)",
+            "--host-root DIR": "with --host: the root of the node, or of a copy of it (default: /)",
+            "--json": JSON,
+        },
+        module="describe",
+    ),
+    "resolve": Command(
+        "show which releases would be chosen, and why the others lost",
+        "Show the platform, CPE and ROCm releases that `render` would use, and why each other one lost.",
+        {"--site NAME|FILE": SITE, **SELECTION, "--json": JSON},
+        module="describe",
+    ),
+    "why": Command(
+        "explain a setting, bind, module or library",
+        "Explain a variable, a bound path or a module: the value, the rule that won, the reason and its evidence with "
+        "its sources, and the entries that lost. What is not given of image, nodes and partition stays open, and each "
+        "entry that could win is shown with its condition. What is inside the image is judged by --image; --rocm, "
+        "--cpe and --platform choose versions of modules. A library is explained for one image.",
+        {
+            "names NAME...": "a variable, an absolute path, a module, or a SONAME",
+            "--site NAME|FILE": SITE,
+            **SELECTION,
+            "--family F": "image family (default: any)",
+            "--nodes": About("nodes of the job step (default: any)", {"choices": ("one", "several")}),
+            "--partition NAME": "partition (default: any)",
+            "--image IMAGE": "the image that runs: read where it is there, else told by its name",
+            "--host-root DIR": HOST_ROOT,
+            "--json": JSON,
+        },
+        module="describe",
+    ),
+    "env": Command(
+        "what a rank will find: each variable, bind and CPU mask, who sets it, and why",
+        "Run the rendered task prolog and wrapper in a made-up step, on a made-up node that has all that the site "
+        "describes and grants all of its CPUs, and print what the first rank finds: each variable, bind and mask, with "
+        "who sets it (module, prolog, wrapper), by which entry of the site description, and why. A variable that this "
+        "shell has set before is named with its value. Without IMAGE it is what every container gets that no wrapper "
+        "sees. Slurm is not asked, and no container is started.",
+        {
+            "image [IMAGE]": "the image, as a job names it; it need not be here",
+            "--nodes N": About("nodes of the step (default: 1)", {"type": number_to(999999), "default": 1}),
+            "--tasks-per-node T": About("tasks on each node (default: one for each GPU, else 1)", MOST_TASKS),
+            "--partition P": "partition (default: the one that the site validates)",
+            "--module M": "the module that is loaded, with or without its version, or `none`, where the site's "
+            "cli_filter attaches the helper (default: the module with the helper)",
+            "--platform P": PLATFORM,
+            **INPUTS,
+            "--site NAME|FILE": SITE,
+            "--json": JSON,
+        },
+    ),
+    "render": Command(
+        "write the modulefiles and the srun helper",
+        "Write modules/, spank/ and MANIFEST.json for the releases asked for. The same input gives the same bytes; "
+        "OUT is replaced as a whole or not at all.",
+        {
+            "--site NAME|FILE": SITE,
+            **SELECTION,
+            "--out DIR": About("where to write (default: %(default)s)", {"type": Path, "default": Path("site-out")}),
+            **INPUTS,
+        },
+    ),
+    "diff": Command(
+        "what deploying a rendered tree would change",
+        None,
+        {"out OUT": OUT, "root ROOT": ROOT, "--full": FULL, "--json": JSON},
+        module="release",
+    ),
+    "deploy": Command(
+        "put a rendered tree into a deployment root",
+        None,
+        {
+            "out OUT": OUT,
+            "root ROOT": ROOT,
+            "--apply": "write; without it, only show what would change",
+            "--set-edits-aside": "go on over files that were edited by hand in ROOT; they stay in their release's "
+            "folder",
+            "--full": FULL,
+        },
+        module="release",
+    ),
+    "rollback": Command("go one release back, at once", None, {"root ROOT": ROOT}, module="release"),
+    "releases": Command(
+        "what is deployed: releases, inputs, and whether they are whole",
+        None,
+        {"root ROOT": ROOT, "--json": JSON},
+        module="release",
+    ),
+    "masks": Command(
+        "the CPU mask of each task on a node",
+        "Print one CPU list and mask for each task of a node: cores nearest to the task's GPU, inside what was "
+        "granted. A task without a sound answer gets none, with the reason on stderr and exit code 1.",
+        {
+            "--site NAME|FILE": SITE,
+            "--node KIND": "a node kind of the site, or 'live' for this node (default: the site's only kind with GPUs)",
+            "--topology XML": "a node as hwloc's `lstopo FILE.xml` wrote it",
+            "--tasks N": About("tasks on the node (default: one for each GPU)", {"type": int}),
+            "--threads": About("hardware threads of each core", {"type": int, "choices": (1, 2), "default": 1}),
+            "--cpus LIST": "granted CPUs in kernel numbers, such as 49-55 (default: all)",
+            "--gpus LIST": "granted GPUs in task order, such as 0-3 or 4,5,2,3 (default: all)",
+            "--json": JSON,
+        },
+        either=("--node", "--topology"),
+    ),
+    "binds": Command(
+        "what a container needs from the host, library by library",
+        "Print what an image needs from the host: each library with the decision to bind it, to skip it (the image "
+        "has it), to refuse it (the image cannot run it), or that the host misses it; with the reason and the chain "
+        "that led to it. The image is read, never run. Exit 0 when all is bound or skipped, 1 otherwise.",
+        {
+            "image IMAGE": "a SIF, or the folder of an unpacked image",
+            "--site NAME|FILE": SITE,
+            "--host-root DIR": HOST_ROOT,
+            "--family F": "image family (default: the one that recognises the image)",
+            "--library SONAME...": "a library to bring beside those of the family, such as libmpi.so.12; may be given "
+            "several times",
+            "--platform P": PLATFORM,
+            "--cpe V": About("CPE release (default: the platform's own)", ONE),
+            "--rocm V": About("ROCm release, for the default family (default: the platform's own)", ONE),
+            "--write FILE": About(
+                "also store it as a plan, to be reviewed, for `render`; what you have edited in FILE before stays",
+                PATH,
+            ),
+            "--path PATTERN...": "how jobs name the image, for its plan, and for its family where IMAGE itself tells "
+            "none; may be given several times (default: IMAGE, and where it leads)",
+            "--json": JSON,
+        },
+    ),
+    "images": Command(
+        "where each image alias points, what it carries, and what moved",
+        "Print the images of the site, or those given: where each name leads, family, size, digest, and the versions "
+        "inside. Images are read, never run. Exit 1 when an image cannot be used; with --check, when one differs from "
+        "the lock.",
+        {
+            "paths [DIR|FILE]...": "images, or directories of them (default: those of the site)",
+            "--site NAME|FILE": SITE,
+            "--host-root DIR": HOST_ROOT,
+            "--lock FILE": "write what is found to a lock; with --check, compare with it",
+            "--check": "say what moved, changed, broke, vanished or is new",
+            "--digest": About(
+                "what to take of a file: `header` sees every new build and reads little, `whole` reads everything "
+                "(default: header; with --check, as the lock)",
+                {"choices": ("header", "whole")},
+            ),
+            "--systems FILE": "write cotainr's systems.json with the file behind each base image, only",
+            "--json": JSON,
+        },
+    ),
+    "facts": Command(
+        "capture what this node is, as one JSON file",
+        "Write down what a maintenance may change under the containers: system, kernel, glibc, Slurm, GPU driver, ROCm "
+        "and CPE releases, libraries, interfaces, GPUs, CPUs, kernel parameters, default versions of modules, Slurm's "
+        "files, image names and the deployed release. Only files are read; no program is run and no root is needed. "
+        "What is not there is absent in the file; what may not be read is said, with the command that opens it. The "
+        "same node gives the same bytes.",
+        {
+            "--site NAME|FILE": SITE,
+            "--root DIR": About("the node's root, or a copy (default: /)", {"default": "/"}),
+            "-o --output FILE": OUTPUT,
+        },
+    ),
+    "changes": Command(
+        "what changed between two facts files, and what that touches",
+        "Compare two captures of a node, before and after a maintenance. Each change comes with the modules, image "
+        "families, masks and entries of the site description that it touches; then a draft of the platform for the "
+        "site description, and a text for users. Exit 0 when nothing changed, 1 when something did.",
+        {
+            "before BEFORE": "the facts file from before",
+            "after AFTER": "the facts file from after",
+            "--site NAME|FILE": "the site: the name of an embedded one, or a YAML file (default: the embedded one that "
+            "the files name)",
+            "--draft": "print only the draft for the site description",
+            "--users": "print only the text for users",
+            "--json": JSON,
+        },
+        either=("--draft", "--users", "--json"),
+        module="facts",
+    ),
+    "validate": Command(
+        "measure the system after a change, with real jobs",
+        "Submit jobs that run the probes in the site's container through the deployed module, follow them, and keep "
+        "every number as a line in RUN/samples.jsonl. Exit code 0: all gates passed, 1: one failed, 4: one could not "
+        "tell, 5: a node is bad, or slower than the others; with --baseline that of the verdict.",
+        {
+            **RUN_FOLDER,
+            "--more RUN": "add jobs to a run, on other nodes if there are any: what its verdict asks for",
+            "--jobs N": About("jobs to measure (default: 5)", COUNT),
+            **JOBS,
+            "--baseline FILE...": "judge against these runs from before the change: folders, files, reports and "
+            "perflogs of ReFrame (default: only gates decide)",
+            **OTHER_IMAGES,
+            "--dry-run": DRY_RUN,
+            "--json": JSON,
+        },
+        either=("--out", "--resume", "--more"),
+    ),
+    "baseline": Command(
+        "measure the system before a change",
+        "As `validate`, for the time before a change: to be run on several days, so that noise is known.",
+        {
+            **RUN_FOLDER,
+            "--jobs N": About("jobs to measure (default: 4)", COUNT),
+            **JOBS,
+            "--into PLACE": "add what was measured to PLACE, and say what is still missing for a baseline; PLACE is a "
+            "folder like that of a run, or a file NAME.jsonl, which has the samples only",
+            **OTHER_IMAGES,
+            "--dry-run": DRY_RUN,
+            "--json": JSON,
+        },
+        either=("--out", "--resume"),
+        module="validate",
+    ),
+    "transport": Command(
+        "which network NCCL or RCCL really used",
+        "Read the logs of NCCL or RCCL (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV) of all ranks of a run and "
+        "tell whether the plugin carried the traffic over the expected fabric. Exit code 0: it did, 1: it did not, 4: "
+        "the log does not show it.",
+        {
+            "logs LOG...": "a log, plain or gzip; - is standard input",
+            "--expect PROVIDER": "libfabric provider that must carry the traffic, such as cxi (default: that of "
+            "--site; without --site, any but those over sockets)",
+            "--nics N": About("NICs that each process must find (default: as many as --site has)", COUNT),
+            "--require-gdr": "fail without proof of GPU Direct RDMA",
+            "--site NAME|FILE": "take provider and NICs from this site (default: none)",
+            "--json": JSON,
+        },
+    ),
+    "verdict": Command(
+        "whether the system became slower",
+        "Judge samples and gates after a change against those before it: files of JSON lines, samples with metric, "
+        "value, better (higher or lower), run, nodes and time, gates with gate, verdict, cause, advice, run, nodes and "
+        "time. A failed gate is a failure. The first five jobs after the change decide, five later ones on other nodes "
+        "confirm. Exit code 0: not slower, 1: a gate failed, or slower and confirmed, 4: not decided, with what to run "
+        "next, 5: the system is fine but some nodes are not.",
+        {
+            **{
+                f"--{side} FILE...": About(
+                    f"samples {side} the change, or a report or perflog of ReFrame; may be given several times; - is "
+                    "standard input",
+                    {"required": True},
+                )
+                for side in ("before", "after")
+            },
+            "--site NAME|FILE": "take what is expected of each metric from this site (default: none)",
+            "--allow-image-change": "compare samples of different images: the image is what is tested",
+            "--json": JSON,
+        },
+        module="report",
+    ),
+    "lint": Command(
+        "known-bad lines in job scripts",
+        "Find lines in job scripts that are known to fail, hang or run slowly on this site, each with the line that "
+        "would be right. Exit code 1 if there are any.",
+        {"scripts SCRIPT...": "a job script; - is standard input", "--site NAME|FILE": SITE, "--json": JSON},
+    ),
+    "report": Command(
+        "what a run found: what changed, what is slower, which node, what to do",
+        "Show a run of `validate` against a baseline: the verdict, what to do, what changed on the machine, gates, "
+        "metrics, nodes, and as HTML the plots. A run is the folder that `validate` or `baseline` wrote, a file of "
+        "samples, or a report or perflog of ReFrame. The exit code is that of the verdict: 0 fine, 1 failed, 4 not "
+        "decided, 5 only some nodes.",
+        {
+            "run RUN": "the folder of a run after the change, or its file of samples",
+            "--baseline FILE...": "a run from before the change, folder or file, or a report or perflog of ReFrame; "
+            "may be given several times (default: none, and then only gates and the site's expectations decide)",
+            "--site NAME|FILE": "take what is expected of each metric, and what changes touch, from this site "
+            "(default: the one that the run was made for)",
+            "--allow-image-change": "compare samples of different images",
+            "--format": About(
+                "what to write; html is one file with plots and needs matplotlib (default: by the ending of FILE: "
+                ".md, .html, .xml, .json, else text)",
+                {"choices": ("text", "markdown", "html", "junit", "json")},
+            ),
+            "--json": JSON,
+            "-o --output FILE": OUTPUT,
+        },
+    ),
+    "reframe": Command(
+        "the same probes as a ReFrame test module",
+        "Write a test module for ReFrame 4 with the probes of `validate`: same jobs, same gates, same numbers. "
+        "`verdict`, `report` and `validate --baseline` take what ReFrame recorded as it is.",
+        {
+            "--site NAME|FILE": SITE,
+            "--image FILE": IMAGE,
+            "--probe NAME...": PROBE,
+            "--nodes N": NODES,
+            "--partition P": "Slurm's partition (default: the site's)",
+            **OTHER_IMAGES,
+            "-o --output FILE": OUTPUT,
+            "--stage DIR": "for the module: put a probe's job into a stage directory",
+            "--judge DIR": "for the module: judge a probe's job in a stage directory",
+            "--job ID": "with --judge: the job's number",
+        },
+        either=("--stage", "--judge"),
+    ),
+}

@@ -1,0 +1,27 @@
+"""Known-bad lines in job scripts: `lint`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from lumisite.cli.parser import tell
+from lumisite.cli.transport import file_blocks
+from lumisite.lint.find import SIZE_LIMIT_BYTES, Finding, lint_script
+from lumisite.site.load import load_site
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print every bad line."""
+    site = load_site(arguments.site).site
+    findings: list[tuple[str, Finding]] = []
+    for name in arguments.scripts:
+        data = bytearray()
+        for block in file_blocks(name):
+            data += block
+            if len(data) > SIZE_LIMIT_BYTES:
+                break
+        findings += [(name, finding) for finding in lint_script(bytes(data), name, site)]
+    lines = (f"{name}:{finding.line}: {finding.reason} ({finding.right})" for name, finding in findings)
+    tell([{"file": name, **asdict(finding)} for name, finding in findings], lines, as_json=arguments.json)
+    return 1 if findings else 0

@@ -1,0 +1,97 @@
+"""Which network a run really used: `transport`; and how this room reads a file that may be huge."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import BinaryIO
+
+from lumisite.cli.parser import tell
+from lumisite.errors import shown
+from lumisite.site.load import load_site
+from lumisite.site.read import opened
+from lumisite.text import columns
+from lumisite.validate import InputError
+from lumisite.validate.transport.judge import Expectation, Result, judge
+from lumisite.validate.transport.log import scan
+
+#: Exit codes of a verdict (design: 1 a failed verdict, 4 inconclusive).
+EXIT = {"pass": 0, "fail": 1, "inconclusive": 4}
+#: How much of a file is read at a time.
+BLOCK_BYTES = 1 << 20
+#: What zlib takes for gzip (zlib's manual, inflateInit2: 16 more than the window's bits).
+_GZIP = 31
+#: Processes of a passing run that are listed for a person.
+ROWS_SHOWN = 16
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge one run's logs."""
+    site = load_site(arguments.site).site if arguments.site else None
+    expected = arguments.expect or (site.network.provider if site else None)
+    nics = arguments.nics or (len(site.network.interfaces) if site else None)
+    log = scan((name, file_blocks(name)) for name in arguments.logs)
+    result = judge(log, Expectation(expected, nics, arguments.require_gdr))
+    tell(asdict(result), _transport_text(result), as_json=arguments.json)
+    return EXIT[result.verdict]
+
+
+def _transport_text(result: Result) -> Iterator[str]:
+    yield f"{result.verdict.upper()}: {result.reasons[0] if result.reasons else 'no reason'}"
+    yield from (f"  {reason}" for reason in result.reasons[1:])
+    yield ""
+    yield f"plugin in use    {result.plugin_in_use}"
+    yield f"provider         {result.provider}"
+    yield f"network          {result.network}"
+    yield f"GPU Direct RDMA  {result.gdr}"
+    yield f"interfaces       {' '.join(result.interfaces) or 'not named'}"
+    shown = [one for one in result.processes if one.verdict != "pass"] or result.processes
+    if not shown:
+        return
+    yield ""
+    rows = [("rank", "process", "verdict", "plugin", "provider", "network", "NICs", "GDR", "init")]
+    for one in shown[:ROWS_SHOWN]:
+        rank, nics = ("-" if number is None else str(number) for number in (one.rank, one.nics))
+        rows.append(
+            (rank, one.process, one.verdict, one.plugin_in_use, one.provider, one.network, nics, one.gdr, one.init)
+        )
+    yield from columns(rows)
+    if len(shown) > ROWS_SHOWN:
+        yield f"… and {len(shown) - ROWS_SHOWN} more"
+
+
+def file_blocks(name: str) -> Iterator[bytes]:
+    """Read a file or standard input in blocks, unpacking gzip."""
+    try:
+        # What the shell has opened for us may be a pipe: `transport <(zcat LOG)`.
+        own = 0 if name == "-" else int(name[8:]) if re.fullmatch(r"/dev/fd/[0-9]{1,4}", name) else None
+        with opened(name) if own is None else io.BufferedReader(io.FileIO(own, closefd=False)) as stream:
+            packed = stream.peek(2)[:2] == b"\x1f\x8b"
+            if packed:
+                yield from _unpacked(stream)
+            while block := stream.read(BLOCK_BYTES):
+                yield block
+    except (EOFError, zlib.error) as error:
+        raise InputError(f"{name}: cannot be unpacked: {error}") from None
+    except OSError as error:
+        raise InputError(f"{shown(name)}: cannot be read: {error.strerror}") from None
+
+
+def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
+    """Unpack gzip, one member after the other; Python's own reader takes zeros behind a member byte by byte."""
+    member, block = zlib.decompressobj(_GZIP), b""
+    while block := block or stream.read(BLOCK_BYTES):
+        if member.eof:
+            block = block.lstrip(b"\0")
+            if not block:
+                continue
+            member = zlib.decompressobj(_GZIP)
+        if unpacked := member.decompress(block, BLOCK_BYTES):
+            yield unpacked
+        block = member.unconsumed_tail or member.unused_data
+    if not member.eof:
+        raise EOFError("it ends in the middle")

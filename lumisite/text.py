@@ -1,0 +1,26 @@
+"""Texts that several rooms write: aligned tables, and the command that takes nodes out of service."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+
+
+def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Give the lines of an aligned table: plain text, since short columns need no library and `awk` reads them."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(map(str.ljust, row, widths)).rstrip()
+
+
+def counted(number: int, name: str) -> str:
+    """Give a number of things in words: `1 image`, `2 images`, `2 families`."""
+    if number != 1:
+        name = f"{name.removesuffix('y')}ies" if name.endswith("y") else f"{name}s"
+    return f"{number} {name}"
+
+
+def drain_command(nodes: Iterable[str], reason: str) -> str:
+    """Give the command that drains nodes, which nothing here runs."""
+    names = shlex.quote(",".join(nodes))
+    return f"scontrol update nodename={names} state=drain reason={shlex.quote(f'lumisite: {reason}')}"
