@@ -8,11 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+#: More faults of one file than anybody reads.
+MOST_TOLD = 500
+#: A line that quotes what is wrong is cut where that is longer than any path.
+MOST_LETTERS = 6000
+
 
 class LumisiteError(Exception):
     """Base of every expected error; `exit_code` is what `main` returns for it (design: 2 usage, 3 refused)."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        """Give the message, of long lines the start and the end."""
+        lines = super().__str__().split("\n")
+        cut = (line if len(line) <= MOST_LETTERS else f"{line[: MOST_LETTERS - 500]} … {line[-499:]}" for line in lines)
+        return "\n".join(cut)
 
 
 @dataclass(frozen=True, order=True)
@@ -36,7 +47,8 @@ class SiteError(LumisiteError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(sorted(problems))
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        more = [f"… and {len(problems) - MOST_TOLD} more"] if len(problems) > MOST_TOLD else []
+        super().__init__("\n".join([*map(str, self.problems[:MOST_TOLD]), *more]))
 
 
 def file_fault(file: str, message: str, line: int = 0, column: int = 0) -> SiteError:

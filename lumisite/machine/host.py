@@ -44,6 +44,7 @@ class File:
             finally:
                 os.close(descriptor)
         except OSError as error:
+            error.filename = self.name  # a call on a descriptor does not know it
             raise _refused("read", error) from None
 
 

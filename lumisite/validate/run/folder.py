@@ -33,6 +33,8 @@ from lumisite.validate.run.script import DONE, FACTS, RECORDS, SEEN, SET_BEFORE
 SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
 #: No file of lines or record has more.
 LARGEST_BYTES = 32 << 20
+#: No job measures more of what may change under it.
+MEASURED_BYTES = 2 << 20
 #: What was taken out of the samples and series: no verdict counts it.
 ASIDE = "aside.jsonl"
 #: The gate that says how a job ended.
@@ -175,7 +177,7 @@ class Run:
         folder = self.job_folder(run)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"job.{attempt}.sh"
-        path.write_text(text)
+        put_file(path, text.encode())
         (folder / DONE).unlink(missing_ok=True)
         return str(path)
 
@@ -218,7 +220,7 @@ class Run:
 
     def _text(self, name: str) -> str:
         with suppress(OSError):
-            return read_file(self.folder / name, LARGEST_BYTES).decode(errors="replace")
+            return read_file(self.folder / name, MEASURED_BYTES).decode(errors="replace")
         return ""
 
     def last_words(self, run: str, name: str) -> str:

@@ -2,24 +2,67 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from lumisite.cli import main
-from lumisite.errors import ToolError
+from lumisite.cli.commands import COMMANDS as ALL
+from lumisite.cli.transport import file_blocks
+from lumisite.errors import Problem, SiteError, ToolError
+from lumisite.site.load import load_site
 from lumisite.validate.run.folder import Run
-from tests.support.fuzz import CONTENTS, PLACES, played
+from tests.support.fuzz import played
+from tests.support.fuzz_commands import COMMANDS
 
 
 @pytest.mark.thorough
 def test_some_of_all_damage_to_all_files_ends_in_an_answer() -> None:
     """`python -m tests.bench fuzz` does ten thousand."""
-    bad, done = played(4000, 200, processes=2)
-    assert bad == []
-    assert done == 200
-    assert len(CONTENTS) + len(PLACES) > 20
+    cases = played(4000, 200, processes=2)
+    assert [case for case in cases if case.what] == []
+    assert [case.seed for case in cases] == [*range(4000, 4200)]
+
+
+def test_damage_comes_to_every_command() -> None:
+    assert {words.split()[0] for words, _, _ in COMMANDS} == set(ALL)
+
+
+def test_zeros_behind_a_packed_file_are_passed_over_in_blocks(tmp_path: Path) -> None:
+    log = tmp_path / "log.gz"
+    log.write_bytes(gzip.compress(b"a\n") + bytes(5000) + gzip.compress(b"b" * 3_000_000) + bytes(7))
+    assert b"".join(file_blocks(str(log))) == b"a\n" + b"b" * 3_000_000
+    with log.open("ab") as stream:
+        stream.truncate(300 << 20)
+    start = time.process_time()
+    assert sum(map(len, file_blocks(str(log)))) == 3_000_002
+    assert time.process_time() - start < 5  # byte by byte it is half a minute
+
+
+def test_faults_and_what_they_quote_are_told_up_to_a_length() -> None:
+    Path("site.yaml").write_text("name: x\n" * 30_000)
+    with pytest.raises(SiteError, match=r"… and 2\d{4} more$"):
+        load_site("site.yaml")
+    told = str(SiteError([Problem("f", 1, 1, "key", "x" * 100_000 + " is not known here (have y)")]))
+    assert len(told) < 7000
+    assert told.endswith("is not known here (have y)")
+
+
+def test_what_cannot_be_read_on_the_way_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("x.sif").symlink_to("/proc/self/mem")
+    assert main(["binds", "x.sif", "--site", "lumi"]) == 3
+    assert "cannot read x.sif: Input/output error" in capsys.readouterr().err
+
+
+def test_what_a_job_notes_of_its_files_is_read_up_to_a_size(tmp_path: Path) -> None:
+    (tmp_path / "jobs/r").mkdir(parents=True)
+    (tmp_path / "jobs/r/seen").write_text("image\tx\tend\n")
+    assert Run(tmp_path).seen("r") == [{"image": "x"}]
+    (tmp_path / "jobs/r/seen").write_text("image\tx\tend\n" * 500_000)
+    assert Run(tmp_path).seen("r") == []
 
 
 @pytest.mark.parametrize("columns", ["²", "0", "1", "-5", "9" * 400, "9" * 5000, "x", ""])

@@ -1,0 +1,193 @@
+"""One folder with everything that commands read, whole: what `tests.support.fuzz` damages."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from lumisite import __version__
+from lumisite.site.load import load_site
+from lumisite.validate.run.asked import Batch, parse_asked
+from lumisite.validate.run.folder import create_run
+from lumisite.validate.run.plan import plans_of, with_specs
+from lumisite.validate.run.script import JobPlan
+from tests.support.asked import LOADED, an_asked
+from tests.support.dict_trees import Link, write_tree
+from tests.support.example_runs import Maintenance, write_runs
+from tests.support.images import PARTITION, PRIMARY, SQUASHFS, sif, squash
+from tests.support.nodes import AFTER, BEFORE, lumi_node
+from tests.support.records import DATA
+from tests.support.trees import NEW, OLD, tree, written
+from tests.unit.images.test_contents import laif
+
+#: Runs a command line, for what commands write themselves.
+Call = Callable[[str], object]
+NODES = ("nid000001", "nid000002")
+_SLURM = {
+    "squeue": "7|COMPLETED|None\n",
+    "sinfo": "".join(f"{name}|idle\n" for name in NODES),
+    "scontrol": "\n".join(NODES) + "\n",
+    "sbatch": "7\n",
+    "sacct": "COMPLETED\n",
+    "scancel": "",
+}
+_JOB = (
+    "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\n#SBATCH --mem=480G\n#SBATCH --time=10:00\n"
+    "export MASTER_PORT=29500\nmodule load LUMI/24.03 rocm\nexport NCCL_SOCKET_IFNAME=hsn0\n"
+    "cat <<'END'\nx $(y\nEND\nfor i in 1 2; do srun --het-group=1 -N2 --cpu-bind=mask_cpu:0xfe,0xfe00 \\\n"
+    "  singularity exec -B /pfs:/pfs x.sif bash -c 'python \"a.py\"'; done\n"
+)
+
+
+def make(scene: Path, now: Path, call: Call) -> None:
+    """Lay it out in a new folder; `now` is where it will be played."""
+    scene.mkdir()
+    os.chdir(scene)
+    _sites()
+    write_runs(scene / "runs", Maintenance(nodes=4, failed_gate="transport"))
+    _nodes(scene, call)
+    _images(scene, call)
+    data = DATA.parent
+    for name, source in (
+        ("node.xml", "nodes/lumi-g.xml"),
+        ("report.json", "reframe/report-4.10.json"),
+        ("perf.log", "reframe/Bw.log"),
+        ("rank.log", "transport/pass-rccl218-aws-ofi-rccl14-cxi.log"),
+        ("fail.log", "transport/fail-two-nics-of-four.log"),
+    ):
+        shutil.copyfile(data / source, scene / name)
+    for name in ("rank.log", "runs/after/samples.jsonl"):
+        Path(f"{name}.gz").write_bytes(gzip.compress(Path(name).read_bytes()))
+    Path("job.sh").write_text(_JOB)
+    written(scene / "new", tree(NEW))
+    for release, libfabric in ((OLD, "1.15.2.0"), ("2026-07-aaaaaaaaaaaa", "2.0")):
+        written(scene / "kept", tree(release, libfabric=libfabric))
+        call("deploy kept root --apply")
+        shutil.rmtree(scene / "kept")
+    call("render --site site.yaml --out rendered")
+    call("deploy rendered host-root --apply")
+    Path("slurm").mkdir()
+    for name, said in _SLURM.items():
+        Path(f"slurm/{name}").write_text(said)
+    for name, purpose in (("resumed", "validate"), ("base", "baseline")):
+        _run(now / name, scene / name, purpose)
+    call("reframe --site twin --probe node --nodes 2 --stage stage")
+    _staged(scene / "stage", now / "stage")
+
+
+def slurm_says(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Answer as Slurm, from a file for each of its commands; who asks on and on is told to stop."""
+    file = Path("slurm", argv[0])
+    with Path("slurm.asked").open("a") as stream:
+        if stream.write(".") and stream.tell() > 200:
+            raise KeyboardInterrupt
+    if not file.is_file() or file.is_symlink():
+        return subprocess.CompletedProcess(list(argv), 1, "", f"{argv[0]}: error: no\x1b[2J\n")
+    with file.open("rb") as content:
+        return subprocess.CompletedProcess(list(argv), 0, content.read(1 << 16).decode(errors="replace"), "")
+
+
+def _sites() -> None:
+    Path("site.yaml").write_bytes(LOADED.data)
+    text = load_site("lumi").data.decode()
+    Path("lumi.yaml").write_text(
+        text.replace("\nimages:\n", "\nimages:\n  lock: images.lock\n") + "\nplans: [plan.yaml]\n"
+    )
+
+
+def _nodes(scene: Path, call: Call) -> None:
+    for name, versions in (("facts", BEFORE), ("later", AFTER)):
+        shutil.rmtree(scene / "node", ignore_errors=True)
+        files = lumi_node(versions)
+        files["/proc/self/mountinfo"] = files["/proc/mounts"] = b"21 1 0:19 / / rw - tmpfs tmpfs rw\n"
+        files["/etc/ld.so.cache"] = b""
+        files["/etc/ld.so.conf"] = b"include /etc/ld.so.conf.d/*.conf\n/usr/lib64\n"
+        files["/etc/ld.so.conf.d/x.conf"] = b"/opt/cray/pe/lib64\n"
+        files["/etc/slurm/slurm.conf"] = b"SlurmctldHost=x\nInclude /etc/slurm/more.conf\nTaskProlog=/x\n"
+        files["/etc/slurm/more.conf"] = b"Prolog=/appl/x\n"
+        files["/etc/slurm/plugstack.conf"] = b"include /etc/slurm/plugstack.conf.d/*\n"
+        files["/etc/slurm/plugstack.conf.d/a.conf"] = b"required /usr/lib64/slurm/libslurmfull.so\n"
+        write_tree(scene / "node", files)
+        if ldconfig := shutil.which("ldconfig", path="/sbin:/usr/sbin"):
+            subprocess.run([ldconfig, "-r", str(scene / "node")], check=False, capture_output=True)
+        call(f"facts --root node -o {name}.json")
+
+
+def _images(scene: Path, call: Call) -> None:
+    packed = {"image": "gzip", "xz": "xz", "zstd": "zstd"}
+    files = laif() | {"/usr/lib/x86_64-linux-gnu/libc.so.6": b"\x7fELF" + bytes(30_000) + b"version 2.39.\n"}
+    (scene / "sifs").mkdir()
+    for name, compression in packed.items():
+        folder = write_tree(scene / "work", files | {f"/{name}": Link("/etc")})
+        for number in range(40):
+            (folder / f"opt/{number:03}").write_text("x" * number)
+        (folder / ".singularity.d").mkdir()
+        (folder / ".singularity.d/labels.json").write_text('{"org.x.version": "1"}')
+        squash(folder, scene / "work.squash", "-comp", compression, "-b", "16K")
+        content = sif((PARTITION, (scene / "work.squash").read_bytes(), SQUASHFS, PRIMARY), (0x4005, b"{}", 0, 0))
+        (scene / f"sifs/{name}.sif").write_bytes(content)
+        (scene / "work.squash").unlink()
+        shutil.rmtree(folder)
+    (scene / "sifs/latest.sif").symlink_to("image.sif")
+    write_tree(scene / "image", files)
+    call(f"images --site lumi --lock images.lock {scene.parent}/now/sifs")
+    call("binds image --host-root node --site lumi --write plan.yaml")
+
+
+def _run(name: Path, folder: Path, purpose: str) -> None:
+    """Lay out a run whose job has ended, and whose marks nobody has read."""
+    batch = Batch("one", 1, (NODES,))
+    asked = replace(an_asked(), lumisite=__version__, image_digest="", folder=str(name), batches=(batch,), baseline=())
+    into = str(name.parent / "into") if purpose == "baseline" else None
+    asked = with_specs(replace(asked, purpose=purpose, into=into, specs={}), LOADED)
+    create_run(folder, asked.about())
+    (plan,) = plans_of(asked, LOADED)
+    events = ({"event": "submitting", "attempt": 1}, {"event": "submitted", "id": "7"})
+    (folder / "jobs.jsonl").write_text(
+        "".join(json.dumps({"run": plan.run, **one, "time": 1.0}) + "\n" for one in events)
+    )
+    (folder / "series.jsonl").write_text('{"series": "x", "run": "r", "values": [1, 2]}\n')
+    (folder / "samples.jsonl").write_bytes(Path("runs/after/samples.jsonl").read_bytes())
+    (folder / "aside.jsonl").write_text("{}\n")
+    (folder / "lock").touch()
+    _fill(folder, plan)
+
+
+def _staged(folder: Path, name: Path) -> None:
+    """Let the job of a stage directory have ended."""
+    about = json.loads((folder / "run.json").read_text()) | {"folder": str(name)}
+    (folder / "run.json").write_text(json.dumps(about))
+    asked = parse_asked(about, "run.json")
+    plan = sys.modules["lumisite.cli.reframe"]._job(asked, load_site(asked.site_file))
+    _fill(folder, plan)
+    (folder / "jobs" / plan.run / "nodes").write_text("\n".join(NODES) + "\n")
+
+
+def _fill(folder: Path, plan: JobPlan) -> None:
+    """Write what the steps of a job leave behind."""
+    job = folder / "jobs" / plan.run
+    for step in (step for group in plan.groups for step in group.steps):
+        (job / step.folder / "records").mkdir(parents=True)
+        (job / step.folder / "began").write_text("100.0\n")
+        (job / step.folder / "exit").write_text("0 200.5\n")
+        (job / step.folder / "stderr").write_text("no words\n")
+        (job / step.folder / "stdout").write_text("# out-of-place\n 1048576 262144 float sum -1 100.0 1.0 2.0 0\n")
+        kept = DATA / f"{step.probe}.json"
+        records = json.loads(kept.read_text()) if kept.exists() else []
+        for rank in range(step.ranks):
+            told = {"rank": rank, "local_rank": 0, "host": step.nodes[0], "node": 0, "bytes": 8}
+            record = records[rank] if rank < len(records) else told | {"pairs": [{"pair": [0, 1]}]}
+            (job / step.folder / "records" / f"{rank}.json").write_text(json.dumps(record))
+        (job / step.folder / "records/0.at").write_text('{"rank": 0, "at": "x"}')
+    (job / "job.1.sh").write_text("#!/bin/sh\n")
+    (job / "done").write_text("7 0 1000\n")
+    (job / "seen").write_text("image\tx\tend\n")
+    (job / "set-before").write_text("NCCL_DEBUG=INFO\tprofile\n")
+    (job / "facts.json").write_bytes(Path("facts.json").read_bytes())
