@@ -16,8 +16,9 @@ from lumisite.lint.shell import parse_script
 from lumisite.site.model import Site
 from lumisite.validate import InputError
 
-#: A job script is no longer than this.
+#: A job script is no longer than this, in bytes and in lines.
 SIZE_LIMIT_BYTES = 1 << 20
+LINE_LIMIT = 50_000
 
 _GUIDE, _TRAINING = "Lumi-supercomputer/lumi-userguide", "Lumi-supercomputer/LUMI-training-materials"
 Rule: TypeAlias = Callable[[Job], Iterator[Told]]
@@ -68,8 +69,9 @@ class Finding:
 
 def lint_script(data: bytes, name: str, site: Site) -> tuple[Finding, ...]:
     """Judge one script, by line. Raises `InputError` for what is no text."""
-    if len(data) > SIZE_LIMIT_BYTES or b"\0" in data:
-        raise InputError(f"{name}: is not a script (text of at most {SIZE_LIMIT_BYTES >> 20} MiB would be right)")
+    if len(data) > SIZE_LIMIT_BYTES or data.count(b"\n") > LINE_LIMIT or b"\0" in data:
+        right = f"text of at most {SIZE_LIMIT_BYTES >> 20} MiB and {LINE_LIMIT} lines"
+        raise InputError(f"{name}: is not a script ({right} would be right)")
     job = Job(site, parse_script(data.decode("utf-8", "replace")))
     found: set[Finding] = set()
     for rule, source in (ANYWHERE | HERE if job.here else ANYWHERE).items():

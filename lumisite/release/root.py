@@ -227,7 +227,7 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
     path = root / ".lock"
     try:
         with umask(0):
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
             # Whoever may read a file can lock it, and so keep the admin out.
             mode = 0o660 if shared_mode(root) else 0o600
             descriptor = os.open(path, flags, mode)
@@ -236,6 +236,8 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
     except OSError as error:
         raise refused("lock", error) from error
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ToolError(f"{path} is no regular file, so it cannot be locked (remove it; deploy makes it anew)")
         _lock(descriptor, path, root)
         with suppress(OSError):  # for the message of the one who must wait; a full disk is no reason to stop
             line = f"pid {actor.pid}, {actor.by}, since {actor.time}\n".encode()

@@ -194,7 +194,12 @@ def test_the_command(tmp_path: Path, capsys: Output) -> None:
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [(None, "cannot be read"), (b"\x7fELF\0", "is not a script"), (b"x" * (2 << 20), "is not a script")],
+    [
+        (None, "cannot be read"),
+        (b"\x7fELF\0", "is not a script"),
+        (b"x" * (2 << 20), "is not a script"),
+        (b"\n" * 60_000, "is not a script"),
+    ],
 )
 def test_what_is_no_script_is_exit_2(data: bytes | None, message: str, capsys: Output) -> None:
     if data is not None:
