@@ -117,7 +117,7 @@ def test_a_fault_fails_the_right_test_with_the_cause_that_validate_names(
     assert found["LumisiteModules"]["result"] == "pass"
     assert found["LumisiteTransport"]["result"] == "fail"
     reason = str(found["LumisiteTransport"]["fail_reason"])
-    assert reason.startswith("sanity error: nid000002: hsn1 is down (")  # as in test_planted_faults
+    assert reason.startswith("sanity error: nid000002: hsn1 is down (")  # as in test_one_bad_node
     good, down = (str(checked.folder / f"{name}.json") for name in ("good", "down"))
     assert main(["verdict", "--before", good, "--after", down]) == 1
     assert "node: nid000002: hsn1 is down" in capsys.readouterr().out

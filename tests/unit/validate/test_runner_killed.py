@@ -173,10 +173,11 @@ def test_a_full_disk_leaves_no_half_of_a_line(
 ) -> None:
     import os
 
-    write, left = os.write, iter(range(5))
+    write = os.write
 
     def short(handle: int, data: bytes) -> int:
-        return write(handle, data if next(left, None) is not None else data[: len(data) // 2])
+        full = Path(f"/proc/self/fd/{handle}").readlink().name == "samples.jsonl"
+        return write(handle, data[: len(data) // 2] if full else data)
 
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:

@@ -157,7 +157,11 @@ def test_modes_of_the_rendered_tree_do_not_matter_since_the_copy_gets_its_own() 
         (lambda root: (root / "history").mkdir(parents=True), 3, "history: it is not a file but a directory"),
         (lambda root: (root.mkdir(), (root / "releases").write_text("")), 3, "cannot deploy into"),
         (lambda root: (root / ".lock").mkdir(parents=True), 3, "cannot lock"),
-        (lambda root: (root.mkdir(), os.mkfifo(root / ".lock")), 3, ".lock is no regular file, so it cannot be locked"),
+        (
+            lambda root: subprocess.run(["mkfifo", "-m600", root.mkdir() or root / ".lock"], check=True),
+            3,
+            ".lock is no regular file, so it cannot be locked",
+        ),
         (
             lambda root: ((root / "releases").mkdir(parents=True), (root / "releases" / NEW).write_text("")),
             1,
