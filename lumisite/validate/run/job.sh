@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154,SC2016 # what the lines before it assign, and what another shell expands
 # What the script of every job begins with, behind the lines that say `job` (its folder), `attempt` (the number of it),
 # `current` (the link to the release in force), `images`, and `lost` (how srun tells of a step that Slurm lost).
 # Every step leaves its exit code and the time in FOLDER/exit.
