@@ -162,7 +162,7 @@ def _cores(pus: Iterable[_Object], numa_nodes: Iterable[_Object]) -> Iterator[Co
         threads.setdefault(pu.within("Core") or pu, []).append(os_index)
     numa_of = _numa_of(numa_nodes)
     for core, numbers in threads.items():
-        yield numbers, core.within("L3Cache"), numa_of.get(numbers[0])
+        yield numbers, core.within("L3Cache"), numa_of.get(numbers[0]), core.within("Package")
 
 
 def _numa_of(numa_nodes: Iterable[_Object]) -> dict[int, int]:

@@ -45,7 +45,8 @@ def _cores(tree: Tree) -> Iterator[CoreGroup]:
             continue
         threads = _siblings(tree, cpu) & online
         seen |= threads
-        yield threads, _l3_cpus(tree, cpu) or None, numa_of.get(cpu)
+        package = small_text(tree, f"{_CPU}/cpu{cpu}/topology/physical_package_id")
+        yield threads, _l3_cpus(tree, cpu) or None, numa_of.get(cpu), package
 
 
 def _siblings(tree: Tree, cpu: int) -> frozenset[int]:

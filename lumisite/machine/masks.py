@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, groupby
 from typing import NamedTuple
 
 from lumisite.errors import LumisiteError
@@ -97,8 +98,11 @@ def cpu_masks(topology: Topology, request: Request) -> tuple[TaskMask, ...]:
         for gpu in own:
             claims.setdefault(pools[gpu], Counter())[task] += 1
     shares = {pool: _divide(pool, weights, usable, request) for pool, weights in claims.items()}
+    far = _far_cores(topology, owned, usable)
     return tuple(
-        _task_mask(task, own, [shares[pool][task] for pool in dict.fromkeys(pools[gpu] for gpu in own)], usable)
+        _task_mask(
+            task, own, [shares[pool][task] for pool in dict.fromkeys(pools[gpu] for gpu in own)], far[task], usable
+        )
         for task, own in enumerate(owned)
     )
 
@@ -223,6 +227,33 @@ def _divide(
     return shares
 
 
+def _far_cores(
+    topology: Topology, owned: Sequence[Sequence[Gpu]], usable: Mapping[Core, tuple[int, ...]]
+) -> list[tuple[Core, ...]]:
+    """Deal out the cores that are near no GPU of the node, to the tasks with a GPU on their package, or to all.
+
+    The GPUs of some nodes all hang on one NUMA domain of several; the cores of the others are granted too.
+    """
+    shares: list[tuple[Core, ...]] = [()] * len(owned)
+    pools = [_pool(topology, gpu).cores for gpu in topology.gpus]
+    if not all(pools):  # near what a GPU of unknown place is, nobody can tell
+        return shares
+    near = frozenset(chain.from_iterable(pools))
+    on_package = [{core.package for gpu in own for core in _pool(topology, gpu).cores} for own in owned]
+    rest = sorted(
+        (core for core in usable if core not in near), key=lambda core: (core.package or 0, core.core_logical)
+    )
+    for package, cores in ((package, tuple(group)) for package, group in groupby(rest, lambda core: core.package)):
+        tasks = [task for task, own in enumerate(on_package) if package in own] or range(len(owned))
+        each = len(cores) // sum(len(owned[task]) for task in tasks)
+        start = 0
+        for task in tasks:
+            stop = start + each * len(owned[task])
+            shares[task] += cores[start:stop]
+            start = stop
+    return shares
+
+
 def _why_none(pool: _Pool, request: Request) -> str:
     if not pool.name:
         return "where it is attached is not known"
@@ -238,16 +269,22 @@ def _granted(request: Request) -> str:
 
 
 def _task_mask(
-    task: int, own: Sequence[Gpu], shares: Sequence[_Pool], usable: Mapping[Core, tuple[int, ...]]
+    task: int,
+    own: Sequence[Gpu],
+    shares: Sequence[_Pool],
+    far: tuple[Core, ...],
+    usable: Mapping[Core, tuple[int, ...]],
 ) -> TaskMask:
-    """Put a task's shares together; one GPU without a near core leaves the whole task without a mask."""
+    """Put a task's shares together; one GPU without a near core leaves a task that has no far ones without a mask."""
     gpus = tuple(gpu.index for gpu in own)
     named = f"GPU {gpus[0]}" if len(gpus) == 1 else f"GPUs {','.join(map(str, gpus))}"
     missing = [share.name for share in shares if not share.cores]
-    if missing:
+    if missing and not far:
         return TaskMask(task, gpus, (), f"{named}: {'; '.join(missing)}")
-    pus = tuple(sorted(pu for share in shares for core in share.cores for pu in usable[core]))
-    return TaskMask(task, gpus, pus, f"{named}: {', '.join(share.name for share in shares)}")
+    cores = chain(chain.from_iterable(share.cores for share in shares), far)
+    reasons = [share.name for share in shares] + [f"{_counted(len(far))} near no GPU"] * bool(far)
+    pus = tuple(sorted(pu for core in cores for pu in usable[core]))
+    return TaskMask(task, gpus, pus, f"{named}: {', '.join(reasons)}")
 
 
 def _counted(cores: int) -> str:

@@ -26,8 +26,9 @@ _GPU_CLASSES = {
 _PCI_BUS = re.compile(r"([0-9a-f]{4,8}:)?([0-9a-f]{2})(:[0-9a-f]{2}\.[0-7])?")
 
 
-#: The PUs of one core, what tells its L3 from others (`None`: it has none), and the kernel's number of its NUMA domain.
-CoreGroup: TypeAlias = tuple[Iterable[int], Hashable, int | None]
+#: The PUs of one core, what tells its L3 from others (`None`: it has none), the kernel's number of its NUMA domain, and
+#: what tells its package from others.
+CoreGroup: TypeAlias = tuple[Iterable[int], Hashable, int | None, Hashable]
 
 
 class TopologyError(LumisiteError):
@@ -39,13 +40,15 @@ class Core:
     """A physical core.
 
     `core_logical` counts from 0 through the node (hwloc `L#`), `pu_os` are its hardware threads in the kernel's
-    numbering (`P#`), in rising order; `l3` counts from 0, `numa` is the kernel's number.
+    numbering (`P#`), in rising order; `l3` and `package` (the socket; `None` for the only one) count from 0, `numa` is
+    the kernel's number.
     """
 
     core_logical: int
     pu_os: tuple[int, ...]
     l3: int | None
     numa: int | None
+    package: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,15 +100,19 @@ def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topol
 def _groups_of(kind: NodeKind) -> Iterator[CoreGroup]:
     for l3, group in enumerate(kind.l3):
         threads = [group.cores, group.siblings] if group.siblings else [group.cores]
-        yield from ((pus, l3, group.numa) for pus in zip(*threads, strict=True))
+        yield from ((pus, l3, group.numa, group.package) for pus in zip(*threads, strict=True))
 
 
 def cores_of(groups: Iterable[CoreGroup]) -> tuple[Core, ...]:
-    """Number the cores of a node, and its L3s, in the order in which they come."""
-    l3s: dict[Hashable, int] = {}
+    """Number the cores of a node, and its L3s and packages, in the order in which they come."""
+    rows = list(groups)
+    l3s = {l3: number for number, l3 in enumerate(dict.fromkeys(l3 for _, l3, _, _ in rows if l3 is not None))}
+    packages: dict[Hashable, int] = {}
+    for *_, package in rows:
+        packages.setdefault(package, len(packages))
     return tuple(
-        Core(logical, tuple(sorted(pus)), None if l3 is None else l3s.setdefault(l3, len(l3s)), numa)
-        for logical, (pus, l3, numa) in enumerate(groups)
+        Core(logical, tuple(sorted(pus)), l3s.get(l3), numa, packages[package] if len(packages) > 1 else None)
+        for logical, (pus, l3, numa, package) in enumerate(rows)
     )
 
 

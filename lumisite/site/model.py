@@ -106,6 +106,7 @@ class CacheGroup:
     cores: CpuList = key("First hardware thread of each core, in kernel numbers: `0-7`.")
     siblings: CpuList | None = key("Second hardware threads, in the same order: `64-71`.", default=None)
     numa: int = key("The NUMA domain that holds it.")
+    package: int | None = key("The package (socket) that holds it, where there are several.", default=None)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,6 +54,20 @@ def cpu_files(here: str, core: Core, in_l3: Sequence[int]) -> dict[str, str]:
         files |= {f"{cache}/level": f"{level}\n", f"{cache}/type": "Unified\n"}
         files |= {f"{cache}/shared_cpu_list": listed(cpus), f"{cache}/shared_cpu_map": words(cpus)}
     return files
+
+
+def test_packages_are_told_apart_where_there_are_several() -> None:
+    """By the live node and by hwloc alike."""
+    files = lumi_g_files()
+    for path in (path for path in files if re.search(r"/cpu(3[2-9]|[45][0-9]|6[0-3])/topology/physical", path)):
+        files[path] = "1\n"
+    cores = read_topology(tree(files)).cores
+    assert [core.package for core in cores] == [0] * 32 + [1] * 32
+    groups = "".join(
+        f'<object type="Package" os_index="{n}"><object type="PU" os_index="{n}"/></object>' for n in (0, 1)
+    )
+    (first, second) = parse_hwloc(f'<topology><object type="Machine">{groups}</object></topology>'.encode(), "x").cores
+    assert (first.package, second.package) == (0, 1)
 
 
 def listed(cpus: Iterable[int]) -> str:

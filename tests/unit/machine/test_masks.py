@@ -300,7 +300,7 @@ def test_masks_are_disjoint_inside_what_is_allowed_and_of_whole_cores(question: 
 
 
 @given(questions())
-def test_every_core_of_a_mask_is_near_one_of_the_tasks_gpus(question: tuple[Topology, Request]) -> None:
+def test_no_core_of_a_mask_is_near_another_tasks_gpu_only(question: tuple[Topology, Request]) -> None:
     node, asked = question
     try:
         answers = cpu_masks(node, asked)
@@ -308,16 +308,18 @@ def test_every_core_of_a_mask_is_near_one_of_the_tasks_gpus(question: tuple[Topo
         return
     if asked.tasks == 1 and len(asked.gpus or node.gpus) == len(node.gpus):
         return  # the only task of a node has it all
+
+    def near(gpu: Gpu, core: Core) -> bool:
+        return gpu.l3 == core.l3 if gpu.l3 is not None else gpu.numa == core.numa
+
     core_of = {pu: core for core in node.cores for pu in core.pu_os}
     for answer in answers:
         own = [node.gpus[index] for index in answer.gpus]
-        for pu in answer.pu_os:
-            core = core_of[pu]
-            assert any(gpu.l3 == core.l3 if gpu.l3 is not None else gpu.numa == core.numa for gpu in own)
-        if answer.pu_os:  # and each GPU of the task has at least one core near it
-            for gpu in own:
-                near = [core_of[pu] for pu in answer.pu_os]
-                assert any(gpu.l3 == core.l3 if gpu.l3 is not None else gpu.numa == core.numa for core in near)
+        cores = [core_of[pu] for pu in answer.pu_os]
+        far = [core for core in cores if not any(near(gpu, core) for gpu in own)]
+        assert not any(near(gpu, core) for gpu in node.gpus for core in far)
+        if cores and not far:  # then each GPU of the task has at least one core near it
+            assert all(any(near(gpu, core) for core in cores) for gpu in own)
 
 
 @given(nodes(), st.integers(1, 3), st.integers(1, 2))
