@@ -66,7 +66,9 @@ def test_packages_are_told_apart_where_there_are_several() -> None:
     groups = "".join(
         f'<object type="Package" os_index="{n}"><object type="PU" os_index="{n}"/></object>' for n in (0, 1)
     )
-    (first, second) = parse_hwloc(f'<topology><object type="Machine">{groups}</object></topology>'.encode(), "x").cores
+    (first, second) = parse_hwloc(
+        f'<topology version="2.0"><object type="Machine">{groups}</object></topology>'.encode(), "x"
+    ).cores
     assert (first.package, second.package) == (0, 1)
 
 
