@@ -108,8 +108,11 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
 }  # fmt: skip
 
 
-#: Faults that keep ranks from meeting: here the probe of the network runs too, and its failure must follow.
-OF_THE_NETWORK = {"down", "two-down", "gone", "without-address"}
+#: What else fails behind the fault, and must follow: ranks that do not meet, and what the container lacks.
+BEHIND = {
+    **dict.fromkeys(("down", "gone"), "--probe binds --probe transport"),
+    **dict.fromkeys(("mount-gone", "hung", "not-mounted", "dangling", "library-gone", "tmp-full"), "--probe binds"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +129,7 @@ def four() -> Iterator[Cluster]:
 def test_a_fault_of_one_node_is_told_of_that_node(four: Cluster, name: str) -> None:
     fault, cause = ON_ONE_NODE[name]
     with fault(four):
-        words = "--nodes 4 --jobs 1 --limit 25 --probe modules --probe binds"
-        words += " --probe transport" * (name in OF_THE_NETWORK)
+        words = f"--nodes 4 --jobs 1 --limit 25 --probe node --probe modules {BEHIND.get(name, '')}"
         done = four.run(f"{LUMISITE} validate --site twin --out /scratch/{name} {words}")
     gates = [line for line in lines_of(four.shared / f"scratch/{name}" / SAMPLES) if isinstance(line, Gate)]
     told = [gate for gate in gates if gate.gate == "node"]

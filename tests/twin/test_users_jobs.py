@@ -108,7 +108,8 @@ def changed(name: str, more: Mapping[str, str] = {}) -> str:
 
 def told(done: Result | str) -> Ran:
     text = done if isinstance(done, str) else done.check().stdout
-    found = [json.loads(line[4:]) for line in text.splitlines() if line.startswith("RAN ")]
+    # Two tasks may write on one line.
+    found = [json.JSONDecoder().raw_decode(one)[0] for one in text.split("RAN ")[1:]]
     return Ran(sorted(found, key=lambda one: int(one.get("rank", 0))), text)
 
 
