@@ -57,7 +57,7 @@ silent() { # PATTERN...
   asked=''
   for path; do
     # A program of its own has nothing open of what is read from here; a shell would keep its reader waiting.
-    (exec test -e "${path%/\**}/." </dev/null >/dev/null 2>&1 3>&-) &
+    (exec ls -d "${path%/\**}/." >/dev/null 2>&1 3>&-) &
     asked="$asked $!:$path"
   done
   IFS=' '
