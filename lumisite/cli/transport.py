@@ -25,6 +25,8 @@ EXIT = {"pass": 0, "fail": 1, "inconclusive": 4}
 BLOCK_BYTES = 1 << 20
 #: What zlib takes for gzip (zlib's manual, inflateInit2: 16 more than the window's bits).
 _GZIP = 31
+#: Archives are padded with zeros to a block; a file with a hole at its end has more.
+_MOST_ZEROS = 64 << 20
 #: Processes of a passing run that are listed for a person.
 ROWS_SHOWN = 16
 
@@ -83,10 +85,13 @@ def file_blocks(name: str) -> Iterator[bytes]:
 
 def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
     """Unpack gzip, one member after the other; Python's own reader takes zeros behind a member byte by byte."""
-    member, block = zlib.decompressobj(_GZIP), b""
+    member, block, zeros = zlib.decompressobj(_GZIP), b"", 0
     while block := block or stream.read(BLOCK_BYTES):
         if member.eof:
-            block = block.lstrip(b"\0")
+            before, block = len(block), block.lstrip(b"\0")
+            zeros += before - len(block)
+            if zeros > _MOST_ZEROS:
+                raise EOFError(f"behind what is packed are more than {_MOST_ZEROS >> 20} MiB of zeros")
             if not block:
                 continue
             member = zlib.decompressobj(_GZIP)
