@@ -131,6 +131,7 @@ def test_a_fault_of_one_node_is_told_of_that_node(four: Cluster, name: str) -> N
     with fault(four):
         words = f"--nodes 4 --jobs 1 --limit 25 --probe node --probe modules {BEHIND.get(name, '')}"
         done = four.run(f"{LUMISITE} validate --site twin --out /scratch/{name} {words}")
+    assert done.code == 5, done.stdout + done.stderr
     gates = [line for line in lines_of(four.shared / f"scratch/{name}" / SAMPLES) if isinstance(line, Gate)]
     told = [gate for gate in gates if gate.gate == "node"]
     (bad,) = [gate for gate in told if gate.verdict == "fail"]
