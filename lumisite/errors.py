@@ -21,9 +21,9 @@ class LumisiteError(Exception):
 
     def __str__(self) -> str:
         """Give the message, of long lines the start and the end."""
-        lines = super().__str__().split("\n")
-        cut = (line if len(line) <= MOST_LETTERS else f"{line[: MOST_LETTERS - 500]} … {line[-499:]}" for line in lines)
-        return "\n".join(cut)
+        lines = ((line, shown(line)) for line in super().__str__().split("\n"))
+        most = MOST_LETTERS
+        return "\n".join(line if len(told) <= most else f"{told[: most - 500]} … {told[-499:]}" for line, told in lines)
 
 
 @dataclass(frozen=True, order=True)

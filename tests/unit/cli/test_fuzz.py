@@ -49,6 +49,7 @@ def test_faults_and_what_they_quote_are_told_up_to_a_length() -> None:
         load_site("site.yaml")
     told = str(SiteError([Problem("f", 1, 1, "key", "x" * 100_000 + " is not known here (have y)")]))
     assert len(told) < 7000
+    assert len(str(ToolError("sinfo said " + "\0" * 5000))) < 7000
     assert told.endswith("is not known here (have y)")
 
 
