@@ -93,7 +93,7 @@ def _curve(curve: Curve) -> Plot:
         axes.set_ylim(bottom=0)
         axes.set_xlabel("message size")
         axes.set_ylabel(curve.unit or "value")
-        axes.legend()
+        axes.legend(loc="upper left")
 
     rows = [(size_text(size), *_pair(old.get(size), new.get(size))) for size in sizes]
     return Plot(f"{curve.name} by message size", ("size", "before", "after", "change"), rows, draw)
@@ -107,7 +107,7 @@ def _distribution(spread: Distribution) -> Plot:
                 axes.plot(values, percents, line, color=colour, label=name)
         axes.set_xlabel(spread.unit or "value")
         axes.set_ylabel("% of steps at most")
-        axes.legend()
+        axes.legend(loc="lower right")  # a search for the best place takes seconds with many steps
 
     def at(values: Sequence[float], part: float) -> float | None:
         return values[round(part * (len(values) - 1))] if values else None

@@ -45,3 +45,5 @@ def main() -> None:
 
 
 main()
+# This PyTorch's gloo may abort where Python takes it down: "terminate called without an active exception".
+os._exit(0)
