@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lumisite.errors import ToolError
+from lumisite.errors import ToolError, shown
 
 #: Of the caller's environment only this reaches a job: what a shell has loaded must not change what is measured.
 KEPT = ("HOME", "USER", "LOGNAME", "PATH", "SHELL", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SLURM_CONF")
@@ -102,7 +102,10 @@ def submit(script: str) -> str:
         if re.search(SILENT, done.stderr):
             raise SilentError(_last_words(done))
         raise RefusedError(f"sbatch refused: {_last_words(done)}")
-    return done.stdout.strip().splitlines()[-1].partition(";")[0]
+    identity = done.stdout.strip().rpartition("\n")[2].partition(";")[0]
+    if not re.fullmatch(r"[0-9]{1,18}", identity):
+        raise RefusedError(f"sbatch told no job id: {shown(identity)}")
+    return identity
 
 
 def find(name: str) -> str | None:

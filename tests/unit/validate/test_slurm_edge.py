@@ -55,6 +55,13 @@ def test_jobs_in_the_queue_need_one_question(fp: FakeProcess) -> None:
     assert not slurm.poll([])
 
 
+@pytest.mark.parametrize("said", ["", "Submitted.\n", "12;x\n0\0\n", "1" * 10_000])
+def test_an_answer_without_a_job_id_is_no_job(fp: FakeProcess, said: str) -> None:
+    fp.register(["sbatch", "--parsable", "job.sh"], stdout=said)
+    with pytest.raises(slurm.RefusedError, match=r"^sbatch told no job id: "):
+        slurm.submit("job.sh")
+
+
 @pytest.mark.parametrize(
     ("scontrol_out", "scontrol_err", "sacct_out", "state", "over"),
     [
