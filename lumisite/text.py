@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,10 +15,12 @@ def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def counted(number: int, name: str) -> str:
-    """Give a number of things in words: `1 image`, `2 images`, `2 families`."""
-    if number != 1:
-        name = f"{name.removesuffix('y')}ies" if name.endswith("y") else f"{name}s"
-    return f"{number} {name}"
+    """Give a number of things in words.
+
+    >>> counted(1, "image"), counted(2, "image"), counted(2, "family"), counted(2, "day")
+    ('1 image', '2 images', '2 families', '2 days')
+    """
+    return f"{number} {name}" if number == 1 else f"{number} {re.sub(r'(?<![aeiou])y$', 'ie', name)}s"
 
 
 def drain_command(nodes: Iterable[str], reason: str) -> str:

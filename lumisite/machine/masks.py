@@ -14,6 +14,7 @@ from typing import NamedTuple
 from lumisite.errors import LumisiteError
 from lumisite.machine.topology import Core, Gpu, Topology
 from lumisite.site.cpus import format_cpu_list
+from lumisite.text import counted
 
 TABLE_TASKS = (1, 2, 4, 8, 16)
 """The tasks-per-node counts for which tables are made ahead of the job, beside the number of GPUs."""
@@ -87,18 +88,18 @@ def cpu_masks(topology: Topology, request: Request) -> tuple[TaskMask, ...]:
     _check(topology, request, gpus)
     if request.tasks == 1 and len(gpus) == len(topology.gpus):  # every core, near a GPU or not (torchrun, OpenMP)
         pus = tuple(sorted(pu for picked in usable.values() for pu in picked))
-        reason = f"the only task: {_counted(len(usable))} that tasks may use"
+        reason = f"the only task: {counted(len(usable), 'core')} that tasks may use"
         if not pus:
             reason = f"{_granted(request)} hold no core of {topology.name} that tasks may use"
         return (TaskMask(0, tuple(gpu.index for gpu in gpus), pus, reason),)
     owned = _gpus_of_tasks(request.tasks, gpus)
-    pools = {gpu: _pool(topology, gpu) for gpu in gpus}
+    pools = {gpu: _pool(topology, gpu) for gpu in topology.gpus}
     claims: dict[_Pool, Counter[int]] = {}
     for task, own in enumerate(owned):
         for gpu in own:
             claims.setdefault(pools[gpu], Counter())[task] += 1
     shares = {pool: _divide(pool, weights, usable, request) for pool, weights in claims.items()}
-    far = _far_cores(topology, owned, usable)
+    far = _far_cores(pools, owned, usable)
     return tuple(
         _task_mask(
             task, own, [shares[pool][task] for pool in dict.fromkeys(pools[gpu] for gpu in own)], far[task], usable
@@ -214,32 +215,31 @@ def _divide(
     if not near:
         return dict.fromkeys(weights, _Pool(_why_none(pool, request), ()))
     if len(weights) == 1:
-        return dict.fromkeys(weights, _Pool(f"{_counted(len(near))} of {pool.name}", tuple(near)))
+        return dict.fromkeys(weights, _Pool(f"{counted(len(near), 'core')} of {pool.name}", tuple(near)))
     each = len(near) // sum(weights.values())
     if not each:
-        reason = f"{len(weights)} tasks share the {_counted(len(near))} of {pool.name} that may be used"
+        reason = f"{len(weights)} tasks share the {counted(len(near), 'core')} of {pool.name} that may be used"
         return dict.fromkeys(weights, _Pool(reason, ()))
     shares, start = {}, 0
     for task, weight in weights.items():
         cores = tuple(near[start : start + each * weight])
-        shares[task] = _Pool(f"{len(cores)} of the {_counted(len(near))} of {pool.name}", cores)
+        shares[task] = _Pool(f"{len(cores)} of the {counted(len(near), 'core')} of {pool.name}", cores)
         start += each * weight
     return shares
 
 
 def _far_cores(
-    topology: Topology, owned: Sequence[Sequence[Gpu]], usable: Mapping[Core, tuple[int, ...]]
+    pools: Mapping[Gpu, _Pool], owned: Sequence[Sequence[Gpu]], usable: Mapping[Core, tuple[int, ...]]
 ) -> list[tuple[Core, ...]]:
     """Deal out the cores that are near no GPU of the node, to the tasks with a GPU on their package, or to all.
 
     The GPUs of some nodes all hang on one NUMA domain of several; the cores of the others are granted too.
     """
     shares: list[tuple[Core, ...]] = [()] * len(owned)
-    pools = [_pool(topology, gpu).cores for gpu in topology.gpus]
-    if not all(pools):  # near what a GPU of unknown place is, nobody can tell
+    if not all(pool.cores for pool in pools.values()):  # near what a GPU of unknown place is, nobody can tell
         return shares
-    near = frozenset(chain.from_iterable(pools))
-    on_package = [{core.package for gpu in own for core in _pool(topology, gpu).cores} for own in owned]
+    near = frozenset(chain.from_iterable(pool.cores for pool in pools.values()))
+    on_package = [{core.package for gpu in own for core in pools[gpu].cores} for own in owned]
     rest = sorted(
         (core for core in usable if core not in near), key=lambda core: (core.package or 0, core.core_logical)
     )
@@ -282,10 +282,6 @@ def _task_mask(
     if missing and not far:
         return TaskMask(task, gpus, (), f"{named}: {'; '.join(missing)}")
     cores = chain(chain.from_iterable(share.cores for share in shares), far)
-    reasons = [share.name for share in shares] + [f"{_counted(len(far))} near no GPU"] * bool(far)
+    reasons = [share.name for share in shares] + [f"{counted(len(far), 'core')} near no GPU"] * bool(far)
     pus = tuple(sorted(pu for core in cores for pu in usable[core]))
     return TaskMask(task, gpus, pus, f"{named}: {', '.join(reasons)}")
-
-
-def _counted(cores: int) -> str:
-    return "1 core" if cores == 1 else f"{cores} cores"

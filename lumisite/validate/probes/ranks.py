@@ -106,15 +106,6 @@ def tell(faults: Iterable[Fault], passed: str, expected: Expected) -> list[Line]
     return lines or [expected.gate("pass", passed)]
 
 
-def counted(count: int, thing: str) -> str:
-    """Count something.
-
-    >>> counted(1, "rank"), counted(2, "rank")
-    ('1 rank', '2 ranks')
-    """
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
-
-
 def first_of(names: Sequence[str], most: int) -> str:
     """Name the first few of many, and count the others.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lumisite.validate.probes.ranks import counted
+from lumisite.text import counted
 from lumisite.validate.samples import Job, Recorded, Series
 from lumisite.validate.verdict.metric import GOOD_BEFORE
 from lumisite.validate.verdict.nodes import is_per_node

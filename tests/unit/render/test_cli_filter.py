@@ -192,7 +192,7 @@ def test_it_does_not_warn_of_gpus_that_all_tasks_see(lua: str, module: Path) -> 
 
 
 def test_it_tells_of_an_own_prolog_in_the_place_of_ours_where_no_wrapper_can_help(lua: str, module: Path) -> None:
-    module_prolog = "/root/releases/x/spank/task_prolog"
+    module_prolog = "/appl/lumisite/releases/x/spank/task_prolog"
     mine, container = {"task-prolog": "/home/me/prolog"}, ["singularity", "exec", "x.sif"]
     attached = str(module.parent / "task_prolog")
 

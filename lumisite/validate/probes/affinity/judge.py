@@ -8,9 +8,10 @@ from functools import partial
 from lumisite.machine.masks import MaskError, Request, cpu_masks, mask_of
 from lumisite.machine.topology import Topology, topology_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
+from lumisite.text import counted
 from lumisite.validate.lines import GateOutcome
 from lumisite.validate.probes.probe import Expected, Line, Plan, Record, Target, probe
-from lumisite.validate.probes.ranks import Fault, counted, judge_records, missing, tell
+from lumisite.validate.probes.ranks import Fault, judge_records, missing, tell
 from lumisite.validate.probes.records import text, texts, whole
 
 

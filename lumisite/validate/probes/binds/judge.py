@@ -9,8 +9,9 @@ from typing import Literal, TypeAlias
 from lumisite.site.entries import HostPath
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
+from lumisite.text import counted
 from lumisite.validate.probes.probe import Expected, Line, Part, Plan, Record, Target, each, probe
-from lumisite.validate.probes.ranks import Fault, Said, counted, judge_records, missing, tell
+from lumisite.validate.probes.ranks import Fault, Said, judge_records, missing, tell
 from lumisite.validate.probes.records import in_image, rows, table, text, value_at
 
 Origin: TypeAlias = Literal["image", "host"]

@@ -7,9 +7,10 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from lumisite.text import counted
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.probes.probe import Backend, Expected, Line, Plan, Record, Target, each, probe
-from lumisite.validate.probes.ranks import counted, judge_together
+from lumisite.validate.probes.ranks import judge_together
 from lumisite.validate.probes.records import numbers, rank_of, rows, slowest, text, whole
 
 MIB = 1 << 20

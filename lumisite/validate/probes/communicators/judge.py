@@ -19,10 +19,11 @@ from lumisite.site.cpus import parse_number_list
 from lumisite.site.entries import Evidence
 from lumisite.site.evidence import harms
 from lumisite.site.ledger import Situation, decide, judge_conditions
+from lumisite.text import counted
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.collectives.judge import ADVICE
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Plan, Record, Target, probe
-from lumisite.validate.probes.ranks import LOST, SILENT_S, STDERR, counted, trouble, who
+from lumisite.validate.probes.ranks import LOST, SILENT_S, STDERR, trouble, who
 from lumisite.validate.probes.records import finished, number, rank_of, rows, table, text, whole
 
 #: As many as hung on LUMI with four nodes (lumi-ai-factory/laifs-container-recipes issue 44).

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from lumisite.text import counted
 from lumisite.validate.probes.probe import Expected, Line, Plan, Record, Target, probe
-from lumisite.validate.probes.ranks import Said, counted, faults_of, judge_records, tell
+from lumisite.validate.probes.ranks import Said, faults_of, judge_records, tell
 from lumisite.validate.probes.records import text, value_at, whole
 
 

@@ -9,8 +9,9 @@ from pathlib import PurePosixPath
 from lumisite.site.entries import FileSystem
 from lumisite.site.ledger import decide
 from lumisite.site.model import Site
+from lumisite.text import counted
 from lumisite.validate.probes.probe import Expected, Plan, Record, Target, each, probe
-from lumisite.validate.probes.ranks import Said, counted, judge_each
+from lumisite.validate.probes.ranks import Said, judge_each
 from lumisite.validate.probes.records import text, value_at, whole
 
 #: Types of file systems that lie on servers, as the kernel names them in /proc/self/mountinfo.

@@ -7,8 +7,9 @@ from functools import partial
 
 from lumisite.render.modules import module_version
 from lumisite.site.ledger import decide_stacks
+from lumisite.text import counted
 from lumisite.validate.probes.probe import Expected, Part, Plan, Record, Target, probe
-from lumisite.validate.probes.ranks import Said, counted, judge_each
+from lumisite.validate.probes.ranks import Said, judge_each
 from lumisite.validate.probes.records import table, text, value_at
 
 #: A user's own bind, which every module must leave alone: a file that each node has, at a place of no meaning.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from lumisite.text import counted
 from lumisite.validate.metric_names import size_text
 from lumisite.validate.probes.collectives.judge import bus_bandwidth
 from lumisite.validate.probes.probe import Backend, Expected, Line, Plan, Record, Target, probe
-from lumisite.validate.probes.ranks import counted, judge_together
+from lumisite.validate.probes.ranks import judge_together
 from lumisite.validate.probes.records import number, numbers, rows, slowest, table, text, whole
 
 #: 256 MiB between GPUs; on the CPU all is small enough for a laptop.

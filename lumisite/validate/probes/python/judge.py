@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from lumisite.site.ledger import decide
+from lumisite.text import counted
 from lumisite.validate.probes.probe import Expected, Plan, Record, Target, probe
-from lumisite.validate.probes.ranks import Said, counted, first_of, judge_each
+from lumisite.validate.probes.ranks import Said, first_of, judge_each
 from lumisite.validate.probes.records import in_image, rows, table, text, texts, value_at
 
 FRAMEWORK = "torch"
