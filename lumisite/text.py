@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -27,3 +28,24 @@ def drain_command(nodes: Iterable[str], reason: str) -> str:
     """Give the command that drains nodes, which nothing here runs."""
     names = shlex.quote(",".join(nodes))
     return f"scontrol update nodename={names} state=drain reason={shlex.quote(f'lumisite: {reason}')}"
+
+
+def yaml_key(text: str) -> str:
+    """Write a key of YAML."""
+    return text if re.fullmatch(r"[A-Za-z][\w.+-]*|[0-9]+\.[\w.+-]+", text, re.ASCII) else json.dumps(text)
+
+
+def yaml_text(text: str) -> str:
+    """Write a YAML scalar: plain where that is plain to see, else quoted as JSON, which is YAML too."""
+    if re.fullmatch(r"[A-Za-z0-9/][\w./+-]*( [\w./+-]+)*", text, re.ASCII):
+        return text
+    return json.dumps(text if text.isprintable() else ascii(text), ensure_ascii=False)
+
+
+def flow(value: object) -> str:
+    """Write a value in one line of YAML; a comma or a brace never stands in it unquoted."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{yaml_key(str(key))}: {flow(one)}' for key, one in value.items())}}}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(flow, value))}]"
+    return yaml_text(str(value))

@@ -60,7 +60,7 @@ class Captured:
 def capture(tree: Tree, site: Site) -> Captured:
     """Read a node from its files; `tree` is its root or a copy. Whatever is damaged is left out, with a note."""
     notes: list[str] = []
-    facts = capture_system(tree, site, notes)
+    facts = capture_system(tree, site.name, (*site.network.interfaces, *site.network.management), notes)
     loader = _loader(tree, site, notes)
     searched = tuple(dict.fromkeys((*loader.rules.library_path, *loader.rules.directories)))
     facts = _with_libraries(facts, loader, searched, site, notes)

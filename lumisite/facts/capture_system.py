@@ -20,22 +20,24 @@ from lumisite.machine.live import read_topology
 from lumisite.machine.topology import Topology, TopologyError
 from lumisite.machine.tree import Tree, content_of, first_line, names_of, resolve, small_text
 from lumisite.site.cpus import format_cpu_list
-from lumisite.site.model import Site
 
 _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
 _OPTIONS = ("CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
 _DRIVERS = ("amdgpu", "nvidia")
 
 
-def capture_system(tree: Tree, site: Site, notes: list[str]) -> Facts:
-    """Give the facts that the kernel and the distribution tell; a tree without topology has a note instead of it."""
+def capture_system(tree: Tree, site: str, wanted: Collection[str], notes: list[str]) -> Facts:
+    """Give the facts that the kernel and the distribution tell; a tree without topology has a note instead of it.
+
+    `site` is its name; `wanted` are interfaces that count even where no device is behind them.
+    """
     facts = Facts(
-        site.name,
+        site,
         host=first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname"),
         os=_system(tree),
         kernel=_kernel(tree),
         drivers=_drivers(tree),
-        interfaces=_interfaces(tree, (*site.network.interfaces, *site.network.management)),
+        interfaces=_interfaces(tree, wanted),
         nics=_nics(tree),
     )
     try:

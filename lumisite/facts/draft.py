@@ -6,7 +6,6 @@ draft passes `lumisite check` when its entries are put below the keys of the sam
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ from lumisite.facts.change import driver_words
 from lumisite.facts.site import Context
 from lumisite.site.images import told_release
 from lumisite.site.versions import Version
+from lumisite.text import yaml_key, yaml_text
 
 
 def draft_lines(context: Context) -> tuple[str, ...]:
@@ -25,7 +25,7 @@ def draft_lines(context: Context) -> tuple[str, ...]:
     host, why_not = _host_rocm(context)
     rocm = str(context.stated.rocm) if host is None else _spelled(str(host), site.rocm)
     node = facts.host if re.fullmatch(r"[\w.-]+", facts.host or "", re.ASCII) else "a node without a name"
-    source = _text(f"here: lumisite facts on {node}")
+    source = yaml_text(f"here: lumisite facts on {node}")
     slurm = facts.slurm if told_release(facts.slurm) else None
     drivers = "; ".join(driver_words(name, driver) for name, driver in facts.drivers.items())
     lines = ["# Put each entry below the key of the same name in the site description, then run `lumisite check`."]
@@ -34,19 +34,19 @@ def draft_lines(context: Context) -> tuple[str, ...]:
     lines += ["platforms:", "  draft:", "    # unknown: since when it is in force", "    since: unknown"]
     lines += _known("os", facts.os.name, old.os)
     for key, value in (("slurm", slurm), ("kernel", (facts.kernel.release or "").strip())):
-        lines.append(f"    {key}: {_text(value)}" if value else f"    # unknown: {key}")
+        lines.append(f"    {key}: {yaml_text(value)}" if value else f"    # unknown: {key}")
     lines += [*_known("driver", drivers, old.driver), *_driver_rocm(context, host)]
     lines += [f"    # unknown: rocm: {why_not}"] if why_not else []
-    lines += [f"    rocm: {_text(rocm)}", *(f"    # unknown: {line}" for line in cpe_unknown)]
-    lines += [f"    cpe: {_text(cpe)}", f"    cpe_supported: [{', '.join(map(_text, installed))}]"]
+    lines += [f"    rocm: {yaml_text(rocm)}", *(f"    # unknown: {line}" for line in cpe_unknown)]
+    lines += [f"    cpe: {yaml_text(cpe)}", f"    cpe_supported: [{', '.join(map(yaml_text, installed))}]"]
     ending = [f"    source: {source}", "    confirmed: no"]
     lines += [*_libraries(context), *_bus_ids(context), *ending]
     new = [release for release in installed if release not in site.cpe]
     lines += ["cpe:"] if new else []
     for release in new:
-        lines += [f"  {_key(release)}:", "    # unknown: libraries", "    libraries: {}", *ending]
+        lines += [f"  {yaml_key(release)}:", "    # unknown: libraries", "    libraries: {}", *ending]
     if rocm not in site.rocm:
-        lines += ["rocm:", f"  {_key(rocm)}: {{found: host, source: {source}}}"]
+        lines += ["rocm:", f"  {yaml_key(rocm)}: {{found: host, source: {source}}}"]
     return tuple(lines)
 
 
@@ -54,7 +54,7 @@ def _known(key: str, value: str | None, old: str) -> Iterator[str]:
     """Give a required key: what the node says, else what the platform before has, marked as unknown."""
     if not (value or "").strip():
         yield f"    # unknown: {key}; this is what the platform before has"
-    yield f"    {key}: {_text((value or '').strip() or old)}"
+    yield f"    {key}: {yaml_text((value or '').strip() or old)}"
 
 
 def _host_rocm(context: Context) -> tuple[Version | None, str]:
@@ -120,11 +120,11 @@ def _libraries(context: Context) -> Iterator[str]:
         if releases is not None and _is_name(version):
             if releases.default is None and len(versions) > 1:
                 yield f"    # unknown: libraries.{what}: which of {', '.join(versions)}; this is the newest"
-            entries.append(f"      {what}: {_text(f'{folder}/{version}')}")
+            entries.append(f"      {what}: {yaml_text(f'{folder}/{version}')}")
             continue
         if releases is not None or named is None or named.kind != "directory":
             yield f"    # unknown: libraries.{what}; this is what the platform before has"
-        entries.append(f"      {what}: {_text(path)}")
+        entries.append(f"      {what}: {yaml_text(path)}")
     yield "    libraries:" if entries else "    libraries: {}"
     yield from entries
 
@@ -134,7 +134,7 @@ def _bus_ids(context: Context) -> Iterator[str]:
     buses = [_short((gpu.bus or "").strip()) for gpu in facts.gpus]
     kinds = [name for name, kind in site.node_kinds.items() if kind.gpus and len(kind.gpus) == len(buses)]
     if len(kinds) == 1 and all(buses):
-        yield f"    gpu_bus_ids: {{{kinds[0]}: [{', '.join(map(_text, buses))}]}}"
+        yield f"    gpu_bus_ids: {{{kinds[0]}: [{', '.join(map(yaml_text, buses))}]}}"
     elif any(kind.gpus for kind in site.node_kinds.values()):
         yield f"    # unknown: gpu_bus_ids; no one node kind has the {len(buses)} GPUs of the node"
 
@@ -148,14 +148,3 @@ def _short(bus: str) -> str:
 def _is_name(text: str) -> bool:
     """Tell whether text can be a key of the site description, or the last part of a path in it."""
     return re.fullmatch(r"[\w+-][\w.+-]*", text, re.ASCII) is not None
-
-
-def _key(text: str) -> str:
-    return text if re.fullmatch(r"[A-Za-z][\w.+-]*|[0-9]+\.[\w.+-]+", text) else json.dumps(text)
-
-
-def _text(text: str) -> str:
-    """Write a YAML scalar: plain where that is plain to see, else quoted as JSON, which is YAML too."""
-    if re.fullmatch(r"[A-Za-z0-9/][\w./+-]*( [\w./+-]+)*", text, re.ASCII):
-        return text
-    return json.dumps(text if text.isprintable() else ascii(text), ensure_ascii=False)

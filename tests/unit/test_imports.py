@@ -15,6 +15,7 @@ PACKAGE = Path(lumisite.__file__).parent
 #: From the top: a room imports those behind it.
 ROOMS = (
     "cli",
+    "init",
     "lint",
     "validate",
     "facts",

@@ -76,19 +76,19 @@ def nodes_of(partition: str) -> dict[str, str]:
 
     Raises `ToolError`.
     """
-    done = _ask(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T"])
+    done = ask(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T"])
     rows = [line.strip().partition("|") for line in done.splitlines() if line.strip()]
     return dict(sorted((name, re.sub(r"[^a-z_].*", "", state.lower())) for name, _, state in rows))
 
 
 def expand(nodelist: str) -> list[str]:
     """Expand Slurm's notation: nid[000001-000003]. Raises `ToolError`."""
-    return _ask(["scontrol", "show", "hostnames", nodelist]).split()
+    return ask(["scontrol", "show", "hostnames", nodelist]).split()
 
 
 def nodes_of_reservation(name: str) -> list[str]:
     """List the nodes of a reservation. Raises `ToolError`."""
-    text = _ask(["scontrol", "--oneliner", "show", "reservation", name])
+    text = ask(["scontrol", "--oneliner", "show", "reservation", name])
     found = re.search(r"\bNodes=(\S+)", text)
     if not found or found[1] == "(null)":
         raise ToolError(f"reservation {name} has no nodes")
@@ -110,7 +110,7 @@ def submit(script: str) -> str:
 
 def find(name: str) -> str | None:
     """Give the id of a job of this user's by its name, if Slurm has one. Raises `ToolError`."""
-    rows = _ask(["squeue", "--noheader", "--me", f"--name={name}", "--states=all", "--format=%i"]).split()
+    rows = ask(["squeue", "--noheader", "--me", f"--name={name}", "--states=all", "--format=%i"]).split()
     return rows[-1] if rows else None
 
 
@@ -151,7 +151,8 @@ def _detail(job: str) -> JobState:
     return JobState("")
 
 
-def _ask(argv: Sequence[str]) -> str:
+def ask(argv: Sequence[str]) -> str:
+    """Give what a command of Slurm's says; asks again while Slurm is silent. Raises `ToolError`."""
     until = time.monotonic() + ASK_S
     while (done := _run(argv)).returncode != 0:
         if re.search(SILENT, done.stderr):

@@ -1,0 +1,164 @@
+"""`init`: a site description from the machine itself."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from lumisite.cli.facts import load_facts
+from lumisite.cli.parser import say, write_whole
+from lumisite.errors import LumisiteError, ResolveError, ToolError, shown
+from lumisite.init.known import IMAGE_FOLDERS
+from lumisite.init.node import Node, node_of
+from lumisite.init.slurm import Cluster, Kind, is_name, partitions_of, read_cluster
+from lumisite.init.told import Told, read_told
+from lumisite.init.write import Seen, describe
+from lumisite.machine.host import DiskTree, host_name, silent_paths
+from lumisite.machine.tree import names_of
+from lumisite.site.checks import STAGES
+from lumisite.site.decode import decode
+from lumisite.site.model import Site
+from lumisite.site.read import read_file
+from lumisite.site.scalars import SCALARS
+from lumisite.text import counted
+from lumisite.validate.run.slurm import ask
+
+_SCRIPT_BYTES = 64 * 1024
+#: How long a node may take: to be given, by Slurm, and to answer.
+_WAIT_S, _ANSWER_S = 60, 120
+#: Of the variables of a job that this may run in, what says where to ask and on whose account.
+_SLURM_KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_ACCOUNT")
+_MOST_TRIED = 2
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask Slurm and one node of each kind, and write what they say."""
+    if arguments.name is not None and not is_name(arguments.name):
+        raise ResolveError(f"--name: {shown(arguments.name)} is no name (letters, digits and ._+@- would be right)")
+    _refuse_existing(arguments.out)
+    cluster = _cluster(arguments.partition, alone=not arguments.partition)
+    name = arguments.name or cluster.config.get("ClusterName") or host_name()
+    out = arguments.out or Path(f"{name}.yaml")
+    _refuse_existing(out)
+    notes = [*cluster.notes]
+    say(f"asking this node, {host_name()}")
+    spool = cluster.config.get("SlurmdSpoolDir", "/")
+    login = node_of(_collect([], [spool]), name, notes)
+    if arguments.facts:
+        nodes = _from_facts(cluster, [load_facts(file) for file in arguments.facts])
+    elif cluster.kinds:
+        found = ((kind.name, _ask_kind(cluster, kind, name, [spool], arguments.srun, notes)) for kind in cluster.kinds)
+        nodes = {kind: node for kind, node in found if node is not None}
+    else:
+        nodes = {"gpu" if login.facts.gpus else "cpu": login}
+    for note in notes:
+        say(note)
+    seen = Seen(name, time.strftime("%Y-%m-%d"), cluster, login, nodes, _address, _image_folders, tuple(notes))
+    lines = describe(seen)
+    data = "".join(f"{line}\n" for line in lines).encode()
+    _refuse_existing(out)
+    write_whole(out, data)
+    comments = [line.split()[1] for line in lines if line.lstrip().startswith("# ")]
+    questions, guesses = comments.count("QUESTION:"), comments.count("guessed:")
+    say(f"wrote {out}: {counted(questions, 'question')} to answer, {counted(guesses, 'guessed value')} to confirm")
+    decode(data, Site, file=str(out), scalars=SCALARS, stages=STAGES)
+    return 0
+
+
+def _refuse_existing(out: Path | None) -> None:
+    if out is not None and os.path.lexists(out):
+        raise ResolveError(f"--out: {out} is there already, and stays as it is (another FILE would be right)")
+
+
+def _cluster(wanted: Sequence[str], *, alone: bool) -> Cluster:
+    """Read Slurm; where there is none, go on without it if nothing of it was asked for."""
+    say("asking Slurm for its partitions and nodes")
+    try:
+        cluster = read_cluster(ask, wanted)
+    except ToolError as error:
+        if not alone:
+            raise
+        say(f"{error}: there will be no partitions, and of nodes what this one or the facts tell")
+        return Cluster({}, {}, ())
+    if missing := [name for name in wanted if name not in cluster.partitions]:
+        raise ResolveError(f"--partition: Slurm has no partition {', '.join(map(shown, missing))}")
+    return cluster
+
+
+def _ask_kind(
+    cluster: Cluster, kind: Kind, site: str, paths: list[str], options: Sequence[str], notes: list[str]
+) -> Node | None:
+    """Ask one node of a kind, and another where that does not answer; `None` where nobody does."""
+    why = "none is free"
+    for slurm in [node for node in kind.nodes if node.ready][:_MOST_TRIED]:
+        partition = next(name for name in cluster.partitions if name in partitions_of(slurm))
+        say(f"asking {slurm.name} (kind {kind.name}, {counted(len(kind.nodes), 'node')}) through a job in {partition}")
+        srun = ["srun", f"--immediate={_WAIT_S}", "--time=3", "--nodes=1", "--ntasks=1", "--job-name=lumisite-init"]
+        srun += ["--chdir=/", f"--partition={partition}", f"--nodelist={slurm.name}", *options]
+        try:
+            return node_of(_collect(srun, paths), site, notes)
+        except LumisiteError as error:
+            why = str(error)
+    notes.append(f"no node of kind {kind.name} answered: {why}")
+    return None
+
+
+def _collect(prefix: Sequence[str], paths: Sequence[str]) -> Told:
+    """Run the collector here, or where `prefix` leads. Raises `ToolError`."""
+    import lumisite.init
+
+    script = read_file(Path(lumisite.init.__file__).with_name("collect.sh"), _SCRIPT_BYTES).decode()
+    kept = {name: value for name, value in os.environ.items() if name[:6] != "SLURM_" or name in _SLURM_KEPT}
+    argv = [*prefix, "sh", "-c", script, "lumisite", *paths]
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_WAIT_S + _ANSWER_S, env=kept, check=False
+        )
+    except FileNotFoundError:
+        raise ToolError(f"{argv[0]} is not on PATH") from None
+    except subprocess.TimeoutExpired:
+        raise ToolError(f"{argv[0]} did not answer within {_WAIT_S + _ANSWER_S} s") from None
+    if done.returncode:
+        words = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
+        raise ToolError(f"{argv[0]}: {shown(words[0])}")
+    return read_told(done.stdout.decode(errors="replace"), argv[0])
+
+
+def _from_facts(cluster: Cluster, files: Iterable[object]) -> Mapping[str, Node]:
+    """Give nodes of facts files by their kinds, in Slurm's words where it knows them."""
+    from lumisite.facts.facts import Facts
+
+    found: dict[str, Node] = {}
+    for facts in files:
+        assert isinstance(facts, Facts)
+        node = Node(facts, Told(facts.host or "facts"))
+        known = (kind.name for kind in cluster.kinds if node.name in {one.name for one in kind.nodes})
+        name = next(known, "gpu" if facts.gpus else "cpu")
+        while name in found:
+            name += "-other"
+        found[name] = node
+    return found
+
+
+def _address(name: str) -> str | None:
+    try:
+        return socket.gethostbyname(name)
+    except (OSError, UnicodeError):
+        return None
+
+
+def _image_folders(tops: Iterable[str]) -> tuple[str, ...]:
+    """Give folders of images below file systems, by their usual names."""
+    tree, found = DiskTree("/"), []
+    tops = list(tops)
+    silent = silent_paths(tops, 5.0)
+    for top in (one for one in tops if one not in silent):
+        for folder in (f"{top}/{name}" for name in IMAGE_FOLDERS):
+            if any(name.endswith(".sif") for name in names_of(tree, folder)):
+                found.append(folder)
+    return tuple(found)

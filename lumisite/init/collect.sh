@@ -1,0 +1,92 @@
+# What a node says of itself, for `lumisite init`: POSIX sh, since a compute node may have no Python.
+# Lines are `F PATH` (a file; its lines follow, each behind |), `L PATH<tab>TARGET` (a link), `D PATH` (something that is
+# there), and at last END. What cannot be read is left out. Arguments are more paths to look for.
+exec 2>/dev/null </dev/null
+export LC_ALL=C TZ=UTC PATH="$PATH:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+# First lines: no process for each, of which a node with many CPUs would need thousands.
+one() {
+  for file in "$@"; do
+    [ -f "$file" ] || continue
+    line=
+    IFS= read -r line <"$file"
+    [ -n "$line" ] && printf 'F %s\n|%s\n' "$file" "$line"
+  done
+}
+all() {
+  for file in "$@"; do
+    [ -f "$file" ] && printf 'F %s\n' "$file" && sed 's/^/|/' <"$file"
+  done
+}
+# What a command says.
+said() {
+  printf 'F /said/%s\n' "$1"
+  shift
+  timeout 20 "$@" | sed -e 's/^/|/' -e 100q
+}
+# A folder, which may stand behind links: where it really is, in $real.
+leads() {
+  [ -d "$1" ] && real=$(cd -P "$1" && pwd -P) || return 1
+  [ "$real" = "$1" ] || printf 'L %s\t%s\n' "$1" "$real"
+  printf 'D %s\n' "$real"
+}
+# A device of a class: its own files, then those of the hardware behind it.
+device() {
+  leads "$1" || return
+  here=$real
+  shift
+  for name in "$@"; do one "$here/$name"; done
+  leads "$here/device" || return
+  behind=$real
+  one "$behind/numa_node" "$behind/local_cpulist"
+  leads "$behind/driver"
+  for net in "$behind"/net/*; do [ -d "$net" ] && printf 'D %s\n' "$net"; done
+}
+
+one /proc/sys/kernel/hostname /proc/sys/kernel/osrelease /proc/meminfo
+all /etc/os-release /usr/lib/os-release /proc/net/route /proc/self/mountinfo
+one /sys/devices/system/cpu/online
+for cpu in /sys/devices/system/cpu/cpu[0-9]*; do
+  one "$cpu/topology/core_cpus_list" "$cpu/topology/thread_siblings_list" "$cpu/topology/physical_package_id"
+  for cache in "$cpu"/cache/index*; do one "$cache/level" "$cache/shared_cpu_list"; done
+done
+one /sys/devices/system/node/node[0-9]*/cpulist
+for module in amdgpu nvidia i915 xe; do one "/sys/module/$module/version" "/sys/module/$module/srcversion"; done
+for net in /sys/class/net/*; do
+  device "$net" operstate speed mtu
+  [ -d "$net/bonding" ] && printf 'D %s/bonding\n' "$here"
+done
+for adapter in /sys/class/infiniband/* /sys/class/cxi/*; do
+  device "$adapter" ports/1/link_layer ports/1/state
+done
+for pci in /sys/bus/pci/devices/*; do
+  class=
+  read -r class <"$pci/class"
+  case $class in
+    0x03* | 0x12*)
+      leads "$pci"
+      one "$real/class" "$real/vendor" "$real/local_cpulist" "$real/numa_node"
+      ;;
+  esac
+done
+
+for tree in / /opt/rocm* /opt/cray /usr/local/cuda* /opt/intel/oneapi/compiler/* /opt/cray/pe/cpe/* /opt/cray/libfabric/*; do
+  leads "$tree"
+done
+for link in /*; do [ -L "$link" ] && leads "$link"; done
+for path in /usr/share/lmod /usr/share/modules /usr/share/Modules "$@"; do [ -e "$path" ] && printf 'D %s\n' "$path"; done
+for variable in LMOD_VERSION MODULES_CMD HOME; do said "$variable" printenv "$variable"; done
+for program in apptainer singularity; do
+  path=$(command -v "$program") && printf 'F /said/%s path\n|%s\n' "$program" "$path" && said "$program" "$path" --version
+done
+command -v nvidia-smi >/dev/null && said nvidia-smi nvidia-smi
+
+# The same folder on two nodes is the same file system where number and time of change are the same.
+printf 'F /said/stat\n'
+while read -r _ _ _ _ point _; do
+  case $point in
+    / | /proc/* | /sys/* | /dev/* | /run/* | /boot/* | *\\*) ;;
+    *) timeout 5 stat -c '|%i %z %F %n' "$point" ;;
+  esac
+done </proc/self/mountinfo
+printf 'END\n'

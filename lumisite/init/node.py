@@ -1,0 +1,190 @@
+"""What one node tells of its fabric, its runtime, its file systems and its software."""
+
+from __future__ import annotations
+
+import ipaddress
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lumisite.facts.capture_system import capture_system
+from lumisite.facts.facts import Facts, Interface
+from lumisite.init.known import LOCAL, SHARED, STACKS, SYSTEM
+from lumisite.init.slurm import is_name
+from lumisite.init.told import Told
+from lumisite.machine.mounts import parse_mounts
+from lumisite.machine.tree import is_under, names_of, resolve
+from lumisite.site.decode import UnfitError
+from lumisite.site.scalars import read_absolute_path
+
+_NET = "/sys/class/net"
+_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node: its facts, and what it told beside them (nothing, where the facts come from a file)."""
+
+    facts: Facts
+    told: Told
+
+    @property
+    def name(self) -> str:
+        """What the kernel calls it."""
+        name = (self.facts.host or "").partition(".")[0]
+        return name if is_name(name) else "a node without a name"
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """The network by which nodes exchange data."""
+
+    carrier: str
+    adapters: tuple[str, ...]
+    interfaces: tuple[str, ...]
+    management: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A file system that users work on; `kind` is `shared` or `node-local`, `type` the kernel's word."""
+
+    path: str
+    kind: str
+    type: str
+
+
+def node_of(told: Told, site: str, notes: list[str]) -> Node:
+    """Read a node's answer."""
+    names = [name for name in names_of(told, _NET) if name != "lo" and is_name(name)]
+    real = [name for name in names if {"device", "bonding"} & set(names_of(told, f"{_NET}/{name}"))]
+    return Node(capture_system(told, site, real or names, notes), told)
+
+
+def fabric_of(node: Node, address: str | None) -> Fabric:
+    """Tell fast interfaces from those for management; `address` is by which Slurm reaches the node.
+
+    Where all are as fast, the one with that address manages, unless the others are called like it (`hsn0`, `hsn1`).
+    """
+    routes = list(_routes(node))
+    routed = {name for name, _ in routes}
+    up = {
+        name: one.speed_mbit or 0
+        for name, one in node.facts.interfaces.items()
+        if is_name(name) and one.state in ("up", "unknown") and (name in routed or not node.told.files)
+    }
+    fast = [name for name, speed in up.items() if speed == max(up.values())]
+    home = {name for name, network in routes if address and ipaddress.ip_address(address) in network}
+    others = [name for name in fast if name not in home]
+    if not {_stem(name) for name in others} & {_stem(name) for name in home}:
+        fast = others or fast
+    carrier, adapters = _adapters(node, fast)
+    return Fabric(carrier, adapters, tuple(fast), tuple(name for name in up if name not in fast))
+
+
+def _stem(name: str) -> str:
+    return name.rstrip("0123456789")
+
+
+def _routes(node: Node) -> Iterator[tuple[str, ipaddress.IPv4Network]]:
+    """Give the networks that an interface is in, of the kernel's table (proc(5), /proc/net/route)."""
+    for line in node.told.lines("/proc/net/route")[1:]:
+        fields = line.split()
+        if len(fields) > 7 and all(re.fullmatch("[0-9A-Fa-f]{8}", fields[at]) for at in (1, 2, 7)):
+            target, mask = (ipaddress.IPv4Address(bytes.fromhex(fields[at])[::-1]) for at in (1, 7))
+            if int(target) and not int(fields[2], 16):
+                yield fields[0], ipaddress.IPv4Network(f"{target}/{mask}", strict=False)
+
+
+def _adapters(node: Node, fast: list[str]) -> tuple[str, tuple[str, ...]]:
+    """Give what carries data, and its adapters: those of the fast interfaces, where an adapter is also Ethernet."""
+    if node.facts.nics:
+        return "cxi", tuple(filter(is_name, node.facts.nics))
+    found: dict[str, list[str]] = {}
+    for name in filter(is_name, names_of(node.told, "/sys/class/infiniband")):
+        here = f"/sys/class/infiniband/{name}"
+        driver = posixpath.basename(resolve(node.told, f"{here}/device/driver").path)
+        link, state = (" ".join(node.told.lines(f"{here}/ports/1/{one}")) for one in ("link_layer", "state"))
+        if driver == "efa":
+            found.setdefault("EFA", []).append(name)
+        elif link == "InfiniBand" and "ACTIVE" in state:
+            found.setdefault("IB", []).append(name)
+        elif "ACTIVE" in state and set(names_of(node.told, f"{here}/device/net")) & set(fast):
+            found.setdefault("RoCE", []).append(name)
+    return next(((one, tuple(found[one])) for one in ("EFA", "IB", "RoCE") if one in found), ("tcp", ()))
+
+
+def adapter_near(node: Node, bus: str | None, fabric: Fabric) -> str | None:
+    """Give the adapter with most of the path of PCI bridges in common with a GPU, if one alone has."""
+    gpu = resolve(node.told, f"/sys/bus/pci/devices/{bus}").path.split("/")
+    shared = {}
+    for name in fabric.adapters:
+        kind = "cxi" if fabric.carrier == "cxi" else "infiniband"
+        path = resolve(node.told, f"/sys/class/{kind}/{name}/device").path.split("/")
+        common = posixpath.commonprefix([gpu, path])
+        shared[name] = len(common) if any(part.startswith("pci") for part in common) else 0
+    best = [name for name, common in shared.items() if common and common == max(shared.values())]
+    return best[0] if len(best) == 1 else None
+
+
+def folders_of(node: Node, login: Node) -> Iterator[Folder]:
+    """Give the file systems that users work on, and the links in / that lead there; the outermost of each alone.
+
+    Shared is what is so by its type, or has on both nodes the same number and time of change.
+    """
+    here, there = (set(one.told.lines("/said/stat")) for one in (node, login))
+    folders = {line.split(" ", 5)[-1] for line in here if " directory /" in line}
+    same = {line.split(" ", 5)[-1] for line in here & there if " directory /" in line} if node is not login else set()
+    found: dict[str, Folder] = {}
+    for mount in sorted(parse_mounts(node.told.lines("/proc/self/mountinfo")), key=lambda one: one.point):
+        if mount.point == "/" or mount.point not in folders or any(is_under(mount.point, one) for one in SYSTEM):
+            continue
+        kind = "shared" if mount.kind in SHARED or mount.point in same else "node-local" if mount.kind in LOCAL else ""
+        if kind and not any(is_under(mount.point, one) for one in found) and _can_be_bound(mount.point):
+            found[mount.point] = Folder(mount.point, kind, mount.kind)
+    yield from found.values()
+    for link in node.told.below("/"):
+        there_is = resolve(node.told, link)
+        for one in found.values() if there_is.path != link and _can_be_bound(link) else ():
+            if is_under(there_is.path, one.path) and link not in found:
+                yield Folder(link, one.kind, f"a link to {there_is.path}")
+
+
+def _can_be_bound(path: str) -> bool:
+    try:
+        return path.isascii() and bool(read_absolute_path(path))
+    except UnfitError:
+        return False
+
+
+def has_folder(node: Node, path: str) -> bool:
+    """Tell whether a node has a folder under a path that its own table of mounts or a link in / names."""
+    lines = node.told.lines("/said/stat")
+    return any(line.endswith(f" directory {path}") for line in lines) or resolve(node.told, path).entry is not None
+
+
+def releases_of(node: Node, stack: str) -> tuple[list[str], str | None]:
+    """Give the releases of a stack that stand on the node, the oldest first, and the one that is the default."""
+    facts = {"rocm": node.facts.rocm, "cpe": node.facts.cpe}.get(stack)
+    if facts is not None and facts.versions:
+        return sorted(filter(_VERSION.fullmatch, facts.versions), key=_order), facts.default
+    found = []
+    for start in STACKS[stack].folders:
+        folder, prefix = posixpath.split(start)
+        names = (name[len(prefix) :] for name in names_of(node.told, folder) if name.startswith(prefix))
+        found += [name for name in names if _VERSION.fullmatch(name)]
+    default = resolve(node.told, STACKS[stack].default)
+    leads = posixpath.basename(default.path).removeprefix(posixpath.basename(STACKS[stack].folders[0]))
+    found = sorted(set(found), key=_order)
+    return found, leads if leads in found else found[-1] if found else None
+
+
+def _order(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def speed_words(interface: Interface | None) -> str:
+    """Say how fast an interface is."""
+    speed = interface.speed_mbit if interface else None
+    return "of unknown speed" if speed is None else f"{speed} Mbit/s"

@@ -1,0 +1,141 @@
+"""What Slurm says of a machine: `scontrol show config`, `partition` and `node`, as they print one line for each.
+
+Sources: scontrol(1), slurm.conf(5) of Slurm 22.05 to 26.05.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lumisite.site.scalars import is_file_name
+
+#: A command that Slurm answers: gives its output.
+Ask = Callable[[Sequence[str]], str]
+#: A node in one of these states starts a job now, or soon.
+_READY = ("IDLE", "MIXED")
+#: How scontrol prints what is not set.
+_NOTHING = ("(null)", "N/A", "")
+
+
+@dataclass(frozen=True)
+class SlurmNode:
+    """A node as Slurm knows it; memory in MiB."""
+
+    name: str
+    said: Mapping[str, str]
+
+    def number(self, key: str) -> int:
+        """Give a number that Slurm tells; 0 where it tells none."""
+        text = self.said.get(key, "")
+        return int(text) if re.fullmatch(r"[0-9]{1,12}", text) else 0
+
+    @property
+    def gpus(self) -> tuple[str, int]:
+        """The type and the number of its GPUs: `gpu:h100:4(S:0-1)`."""
+        found = re.findall(r"(?:^|,)gpu(?::([\w.+-]+?))?:([0-9]{1,4})(?=[,(]|$)", self.said.get("Gres", ""), re.ASCII)
+        return (found[0][0], sum(int(count) for _, count in found)) if found else ("", 0)
+
+    @property
+    def memory_mib(self) -> int:
+        """Memory that jobs can be given."""
+        return max(0, self.number("RealMemory") - self.number("MemSpecLimit"))
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes a job."""
+        return re.fullmatch(rf"({'|'.join(_READY)})(\+PLANNED|\+CLOUD)*", self.said.get("State", "")) is not None
+
+    @property
+    def build(self) -> tuple[object, ...]:
+        """What is the same for nodes that are built alike; memory that differs by a few percent is."""
+        shape = [self.number(key) for key in ("Sockets", "CoresPerSocket", "ThreadsPerCore")]
+        return (*shape, *self.gpus, round(math.log(self.memory_mib or 1, 1.5)))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Nodes that are built alike, by a name that says what sets them apart."""
+
+    name: str
+    nodes: tuple[SlurmNode, ...]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What Slurm says: its configuration, its partitions by name, and the kinds of its nodes."""
+
+    config: Mapping[str, str]
+    partitions: Mapping[str, Mapping[str, str]]
+    kinds: tuple[Kind, ...]
+    notes: tuple[str, ...] = ()
+
+
+def read_cluster(ask: Ask, wanted: Sequence[str] = ()) -> Cluster:
+    """Ask Slurm for the partitions `wanted`, or all that users may submit to. Raises `ToolError`."""
+    found = re.findall(r"^(\w+)\s+= (.*?)\s*$", ask(["scontrol", "show", "config"]), re.MULTILINE | re.ASCII)
+    config = {key: value for key, value in found if value not in _NOTHING}
+    notes: list[str] = []
+    partitions = {}
+    for name, said in _rows(ask(["scontrol", "--oneliner", "show", "partition"]), "PartitionName", notes):
+        if name in wanted or (not wanted and said.get("RootOnly") != "YES" and said.get("State", "UP") != "INACTIVE"):
+            partitions[name] = said
+    nodes = []
+    for name, said in _rows(ask(["scontrol", "--oneliner", "show", "node"]), "NodeName", notes):
+        node = SlurmNode(name, said)
+        if node.number("CPUTot") and partitions.keys() & partitions_of(node):
+            nodes.append(node)
+    return Cluster(config, partitions, _kinds(nodes), tuple(notes))
+
+
+def partitions_of(node: SlurmNode) -> set[str]:
+    """Give the partitions that a node is in."""
+    return set(node.said.get("Partitions", "").split(","))
+
+
+def _rows(text: str, first: str, notes: list[str]) -> list[tuple[str, dict[str, str]]]:
+    """Read lines of `KEY=VALUE`; values may have spaces, and of a key that stands twice the first counts."""
+    lines = text.split("\n")
+    if lines[-1].strip():
+        notes.append(f"the answer of scontrol ends inside of a line, which is left out: {lines[-1][:40]!r}")
+    rows = []
+    for line in lines[:-1]:
+        said = dict(reversed(re.findall(r"(?:^|(?<= ))([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*$)", line, re.ASCII)))
+        name = said.get(first, "")
+        if not line.startswith(f"{first}="):
+            continue
+        if is_name(name):
+            rows.append((name, said))
+        else:
+            notes.append(f"{first} {name[:40]!r} is no name that can be written, and is left out")
+    return rows
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text of the machine can be a name in the description."""
+    return re.fullmatch(r"[\w.+@-]{1,100}", text, re.ASCII) is not None and is_file_name(text)
+
+
+def _kinds(nodes: Sequence[SlurmNode]) -> tuple[Kind, ...]:
+    """Group nodes, and name the groups by no more than what sets them apart."""
+    groups: dict[tuple[object, ...], list[SlurmNode]] = {}
+    for node in nodes:
+        groups.setdefault(node.build, []).append(node)
+    kinds = [Kind("", tuple(group)) for group in groups.values()]
+    for step in range(4):
+        taken = [kind.name for kind in kinds]
+        for at, kind in enumerate(kinds):
+            if not step or taken.count(kind.name) > 1:
+                word = _words(kind.nodes[0], at)[step]
+                kinds[at] = replace(kind, name="-".join(filter(None, (kind.name, word))))
+    return tuple(kinds)
+
+
+def _words(node: SlurmNode, number: int) -> tuple[str, ...]:
+    """Give what may set a kind apart, the first first."""
+    vendor, count = node.gpus
+    cores = node.number("Sockets") * node.number("CoresPerSocket")
+    memory = f"{round(node.memory_mib / 1024)}g"
+    return vendor or ("gpu" if count else "cpu"), f"x{count}" if count else f"{cores}c", memory, str(number + 1)

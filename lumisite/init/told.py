@@ -1,0 +1,99 @@
+"""What a node said of itself (collect.sh), as a tree that the readers of nodes take."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lumisite.errors import LumisiteError
+from lumisite.machine.tree import Entry, first_line, names_of, small_text
+
+
+class ToldError(LumisiteError):
+    """An answer that is no answer, or not all of one."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True)
+class _Text:
+    name: str
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self.content[offset : offset + length]
+
+
+@dataclass(frozen=True)
+class Told:
+    """A node as it told it: what is not in `files`, `links` or among the parents of these is not there."""
+
+    name: str
+    files: dict[str, list[str]] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    folders: dict[str, set[str]] = field(default_factory=lambda: {"/": set()})
+
+    def look(self, path: str) -> Entry | None:
+        """Tell what stands at a path."""
+        if path in self.links:
+            return Entry("link", self.links[path])
+        return Entry("file") if path in self.files else Entry("directory") if path in self.folders else None
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """Give the names in a directory."""
+        return tuple(self.folders.get(path, ()))
+
+    def source(self, path: str) -> _Text:
+        """Open a file."""
+        return _Text(path, "\n".join(self.files[path]).encode())
+
+    def said(self, what: str) -> str:
+        """Give the first line of what a command said; empty where it said nothing that can be shown."""
+        return first_line(self, f"/said/{what}") or ""
+
+    def lines(self, path: str) -> list[str]:
+        """Give the lines of a file."""
+        return (small_text(self, path) or "").splitlines()
+
+    def below(self, path: str) -> list[str]:
+        """Give what stands in a directory."""
+        return [f"{path.rstrip('/')}/{name}" for name in names_of(self, path)]
+
+
+def read_told(text: str, name: str) -> Told:
+    """Read an answer; what stands before it, such as words of a prolog, is passed over. Raises `ToldError`."""
+    told, lines, ended = Told(name), list[str](), False
+    for line in text.split("\n"):
+        kind, _, rest = line.partition(" ")
+        path, _, target = rest.partition("\t")
+        if line.startswith("|"):
+            lines.append(line[1:])
+        elif kind in ("F", "L", "D") and path.startswith("/") and posixpath.normpath(path) == path:
+            if kind == "F":
+                lines = told.files[path] = []
+            elif kind == "L":
+                told.links[path] = target
+            else:
+                told.folders.setdefault(path, set())
+            _add_parents(told, path)
+        ended = line == "END"
+        if ended:
+            return told
+    raise ToldError(f"{name}: the answer has no end, after {len(told.files)} files (the collector ends with END)")
+
+
+def _add_parents(told: Told, path: str) -> None:
+    for above, name in _parents(path):
+        told.folders.setdefault(above, set()).add(name)
+
+
+def _parents(path: str) -> Iterator[tuple[str, str]]:
+    while path != "/":
+        above, name = posixpath.split(path)
+        yield above, name
+        path = above

@@ -1,0 +1,87 @@
+"""What Slurm and nodes say, as they are known to say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lumisite.errors import ToolError
+from lumisite.init.slurm import Ask
+from lumisite.init.told import Told, read_told
+from tests.support.dict_trees import Link
+
+CONFIG = """Configuration data as of 2026-11-22T14:19:00
+ClusterName             = skerry
+MpiDefault              = pmix
+Prolog                  = (null)
+SelectType              = select/cons_tres
+SlurmdSpoolDir          = /var/spool/slurmd
+SLURM_VERSION           = 24.11.5
+TaskProlog              = /etc/slurm/task prolog.sh
+
+Slurmctld(primary) at uan01 is UP
+"""
+PARTITION = (
+    "PartitionName={name} AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=NO QoS=N/A "
+    "DefaultTime=NONE RootOnly=NO ReqResv=NO OverSubscribe={share} MaxNodes={most} State=UP TotalCPUs=4 "
+    "JobDefaults=(null) TRES=cpu=4,mem=4000M,node=2,billing=4\n"
+)
+#: As `scontrol --oneliner show node` prints it; 24.11 puts two spaces after some values.
+NODE = (
+    "NodeName={name} Arch=x86_64 CoresPerSocket={cores}  CPUAlloc=0 CPUEfctv=2 CPUTot={total} CPULoad=9.80 "
+    "AvailableFeatures=(null) Gres={gres} NodeAddr={name} NodeHostName={name} Version=24.11.5 "
+    "OS=Linux 5.14.0-570.el9.x86_64 #1 SMP PREEMPT_DYNAMIC  RealMemory={memory} AllocMem=0 Sockets={sockets} Boards=1"
+    "{special} State={state} ThreadsPerCore={threads} TmpDisk=0 MCS_label=N/A Partitions={partitions}  "
+    "BootTime=2026-11-22T00:54:08 CfgTRES=cpu=2 AllocTRES= {reason}\n"
+)
+
+
+def partition(name: str, share: str = "NO", most: str = "UNLIMITED") -> str:
+    return PARTITION.format(name=name, share=share, most=most)
+
+
+def node(name: str, **changes: object) -> str:
+    usual = {"cores": 1, "sockets": 2, "threads": 1, "memory": 2000, "gres": "(null)", "state": "IDLE"}
+    usual |= {"partitions": "all", "special": "", "reason": "", "total": 2}
+    return NODE.format(name=name, **(usual | changes))
+
+
+#: CPUs, GRES and reserved cores as these machines have them. LUMI-G: its slurm.conf as users have published it; dccn: the
+#: Donders Institute's cluster, bamboo: the University of Geneva's, as their users have printed their nodes.
+LUMI_G = node(
+    "nid005000", sockets=8, cores=8, threads=2, total=128, memory=491520, partitions="standard-g",
+    gres="gpu:mi250:8", special=" CPUSpecList=0,16,32,48,64,80,96,112",
+)  # fmt: skip
+DCCN = node(
+    "dccn-c083", sockets=2, cores=32, total=64, memory=515578, partitions="gpu,batch", state="MIXED",
+    gres="cpu:amd:1,gpu:nvidia_a100-sxm4-40gb:4(S:0-1)", special=" CoreSpecCount=1 CPUSpecList=63 MemSpecLimit=4096",
+)  # fmt: skip
+BAMBOO = node(
+    "gpu010", sockets=4, cores=24, total=96, memory=384000, partitions="private-kalousis-gpu,shared-gpu",
+    gres="gpu:nvidia_geforce_rtx_5090:4(S:0-3),VramPerGpu:no_consume:32G", state="IDLE+DRAIN",
+    special=" CoreSpecCount=2 CPUSpecList=71,95", reason="Reason=health_ps___blocked [root@2026-04-29T03:06:18]",
+)  # fmt: skip
+
+
+def slurm(partitions: str, nodes: str, config: str = CONFIG) -> Ask:
+    answers = {"config": config, "partition": partitions, "node": nodes}
+
+    def ask(argv: Sequence[str]) -> str:
+        return answers[argv[-1]]
+
+    return ask
+
+
+def no_slurm(argv: Sequence[str]) -> str:
+    raise ToolError(f"{argv[0]} is not on PATH")
+
+
+def told(files: Mapping[str, bytes | Link], end: str = "END\n") -> Told:
+    """Give a node that has these files as its answer."""
+    text = "Welcome to the machine\n"
+    for path, content in files.items():
+        if isinstance(content, Link):
+            text += f"L {path}\t{content.to}\n"
+        else:
+            lines = content.decode(errors="replace").removesuffix("\n").split("\n")
+            text += f"F {path}\n" + "".join(f"|{line}\n" for line in lines)
+    return read_told(text + end, "node")

@@ -1,0 +1,198 @@
+"""The description that is written: what was read, with its source, what was guessed, and what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import yaml
+
+from lumisite.init.node import Fabric, Node, fabric_of, folders_of, node_of
+from lumisite.init.slurm import Cluster, read_cluster
+from lumisite.init.write import Seen, describe
+from tests.support.dict_trees import Link
+from tests.support.nodes import lumi_node
+from tests.unit.init.answers import LUMI_G, node, partition, slurm, told
+
+Files = Mapping[str, bytes | Link]
+MOUNT = "{id} 1 0:{id} / {point} rw,relatime shared:1 - {kind} {source} rw\n"
+ROUTES = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n"
+
+
+def network(**interfaces: tuple[int, str]) -> dict[str, bytes | Link]:
+    """Give interfaces by name, with speed (Mbit/s) and the first three bytes of their address."""
+    files: dict[str, bytes | Link] = {}
+    routes = ROUTES + "eth0\t00000000\t0101010A\t0003\t0\t0\t0\t00000000\n"
+    for number, (name, (speed, address)) in enumerate(interfaces.items()):
+        device = f"/sys/devices/pci0000:00/0000:0{number}:00.0"
+        files |= {f"/sys/class/net/{name}/operstate": b"up\n", f"/sys/class/net/{name}/speed": f"{speed}\n".encode()}
+        files |= {f"{device}/numa_node": b"0\n", f"/sys/class/net/{name}/device": Link(device)}
+        if address:
+            packed = bytes(map(int, address.split(".")))[::-1].hex().upper()
+            routes += f"{name}\t00{packed}\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
+    return files | {"/proc/net/route": routes.encode()}
+
+
+def mounts(stamps: Mapping[str, str], **kinds: str) -> dict[str, bytes | Link]:
+    """Give a table of mounts; `stamps` say which folder stands at each, and when it was changed."""
+    points = {f"/{name.replace('_', '/')}": kind for name, kind in kinds.items()}
+    table = "".join(
+        MOUNT.format(id=at, point=point, kind=kind, source="x") for at, (point, kind) in enumerate(points.items())
+    )
+    stats = "".join(f"{stamps.get(point, '7 2026-01-01 00:00:00.1 +0000')} directory {point}\n" for point in points)
+    return {"/proc/self/mountinfo": table.encode(), "/said/stat": stats.encode()}
+
+
+def small(**changes: Files) -> Node:
+    files: dict[str, bytes | Link] = {"/sys/devices/system/cpu/online": b"0-1\n", "/proc/sys/kernel/hostname": b"n1\n"}
+    files |= {f"/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id": b"0\n" for cpu in (0, 1)}
+    for more in changes.values():
+        files |= more
+    return node_of(told(files), "skerry", [])
+
+
+def seen(nodes: Mapping[str, Node], cluster: Cluster, login: Node | None = None) -> Seen:
+    addresses = {"n1": "10.1.0.1", "n1-ib0": "10.2.0.1"}
+    return Seen(
+        "skerry",
+        "2026-11-22",
+        cluster,
+        login or small(),
+        nodes,
+        addresses.get,
+        lambda tops: tuple(f"{one}/images" for one in tops if one == "/appl"),
+    )
+
+
+def written(one: Seen) -> dict[str, object]:
+    value = yaml.load("\n".join(describe(one)), Loader=yaml.BaseLoader)
+    assert isinstance(value, dict)
+    return value
+
+
+def test_a_lumi_node_is_described_as_lumi_is() -> None:
+    login = small()
+    cluster = read_cluster(slurm(partition("standard-g", "EXCLUSIVE", "1024"), LUMI_G))
+    text = describe(seen({"mi250": node_of(told(lumi_node()), "lumi", [])}, cluster, login))
+    value = yaml.load("\n".join(text), Loader=yaml.BaseLoader)
+    kind = value["node_kinds"]["mi250"]
+    assert (kind["memory_mib"], kind["reserved"]) == ("491520", "0,8,16,24,32,40,48,56")
+    assert kind["l3"][7] == {"cores": "56-63", "siblings": "120-127", "numa": "3"}
+    assert [gpu["l3"] for gpu in kind["gpus"]] == ["6", "7", "2", "3", "0", "1", "4", "5"]
+    assert value["platforms"]["2026-11"]["gpu_bus_ids"]["mi250"][0] == "0000:c1:00.0"
+    assert value["fabric"]["carrier"] == "cxi"
+    rocm = value["platforms"]["2026-11"]["stacks"]["rocm"]
+    assert (rocm["default"], rocm["runs"]) == ("6.3.4", ">=6.3,<6.4")
+    assert value["partitions"]["standard-g"]["whole_nodes"] == "yes"
+    assert {one["name"] for one in value["settings"]} >= {"MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"}
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "address", "fabric"),
+    [
+        ({"eth0": (1000, "10.1.0"), "ib0": (100000, "10.2.0")}, "10.1.0.1", (("ib0",), ("eth0",))),
+        (
+            {"eth0": (10000, "10.1.0"), "hsn0": (10000, "10.2.0"), "hsn1": (10000, "10.3.0")},
+            "10.1.0.1",
+            (("hsn0", "hsn1"), ("eth0",)),
+        ),
+        ({"hsn0": (200000, "10.1.0"), "hsn1": (200000, "10.2.0")}, "10.1.0.1", (("hsn0", "hsn1"), ())),
+        ({"eno1": (25000, "10.1.0")}, "10.1.0.1", (("eno1",), ())),
+        (
+            {"eno1": (25000, "10.1.0"), "ib0": (100000, "")},
+            None,
+            (("eno1",), ()),
+        ),  # ib0 has no address: nothing can use it
+        ({}, None, ((), ())),
+    ],
+)
+def test_fast_interfaces_are_told_from_management(
+    interfaces: Mapping[str, tuple[int, str]], address: str | None, fabric: tuple[tuple[str, ...], tuple[str, ...]]
+) -> None:
+    found = fabric_of(small(net=network(**interfaces)), address)
+    assert (found.interfaces, found.management) == fabric
+
+
+@pytest.mark.parametrize(
+    ("link_layer", "state", "driver", "fabric"),
+    [
+        ("InfiniBand", "4: ACTIVE", "mlx5_core", ("IB", ("mlx5_0",))),
+        ("Ethernet", "4: ACTIVE", "mlx5_core", ("RoCE", ("mlx5_0",))),
+        ("InfiniBand", "1: DOWN", "mlx5_core", ("tcp", ())),
+        ("Unspecified", "4: ACTIVE", "efa", ("EFA", ("mlx5_0",))),
+    ],
+)
+def test_what_carries_data(link_layer: str, state: str, driver: str, fabric: tuple[str, tuple[str, ...]]) -> None:
+    here, device = "/sys/class/infiniband/mlx5_0", "/sys/devices/pci0000:00/0000:00:00.0"
+    files: dict[str, bytes | Link] = {
+        f"{here}/device": Link(device),
+        f"{device}/net/eth0/x": b"",
+        f"{device}/driver": Link(f"/{driver}"),
+    }
+    files |= {
+        f"{here}/ports/1/link_layer": link_layer.encode(),
+        f"{here}/ports/1/state": state.encode(),
+        f"/{driver}/x": b"",
+    }
+    found = fabric_of(small(net=network(eth0=(100000, "10.1.0")), adapter=files), "10.1.0.1")
+    assert (found.carrier, found.adapters) == fabric
+
+
+def test_shared_is_what_is_the_same_on_two_nodes() -> None:
+    same, other = {"/work": "5 2026-01-02 00:00:00.5 +0000"}, {"/work": "5 2026-01-02 00:00:00.6 +0000"}
+    table = {
+        "work": "ext4",
+        "scratch": "lustre",
+        "tmp": "tmpfs",
+        "var_lib": "xfs",
+        "scratch_deep": "nfs4",
+        "x": "overlay",
+    }
+    one, login = small(m=mounts(same, **table)), small(m=mounts(same, work="ext4"))
+    kinds = {folder.path: folder.kind for folder in folders_of(one, login)}
+    assert kinds == {"/scratch": "shared", "/tmp": "node-local", "/work": "shared"}
+    assert {one.path: one.kind for one in folders_of(one, small(m=mounts(other, work="ext4")))}["/work"] == "node-local"
+
+
+def test_questions_and_guesses_are_told() -> None:
+    cluster = read_cluster(
+        slurm(partition("all"), node("n1", cores=4, threads=2, gres="gpu:h100:2", special=" CoreSpecCount=1"))
+    )
+    text = "\n".join(describe(seen({}, cluster)))
+    assert text.count("# QUESTION: ") == 2
+    for command in (
+        "lscpu -e",
+        "lstopo",
+        "command -v apptainer singularity",
+        "ip -brief address",
+        "findmnt",
+        "module --version",
+    ):
+        assert command in text
+
+
+def test_no_text_of_the_machine_gets_out_of_its_place() -> None:
+    evil = 'x"\n  evil: yes\x1b[31m \u202e'
+    files = {
+        "/etc/os-release": f"PRETTY_NAME='{evil}'\nID=x: y".encode(),
+        "/said/apptainer path": b"/opt/a pt/apptainer",
+        "/said/apptainer": b"ver: {1}, [2] # \x1b",
+    }
+    cluster = read_cluster(slurm(partition("all"), node("n1", gres="gpu:\x1b[31m:1")))
+    value = written(seen({"cpu": small(evil=files)}, cluster))
+    assert "evil" not in str(value.keys())
+    text = "\n".join(describe(seen({"cpu": small(evil=files)}, cluster)))
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_a_node_without_answer_has_what_slurm_says() -> None:
+    cluster = read_cluster(slurm(partition("all"), node("n1", cores=4, threads=2)))
+    (kind,) = written(seen({}, cluster))["node_kinds"].values()  # type: ignore[attr-defined]
+    assert kind["l3"] == [
+        {"cores": "0-3", "siblings": "8-11", "numa": "0", "package": "0"},
+        {"cores": "4-7", "siblings": "12-15", "numa": "1", "package": "1"},
+    ]
+
+
+def test_interfaces_of_the_wrong_kind_are_no_fabric() -> None:
+    assert fabric_of(small(), None) == Fabric("tcp", (), (), ())
