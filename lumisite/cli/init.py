@@ -59,11 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
     for note in notes:
         say(note)
     seen = Seen(name, time.strftime("%Y-%m-%d"), cluster, login, nodes, _address, _image_folders, tuple(notes))
-    lines = describe(seen)
-    data = "".join(f"{line}\n" for line in lines).encode()
+    text = describe(seen)
+    data = text.encode()
     _refuse_existing(out)
     write_whole(out, data)
-    comments = [line.split()[1] for line in lines if line.lstrip().startswith("# ")]
+    comments = [line.split()[1] for line in text.splitlines() if line.lstrip().startswith("# ")]
     questions, guesses = comments.count("QUESTION:"), comments.count("guessed:")
     say(f"wrote {out}: {counted(questions, 'question')} to answer, {counted(guesses, 'guessed value')} to confirm")
     decode(data, Site, file=str(out), scalars=SCALARS, stages=STAGES)

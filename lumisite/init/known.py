@@ -19,6 +19,8 @@ LOCAL = frozenset({"ext3", "ext4", "xfs", "btrfs", "zfs", "tmpfs", "f2fs"})
 SYSTEM = ("/proc", "/sys", "/dev", "/run", "/boot", "/etc", "/usr", "/lib", "/bin", "/sbin", "/var", "/snap", "/root")
 #: How the folder for software that all nodes see is called.
 SOFTWARE = ("appl", "apps", "app", "sw", "software", "soft", "opt", "cm", "shared", "share")
+#: Container runtimes, the one that is to be the default first.
+RUNTIMES = ("apptainer", "singularity")
 #: Folders for images below a shared file system, and on the host.
 IMAGE_FOLDERS = ("images", "containers", "container", "singularity", "apptainer", "sif", "local/containers")
 

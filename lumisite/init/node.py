@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lumisite.facts.capture_system import capture_system
-from lumisite.facts.facts import Facts, Interface
-from lumisite.init.known import LOCAL, SHARED, STACKS, SYSTEM
+from lumisite.facts.facts import Facts
+from lumisite.init.known import LOCAL, RUNTIMES, SHARED, STACKS, SYSTEM
 from lumisite.init.slurm import is_name
 from lumisite.init.told import Told
 from lumisite.machine.mounts import parse_mounts
@@ -34,6 +34,14 @@ class Node:
         """What the kernel calls it."""
         name = (self.facts.host or "").partition(".")[0]
         return name if is_name(name) else "a node without a name"
+
+    @property
+    def programs(self) -> dict[str, tuple[str, str]]:
+        """The container runtimes on its PATH, by name, with their paths and what they say of their versions."""
+        found = {name: (self.told.said(f"{name} path"), self.told.said(name)) for name in RUNTIMES}
+        if (real := self.facts.runtime.real) and not self.told.files:
+            found[posixpath.basename(real)] = (real, self.facts.runtime.package or "")
+        return {name: one for name, one in found.items() if name in RUNTIMES and _can_be_bound(one[0])}
 
 
 @dataclass(frozen=True)
@@ -184,7 +192,10 @@ def _order(version: str) -> list[int]:
     return [int(part) for part in version.split(".")]
 
 
-def speed_words(interface: Interface | None) -> str:
-    """Say how fast an interface is."""
-    speed = interface.speed_mbit if interface else None
-    return "of unknown speed" if speed is None else f"{speed} Mbit/s"
+def module_systems(node: Node) -> list[str]:
+    """Give the module system that a node's shells have: by their variables, else by what is installed."""
+    lmod, modules = bool(node.told.said("LMOD_VERSION")), bool(node.told.said("MODULES_CMD"))
+    if not lmod and not modules:
+        lmod = has_folder(node, "/usr/share/lmod")
+        modules = any(has_folder(node, f"/usr/share/{first}odules") for first in "mM")
+    return ["lmod"] if lmod else ["tcl"] if modules else []

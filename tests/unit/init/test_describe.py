@@ -65,7 +65,7 @@ def seen(nodes: Mapping[str, Node], cluster: Cluster, login: Node | None = None)
 
 
 def written(one: Seen) -> dict[str, object]:
-    value = yaml.load("\n".join(describe(one)), Loader=yaml.BaseLoader)
+    value = yaml.load(describe(one), Loader=yaml.BaseLoader)
     assert isinstance(value, dict)
     return value
 
@@ -74,7 +74,7 @@ def test_a_lumi_node_is_described_as_lumi_is() -> None:
     login = small()
     cluster = read_cluster(slurm(partition("standard-g", "EXCLUSIVE", "1024"), LUMI_G))
     text = describe(seen({"mi250": node_of(told(lumi_node()), "lumi", [])}, cluster, login))
-    value = yaml.load("\n".join(text), Loader=yaml.BaseLoader)
+    value = yaml.load(text, Loader=yaml.BaseLoader)
     kind = value["node_kinds"]["mi250"]
     assert (kind["memory_mib"], kind["reserved"]) == ("491520", "0,8,16,24,32,40,48,56")
     assert kind["l3"][7] == {"cores": "56-63", "siblings": "120-127", "numa": "3"}
@@ -158,7 +158,7 @@ def test_questions_and_guesses_are_told() -> None:
     cluster = read_cluster(
         slurm(partition("all"), node("n1", cores=4, threads=2, gres="gpu:h100:2", special=" CoreSpecCount=1"))
     )
-    text = "\n".join(describe(seen({}, cluster)))
+    text = describe(seen({}, cluster))
     assert text.count("# QUESTION: ") == 2
     for command in (
         "lscpu -e",
@@ -181,7 +181,7 @@ def test_no_text_of_the_machine_gets_out_of_its_place() -> None:
     cluster = read_cluster(slurm(partition("all"), node("n1", gres="gpu:\x1b[31m:1")))
     value = written(seen({"cpu": small(evil=files)}, cluster))
     assert "evil" not in str(value.keys())
-    text = "\n".join(describe(seen({"cpu": small(evil=files)}, cluster)))
+    text = describe(seen({"cpu": small(evil=files)}, cluster))
     assert all(line.isprintable() for line in text.split("\n"))
 
 
