@@ -15,7 +15,8 @@ from lumisite.facts.change import driver_words
 from lumisite.facts.site import Context
 from lumisite.site.images import told_release
 from lumisite.site.versions import Version
-from lumisite.text import yaml_key, yaml_text
+from lumisite.text import yaml_key as _key
+from lumisite.text import yaml_text as _text
 
 
 def draft_lines(context: Context) -> tuple[str, ...]:
@@ -25,7 +26,7 @@ def draft_lines(context: Context) -> tuple[str, ...]:
     host, why_not = _host_rocm(context)
     rocm = str(context.stated.rocm) if host is None else _spelled(str(host), site.rocm)
     node = facts.host if re.fullmatch(r"[\w.-]+", facts.host or "", re.ASCII) else "a node without a name"
-    source = yaml_text(f"here: lumisite facts on {node}")
+    source = _text(f"here: lumisite facts on {node}")
     slurm = facts.slurm if told_release(facts.slurm) else None
     drivers = "; ".join(driver_words(name, driver) for name, driver in facts.drivers.items())
     lines = ["# Put each entry below the key of the same name in the site description, then run `lumisite check`."]
@@ -34,19 +35,19 @@ def draft_lines(context: Context) -> tuple[str, ...]:
     lines += ["platforms:", "  draft:", "    # unknown: since when it is in force", "    since: unknown"]
     lines += _known("os", facts.os.name, old.os)
     for key, value in (("slurm", slurm), ("kernel", (facts.kernel.release or "").strip())):
-        lines.append(f"    {key}: {yaml_text(value)}" if value else f"    # unknown: {key}")
+        lines.append(f"    {key}: {_text(value)}" if value else f"    # unknown: {key}")
     lines += [*_known("driver", drivers, old.driver), *_driver_rocm(context, host)]
     lines += [f"    # unknown: rocm: {why_not}"] if why_not else []
-    lines += [f"    rocm: {yaml_text(rocm)}", *(f"    # unknown: {line}" for line in cpe_unknown)]
-    lines += [f"    cpe: {yaml_text(cpe)}", f"    cpe_supported: [{', '.join(map(yaml_text, installed))}]"]
+    lines += [f"    rocm: {_text(rocm)}", *(f"    # unknown: {line}" for line in cpe_unknown)]
+    lines += [f"    cpe: {_text(cpe)}", f"    cpe_supported: [{', '.join(map(_text, installed))}]"]
     ending = [f"    source: {source}", "    confirmed: no"]
     lines += [*_libraries(context), *_bus_ids(context), *ending]
     new = [release for release in installed if release not in site.cpe]
     lines += ["cpe:"] if new else []
     for release in new:
-        lines += [f"  {yaml_key(release)}:", "    # unknown: libraries", "    libraries: {}", *ending]
+        lines += [f"  {_key(release)}:", "    # unknown: libraries", "    libraries: {}", *ending]
     if rocm not in site.rocm:
-        lines += ["rocm:", f"  {yaml_key(rocm)}: {{found: host, source: {source}}}"]
+        lines += ["rocm:", f"  {_key(rocm)}: {{found: host, source: {source}}}"]
     return tuple(lines)
 
 
@@ -54,7 +55,7 @@ def _known(key: str, value: str | None, old: str) -> Iterator[str]:
     """Give a required key: what the node says, else what the platform before has, marked as unknown."""
     if not (value or "").strip():
         yield f"    # unknown: {key}; this is what the platform before has"
-    yield f"    {key}: {yaml_text((value or '').strip() or old)}"
+    yield f"    {key}: {_text((value or '').strip() or old)}"
 
 
 def _host_rocm(context: Context) -> tuple[Version | None, str]:
@@ -120,11 +121,11 @@ def _libraries(context: Context) -> Iterator[str]:
         if releases is not None and _is_name(version):
             if releases.default is None and len(versions) > 1:
                 yield f"    # unknown: libraries.{what}: which of {', '.join(versions)}; this is the newest"
-            entries.append(f"      {what}: {yaml_text(f'{folder}/{version}')}")
+            entries.append(f"      {what}: {_text(f'{folder}/{version}')}")
             continue
         if releases is not None or named is None or named.kind != "directory":
             yield f"    # unknown: libraries.{what}; this is what the platform before has"
-        entries.append(f"      {what}: {yaml_text(path)}")
+        entries.append(f"      {what}: {_text(path)}")
     yield "    libraries:" if entries else "    libraries: {}"
     yield from entries
 
@@ -134,7 +135,7 @@ def _bus_ids(context: Context) -> Iterator[str]:
     buses = [_short((gpu.bus or "").strip()) for gpu in facts.gpus]
     kinds = [name for name, kind in site.node_kinds.items() if kind.gpus and len(kind.gpus) == len(buses)]
     if len(kinds) == 1 and all(buses):
-        yield f"    gpu_bus_ids: {{{kinds[0]}: [{', '.join(map(yaml_text, buses))}]}}"
+        yield f"    gpu_bus_ids: {{{kinds[0]}: [{', '.join(map(_text, buses))}]}}"
     elif any(kind.gpus for kind in site.node_kinds.values()):
         yield f"    # unknown: gpu_bus_ids; no one node kind has the {len(buses)} GPUs of the node"
 

@@ -55,10 +55,8 @@ def describe(seen: Seen) -> str:
 
 def _values(seen: Seen) -> dict[str, object]:
     node, cluster = seen.node, seen.cluster
-    kinds = [
-        *cluster.kinds,
-        *(Kind(name, ()) for name in seen.nodes if name not in [one.name for one in cluster.kinds]),
-    ]
+    known = [kind.name for kind in cluster.kinds]
+    kinds = [*cluster.kinds, *(Kind(name, ()) for name in seen.nodes if name not in known)]
     slurm = next((one for kind in kinds for one in kind.nodes if one.name == node.name), None)
     fabric = fabric_of(node, seen.address(slurm.said.get("NodeAddr", slurm.name) if slurm else node.name))
     folders = list(_folders(seen))
@@ -130,16 +128,10 @@ def _folders(seen: Seen) -> Iterator[dict[str, object]]:
     """Give the file systems. Not bound are those that the runtime mounts by itself, and what the login node lacks."""
     home = seen.login.told.said("HOME")
     for one in folders_of(seen.node, seen.login):
-        found: dict[str, object] = {
-            "path": one.path,
-            "kind": one.kind,
-            "type": one.type,
-            "why": f"{one.kind} file system",
-        }
+        bound, why = one.path != "/tmp" and has_folder(seen.login, one.path), f"{one.kind} file system"  # noqa: S108
         if f"{home}/".startswith(f"{one.path}/"):
-            yield found | {"bound": False, "why": "home directories, which the runtime mounts by itself"}
-        else:
-            yield found | {"bound": one.path != "/tmp" and has_folder(seen.login, one.path)}  # noqa: S108
+            bound, why = False, "home directories, which the runtime mounts by itself"
+        yield {"path": one.path, "kind": one.kind, "type": one.type, "why": why, "bound": bound}
 
 
 def _stacks(seen: Seen) -> Iterator[dict[str, object]]:
@@ -193,9 +185,7 @@ def _partitions(cluster: Cluster) -> Iterator[dict[str, object]]:
 def _modules(runtime: str, stacks: list[str], *, host: bool) -> Iterator[dict[str, object]]:
     """Give the modules; the last one loads the others and has the helper."""
     installed = [name for name in stacks if not STACKS[name].gpu]
-    rows = [
-        ("userfilesystems", "singularity-userfilesystems", list[str](), "Binds the user file systems into containers")
-    ]
+    rows = [("userfilesystems", "singularity-userfilesystems", list[str](), "Binds user file systems into containers")]
     if host:
         rows.append(("hostlibraries", "singularity-CPEbits", installed, "Binds libraries of the host into containers"))
     loads = [f"{runtime}-{row[0]}" for row in rows]
