@@ -63,10 +63,14 @@ class ClusterPlan:
     """Which images are there, as /appl/images/NAME.sif."""
     cpus: int | None = None
     """CPUs that Slurm believes each node to have, if not those of this machine."""
+    gpus: int = slurm_conf.GPUS_PER_NODE
+    """GPUs that Slurm believes each node to have."""
     slurm_lines: tuple[str, ...] = ()
     """More lines for slurm.conf."""
     task_prolog: str | None = None
     """A script of the site's own that slurm.conf names as TaskProlog."""
+    over: tuple[Path, ...] = ()
+    """Root folders that lie over that of the generation, the first on top."""
     etc: tuple[tuple[str, str], ...] = ()
     """More files for /etc on every node: name below /etc, content."""
 
@@ -158,8 +162,8 @@ def up(plan: ClusterPlan = ClusterPlan(), *, tied: bool = False) -> Cluster:
         raise ResolveError(f"{plan.nodes} nodes: should be 1 to {MOST_NODES}")
     if os.geteuid() != 0:
         raise ToolError("the twin needs root: it makes name spaces and mounts")
-    over = (host_tree(plan.platform),) if plan.platform is not None else ()
-    roots = (*over, node_root(plan.generation))
+    host = (host_tree(plan.platform),) if plan.platform is not None else ()
+    roots = (*plan.over, *host, node_root(plan.generation))
     images = {f"{name}.sif": image(name) for name in plan.images}
     identity = f"t{secrets.token_hex(3)}"
     sweep()
@@ -316,9 +320,9 @@ def _etc(cluster: Cluster, plan: ClusterPlan) -> dict[str, bytes]:
         prolog["slurm/task_prolog"] = plan.task_prolog
         lines += ("TaskProlog=/etc/slurm/task_prolog",)
     texts = {
-        "slurm/slurm.conf": slurm_conf.slurm_conf(plan.generation, LOGIN, cluster.nodes, cpus, lines),
+        "slurm/slurm.conf": slurm_conf.slurm_conf(plan.generation, LOGIN, cluster.nodes, cpus, lines, plan.gpus),
         **prolog,
-        "slurm/gres.conf": slurm_conf.gres_conf(),
+        "slurm/gres.conf": slurm_conf.gres_conf(plan.gpus),
         "slurm/cgroup.conf": slurm_conf.cgroup_conf(plan.generation),
         "hosts": network.hosts_file(_hosts(cluster)),
         # Folders that are not there when a shell starts are left out by Lmod.

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import lumisite
+from lumisite.render.templates import FOLDERS
 from tests.twin.cluster import EXCHANGE, Cluster
 from tests.twin.roots import USER
 
@@ -24,7 +25,10 @@ def install_lumisite(cluster: Cluster) -> None:
         assert found is not None
         assert found.origin is not None
         _copy(Path(found.origin).parent, place / name)
-    _copy(Path(lumisite.__file__).parent, place / "lumisite")
+    package = Path(lumisite.__file__).parent
+    _copy(package, place / "lumisite")
+    for folder in FOLDERS:  # in the package, as a wheel has them
+        _copy(package.parent / folder, place / "lumisite" / folder)
 
 
 def install_command(cluster: Cluster) -> None:

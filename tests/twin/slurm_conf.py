@@ -10,12 +10,19 @@ GPUS_PER_NODE = 8
 _CREDENTIAL = {"bookworm": "CryptoType=crypto/munge"}
 
 
-def slurm_conf(generation: str, controller: str, nodes: Sequence[str], cpus: int, extra: Sequence[str] = ()) -> str:
-    """Give slurm.conf for a controller and its nodes, each with `cpus` CPUs; `extra` lines come last.
+def slurm_conf(
+    generation: str,
+    controller: str,
+    nodes: Sequence[str],
+    cpus: int,
+    extra: Sequence[str] = (),
+    gpus: int = GPUS_PER_NODE,
+) -> str:
+    """Give slurm.conf for a controller and its nodes, each with as many CPUs and GPUs; `extra` lines come last.
 
     Two partitions as on LUMI: standard-g hands out whole nodes, small-g (the default) shares them.
     """
-    names = ",".join(nodes)
+    names, gres = ",".join(nodes), f" Gres=gpu:{gpus}" if gpus else ""
     lines = [
         "ClusterName=twin",
         f"SlurmctldHost={controller}",
@@ -44,7 +51,7 @@ def slurm_conf(generation: str, controller: str, nodes: Sequence[str], cpus: int
         "MinJobAge=600",
         "ReturnToService=2",
         "SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2",
-        f"NodeName={names} CPUs={cpus} RealMemory=2000 Gres=gpu:{GPUS_PER_NODE} State=UNKNOWN",
+        f"NodeName={names} CPUs={cpus} RealMemory=2000{gres} State=UNKNOWN",
         f"PartitionName=small-g Nodes={names} Default=YES MaxTime=1-0 State=UP",
         f"PartitionName=standard-g Nodes={names} OverSubscribe=EXCLUSIVE MaxTime=1-0 State=UP",
         *extra,
@@ -52,10 +59,10 @@ def slurm_conf(generation: str, controller: str, nodes: Sequence[str], cpus: int
     return "".join(f"{line}\n" for line in lines)
 
 
-def gres_conf() -> str:
+def gres_conf(gpus: int = GPUS_PER_NODE) -> str:
     """Give gres.conf: GPUs as device files; Slurm sets ROCR_VISIBLE_DEVICES for them as for AMD's."""
-    last = 128 + GPUS_PER_NODE - 1
-    return f"Name=gpu File=/dev/dri/renderD[128-{last}] Flags=amd_gpu_env\n"
+    last = 128 + gpus - 1
+    return "" if not gpus else f"Name=gpu File=/dev/dri/renderD[128-{last}] Flags=amd_gpu_env\n"
 
 
 def cgroup_conf(generation: str) -> str:
