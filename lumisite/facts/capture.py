@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from lumisite.binds.copies import in_order, is_foundation, newest, numbers_in, public_versions, stem
 from lumisite.binds.plan import beyond, folders_below
 from lumisite.errors import LumisiteError
-from lumisite.facts.capture_plain import capture_plain, with_closed, with_digests
+from lumisite.facts.capture_plain import PARTS, with_closed, with_digests
 from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import Deployed, Facts, ImageFile, Library, Named, Program, Releases
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
@@ -30,8 +30,6 @@ _RUNTIME = "runtime.executable"
 #: Libraries that a host is asked for whatever the site names: what carries traffic on Slingshot, and plugins, which are
 #: opened by names without a version.
 _ALWAYS = ("libcxi.so.1", "libfabric.so.1", "librccl-net", "libnccl-net")
-_X86_64 = 62
-_USUAL = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _GROUPS = ("GLIBC", "GLIBCXX", "CXXABI")
 #: Where HPE Cray's products stand, each with a directory for every release.
 _CRAY = ("/opt/cray", "/opt/cray/pe")
@@ -79,7 +77,7 @@ def capture(tree: Tree, site: Site) -> Captured:
         dangling={**facts.dangling, **dangling},
         images={path: found for path, found in images.items() if found},
         deployed=_deployed(tree, site.root),
-        plain=capture_plain(tree, site),
+        plain={kind: part for kind, read in PARTS.items() if (part := read(tree, site)) is not None},
     )
     facts = with_closed(with_digests(facts, tree, notes), tree, notes)
     if facts.runtime.real is not None and facts.runtime.package is None:
@@ -125,7 +123,7 @@ def _loader(tree: Tree, site: Site, notes: list[str]) -> Loader:
     try:
         rules = read_rules(tree, cpu_levels(tree), library_path, captured=True)
     except LumisiteError as error:
-        rules = Rules(_X86_64, _USUAL, library_path=library_path)
+        rules = Rules(library_path=library_path)
         notes.append(str(error))
     rocm = resolve(tree, "/opt/rocm").path
     everywhere = dict.fromkeys((*rules.directories, *beyond(site, tree, rocm)))

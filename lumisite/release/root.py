@@ -22,7 +22,7 @@ from typing import Any
 
 from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError, refused, shown
 from lumisite.release.files import TEMPORARY, put_file, remove, sync_directory, umask
-from lumisite.release.tree import Fault, Tree, judge, load_manifest, utc
+from lumisite.release.tree import Fault, Tree, judge, load_tree, utc
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, is_release_id, sha256_of
 from lumisite.site.decode import UnfitError, decode_values, parse_json
@@ -176,14 +176,13 @@ def inspect_release(root: Root, release: str, expected: Tree | None = None) -> T
         what = "is not a directory" if os.path.lexists(path) else "missing"
         return Tree(path, NO_MANIFEST, faults=(Fault(".", "missing", what),))
     if expected:
-        return judge(path, expected.manifest, expected.manifest_bytes, sha256_of(expected.manifest_bytes))
+        return judge(path, expected.manifest, expected.manifest_bytes)
+    step = root.deployed(release)
     try:
-        manifest, content = load_manifest(path)
+        return load_tree(path, step.manifest if step else None)
     except DifferenceError as error:
         fault = Fault(MANIFEST, "edited", str(error).removeprefix(f"{path / MANIFEST}:").strip())
         return Tree(path, NO_MANIFEST, faults=(fault,))
-    step = root.deployed(release)
-    return judge(path, manifest, content, step.manifest if step else sha256_of(content))
 
 
 def list_releases(root: Root) -> list[dict[str, Any]]:

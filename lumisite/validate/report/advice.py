@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from lumisite.errors import shown
 from lumisite.facts.change import Kind
-from lumisite.facts.changes import make_report, told
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
 from lumisite.facts.site import Touch
+from lumisite.facts.tell import make_report, told
 from lumisite.site.load import LoadedSite, load_plans
 from lumisite.validate.metric_names import parse_name, shape_order
 from lumisite.validate.verdict.gates import LOOK, NODE

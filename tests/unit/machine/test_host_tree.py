@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.errors import ToolError
+from lumisite.errors import LumisiteError, ToolError
 from lumisite.machine.host import DiskTree, open_file
-from lumisite.machine.ldcache import CacheError, conf_directories, read_cache
+from lumisite.machine.ldcache import conf_directories, read_cache
 from lumisite.machine.loader import Loader, Rules, Search, cpu_levels, read_rules
 from lumisite.machine.tree import Tree, resolve
 from tests.support.dict_trees import DictTree, Link, Memory, write_tree
@@ -162,11 +162,11 @@ def test_a_damaged_cache_is_one_clear_error(tmp_path: Path) -> None:
         (content[:76] + b"\xff" * 4 + content[80:], "a name there has no end"),
         (content[:32] + struct.pack("<I", 9999) + content[36:], "byte 9999: its extension is damaged or cut"),
     ):
-        with pytest.raises(CacheError, match=message):
+        with pytest.raises(LumisiteError, match=message):
             read_cache(Memory("cache", damaged), 62, ("x86-64-v2",))
     choose = random.Random(1)
     for _ in range(500):
-        with contextlib.suppress(CacheError):
+        with contextlib.suppress(LumisiteError):
             read_cache(Memory("cache", mutated(content, choose)), 62, ("x86-64-v2",))
 
 

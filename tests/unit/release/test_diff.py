@@ -120,7 +120,8 @@ def test_a_file_is_shown_as_a_unified_diff_with_its_release_id_blanked() -> None
 
 def test_the_file_of_a_module_with_a_new_version_is_compared_with_its_old_one() -> None:
     found = compare(on_disk(tree(OLD, cpe="24.03")), on_disk(tree(NEW)))
-    changes = {change.new_path: (change.old_path, change.what) for change in found.files}
+    changes = {file.new.path: (file.old.path, file.what) for file in found.files if file.old and file.new}
+    assert len(changes) == len(found.files)
     assert changes == {
         "modules/singularity-CPEbits/.modulerc.lua": ("modules/singularity-CPEbits/.modulerc.lua", "changed"),
         "modules/singularity-CPEbits/25.03.lua": ("modules/singularity-CPEbits/24.03.lua", "renamed"),
