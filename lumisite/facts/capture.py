@@ -6,7 +6,6 @@ package list that can be read as text (dpkg's) has it.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import posixpath
 import re
@@ -34,10 +33,7 @@ _GROUPS = ("GLIBC", "GLIBCXX", "CXXABI")
 #: Where HPE Cray's products stand, each with a directory for every release.
 _CRAY = ("/opt/cray", "/opt/cray/pe")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([-_+.][\w.]+)?")
-_LARGEST_LIBRARY_BYTES = 64 * 1024 * 1024
-_LARGEST_PROGRAM_BYTES = 256 * 1024 * 1024
-_LARGEST_STATUS_BYTES = 32 * 1024 * 1024
-_LARGEST_MODULEFILE_BYTES = 16 * 1024 * 1024
+_LARGEST_FILE_BYTES, _LARGEST_PROGRAM_BYTES = 64 * 1024 * 1024, 256 * 1024 * 1024
 _MOST_FILES, _DEEPEST = 5000, 8
 #: What image files are called; anything else in a directory of images is no image.
 _IMAGE_NAMES = (".sif", ".simg", ".img", ".sqsh", ".sqfs", ".squashfs")
@@ -222,7 +218,7 @@ def _library(tree: Tree, found: Found) -> Library:
 def _glibc(loader: Loader) -> str | None:
     """Give glibc's version from the banner in its own file, which the file prints when it is run as a program."""
     found = loader.search("libc.so.6").found
-    content = None if found is None else content_of(loader.tree, found.real, _LARGEST_LIBRARY_BYTES)
+    content = None if found is None else content_of(loader.tree, found.real, _LARGEST_FILE_BYTES)
     banner = re.search(rb"GNU C Library [^\0\n]{0,100} release version ([0-9]+\.[0-9]+)", content or b"")
     return banner[1].decode() if banner else None
 
@@ -272,7 +268,7 @@ def _slurm(tree: Tree, directories: Iterable[str]) -> str | None:
     """
     folders = dict.fromkeys((*directories, "/opt/slurm/lib", "/opt/slurm/lib64"))
     for path in (form.format(folder) for folder in folders for form in _SLURM_LIBRARIES):
-        content = content_of(tree, path, _LARGEST_LIBRARY_BYTES)
+        content = content_of(tree, path, _LARGEST_FILE_BYTES)
         if content is not None:
             found = set(re.findall(rb"(?<=\0)(\d\d\.\d\d\.\d+(?:-\d+)?(?:-?rc\d+)?)(?=\0)", content))
             return found.pop().decode() if len(found) == 1 else None
@@ -290,7 +286,7 @@ def _program(tree: Tree, path: str) -> Program:
 
 def _package(tree: Tree) -> str | None:
     """Find the package of a container runtime in dpkg's list, the only one that is text."""
-    status = content_of(tree, "/var/lib/dpkg/status", _LARGEST_STATUS_BYTES) or b""
+    status = content_of(tree, "/var/lib/dpkg/status", _LARGEST_FILE_BYTES) or b""
     for name in _PACKAGES:
         found = re.search(rf"^Package: {name}\n((?:.+\n)*)".encode(), status, re.MULTILINE)
         if found and b"Status: install ok installed\n" in found[1]:
@@ -335,9 +331,8 @@ def _deployed(tree: Tree, root: str) -> Deployed:
         return Deployed()
     files = {}
     for path in itertools.islice(_files(tree, place.path, _DEEPEST), _MOST_FILES):
-        content = content_of(tree, path, _LARGEST_MODULEFILE_BYTES)
-        if content is not None:
-            files[path[len(place.path) + 1 :]] = hashlib.sha256(content).hexdigest()
+        if digest := digest_of(tree, path, _LARGEST_FILE_BYTES):
+            files[path[len(place.path) + 1 :]] = digest
     return Deployed(posixpath.basename(place.path), files)
 
 

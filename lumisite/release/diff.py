@@ -80,10 +80,7 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Difference:
-    """Everything that differs between the release `old` (empty: there is none) and `new`.
-
-    `provenance` names what differs without an effect: inputs and the version of lumisite.
-    """
+    """Everything that differs between the release `old` (empty: there is none) and `new`."""
 
     old: str
     new: str
@@ -91,7 +88,6 @@ class Difference:
     modules: tuple[ModuleChange, ...] = ()
     settings: Mapping[str, ListChange] = field(default_factory=dict)
     files: tuple[FileChange, ...] = ()
-    provenance: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.versions or self.modules or self.settings or self.files)
@@ -108,7 +104,6 @@ def compare(old: Tree | None, new: Tree) -> Difference:
         modules=modules,
         settings=_list_changes(before.settings, after.settings),
         files=tuple(_file_changes(_files(old) if old else {}, _files(new), modules)),
-        provenance=tuple(_provenance(before, after)) if before.release else (),
     )
 
 
@@ -121,12 +116,6 @@ def _versions(manifest: Manifest) -> dict[str, str]:
 def _pairs(old: Mapping[str, str], new: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, Pair]:
     pairs = {name: Pair(old.get(name), new.get(name)) for name in names or sorted({*old, *new})}
     return {name: pair for name, pair in pairs.items() if pair.old != pair.new}
-
-
-def _provenance(before: Manifest, after: Manifest) -> Iterator[str]:
-    if before.lumisite != after.lumisite:
-        yield f"lumisite {before.lumisite} -> {after.lumisite}"
-    yield from _pairs(before.inputs, after.inputs)
 
 
 def _list_changes(
@@ -288,5 +277,4 @@ def to_json(difference: Difference) -> dict[str, Any]:
             }
             for change in difference.files
         ],
-        "provenance": list(difference.provenance),
     }

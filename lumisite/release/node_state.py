@@ -5,7 +5,9 @@ Whether others may read something is judged by its mode alone; what an access co
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lumisite.machine.host import DiskTree, Mount, has_address, mount_of, names_of_this_node, silent_paths
@@ -132,13 +134,11 @@ def interface_faults(site: Site, host: DiskTree) -> Iterator[HostFault]:
 def _expected(site: Site, host: DiskTree, there: frozenset[str]) -> frozenset[str]:
     kinds = {name: frozenset(nic.interface for nic in kind.nics) for name, kind in site.node_kinds.items()}
     known = [nics for nics in kinds.values() if nics >= there]
-    try:
+    with suppress(TopologyError):
         seen = read_topology(host)
-    except TopologyError:
-        seen = None
-    for name, kind in site.node_kinds.items() if seen is not None else ():
-        for platform in site.platforms.values():
-            if seen is not None and recognise(seen, [topology_of(name, kind, platform.gpu_bus_ids.get(name, ()))]):
+        for name, platform in itertools.product(kinds, site.platforms.values()):
+            kind = topology_of(name, site.node_kinds[name], platform.gpu_bus_ids.get(name, ()))
+            if recognise(seen, [kind]):
                 return kinds[name]
     # A kind of which no interface is described may have any number of them.
     return min(known, key=len) if known and all(kinds.values()) else there

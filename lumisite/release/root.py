@@ -151,7 +151,6 @@ def way_back(steps: Sequence[Step], current: str) -> tuple[str, ...]:
         if after == step.before:
             continue
         if step.action == "rollback":
-            stack.pop() if len(stack) > 1 else None
             _stand_on(stack, step.release)
         else:
             stack.append(step.release)
@@ -194,27 +193,25 @@ def list_releases(root: Root) -> list[dict[str, Any]]:
     roles = {**({way[-2]: "before"} if len(way) > 1 else {}), root.current: "current"}
     folder = root.path / "releases"
     names = {root.current, *(entry.name for entry in folder.iterdir())} if folder.is_dir() else {root.current}
-    listed = [_listed(root, name, roles.get(name, "")) for name in names if is_release_id(name)]
+    listed = []
+    for name in filter(is_release_id, names):
+        found, step = inspect_release(root, name), root.deployed(name)
+        manifest, inputs = found.manifest, json.dumps(dict(found.manifest.inputs), sort_keys=True)
+        changed = "" if found.state == "missing" else utc(found.path.stat().st_mtime)
+        one = {
+            "release": name,
+            "role": roles.get(name, ""),
+            "deployed": step.time if step else changed,
+            "by": step.by if step else "",
+            **{key: getattr(manifest, key) for key in ("site", "platform", "cpe", "rocm", "lumisite")},
+            "inputs": sha256_of(inputs.encode()) if manifest.release else "",
+            "state": found.state,
+            "faults": found.faults,
+        }
+        listed.append(one)
     order = {step.release: number for number, step in enumerate(root.steps) if step.action == "deploy"}
     listed.sort(key=lambda one: (order.get(one["release"], -1), one["deployed"], one["release"]), reverse=True)
     return listed
-
-
-def _listed(root: Root, name: str, role: str) -> dict[str, Any]:
-    found = inspect_release(root, name)
-    manifest = found.manifest
-    step = root.deployed(name)
-    changed = "" if found.state == "missing" else utc(found.path.stat().st_mtime)
-    return {
-        "release": name,
-        "role": role,
-        "deployed": step.time if step else changed,
-        "by": step.by if step else "",
-        **{key: getattr(manifest, key) for key in ("site", "platform", "cpe", "rocm", "lumisite")},
-        "inputs": sha256_of(json.dumps(dict(manifest.inputs), sort_keys=True).encode()) if manifest.release else "",
-        "state": found.state,
-        "faults": found.faults,
-    }
 
 
 @contextmanager
