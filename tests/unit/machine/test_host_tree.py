@@ -95,6 +95,12 @@ def test_what_is_no_file_is_never_opened(tmp_path: Path) -> None:
         open_file(str(tmp_path / "gone"))
 
 
+def test_a_file_of_the_kernel_is_read_on_where_it_gives_a_page_at_a_time() -> None:
+    source = open_file("/proc/self/smaps")
+    assert source.size == 0
+    assert len(source.read(0, 20_000)) == 20_000
+
+
 def test_conf_files_are_included_by_pattern_in_order_and_once() -> None:
     tree = DictTree(
         {
