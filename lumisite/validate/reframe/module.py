@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from lumisite.site.model import Site
 from lumisite.validate.lines import LARGEST, Gate, Sample, line_json
 from lumisite.validate.probes.probe import rounded
-from lumisite.validate.reframe.cases import OWN_TEST
+from lumisite.validate.reframe.read import OWN_TEST
 from lumisite.validate.run.script import JobPlan, validation_of
 from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict.nodes import job_value
