@@ -28,6 +28,8 @@ from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Sam
 from lumisite.validate.samples import Faults, SamplesError
 
 T = TypeVar("T")
+#: A case as reports have it.
+Raw: TypeAlias = Mapping[str, object]
 
 #: A report or perflog is read as a whole, so it may not be larger than this; a case takes a few kilobytes of it.
 LARGEST_BYTES = 1 << 25
@@ -97,9 +99,8 @@ class Case:
         return self.result == FAILED and self.phase in ("performance", "") and bool(self.numbers)
 
 
-def parse_case(raw: object) -> Case:
+def parse_case(raw: Raw) -> Case:
     """Read a case as reports have it (reframe/schemas/runreport.json of 4.10). Raises `LineError`."""
-    raw = typed("testcase", raw, dict, "an object")
     test, result = _text(raw, "display_name" if "display_name" in raw else "name"), _text(raw, "result")
     system, partition, environ = (_text(raw, key) for key in ("system", "partition", "environ"))
     numbers = tuple(_numbers(raw, f"{system}:{partition}:"))
@@ -171,7 +172,9 @@ def _joined(name: str, blocks: Iterable[bytes]) -> bytes:
     return bytes(data)
 
 
-def _lines(name: str, cases: Iterable[tuple[str, object]], say: Callable[[str], None], *, after: bool) -> list[bytes]:
+def _lines(
+    name: str, cases: Iterable[tuple[str, Raw | None]], say: Callable[[str], None], *, after: bool
+) -> list[bytes]:
     """Give the lines of all cases, and say what was left out; a case is none where its line in the file is torn."""
     found: dict[bytes, None] = {}
     faults = Faults()
@@ -195,7 +198,7 @@ def _lines(name: str, cases: Iterable[tuple[str, object]], say: Callable[[str], 
     return [*found]
 
 
-def _report_cases(data: bytes) -> Iterator[tuple[str, object]]:
+def _report_cases(data: bytes) -> Iterator[tuple[str, Raw | None]]:
     """Give the cases of all runs, each with its place. What an earlier session ran has a report of its own."""
     try:
         raw = json.loads(data)
@@ -217,7 +220,7 @@ def _report_cases(data: bytes) -> Iterator[tuple[str, object]]:
             yield f": {place}.", {**raw, ENDED: ended}
 
 
-def _perflog_cases(data: bytes) -> Iterator[tuple[str, object]]:
+def _perflog_cases(data: bytes) -> Iterator[tuple[str, Raw | None]]:
     """Give the cases of a perflog, each with its line; none for a line that cannot be a whole one."""
     header, *lines = data.decode("utf-8", "replace").split("\n")
     columns = header.split("|")
@@ -275,7 +278,7 @@ def typed(key: str, raw: object, kind: type[T], what: str) -> T:
     return raw
 
 
-def _text(raw: Mapping[str, object], key: str) -> str:
+def _text(raw: Raw, key: str) -> str:
     value = raw.get(key)
     if not isinstance(value, str) or not value.strip():
         raise LineError(f"{key}: {short(value) if key in raw else 'missing'} (a text would be right)")
@@ -289,7 +292,7 @@ def _time(raw: object, *, needed: bool) -> float:
     raise LineError(f"{ENDED}: {short(raw)} is not a number of seconds since 1970")
 
 
-def _numbers(raw: Mapping[str, object], before: str) -> Iterator[Number]:
+def _numbers(raw: Raw, before: str) -> Iterator[Number]:
     """Read `perfvalues`: value, reference, lower and upper threshold, unit, and in newer reports a result."""
     for name, row in typed("perfvalues", raw.get("perfvalues") or {}, dict, "an object").items():
         key = f"perfvalues[{short(name)}]"

@@ -68,10 +68,7 @@ class Plot:
 
 def plots(report: Report) -> tuple[Plot, ...]:
     """Give a plot of everything that the report has numbers for."""
-    return (
-        *map(_curve, report.curves),
-        *map(_map, report.maps),
-    )
+    return (*map(_curve, report.curves), *map(_map, report.maps))
 
 
 def _curve(curve: Curve) -> Plot:

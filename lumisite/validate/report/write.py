@@ -197,8 +197,6 @@ def _page(report: Report, name: str, **values: object) -> str:
         loader=jinja2.PackageLoader("lumisite.validate.report", "."),
         autoescape=name.endswith(".html.j2"),
         undefined=jinja2.StrictUndefined,
-        comment_start_string="{##",
-        comment_end_string="##}",
         trim_blocks=True,
         keep_trailing_newline=not name.endswith(".html.j2"),
     )
