@@ -17,12 +17,13 @@ from lumisite.facts.facts import Facts
 from lumisite.site.decode import parse_json
 from lumisite.site.load import LoadedSite, embedded_sites, load_site, read_input
 from lumisite.validate import InputError
+from lumisite.validate.probes.probe import Vector
 from lumisite.validate.reframe.read import with_reframe
-from lumisite.validate.report.gather import Side, make_report
+from lumisite.validate.report.gather import Side, make_report, parse_vectors
 from lumisite.validate.report.write import WRITERS, verdict_text
-from lumisite.validate.run.folder import RUN, SAMPLES
+from lumisite.validate.run.folder import RUN, SAMPLES, SERIES
 from lumisite.validate.run.script import FACTS
-from lumisite.validate.samples import Recorded, read_lines
+from lumisite.validate.samples import Recorded, lines_in, read_lines
 from lumisite.validate.verdict.system import Terms, judge_system
 
 
@@ -83,7 +84,8 @@ def read_side(names: Sequence[str], *, after: bool = False) -> Side:
     recorded = _recorded(map(str, samples), after=after)
     facts = [load_facts(str(path)) for folder in folders if (path := folder / FACTS).exists()]
     about = [found for folder in folders if (found := _object(folder / RUN))]
-    return Side(recorded, facts[-1] if facts else None, about[-1] if about else {})
+    vectors = tuple(vector for folder in folders for vector in _vectors(folder / SERIES))
+    return Side(recorded, vectors, facts[-1] if facts else None, about[-1] if about else {})
 
 
 def _object(path: Path) -> Mapping[str, object]:
@@ -94,6 +96,13 @@ def _object(path: Path) -> Mapping[str, object]:
     if not isinstance(raw, dict):
         raise InputError(f"{path}: is not a JSON object")
     return raw
+
+
+def _vectors(path: Path) -> tuple[Vector, ...]:
+    found, left_out = parse_vectors(lines_in(str(path), file_blocks(str(path))) if path.exists() else ())
+    if left_out:
+        say(f"{path}: {left_out} lines cannot be read and are left out of plots")
+    return found
 
 
 def write_text(text: str, output: str | None) -> None:

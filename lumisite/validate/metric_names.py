@@ -18,6 +18,11 @@ class Name:
     size: int | None
     shape: str
 
+    @property
+    def probe(self) -> str:
+        """The first part of the name."""
+        return self.quantity.partition("/")[0]
+
 
 def parse_name(metric: str) -> Name:
     """Take a name apart. A name of another form is all quantity.

@@ -121,6 +121,12 @@ def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
     return reader.recorded()
 
 
+def lines_in(name: str, blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Give the lines of a file, from its blocks. Raises `SamplesError` for one that is longer than any can be."""
+    for block in whole_lines(blocks, partial(_short_enough, name)):
+        yield from block[:-1].split(b"\n")
+
+
 @dataclass
 class _Group:
     """The values of one metric in one run while a file is read: the worst for each set of nodes.

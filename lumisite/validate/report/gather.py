@@ -5,19 +5,26 @@ Everything here is a pure function of what the two runs wrote; `write` writes it
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from lumisite.facts.facts import Facts
 from lumisite.site.load import LoadedSite
-from lumisite.validate.metric_names import parse_name
+from lumisite.validate.metric_names import Name, parse_name, shape_order
+from lumisite.validate.probes.probe import Vector
 from lumisite.validate.report.advice import Changed, advice, changes
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.nodes import is_per_node, job_value, node_scores
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
+_Part = TypeVar("_Part")
+
+#: How vectors of the probe `wrapper` are called: this, the environment, the shape.
+EPOCHS = "wrapper/epoch_s/"
 #: What `run.json` says that a report repeats, and how it calls what it calls otherwise.
 ABOUT = ("site", "platform", "partition", "backend", "image", "image_digest", "spec", "started", "lumisite")
 CALLED = {"backend": "back-end", "image_digest": "image digest", "spec": "what is measured"}
@@ -28,6 +35,7 @@ class Side:
     """What one run wrote; `facts` is what the machine was, `about` what its `run.json` says."""
 
     recorded: Recorded
+    vectors: tuple[Vector, ...] = ()
     facts: Facts | None = None
     about: Mapping[str, object] = field(default_factory=dict)
 
@@ -53,12 +61,41 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Bar:
+    """A rate on one shape; an efficiency is the part of what as many single nodes (or GPUs) would reach."""
+
+    shape: str
+    before: float | None
+    after: float | None
+    efficiency_before: float | None
+    efficiency_after: float | None
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A rate on one GPU, one node, several nodes."""
+
+    name: str
+    unit: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
 class NodeMap:
     """How fast each node is against the median of all (1.0), higher is better, by name; `slow` are the outliers."""
 
     metric: str
     nodes: tuple[tuple[str, float], ...]
     slow: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EpochTable:
+    """Seconds of each epoch (the median over the jobs), one column for each environment, in alphabetical order."""
+
+    shape: str
+    environments: tuple[str, ...]
+    epochs: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -71,7 +108,9 @@ class Report:
     users: tuple[str, ...]
     advice: tuple[str, ...]
     curves: tuple[Curve, ...]
+    scalings: tuple[Scaling, ...]
     maps: tuple[NodeMap, ...]
+    epochs: tuple[EpochTable, ...]
 
 
 def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | None = None) -> Report:
@@ -85,8 +124,31 @@ def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | No
         users=users,
         advice=tuple(advice(verdict, changed)),
         curves=tuple(_curves(before.recorded.series, after.recorded.series)),
+        scalings=tuple(_scalings(before.recorded.series, after.recorded.series)),
         maps=tuple(_maps(after.recorded.series.values(), verdict)),
+        epochs=tuple(_epochs(after.vectors)),
     )
+
+
+def parse_vectors(lines: Iterable[bytes]) -> tuple[tuple[Vector, ...], int]:
+    """Read vectors; give them with the number of lines that were left out.
+
+    They are one JSON line each, of which plots show series, values and unit. No verdict depends on them, so a line that
+    cannot be read (the last one of a run that was killed) is left out.
+    """
+    found = [_vector(line) for line in lines if line.strip()]
+    return tuple(vector for vector in found if vector), found.count(None)
+
+
+def _vector(line: bytes) -> Vector | None:
+    try:
+        raw = json.loads(line)
+        values = tuple(float(value) for value in raw["values"])
+        vector = Vector(raw["series"], raw.get("run"), raw.get("nodes"), raw.get("rank"), values, raw.get("unit") or "")
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return None
+    sound = isinstance(vector.series, str) and isinstance(vector.unit, str) and all(map(math.isfinite, vector.values))
+    return vector if sound and vector.values else None
 
 
 def _about(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
@@ -96,24 +158,58 @@ def _about(before: Mapping[str, object], after: Mapping[str, object]) -> Iterato
             yield CALLED.get(key, key), " ".join(old.split()), " ".join(new.split())
 
 
-def _curves(before: Mapping[str, Series], after: Mapping[str, Series]) -> Iterator[Curve]:
-    """Give the metrics of several sizes, one curve for all those that differ in nothing else."""
-    curves: dict[str, dict[int, str]] = {}
+def _families(
+    before: Mapping[str, Series], after: Mapping[str, Series], split: Callable[[Name], tuple[str, _Part] | None]
+) -> Iterator[tuple[str, str, dict[_Part, list[float]], dict[_Part, list[float]]]]:
+    """Give metrics that differ in one part of their name only: what they share, their unit, and the values of jobs.
+
+    `split` takes a name apart so; None for one that belongs to no family. Values are by that part, before and after.
+    """
+    families: dict[str, dict[_Part, str]] = {}
     for metric in sorted({*before, *after}):
-        name = parse_name(metric)
-        if name.size is not None:
-            curves.setdefault(f"{name.quantity}/{name.shape}".strip("/"), {})[name.size] = metric
-    for family, sizes in sorted(curves.items()):
-        if len(sizes) > 1:
-            unit = next(side[one].unit for one in sizes.values() for side in (after, before) if one in side)
-            yield Curve(family, unit, tuple(_points(before, sizes)), tuple(_points(after, sizes)))
+        if (found := split(parse_name(metric))) is not None:
+            families.setdefault(found[0], {})[found[1]] = metric
+    for family, parts in sorted(families.items()):
+        if len(parts) > 1:
+            old = {part: before[one] for part, one in parts.items() if one in before}
+            new = {part: after[one] for part, one in parts.items() if one in after}
+            yield family, [*new.values(), *old.values()][0].unit, _values(old), _values(new)
 
 
-def _points(series: Mapping[str, Series], sizes: Mapping[int, str]) -> Iterator[Point]:
-    for size, metric in sorted(sizes.items()):
-        if metric in series:
-            values = [job_value(job, series[metric].better) for job in series[metric].jobs]
-            yield Point(size, min(values), statistics.median(values), max(values))
+def _values(side: Mapping[_Part, Series]) -> dict[_Part, list[float]]:
+    return {part: [job_value(job, series.better) for job in series.jobs] for part, series in side.items()}
+
+
+def _curves(before: Mapping[str, Series], after: Mapping[str, Series]) -> Iterator[Curve]:
+    def by_size(name: Name) -> tuple[str, int] | None:
+        return None if name.size is None else (f"{name.quantity}/{name.shape}".strip("/"), name.size)
+
+    def points(side: Mapping[int, list[float]]) -> tuple[Point, ...]:
+        return tuple(Point(size, min(own), statistics.median(own), max(own)) for size, own in sorted(side.items()))
+
+    for family, unit, old, new in _families(before, after, by_size):
+        yield Curve(family, unit, points(old), points(new))
+
+
+def _scalings(before: Mapping[str, Series], after: Mapping[str, Series]) -> Iterator[Scaling]:
+    def by_shape(name: Name) -> tuple[str, str] | None:
+        rate = name.shape and name.size is None and name.quantity.endswith("_per_s")
+        return (name.quantity, name.shape) if rate else None
+
+    def efficiency(rates: Mapping[str, float], shape: str) -> float | None:
+        rate, one = rates.get(shape), rates.get("1n")
+        return rate / one / int(shape[:-1]) if rate and one and shape.endswith("n") else None
+
+    for family, unit, *sides in _families(before, after, by_shape):
+        old, new = ({shape: statistics.median(own) for shape, own in side.items()} for side in sides)
+        yield Scaling(
+            family,
+            unit,
+            tuple(
+                Bar(shape, old.get(shape), new.get(shape), efficiency(old, shape), efficiency(new, shape))
+                for shape in sorted({*old, *new}, key=shape_order)
+            ),
+        )
 
 
 def _maps(series: Iterable[Series], verdict: SystemVerdict) -> Iterator[NodeMap]:
@@ -124,3 +220,18 @@ def _maps(series: Iterable[Series], verdict: SystemVerdict) -> Iterator[NodeMap]
             parts = tuple((node, math.exp(score - middle)) for node, score in sorted(scores.items()))
             slow = tuple(slow.node for slow in verdict.slow_nodes if slow.metric == one.metric)
             yield NodeMap(one.metric, parts, slow)
+
+
+def _epochs(vectors: Iterable[Vector]) -> Iterator[EpochTable]:
+    """Give a table for each shape that more than one environment was measured in."""
+    shapes: dict[str, dict[str, list[tuple[float, ...]]]] = {}
+    for vector in vectors:
+        if vector.series.startswith(EPOCHS):
+            name = parse_name(vector.series)
+            environments = shapes.setdefault(name.shape, {})
+            environments.setdefault(name.quantity.removeprefix(EPOCHS), []).append(vector.values)
+    for shape, environments in sorted(shapes.items()):
+        if len(environments) > 1:
+            names = sorted(environments)
+            columns = [map(statistics.median, zip(*environments[name], strict=False)) for name in names]
+            yield EpochTable(shape, tuple(names), tuple(zip(*columns, strict=False)))

@@ -18,7 +18,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from lumisite.validate.metric_names import size_text
-from lumisite.validate.report.gather import Curve, NodeMap, Report
+from lumisite.validate.report.gather import Curve, NodeMap, Report, Scaling
 
 BEFORE, AFTER, BAD = "#E69F00", "#0072B2", "#D55E00"
 #: The two sides: name, colour and line.
@@ -68,7 +68,11 @@ class Plot:
 
 def plots(report: Report) -> tuple[Plot, ...]:
     """Give a plot of everything that the report has numbers for."""
-    return (*map(_curve, report.curves), *map(_map, report.maps))
+    return (
+        *map(_curve, report.curves),
+        *map(_scaling, report.scalings),
+        *map(_map, report.maps),
+    )
 
 
 def _curve(curve: Curve) -> Plot:
@@ -92,6 +96,25 @@ def _curve(curve: Curve) -> Plot:
 
     rows = [(size_text(size), *_pair(old.get(size), new.get(size))) for size in sizes]
     return Plot(f"{curve.name} by message size", ("size", "before", "after", "change"), rows, draw)
+
+
+def _scaling(scaling: Scaling) -> Plot:
+    def draw(axes: Axes) -> None:
+        for (name, colour, _), shift, hatch in zip(SIDES, (-0.2, 0.2), ("//", ""), strict=True):
+            heights = [getattr(bar, name) or 0.0 for bar in scaling.bars]
+            if any(heights):
+                places = [place + shift for place in range(len(heights))]
+                axes.bar(places, heights, 0.38, color=colour, hatch=hatch, edgecolor="white", label=name)
+                for place, height, bar in zip(places, heights, scaling.bars, strict=True):
+                    part = getattr(bar, f"efficiency_{name}")
+                    if part is not None and height:
+                        axes.annotate(f"{part:.0%}", (place, height), ha="center", va="bottom")
+        axes.set_xticks(range(len(scaling.bars)), [bar.shape for bar in scaling.bars])
+        axes.set_ylabel(scaling.unit or scaling.name)
+        axes.legend()
+
+    rows = [(bar.shape, *_pair(bar.before, bar.after)) for bar in scaling.bars]
+    return Plot(f"{scaling.name}: scaling", ("shape", "before", "after", "change"), rows, draw)
 
 
 def _map(one: NodeMap) -> Plot:

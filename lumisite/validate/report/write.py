@@ -18,7 +18,7 @@ from lumisite.errors import ToolError
 from lumisite.text import columns
 from lumisite.validate.lines import State
 from lumisite.validate.report.advice import advice
-from lumisite.validate.report.gather import Report
+from lumisite.validate.report.gather import EpochTable, Report
 from lumisite.validate.verdict.gates import LOOK, Cause, GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.nodes import some
@@ -77,6 +77,10 @@ def report_blocks(report: Report) -> Iterator[Block]:
     if report.changes:
         yield _changes(report)
     yield from verdict_blocks(verdict)
+    if report.scalings:
+        yield _scalings(report)
+    for table in report.epochs:
+        yield _epochs(table)
     if report.about:
         sides = [(name, old or "-", new or "-") for name, old, new in report.about]
         yield Block("table", "What was run", (), "The runs", ("", "before", "after"), sides)
@@ -127,6 +131,30 @@ def _changes(report: Report) -> Block:
     rows = [(one.what, "; ".join(one.touches) or "-") for one in report.changes]
     caption = "Changes of the node, and what they touch"
     return Block("table", "What changed on the machine", lines, caption, ("change", "touches"), rows)
+
+
+def _scalings(report: Report) -> Block:
+    rows = [
+        (
+            *(scaling.name, bar.shape, _rate(bar.before), _rate(bar.after)),
+            *("-" if part is None else f"{part:.0%}" for part in (bar.efficiency_before, bar.efficiency_after)),
+        )
+        for scaling in report.scalings
+        for bar in scaling.bars
+    ]
+    head = ("rate", "shape", "before", "after", "efficiency before", "efficiency after")
+    return Block("table", "Scaling", (), "Rates by shape; efficiency against as many single nodes", head, rows)
+
+
+def _epochs(table: EpochTable) -> Block:
+    """Give a column for each environment, and what the last took against the first."""
+    title, head = f"Epochs, {table.shape}", ("epoch", *(f"{name} s" for name in table.environments), "ratio")
+    rows = []
+    for number, seconds in enumerate(table.epochs, start=1):
+        ratio = seconds[-1] / seconds[0] if seconds[0] else float("inf")
+        rows.append((str(number), *(f"{value:.3f}" for value in seconds), f"{ratio:.2f}"))
+    lines = [title.lower(), *columns([head, *rows])]
+    return Block("table", title, lines, "What each epoch took after the change", head, rows)
 
 
 def _cause_lines(gate: GateVerdict) -> Iterator[str]:

@@ -15,6 +15,7 @@ from lumisite.facts.facts import Releases
 from lumisite.site.load import load_site
 from lumisite.validate.metric_names import metric_order, parse_name, size_text
 from lumisite.validate.report.advice import changes
+from lumisite.validate.report.gather import parse_vectors
 from lumisite.validate.report.write import escaped
 from tests.support.example_runs import Maintenance, capture_of, write_runs
 
@@ -43,6 +44,7 @@ def test_a_good_maintenance_is_one_line_and_the_tables(capsys: Output) -> None:
     assert f"\n  {RENAMED}\n    site platforms.2024-08.libraries.libfabric\n" in out
     assert "\n    module singularity-CPEbits, singularity-AI-bindings\n" in out
     assert "\n  LUMI was updated. This is what it means for containers.\n" in out
+    assert re.search(r"ddp/samples_per_s +2n +[\d.]+ +[\d.]+ +9\d% +9\d%\n", out)
 
 
 def test_a_slower_network_is_told_from_slower_nodes(capsys: Output) -> None:
@@ -140,6 +142,10 @@ def test_json_has_the_verdict_and_the_numbers_of_the_plots(capsys: Output) -> No
     assert change["before"] == "/opt/cray/libfabric/1.15.2.0"
     assert "family tykky" in change["touches"]
     assert found["maps"][0]["slow"] == ["nid005017"]
+    two = found["scalings"][0]["bars"][2]
+    assert two["shape"] == "2n"
+    assert two["efficiency_before"] == pytest.approx(7600 / 8000, rel=0.03)
+    assert two["efficiency_after"] == pytest.approx(0.85 * 7600 / 8000, rel=0.03)
 
 
 def test_junit_is_what_readers_of_it_expect(capsys: Output) -> None:
@@ -221,7 +227,7 @@ def test_html_is_the_same_bytes_and_names_nothing_elsewhere() -> None:
     used = set(re.findall(r'(?:url\(#|xlink:href="#)([^")]+)', page))
     assert used
     assert used <= set(ids)
-    assert page.count('role="img"') == page.count("<figure") == 3
+    assert page.count('role="img"') == page.count("<figure") == 4
 
 
 # ---------------------------------------------------------------- faults
@@ -263,6 +269,14 @@ def test_a_broken_file_of_a_run_is_named(content: str, fault: str, capsys: Outpu
     assert capsys.readouterr().err.endswith(f"runs/after/run.json{fault}\n")
 
 
+def test_a_torn_vector_is_left_out_and_counted(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    with Path("runs/after/series.jsonl").open("a") as stream:
+        stream.write('{"series": "ddp/step_time_s/2n", "val')
+    report(Maintenance(), code=0)
+    assert "1 lines cannot be read" in capsys.readouterr().err
+
+
 def test_what_cannot_be_written_is_exit_3(capsys: Output) -> None:
     report(Maintenance(), "-o", "no/where.md", code=3)
     assert "cannot write no/where.md: No such file or directory" in capsys.readouterr().err
@@ -273,7 +287,12 @@ def test_what_cannot_be_written_is_exit_3(capsys: Output) -> None:
 
 def test_names_are_taken_apart() -> None:
     name = parse_name("collectives/all_reduce_busbw/128MiB/16n")
-    assert (name.quantity, name.size, name.shape) == ("collectives/all_reduce_busbw", 1 << 27, "16n")
+    assert (name.probe, name.quantity, name.size, name.shape) == (
+        "collectives",
+        "collectives/all_reduce_busbw",
+        1 << 27,
+        "16n",
+    )
     assert parse_name("m").quantity == "m"
     assert parse_name("2n").quantity == "2n"
     assert parse_name("a/0n").shape == ""
@@ -298,6 +317,23 @@ def test_captures_are_compared_and_a_site_that_is_not_known_is_not_guessed() -> 
     assert all(one.what.isprintable() for one in found)
 
 
+def test_vectors_that_cannot_be_read_are_left_out_and_counted() -> None:
+    found, left_out = parse_vectors(
+        [
+            b'{"series": "s", "values": [3, 1, 2], "unit": "s"}',
+            b"",
+            b'{"series": "s", "values": []}',
+            b'{"series": "s", "values": [NaN]}',
+            b'{"series": 3, "values": [1]}',
+            b'{"series": "s", "values": [1], "unit": 3}',
+            b"[1]",
+            b"\xff",
+        ]
+    )
+    assert [vector.values for vector in found] == [(3.0, 1.0, 2.0)]
+    assert left_out == 6
+
+
 def test_a_run_is_judged_by_its_own_sites_expectations(capsys: Output) -> None:
     write_runs(Path("runs"), Maintenance())
     about = Path("runs/after/run.json")
@@ -312,3 +348,26 @@ def test_a_run_is_judged_by_its_own_sites_expectations(capsys: Output) -> None:
         if site.endswith("gone.yaml"):
             assert "gone.yaml', is not here: its expectations are left out\n" in capsys.readouterr().err
     assert told == {"lumi": 0, "strict.yaml": 1, "gone.yaml": 0}
+
+
+def test_epochs_in_the_container_and_in_the_wrapper_stand_side_by_side(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    with Path("runs/after/series.jsonl").open("a") as stream:
+        for run, part, values in (
+            ("a", "wrapper", [4.0, 1.5]),
+            ("a", "container", [2.0, 1.0, 1.0]),
+            ("b", "container", [2.0, 3.0, 1.0]),
+        ):
+            stream.write(json.dumps({"series": f"wrapper/epoch_s/{part}/2n", "run": run, "values": values}) + "\n")
+    assert main(["report", "runs/after"]) == 4
+    assert (
+        "\nepochs, 2n\n"
+        "epoch  container s  wrapper s  ratio\n"
+        "1      2.000        4.000      2.00\n"
+        "2      2.000        1.500      0.75\n"
+        "\n"
+    ) in capsys.readouterr().out
+    assert main(["report", "runs/after", "--format", "markdown"]) == 4
+    assert "| 2 | 2.000 | 1.500 | 0.75 |" in capsys.readouterr().out
+    assert main(["report", "runs/after", "--format", "html"]) == 4
+    assert "<h2>Epochs, 2n</h2>" in capsys.readouterr().out
