@@ -115,6 +115,8 @@ def test_every_plot_is_seen_and_nothing_is_complained_about(tmp_path: Path) -> N
     assert [plot.title for plot in plots] == [
         "collectives/all_reduce_busbw/1n by message size",
         "collectives/all_reduce_busbw/2n by message size",
+        "ddp/step_time_s/1n, all steps of all ranks",
+        "ddp/step_time_s/2n, all steps of all ranks",
         "ddp/samples_per_s: scaling",
         "nodes/gemm_tflops/1g: nodes",
     ]

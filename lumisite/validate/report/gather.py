@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -25,6 +25,8 @@ _Part = TypeVar("_Part")
 
 #: How vectors of the probe `wrapper` are called: this, the environment, the shape.
 EPOCHS = "wrapper/epoch_s/"
+#: A distribution is shown by so many quantiles.
+QUANTILES = 101
 #: What `run.json` says that a report repeats, and how it calls what it calls otherwise.
 ABOUT = ("site", "platform", "partition", "backend", "image", "image_digest", "spec", "started", "lumisite")
 CALLED = {"backend": "back-end", "image_digest": "image digest", "spec": "what is measured"}
@@ -58,6 +60,16 @@ class Curve:
     unit: str
     before: tuple[Point, ...]
     after: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How all values of a series are spread: quantiles from 0 to 1 in equal steps."""
+
+    name: str
+    unit: str
+    before: tuple[float, ...]
+    after: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,7 @@ class Report:
     users: tuple[str, ...]
     advice: tuple[str, ...]
     curves: tuple[Curve, ...]
+    distributions: tuple[Distribution, ...]
     scalings: tuple[Scaling, ...]
     maps: tuple[NodeMap, ...]
     epochs: tuple[EpochTable, ...]
@@ -124,6 +137,7 @@ def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | No
         users=users,
         advice=tuple(advice(verdict, changed)),
         curves=tuple(_curves(before.recorded.series, after.recorded.series)),
+        distributions=tuple(_distributions(before.vectors, after.vectors)),
         scalings=tuple(_scalings(before.recorded.series, after.recorded.series)),
         maps=tuple(_maps(after.recorded.series.values(), verdict)),
         epochs=tuple(_epochs(after.vectors)),
@@ -189,6 +203,19 @@ def _curves(before: Mapping[str, Series], after: Mapping[str, Series]) -> Iterat
 
     for family, unit, old, new in _families(before, after, by_size):
         yield Curve(family, unit, points(old), points(new))
+
+
+def _distributions(before: Sequence[Vector], after: Sequence[Vector]) -> Iterator[Distribution]:
+    for name in sorted({vector.series for vector in (*before, *after) if not vector.series.startswith(EPOCHS)}):
+        unit = next(vector.unit for vector in (*after, *before) if vector.series == name)
+        old, new = ([v for vector in side if vector.series == name for v in vector.values] for side in (before, after))
+        yield Distribution(name, unit, quantiles(old), quantiles(new))
+
+
+def quantiles(values: Sequence[float]) -> tuple[float, ...]:
+    """Give `QUANTILES` quantiles in equal steps from the least to the largest value; none for no values."""
+    ranked, last = sorted(values), len(values) - 1
+    return tuple(ranked[round(last * step / (QUANTILES - 1))] for step in range(QUANTILES)) if ranked else ()
 
 
 def _scalings(before: Mapping[str, Series], after: Mapping[str, Series]) -> Iterator[Scaling]:

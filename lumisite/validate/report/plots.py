@@ -18,7 +18,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from lumisite.validate.metric_names import size_text
-from lumisite.validate.report.gather import Curve, NodeMap, Report, Scaling
+from lumisite.validate.report.gather import Curve, Distribution, NodeMap, Report, Scaling
 
 BEFORE, AFTER, BAD = "#E69F00", "#0072B2", "#D55E00"
 #: The two sides: name, colour and line.
@@ -70,6 +70,7 @@ def plots(report: Report) -> tuple[Plot, ...]:
     """Give a plot of everything that the report has numbers for."""
     return (
         *map(_curve, report.curves),
+        *map(_distribution, report.distributions),
         *map(_scaling, report.scalings),
         *map(_map, report.maps),
     )
@@ -96,6 +97,24 @@ def _curve(curve: Curve) -> Plot:
 
     rows = [(size_text(size), *_pair(old.get(size), new.get(size))) for size in sizes]
     return Plot(f"{curve.name} by message size", ("size", "before", "after", "change"), rows, draw)
+
+
+def _distribution(spread: Distribution) -> Plot:
+    def draw(axes: Axes) -> None:
+        for name, colour, line in SIDES:
+            if values := getattr(spread, name):
+                percents = [100 * n / (len(values) - 1) for n in range(len(values))]
+                axes.plot(values, percents, line, color=colour, label=name)
+        axes.set_xlabel(spread.unit or "value")
+        axes.set_ylabel("% of steps at most")
+        axes.legend(loc="lower right")  # a search for the best place takes seconds with many steps
+
+    def at(values: Sequence[float], part: float) -> float | None:
+        return values[round(part * (len(values) - 1))] if values else None
+
+    parts = (("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("largest", 1.0))
+    rows = [(name, *_pair(at(spread.before, part), at(spread.after, part))) for name, part in parts]
+    return Plot(f"{spread.name}, all steps of all ranks", ("", "before", "after", "change"), rows, draw)
 
 
 def _scaling(scaling: Scaling) -> Plot:

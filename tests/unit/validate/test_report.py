@@ -15,7 +15,7 @@ from lumisite.facts.facts import Releases
 from lumisite.site.load import load_site
 from lumisite.validate.metric_names import metric_order, parse_name, size_text
 from lumisite.validate.report.advice import changes
-from lumisite.validate.report.gather import parse_vectors
+from lumisite.validate.report.gather import QUANTILES, parse_vectors, quantiles
 from lumisite.validate.report.write import escaped
 from tests.support.example_runs import Maintenance, capture_of, write_runs
 
@@ -227,7 +227,7 @@ def test_html_is_the_same_bytes_and_names_nothing_elsewhere() -> None:
     used = set(re.findall(r'(?:url\(#|xlink:href="#)([^")]+)', page))
     assert used
     assert used <= set(ids)
-    assert page.count('role="img"') == page.count("<figure") == 4
+    assert page.count('role="img"') == page.count("<figure") == 6
 
 
 # ---------------------------------------------------------------- faults
@@ -317,7 +317,7 @@ def test_captures_are_compared_and_a_site_that_is_not_known_is_not_guessed() -> 
     assert all(one.what.isprintable() for one in found)
 
 
-def test_vectors_that_cannot_be_read_are_left_out_and_counted() -> None:
+def test_vectors_and_quantiles() -> None:
     found, left_out = parse_vectors(
         [
             b'{"series": "s", "values": [3, 1, 2], "unit": "s"}',
@@ -332,6 +332,9 @@ def test_vectors_that_cannot_be_read_are_left_out_and_counted() -> None:
     )
     assert [vector.values for vector in found] == [(3.0, 1.0, 2.0)]
     assert left_out == 6
+    spread = quantiles([3.0, 1.0, 2.0])
+    assert (len(spread), spread[0], spread[50], spread[-1]) == (QUANTILES, 1.0, 2.0, 3.0)
+    assert quantiles([]) == ()
 
 
 def test_a_run_is_judged_by_its_own_sites_expectations(capsys: Output) -> None:
