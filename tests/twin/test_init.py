@@ -70,14 +70,14 @@ def _moved_apptainer() -> Path:
         ours = partial / "root" / APPTAINER.removeprefix("/")
         (ours / "bin").mkdir(parents=True)
         shutil.copy2(node_root() / "usr/bin/apptainer", ours / "bin/apptainer")
-        for name, real in (("etc", "/etc"), ("libexec", "/usr/libexec"), ("var", "/var")):
+        for name, real in (("etc", "/etc"), ("lib", "/usr/lib"), ("libexec", "/usr/libexec"), ("var", "/var")):
             (ours / name).symlink_to(real)
         for name in ("apptainer", "singularity"):
             place = partial / "root/usr/bin" / name
             place.parent.mkdir(parents=True, exist_ok=True)
             os.mknod(place, stat.S_IFCHR, os.makedev(0, 0))  # how overlayfs says that a file is gone
 
-    return cached("apptainer-moved", {"version": 2}, build) / "root"
+    return cached("apptainer-moved", {"version": 3}, build) / "root"
 
 
 def describe_and_deploy(cluster: Cluster) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from lumisite.machine.mounts import Mount, mount_of, parse_mounts
+from lumisite.machine.host import Mount, mount_of, parse_mounts
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
 from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Part, Plan, Record, Target, probe
