@@ -54,3 +54,8 @@ def size_text(size: int) -> str:
         if size and not size % (1 << (10 * power)):
             return f"{size >> (10 * power)}{_UNITS[power]}"
     return f"{size}B"
+
+
+def shape_order(shape: str) -> tuple[bool, int]:
+    """Order shapes by size: GPUs, then nodes."""
+    return shape.endswith("n"), int(shape[:-1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from lumisite.validate import InputError
 from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line
@@ -116,7 +117,7 @@ def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:
     reader = _Reader()
     for name, blocks in sources:
         reader.file, reader.line = name, 0
-        for block in whole_lines(blocks, reader.short_enough):
+        for block in whole_lines(blocks, partial(_short_enough, name)):
             reader.read(block)
     return reader.recorded()
 
@@ -156,12 +157,6 @@ class _Reader:
         self._better: dict[str, tuple[Better, str]] = {}
         self._units: dict[str, tuple[str, str]] = {}
         self._faults = Faults()
-
-    def short_enough(self, line: bytes) -> bytes:
-        """Give the beginning of a line back; raises `SamplesError` where that is longer than a line can be."""
-        if len(line) > LINE_LIMIT:
-            raise SamplesError(f"{self.file}: a line is longer than {LINE_LIMIT} bytes: these are no samples")
-        return line
 
     def read(self, block: bytes) -> None:
         """Take whole lines. One of which all but the numbers stood in lines before it needs no JSON parser."""
@@ -262,3 +257,9 @@ class _Reader:
 def _gate_order(gate: Gate) -> tuple[object, ...]:
     rank = -1 if gate.rank is None else gate.rank
     return (gate.gate, gate.time, gate.run, gate.nodes, rank, gate.verdict, gate.cause, gate.advice)
+
+
+def _short_enough(name: str, line: bytes) -> bytes:
+    if len(line) > LINE_LIMIT:
+        raise SamplesError(f"{name}: a line is longer than {LINE_LIMIT} bytes: these are no samples")
+    return line
