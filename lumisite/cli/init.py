@@ -18,7 +18,7 @@ from lumisite.init.node import Node, node_of
 from lumisite.init.slurm import Cluster, Kind, is_name, partitions_of, read_cluster
 from lumisite.init.told import Told, read_told
 from lumisite.init.write import Seen, describe
-from lumisite.machine.host import DiskTree, host_name, silent_paths
+from lumisite.machine.host import DiskTree, names_of_this_node, silent_paths
 from lumisite.machine.tree import names_of
 from lumisite.site.checks import STAGES
 from lumisite.site.decode import decode
@@ -42,11 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise ResolveError(f"--name: {shown(arguments.name)} is no name (letters, digits and ._+@- would be right)")
     _refuse_existing(arguments.out)
     cluster = _cluster(arguments.partition, alone=not arguments.partition)
-    name = arguments.name or cluster.config.get("ClusterName") or host_name()
+    _, here = names_of_this_node()
+    name = arguments.name or cluster.config.get("ClusterName") or here
     out = arguments.out or Path(f"{name}.yaml")
     _refuse_existing(out)
     notes = [*cluster.notes]
-    say(f"asking this node, {host_name()}")
+    say(f"asking this node, {here}")
     spool = cluster.config.get("SlurmdSpoolDir", "/")
     login = node_of(_collect([], [spool]), name, notes)
     if arguments.facts:
@@ -85,8 +86,8 @@ def _cluster(wanted: Sequence[str], *, alone: bool) -> Cluster:
             raise
         say(f"{error}: there will be no partitions, and of nodes what this one or the facts tell")
         return Cluster({}, {}, ())
-    if missing := [name for name in wanted if name not in cluster.partitions]:
-        raise ResolveError(f"--partition: Slurm has no partition {', '.join(map(shown, missing))}")
+    if missing := [shown(name) for name in wanted if name not in cluster.partitions]:
+        raise ResolveError(f"--partition: Slurm has no partition {', '.join(missing)} (sinfo tells those that it has)")
     return cluster
 
 

@@ -13,7 +13,7 @@ from lumisite.facts.facts import Facts
 from lumisite.init.known import LOCAL, RUNTIMES, SHARED, STACKS, SYSTEM
 from lumisite.init.slurm import is_name
 from lumisite.init.told import Told
-from lumisite.machine.mounts import parse_mounts
+from lumisite.machine.host import parse_mounts
 from lumisite.machine.tree import is_under, names_of, resolve
 from lumisite.site.decode import UnfitError
 from lumisite.site.scalars import read_absolute_path

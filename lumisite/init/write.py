@@ -127,7 +127,8 @@ def _runtimes(seen: Seen, flags: list[str]) -> dict[str, dict[str, str]]:
 def _folders(seen: Seen) -> Iterator[dict[str, object]]:
     """Give the file systems. Not bound are those that the runtime mounts by itself, and what the login node lacks."""
     home = seen.login.told.said("HOME")
-    for one in folders_of(seen.node, seen.login):
+    node = seen.node if seen.node.told.files else seen.login  # a facts file has no mounts
+    for one in folders_of(node, seen.login):
         bound, why = one.path != "/tmp" and has_folder(seen.login, one.path), f"{one.kind} file system"  # noqa: S108
         if f"{home}/".startswith(f"{one.path}/"):
             bound, why = False, "home directories, which the runtime mounts by itself"
