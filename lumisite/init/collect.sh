@@ -79,7 +79,6 @@ for variable in LMOD_VERSION MODULES_CMD HOME; do said "$variable" printenv "$va
 for program in apptainer singularity; do
   path=$(command -v "$program") && printf 'F /said/%s path\n|%s\n' "$program" "$path" && said "$program" "$path" --version
 done
-command -v nvidia-smi >/dev/null && said nvidia-smi nvidia-smi
 
 # The same folder on two nodes is the same file system where number and time of change are the same.
 printf 'F /said/stat\n'

@@ -143,7 +143,7 @@ def _stacks(seen: Seen) -> Iterator[dict[str, object]]:
             keys: dict[str, object] = {"name": name, "known": known}
             if known.gpu:
                 driver = node.facts.drivers.get(known.driver)
-                fits = _runs(driver.version or "", known.gpu, default) if driver and node.facts.gpus else None
+                fits = _runs(driver.version or "", known.gpu, versions, default) if driver and node.facts.gpus else None
                 if driver is None or fits is None:
                     continue
                 default, runs = fits
@@ -154,7 +154,7 @@ def _stacks(seen: Seen) -> Iterator[dict[str, object]]:
                 break
 
 
-def _runs(driver: str, gpu: str, default: str | None) -> tuple[str, str] | None:
+def _runs(driver: str, gpu: str, versions: list[str], default: str | None) -> tuple[str, str] | None:
     """Give the default release and those that a driver runs; nothing where none can be told.
 
     CUDA's drivers run all minor releases of their major one; of others the host's own series is taken.
@@ -164,8 +164,10 @@ def _runs(driver: str, gpu: str, default: str | None) -> tuple[str, str] | None:
         major = next((major for major, first in CUDA_DRIVERS.items() if number >= first), None)
         if major is None:
             return None
-        fits = default is not None and int(default.partition(".")[0]) <= major
-        return default if fits and default else f"{major}.0", f"<{major + 1}"
+        fitting = [
+            one for one in (f"{major}.0", *versions, default or "") if one and int(one.partition(".")[0]) <= major
+        ]
+        return fitting[-1], f"<{major + 1}"
     if default is None:
         return None
     major_text, minor = default.split(".")[:2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import yaml
@@ -10,6 +11,10 @@ import yaml
 from lumisite.init.node import Fabric, Node, fabric_of, folders_of, node_of
 from lumisite.init.slurm import Cluster, read_cluster
 from lumisite.init.write import Seen, describe
+from lumisite.site.checks import STAGES
+from lumisite.site.decode import decode
+from lumisite.site.model import Site
+from lumisite.site.scalars import SCALARS
 from tests.support.dict_trees import Link
 from tests.support.nodes import lumi_node
 from tests.unit.init.answers import LUMI_G, node, partition, slurm, told
@@ -64,17 +69,18 @@ def seen(nodes: Mapping[str, Node], cluster: Cluster, login: Node | None = None)
     )
 
 
-def written(one: Seen) -> dict[str, object]:
-    value = yaml.load(describe(one), Loader=yaml.BaseLoader)
-    assert isinstance(value, dict)
+def written(one: Seen) -> dict[str, Any]:
+    """Give the description, which has no faults."""
+    text = describe(one)
+    decode(text.encode(), Site, file="skerry.yaml", scalars=SCALARS, stages=STAGES)
+    value: dict[str, Any] = yaml.load(text, Loader=yaml.BaseLoader)
     return value
 
 
 def test_a_lumi_node_is_described_as_lumi_is() -> None:
     login = small()
     cluster = read_cluster(slurm(partition("standard-g", "EXCLUSIVE", "1024"), LUMI_G))
-    text = describe(seen({"mi250": node_of(told(lumi_node()), "lumi", [])}, cluster, login))
-    value = yaml.load(text, Loader=yaml.BaseLoader)
+    value = written(seen({"mi250": node_of(told(lumi_node()), "lumi", [])}, cluster, login))
     kind = value["node_kinds"]["mi250"]
     assert (kind["memory_mib"], kind["reserved"]) == ("491520", "0,8,16,24,32,40,48,56")
     assert kind["l3"][7] == {"cores": "56-63", "siblings": "120-127", "numa": "3"}
@@ -85,6 +91,47 @@ def test_a_lumi_node_is_described_as_lumi_is() -> None:
     assert (rocm["default"], rocm["runs"]) == ("6.3.4", ">=6.3,<6.4")
     assert value["partitions"]["standard-g"]["whole_nodes"] == "yes"
     assert {one["name"] for one in value["settings"]} >= {"MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"}
+
+
+def pci(path: str, pci_class: str, vendor: str) -> dict[str, bytes | Link]:
+    here = f"/sys/devices/{path}"
+    files: dict[str, bytes | Link] = {f"{here}/class": pci_class.encode(), f"{here}/vendor": vendor.encode()}
+    files |= {f"{here}/local_cpulist": b"0-1\n", f"{here}/numa_node": b"0\n"}
+    return files | {f"/sys/bus/pci/devices/{path.rpartition('/')[2]}": Link(here)}
+
+
+def h100() -> Node:
+    """Two GPUs, each behind a PCI switch with an adapter of InfiniBand."""
+    files: dict[str, bytes | Link] = {"/sys/module/nvidia/version": b"570.172.08\n"}
+    files |= {
+        "/usr/local/cuda-12.8/x": b"",
+        "/usr/local/cuda-13.0/x": b"",
+        "/usr/local/cuda": Link("/usr/local/cuda-13.0"),
+    }
+    files |= {"/said/apptainer path": b"/opt/apptainer/bin/apptainer", "/said/apptainer": b"apptainer version 1.4.1"}
+    for number, bus in enumerate(("18", "2a")):
+        bridge = f"pci0000:{bus}/0000:{bus}:01.0"
+        files |= pci(f"{bridge}/0000:{bus}:02.0/0000:{bus}:00.0", "0x030200", "0x10de")
+        adapter, here = f"/sys/devices/{bridge}/0000:{bus}:03.0", f"/sys/class/infiniband/mlx5_{number}"
+        files |= {f"{adapter}/numa_node": b"0", f"{here}/device": Link(adapter)}
+        files |= {f"{here}/ports/1/link_layer": b"InfiniBand", f"{here}/ports/1/state": b"4: ACTIVE"}
+    return small(net=network(eth0=(1000, "10.1.0"), ib0=(400000, "10.2.0")), h100=files)
+
+
+def test_a_node_with_gpus_and_infiniband() -> None:
+    line = node("n1", gres="gpu:h100:2")
+    value = written(seen({"h100": h100()}, read_cluster(slurm(partition("gpu") + partition("all"), line))))
+    assert value["fabric"]["carrier"] == "IB"
+    assert value["fabric"]["adapters"] == ["mlx5_0", "mlx5_1"]
+    assert (value["fabric"]["interfaces"], value["fabric"]["host_suffix"]) == (["ib0"], "-ib0")
+    assert [gpu["adapter"] for gpu in value["node_kinds"]["h100"]["gpus"]] == ["mlx5_0", "mlx5_1"]
+    # The host's default is of a series that the driver does not run.
+    cuda = value["platforms"]["2026-11"]["stacks"]["cuda"]
+    assert cuda == {"default": "12.8", "driver": "nvidia 570.172.08", "runs": "<13"}
+    assert value["stacks"]["cuda"]["releases"].keys() == {"12.8", "13.0"}
+    assert value["runtimes"]["apptainer"]["gpu"] == "nv"
+    assert not any(one["name"].startswith("MIOPEN") for one in value["settings"])
+    assert value["modules"]["apptainer-AI-bindings"]["version"] == ["cuda"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +234,7 @@ def test_no_text_of_the_machine_gets_out_of_its_place() -> None:
 
 def test_a_node_without_answer_has_what_slurm_says() -> None:
     cluster = read_cluster(slurm(partition("all"), node("n1", cores=4, threads=2)))
-    (kind,) = written(seen({}, cluster))["node_kinds"].values()  # type: ignore[attr-defined]
+    (kind,) = written(seen({}, cluster))["node_kinds"].values()
     assert kind["l3"] == [
         {"cores": "0-3", "siblings": "8-11", "numa": "0", "package": "0"},
         {"cores": "4-7", "siblings": "12-15", "numa": "1", "package": "1"},
