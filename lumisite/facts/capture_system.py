@@ -23,7 +23,7 @@ from lumisite.site.cpus import format_cpu_list
 
 _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
 _OPTIONS = ("CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
-_DRIVERS = ("amdgpu", "nvidia")
+_DRIVERS = ("amdgpu", "nvidia", "i915")
 
 
 def capture_system(tree: Tree, site: str, wanted: Collection[str], notes: list[str]) -> Facts:

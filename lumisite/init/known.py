@@ -6,7 +6,8 @@ compatibility" for what a driver of CUDA runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 #: File systems that all nodes see.
 SHARED = frozenset(
@@ -25,6 +26,9 @@ RUNTIMES = ("apptainer", "singularity")
 IMAGE_FOLDERS = ("images", "containers", "container", "singularity", "apptainer", "sif", "local/containers")
 
 
+_CUDA_DRIVERS = {13: 580, 12: 525, 11: 450}
+
+
 @dataclass(frozen=True)
 class KnownStack:
     """Software whose versions matter: its folders by what stands before the version, and the link to its default.
@@ -38,18 +42,18 @@ class KnownStack:
     gpu: str = ""
     driver: str = ""
     flag: str = ""
+    drivers: Mapping[int, int] = field(default_factory=dict)
+    """By major version the first major version of the driver that runs all of its minor ones."""
 
 
 STACKS = {
     "rocm": KnownStack("ROCm", ("/opt/rocm-",), "/opt/rocm", "amd", "amdgpu", "rocm"),
-    "cuda": KnownStack("CUDA", ("/usr/local/cuda-",), "/usr/local/cuda", "nvidia", "nvidia", "nv"),
+    "cuda": KnownStack("CUDA", ("/usr/local/cuda-",), "/usr/local/cuda", "nvidia", "nvidia", "nv", _CUDA_DRIVERS),
     "oneapi": KnownStack(
         "oneAPI", ("/opt/intel/oneapi/compiler/",), "/opt/intel/oneapi/compiler/latest", "intel", "i915"
     ),
     "cpe": KnownStack("CPE", ("/opt/cray/pe/cpe/",), "/opt/cray/pe/cpe/default"),
 }
-#: The first driver of CUDA's major versions.
-CUDA_DRIVERS = {13: 580, 12: 525, 11: 450}
 #: Settings that hold wherever there are GPUs of a vendor: variable, directory, reason.
 CACHES = {
     "amd": (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.facts.change import driver_words
-from lumisite.init.known import CACHES, CUDA_DRIVERS, SOFTWARE, STACKS
+from lumisite.init.known import CACHES, SOFTWARE, STACKS
 from lumisite.init.machine import describe_kind
 from lumisite.init.node import Node, fabric_of, folders_of, has_folder, module_systems, releases_of
 from lumisite.init.slurm import Cluster, Kind, partitions_of
@@ -136,42 +136,39 @@ def _folders(seen: Seen) -> Iterator[dict[str, object]]:
 
 
 def _stacks(seen: Seen) -> Iterator[dict[str, object]]:
-    """Give what there is of each stack; of one for GPUs only where its driver is, and tells what it runs."""
-    for name, known in STACKS.items():
-        for node in seen.nodes.values() or [seen.login]:
-            versions, default = releases_of(node, name)
-            keys: dict[str, object] = {"name": name, "known": known}
-            if known.gpu:
-                driver = node.facts.drivers.get(known.driver)
-                fits = _runs(driver.version or "", known.gpu, versions, default) if driver and node.facts.gpus else None
-                if driver is None or fits is None:
-                    continue
-                default, runs = fits
-                keys |= {"driver": driver_words(known.driver, driver), "runs": runs}
-            if default is not None:
-                releases = {version: "host" if version in versions else "image" for version in [*versions, default]}
-                yield keys | {"default": default, "releases": releases}
-                break
+    """Give what there is of each stack, and on nodes of which kinds."""
+    for name in STACKS:
+        nodes = seen.nodes or {"": seen.login}
+        found = {kind: stack for kind, node in nodes.items() if (stack := _stack_of(node, name))}
+        if found:
+            yield next(iter(found.values())) | {"name": name, "known": STACKS[name], "kinds": list(found)}
 
 
-def _runs(driver: str, gpu: str, versions: list[str], default: str | None) -> tuple[str, str] | None:
-    """Give the default release and those that a driver runs; nothing where none can be told.
+def _stack_of(node: Node, name: str) -> dict[str, object]:
+    """Give releases and default of a stack; of one for GPUs only where its driver tells what runs.
 
-    CUDA's drivers run all minor releases of their major one; of others the host's own series is taken.
+    CUDA's drivers run all minor releases of their major one; of others the series of the host's own default is taken.
     """
-    if gpu == "nvidia":
-        number = int(driver.partition(".")[0]) if driver.partition(".")[0].isdecimal() else 0
-        major = next((major for major, first in CUDA_DRIVERS.items() if number >= first), None)
-        if major is None:
-            return None
-        fitting = [
-            one for one in (f"{major}.0", *versions, default or "") if one and int(one.partition(".")[0]) <= major
-        ]
-        return fitting[-1], f"<{major + 1}"
+    versions, default = releases_of(node, name)
+    keys: dict[str, object] = {}
+    if STACKS[name].gpu:
+        driver = node.facts.drivers.get(STACKS[name].driver)
+        if driver is None or not (driver.version or driver.build) or not node.facts.gpus:
+            return {}
+        keys["driver"] = driver_words(STACKS[name].driver, driver)
+        if firsts := STACKS[name].drivers:
+            text = (driver.version or "").partition(".")[0]
+            number = int(text) if text.isdecimal() else 0
+            major = next((major for major, first in firsts.items() if number >= first), 0)
+            fitting = [one for one in (*versions, default or "") if one and int(one.partition(".")[0]) <= major]
+            default, keys["runs"] = [f"{major}.0", *fitting][-1] if major else None, f"<{major + 1}"
+        elif default is not None:
+            first, second = default.split(".")[:2]
+            keys["runs"] = f">={first}.{second},<{first}.{int(second) + 1}"
     if default is None:
-        return None
-    major_text, minor = default.split(".")[:2]
-    return default, f">={major_text}.{minor},<{major_text}.{int(minor) + 1}"
+        return {}
+    releases = {version: "host" if version in versions else "image" for version in [*versions, default]}
+    return keys | {"default": default, "releases": releases}
 
 
 def _partitions(cluster: Cluster) -> Iterator[dict[str, object]]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _GPU_CLASSES = {
     "1002": frozenset({"0300", "0302", "0380", "1200"}),  # AMD
     "10de": frozenset({"0300", "0302"}),  # NVIDIA
+    "8086": frozenset({"0380"}),  # Intel; 0300 is what its processors have for a screen
 }
 
 _PCI_BUS = re.compile(r"([0-9a-f]{4,8}:)?([0-9a-f]{2})(:[0-9a-f]{2}\.[0-7])?")
@@ -134,7 +135,7 @@ def full_pci_bus(text: str) -> str:
 def is_gpu(pci_class: str, pci_vendor: str) -> bool:
     """Tell whether a PCI function is a GPU for computing; both numbers are four lower-case hexadecimal digits.
 
-    Source: the PCI ID repository (pci.ids), and `lspci -n` as hwloc records it for MI50, MI250X and V100.
+    Source: the PCI ID repository (pci.ids), and `lspci -n` as hwloc records it for MI50, MI250X and V100, and Kata Containers for a GPU Max.
     """
     return pci_class in _GPU_CLASSES.get(pci_vendor, frozenset())
 

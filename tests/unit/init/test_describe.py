@@ -134,6 +134,18 @@ def test_a_node_with_gpus_and_infiniband() -> None:
     assert value["modules"]["apptainer-AI-bindings"]["version"] == ["cuda"]
 
 
+def test_stacks_of_two_vendors_say_whose_they_are() -> None:
+    lines = node("n1", gres="gpu:h100:2") + LUMI_G.replace("Partitions=standard-g", "Partitions=all")
+    nodes = {"mi250": node_of(told(lumi_node()), "lumi", []), "h100": h100()}
+    value = written(seen(nodes, read_cluster(slurm(partition("all"), lines))))
+    stacks = value["platforms"]["2026-11"]["stacks"]
+    assert {name: stack.get("kinds") for name, stack in stacks.items()} == {
+        "rocm": ["mi250"],
+        "cuda": ["h100"],
+        "cpe": None,
+    }
+
+
 @pytest.mark.parametrize(
     ("interfaces", "address", "fabric"),
     [
