@@ -135,7 +135,8 @@ def full_pci_bus(text: str) -> str:
 def is_gpu(pci_class: str, pci_vendor: str) -> bool:
     """Tell whether a PCI function is a GPU for computing; both numbers are four lower-case hexadecimal digits.
 
-    Source: the PCI ID repository (pci.ids), and `lspci -n` as hwloc records it for MI50, MI250X and V100, and Kata Containers for a GPU Max.
+    Source: the PCI ID repository (pci.ids), and `lspci -n` as hwloc records it for MI50, MI250X and V100,
+    and Kata Containers' documentation for a GPU Max.
     """
     return pci_class in _GPU_CLASSES.get(pci_vendor, frozenset())
 
