@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from lumisite.site.cpus import format_cpu_list
+from lumisite.text import some
 from lumisite.validate.lines import Gate, GateOutcome
 from lumisite.validate.probes.probe import Each, Ended, Expected, Judge, Line, Record
 from lumisite.validate.probes.records import finished, number, rank_of, text, whole
@@ -106,23 +107,13 @@ def tell(faults: Iterable[Fault], passed: str, expected: Expected) -> list[Line]
     return lines or [expected.gate("pass", passed)]
 
 
-def first_of(names: Sequence[str], most: int) -> str:
-    """Name the first few of many, and count the others.
-
-    >>> first_of(["a", "b", "c"], 2)
-    'a, b and 1 more'
-    """
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
-
-
 def who(ranks: Sequence[int], nodes: Sequence[str]) -> str:
     """Name ranks and their nodes, or nodes alone.
 
     >>> who([0, 1, 2], ["a", "b"]), who([], ["a"])
     ('ranks 0-2 on a, b', 'a')
     """
-    where = first_of(nodes, NAMED_NODES)
+    where = some(nodes, NAMED_NODES, ", ")
     return f"rank{'s' * (len(ranks) > 1)} {format_cpu_list(ranks)} on {where}" if ranks else where
 
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from lumisite.text import columns
+from lumisite.text import columns, some
 from lumisite.validate.report.gather import EpochTable, Report
 from lumisite.validate.verdict.gates import LOOK, Cause, GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
-from lumisite.validate.verdict.nodes import some
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: Changes, and causes of one gate, that are told in a terminal before they are only counted.

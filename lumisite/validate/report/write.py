@@ -14,12 +14,11 @@ from typing import get_args
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from lumisite.errors import ToolError
-from lumisite.text import columns
+from lumisite.text import columns, some
 from lumisite.validate.lines import State
 from lumisite.validate.report.advice import advice
 from lumisite.validate.report.contents import Block, headline, report_blocks, verdict_blocks
 from lumisite.validate.report.gather import Report
-from lumisite.validate.verdict.nodes import some
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: What Markdown or HTML would take for more than text.

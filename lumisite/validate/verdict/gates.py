@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lumisite.text import counted
 from lumisite.validate.lines import Gate, State
 
 #: The gate that is asked first and tells what each node is: what fails on a node that it names follows from that.
@@ -117,7 +118,7 @@ def _judge(
     told = failed or [gate for gate in own if gate.verdict == "inconclusive"]
     runs, bad = (len({gate.run for gate in gates}) for gates in (after, told or followed))
     nodes = _suspects(own, failed)
-    jobs = f"{runs} job{'s' if runs > 1 else ''}"
+    jobs = counted(runs, "job")
     follows = tuple(sorted({node for gate in followed for node in behind[gate]}))
     shown = len({gate.run for gate in own} - {gate.run for gate in followed})
     state: State = "pass"

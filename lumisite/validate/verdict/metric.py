@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lumisite.site.model import MetricRule
+from lumisite.text import some
 from lumisite.validate.lines import State
 from lumisite.validate.samples import Series
-from lumisite.validate.verdict.nodes import is_per_node, job_value, some
+from lumisite.validate.verdict.nodes import is_per_node, job_value
 from lumisite.validate.verdict.stats import (
     ALPHA,
     FLOOR_DROP,

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Sequence
 from fractions import Fraction
 
+from lumisite.text import counted
 from lumisite.validate.lines import State
 
 #: Chance of error of the rank test.
@@ -92,12 +93,12 @@ def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -
     settles = {drop: jobs_to_exclude(drop, noise, len(before), MOST_JOBS) for drop in (floor, half)}
     if excluded(half):
         more = settles[floor] - len(after)
-        told = f"; {_jobs(more)} would tell" if more > 0 else ""
+        told = f"; {counted(more, 'more job')} would tell" if more > 0 else ""
         return "warn", f"{said} tell a drop of {percent(FLOOR_DROP)}; it has not dropped by half{told}", 0
     if not settles[half]:
         return "inconclusive", f"{said} rule out a drop by half, and more jobs cannot, with {len(before)} before", 0
     more = max(1, settles[half] - len(after))
-    return "inconclusive", f"{said} rule out a drop by half: {_jobs(more)} would tell", more
+    return "inconclusive", f"{said} rule out a drop by half: {counted(more, 'more job')} would tell", more
 
 
 def percent(part: float) -> str:
@@ -107,10 +108,6 @@ def percent(part: float) -> str:
     '12.3 %'
     """
     return f"{abs(part):.1%}".replace("%", " %")
-
-
-def _jobs(count: int) -> str:
-    return f"{count} more job{'s' * (count > 1)}"
 
 
 def _doubled_ranks(values: Sequence[float]) -> list[int]:
@@ -133,9 +130,5 @@ def _count_up_to(ranks: Sequence[int], size: int, limit: int) -> int:
     for rank in ranks:
         for chosen in range(size, 0, -1):
             counts[chosen] += (counts[chosen - 1] << (width * rank)) & everything
-    field = (1 << width) - 1
-    total, rest = 0, counts[size]
-    while rest:
-        total += rest & field
-        rest >>= width
-    return total
+    # Modulo one less than its base, a number is the sum of its digits; that is smaller still.
+    return counts[size] % ((1 << width) - 1)

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from lumisite.site.model import MetricRule, Validation
 from lumisite.site.scalars import Line
-from lumisite.text import drain_command
+from lumisite.text import counted, drain_command, some
 from lumisite.validate.lines import State
 from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.communicators import SHOWN_ONLY
@@ -20,7 +20,7 @@ from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.baseline import LEAST_DAYS, comparable
 from lumisite.validate.verdict.gates import NODE, GateVerdict, judge_gates
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
-from lumisite.validate.verdict.nodes import SlowNode, slow_nodes, some
+from lumisite.validate.verdict.nodes import SlowNode, slow_nodes
 
 #: Names that are listed before they are only counted.
 NAMES_SHOWN = 16
@@ -179,7 +179,7 @@ def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -
             wanted.setdefault((metric.more_jobs, metric.avoid), []).append(metric.metric)
     for (count, avoid), names in sorted(wanted.items()):
         others = f" on nodes other than {some(avoid, NAMES_SHOWN)}" if avoid else ""
-        yield f"run {count} more job{'s' if count > 1 else ''} of {', '.join(names)}{others}"
+        yield f"run {counted(count, 'more job')} of {', '.join(names)}{others}"
     stuck = [
         one.metric
         for one in metrics
