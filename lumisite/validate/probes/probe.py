@@ -154,7 +154,7 @@ def each(option: str, values: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Step:
-    """A part of a probe in a job: `nodes` are those that it runs on, `tasks` how many it has on each."""
+    """A part of a probe in a job: `nodes`, in the order of their ranks, and how many `tasks` it has on each."""
 
     probe: str
     part: Part
@@ -197,28 +197,16 @@ class Ended:
         return self.exit_code in TIMED_OUT and self.seconds >= self.step.limit_s
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What a judge knows of the job: who asks, and the nodes (in the order of their ranks) and tasks on each of them.
+@dataclass(frozen=True, kw_only=True)
+class Expected(Step):
+    """What a judge knows of a group's first step and its job; `time` is the last step's end."""
 
-    `time` is the last step's end.
-    """
-
-    probe: str
-    label: str
-    nodes: tuple[str, ...]
-    tasks: int
     run: str
     time: float
     image: str = ""
     spec: str = ""
     words: str = ""
     """The last words of the steps that did not end well."""
-
-    @property
-    def ranks(self) -> int:
-        """How many ranks a step should have."""
-        return len(self.nodes) * self.tasks
 
     def gate(
         self, verdict: GateOutcome, cause: str, advice: str = "", rank: int | None = None, nodes: Sequence[str] = ()

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from lumisite.site.cpus import format_cpu_list
 from lumisite.text import some
 from lumisite.validate.lines import Gate, GateOutcome
-from lumisite.validate.probes.probe import Each, Ended, Expected, Judge, Line, Record
+from lumisite.validate.probes.probe import Ended, Expected, Judge, Line, Record
 from lumisite.validate.probes.records import finished, number, rank_of, text, whole
 
 Said: TypeAlias = tuple[str, str]
@@ -60,32 +60,24 @@ def judge_records(judge: Callable[[Sequence[Record], Expected], list[Line]]) -> 
     return judged
 
 
-def judge_each(
-    look: Look, passed: Callable[[Sequence[Record], Expected], str], what: str = "the rank", each: Each = "gpu"
-) -> Judge:
+def judge_each(look: Look, passed: Callable[[Sequence[Record], Expected], str], what: str = "the rank") -> Judge:
     """Judge each rank or node by what `look` finds wrong with its record; `passed` says what holds where nothing is."""
-    return judge_records(
-        lambda records, expected: tell(
-            faults_of(records, expected, look, what, each), passed(records, expected), expected
-        )
-    )
+    return judge_records(lambda own, job: tell(faults_of(own, job, look, what), passed(own, job), job))
 
 
-def faults_of(
-    records: Sequence[Record], expected: Expected, look: Look, what: str = "the rank", each: Each = "gpu"
-) -> list[Fault]:
+def faults_of(records: Sequence[Record], expected: Expected, look: Look, what: str = "the rank") -> list[Fault]:
     """Give the ranks or nodes that left no record, then what `look` finds wrong with each of the others."""
-    return missing(records, expected, what, each) + [
-        Fault(cause, advice, text(record, "host"), whole(record, "rank") if each == "gpu" else None)
+    return missing(records, expected, what) + [
+        Fault(cause, advice, text(record, "host"), whole(record, "rank") if expected.part.each == "gpu" else None)
         for record in records
         for cause, advice in look(record)
     ]
 
 
-def missing(records: Iterable[Record], expected: Expected, what: str, each: Each = "gpu") -> list[Fault]:
+def missing(records: Iterable[Record], expected: Expected, what: str) -> list[Fault]:
     """Give a fault for each rank or node that should have left a record and has not."""
     cause = f"{what} left no record: {expected.words or NOT_STARTED}"
-    if each == "node":
+    if expected.part.each == "node":
         nodes = {text(record, "host") for record in records}
         return [Fault(cause, STDERR, node) for node in expected.nodes if node not in nodes]
     ranks = {whole(record, "rank") for record in records}

@@ -126,19 +126,18 @@ class _Comparison:
 
 
 def judge_metric(
-    before: Series | None,
+    before: Series | str,
     after: Series,
     rule: MetricRule,
     slow_before: frozenset[str] = frozenset(),
     slow_after: frozenset[str] = frozenset(),
-    alone: str = "",
 ) -> MetricVerdict:
     """Judge one metric; jobs on slow nodes are left out where enough others are there.
 
-    `alone` says why there are no jobs before to compare with: only the site's own expectation can fail it then.
+    `before` may say why there are no jobs to compare with: only the site's own expectation can fail it then.
     """
-    old = _units(before) if before else []
-    if is_per_node(after) or (before and is_per_node(before)):
+    alone, old = (before, []) if isinstance(before, str) else ("", _units(before))
+    if is_per_node(after) or (not isinstance(before, str) and is_per_node(before)):
         return _judge_units(after, old, _units(after), rule, alone, per_node=True)
     units = _without(_units(after), slow_after)
     verdict = _judge_units(after, _without(old, slow_before), units, rule, alone)
@@ -285,13 +284,12 @@ def _below_spec(units: Sequence[_Unit], rule: MetricRule) -> str:
     if rule.spec is None:
         return ""
     value, higher = statistics.median(unit.value for unit in units), units[0].sign > 0
-    least = rule.spec * rule.floor if higher else rule.spec / rule.floor
-    if (value >= least) if higher else (value <= least):
-        return ""
-    if higher:
+    if higher and value < rule.spec * rule.floor:
         part = f"{rule.floor:.0%}".replace("%", " %")
         return f"{value:.5g} is below {part} of the {rule.spec:.5g} that the site expects"
-    return f"{value:.5g} is above {least:.5g}, the limit for the {rule.spec:.5g} that the site expects"
+    if not higher and value > (most := rule.spec / rule.floor):
+        return f"{value:.5g} is above {most:.5g}, the limit for the {rule.spec:.5g} that the site expects"
+    return ""
 
 
 def _enough(before: Sequence[_Unit], after: Sequence[_Unit]) -> bool:

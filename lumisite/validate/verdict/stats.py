@@ -77,10 +77,8 @@ def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -
     Else give the verdict, its reason, and how many more jobs it waits for: a warning where a halving is ruled out.
     """
     after = after[:MOST_JOBS]
-    middles = [statistics.median(values) for values in (before, after)]
-    noise = spread(
-        [value - middle for values, middle in zip((before, after), middles, strict=True) for value in values], noise
-    )
+    middles = ((side, statistics.median(side)) for side in (before, after))
+    noise = spread([value - middle for side, middle in middles for value in side], noise)
 
     def excluded(drop: float) -> bool:
         """Tell whether `after` lies too high, had all dropped by so much."""

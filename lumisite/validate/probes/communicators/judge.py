@@ -7,18 +7,18 @@ settings to suspect are those that the site's ledger knows to hang communicators
 from __future__ import annotations
 
 import math
-import operator
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from functools import partial
+from operator import ne
 
 from lumisite.site.cpus import parse_number_list
 from lumisite.site.entries import Evidence
 from lumisite.site.evidence import harms
-from lumisite.site.ledger import Situation, decide, judge_conditions
+from lumisite.site.ledger import decide, judge_conditions
 from lumisite.text import counted
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.collectives.judge import ADVICE
@@ -66,7 +66,7 @@ class Suspect:
     """A variable, which of its values are known to hang (empty is not set), and what to do then."""
 
     name: str
-    hangs: Callable[[str], bool] = lambda _value: False
+    hangs: Callable[[str], object] = lambda _value: False
     advice: str = ""
 
 
@@ -74,26 +74,22 @@ def suspects(target: Target) -> tuple[Suspect, ...]:
     """Give what the ledger knows for the image on several nodes, and what else is shown where none is to blame."""
     if target.plan.backend == "gloo":
         return (Suspect("GLOO_SOCKET_IFNAME"),)
-    return (*_from_ledger(target, replace(target.situation, nodes="several")), *map(Suspect, MOMENTS))
-
-
-def _from_ledger(target: Target, situation: Situation) -> Iterator[Suspect]:
-    """What jobs fail without comes before single values that do harm."""
+    situation = replace(target.situation, nodes="several")
+    found = []
+    # What jobs fail without comes before single values that do harm.
     for verdict in decide(target.site, situation).settings:
         setting = verdict.entry
         needed = next((one for one in setting.evidence if one.effect == "needed"), None)
         if setting.name in MOMENTS and verdict.applies and setting.value is not None and needed is not None:
             advice = _advice("set", f"{setting.name}={setting.value}", needed)
-            yield Suspect(setting.name, partial(operator.ne, setting.value), advice)
+            found.append(Suspect(setting.name, partial(ne, setting.value), advice))
     for harm in harms(target.site):
         name, evidence = harm.setting.name, harm.evidence
         holds, _ = judge_conditions(evidence.when, situation)
         if name in MOMENTS and (holds or (holds is None and evidence.unknown_images)):
-            yield Suspect(name, partial(_fits, harm.patterns), _advice("unset", name, evidence))
-
-
-def _fits(patterns: Sequence[str], value: str) -> bool:
-    return any(fnmatchcase(value, pattern) for pattern in patterns)
+            values = "|".join(map(translate, harm.patterns))
+            found.append(Suspect(name, partial(re.match, values), _advice("unset", name, evidence)))
+    return (*found, *map(Suspect, MOMENTS))
 
 
 def _advice(verb: str, setting: str, evidence: Evidence) -> str:
