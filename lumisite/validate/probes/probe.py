@@ -154,7 +154,7 @@ def each(option: str, values: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Step:
-    """A part of a probe in a job: `nodes`, in the order of their ranks, and how many `tasks` it has on each."""
+    """A part of a probe in a job: `nodes` are those that it runs on, `tasks` how many it has on each."""
 
     probe: str
     part: Part
@@ -179,6 +179,10 @@ class Step:
     def ranks(self) -> int:
         """How many ranks it should have."""
         return len(self.nodes) * self.tasks
+
+    def node_of(self, rank: int) -> str:
+        """Give the node of a rank; Slurm deals ranks out to nodes by name, in whatever order they were asked for."""
+        return sorted(self.nodes)[rank // self.tasks]
 
 
 @dataclass(frozen=True)

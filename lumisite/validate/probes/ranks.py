@@ -82,7 +82,7 @@ def missing(records: Iterable[Record], expected: Expected, what: str) -> list[Fa
         return [Fault(cause, STDERR, node) for node in expected.nodes if node not in nodes]
     ranks = {whole(record, "rank") for record in records}
     lost = [rank for rank in range(expected.ranks) if rank not in ranks]
-    return [Fault(cause, STDERR, expected.nodes[rank // expected.tasks], rank) for rank in lost]
+    return [Fault(cause, STDERR, expected.node_of(rank), rank) for rank in lost]
 
 
 def tell(faults: Iterable[Fault], passed: str, expected: Expected) -> list[Line]:

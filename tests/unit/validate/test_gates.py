@@ -174,6 +174,8 @@ def test_a_task_without_a_record_is_named() -> None:
     (fault,) = missing(records, job, "the rank")
     assert (fault.node, fault.rank) == ("b", 2)
     assert fault.cause == "the rank left no record: it did not start, or was ended"
+    # Busy nodes stand last in a set, and have the first ranks all the same.
+    assert missing(records, dataclasses.replace(job, nodes=("b", "a")), "the rank") == [fault]
     assert [fault.node for fault in missing(records[:2], dataclasses.replace(job, part=NODE_PART), "it")] == ["b"]
 
 

@@ -169,7 +169,7 @@ def _seats(records: Sequence[Record], expected: Expected) -> list[Seat]:
     seats = []
     for rank in range(expected.ranks):
         record = by_rank.get(rank, {})
-        node = str(record.get("host") or sorted(expected.nodes)[rank // expected.tasks])
+        node = str(record.get("host") or expected.node_of(rank))
         # The record that is left in the end has no such time.
         quiet = last - (number(record, "time") or last) > SILENT_S
         seats.append(Seat(rank, node, record, quiet or record.get("froze") is True))
