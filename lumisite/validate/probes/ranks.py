@@ -19,7 +19,7 @@ Look: TypeAlias = Callable[[Record], Iterable[Said]]
 """Find what is wrong with one record."""
 
 #: A rank says once a second that it lives; one that is silent for longer than this is frozen, in seconds.
-SILENT_S = 5.0
+NO_BEAT_S = 5.0
 #: Nodes that a cause names; more are counted.
 NAMED_NODES = 4
 STDERR = "read the step's stderr"
@@ -148,7 +148,7 @@ def trouble(ended: Ended, expected: Expected) -> Gate | None:
         if not left:
             return expected.gate("fail", limit + unheard, LOST)
         last = max(number(record, "time") or 0.0 for record in left)
-        silent = [record for record in left if last - (number(record, "time") or 0.0) > SILENT_S]
+        silent = [record for record in left if last - (number(record, "time") or 0.0) > NO_BEAT_S]
         stuck = sorted(silent or left, key=rank_of)
         doing = f"{'fell silent' if silent else 'hung'} while {stuck[0].get('phase')}"
         return _of_ranks(stuck, stuck[0], doing, LOST, expected, limit)

@@ -95,7 +95,9 @@ class _Unit:
 class _Comparison:
     """Jobs after against jobs before; `change` and `limit` are logarithms, `below_spec` says by what it is too low.
 
-    In noise (`noisy`) a median moves by chance, however far.
+    In noise (`noisy`) a median moves by chance, however far. A drop is `large` beyond noise and threshold, `unlikely`
+    where the order of values is no chance; beyond the `floor` no test is asked, but in noise. What has `regressed` is
+    to be confirmed.
     """
 
     change: float
@@ -103,26 +105,10 @@ class _Comparison:
     p: float
     below_spec: str
     noisy: bool
-
-    @property
-    def large(self) -> bool:
-        """Whether the drop is larger than noise and threshold."""
-        return self.change < -self.limit
-
-    @property
-    def unlikely(self) -> bool:
-        """Whether the order of values is no chance."""
-        return self.p < ALPHA
-
-    @property
-    def floor(self) -> bool:
-        """Whether the drop is so large that no test is asked, but in noise."""
-        return bool(self.below_spec) or (self.change < math.log(1 - FLOOR_DROP) and (self.unlikely or not self.noisy))
-
-    @property
-    def regressed(self) -> bool:
-        """Whether this is a regression, to be confirmed."""
-        return self.floor or (self.large and self.unlikely)
+    large: bool
+    unlikely: bool
+    floor: bool
+    regressed: bool
 
 
 def judge_metric(
@@ -271,12 +257,14 @@ def _compare(
 
     Without jobs before, nothing has changed.
     """
-    if not before:
-        return _Comparison(0.0, limit, 1.0, _below_spec(after, rule), noisy)
-    old, new = (statistics.median(unit.value for unit in units) for units in (before, after))
-    p = lower_tail([unit.score for unit in after], [unit.score for unit in before])
-    change = before[0].sign * (math.log(new) - math.log(old))
-    return _Comparison(change, limit, float(p), _below_spec(after, rule), noisy)
+    change, p = 0.0, 1.0
+    if before:
+        old, new = (statistics.median(unit.value for unit in units) for units in (before, after))
+        change = before[0].sign * (math.log(new) - math.log(old))
+        p = float(lower_tail([unit.score for unit in after], [unit.score for unit in before]))
+    below, large, unlikely = _below_spec(after, rule), change < -limit, p < ALPHA
+    floor = bool(below) or (change < math.log(1 - FLOOR_DROP) and (unlikely or not noisy))
+    return _Comparison(change, limit, p, below, noisy, large, unlikely, floor, regressed=floor or (large and unlikely))
 
 
 def _below_spec(units: Sequence[_Unit], rule: MetricRule) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -44,7 +45,9 @@ def lower_tail(lower: Sequence[float], higher: Sequence[float]) -> Fraction:
     ranks, so that ties need no correction (Lehmann, Nonparametrics, 1975, section 1.4).
     """
     values = [*lower, *higher]
-    ranks = _doubled_ranks(values)
+    ordered = sorted(values)
+    # From 1 up, times two: the mean rank of ties is a half at most.
+    ranks = [bisect_left(ordered, value) + bisect_right(ordered, value) + 1 for value in values]
     seen = sum(ranks[: len(lower)])
     return Fraction(_count_up_to(ranks, len(lower), seen), math.comb(len(values), len(lower)))
 
@@ -106,14 +109,6 @@ def percent(part: float) -> str:
     '12.3 %'
     """
     return f"{abs(part):.1%}".replace("%", " %")
-
-
-def _doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Rank values from 1 up, times two: the mean rank of ties is a half at most."""
-    places: dict[float, list[int]] = {}
-    for place, value in enumerate(sorted(values), start=1):
-        places.setdefault(value, []).append(place)
-    return [places[value][0] + places[value][-1] for value in values]
 
 
 def _count_up_to(ranks: Sequence[int], size: int, limit: int) -> int:

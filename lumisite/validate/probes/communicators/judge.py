@@ -23,7 +23,7 @@ from lumisite.text import counted
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.collectives.judge import ADVICE
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Plan, Record, Target, probe
-from lumisite.validate.probes.ranks import LOST, SILENT_S, STDERR, trouble, who
+from lumisite.validate.probes.ranks import LOST, NO_BEAT_S, STDERR, trouble, who
 from lumisite.validate.probes.records import finished, number, rank_of, rows, table, text, whole
 
 #: As many as hung on LUMI with four nodes (lumi-ai-factory/laifs-container-recipes issue 44).
@@ -171,7 +171,7 @@ def _seats(records: Sequence[Record], expected: Expected) -> list[Seat]:
         record = by_rank.get(rank, {})
         node = str(record.get("host") or expected.node_of(rank))
         # The record that is left in the end has no such time.
-        quiet = last - (number(record, "time") or last) > SILENT_S
+        quiet = last - (number(record, "time") or last) > NO_BEAT_S
         seats.append(Seat(rank, node, record, quiet or record.get("froze") is True))
     return seats
 

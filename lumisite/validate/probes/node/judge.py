@@ -250,16 +250,13 @@ def _of_facts(record: Record, others: Sequence[Record]) -> Iterator[Said]:
     for key, (what, unit) in FACTS.items():
         own, theirs = text(record, "facts", key), [text(one, "facts", key) for one in others]
         usual = _usual([own, *theirs])
-        if usual is None and unit and all(theirs) and all(_number(own) < _number(each) for each in theirs):
-            usual = min(theirs, key=_number, default=None)
+        # What is no number is no limit.
+        limits = {each: int(each) if each.isdigit() else math.inf for each in (own, *theirs)}
+        if usual is None and unit and all(theirs) and all(limits[own] < limits[each] for each in theirs):
+            usual = min(theirs, key=limits.__getitem__, default=None)
         if own and usual and own != usual:
             has, lacks = (f"{each.strip()}{unit if each.isdigit() else ''}" for each in (own, usual))
             yield f"{what} is {has}, not {lacks}", "set it as on the other nodes"
-
-
-def _number(value: str) -> float:
-    """Read a limit; what is no number is none."""
-    return int(value) if value.isdigit() else math.inf
 
 
 def _clocks(records: Mapping[str, Record]) -> dict[str, Said]:
