@@ -280,9 +280,9 @@ class Group:
         return self.steps[0].folder
 
 
-def rounded(value: float) -> float:
-    """Round to nine digits: more than any clock has, and the same text on every machine."""
-    return float(f"{value:.9g}")
+def rounded(value: float, digits: int = 9) -> float:
+    """Round to so many digits, for the same text on every machine; nine are more than any clock has."""
+    return float(f"{value:.{digits}g}")
 
 
 def scripts() -> dict[str, Path]:

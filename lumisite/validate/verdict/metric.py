@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from lumisite.site.model import MetricRule
 from lumisite.text import some
 from lumisite.validate.lines import State
+from lumisite.validate.probes.probe import rounded
 from lumisite.validate.samples import Series
 from lumisite.validate.verdict.nodes import is_per_node, job_value
 from lumisite.validate.verdict.stats import (
@@ -242,10 +243,11 @@ def _judge_units(
     return replace(
         verdict,
         before=statistics.median(unit.value for unit in before),
-        change=_rounded(math.expm1(first.change)),
-        noise=_rounded(noise),
-        limit=_rounded(-math.expm1(-limit)),
-        p=_rounded(first.p),
+        # In six digits, so that a comparison of outputs compares results.
+        change=rounded(math.expm1(first.change), 6),
+        noise=rounded(noise, 6),
+        limit=rounded(-math.expm1(-limit), 6),
+        p=rounded(first.p, 6),
         improved=first.change > limit,
     )
 
@@ -348,8 +350,3 @@ def _confirming(units: Sequence[_Unit]) -> list[_Unit]:
     """Pick the later jobs that share no node with some job that decided, so that no one node can have slowed both."""
     deciding, later = units[:DECIDING], units[DECIDING:]
     return [job for job in later if any(job.nodes.isdisjoint(first.nodes) for first in deciding)][:DECIDING]
-
-
-def _rounded(number: float) -> float:
-    """Round to six digits, so that a comparison of outputs compares results."""
-    return float(f"{number:.6g}")
