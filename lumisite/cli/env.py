@@ -6,19 +6,23 @@ import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lumisite.cli.parser import say, tell
 from lumisite.errors import ResolveError, shown
-from lumisite.images.lock import load_lock
+from lumisite.images.family import holds_of_image
+from lumisite.images.lock import LoadedLock, load_lock
 from lumisite.render.made_up_step import Environment, Question, Step, environment_of, release_of
 from lumisite.render.modules import ModulePlan, plan_modules
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.decode import suggestion
+from lumisite.site.images import holds_by_name
 from lumisite.site.ledger import decide_stacks
 from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
+from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import ALL, resolve_selection
 from lumisite.text import counted
 
@@ -43,8 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     described = plan_modules(site, selection, decisions, loaded.file, templates, release_of(files))
     modules = _loaded(site, described, arguments.module)
     found = environment_of(Question(site, files, modules, step, arguments.image))
-    if not Path(arguments.image or ".").exists():
-        say(f"{shown(arguments.image)} is not here: the wrapper is asked by its name alone")
+    if arguments.image is not None and not _was_read(arguments.image, lock, plans):
+        _compare_with_image(site, arguments.image)
     before = _set_before(found)
     told = {name: asdict(found)[name] for name in ("variables", "binds", "cpus")}
     lines = _lines(found, step, modules, arguments.image, before)
@@ -88,6 +92,37 @@ def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple
 
     load(first)
     return tuple(found.values())
+
+
+def _was_read(image: str, lock: LoadedLock | None, plans: Sequence[LoadedPlan]) -> bool:
+    """Tell whether the wrapper knows more of an image than its name."""
+    real, typed = os.path.realpath(image), str(Path(image).absolute())
+    locked = () if lock is None else (one.target or path for path, one in lock.lock.images.items())
+    return real in locked or any(fnmatchcase(typed, pattern) for one in plans for pattern in one.plan.paths)
+
+
+def _compare_with_image(site: Site, image: str) -> None:
+    """Say where the image holds something else than the wrapper takes it for."""
+    if not Path(image).exists():
+        say(f"{shown(image)} is not here: the wrapper is asked by its name alone")
+        return
+    holds, note = holds_of_image(site, image)
+    if note:
+        say(shown(note))
+        return
+    taken = holds_by_name(site, os.path.realpath(image), os.path.abspath(image))  # noqa: PTH100
+    differing = [
+        f"{what} {_said(mine)}, taken for {_said(theirs)}"
+        for what, mine, theirs in (("ROCm", holds.rocm, taken.rocm), ("plugin", holds.plugin, taken.plugin))
+        if mine is not None and mine != theirs and not str(mine).startswith(f"{theirs}.")
+    ]
+    if differing:
+        right = "`lumisite images --lock FILE` and `lumisite render --lock FILE` make the wrapper know"
+        say(f"{shown(image)} holds {'; '.join(differing)} ({right})")
+
+
+def _said(value: object) -> str:
+    return "unknown" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def _lines(

@@ -12,6 +12,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.errors import ToolError
+from lumisite.images.lock import Lock, LockedImage, format_lock
 from lumisite.render import made_up_step
 from lumisite.render.made_up_step import Question, Step, environment_of
 from lumisite.render.manifest import RenderedFile
@@ -148,6 +149,30 @@ def test_the_text_names_the_step_and_says_what_is_not_here(capsys: Output) -> No
     assert said.out.startswith("gone.sif on 1 node of standard, 1 on each, with singularity-userfilesystems/2026-01 ")
     assert "\n  PYTHONNOUSERSITE=1\n      prolog, settings[" in said.out
     assert "gone.sif is not here: the wrapper is asked by its name alone" in said.err
+
+
+def test_an_image_that_holds_something_else_than_its_name_says_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    image = Path("lumi-rocm-rocm-6.1.3.sif")
+    (image / "opt/rocm-7.0.2/.info").mkdir(parents=True)
+    (image / "opt/rocm-7.0.2/.info/version").write_text("7.0.2-56\n")
+    assert main(["env", str(image)]) == 0
+    assert "holds ROCm 7.0.2, taken for 6.1.3; plugin no, taken for yes" in capsys.readouterr().err
+
+
+def test_an_image_that_a_lock_knows_is_not_compared_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.sif/opt/rocm-6.1.3").mkdir(parents=True)
+    assert main(["env", "mine.sif"]) == 0
+    assert "holds ROCm 6.1.3, taken for unknown" in capsys.readouterr().err
+    locked = LockedImage(f"{tmp_path}/mine.sif", family="cotainr", versions={"rocm": "6.1.3"})
+    Path("lock").write_text(format_lock(Lock("lumi", "header", (), {f"{tmp_path}/mine.sif": locked})))
+    assert main(["env", "mine.sif", "--lock", "lock"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 # ---- it cannot differ from the scripts
