@@ -13,7 +13,8 @@ from lumisite.binds.closure import Line
 from lumisite.binds.plan import Plan, Request, format_plan, make_plan
 from lumisite.cli.parser import check_root, rows_of_json, say, write_whole
 from lumisite.errors import ResolveError, SiteError, shown
-from lumisite.images.sif import digest_of, open_image
+from lumisite.images.digest import digest_of
+from lumisite.images.sif import open_image
 from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.tree import resolve
 from lumisite.site import scalars

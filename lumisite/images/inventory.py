@@ -10,8 +10,9 @@ from itertools import chain
 
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.images.contents import Version, read_labels, read_versions
+from lumisite.images.digest import digest_of
 from lumisite.images.family import recognise_family
-from lumisite.images.sif import digest_of, open_image
+from lumisite.images.sif import open_image
 from lumisite.machine.host import DiskTree, list_directory, open_file
 from lumisite.machine.tree import Place, resolve
 from lumisite.site.model import Site

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lumisite.errors import ResolveError
-from lumisite.machine.tree import is_under
+from lumisite.images.container import covers
 from lumisite.render.manifest import ModuleSummary
 from lumisite.render.module_help import help_text
 from lumisite.site.decode import suggestion
@@ -94,7 +94,7 @@ def _plan(
     notices = _notices(site, name, module, stack)
     # Library directories of the platform and the CPE release that some bind makes visible.
     libraries = {**site.platforms[stack.platform].libraries, **site.cpe[str(stack.cpe)].libraries}
-    provides = [(what, at) for what, at in libraries.items() if any(is_under(at, bind.path) for bind in binds)]
+    provides = [(what, at) for what, at in libraries.items() if any(covers(bind.path, at) for bind in binds)]
     loads = tuple(f"{other}/{module_version(site.modules[other], stack)}" for other in module.loads)
     title = f"{name}/{version} for {site.title}, platform {stack.platform}"
     return ModulePlan(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from lumisite.errors import LumisiteError
-from lumisite.images.sif import digest_of
+from lumisite.images.digest import digest_of
 from lumisite.machine.host import DiskTree
 from lumisite.machine.tree import file_of, resolve
 from lumisite.render.manifest import PlannedLibrary, PlanSummary

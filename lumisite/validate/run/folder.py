@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from lumisite.errors import LumisiteError, ResolveError, SiteError, ToolError
 from lumisite.facts.facts import LARGEST_FACTS_BYTES
-from lumisite.images.sif import digest_of
+from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from lumisite.release.files import put_file
 from lumisite.site.decode import parse_json, short

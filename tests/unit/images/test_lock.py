@@ -12,9 +12,9 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.facts.drift import compare_images
+from lumisite.images.digest import digest_of
 from lumisite.images.inventory import Reading, read_inventory
 from lumisite.images.lock import format_lock, lock_of, parse_lock
-from lumisite.images.sif import digest_of
 from lumisite.machine.host import open_file
 from lumisite.site.load import load_site
 from tests.support.dict_trees import Memory, write_tree

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from lumisite.images.sif import digest_of
+from lumisite.images.digest import digest_of
 from lumisite.machine.host import open_file
 from tests.support.dict_trees import Link, write_tree
 from tests.support.elves import elf
