@@ -23,6 +23,7 @@ from lumisite.binds.copies import (
     stands_in,
     stem,
     summary,
+    users_of,
 )
 from lumisite.images.container import Bound, ContainerTree, covers
 from lumisite.machine.elf import ElfInfo
@@ -56,11 +57,8 @@ class Sides:
         return dict(objects_of(self.image))
 
     def users(self, name: str) -> Iterator[User]:
-        """Give which of the image's objects need a library, and the versions that they need of it."""
-        for path, needed in self._objects.items():
-            found = self.image.search(path).found if name in needed else None
-            if found is not None:
-                yield found.info.soname or posixpath.basename(path), found.info.verneed.get(name, ())
+        """Give what of the image needs a library, with the versions."""
+        return users_of(name, self.image, self._objects)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from lumisite.images.contents import plugins_in
@@ -160,6 +160,14 @@ def stands_in(host: Found, image: Found, users: Iterable[User]) -> tuple[bool, s
         return True, f"the host's lacks {newest(only)} of it, which nothing on the image's search path needs"
     most = newest({one for versions in asked.values() for one in versions} or {"no version"})
     return True, f"the host's lacks {newest(only)} of it, and {', '.join(sorted(asked))} need {most} at most"
+
+
+def users_of(name: str, loader: Loader, objects: Mapping[str, tuple[str, ...]]) -> Iterator[User]:
+    """Give which of an image's objects need a library, and the versions that they need of it."""
+    for path, needed in objects.items():
+        found = loader.search(path).found if name in needed else None
+        if found is not None:
+            yield found.info.soname or posixpath.basename(path), found.info.verneed.get(name, ())
 
 
 def objects_of(loader: Loader) -> Iterator[tuple[str, tuple[str, ...]]]:

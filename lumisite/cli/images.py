@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -14,7 +14,7 @@ from lumisite.cli.parser import check_root, say, tell, write_whole
 from lumisite.errors import LumisiteError, ResolveError, shown
 from lumisite.facts.drift import Change, compare_images
 from lumisite.images.contents import version_lines
-from lumisite.images.inventory import Image, Reading, read_inventory
+from lumisite.images.inventory import Image, Reading, read_inventory, wanted_of
 from lumisite.images.lock import format_lock, lock_of, parse_lock, read_lock_file
 from lumisite.site.load import LoadedSite, load_plans, load_site
 from lumisite.text import counted
@@ -26,7 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")
     check_root(arguments.host_root)
     loaded = load_site(arguments.site)
-    reading = Reading(loaded.site, arguments.host_root)
+    site = loaded.site
+    reading = Reading(site, site.platforms[site.platform].rocm, arguments.host_root)
     return _check(arguments, loaded, reading) if arguments.check else _list(arguments, reading)
 
 
@@ -39,7 +40,7 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> int:
         except LumisiteError as error:
             raise LumisiteError(f"{error}; it is not replaced") from None
     given = tuple(map(_absolute, arguments.paths))
-    images = read_inventory(reading, given)
+    images = _read(reading, given)
     tell(list(map(asdict, images)), chain.from_iterable(map(_lines, images)), as_json=arguments.json)
     broken = sum(bool(image.fault) for image in images)
     say(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
@@ -57,11 +58,21 @@ def _check(arguments: argparse.Namespace, loaded: LoadedSite, reading: Reading) 
         raise ResolveError(f"--lock: {file} is not there (`lumisite images --lock {file}` writes it)")
     lock = parse_lock(content, file, loaded.site.name)
     given = tuple(map(_absolute, arguments.paths))
-    images = read_inventory(reading, given or lock.given)
+    images = _read(reading, given or lock.given)
     changes = compare_images(lock, images, loaded.site, given, patterns)
     tell(list(map(asdict, changes)), chain.from_iterable(map(_change_lines, changes)), as_json=arguments.json)
     say(f"{counted(len(images), 'image')}, {f'{len(changes)} differ from' if changes else 'all as in'} {file}")
     return 1 if changes else 0
+
+
+def _read(reading: Reading, given: Sequence[str]) -> tuple[Image, ...]:
+    if given:
+        return read_inventory(reading, wanted_of(given, reading.tree))
+    site = reading.site
+    folders = site.images.folders if site.images is not None else ()
+    if not folders:
+        raise ResolveError(f"images: site {site.name} names no directory of images (add images.folders, or give some)")
+    return read_inventory(reading, [(folder.path, folder.patterns) for folder in folders])
 
 
 def _absolute(path: str) -> str:

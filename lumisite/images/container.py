@@ -123,9 +123,8 @@ UNKNOWN = "\0"
 _DEEPEST = 40
 #: More than any variable has that a program can be started with (execve(2): 128 KiB for one).
 _LONGEST = 128 * 1024
-_BETWEEN_WORDS = " \t\r\n;&|()"
-#: What is passed over before a word, and what ends a command.
-_BETWEEN = re.compile(r"(?:[ \t\r]|\\\n|#[^\n]*)+|(?P<end>[\n;&|()])")
+_BETWEEN_COMMANDS = "\n;&|()"
+_BETWEEN_WORDS = " \t\r" + _BETWEEN_COMMANDS
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=")
 #: `$NAME`, or the begin of `${NAME}`, with one of the operators that ask whether it is set.
 _PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+=?])|(?=\})))")
@@ -140,10 +139,17 @@ def evaluate(script: str, values: MutableMapping[str, str]) -> None:
     command: str | None = None
     before: list[tuple[str, str | None]] = []
     while at < len(script):
-        if between := _BETWEEN.match(script, at):
-            at = between.end()
-            if between["end"]:
+        if script[at] in _BETWEEN_WORDS:
+            if script[at] in _BETWEEN_COMMANDS:
                 command, before = None, []
+            at += 1
+            continue
+        if script.startswith("\\\n", at):
+            at += 2
+            continue
+        if script[at] == "#":
+            end = script.find("\n", at)
+            at = len(script) if end < 0 else end
             continue
         start = at
         assigned = _ASSIGNED.match(script, at)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import TypeAlias
 
-from lumisite.errors import LumisiteError, ResolveError
+from lumisite.errors import LumisiteError
 from lumisite.images.contents import Version, read_labels, read_versions
 from lumisite.images.digest import digest_of
 from lumisite.images.family import recognise_family
@@ -16,10 +17,14 @@ from lumisite.images.sif import open_image
 from lumisite.machine.host import DiskTree, list_directory, open_file
 from lumisite.machine.tree import Place, resolve
 from lumisite.site.model import Site
+from lumisite.site.versions import Version as Release
 
 #: What is taken for an image in a directory for which the site says nothing.
 USUAL_PATTERNS = ("*.sif", "*.simg", "*.sqfs", "*.squashfs", "*/*.sif")
 UNPACKED = ".singularity.d"
+
+#: Images by path, each with no patterns, and directories with the patterns that names of images in them match.
+Wanted: TypeAlias = Iterable[tuple[str, Sequence[str]]]
 
 
 @dataclass(frozen=True)
@@ -45,9 +50,10 @@ class Image:
 
 @dataclass(frozen=True)
 class Reading:
-    """How images are read: for which site, and below which `root`."""
+    """How images are read: for which site and which default release, and below which `root`."""
 
     site: Site
+    rocm: Release
     root: str = "/"
 
     @property
@@ -60,19 +66,15 @@ class Reading:
         return self.root.rstrip("/") + path
 
 
-def read_inventory(reading: Reading, given: Sequence[str]) -> tuple[Image, ...]:
-    """Describe each image once, by path; what cannot be read or listed is an entry with a fault.
+def wanted_of(paths: Iterable[str], tree: DiskTree) -> Wanted:
+    """Take absolute paths for images, or for directories of them; a folder that an image was unpacked to is one."""
+    for path in paths:
+        yield path, USUAL_PATTERNS if _is_folder(tree, resolve(tree, path)) else ()
 
-    Those `given` by absolute path are images, one that is unpacked too, or directories of them. Without any they are
-    those of the site; raises `ResolveError` where it names no directory.
-    """
-    site, tree = reading.site, reading.tree
-    wanted: list[tuple[str, Sequence[str]]]
-    wanted = [(path, USUAL_PATTERNS if _is_folder(tree, resolve(tree, path)) else ()) for path in given]
-    if not wanted and site.images is not None:
-        wanted = [(folder.path, folder.patterns) for folder in site.images.folders]
-    if not wanted:
-        raise ResolveError(f"images: site {site.name} names no directory of images (add images.folders, or give some)")
+
+def read_inventory(reading: Reading, wanted: Wanted) -> tuple[Image, ...]:
+    """Describe each image once, by path; what cannot be read or listed is an entry with a fault."""
+    tree = reading.tree
     entries: dict[str, Image] = {}
     files: dict[str, list[Image]] = {}
     listed = (
@@ -139,9 +141,8 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Ima
         image = open_image(path)
         labels, versions = read_labels(image.tree), read_versions(image.tree)
         known = replace(known, labels=labels, versions=versions, notes=image.notes)
-        rocm = reading.site.platforms[reading.site.platform].rocm
         for alias in aliases:
-            family, why = recognise_family(reading.site, (alias.path, real), image.tree, rocm)
+            family, why = recognise_family(reading.site, (alias.path, real), image.tree, reading.rocm)
             yield replace(known, path=alias.path, links=alias.links, family=family, why=why)
     except LumisiteError as error:
         fault = str(error).removeprefix(f"{path}: ")

@@ -83,8 +83,10 @@ def find_root(source: Source) -> tuple[SifObject, tuple[str, ...]]:
 
 
 def list_objects(source: Source) -> Iterator[SifObject]:
-    """Give the parts of a file that begins as a SIF which are in use, in their order; raises `ImageError`."""
+    """Give the parts of a SIF that are in use, in their order; raises `ImageError`."""
     content = source.read(0, struct.calcsize(HEADER))
+    if content[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] != MAGIC:
+        raise ImageError(f"{source.name}: byte {MAGIC_OFFSET}: is no SIF, which has {MAGIC!r} there")
     if len(content) < struct.calcsize(HEADER):
         raise ImageError(f"{source.name}: byte 0: the file ends in the header of the SIF (it has {source.size} bytes)")
     _, version, _, _, _, _, total, offset, _, _, _ = struct.unpack(HEADER, content)

@@ -13,7 +13,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.facts.drift import compare_images
 from lumisite.images.digest import digest_of
-from lumisite.images.inventory import Reading, read_inventory
+from lumisite.images.inventory import Reading, read_inventory, wanted_of
 from lumisite.images.lock import format_lock, lock_of, parse_lock
 from lumisite.machine.host import open_file
 from lumisite.site.load import load_site
@@ -136,11 +136,12 @@ def test_the_validation_image_and_cotainrs_are_named(folder: Path, capsys: Outpu
 
 def test_plans_for_the_image_are_named(folder: Path) -> None:
     site = load_site("lumi").site
-    reading = Reading(site)
-    locked = lock_of("lumi", (), read_inventory(reading, [str(folder)]))
+    reading = Reading(site, site.platforms[site.platform].rocm)
+    wanted = tuple(wanted_of([str(folder)], reading.tree))
+    locked = lock_of("lumi", (), read_inventory(reading, wanted))
     retarget(folder)
     plans = {"latest.yaml": ["*/lumi-multitorch-latest.sif"], "old.yaml": [f"*/{OLD}"], "other.yaml": ["/other/*"]}
-    (change,) = compare_images(locked, read_inventory(reading, [str(folder)]), site, (), plans)
+    (change,) = compare_images(locked, read_inventory(reading, wanted), site, (), plans)
     assert change.plans == ("latest.yaml", "old.yaml")
 
 
