@@ -94,7 +94,7 @@ def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> 
     image = None
     if not Path(known.on_disk).is_dir():
         source = open_file(known.on_disk)
-        digest, links = scalars.Line(digest_of(source)), tuple(map(scalars.Name, names))
+        digest, links = scalars.Line(digest_of(source, "header")), tuple(map(scalars.Name, names))
         image = PlannedImage(bytes=source.size, digest=digest, file=scalars.Name(real) if links else None, names=links)
     # A path that is no text makes no plan: reading it back says so.
     content = format_plan(plan, request, paths, image, old).encode(errors="surrogateescape")

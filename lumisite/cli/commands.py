@@ -217,6 +217,11 @@ COMMANDS: dict[str, Command] = {
             "--host-root DIR": HOST_ROOT,
             "--lock FILE": "write what is found to a lock; with --check, compare with it",
             "--check": "say what moved, changed, broke, vanished or is new",
+            "--digest": About(
+                "what to take of a file: `header` sees every new build and reads little, `whole` reads everything "
+                "(default: header; with --check, as the lock)",
+                {"choices": ("header", "whole")},
+            ),
             "--json": JSON,
         },
     ),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import posixpath
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 
@@ -27,13 +28,16 @@ def run(arguments: argparse.Namespace) -> int:
     check_root(arguments.host_root)
     loaded = load_site(arguments.site)
     site = loaded.site
-    reading = Reading(site, site.platforms[site.platform].rocm, arguments.host_root)
+    progress = _progress if sys.stderr.isatty() else None
+    reading = Reading(
+        site, site.platforms[site.platform].rocm, arguments.digest or "header", arguments.host_root, progress
+    )
     return _check(arguments, loaded, reading) if arguments.check else _list(arguments, reading)
 
 
 def _list(arguments: argparse.Namespace, reading: Reading) -> int:
     file, site = arguments.lock, reading.site.name
-    # Before the images are read, which may take long: no other file is lost.
+    # Before the images are read, which may take an hour: no other file is lost.
     if file is not None and (content := read_lock_file(Path(file))) is not None:
         try:
             parse_lock(content, file, site)
@@ -45,20 +49,22 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> int:
     broken = sum(bool(image.fault) for image in images)
     say(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
-        written = write_whole(Path(file), format_lock(lock_of(site, given, images)).encode())
+        written = write_whole(Path(file), format_lock(lock_of(site, reading.digest, given, images)).encode())
         say(f"{file}: {'written' if written else 'is the same already'}")
     return 1 if broken else 0
 
 
 def _check(arguments: argparse.Namespace, loaded: LoadedSite, reading: Reading) -> int:
-    file = arguments.lock
+    file, kind = arguments.lock, arguments.digest
     patterns = {one.file: one.plan.paths for one in load_plans(loaded)}
     content = read_lock_file(Path(file))
     if content is None:
         raise ResolveError(f"--lock: {file} is not there (`lumisite images --lock {file}` writes it)")
     lock = parse_lock(content, file, loaded.site.name)
+    if kind not in (None, lock.digest):
+        raise ResolveError(f"--digest: {file} has digests of kind {lock.digest}, which {kind} cannot be compared with")
     given = tuple(map(_absolute, arguments.paths))
-    images = _read(reading, given or lock.given)
+    images = _read(replace(reading, digest=lock.digest), given or lock.given)
     changes = compare_images(lock, images, loaded.site, given, patterns)
     tell(list(map(asdict, changes)), chain.from_iterable(map(_change_lines, changes)), as_json=arguments.json)
     say(f"{counted(len(images), 'image')}, {f'{len(changes)} differ from' if changes else 'all as in'} {file}")
@@ -73,6 +79,11 @@ def _read(reading: Reading, given: Sequence[str]) -> tuple[Image, ...]:
     if not folders:
         raise ResolveError(f"images: site {site.name} names no directory of images (add images.folders, or give some)")
     return read_inventory(reading, [(folder.path, folder.patterns) for folder in folders])
+
+
+def _progress(path: str, size: int, done: int) -> None:
+    end = "\n" if done >= size else "\r"
+    print(f"{posixpath.basename(path)}: {done / 1e9:.1f} of {size / 1e9:.1f} GB", end=end, file=sys.stderr, flush=True)
 
 
 def _absolute(path: str) -> str:

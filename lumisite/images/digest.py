@@ -1,12 +1,12 @@
-"""Digests of images, made of the parts that every build writes anew.
+"""Digests of images: of the parts that every build writes anew, or of the whole file.
 
-Read are at most some 5 MB of an image of any size: its length; the header of the SIF, which has the identifier of
+`header` reads at most some 5 MB of an image of any size: its length; the header of the SIF, which has the identifier of
 the build and its times; the descriptor of each part; every small part in full (definition, labels, signatures); and of
 the file system its head, which has the time and the size of its tables, and its last 64 KiB, where the tables end.
 
 It sees every build, replacement, cut, and whatever `siftool`, `singularity sign` or a new file system writes. It does
-not see content that was changed in place at the same length: a damaged disk, or somebody who hides it. It does not take
-the name or the times of the file, so that a copy has the same digest.
+not see content that was changed in place at the same length: a damaged disk, or somebody who hides it. `whole` sees
+that, and reads everything. Neither takes the name or the times of the file, so that a copy has the same digest.
 
 Source for the layouts: as `sif.py` and `squashfs.py`.
 """
@@ -15,13 +15,17 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Literal
 
 from lumisite.images.sif import DESCRIPTOR, HEADER, MAGIC, MAGIC_OFFSET, PARTITION, list_objects
 from lumisite.images.squashfs import MAGIC as SQUASHFS_MAGIC
 from lumisite.images.squashfs import SUPERBLOCK_BYTES
 from lumisite.machine.tree import Source
 
+Kind = Literal["header", "whole"]
+
+_CHUNK_BYTES = 4 * 1024 * 1024
 _TAIL_BYTES = 64 * 1024
 _SMALL_PART_BYTES = 64 * 1024
 _MOST_SMALL_BYTES = 4 * 1024 * 1024
@@ -29,12 +33,24 @@ _MOST_SMALL_BYTES = 4 * 1024 * 1024
 _USED_OFFSET = 40
 
 
-def digest_of(source: Source) -> str:
-    """Give `header:` and 64 hexadecimal digits (SHA-256); raises a `LumisiteError`."""
+def digest_of(source: Source, kind: Kind, progress: Callable[[int], None] | None = None) -> str:
+    """Give `header:` or `whole:` and 64 hexadecimal digits (SHA-256); raises a `LumisiteError`.
+
+    Of a whole file, `progress` is told the bytes that were read so far.
+    """
     known = hashlib.sha256()
-    for chunk in _header(source):
+    for chunk in _whole(source, progress) if kind == "whole" else _header(source):
         known.update(chunk)
-    return f"header:{known.hexdigest()}"
+    return f"{kind}:{known.hexdigest()}"
+
+
+def _whole(source: Source, progress: Callable[[int], None] | None) -> Iterator[bytes]:
+    at = 0
+    while chunk := source.read(at, _CHUNK_BYTES):
+        yield chunk
+        at += len(chunk)
+        if progress is not None:
+            progress(at)
 
 
 def _header(source: Source) -> Iterator[bytes]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
 from lumisite.images.contents import Version, read_labels, read_versions
-from lumisite.images.digest import digest_of
+from lumisite.images.digest import Kind, digest_of
 from lumisite.images.family import recognise_family
 from lumisite.images.sif import open_image
 from lumisite.machine.host import DiskTree, list_directory, open_file
@@ -23,6 +24,8 @@ from lumisite.site.versions import Version as Release
 USUAL_PATTERNS = ("*.sif", "*.simg", "*.sqfs", "*.squashfs", "*/*.sif")
 UNPACKED = ".singularity.d"
 
+#: Told of each image file that is read: its path, the bytes that it has, and those read so far.
+Progress: TypeAlias = Callable[[str, int, int], None]
 #: Images by path, each with no patterns, and directories with the patterns that names of images in them match.
 Wanted: TypeAlias = Iterable[tuple[str, Sequence[str]]]
 
@@ -50,11 +53,13 @@ class Image:
 
 @dataclass(frozen=True)
 class Reading:
-    """How images are read: for which site and which default release, and below which `root`."""
+    """How images are read: for which site and which default release, with which digest, and below which `root`."""
 
     site: Site
     rocm: Release
+    digest: Kind = "header"
     root: str = "/"
+    progress: Progress | None = None
 
     @property
     def tree(self) -> DiskTree:
@@ -137,7 +142,8 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Ima
         if entry is not None and entry.kind == "file":
             source = open_file(path)
             known = replace(known, size=source.size)
-            known = replace(known, digest=digest_of(source))
+            progress = None if reading.progress is None else partial(reading.progress, real, source.size)
+            known = replace(known, digest=digest_of(source, reading.digest, progress))
         image = open_image(path)
         labels, versions = read_labels(image.tree), read_versions(image.tree)
         known = replace(known, labels=labels, versions=versions, notes=image.notes)

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from lumisite.errors import ToolError, shown
+from lumisite.images.digest import Kind
 from lumisite.images.inventory import Image
 from lumisite.machine.host import LARGEST_READ_BYTES, open_file
 from lumisite.site.decode import JsonFile, short
@@ -38,7 +38,7 @@ class Lock:
     """The images of a site by path; `given` are the paths that were asked for, none means the site's directories."""
 
     site: str
-    digest: Literal["header"]
+    digest: Kind
     given: tuple[str, ...]
     images: Mapping[str, LockedImage]
 
@@ -52,9 +52,9 @@ class LoadedLock:
     data: bytes
 
 
-def lock_of(site: str, given: Iterable[str], images: Iterable[Image]) -> Lock:
+def lock_of(site: str, digest: Kind, given: Iterable[str], images: Iterable[Image]) -> Lock:
     """Lock what was found."""
-    return Lock(site, "header", tuple(sorted(given)), {one.path: locked(one) for one in images})
+    return Lock(site, digest, tuple(sorted(given)), {one.path: locked(one) for one in images})
 
 
 def locked(image: Image) -> LockedImage:

@@ -61,7 +61,7 @@ def other_images(plans: Mapping[str, PlanSummary], tree: DiskTree) -> Iterator[O
                 known[place.path] = ""
                 with suppress(LumisiteError):
                     source = file_of(tree, place.path)
-                    known[place.path] = "" if source is None else digest_of(source)
+                    known[place.path] = "" if source is None else digest_of(source, "header")
             if known[place.path] != plan.digest:
                 what = "is another file than it was planned for" if known[place.path] else "is no file to be read"
                 yield OtherImage(file, path, what)

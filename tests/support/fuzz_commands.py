@@ -49,7 +49,7 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("binds sifs/xz.sif --host-root node --site lumi --json", "sifs/xz.sif", ""),
     ("binds sifs/zstd.sif --host-root node --site lumi", "sifs/zstd.sif", ""),
     ("images sifs --site lumi", _SIFS, ""),
-    ("images sifs --site lumi --json", _SIFS, ""),
+    ("images sifs --site lumi --json --digest whole", _SIFS, ""),
     ("images sifs --site lumi --lock images.lock", f"{_SIFS} images.lock", "images.lock"),
     ("images --site lumi --lock images.lock --check", f"{_SIFS} images.lock", ""),
     ("images --site lumi --host-root node", "node/appl/local/laifs/containers/*/*", ""),

@@ -138,7 +138,7 @@ def test_plans_for_the_image_are_named(folder: Path) -> None:
     site = load_site("lumi").site
     reading = Reading(site, site.platforms[site.platform].rocm)
     wanted = tuple(wanted_of([str(folder)], reading.tree))
-    locked = lock_of("lumi", (), read_inventory(reading, wanted))
+    locked = lock_of("lumi", "header", (), read_inventory(reading, wanted))
     retarget(folder)
     plans = {"latest.yaml": ["*/lumi-multitorch-latest.sif"], "old.yaml": [f"*/{OLD}"], "other.yaml": ["/other/*"]}
     (change,) = compare_images(locked, read_inventory(reading, wanted), site, (), plans)
@@ -173,37 +173,50 @@ def test_an_unpacked_image_is_compared_by_what_it_states(tmp_path: Path, capsys:
 # Digests
 
 
-def test_a_digest_sees_what_its_page_says(folder: Path) -> None:
+def test_header_and_whole_see_what_they_say(folder: Path) -> None:
     path = folder / OLD
     content = path.read_bytes()
 
-    def differs(changed: bytes) -> bool:
-        return digest_of(Memory("a", content)) != digest_of(Memory("b", changed))
+    def digests(changed: bytes) -> tuple[bool, bool]:
+        """Whether header and whole see a change."""
+        one, other = Memory("a", content), Memory("b", changed)
+        return (
+            digest_of(one, "header") != digest_of(other, "header"),
+            digest_of(one, "whole") != digest_of(other, "whole"),
+        )
 
-    assert not differs(content)
-    assert differs(content + b"\0")
-    assert differs(content[:-1])
+    assert digests(content) == (False, False)
+    assert digests(content + b"\0") == (True, True)
+    assert digests(content[:-1]) == (True, True)
     seen = {
-        name: differs(_flipped(content, at)) for name, at in {"launch": 5, "id": 50, "times": 70, "table": 130}.items()
+        name: digests(_flipped(content, at)) for name, at in {"launch": 5, "id": 50, "times": 70, "table": 130}.items()
     }
-    assert all(seen.values()), seen
-    assert differs(content.replace(b"20260225", b"20260226"))  # a small part of the SIF
+    assert set(seen.values()) == {(True, True)}
+    assert digests(content.replace(b"20260225", b"20260226")) == (True, True)  # a small part of the SIF
     root = int.from_bytes(content[128 + 17 : 128 + 25], "little")
-    assert differs(_flipped(content, root + 8))  # the time in the head of the file system
-    kind, _, digits = str(digest_of(open_file(str(path)))).partition(":")
-    assert (kind, len(digits)) == ("header", 64)
+    assert digests(_flipped(content, root + 8)) == (True, True)  # the time in the head of the file system
+    whole, _, header = str(digest_of(open_file(str(path)), "whole")).partition(":")
+    assert (whole, len(header)) == ("whole", 64)
 
 
-def test_content_that_changes_in_place_is_not_seen(tmp_path: Path, capsys: Output) -> None:
-    """The honest limit of the digest, as its page says."""
+def test_content_that_changes_in_place_is_seen_by_whole_only(tmp_path: Path, capsys: Output) -> None:
+    """The honest limit of the quick digest, as its page says."""
     squash(write_tree(tmp_path / "t", {"/big": os.urandom(300_000)}), tmp_path / "a.sqfs")
     content = (tmp_path / "a.sqfs").read_bytes()
     one, other = Memory("a", content), Memory("b", _flipped(content, 1000))
-    assert digest_of(one) == digest_of(other)
+    assert digest_of(one, "header") == digest_of(other, "header")
+    assert digest_of(one, "whole") != digest_of(other, "whole")
 
 
 def _flipped(content: bytes, at: int) -> bytes:
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def test_the_lock_says_which_digest_it_has(folder: Path, capsys: Output) -> None:
+    lock(folder, "--digest", "whole")
+    assert changes(capsys, code=0) == []
+    assert main(["images", "--check", "--lock", "images.lock", "--digest", "header"]) == 2
+    assert "has digests of kind whole, which header cannot be compared with" in capsys.readouterr().err
 
 
 # Bad locks
@@ -238,7 +251,7 @@ def test_no_other_file_is_replaced_by_a_lock(folder: Path, capsys: Output) -> No
         (
             '"digest": "header"',
             '"digest": "half"',
-            ":{n}:13: digest: 'half' is not known here (have header)",
+            ":{n}:13: digest: 'half' is not known here (have header, whole)",
         ),
         ('"digest": "header:', '"digest": "header:x', ":{n}:17: images.{image}.digest: "),
         (
