@@ -222,6 +222,7 @@ COMMANDS: dict[str, Command] = {
                 "(default: header; with --check, as the lock)",
                 {"choices": ("header", "whole")},
             ),
+            "--systems FILE": "write cotainr's systems.json with the file behind each base image, only",
             "--json": JSON,
         },
     ),

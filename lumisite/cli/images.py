@@ -15,6 +15,7 @@ from lumisite.cli.parser import check_root, say, tell, write_whole
 from lumisite.errors import LumisiteError, ResolveError, shown
 from lumisite.facts.drift import Change, compare_images
 from lumisite.images.contents import version_lines
+from lumisite.images.cotainr import pin_systems
 from lumisite.images.inventory import Image, Reading, read_inventory, wanted_of
 from lumisite.images.lock import format_lock, lock_of, parse_lock, read_lock_file
 from lumisite.site.load import LoadedSite, load_plans, load_site
@@ -22,9 +23,11 @@ from lumisite.text import counted
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List, lock or check."""
+    """List, lock, check, or write cotainr's systems."""
     if arguments.check and not arguments.lock:
         raise ResolveError("--check: needs --lock FILE, a lock that `lumisite images --lock FILE` wrote")
+    if arguments.systems and (arguments.paths or arguments.lock or arguments.json or arguments.digest):
+        raise ResolveError("--systems: goes with --site and --host-root only; it reads the base images of the site")
     check_root(arguments.host_root)
     loaded = load_site(arguments.site)
     site = loaded.site
@@ -32,6 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     reading = Reading(
         site, site.platforms[site.platform].rocm, arguments.digest or "header", arguments.host_root, progress
     )
+    if arguments.systems:
+        return _systems(reading, arguments.systems)
     return _check(arguments, loaded, reading) if arguments.check else _list(arguments, reading)
 
 
@@ -49,8 +54,7 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> int:
     broken = sum(bool(image.fault) for image in images)
     say(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
-        written = write_whole(Path(file), format_lock(lock_of(site, reading.digest, given, images)).encode())
-        say(f"{file}: {'written' if written else 'is the same already'}")
+        _write(file, format_lock(lock_of(site, reading.digest, given, images)))
     return 1 if broken else 0
 
 
@@ -71,6 +75,17 @@ def _check(arguments: argparse.Namespace, loaded: LoadedSite, reading: Reading) 
     return 1 if changes else 0
 
 
+def _systems(reading: Reading, file: str) -> int:
+    site = reading.site
+    if site.images is None or not site.images.cotainr:
+        raise ResolveError(f"--systems: site {site.name} names no system of cotainr (add images.cotainr to it)")
+    text, notes = pin_systems(reading, read_lock_file(Path(file)), file)
+    for note in notes:
+        say(note)
+    _write(file, text)
+    return 0
+
+
 def _read(reading: Reading, given: Sequence[str]) -> tuple[Image, ...]:
     if given:
         return read_inventory(reading, wanted_of(given, reading.tree))
@@ -84,6 +99,11 @@ def _read(reading: Reading, given: Sequence[str]) -> tuple[Image, ...]:
 def _progress(path: str, size: int, done: int) -> None:
     end = "\n" if done >= size else "\r"
     print(f"{posixpath.basename(path)}: {done / 1e9:.1f} of {size / 1e9:.1f} GB", end=end, file=sys.stderr, flush=True)
+
+
+def _write(file: str, text: str) -> None:
+    written = write_whole(Path(file), text.encode())
+    say(f"{file}: {'written' if written else 'is the same already'}")
 
 
 def _absolute(path: str) -> str:

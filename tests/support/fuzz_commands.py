@@ -52,7 +52,11 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("images sifs --site lumi --json --digest whole", _SIFS, ""),
     ("images sifs --site lumi --lock images.lock", f"{_SIFS} images.lock", "images.lock"),
     ("images --site lumi --lock images.lock --check", f"{_SIFS} images.lock", ""),
-    ("images --site lumi --host-root node", "node/appl/local/laifs/containers/*/*", ""),
+    (
+        "images --site lumi --host-root node --systems systems.json",
+        "node/appl/local/laifs/containers/*/*",
+        "systems.json",
+    ),
     ("facts --root node --site twin -o facts.out", f"{_KERNEL} {_INSTALLED} {_LOADER}", "facts.out"),
     ("facts --root node --site lumi.yaml", f"lumi.yaml {_INSTALLED}", ""),
     ("changes facts.json later.json --site lumi", "{facts,later}.json", ""),

@@ -306,6 +306,7 @@ def test_usage_that_makes_no_sense_is_refused(folder: Path, capsys: Output) -> N
     for words, said in (
         (["--check"], "--check: needs --lock FILE"),
         (["--check", "--lock", "no.lock"], "--lock: no.lock is not there"),
+        (["--systems", "s.json", "--lock", "x"], "--systems: goes with --site and --host-root only"),
         (["--lock", str(folder)], "it is not a file but a directory"),
         (["--lock", "a\0b"], "cannot read 'a\\x00b'"),
     ):
