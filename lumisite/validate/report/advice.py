@@ -15,10 +15,10 @@ from lumisite.facts.facts import Facts
 from lumisite.facts.site import Touch
 from lumisite.facts.tell import make_report, told
 from lumisite.site.load import LoadedSite, load_plans
+from lumisite.text import some
 from lumisite.validate.metric_names import parse_name
 from lumisite.validate.verdict.gates import LOOK, NODE
 from lumisite.validate.verdict.metric import MetricVerdict
-from lumisite.validate.verdict.nodes import some
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: Which kinds of change are first suspected where a part of the machine is slower.

@@ -15,13 +15,12 @@ from typing import Literal, TypeAlias, get_args
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from lumisite.errors import ToolError
-from lumisite.text import columns
+from lumisite.text import columns, some
 from lumisite.validate.lines import State
 from lumisite.validate.report.advice import advice
 from lumisite.validate.report.gather import EpochTable, Report
 from lumisite.validate.verdict.gates import LOOK, Cause, GateVerdict
 from lumisite.validate.verdict.metric import MetricVerdict
-from lumisite.validate.verdict.nodes import some
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: Changes, and causes of one gate, that are told in a terminal before they are only counted.
