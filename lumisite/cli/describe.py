@@ -34,10 +34,11 @@ def run_check(arguments: argparse.Namespace) -> int:
         say(counted(len(error.problems), "fault"))
         return error.exit_code
     site = loaded.site
+    releases = [f"{len(stack.releases)} {stack.title}" for stack in site.stacks.values()]
     have = {"image family": site.families, "setting": site.settings, "module": site.modules, "plan": plans}
     print(
-        f"{loaded.file}: no faults: {counted(len(site.platforms), 'platform')}, {len(site.cpe)} CPE and "
-        f"{len(site.rocm)} ROCm releases, "
+        f"{loaded.file}: no faults: {counted(len(site.platforms), 'platform')}, "
+        + (f"{' and '.join(releases)} releases, " if releases else "")
         + ", ".join(counted(len(things), name) for name, things in have.items() if things or name != "plan")
     )
     return 0
@@ -46,7 +47,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 def run_resolve(arguments: argparse.Namespace) -> int:
     """Print every candidate with its reason, the chosen ones marked."""
     _, selection = load_selection(arguments)
-    chosen = {"platform": selection.platform, "cpe": selection.cpe, "rocm": selection.rocm}
+    chosen = {"platform": selection.platform, **selection.stacks}
     candidates = selection.candidates
     width = max(len(one.name) for one in candidates)
     rows = (f"{'*' if one.chosen else ' '} {one.kind:8}  {one.name:{width}}  {one.reason}" for one in candidates)

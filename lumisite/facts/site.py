@@ -13,6 +13,9 @@ from lumisite.site.model import Platform, Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.versions import Version
 
+#: The stacks that a capture finds on a node, by their usual names: one on the host, and one that a driver decides on.
+INSTALLED, DRIVEN = "cpe", "rocm"
+
 What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
 
 
@@ -47,15 +50,18 @@ class Context:
     updated: Platform | None
     plans: tuple[LoadedPlan, ...] = ()
 
-    def leaves(self, rocm: Version | None) -> bool:
-        """Tell whether the new driver no longer supports a ROCm release that the old one did."""
-        new = self.updated
-        return rocm is not None and new is not None and rocm in self.old.driver_rocm and rocm not in new.driver_rocm
+    def leaves(self, release: Version | None) -> bool:
+        """Tell whether the new driver no longer supports a release that the old one did."""
+        old, new = self.old.stacks.get(DRIVEN), self.updated.stacks.get(DRIVEN) if self.updated else None
+        if release is None or old is None or new is None:
+            return False
+        return old.in_range(release) and not new.in_range(release)
 
     @property
     def leaving(self) -> tuple[str, ...]:
-        """The ROCm releases of the site that the new driver no longer supports, as far as that is known."""
-        return tuple(release for release in self.site.rocm if self.leaves(told_release(release)))
+        """The releases of the site that the new driver no longer supports, as far as that is known."""
+        releases = self.site.releases(DRIVEN)
+        return tuple(release for release in releases if self.leaves(told_release(release)))
 
 
 def make_context(site: Site, before: Facts, after: Facts, plans: Iterable[LoadedPlan] = ()) -> Context:

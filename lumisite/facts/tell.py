@@ -9,7 +9,7 @@ from typing import Any
 
 from lumisite.binds.copies import stem
 from lumisite.facts.change import BootConfig, Change, Kind, known, parted
-from lumisite.facts.site import Context, families_borrowing
+from lumisite.facts.site import DRIVEN, Context, families_borrowing
 from lumisite.site.images import family_by_path
 
 #: Of these a node has one, even where no file tells which.
@@ -182,7 +182,7 @@ def user_lines(changes: Iterable[tuple[Change[Any], bool]], context: Context) ->
     if replaced:
         found[CHANGED].append(f"Libraries of the host that images take are other files now: {', '.join(replaced)}.")
     if context.updated is not None and context.leaving:
-        supported = f"the new GPU driver supports {context.updated.driver_rocm}"
+        supported = f"the new GPU driver supports {context.updated.stacks[DRIVEN].runs}"
         found[REBUILD].append(f"Images with ROCm {', '.join(context.leaving)}: {supported}.")
     support = f"Support: {site.support.name}, {site.support.contact}"
     if not any(found.values()):

@@ -211,7 +211,7 @@ def _listed(root: Root, name: str, role: str) -> dict[str, Any]:
         "role": role,
         "deployed": step.time if step else changed,
         "by": step.by if step else "",
-        **{key: getattr(manifest, key) for key in ("site", "platform", "cpe", "rocm", "lumisite")},
+        **{key: getattr(manifest, key) for key in ("site", "platform", "stacks", "lumisite")},
         "inputs": sha256_of(json.dumps(dict(manifest.inputs), sort_keys=True).encode()) if manifest.release else "",
         "state": found.state,
         "faults": found.faults,

@@ -3,11 +3,12 @@
 As in `model`, annotations are real types, and the classes go without `__eq__` and `__repr__`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from lumisite.site.decode import key
-from lumisite.site.scalars import AbsolutePath, Line, NodeCount, Place, Value, VariableName
+from lumisite.site.scalars import AbsolutePath, Line, Name, NodeCount, Place, Value, VariableName
 from lumisite.site.versions import VersionRange
 
 
@@ -27,16 +28,22 @@ class Stated(Known):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class When:
-    """Conditions; all that are given must hold. `rocm`, `family` and `plugin` are about the image that runs."""
+    """Conditions; all that are given must hold. A stack with `gpu`, `family` and `plugin` are about the image."""
 
-    rocm: VersionRange | None = key("ROCm releases in the image: `'>=6.2,<7'`.", default=None)
+    stacks: Mapping[str, VersionRange] = key(
+        "Releases of a stack, by its name: `rocm: '>=6.2,<7'`.", names="stacks", among=True, default_factory=dict
+    )
     family: tuple[str, ...] | None = key("Image families by name.", names="families", default=None)
-    plugin: bool | None = key("Whether the image holds the OFI plugin for RCCL.", default=None)
-    cpe: VersionRange | None = key("CPE releases.", default=None)
+    plugin: bool | None = key("Whether the image holds the OFI plugin for NCCL.", default=None)
     platform: tuple[str, ...] | None = key("Platforms by name.", names="platforms", default=None)
     nodes: Literal["one", "several"] | None = key("Whether the job step has one node or several.", default=None)
     gpus: bool | None = key("Whether the step's nodes have GPUs.", default=None)
     partition: tuple[str, ...] | None = key("Partitions by name.", names="partitions", default=None)
+    kind: tuple[str, ...] | None = key("Node kinds by name.", names="node_kinds", default=None)
+    variable: Mapping[str, Name] | None = key(
+        "Variables of the job by name, each with a shell pattern of its value; one that is not set is empty.",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
