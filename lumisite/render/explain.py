@@ -24,7 +24,7 @@ from lumisite.site.ledger import (
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
-from lumisite.site.selection import Combination, Selection, module_version
+from lumisite.site.selection import PLATFORM, Combination, Selection, module_version, option_of
 
 #: What is told of a piece of evidence, beside its one line of text; what is not known is empty.
 _FOUND = ("effect", "by", "of", "what", "platform", "image", "nodes", "runs", "date", "source")
@@ -184,7 +184,9 @@ def _explain_module(site: Site, releases: Combination, name: str) -> Explanation
     module = site.modules[base]
     chosen = module_version(site, module, releases)
     if version and version != chosen and version not in module.old_versions:
-        raise ResolveError(f"{name}: these releases give {base}/{chosen} (choose others with --platform, --use)")
+        made = () if module.version == (PLATFORM,) else module.version
+        options = ", ".join(["--platform", *map(option_of, made)])
+        raise ResolveError(f"{name}: these releases give {base}/{chosen} (choose others with {options})")
     decision = decide(site, of_modules(site, releases))
     binds = ", ".join(bind.spec for bind in decision.bound_by(base)) or "nothing"
     entry = Entry(

@@ -11,9 +11,10 @@ from lumisite.site.document import joined
 from lumisite.site.entries import Bind, Setting
 from lumisite.site.evidence import HERE, policy_faults, source_ids
 from lumisite.site.ledger import STEP_CONDITIONS, depends_on_image, given_conditions, image_conditions
-from lumisite.site.model import Module, Platform, PlatformStack, Site
+from lumisite.site.model import Module, Platform, Site
 from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.selection import PLATFORM
+from lumisite.site.software import PlatformStack
 from lumisite.site.versions import Version, parse_version
 
 #: What an entry of the ledger can do to its variable.

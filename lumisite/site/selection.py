@@ -75,7 +75,7 @@ def resolve_selection(site: Site, *, platform: str | None = None, **asked: Seque
         if stack not in described.stacks and (stack not in site.stacks or ALL not in asked[stack]):
             whose = site.name if stack not in site.stacks else f"platform {name}"
             near = suggestion(stack, described.stacks)
-            raise ResolveError(f"{_option(stack)}: {whose} has no stack {stack} ({near})")
+            raise ResolveError(f"{option_of(stack)}: {whose} has no stack {stack} ({near})")
     chosen: dict[str, tuple[Version, ...]] = {}
     for stack in (one for one in site.stacks if one in described.stacks):
         wanted = asked.get(stack, ())
@@ -138,13 +138,14 @@ def offered(site: Site, platform: Platform, stack: str) -> list[Version]:
     return list({version.minor: version for version in usable(site, platform, stack)}.values())
 
 
-def _option(stack: str) -> str:
+def option_of(stack: str) -> str:
+    """Give the option by which a release of a stack is asked for."""
     return f"--{stack}" if stack in SHORT_FORMS else f"--use {stack}"
 
 
 def _resolve(site: Site, name: str, stack: str, text: str) -> Version:
     """Give the newest release of a series that a platform has; else say what keeps it away, and what comes near."""
-    option, platform, described = _option(stack), site.platforms[name], site.stacks[stack]
+    option, platform, described = option_of(stack), site.platforms[name], site.stacks[stack]
     try:
         asked = parse_version(text)
     except UnfitError as error:

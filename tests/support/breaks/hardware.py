@@ -137,13 +137,13 @@ HARDWARE = {
     "driver": Break(
         {"/sys/module/amdgpu/version": b"6.12.1\n"},
         "GPU driver: amdgpu 6.10.5 -> amdgpu 6.12.1",
-        [("site", "platforms.2026-01.driver_rocm", "in no file of the node")],
+        [("site", "platforms.2026-01.stacks.rocm.runs", "in no file of the node")],
         "GPU driver: amdgpu 6.10.5 -> amdgpu 6.12.1.",
     ),
     "driver built anew": Break(
         {"/sys/module/amdgpu/srcversion": b"CD34\n"},
         "amdgpu 6.10.5; built anew",
-        [("site", "platforms.2026-01.driver_rocm", "")],
+        [("site", "platforms.2026-01.stacks.rocm.runs", "")],
         "GPU driver: amdgpu 6.10.5 -> amdgpu 6.10.5; built anew.",
     ),
     "driver that is not loaded": Break(
@@ -155,7 +155,7 @@ HARDWARE = {
     "sources of another driver": Break(
         {"/usr/src/amdgpu-6.12.1-1/x": b""},
         "GPU driver: amdgpu 6.10.5 -> amdgpu 6.10.5 (amdgpu-6.12.1-1)",
-        [("site", "platforms.2026-01.driver_rocm", "")],
+        [("site", "platforms.2026-01.stacks.rocm.runs", "")],
         "GPU driver: amdgpu 6.10.5 -> amdgpu 6.10.5 (amdgpu-6.12.1-1).",
     ),
 }  # fmt: skip

@@ -134,12 +134,12 @@ CHANGES: Mapping[str, tuple[Plant, str, set[tuple[str, str]]]] = {
     "default by .version": (
         {f"{CORE}/cray-mpich/.version": b"#%Module1.0\nset  ModulesVersion 9.0.1\n"},
         f"default version of the modules in {CORE}/cray-mpich: 8.1.32 -> 9.0.1",
-        {("site", "platforms.2026-01.cpe")},
+        {("site", "platforms.2026-01.stacks.cpe.default")},
     ),
     "default by .modulerc.lua": (
         {f"{CORE}/gcc/.modulerc.lua": b"module_version('gcc/14.1','default')\n"},
         f"default version of the modules in {CORE}/gcc: gcc/13.2 -> gcc/14.1",
-        {("site", "platforms.2026-01.cpe")},
+        {("site", "platforms.2026-01.stacks.cpe.default")},
     ),
     "default by .modulerc": (
         {f"{CORE}/rocm/.modulerc": b"module-version rocm/7.0 default\n"},

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lumisite.site.model import Fabric
+from lumisite.site.software import Fabric
 from lumisite.validate.lines import GateOutcome
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Plan, Target, probe
 from lumisite.validate.probes.ranks import trouble
