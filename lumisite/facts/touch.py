@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from lumisite.facts.capture import stated_paths
@@ -14,10 +14,7 @@ from lumisite.facts.facts import Driver, Facts, ImageFile, Interface
 from lumisite.facts.site import DRIVEN, INSTALLED, Context, Touch, families_borrowing
 from lumisite.machine.tree import is_under
 from lumisite.site.images import family_by_path, told_release, told_releases
-from lumisite.site.model import Module
 from lumisite.site.plans import LoadedPlan
-from lumisite.site.selection import combinations, module_version
-from lumisite.site.versions import parse_version
 
 Names = tuple[str, ...]
 Touches = Iterator[Touch]
@@ -205,10 +202,9 @@ def _driver(change: Change[Driver], context: Context) -> Touches:
     stated = context.stated.stacks.get(DRIVEN)
     if stated is None:
         return
-    title = context.site.stacks[DRIVEN].title
+    title, supported = context.site.stacks[DRIVEN].title, stated.runs
     if change.was != change.now:
         yield Touch("site", f"{here}.driver", f"says {stated.driver!r}")
-    supported = stated.runs
     if context.updated is None:
         why = f"says {supported}; which {title} releases a driver supports is in no file of the node"
         yield Touch("site", f"{here}.runs", why)
@@ -218,9 +214,8 @@ def _driver(change: Change[Driver], context: Context) -> Touches:
     for release in series.values():
         why = f"{title} {release} is outside {supported}, so it is rendered no more"
         for name, module in context.site.modules.items():
-            if DRIVEN in module.version:
-                for version in _versions_with(context, module, release):
-                    yield Touch("module", f"{name}/{version}", why)
+            versions = context.versions_with(module, release) if DRIVEN in module.version else ()
+            yield from (Touch("module", f"{name}/{version}", why) for version in versions)
     for directory, images in context.after.images.items():
         for image, file in images.items():
             path = f"{directory}/{image}"
@@ -229,29 +224,18 @@ def _driver(change: Change[Driver], context: Context) -> Touches:
                 yield Touch("image", path, f"{title} {held} is outside {supported}")
 
 
-def _versions_with(context: Context, module: Module, release: str) -> Iterator[str]:
-    """Give the versions of a module that have a release, for each release that the host supports."""
-    site, old = context.site, context.old
-    hosts = {stack: old.stacks[stack].supported for stack in site.host_stacks if stack in old.stacks}
-    images = {stack: (old.stacks[stack].default,) for stack in site.gpu_stacks if stack in old.stacks}
-    chosen = {**hosts, **images, DRIVEN: (parse_version(release),)}
-    ordered = {stack: chosen[stack] for stack in site.stacks if stack in chosen}
-    yield from (module_version(site, module, one) for one in combinations(site, context.was, ordered))
-
-
 def _rocm(change: Change[Names], context: Context) -> Touches:
     gone, come = parted(change.before, change.after)
     for release in gone:
         entry, folder = context.site.releases(DRIVEN).get(release), f"/opt/rocm-{release}"
         if entry is not None and entry.found != "image":
-            yield Touch(
-                "site", f"stacks.{DRIVEN}.releases.{release}", f"says found: {entry.found}; the host has it no more"
-            )
+            why = f"says found: {entry.found}; the host has it no more"
+            yield Touch("site", f"stacks.{DRIVEN}.releases.{release}", why)
         yield from _keys_naming(context, folder, "is gone")
         for family, hit in families_borrowing(context, _sonames_under(folder, context.before)):
             yield Touch("plan", family, f"{hit} came from {folder}")
         yield from _plans_under(context, folder)
-    yield from _undescribed(context, DRIVEN, come)
+    yield from context.undescribed(DRIVEN, come)
 
 
 def _cpe(change: Change[Names], context: Context) -> Touches:
@@ -259,18 +243,11 @@ def _cpe(change: Change[Names], context: Context) -> Touches:
     here = context.old.stacks.get(INSTALLED)
     for release in gone if here is not None else ():
         if here is not None and release in map(str, here.installed):
-            where = f"platforms.{context.was}.stacks.{INSTALLED}.supported"
-            yield Touch("site", where, f"CPE {release} is gone")
+            yield Touch("site", f"platforms.{context.was}.stacks.{INSTALLED}.supported", f"CPE {release} is gone")
         for name, module in context.site.modules.items():
             if INSTALLED in module.version:
                 yield Touch("module", f"{name}/{release}*", f"CPE {release} is gone")
-    yield from _undescribed(context, INSTALLED, come)
-
-
-def _undescribed(context: Context, stack: str, releases: Iterable[str]) -> Touches:
-    for one in releases if stack in context.site.stacks else ():
-        if one not in context.site.releases(stack):
-            yield Touch("site", f"stacks.{stack}.releases", f"{one} is not described")
+    yield from context.undescribed(INSTALLED, come)
 
 
 def _default(change: Change[str], context: Context) -> Touches:

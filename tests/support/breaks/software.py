@@ -46,13 +46,13 @@ SOFTWARE = {
     "a release of MPICH has gone": Break(
         _mpich("9.0.1", there=False),
         "mpich: directory gone, /opt/cray/pe/mpich/9.0.1",
-        [("site", "cpe.25.09.libraries.cray-mpich", "is gone"), ("module", "singularity-CPEbits", "binds /opt/cray")],
+        [("site", "stacks.cpe.releases.25.09.libraries.cray-mpich", "is gone"), ("module", "singularity-CPEbits", "binds /opt/cray")],
         "Images and job scripts that name /opt/cray/pe/mpich/9.0.1: the directory is gone.",
     ),
     "all of MPICH has gone": Break(
         {**_mpich("9.0.1", there=False), **_mpich("8.1.32", there=False)},
         "mpich: directory gone, /opt/cray/pe/mpich/8.1.32",
-        [("site", "cpe.25.03.libraries.cray-mpich", "is gone"), ("plan", "lumi-mpi4py", "came from a directory that is gone")],
+        [("site", "stacks.cpe.releases.25.03.libraries.cray-mpich", "is gone"), ("plan", "lumi-mpi4py", "came from a directory that is gone")],
         "Images and job scripts that name /opt/cray/pe/mpich/8.1.32: the directory is gone.",
         also=("mpich: directory gone, /opt/cray/pe/mpich/9.0.1",),
     ),
@@ -279,13 +279,13 @@ SOFTWARE = {
     "container runtime": Break(
         {"/usr/bin/singularity": b"another one"},
         "container runtime: /usr/bin/singularity",
-        [("site", "runtime.variant", "SingularityCE")],
+        [("site", "runtimes.singularity.variant", "SingularityCE")],
         "Container runtime: /usr/bin/singularity",
     ),
     "no container runtime": Break(
         {"/usr/bin/singularity": None},
         "container runtime: /usr/bin/singularity",
-        [("site", "runtime.variant", "SingularityCE"), ("helper", "spank/bin", "hands over to it")],
+        [("site", "runtimes.singularity.variant", "SingularityCE"), ("helper", "spank/bin", "hands over to it")],
         "Container runtime: /usr/bin/singularity",
     ),
 }  # fmt: skip

@@ -87,9 +87,9 @@ CHANGES: Mapping[str, tuple[Plant, str, set[tuple[str, str]]]] = {
     "MTU": (
         {f"{HSN0}/mtu": b"1500\n"},
         "interface hsn0: mtu 9000 -> 1500",
-        {("site", "network.interfaces"), ("setting", "NCCL_SOCKET_IFNAME")},
+        {("site", "fabric.interfaces"), ("setting", "NCCL_SOCKET_IFNAME")},
     ),
-    "MTU beyond": ({f"{HSN0}/mtu": b"9216\n"}, "interface hsn0: mtu 9000 -> 9216", {("site", "network.interfaces")}),
+    "MTU beyond": ({f"{HSN0}/mtu": b"9216\n"}, "interface hsn0: mtu 9000 -> 9216", {("site", "fabric.interfaces")}),
     "no IOMMU": (
         {"/proc/cmdline": b"root=/dev/sda1 nosmt isolcpus=0,8 crashkernel=1G"},
         "kernel parameter iommu: iommu=pt -> none",
@@ -124,12 +124,12 @@ CHANGES: Mapping[str, tuple[Plant, str, set[tuple[str, str]]]] = {
     "driver of the network": (
         {"/sys/module/cxi_ss1/version": b"1.1.0\n"},
         "kernel module cxi_ss1: 1.0.3 (build AAAA) -> 1.1.0 (build AAAA)",
-        {("site", "network.interfaces")},
+        {("site", "fabric.interfaces")},
     ),
     "kdreg2 built anew": (
         {"/sys/module/kdreg2/srcversion": b"DDDD\n"},
         "kernel module kdreg2: (build BBBB) -> (build DDDD)",
-        {("site", "network.interfaces")},
+        {("site", "fabric.interfaces")},
     ),
     "default by .version": (
         {f"{CORE}/cray-mpich/.version": b"#%Module1.0\nset  ModulesVersion 9.0.1\n"},
@@ -218,7 +218,7 @@ CHANGES: Mapping[str, tuple[Plant, str, set[tuple[str, str]]]] = {
     "runtime rebuilt to the same size": (
         rebuilt("/usr/bin/singularity"),
         "container runtime: /usr/bin/singularity, ",
-        {("site", "runtime.variant"), ("helper", "spank/bin")},
+        {("site", "runtimes.singularity.variant"), ("helper", "spank/bin")},
     ),
 }
 HARMLESS: Mapping[str, Plant] = {

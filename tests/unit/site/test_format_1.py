@@ -63,9 +63,9 @@ def faults(old: str, new: str) -> list[str]:
     ],
 )
 def test_a_fault_has_the_key_and_the_place_of_the_old_file(old: str, new: str, key: str, message: str) -> None:
-    (fault,) = faults(old, new)
+    fault, *_ = faults(old, new)
     place, found, said = fault.split(": ", 2)
-    line = TEXT[: TEXT.index(old)].count("\n") + 1 + old[: len(old) - len(old.lstrip("\n"))].count("\n")
+    line = TEXT[: TEXT.index(old)].count("\n") + old.count("\n", 0, -1) + 1  # a value may stand below its key
     assert (int(place.split(":")[0]), found) == (line, key)
     assert said.startswith(message)
 
@@ -76,4 +76,4 @@ def test_what_is_missing_is_named_as_the_old_file_has_it() -> None:
 
 
 def test_a_file_of_another_format_is_refused() -> None:
-    assert "lumisite: '3' is not known here" in faults("lumisite: 1\n", "lumisite: 3\n")[0]
+    assert any("lumisite: '3' is not known here" in one for one in faults("lumisite: 1\n", "lumisite: 3\n"))
