@@ -108,7 +108,8 @@ def plugin_word(plugin: bool | None) -> str:
 def step_of(when: When, stacks: tuple[str, ...] = ()) -> Where:
     """Give the part of conditions that only the step tells."""
     gpus = () if when.gpus is None else ("gpu" if when.gpus else "cpu",)
-    return Where(stacks, (when.nodes,) if when.nodes else (), gpus, when.partition or ())
+    nodes, variables = (when.nodes,) if when.nodes else (), tuple((when.variable or {}).items())
+    return Where(stacks, nodes, gpus, when.partition or (), when.kind or (), variables)
 
 
 def _names(site: Site, wanted: Callable[[Setting], bool]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from lumisite.site.entries import Bind, Setting
 from lumisite.site.evidence import HERE, policy_faults, source_ids
 from lumisite.site.ledger import STEP_CONDITIONS, depends_on_image, given_conditions, image_conditions
 from lumisite.site.model import Module, Platform, Site
+from lumisite.site.references import shell_sign
 from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.selection import PLATFORM
 from lumisite.site.software import PlatformStack
@@ -268,6 +270,28 @@ def conditions_can_be_known(site: Site) -> Faults:
                 yield path, f"versions of {one.where} do not tell (they are made of: {', '.join(module.version)})"
 
 
+def variables_have_names(site: Site) -> Faults:
+    """Conditions ask for variables by names that a shell knows."""
+    for path, item, below in _keys(site, ""):
+        for name in below or () if item.name == "variable" else ():
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
+                yield f"{path}.{name}", f"{name!r} is not the name of a variable (letters, digits and _ would be right)"
+
+
+def nothing_is_left_for_a_shell(site: Site) -> Faults:
+    """Paths and values are meant as they stand: nothing fills in `$NAME`, and no bind is a pattern."""
+    meant = "`exact: yes` where it stands for itself"
+    for here, bind in site.host_paths.items():
+        right = f"one path, or {meant}" if isinstance(bind, Bind) else "one path"
+        for key in ("path", "target"):
+            if (sign := shell_sign(getattr(bind, key) or "", "*?;")) and not bind.exact:
+                yield f"{here}.{key}", f"contains {sign!r}, which nothing fills in ({right} would be right)"
+    for index, setting in enumerate(site.settings):
+        if (sign := shell_sign(setting.value or "")) and not setting.exact:
+            right = f"`={{...}}` with a key of this file, or {meant}, would be right"
+            yield f"settings[{index}].value", f"{setting.name} contains {sign!r}, which nothing fills in ({right})"
+
+
 def modules_keep_their_binds(site: Site) -> Faults:
     """A path is bound in one place: a module that leaves could otherwise take away another's bind.
 
@@ -346,6 +370,8 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         releases_say_where,
         modules_fit_together,
         conditions_can_be_known,
+        variables_have_names,
+        nothing_is_left_for_a_shell,
         modules_keep_their_binds,
         settings_say_one_thing,
         sources_are_described,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from lumisite.site.decode import key
-from lumisite.site.scalars import AbsolutePath, Line, Name, NodeCount, Place, Value, VariableName
+from lumisite.site.scalars import AbsolutePath, Line, NodeCount, Place, Value, VariableName
 from lumisite.site.versions import VersionRange
 
 
@@ -40,7 +40,7 @@ class When:
     gpus: bool | None = key("Whether the step's nodes have GPUs.", default=None)
     partition: tuple[str, ...] | None = key("Partitions by name.", names="partitions", default=None)
     kind: tuple[str, ...] | None = key("Node kinds by name.", names="node_kinds", default=None)
-    variable: Mapping[str, Name] | None = key(
+    variable: Mapping[str, Value] | None = key(
         "Variables of the job by name, each with a shell pattern of its value; one that is not set is empty.",
         default=None,
     )
@@ -83,6 +83,7 @@ class FileSystem(Stated):
     target: ClassVar[None] = None
     when: ClassVar[When] = When()
     required: ClassVar[bool] = True
+    exact: ClassVar[bool] = False
 
     @property
     def spec(self) -> str:
@@ -101,6 +102,7 @@ class Bind(Stated):
     when: When = key("Conditions; none means always.", default=When())
     required: bool = key("Whether a node that lacks it cannot run at full speed.", default=True)
     why: Line = key("The reason, as users read it.")
+    exact: bool = key("Whether `$` and `*` stand for themselves, which nothing fills in.", default=False)
 
     @property
     def spec(self) -> str:
@@ -119,7 +121,12 @@ class Setting:
     """One entry of the settings ledger; of several entries for one name, the first whose `when` holds wins."""
 
     name: VariableName = key("The environment variable.")
-    value: Value | None = key("The value to set where the user has none.", default=None)
+    value: Value | None = key(
+        "The value to set where the user has none. `'={fabric.interfaces}'` is what the file says there, a list joined "
+        "by commas.",
+        default=None,
+    )
+    exact: bool = key("Whether `$` and `*` stand for themselves, which nothing fills in.", default=False)
     directory: Line | None = key(
         "Set it to this directory, made private below the user's node-local one: `miopen`. `{rank}` in it is the "
         "task's number on its node.",
