@@ -13,7 +13,7 @@ from lumisite.site.entries import Bind, Setting
 from lumisite.site.evidence import HERE, policy_faults, source_ids
 from lumisite.site.ledger import STEP_CONDITIONS, depends_on_image, given_conditions, image_conditions
 from lumisite.site.model import Module, Platform, Site
-from lumisite.site.references import shell_sign
+from lumisite.site.references import PATTERN_SIGNS, shell_sign
 from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.selection import PLATFORM
 from lumisite.site.software import PlatformStack
@@ -280,15 +280,15 @@ def variables_have_names(site: Site) -> Faults:
 
 def nothing_is_left_for_a_shell(site: Site) -> Faults:
     """Paths and values are meant as they stand: nothing fills in `$NAME`, and no bind is a pattern."""
-    meant = "`exact: yes` where it stands for itself"
+    meant = "`exact: yes` where it stands for itself, would be right"
+    path = f"one path, or {meant}"
     for here, bind in site.host_paths.items():
-        right = f"one path, or {meant}" if isinstance(bind, Bind) else "one path"
         for key in ("path", "target"):
-            if (sign := shell_sign(getattr(bind, key) or "", "*?;")) and not bind.exact:
-                yield f"{here}.{key}", f"contains {sign!r}, which nothing fills in ({right} would be right)"
+            if (sign := shell_sign(getattr(bind, key) or "", PATTERN_SIGNS)) and not bind.exact:
+                yield f"{here}.{key}", f"contains {sign!r}, which nothing fills in ({path})"
     for index, setting in enumerate(site.settings):
         if (sign := shell_sign(setting.value or "")) and not setting.exact:
-            right = f"`={{...}}` with a key of this file, or {meant}, would be right"
+            right = f"`={{...}}` with a key of this file, or {meant}"
             yield f"settings[{index}].value", f"{setting.name} contains {sign!r}, which nothing fills in ({right})"
 
 

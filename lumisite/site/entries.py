@@ -79,11 +79,11 @@ class FileSystem(Stated):
     kind: Literal["shared", "node-local"] = key("Seen by all nodes, or by one node only.")
     why: Line = key("What it is for.")
     where: Place | None = key("The module that binds it (not bound when left out).", names="modules", default=None)
+    exact: bool = key("Whether `$` and `*` stand for themselves, which nothing fills in.", default=False)
     # It is bound without conditions and under its own path: what `Bind` says beside is no key here.
     target: ClassVar[None] = None
     when: ClassVar[When] = When()
     required: ClassVar[bool] = True
-    exact: ClassVar[bool] = False
 
     @property
     def spec(self) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lumisite.site.document import Document, joined
+from lumisite.site.references import PATTERN_SIGNS, shell_sign
 
 #: The two stacks: the installed one, and the one whose releases a driver decides on.
 INSTALLED, DRIVEN = "cpe", "rocm"
@@ -41,6 +42,8 @@ def upgraded(document: Document) -> Document:
             new["fabric"] = _renamed(value, {"provider": "carrier"}) if isinstance(value, dict) else value
         elif name in STACKS:
             new.setdefault("stacks", {})[name] = {**STACKS[name], "releases": _without(value, RETIRED.get(name, ""))}
+        elif isinstance(value, list) and name in _AS_WRITTEN:
+            new[name] = [_exact(entry, _AS_WRITTEN[name]) for entry in value]
         elif isinstance(value, dict) and name in _TABLES:
             change, new[name] = _TABLES[name], {}
             for one, entry in value.items():
@@ -114,6 +117,18 @@ def _module(entry: dict[str, Any], here: str, moved: dict[str, str]) -> dict[str
     return {**entry, "version": made}
 
 
+def _exact(entry: Any, keys: tuple[str, ...]) -> Any:
+    """Say of a value that it is meant as it stands, which format 1 did not ask."""
+    if not isinstance(entry, dict) or not any(is_for_shell(key, entry.get(key)) for key in keys):
+        return entry
+    return {**entry, "exact": "yes"}
+
+
+def is_for_shell(key: str, value: object) -> bool:
+    """Tell whether a value of a bind or a setting has something in it that a shell would fill in."""
+    return isinstance(value, str) and bool(shell_sign(value, "" if key == "value" else PATTERN_SIGNS))
+
+
 def _renamed(entry: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return {names.get(key, key): one for key, one in entry.items()}
 
@@ -133,6 +148,8 @@ def _lacking(key: str) -> Change:
     return lambda entry, _here, _moved: {name: one for name, one in entry.items() if name != key}
 
 
+#: The keys whose values are kept as they are written.
+_AS_WRITTEN = {"settings": ("value",), "binds": ("path", "target"), "file_systems": ("path",)}
 _TABLES: dict[str, Change] = {
     "platforms": _platform,
     "families": _family,

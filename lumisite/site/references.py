@@ -12,6 +12,8 @@ from lumisite.site.document import Document
 _FILLED = re.compile(r"=(.*\{[A-Za-z_][^{}]*\}.*)", re.DOTALL)
 #: What a shell would fill in, which nothing does here.
 _SHELL = re.compile(r"\$(?:[A-Za-z_{(][\w]*)|`")
+#: What makes a pattern, or a list, of a path.
+PATTERN_SIGNS = "*?;"
 
 
 def with_references(document: Document) -> Document:

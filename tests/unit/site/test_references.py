@@ -45,8 +45,10 @@ def test_a_value_is_what_the_file_says_there(value: str, text: str) -> None:
         ("={settings[0].value}", "{settings[0].value} is neither a value nor a list of values"),
         (
             "$FI_PROVIDER",
-            "A contains '$FI_PROVIDER', which nothing fills in (`={...}` with a key of this file, or `exact: yes` where "
-            "it stands for itself, would be right)",
+            (
+                "A contains '$FI_PROVIDER', which nothing fills in (`={...}` with a key of this file, or `exact: yes` where "
+                "it stands for itself, would be right)"
+            ),
         ),
     ],
 )
@@ -61,11 +63,11 @@ def test_exact_says_that_signs_stand_for_themselves() -> None:
 
 @pytest.mark.parametrize(("path", "sign"), [("/opt/${USER}", "${USER"), ("/opt/lib*", "*"), ("/opt/a;b", ";")])
 def test_a_bind_is_one_path(path: str, sign: str) -> None:
-    right = "(one path, or `exact: yes` where it stands for itself would be right)"
+    right = "(one path, or `exact: yes` where it stands for itself, would be right)"
     found = site_faults(("  - path: /opt/cray\n", f"  - path: {path}\n"))
     assert found == [f"binds[0].path: contains {sign!r}, which nothing fills in {right}"]
     (fault,) = site_faults(("{path: /flash,", f"{{path: '{path}',"))
-    assert fault == f"file_systems[3].path: contains {sign!r}, which nothing fills in (one path would be right)"
+    assert fault == f"file_systems[3].path: contains {sign!r}, which nothing fills in {right}"
 
 
 def test_a_condition_asks_for_variables_by_their_names() -> None:
