@@ -74,15 +74,19 @@ COMMANDS: dict[str, Command] = {
     "check": Command(
         "find all faults of a site description",
         "Read a site description and print every fault as file:line:column: key: what is wrong. Exit 0 when there is "
-        "none, 2 otherwise. With --host, check the deployed release against this node instead: exit 1 when something "
+        "none, 2 otherwise. With --update, write the file anew in today's format instead, with its comments, and show "
+        "what changes. With --host, check the deployed release against this node instead: exit 1 when something "
         "that its modules need is not there as they need it, 5 when only this node can be meant.",
         {
             "file [FILE]": About("a YAML file, or an embedded site's name", {"default": "lumi"}),
+            "--update": "write the file anew in today's format, and show what changes",
+            "--out FILE": About("with --update: write this file instead", PATH),
             "--host": "check the deployed release of the site against this node",
             "--root ROOT": "with --host: the deployment root (default: the site's)",
             "--host-root DIR": "with --host: the root of the node, or of a copy of it (default: /)",
             "--json": JSON,
         },
+        either=("--update", "--host"),
         module="describe",
     ),
     "resolve": Command(

@@ -137,13 +137,20 @@ def parse_manifest(content: bytes, where: str) -> Manifest:
 
 #: Manifests once had the releases of these as keys of their own.
 _EARLIER_STACKS = ("cpe", "rocm")
+
+
+def _stacks_of(values: Mapping[str, object]) -> dict[str, object]:
+    found = {name: values[name] for name in _EARLIER_STACKS if name in values}
+    return {"stacks": found} if found else {}
+
+
 _FILE = JsonFile(
     name="manifest",
     key="format",
     remedy="`lumisite render` writes one",
     error=DifferenceError,
     may_lack=("plans",),
-    older=lambda values: {"stacks": {name: values[name] for name in _EARLIER_STACKS if name in values}, **values},
+    older=lambda values: {**_stacks_of(values), **values},
     ascii=False,
 )
 

@@ -96,7 +96,8 @@ def _platform(entry: dict[str, Any], here: str, moved: dict[str, str]) -> dict[s
             stacks[stack] = {new: entry[old] for old, new in keys.items() if old in entry}
             moved[f"{here}.stacks.{stack}"] = here
             moved |= {f"{here}.stacks.{stack}.{new}": f"{here}.{old}" for old, new in keys.items()}
-    return {**{name: one for name, one in entry.items() if name not in known}, "stacks": stacks}
+    rest = {name: one for name, one in entry.items() if name not in known}
+    return {**rest, "stacks": stacks} if stacks else rest
 
 
 def _family(entry: dict[str, Any], here: str, moved: dict[str, str]) -> dict[str, Any]:
