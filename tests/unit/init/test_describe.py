@@ -112,7 +112,7 @@ def h100() -> Node:
     for number, bus in enumerate(("18", "2a")):
         bridge = f"pci0000:{bus}/0000:{bus}:01.0"
         files |= pci(f"{bridge}/0000:{bus}:02.0/0000:{bus}:00.0", "0x030200", "0x10de")
-        adapter, here = f"/sys/devices/{bridge}/0000:{bus}:03.0", f"/sys/class/infiniband/mlx5_{number}"
+        adapter, here = f"/sys/devices/{bridge}/0000:{bus}:03.0", f"/sys/class/infiniband/mlx5_{1 - number}"
         files |= {f"{adapter}/numa_node": b"0", f"{here}/device": Link(adapter)}
         files |= {f"{here}/ports/1/link_layer": b"InfiniBand", f"{here}/ports/1/state": b"4: ACTIVE"}
     return small(net=network(eth0=(1000, "10.1.0"), ib0=(400000, "10.2.0")), h100=files)
@@ -124,7 +124,7 @@ def test_a_node_with_gpus_and_infiniband() -> None:
     assert value["fabric"]["carrier"] == "IB"
     assert value["fabric"]["adapters"] == ["mlx5_0", "mlx5_1"]
     assert (value["fabric"]["interfaces"], value["fabric"]["host_suffix"]) == (["ib0"], "-ib0")
-    assert [gpu["adapter"] for gpu in value["node_kinds"]["h100"]["gpus"]] == ["mlx5_0", "mlx5_1"]
+    assert [gpu["adapter"] for gpu in value["node_kinds"]["h100"]["gpus"]] == ["mlx5_1", "mlx5_0"]
     # The host's default is of a series that the driver does not run.
     cuda = value["platforms"]["2026-11"]["stacks"]["cuda"]
     assert cuda == {"default": "12.8", "driver": "nvidia 570.172.08", "runs": "<13"}
@@ -144,6 +144,41 @@ def test_stacks_of_two_vendors_say_whose_they_are() -> None:
         "cuda": ["h100"],
         "cpe": None,
     }
+
+
+def test_the_least_memory_of_a_kind_is_what_jobs_can_have() -> None:
+    lines = node("n1", memory=2010) + node("n2", memory=2000) + node("n3", memory=2005)
+    (kind,) = written(seen({}, read_cluster(slurm(partition("all"), lines))))["node_kinds"].values()
+    assert kind["memory_mib"] == "2000"
+
+
+def test_another_name_of_apptainer_is_no_runtime_of_its_own() -> None:
+    says: dict[str, bytes | Link] = {
+        "/said/apptainer path": b"/usr/bin/apptainer",
+        "/said/apptainer": b"apptainer version 1.4.5",
+    }
+    says |= {"/said/singularity path": b"/usr/bin/singularity", "/said/singularity": b"apptainer version 1.4.5"}
+    cluster = read_cluster(slurm(partition("all"), node("n1")))
+    assert list(written(seen({"cpu": small(says=says)}, cluster))["runtimes"]) == ["apptainer"]
+    says["/said/singularity"] = b"singularity-ce version 4.1.3"
+    runtimes = written(seen({"cpu": small(says=says)}, cluster))["runtimes"]
+    assert {name: keys["prefix"] for name, keys in runtimes.items()} == {
+        "apptainer": "APPTAINER",
+        "singularity": "SINGULARITY",
+    }
+
+
+def test_home_is_not_bound_and_neither_is_what_the_login_node_lacks() -> None:
+    table = mounts({}, users="nfs4", work="lustre", local="xfs")
+    cluster = read_cluster(slurm(partition("all"), node("n1")))
+    login = small(m=mounts({}, users="nfs4", work="lustre"), home={"/said/HOME": b"/users/admin"})
+    value = written(seen({"cpu": small(m=table)}, cluster, login))
+    assert {one["path"]: one.get("where") for one in value["file_systems"]} == {
+        "/local": None,
+        "/users": None,
+        "/work": "apptainer-userfilesystems",
+    }
+    assert value["root"] == "/work/lumisite"
 
 
 @pytest.mark.parametrize(
