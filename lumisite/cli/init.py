@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse_existing(arguments.out)
     cluster = _cluster(arguments.partition, alone=not arguments.partition)
     _, here = names_of_this_node()
-    name = arguments.name or cluster.config.get("ClusterName") or here
+    name = next(filter(is_name, (arguments.name or "", cluster.config.get("ClusterName", ""), here)), "site")
     out = arguments.out or Path(f"{name}.yaml")
     _refuse_existing(out)
     notes = [*cluster.notes]

@@ -15,8 +15,6 @@ from lumisite.init.slurm import is_name
 from lumisite.init.told import Told
 from lumisite.machine.host import parse_mounts
 from lumisite.machine.tree import is_under, names_of, resolve
-from lumisite.site.decode import UnfitError
-from lumisite.site.scalars import read_absolute_path
 
 _NET = "/sys/class/net"
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}", re.ASCII)
@@ -41,7 +39,7 @@ class Node:
         found = {name: (self.told.said(f"{name} path"), self.told.said(name)) for name in RUNTIMES}
         if (real := self.facts.runtime.real) and not self.told.files:
             found[posixpath.basename(real)] = (real, self.facts.runtime.package or "")
-        return {name: one for name, one in found.items() if name in RUNTIMES and _can_be_bound(one[0])}
+        return {name: one for name, one in found.items() if name in RUNTIMES and can_be_bound(one[0])}
 
 
 @dataclass(frozen=True)
@@ -149,21 +147,19 @@ def folders_of(node: Node, login: Node) -> Iterator[Folder]:
         if mount.point == "/" or mount.point not in folders or any(is_under(mount.point, one) for one in SYSTEM):
             continue
         kind = "shared" if mount.kind in SHARED or mount.point in same else "node-local" if mount.kind in LOCAL else ""
-        if kind and not any(is_under(mount.point, one) for one in found) and _can_be_bound(mount.point):
+        if kind and not any(is_under(mount.point, one) for one in found) and can_be_bound(mount.point):
             found[mount.point] = Folder(mount.point, kind, mount.kind)
     yield from found.values()
     for link in node.told.below("/"):
         there_is = resolve(node.told, link)
-        for one in found.values() if there_is.path != link and _can_be_bound(link) else ():
+        for one in found.values() if there_is.path != link and can_be_bound(link) else ():
             if is_under(there_is.path, one.path) and link not in found:
                 yield Folder(link, one.kind, f"a link to {there_is.path}")
 
 
-def _can_be_bound(path: str) -> bool:
-    try:
-        return path.isascii() and bool(read_absolute_path(path))
-    except UnfitError:
-        return False
+def can_be_bound(path: str) -> bool:
+    """Tell whether a path of the machine can stand in the description without being asked after."""
+    return re.fullmatch(r"(/[\w.+@=-]+)+", path, re.ASCII) is not None
 
 
 def has_folder(node: Node, path: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from lumisite.facts.change import driver_words
 from lumisite.init.known import CACHES, SOFTWARE, STACKS
 from lumisite.init.machine import describe_kind
-from lumisite.init.node import Node, fabric_of, folders_of, has_folder, module_systems, releases_of
+from lumisite.init.node import Node, can_be_bound, fabric_of, folders_of, has_folder, module_systems, releases_of
 from lumisite.init.slurm import Cluster, Kind, partitions_of
 from lumisite.render.templates import make_environment
 from lumisite.site.read import read_file
@@ -99,7 +99,7 @@ def _values(seen: Seen) -> dict[str, object]:
         "image_paths": [f"{one}/*" for one in images] or ["*.sif"],
         "bind_modules": [one["name"] for one in modules[:-1]],
         "host": host,
-        "spool": spool if spool.startswith("/") and "%" not in spool and has_folder(node, spool) else "",
+        "spool": spool if can_be_bound(spool) and has_folder(node, spool) else "",
         "caches": [one for name in gpu_stacks for one in CACHES.get(STACKS[name].gpu, ())],
         "systems": module_systems(seen.login) or module_systems(node),
         "modules": modules,

@@ -104,6 +104,16 @@ def test_partitions_and_names_that_are_none(slurm: Path, capsys: pytest.CaptureF
     assert list(slurm.parent.glob("*.yaml")) == []
 
 
+@pytest.mark.parametrize(("said", "name"), [("../../evil", "vm"), ("x\x1b[31m", "vm"), ("-rf", "vm"), ("a.b", "a.b")])
+def test_a_cluster_has_no_say_in_where_the_file_is_written(
+    slurm: Path, monkeypatch: pytest.MonkeyPatch, said: str, name: str
+) -> None:
+    monkeypatch.setattr("lumisite.cli.init.names_of_this_node", lambda: ("", "vm"))
+    (slurm / "config").write_text(CONFIG.replace("= skerry", f"= {said}"))
+    assert main(["init", "--partition", "all"]) == 0
+    assert [path.name for path in slurm.parent.rglob("*.yaml")] == [f"{name}.yaml"]
+
+
 def test_facts_that_were_captured_before_stand_for_a_node(slurm: Path) -> None:
     (slurm / "partition").write_text(partition("standard-g"))
     (slurm / "node").write_text(LUMI_G.replace("nid005000", "nid005001"))

@@ -248,6 +248,13 @@ def test_shared_is_what_is_the_same_on_two_nodes() -> None:
     assert {one.path: one.kind for one in folders_of(one, small(m=mounts(other, work="ext4")))}["/work"] == "node-local"
 
 
+def test_a_facts_file_has_no_mounts_so_those_of_the_login_node_count() -> None:
+    login = small(m=mounts({}, users="nfs4", work="lustre", **{"a b": "nfs4", "x$y": "nfs4"}))
+    captured = Node(small().facts, told({}))
+    value = written(seen({"cpu": captured}, read_cluster(slurm(partition("all"), node("n1"))), login))
+    assert [one["path"] for one in value["file_systems"]] == ["/users", "/work"]
+
+
 def test_questions_and_guesses_are_told() -> None:
     cluster = read_cluster(
         slurm(partition("all"), node("n1", cores=4, threads=2, gres="gpu:h100:2", special=" CoreSpecCount=1"))
