@@ -29,6 +29,8 @@ if [ -e /scratch/site-prolog ]; then
 fi
 """
 IMAGE = "/scratch/torch.sif"
+#: Two steps in which ranks work together, none of which costs more than to import PyTorch.
+PROBES = "--probe communicators --probe collectives"
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def test_a_controller_that_is_away_for_a_while_costs_nothing_but_time(site: Clus
 
 
 def test_a_node_whose_slurmd_is_killed_fails_no_gate_and_its_job_is_run_again(site: Cluster) -> None:
-    with at_work(site, "killed-slurmd", "--probe transport --probe collectives", "transport-2n …") as process:
+    with at_work(site, "killed-slurmd", PROBES, "communicators-2n …") as process:
         with faults.daemon_away(site, "nid000002", "slurmd", "KILL"):
             code, out, err = ended(process)
         wait_idle(site)

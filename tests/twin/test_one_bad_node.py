@@ -111,7 +111,7 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
 
 #: What else may fail behind the fault, and must follow: ranks that do not meet, what modules and the container lack.
 BEHIND = {
-    "down": "--probe transport",
+    "down": "--probe collectives",
     **dict.fromkeys(("mount-gone", "hung", "not-mounted", "dangling", "library-gone", "tmp-full"), "--probe binds"),
     **dict.fromkeys(
         ("run-away", "software-away", "prolog-unreadable", "prolog-other", "tmp-shut", "tmp-read-only"),
