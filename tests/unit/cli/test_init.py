@@ -21,6 +21,7 @@ cat "{0}/$last"
 #: Options of srun end where the command begins.
 SRUN = """#!/bin/sh
 echo "$*" | head -1 >>"{0}/asked"
+env >>"{0}/environment"
 while [ "$1" != sh ]; do shift; done
 exec "$@"
 """
@@ -51,6 +52,7 @@ def test_one_node_of_each_kind_is_asked(slurm: Path, capsys: pytest.CaptureFixtu
         "--partition=all --nodelist=n1 --account=project",
         "--partition=gpu --nodelist=g1 --account=project",
     ]
+    assert "SLURM_JOB_ID" not in (slurm / "environment").read_text()  # a job of its own, also from inside of one
     said = capsys.readouterr()
     assert said.out == ""
     assert "lumisite: wrote skerry.yaml: 2 questions to answer" in said.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,7 +111,7 @@ def h100() -> Node:
     }
     files |= {"/said/apptainer path": b"/opt/apptainer/bin/apptainer", "/said/apptainer": b"apptainer version 1.4.1"}
     for number, bus in enumerate(("18", "2a")):
-        bridge = f"pci0000:{bus}/0000:{bus}:01.0"
+        bridge = f"pci0000:00/0000:{bus}:01.0"
         files |= pci(f"{bridge}/0000:{bus}:02.0/0000:{bus}:00.0", "0x030200", "0x10de")
         adapter, here = f"/sys/devices/{bridge}/0000:{bus}:03.0", f"/sys/class/infiniband/mlx5_{1 - number}"
         files |= {f"{adapter}/numa_node": b"0", f"{here}/device": Link(adapter)}
@@ -282,6 +283,10 @@ def test_no_text_of_the_machine_gets_out_of_its_place() -> None:
     cluster = read_cluster(slurm(partition("all"), node("n1", gres="gpu:\x1b[31m:1")))
     value = written(seen({"cpu": small(evil=files)}, cluster))
     assert "evil" not in str(value.keys())
+    plain: dict[str, bytes | Link] = {"/etc/os-release": b"PRETTY_NAME='a: [b] # c'"}
+    noted = replace(seen({"cpu": small(os=plain)}, cluster), notes=("a\nlumisite: 3",))
+    value = written(noted)
+    assert (value["lumisite"], value["platforms"]["2026-11"]["os"]) == ("2", "a: [b] # c")
     text = describe(seen({"cpu": small(evil=files)}, cluster))
     assert all(line.isprintable() for line in text.split("\n"))
 
