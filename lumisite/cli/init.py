@@ -13,22 +13,21 @@ from pathlib import Path
 from lumisite.cli.facts import load_facts
 from lumisite.cli.parser import say, write_whole
 from lumisite.errors import LumisiteError, ResolveError, ToolError, shown
+from lumisite.facts.facts import Facts
 from lumisite.init.known import IMAGE_FOLDERS
 from lumisite.init.node import Node, node_of
 from lumisite.init.slurm import Cluster, Kind, is_name, partitions_of, read_cluster
-from lumisite.init.told import Told, read_told
+from lumisite.init.told import Told, collector, read_told
 from lumisite.init.write import Seen, describe
 from lumisite.machine.host import DiskTree, names_of_this_node, silent_paths
 from lumisite.machine.tree import names_of
 from lumisite.site.checks import STAGES
 from lumisite.site.decode import decode
 from lumisite.site.model import Site
-from lumisite.site.read import read_file
 from lumisite.site.scalars import SCALARS
 from lumisite.text import counted
 from lumisite.validate.run.slurm import ask
 
-_SCRIPT_BYTES = 64 * 1024
 #: How long a node may take: to be given, by Slurm, and to answer.
 _WAIT_S, _ANSWER_S = 60, 120
 #: Of the variables of a job that this may run in, what says where to ask and on whose account.
@@ -111,11 +110,8 @@ def _ask_kind(
 
 def _collect(prefix: Sequence[str], paths: Sequence[str]) -> Told:
     """Run the collector here, or where `prefix` leads. Raises `ToolError`."""
-    import lumisite.init
-
-    script = read_file(Path(lumisite.init.__file__).with_name("collect.sh"), _SCRIPT_BYTES).decode()
     kept = {name: value for name, value in os.environ.items() if name[:6] != "SLURM_" or name in _SLURM_KEPT}
-    argv = [*prefix, "sh", "-c", script, "lumisite", *paths]
+    argv = [*prefix, "sh", "-c", collector(), "lumisite", *paths]
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_WAIT_S + _ANSWER_S, env=kept, check=False
@@ -130,13 +126,10 @@ def _collect(prefix: Sequence[str], paths: Sequence[str]) -> Told:
     return read_told(done.stdout.decode(errors="replace"), argv[0])
 
 
-def _from_facts(cluster: Cluster, files: Iterable[object]) -> Mapping[str, Node]:
+def _from_facts(cluster: Cluster, files: Iterable[Facts]) -> Mapping[str, Node]:
     """Give nodes of facts files by their kinds, in Slurm's words where it knows them."""
-    from lumisite.facts.facts import Facts
-
     found: dict[str, Node] = {}
     for facts in files:
-        assert isinstance(facts, Facts)
         node = Node(facts, Told(facts.host or "facts"))
         known = (kind.name for kind in cluster.kinds if node.name in {one.name for one in kind.nodes})
         name = next(known, "gpu" if facts.gpus else "cpu")
