@@ -176,7 +176,9 @@ def _partitions(cluster: Cluster) -> Iterator[dict[str, object]]:
         mine = Counter(kind.name for kind in cluster.kinds for node in kind.nodes if name in partitions_of(node))
         if mine:
             kind, *others = [one for one, _ in mine.most_common()]
-            whole = said.get("OverSubscribe") == "EXCLUSIVE" or cluster.config.get("SelectType") == "select/linear"
+            # Slurm 26.05 says it by a key of its own.
+            whole = "EXCLUSIVE" in said.get("OverSubscribe", "") or said.get("Exclusive") == "NODE"
+            whole = whole or cluster.config.get("SelectType") == "select/linear"
             keys = {"node_kind": kind, "whole_nodes": "yes" if whole else "no"}
             keys |= {"max_nodes": said["MaxNodes"]} if said.get("MaxNodes", "").isdecimal() else {}
             yield {"name": name, "others": others, "said": keys}

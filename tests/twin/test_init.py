@@ -18,8 +18,9 @@ from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan, runnin
 from tests.twin.environment_modules import EnvironmentModules
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import GENERATIONS
 from tests.twin.login_node import LUMISITE, install_lumisite
-from tests.twin.roots import node_root
+from tests.twin.roots import DEFAULT_GENERATION, node_root
 from tests.twin.test_ddp import GRADIENTS_MB
 from tests.twin.training import SRUN, read_training
 
@@ -115,6 +116,17 @@ def test_the_same_with_environment_modules_and_one_interface(other: Cluster) -> 
     assert "  interfaces: [hsn0]\n  management: [eth0]\n" in text
     assert "stacks: {}\n" in text
     see_and_train(other, "module load apptainer-AI-bindings", "hsn0")
+
+
+@pytest.mark.parametrize("generation", [one for one in GENERATIONS if one != DEFAULT_GENERATION])
+def test_each_slurm_is_read(generation: str) -> None:
+    require_twin()
+    with running(ClusterPlan(generation=generation, images=())) as cluster:
+        install_lumisite(cluster)
+        cluster.run(f"cd /scratch && {LUMISITE} init && {LUMISITE} check twin.yaml").check()
+        text = cluster.run("cat /scratch/twin.yaml").stdout
+    assert "  standard-g: {node_kind: gpu, whole_nodes: yes, " in text
+    assert "  small-g: {node_kind: gpu, whole_nodes: no, " in text
 
 
 def test_a_node_that_answers_nothing_is_told_and_described_from_slurm(machine: Cluster) -> None:

@@ -18,7 +18,7 @@ from lumisite.site.model import Site
 from lumisite.site.scalars import SCALARS
 from tests.support.dict_trees import Link
 from tests.support.nodes import lumi_node
-from tests.unit.init.answers import LUMI_G, node, partition, slurm, told
+from tests.unit.init.answers import CONFIG, LUMI_G, node, partition, slurm, told
 
 Files = Mapping[str, bytes | Link]
 MOUNT = "{id} 1 0:{id} / {point} rw,relatime shared:1 - {kind} {source} rw\n"
@@ -145,6 +145,16 @@ def test_stacks_of_two_vendors_say_whose_they_are() -> None:
         "cuda": ["h100"],
         "cpe": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("=NO", "=EXCLUSIVE"), ("=NO", "=NO Exclusive=NODE"), ("cons_tres", "linear")]
+)
+def test_whole_nodes_in_the_words_of_each_slurm(old: str, new: str) -> None:
+    rows, config = partition("all").replace(f"OverSubscribe{old}", f"OverSubscribe{new}"), CONFIG.replace(old, new)
+    for answers, whole in (((rows, config), "yes"), ((partition("all"), CONFIG), "no")):
+        value = written(seen({}, read_cluster(slurm(answers[0], node("n1"), answers[1]))))
+        assert value["partitions"]["all"]["whole_nodes"] == whole
 
 
 def test_the_least_memory_of_a_kind_is_what_jobs_can_have() -> None:
