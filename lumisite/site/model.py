@@ -243,6 +243,7 @@ class Site:
     lumisite: Literal["2"] = key("Version of this format.")
     name: Name = key("Short name of the site.")
     title: Line = key("Name of the site, for people.")
+    tried: bool = key("`no`: all of it is from documents, and nothing of it was ever run there.", default=True)
     root: RootPath = key("Where releases are deployed.")
     support: Support = key("Whom users ask.")
     sources: Mapping[str, Source] = key(
