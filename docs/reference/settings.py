@@ -52,7 +52,8 @@ def _settings(site: Site) -> Iterator[str]:
 
 
 def _entry(site: Site, setting: Setting) -> Iterator[str]:
-    said = [f"**{plain(describe_action(setting))}**, {plain(describe_conditions(setting.when))}", _setter(site, setting)]
+    action, conditions = describe_action(setting), describe_conditions(setting.when)
+    said = [f"**{plain(action)}**, {plain(conditions)}", _setter(site, setting)]
     said += [] if setting.confirmed else ["**not confirmed for LUMI**"]
     yield f"{'; '.join(part for part in said if part)}. {_capital(plain(setting.why))}."
     note = remark(setting)
@@ -74,7 +75,8 @@ def _setter(site: Site, setting: Setting) -> str:
         return ""
     if setting.where != TASK:
         return f"set by `{setting.where}`"
-    return "set by the wrapper, which sees the image" if depends_on_image(site, setting.when) else "set by the task prolog"
+    by_image = depends_on_image(site, setting.when)
+    return "set by the wrapper, which sees the image" if by_image else "set by the task prolog"
 
 
 def _sources(site: Site, text: str) -> str:

@@ -72,7 +72,8 @@ def _rollback(arguments: argparse.Namespace) -> int:
 def _releases(arguments: argparse.Namespace) -> int:
     listed = list_releases(existing_root(arguments.root))
     if arguments.json:
-        print(json.dumps([{**one, "faults": [str(fault) for fault in one["faults"]]} for one in listed], indent=2))
+        told = [{**one.pop("stacks"), **one, "faults": list(map(str, one["faults"]))} for one in map(dict, listed)]
+        print(json.dumps(told, indent=2))
     elif listed:
         stacks = dict.fromkeys(stack for one in listed for stack in one["stacks"])
         names = ("release", "deployed", "site", "platform", *stacks, "lumisite", "inputs", "state")
@@ -97,8 +98,6 @@ def _show(plan: Plan, *, full: bool) -> None:
     difference = plan.difference
     if not difference:
         print(f"no difference to {plan.root.current}")
-        if difference.provenance:
-            _say(f"different without an effect: {', '.join(difference.provenance)}")
         return
     if plan.current is None and plan.root.current:
         _say(f"{plan.root.release(plan.root.current)}: is missing, though {plan.root.path}/current names it")

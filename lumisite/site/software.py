@@ -36,7 +36,7 @@ class Fabric(Known):
         "What must carry traffic: a provider of libfabric, such as `cxi`, or NCCL's own transport, `IB`."
     )
     adapters: tuple[Name, ...] = key("Its adapters, as their driver names them: `[mlx5_0, mlx5_1]`.", default=())
-    interfaces: tuple[Name, ...] = key("High-speed interfaces, in order: `[hsn0, hsn1, hsn2, hsn3]`.")
+    interfaces: tuple[Name, ...] = key("High-speed interfaces, in order: `[ib0, ib1]`.")
     host_suffix: Name | None = key(
         "What to append to a host name where nodes do not reach each other by the plain one: `MASTER_ADDR` has it.",
         default=None,

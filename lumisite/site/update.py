@@ -31,7 +31,7 @@ def updated(data: bytes, file: str) -> str:
         new = _Text(text).updated()
         if parse_yaml(new.encode(), file).value == wanted:
             return new
-    except SiteError:
+    except (SiteError, yaml.YAMLError, LookupError, StopIteration, ValueError):
         pass
     return yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True, width=120)
 
@@ -71,6 +71,9 @@ class _Text:
         else:
             first = top[1][0].start_mark.index
             self.edits.append((first, first, "stacks: {}\n"))
+        return self.edited()
+
+    def edited(self) -> str:
         new = self.text
         for start, end, text in sorted(self.edits, reverse=True):
             new = new[:start] + text + new[end:]
@@ -138,9 +141,8 @@ class _Text:
             own = "".join(f"    {name}: {value}\n" for name, value in STACKS[stack].items())
             key, value = known[stack]
             body = self.moved((key, value), "releases", 4)
-            if stack in RETIRED and (retired := _named(value, RETIRED[stack])):
-                body = _Text(f"releases:{body.split('releases:', 1)[1]}").without(RETIRED[stack]) if retired else body
-                body = textwrap.indent(textwrap.dedent(body), "    ")
+            if stack in RETIRED:
+                body = textwrap.indent(_Text(textwrap.dedent(body)).without(RETIRED[stack]), "    ")
             text += f"  {stack}:\n{own}{body}"
         first = min(self.span(pair)[0] for pair in moved)
         for pair in moved:
@@ -149,13 +151,9 @@ class _Text:
 
     def without(self, name: str) -> str:
         """Give the text of one table without a key of each of its entries."""
-        ((_, table),) = _pairs(yaml.compose(textwrap.dedent(self.text), Loader=yaml.SafeLoader))
-        self.text = textwrap.dedent(self.text)
+        ((_, table),) = _pairs(yaml.compose(self.text, Loader=yaml.SafeLoader))
         self.each(table, lambda pairs: self.drop(pairs, name))
-        new = self.text
-        for start, end, text in sorted(self.edits, reverse=True):
-            new = new[:start] + text + new[end:]
-        return new
+        return self.edited()
 
     def runtime(self, key: yaml.nodes.ScalarNode, value: Node) -> None:
         """Put the runtime below its command."""
@@ -237,10 +235,6 @@ class _Text:
 
 def _pairs(node: Node | None) -> list[Pair]:
     return cast(list[Pair], node.value) if isinstance(node, yaml.nodes.MappingNode) else []
-
-
-def _named(table: Node, name: str) -> bool:
-    return any(key.value == name for _, entry in _pairs(table) for key, _ in _pairs(entry))
 
 
 def _is_flow(node: Node) -> bool:
