@@ -332,3 +332,10 @@ def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> Non
     done = subprocess.run(tool, capture_output=True, text=True, check=False)
     assert done.stdout == ""
     assert done.returncode == 0
+
+
+def test_a_partition_is_asked_for_as_the_site_wants_it() -> None:
+    partition = replace(LUMI.partitions["standard-g"], constraint="gpu", qos="regular")
+    site = replace(LUMI, partitions={**LUMI.partitions, "standard-g": partition})
+    plain, words = (asked(job_script(one, an_asked(), a_plan("lumi"), 1)) for one in (LUMI, site))
+    assert sorted(word for word in words if word not in plain) == ["--constraint=gpu", "--qos=regular"]
