@@ -68,7 +68,7 @@ NOTHING = (
 
 
 def rendered(loaded: LoadedSite, **asked: list[str]) -> list[str]:
-    files = render_tree(loaded, resolve_selection(loaded.site, **asked), load_templates())
+    files = render_tree(loaded, resolve_selection(loaded.site, platform=None, **asked), load_templates())
     return [path for path in files if path.startswith("modules/singularity-AI") and "/." not in path]
 
 
