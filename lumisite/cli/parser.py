@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -94,6 +94,22 @@ def number_to(most: int, no: str = "no") -> Callable[[str], int]:
         return value
 
     return number
+
+
+#: These name the site by themselves, in the first line of what they tell.
+_TELL_SITE = ("check", "render", "resolve")
+
+
+def choose_site(arguments: argparse.Namespace) -> Iterator[str]:
+    """Fill in the site where none was asked for, and give a line that names it."""
+    for option in ("site", "file"):
+        if getattr(arguments, option, None) == "":
+            from lumisite.site.load import default_site
+
+            name, why = default_site()
+            setattr(arguments, option, name)
+            if arguments.command not in _TELL_SITE:
+                yield f"lumisite: site {name}, {why}"
 
 
 def load_selection(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
