@@ -35,10 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
             say(shown(str(other)))
     for path in files:
         print(arguments.out / path)
+    folder = real_path(arguments.out) / loaded.site.module_folder
     print(
-        f"{selection}\n"
-        f"try it:    module use {real_path(arguments.out) / 'modules'}\n"
-        f"deploy it: lumisite deploy {arguments.out} {loaded.site.root}",
+        f"{selection}\ntry it:    module use {folder}\ndeploy it: lumisite deploy {arguments.out} {loaded.site.root}",
         file=sys.stderr,
     )
     return 0

@@ -308,7 +308,7 @@ def _image(change: Change[ImageFile], context: Context) -> Touches:
 def _edited(change: Change[DeployedFile], context: Context) -> Touches:
     why = "is not what was rendered; see `lumisite diff`"
     match change.subject.split("/"):
-        case ["modules", name, version]:
+        case ["modules" | "modules-tcl", name, version]:
             yield Touch("module", f"{name}/{version.removesuffix('.lua')}", why)
         case _:
             yield Touch("helper", change.subject, why)

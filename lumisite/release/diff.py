@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from lumisite.errors import shown
 from lumisite.release.tree import Tree
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, ModuleSummary
+from lumisite.site.model import MODULEFILES
 
 _VERSIONS = ("site", "platform", "cpe", "rocm")
 _LISTS = ("binds", "provides", "loads", "conflicts")
@@ -169,7 +170,8 @@ def _file_changes(
     """Give the files that differ; where only the version of a module is new, its file is compared with the old one."""
     old_texts, new_texts = _blanked(contents, before.release), _blanked(new.contents, new.manifest.release)
     old_names = {
-        f"modules/{one.name}/{one.new}.lua": f"modules/{one.name}/{one.old}.lua"
+        form.format(f"{one.name}/{one.new}"): form.format(f"{one.name}/{one.old}")
+        for form in MODULEFILES.values()
         for one in modules
         if one.old and one.new and one.old != one.new
     }

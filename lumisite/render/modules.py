@@ -15,6 +15,9 @@ from lumisite.site.ledger import Decision
 from lumisite.site.model import Module, Site
 from lumisite.site.selection import Selection, Stack
 
+#: How the names of its templates end, by module system.
+TEMPLATES: Mapping[str, str] = {"lmod": "lua", "tcl": "tcl"}
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ModulePlan:
@@ -22,8 +25,8 @@ class ModulePlan:
 
     name: str
     version: str
-    origin: str
     template: str
+    systems: tuple[str, ...]
     help: str
     whatis: tuple[str, ...]
     notices: tuple[str, ...]
@@ -55,17 +58,19 @@ def plan_modules(
 
     Raises `ResolveError` when the site names a template that is not there.
     """
-    known = [text[1] for name in templates if (text := re.fullmatch(r"modulefiles_src/([^_.].*)\.lua\.j2", name))]
+    known = [text[1] for name in templates if (text := re.fullmatch(r"modulefiles_src/([^_.].*)\.j2", name))]
     plans = []
     for name, module in site.modules.items():
-        if module.template not in known:
-            raise ResolveError(
-                f"{site_file}: modules.{name}.template: there is no {module.template}.lua.j2 in modulefiles_src/ "
-                f"({suggestion(module.template, known)})"
-            )
+        for system in module.systems:
+            wanted = f"{module.template}.{TEMPLATES[system]}"
+            if wanted not in known:
+                alike = [one.rpartition(".")[0] for one in known if one.endswith(f".{TEMPLATES[system]}")]
+                raise ResolveError(
+                    f"{site_file}: modules.{name}.template: there is no {wanted}.j2 in modulefiles_src/ "
+                    f"({suggestion(module.template, alike)})"
+                )
         plans += [
-            _plan(site, selection, decisions[stack.name], name, stack, site_file, release)
-            for stack in _stacks(selection, module)
+            _plan(site, selection, decisions[stack.name], name, stack, release) for stack in _stacks(selection, module)
         ]
     return plans
 
@@ -84,9 +89,7 @@ def _stacks(selection: Selection, module: Module) -> list[Stack]:
     return [Stack(selection.platform, cpe, rocm) for cpe in cpes for rocm in rocms]
 
 
-def _plan(
-    site: Site, selection: Selection, decision: Decision, name: str, stack: Stack, site_file: str, release: str
-) -> ModulePlan:
+def _plan(site: Site, selection: Selection, decision: Decision, name: str, stack: Stack, release: str) -> ModulePlan:
     module = site.modules[name]
     version = module_version(module, stack)
     versions = [module_version(module, other) for other in _stacks(selection, module)]
@@ -100,8 +103,8 @@ def _plan(
     return ModulePlan(
         name=name,
         version=version,
-        origin=f"modulefiles_src/{module.template}.lua.j2 and {site_file}",
         template=module.template,
+        systems=module.systems,
         help=help_text(site, decision, name, title, notices, provides, loads),
         whatis=(
             f"Name: {name}",

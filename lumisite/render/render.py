@@ -21,11 +21,12 @@ from lumisite.render.helper import (
 )
 from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.module_help import paragraph, support
-from lumisite.render.modules import ModulePlan, plan_modules
+from lumisite.render.modules import TEMPLATES, ModulePlan, plan_modules
 from lumisite.render.plan_images import plan_summaries
 from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, decide_stacks, describe_action
 from lumisite.site.load import LoadedSite
+from lumisite.site.model import MODULEFILES
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
@@ -82,21 +83,24 @@ def _module_files(
 ) -> dict[str, RenderedFile]:
     files = {}
 
-    def put(path: str, template: str, **values: object) -> None:
-        origin = f"modulefiles_src/{template}.lua.j2 and {loaded.file}"
-        text = environment.get_template(f"{template}.lua.j2").render(origin=origin, **values)
-        files[f"modules/{path}.lua"] = RenderedFile(text)
+    def put(system: str, path: str, template: str, **values: object) -> None:
+        template = f"{template}.{TEMPLATES[system]}.j2"
+        origin = f"modulefiles_src/{template} and {loaded.file}"
+        text = environment.get_template(template).render(origin=origin, **values)
+        files[MODULEFILES[system].format(path)] = RenderedFile(text)
 
     for plan in plans:
-        put(plan.full_name, plan.template, module=plan)
+        for system in plan.systems:
+            put(system, plan.full_name, plan.template, module=plan)
     for default in {plan.name: plan for plan in reversed(plans)}.values():  # the first of each module
-        put(f"{default.name}/.modulerc", ".modulerc", default=default)
-        for old in default.old_names:
+        for system in default.systems:
+            put(system, f"{default.name}/.modulerc", ".modulerc", default=default)
+        for old in default.old_names if "lmod" in default.systems else ():
             # An alias in .modulerc.lua cannot say anything, and Lmod (8.6 and 8.7) tells a modulefile only the name
             # that an alias leads to: so an old name has a modulefile, which its dot hides, and which loads the new one.
             notice = f"{default.name}/{old} is an old name of {default.full_name}, which is loaded instead."
             text = f"{paragraph(notice)}\n\n{support(loaded.site)}\n"
-            put(f"{default.name}/.{old}", "_old_name", full_name=default.full_name, notice=notice, help=text)
+            put("lmod", f"{default.name}/.{old}", "_old_name", full_name=default.full_name, notice=notice, help=text)
     return files
 
 
@@ -123,11 +127,13 @@ def _helper_files(
 def _inputs(
     loaded: LoadedSite, templates: Mapping[str, str], plans: Sequence[LoadedPlan], lock: LoadedLock | None
 ) -> dict[str, str]:
+    used = {TEMPLATES[system] for module in loaded.site.modules.values() for system in module.systems}
+    unused = tuple(f".{kind}.j2" for kind in {*TEMPLATES.values()} - used)
     return {
         **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),
         loaded.file: sha256_of(loaded.data),
         **{one.file: sha256_of(one.data) for one in plans},
-        **{name: sha256_of(text.encode()) for name, text in templates.items()},
+        **{name: sha256_of(text.encode()) for name, text in templates.items() if not name.endswith(unused)},
     }
 
 

@@ -126,9 +126,13 @@ def modules_fit_together(site: Site) -> Faults:
         here = f"modules.{name}"
         if name.startswith((".", "-")):
             yield here, "a module's name cannot start with . or -"
-        for other in module.loads:
-            if other in site.modules and width[site.modules[other].version] > width[module.version]:
-                yield f"{here}.loads", f"{other} has a version by {site.modules[other].version}, which {name} lacks"
+        for other, theirs in ((one, site.modules[one]) for one in module.loads if one in site.modules):
+            if width[theirs.version] > width[module.version]:
+                yield f"{here}.loads", f"{other} has a version by {theirs.version}, which {name} lacks"
+            for system in (one for one in module.systems if one not in theirs.systems):
+                yield f"{here}.systems", f"{other}, which {name} loads, is not written for {system}"
+        if not module.systems:
+            yield f"{here}.systems", "no module system could load it (one of lmod, tcl, or both)"
         for foreign in module.conflicts:
             if foreign in site.modules:
                 yield f"{here}.conflicts", f"{foreign} is a module of this site (its versions replace each other)"

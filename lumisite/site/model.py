@@ -193,13 +193,20 @@ class Deprecated:
     reason: Line = key("Why, in one sentence.")
 
 
+#: Where a release has a module's file, by module system: each system sees its own files alone.
+MODULEFILES: Mapping[str, str] = {"lmod": "modules/{}.lua", "tcl": "modules-tcl/{}"}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Module:
     """A modulefile to render."""
 
-    template: Line = key("The template in `modulefiles_src/`, without `.lua.j2`.")
+    template: Line = key("The template in `modulefiles_src/`, without `.lua.j2` or `.tcl.j2`.")
     version: Literal["platform", "cpe", "cpe-rocm"] = key(
         "What its version is made of: `2026-01`, `25.03` or `25.03-rocm6.2`."
+    )
+    systems: tuple[Literal["lmod", "tcl"], ...] = key(
+        "The module systems that it is written for: `lmod`, and `tcl` for Environment Modules 5.", default=("lmod",)
     )
     summary: Line = key("One sentence, for `module spider` and `module whatis`.")
     keywords: tuple[Line, ...] = key("Words that `module keyword` finds it by.", default=())
@@ -302,6 +309,12 @@ class Site:
     plans: tuple[RelativePath, ...] = key("Reviewed plans of `lumisite binds --write`, beside this file.", default=())
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
     images: Images | None = key("The container images of the site.", default=None)
+
+    @property
+    def module_folder(self) -> str:
+        """The folder of a release that jobs of `validate` load from: Lmod's, where the site has one."""
+        systems = {system for module in self.modules.values() for system in module.systems}
+        return next(form.split("/")[0] for system, form in MODULEFILES.items() if system in systems or not systems)
 
     @property
     def host_paths(self) -> dict[str, HostPath]:

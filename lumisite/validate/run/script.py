@@ -53,7 +53,7 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     lines += ["seen"]
     steps = [(one.part.bare, _step_line(site, validation, plan, one, f"{asked.folder}/probes")) for one in plan.steps]
     lines += [line for bare, line in steps if bare]
-    lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
+    lines += [f"module use {shlex.quote(f'{site.root}/current/{site.module_folder}')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
     # As LUMI's own conda-python-distributed does.
     lines += ["warm_up rocm-smi nvidia-smi"] if validation.backend == "nccl" else []
