@@ -23,6 +23,7 @@ from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entr
 from lumisite.render.module_help import paragraph, support
 from lumisite.render.modules import TEMPLATES, ModulePlan, plan_modules
 from lumisite.render.plan_images import plan_summaries
+from lumisite.render.static import STATIC, Said, static_files
 from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, decide_stacks, describe_action
 from lumisite.site.load import LoadedSite
@@ -51,12 +52,10 @@ def render_tree(
     environment = make_environment(templates)
     decisions = decide_stacks(loaded.site, selection)
     modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
-    files = {
-        **_module_files(environment, loaded, modules),
-        **_helper_files(
-            loaded, HelperRelease(loaded.site, selection, decisions, RELEASE_TOKEN), templates, plans, lock
-        ),
-    }
+    files = _module_files(environment, loaded, modules, static_files(loaded.site, selection, modules))
+    if {"modulefile", "podman-hpc"}.intersection(loaded.site.emitters):
+        of = HelperRelease(loaded.site, selection, decisions, RELEASE_TOKEN)
+        files |= _helper_files(loaded, of, templates, plans, lock)
     draft = Manifest(
         release=RELEASE_TOKEN,
         lumisite=__version__,
@@ -78,17 +77,32 @@ def render_tree(
     return {**final, MANIFEST: RenderedFile(format_manifest(manifest))}
 
 
+def losses(loaded: LoadedSite, selection: Selection, templates: Mapping[str, str]) -> list[str]:
+    """Give what the files beside modulefiles cannot say of the plan, each once: `edf/: CPU masks of tasks`."""
+    decisions = decide_stacks(loaded.site, selection)
+    modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
+    found = static_files(loaded.site, selection, modules).items()
+    return list(dict.fromkeys(f"{path.split('/')[0]}/: {one}" for path, (_, said) in found for one in said.lost))
+
+
 def _module_files(
-    environment: jinja2.Environment, loaded: LoadedSite, plans: list[ModulePlan]
+    environment: jinja2.Environment,
+    loaded: LoadedSite,
+    plans: Sequence[ModulePlan],
+    static: Mapping[str, tuple[str, Said]],
 ) -> dict[str, RenderedFile]:
     files = {}
 
-    def put(system: str, path: str, template: str, **values: object) -> None:
-        template = f"{template}.{TEMPLATES[system]}.j2"
+    def write(path: str, template: str, **values: object) -> None:
         origin = f"modulefiles_src/{template} and {loaded.file}"
-        text = environment.get_template(template).render(origin=origin, **values)
-        files[MODULEFILES[system].format(path)] = RenderedFile(text)
+        files[path] = RenderedFile(environment.get_template(template).render(origin=origin, **values))
 
+    def put(system: str, path: str, template: str, **values: object) -> None:
+        write(MODULEFILES[system].format(path), f"{template}.{TEMPLATES[system]}.j2", **values)
+
+    for path, (template, said) in static.items():
+        write(path, template, said=said)
+    plans = plans if "modulefile" in loaded.site.emitters else ()
     for plan in plans:
         for system in plan.systems:
             put(system, plan.full_name, plan.template, module=plan)
@@ -127,8 +141,10 @@ def _helper_files(
 def _inputs(
     loaded: LoadedSite, templates: Mapping[str, str], plans: Sequence[LoadedPlan], lock: LoadedLock | None
 ) -> dict[str, str]:
-    used = {TEMPLATES[system] for module in loaded.site.modules.values() for system in module.systems}
-    unused = tuple(f".{kind}.j2" for kind in {*TEMPLATES.values()} - used)
+    site = loaded.site
+    systems = {system for module in site.modules.values() for system in module.systems if "modulefile" in site.emitters}
+    unused = tuple(f".{TEMPLATES[system]}.j2" for system in TEMPLATES if system not in systems)
+    unused += tuple(template for emit, (template, _) in STATIC.items() if emit not in site.emitters)
     return {
         **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),
         loaded.file: sha256_of(loaded.data),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,6 +60,9 @@ def make_environment(templates: Mapping[str, str]) -> jinja2.Environment:
         lua_pattern=lua_pattern,
         tcl=quote_tcl,
         tcl_text=quote_tcl_text,
+        quoted=quote_toml_or_yaml,
+        dotted=dotted_key,
+        unexpanded=unexpanded,
         sh=shlex.quote,
         comment=comment,
     )
@@ -99,6 +103,28 @@ def quote_tcl_text(text: str) -> str:
     """Write text of several lines as a string of Tcl that people can read in the file."""
     plain = (f"\\{c}" if c in '\\"$[{}' else c if c.isprintable() or c in "\n" else _hex(c) for c in text)
     return f'"{"".join(plain)}"'
+
+
+def quote_toml_or_yaml(text: str) -> str:
+    r"""Write a string as both TOML 1.0 and YAML 1.2 read it back.
+
+    >>> print(quote_toml_or_yaml('say "$x" \\'))
+    "say \"$x\" \\"
+    """
+    plain = (f"\\{c}" if c in '\\"' else c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
+    return f'"{"".join(plain)}"'
+
+
+def dotted_key(name: str) -> str:
+    """Write a key of TOML whose dots part tables."""
+    return ".".join(
+        part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else quote_toml_or_yaml(part) for part in name.split(".")
+    )
+
+
+def unexpanded(text: str) -> str:
+    """Keep an EDF from taking a part of a text for a variable ("Preventing Expansion" of CSCS's EDF reference)."""
+    return text.replace("${", "$${")
 
 
 def lua_pattern(pattern: str) -> str:

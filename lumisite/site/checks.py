@@ -143,6 +143,18 @@ def modules_fit_together(site: Site) -> Faults:
             yield f"{here}.loads", "the module loads itself in the end"
 
 
+def runtimes_say_what_is_written(site: Site) -> Faults:
+    """A runtime says nothing to another kind of consumer than its own."""
+    for emit, runtime in site.emitters.items():
+        for name, owner in (("annotations", "edf"), ("arguments", "podman-hpc"), ("shared_run", "podman-hpc")):
+            if getattr(runtime, name) and emit != owner:
+                yield f"runtime.{name}", f"nothing reads it in what is written for `emit: {emit}` (only for {owner})"
+        for one in runtime.annotations:
+            for other in runtime.annotations:
+                if other.startswith(f"{one}."):
+                    yield f"runtime.annotations.{one}", f"{other} makes it a table, which has no value of its own"
+
+
 def validation_fits(site: Site) -> Faults:
     """What is validated runs on several nodes, no more than its partition has, and is judged by values that can be."""
     plan = site.validation
@@ -259,6 +271,7 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         node_kinds_add_up,
         families_cover_every_rocm,
         modules_fit_together,
+        runtimes_say_what_is_written,
         conditions_can_be_known,
         modules_keep_their_binds,
         settings_say_one_thing,

@@ -42,6 +42,18 @@ class Runtime(Known):
     prefix: Literal["SINGULARITY", "APPTAINER"] = key(
         "Prefix of the variables that carry binds. Apptainer ignores SINGULARITY_* where APPTAINER_* differs."
     )
+    emit: Literal["modulefile", "edf", "podman-hpc"] = key(
+        "What is written for it: modulefiles and the srun helper, EDFs for pyxis and enroot, modules for podman-hpc.",
+        default="modulefile",
+    )
+    annotations: Mapping[str, Line] = key(
+        "What every EDF says to the hooks of the container engine: `com.hooks.cxi.enabled: 'true'`.",
+        default_factory=dict,
+    )
+    arguments: tuple[Line, ...] = key("What every module for podman-hpc adds to its command: `--ipc=host`.", default=())
+    shared_run: bool = key(
+        "Whether podman-hpc starts one container for all tasks of a node, where a module is used.", default=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -309,6 +321,11 @@ class Site:
     plans: tuple[RelativePath, ...] = key("Reviewed plans of `lumisite binds --write`, beside this file.", default=())
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
     images: Images | None = key("The container images of the site.", default=None)
+
+    @property
+    def emitters(self) -> Mapping[str, Runtime]:
+        """What is written (`modulefile`, `edf`, `podman-hpc`), each with the runtime that it is written for."""
+        return {self.runtime.emit: self.runtime}
 
     @property
     def module_folder(self) -> str:
