@@ -310,6 +310,8 @@ def _edited(change: Change[DeployedFile], context: Context) -> Touches:
     match change.subject.split("/"):
         case ["modules" | "modules-tcl", name, version]:
             yield Touch("module", f"{name}/{version.removesuffix('.lua')}", why)
+        case ["edf" | "podman-hpc", *_, name]:
+            yield Touch("module", name.rpartition(".")[0], why)
         case _:
             yield Touch("helper", change.subject, why)
 

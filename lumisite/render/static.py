@@ -1,7 +1,9 @@
 """What can be said of a module in a file that nothing runs: known before any step, or said to be lost.
 
 Sources: of EDFs docs/software/container-engine/edf.md of eth-cscs/cscs-docs (80abed1, 2026-08-20); of the modules of
-podman-hpc podman_hpc/siteconfig.py and hook_tool.py of NERSC/podman-hpc (01b02d6, 2026-04-24).
+podman-hpc podman_hpc/siteconfig.py and hook_tool.py of NERSC/podman-hpc (01b02d6, 2026-04-24). One engine reads `$${`
+as `${`, another (src/common.rs of sarus-suite/raster, 20f75bd, 2026-06-12) gives each text to a shell: so a text with
+a sign that means something there is not said at all.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ STATIC: Mapping[str, tuple[str, str]] = {
     "edf": ("edf.toml.j2", "edf/{}.toml"),
     "podman-hpc": ("podman-hpc.yaml.j2", "podman-hpc/modules.d/{}.yaml"),
 }
+#: What some consumer would take for more than itself.
+_EXPANDED = {"edf": re.compile(r'[$`"\\;]'), "podman-hpc": re.compile(r"[$*?\[~]")}
 
 
 @dataclass(frozen=True)
@@ -102,20 +106,24 @@ def _say(site: Site, plan: ModulePlan, emit: str, known: Situation) -> Said:
     lost = dict.fromkeys(["CPU masks of tasks"] if helper else [])
     environment: dict[str, str | None] = {}
     passed: dict[str, None] = {}
+    undecided: set[str] = set()
     for verdict in (one for one in decision.settings if one.applies and one.entry.where in places):
-        setting, is_open = verdict.entry, verdict.outcome == "may win"
-        name, says = setting.name, f"{setting.name} {describe_action(setting)}"
-        if name in passed or any(line.startswith(f"{name} ") for line in lost):
+        setting, is_open = verdict.entry, verdict.outcome == "may win" or verdict.entry.name in undecided
+        if setting.name in passed:
             continue
         if emit == "podman-hpc" and _is_set_by_the_prolog(setting, is_open=is_open):
-            passed[name] = None
-        elif is_open or setting.directory or setting.computed or (emit == "edf" and setting.value == ""):
-            lost[says + (f" ({verdict.reason})" if is_open else "")] = None
-        elif not setting.leave:
-            environment[name] = setting.value
+            passed[setting.name] = None
+        elif setting.leave:
+            undecided.update([setting.name] if is_open else [])
+        elif is_open or setting.directory or setting.computed or (emit == "edf" and not _is_literal(setting.value)):
+            reason = f" ({verdict.reason})" if verdict.outcome == "may win" else ""
+            lost[f"{setting.name} {describe_action(setting)}{reason}"] = None
+            undecided.add(setting.name)
+        else:
+            environment[setting.name] = setting.value
     binds = []
     for bind in (one for place in places for one in decision.bound_by(place)):
-        said, cannot = (_mount if emit == "edf" else _rule)(bind)
+        said, cannot = _bind(bind, emit)
         binds += [said] if said else []
         lost.update(dict.fromkeys([cannot] if cannot else []))
     runtime = site.emitters[emit]
@@ -130,23 +138,17 @@ def _is_set_by_the_prolog(setting: Setting, *, is_open: bool) -> bool:
     )
 
 
-def _mount(bind: HostPath) -> tuple[str, str]:
-    """Give SOURCE:DESTINATION[:FLAGS] and what is lost; flags are those of mount(8), parted by `+`."""
-    source, target, options = _parts(bind)
-    flags = [one for one in options if one in ("ro", "rw")]
-    lost = [one for one in options if one not in flags]
-    spec = ":".join(filter(None, (source, target, "+".join(flags))))
-    return spec, f"{','.join(lost)} of the bind {bind.spec}" if lost else ""
+def _is_literal(value: str | None) -> bool:
+    """Tell whether an EDF can set a value: it takes an empty one for none."""
+    return value is None or (value != "" and not _EXPANDED["edf"].search(value))
 
 
-def _rule(bind: HostPath) -> tuple[str, str]:
-    """Give SOURCE:DESTINATION and what is lost; podman-hpc expands both, and knows no options."""
-    source, target, options = _parts(bind)
-    if re.search(r"[$*?\[~]", source + target):
-        return "", f"the bind {bind.spec}, which podman-hpc would expand"
-    return f"{source}:{target}", f"{','.join(options)} of the bind {bind.spec}" if options else ""
-
-
-def _parts(bind: HostPath) -> tuple[str, str, list[str]]:
+def _bind(bind: HostPath, emit: str) -> tuple[str, str]:
+    """Give SOURCE:DESTINATION, with the flags that an EDF may have, and what is lost."""
     source, target, options, *_ = *bind.spec.split(":", 2), "", ""
-    return source, target or source, list(filter(None, options.split(",")))
+    if _EXPANDED[emit].search(source + target):
+        return "", f"the bind {bind.spec}, which would be expanded"
+    wanted = list(filter(None, options.split(",")))
+    flags = [one for one in wanted if emit == "edf" and one in ("ro", "rw")][:1]
+    lost = ",".join(one for one in wanted if one not in flags)
+    return ":".join([source, target or source, *flags]), f"{lost} of the bind {bind.spec}" if lost else ""

@@ -62,7 +62,6 @@ def make_environment(templates: Mapping[str, str]) -> jinja2.Environment:
         tcl_text=quote_tcl_text,
         quoted=quote_toml_or_yaml,
         dotted=dotted_key,
-        unexpanded=unexpanded,
         sh=shlex.quote,
         comment=comment,
     )
@@ -120,11 +119,6 @@ def dotted_key(name: str) -> str:
     return ".".join(
         part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else quote_toml_or_yaml(part) for part in name.split(".")
     )
-
-
-def unexpanded(text: str) -> str:
-    """Keep an EDF from taking a part of a text for a variable ("Preventing Expansion" of CSCS's EDF reference)."""
-    return text.replace("${", "$${")
 
 
 def lua_pattern(pattern: str) -> str:

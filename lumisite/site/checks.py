@@ -146,8 +146,12 @@ def modules_fit_together(site: Site) -> Faults:
 def runtimes_say_what_is_written(site: Site) -> Faults:
     """A runtime says nothing to another kind of consumer than its own."""
     for emit, runtime in site.emitters.items():
-        for name, owner in (("annotations", "edf"), ("arguments", "podman-hpc"), ("shared_run", "podman-hpc")):
-            if getattr(runtime, name) and emit != owner:
+        for name, said, owner in (
+            ("annotations", runtime.annotations, "edf"),
+            ("arguments", runtime.arguments, "podman-hpc"),
+            ("shared_run", runtime.shared_run, "podman-hpc"),
+        ):
+            if said and emit != owner:
                 yield f"runtime.{name}", f"nothing reads it in what is written for `emit: {emit}` (only for {owner})"
         for one in runtime.annotations:
             for other in runtime.annotations:

@@ -15,7 +15,7 @@ from lumisite.cli import main
 from lumisite.errors import ResolveError
 from lumisite.render.manifest import RenderedFile
 from lumisite.render.render import losses, render_tree
-from lumisite.render.templates import dotted_key, load_templates, quote_toml_or_yaml, unexpanded
+from lumisite.render.templates import dotted_key, load_templates, quote_toml_or_yaml
 from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
 from tests.support.sites import load_text, site_faults, site_text
@@ -53,6 +53,7 @@ def test_an_edf_has_what_the_module_and_those_that_it_loads_bind_and_what_is_kno
     found = edf(twin("edf", more="  annotations: {com.hooks.cxi.enabled: 'true'}\n"))
     places = ["/scratch", "/project", "/projappl", "/flash", "/appl", "/opt/cray", "/usr/lib64/libcxi.so.1"]
     assert found == {
+        "image": "",
         "mounts": [f"{path}:{path}" for path in [*places, "/var/spool/slurmd"]],
         "env": {
             "NCCL_SOCKET_IFNAME": "hsn0,hsn1,hsn2,hsn3",
@@ -88,14 +89,28 @@ def test_only_the_default_version_has_the_plain_name() -> None:
     assert "edf/singularity-CPEbits-24.03.toml" in files
 
 
-def test_a_mount_keeps_its_flags_and_what_the_engine_would_expand_is_kept_from_it() -> None:
+def test_a_mount_keeps_its_flags() -> None:
     bind = (
         "binds:\n",
-        "binds:\n  - {path: '/a${b}', target: /c, options: ro, where: singularity-CPEbits, why: w, source: here}\n",
+        "binds:\n  - {path: /a, target: /c, options: ro, where: singularity-CPEbits, why: w, source: here}\n",
     )
-    found = edf(twin("edf", bind, setting("name: PRICE, value: '${HOME} $5 $$'")))
-    assert "/a$${b}:/c:ro" in found["mounts"]
-    assert found["env"]["PRICE"] == "$${HOME} $5 $$"
+    assert "/a:/c:ro" in edf(twin("edf", bind))["mounts"]
+
+
+@pytest.mark.parametrize("sign", ["$", "`", '"', "\\"])
+def test_a_value_that_an_engine_would_expand_is_lost_and_not_changed(sign: str) -> None:
+    loaded = twin("edf", setting(f"name: PRICE, value: 'a{sign}b'"))
+    assert "PRICE" not in edf(loaded)["env"]
+    assert f"edf/: PRICE = a{sign}b" in losses(loaded, resolve_selection(loaded.site), load_templates())
+
+
+@pytest.mark.parametrize("sign", ["$", "`", ";"])
+def test_a_path_that_an_engine_would_expand_is_lost_and_not_changed(sign: str) -> None:
+    bind = f"binds:\n  - {{path: '/a{sign}b', where: task, why: w, source: here}}\n"
+    loaded = twin("edf", ("binds:\n", bind))
+    assert sign not in "".join(edf(loaded)["mounts"])
+    lost = losses(loaded, resolve_selection(loaded.site), load_templates())
+    assert f"edf/: the bind /a{sign}b, which would be expanded" in lost
 
 
 def test_a_variable_is_taken_away_by_an_edf_and_by_podman() -> None:
@@ -156,7 +171,7 @@ COMMON = ["CPU masks of tasks", "MIOPEN_USER_DB_PATH = a private node-local dire
         (
             "podman-hpc",
             ("binds:\n", "binds:\n  - {path: '/a*', where: task, why: w, source: here}\n"),
-            "the bind /a*, which podman-hpc would expand",
+            "the bind /a*, which would be expanded",
         ),
         (
             "edf",
@@ -179,6 +194,16 @@ def test_a_variable_whose_first_entry_only_the_step_decides_is_not_set_at_all() 
     changes = setting("name: X, value: otherwise"), setting("name: X, value: y, when: {partition: [small-g]}")
     assert "X" not in edf(twin("edf", *changes))["env"]
     assert "--env=X" in podman(twin("podman-hpc", *changes))["additional_args"]
+
+
+def test_what_may_be_left_alone_is_lost_only_where_another_entry_would_set_it() -> None:
+    left = "  - {name: X, leave: yes, when: {partition: [small-g]}, why: w, source: here}\n"
+    for more, lost in (("", False), ("  - {name: X, value: y, why: w, source: here}\n", True)):
+        loaded = twin("edf", (SETTINGS, f"{SETTINGS}{left}{more}"))
+        found = losses(loaded, resolve_selection(loaded.site), load_templates())
+        assert ("edf/: X = y" in found) == lost
+        assert not any("left alone" in one for one in found)
+        assert "X" not in edf(loaded)["env"]
 
 
 def test_modulefiles_lose_nothing() -> None:
@@ -243,5 +268,4 @@ def test_what_a_runtime_says_to_nobody_is_a_fault(more: str, fault: str) -> None
 def test_toml_and_yaml_read_any_string_back(text: str) -> None:
     assert tomllib.loads(f"x = {quote_toml_or_yaml(text)}\n") == {"x": text}
     assert yaml.safe_load(f"x: {quote_toml_or_yaml(text)}\n") == {"x": text}
-    assert unexpanded(text).replace("$${", "${") == text
     assert tomllib.loads(f"{dotted_key('a.b+c.d')} = 1") == {"a": {"b+c": {"d": 1}}}
