@@ -23,6 +23,16 @@ def counted(number: int, name: str) -> str:
     return f"{number} {name}" if number == 1 else f"{number} {re.sub(r'(?<![aeiou])y$', 'ie', name)}s"
 
 
+def some(names: Sequence[str], most: int = 8, between: str = ",") -> str:
+    """List the first few names, and count the others.
+
+    >>> some(["a", "b", "c"], 2, ", ")
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
+
+
 def drain_command(nodes: Iterable[str], reason: str) -> str:
     """Give the command that drains nodes, which nothing here runs."""
     names = shlex.quote(",".join(nodes))

@@ -2,7 +2,6 @@
 # Runs once for each task of a job step. Slurm obeys what it prints, and the task must start whatever happens here.
 # docs/explanation/what-the-helper-does.md says how it keeps to that, and why it is written as it is.
 # `lumisite render` joins this file, masks.sh, step.sh and the site's data (all ls_site_*) to one, and calls ls_start.
-
 # Nothing of the user's shell may act here, not even on this line: an exported SHELLOPTS could trace into stdout.
 {
 	out=

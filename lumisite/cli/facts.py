@@ -9,8 +9,8 @@ from pathlib import Path
 from lumisite.cli.parser import check_root, say, tell
 from lumisite.errors import ResolveError, ToolError
 from lumisite.facts.capture import capture
-from lumisite.facts.changes import make_report, report_lines, to_json
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, format_facts, parse_facts
+from lumisite.facts.tell import make_report, report_lines, to_json
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import LoadedSite, embedded_sites, load_plans, load_site, read_input
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from lumisite.cli.parser import check_root, say, tell
 from lumisite.errors import LumisiteError, shown
 from lumisite.images.container import covers
-from lumisite.machine.host import DiskTree
-from lumisite.machine.mounts import mounts_of
+from lumisite.machine.host import DiskTree, mounts_of
 from lumisite.release.node_check import check_host
 from lumisite.release.node_state import HostFault, name_of, shared_faults
 from lumisite.release.root import existing_root, inspect_release

@@ -95,8 +95,6 @@ def _show(plan: Plan, *, full: bool) -> None:
     difference = plan.difference
     if not difference:
         print(f"no difference to {plan.root.current}")
-        if difference.provenance:
-            _say(f"different without an effect: {', '.join(difference.provenance)}")
         return
     if plan.current is None and plan.root.current:
         _say(f"{plan.root.release(plan.root.current)}: is missing, though {plan.root.path}/current names it")

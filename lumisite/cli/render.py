@@ -9,7 +9,7 @@ from lumisite.cli.parser import load_selection, real_path, say
 from lumisite.errors import LumisiteError, shown
 from lumisite.images.lock import load_lock
 from lumisite.machine.host import DiskTree
-from lumisite.release.write import write_tree
+from lumisite.release.files import write_tree
 from lumisite.render.plan_images import other_images, plan_summaries
 from lumisite.render.render import losses, render_tree
 from lumisite.render.templates import load_templates

@@ -6,7 +6,6 @@ package list that can be read as text (dpkg's) has it.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import posixpath
 import re
@@ -16,7 +15,7 @@ from dataclasses import dataclass, replace
 from lumisite.binds.copies import in_order, is_foundation, newest, numbers_in, public_versions, stem
 from lumisite.binds.plan import beyond, folders_below
 from lumisite.errors import LumisiteError
-from lumisite.facts.capture_plain import capture_plain, with_closed, with_digests
+from lumisite.facts.capture_plain import PARTS, with_closed, with_digests
 from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import Deployed, Facts, ImageFile, Library, Named, Program, Releases
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
@@ -30,16 +29,11 @@ _RUNTIME = "runtime.executable"
 #: Libraries that a host is asked for whatever the site names: what carries traffic on Slingshot, and plugins, which are
 #: opened by names without a version.
 _ALWAYS = ("libcxi.so.1", "libfabric.so.1", "librccl-net", "libnccl-net")
-_X86_64 = 62
-_USUAL = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _GROUPS = ("GLIBC", "GLIBCXX", "CXXABI")
 #: Where HPE Cray's products stand, each with a directory for every release.
 _CRAY = ("/opt/cray", "/opt/cray/pe")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([-_+.][\w.]+)?")
-_LARGEST_LIBRARY_BYTES = 64 * 1024 * 1024
-_LARGEST_PROGRAM_BYTES = 256 * 1024 * 1024
-_LARGEST_STATUS_BYTES = 32 * 1024 * 1024
-_LARGEST_MODULEFILE_BYTES = 16 * 1024 * 1024
+_LARGEST_FILE_BYTES, _LARGEST_PROGRAM_BYTES = 64 * 1024 * 1024, 256 * 1024 * 1024
 _MOST_FILES, _DEEPEST = 5000, 8
 #: What image files are called; anything else in a directory of images is no image.
 _IMAGE_NAMES = (".sif", ".simg", ".img", ".sqsh", ".sqfs", ".squashfs")
@@ -79,7 +73,7 @@ def capture(tree: Tree, site: Site) -> Captured:
         dangling={**facts.dangling, **dangling},
         images={path: found for path, found in images.items() if found},
         deployed=_deployed(tree, site.root),
-        plain=capture_plain(tree, site),
+        plain={kind: part for kind, read in PARTS.items() if (part := read(tree, site)) is not None},
     )
     facts = with_closed(with_digests(facts, tree, notes), tree, notes)
     if facts.runtime.real is not None and facts.runtime.package is None:
@@ -125,7 +119,7 @@ def _loader(tree: Tree, site: Site, notes: list[str]) -> Loader:
     try:
         rules = read_rules(tree, cpu_levels(tree), library_path, captured=True)
     except LumisiteError as error:
-        rules = Rules(_X86_64, _USUAL, library_path=library_path)
+        rules = Rules(library_path=library_path)
         notes.append(str(error))
     rocm = resolve(tree, "/opt/rocm").path
     everywhere = dict.fromkeys((*rules.directories, *beyond(site, tree, rocm)))
@@ -224,7 +218,7 @@ def _library(tree: Tree, found: Found) -> Library:
 def _glibc(loader: Loader) -> str | None:
     """Give glibc's version from the banner in its own file, which the file prints when it is run as a program."""
     found = loader.search("libc.so.6").found
-    content = None if found is None else content_of(loader.tree, found.real, _LARGEST_LIBRARY_BYTES)
+    content = None if found is None else content_of(loader.tree, found.real, _LARGEST_FILE_BYTES)
     banner = re.search(rb"GNU C Library [^\0\n]{0,100} release version ([0-9]+\.[0-9]+)", content or b"")
     return banner[1].decode() if banner else None
 
@@ -274,7 +268,7 @@ def _slurm(tree: Tree, directories: Iterable[str]) -> str | None:
     """
     folders = dict.fromkeys((*directories, "/opt/slurm/lib", "/opt/slurm/lib64"))
     for path in (form.format(folder) for folder in folders for form in _SLURM_LIBRARIES):
-        content = content_of(tree, path, _LARGEST_LIBRARY_BYTES)
+        content = content_of(tree, path, _LARGEST_FILE_BYTES)
         if content is not None:
             found = set(re.findall(rb"(?<=\0)(\d\d\.\d\d\.\d+(?:-\d+)?(?:-?rc\d+)?)(?=\0)", content))
             return found.pop().decode() if len(found) == 1 else None
@@ -292,7 +286,7 @@ def _program(tree: Tree, path: str) -> Program:
 
 def _package(tree: Tree) -> str | None:
     """Find the package of a container runtime in dpkg's list, the only one that is text."""
-    status = content_of(tree, "/var/lib/dpkg/status", _LARGEST_STATUS_BYTES) or b""
+    status = content_of(tree, "/var/lib/dpkg/status", _LARGEST_FILE_BYTES) or b""
     for name in _PACKAGES:
         found = re.search(rf"^Package: {name}\n((?:.+\n)*)".encode(), status, re.MULTILINE)
         if found and b"Status: install ok installed\n" in found[1]:
@@ -337,9 +331,8 @@ def _deployed(tree: Tree, root: str) -> Deployed:
         return Deployed()
     files = {}
     for path in itertools.islice(_files(tree, place.path, _DEEPEST), _MOST_FILES):
-        content = content_of(tree, path, _LARGEST_MODULEFILE_BYTES)
-        if content is not None:
-            files[path[len(place.path) + 1 :]] = hashlib.sha256(content).hexdigest()
+        if digest := digest_of(tree, path, _LARGEST_FILE_BYTES):
+            files[path[len(place.path) + 1 :]] = digest
     return Deployed(posixpath.basename(place.path), files)
 
 

@@ -10,12 +10,12 @@ import hashlib
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from lumisite.errors import shown
 from lumisite.facts.facts import Facts, Plain
-from lumisite.machine.ldcache import glob
+from lumisite.machine.ldcache import config_lines, glob
 from lumisite.machine.tree import Tree, digest_of, first_line, names_of, resolve, small_text
 from lumisite.site.model import Site
 
@@ -63,7 +63,6 @@ _SLURM_KEYS = (
     "PlugStackConfig", "Prolog", "PropagateResourceLimits", "PropagateResourceLimitsExcept", "SwitchParameters",
     "SwitchType", "TaskPlugin", "TaskPluginParam",
 )  # fmt: skip
-_MOST_INCLUDED = 50
 _LARGEST_PLUGIN_BYTES = 64 * 1024 * 1024
 #: Folders of links to the libraries of the default releases; images have them on their LD_LIBRARY_PATH.
 _LINKED = ("/opt/cray/pe/lib64", "/opt/cray/pe/lib64/cce", "/opt/cray/lib64")
@@ -74,12 +73,6 @@ _MOST_TOLD = 20
 
 #: `None` is for a part that this user may not read.
 Reader = Callable[[Tree, Site], Mapping[str, str] | None]
-
-
-def capture_plain(tree: Tree, site: Site) -> dict[str, Mapping[str, str]]:
-    """Read each part; one that was looked for and found nothing is empty, and not absent."""
-    parts = {kind: read(tree, site) for kind, read in PARTS.items()}
-    return {kind: part for kind, part in parts.items() if part is not None}
 
 
 def with_digests(facts: Facts, tree: Tree, notes: list[str]) -> Facts:
@@ -192,31 +185,17 @@ def _slurm_files(tree: Tree, site: Site) -> dict[str, str]:
     folder = next((one for one in _SLURM_FOLDERS if resolve(tree, f"{one}/slurm.conf").entry is not None), None)
     if folder is None:
         return {}
-    pairs = [line.partition("=") for line in _lines(tree, [f"{folder}/slurm.conf"])]
+    pairs = [line.partition("=") for line in config_lines(tree, [f"{folder}/slurm.conf"], small_text)]
     stated = {key.strip().lower(): value.strip() for key, _, value in pairs}
     found = {key: stated[key.lower()] for key in _SLURM_KEYS if stated.get(key.lower())}
     for key in {*found} & {*_USERS_SCRIPTS}:
         if not found[key].startswith(f"{site.root}/"):  # what is deployed is known by its digest
             found[key] += _mark(tree, [found[key]])
     stack = found.get("PlugStackConfig", f"{folder}/plugstack.conf")
-    for line in _lines(tree, [stack]):
+    for line in config_lines(tree, [stack], small_text):
         plugin = (*line.split(), "", "")[1]
         found[f"plugstack {plugin}"] = line + _mark(tree, (posixpath.join(one, plugin) for one in _PLUGIN_FOLDERS))
     return found
-
-
-def _lines(tree: Tree, files: Iterable[str]) -> Iterator[str]:
-    """Give the lines of configuration files and of what they include, without comments and doubled blanks."""
-    waiting, seen = list(files), 0
-    while waiting and seen < _MOST_INCLUDED:
-        seen += 1
-        path = waiting.pop(0)
-        text = re.sub(r"\\\n", " ", small_text(tree, path) or "")
-        for line in (" ".join(line.partition("#")[0].split()) for line in text.splitlines()):
-            if line.lower().startswith("include "):
-                waiting += glob(tree, posixpath.join(posixpath.dirname(path), line.split()[1]))
-            elif line:
-                yield line
 
 
 def _mark(tree: Tree, paths: Iterable[str]) -> str:
@@ -248,7 +227,7 @@ def _runtime_files(tree: Tree, site: Site) -> dict[str, str]:
     name, top = site.runtime.name, posixpath.dirname(posixpath.dirname(site.runtime.executable))
     found = {}
     for path in (f"{'' if top == '/usr' else top}/etc/{name}/{one}.conf" for one in (name, "capability", "ecl")):
-        lines = "\n".join(_lines(tree, [path]))
+        lines = "\n".join(config_lines(tree, [path], small_text))
         if lines:
             found[path] = f"sha256 {hashlib.sha256(lines.encode()).hexdigest()[:12]}"
     for path in (path for lib in ("libexec", "lib") for path in glob(tree, f"{top}/{lib}/{name}/bin/starter*")):

@@ -11,13 +11,13 @@ import hashlib
 import posixpath
 import re
 import shlex
-import zlib
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import replace
 
 from lumisite.facts.facts import CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
 from lumisite.machine.live import read_topology
-from lumisite.machine.topology import Topology, TopologyError
+from lumisite.machine.topology import TopologyError
 from lumisite.machine.tree import Tree, content_of, first_line, names_of, resolve, small_text
 from lumisite.site.cpus import format_cpu_list
 from lumisite.site.model import Site
@@ -28,7 +28,10 @@ _DRIVERS = ("amdgpu", "nvidia")
 
 
 def capture_system(tree: Tree, site: Site, notes: list[str]) -> Facts:
-    """Give the facts that the kernel and the distribution tell; a tree without topology has a note instead of it."""
+    """Give the facts that the kernel and the distribution tell; a tree without topology has a note instead of it.
+
+    CPUs come by L3, GPUs in the order of their bus.
+    """
     facts = Facts(
         site.name,
         host=first_line(tree, "/proc/sys/kernel/hostname") or first_line(tree, "/etc/hostname"),
@@ -39,10 +42,22 @@ def capture_system(tree: Tree, site: Site, notes: list[str]) -> Facts:
         nics=_nics(tree),
     )
     try:
-        return _with_topology(facts, read_topology(tree))
+        topology = read_topology(tree)
     except TopologyError as error:
         notes.append(f"no topology: {error}")
         return facts
+    groups: defaultdict[tuple[int | None, int | None], list[int]] = defaultdict(list)
+    by_l3: defaultdict[int | None, list[int]] = defaultdict(list)
+    for core in topology.cores:
+        by_l3[core.l3] += core.pu_os
+        groups[core.l3, core.numa] += core.pu_os
+    gpus = ((gpu, None if gpu.l3 is None else format_cpu_list(by_l3[gpu.l3])) for gpu in topology.gpus)
+    return replace(
+        facts,
+        cpus=tuple(CpuGroup(format_cpu_list(pus), numa) for (_, numa), pus in groups.items()),
+        gpus=tuple(Device(gpu.pci_bus, gpu.numa, near) for gpu, near in gpus),
+        threads_per_core=max(len(core.pu_os) for core in topology.cores),
+    )
 
 
 def _number(tree: Tree, path: str) -> int | None:
@@ -73,20 +88,10 @@ def _kernel(tree: Tree) -> Kernel:
     for path in (f"/boot/{name}" for name in names_of(tree, "/boot") if name.startswith("config-")):
         content = content_of(tree, path, _LARGEST_CONFIG_BYTES)
         if content is not None:
-            configs[path] = _config(content)
-    unpack = zlib.decompressobj(wbits=31)
-    with contextlib.suppress(zlib.error):
-        unpacked = unpack.decompress(
-            content_of(tree, "/proc/config.gz", _LARGEST_CONFIG_BYTES) or b"", _LARGEST_CONFIG_BYTES
-        )
-        if unpack.eof:
-            configs["/proc/config.gz"] = _config(unpacked)
+            options = re.findall(rf"^({'|'.join(_OPTIONS)})=([a-z0-9]+)$".encode(), content, re.MULTILINE)
+            named = {name.decode(): value.decode() for name, value in options}
+            configs[path] = KernelConfig(hashlib.sha256(content).hexdigest(), named)
     return Kernel(release, configs)
-
-
-def _config(content: bytes) -> KernelConfig:
-    found = re.findall(rf"^({'|'.join(_OPTIONS)})=([a-z0-9]+)$".encode(), content, re.MULTILINE)
-    return KernelConfig(hashlib.sha256(content).hexdigest(), {name.decode(): value.decode() for name, value in found})
 
 
 def _drivers(tree: Tree) -> dict[str, Driver]:
@@ -135,21 +140,3 @@ def _nics(tree: Tree) -> dict[str, Device]:
             numa = _number(tree, f"/sys/class/cxi/{name}/device/numa_node")
             found[name] = Device(_bus(device.path), numa, first_line(tree, f"{device.path}/local_cpulist"))
     return found
-
-
-def _with_topology(facts: Facts, topology: Topology) -> Facts:
-    """Add CPUs by L3, and GPUs in the order of their bus."""
-    groups: dict[tuple[int | None, int | None], list[int]] = {}
-    by_l3: dict[int | None, list[int]] = {}
-    for core in topology.cores:
-        by_l3.setdefault(core.l3, []).extend(core.pu_os)
-        groups.setdefault((core.l3, core.numa), []).extend(core.pu_os)
-    return replace(
-        facts,
-        cpus=tuple(CpuGroup(format_cpu_list(pus), numa) for (_, numa), pus in groups.items()),
-        gpus=tuple(
-            Device(gpu.pci_bus, gpu.numa, None if gpu.l3 is None else format_cpu_list(by_l3[gpu.l3]))
-            for gpu in topology.gpus
-        ),
-        threads_per_core=max(len(core.pu_os) for core in topology.cores),
-    )

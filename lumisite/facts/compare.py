@@ -24,7 +24,10 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
 
     `asked` are the stems of the libraries that both captures looked for, whether they are needed or not.
     """
-    shut, seen = _shut(before, after), tuple(_differences(before, after, asked))
+    seen, closed = tuple(_differences(before, after, asked)), tuple(_closed(before, after))
+    # What one of the captures could not read, or only root could in one of them.
+    shut = {path for facts in (before, after) for path in facts.plain.get("unreadable", {})}
+    shut |= {change.subject for change in closed}
     found = tuple(change for change in seen if not _is_hidden(change, shut, before, after))
     subjects = {kind: {one.subject for one in found if one.kind == kind} for kind in get_args(Kind)}
     folders = [path for one in found if one.kind == "product" for path in (one.before, one.after) if path]
@@ -35,7 +38,7 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
     kinds = {path: {one.kind, after.paths.get(path, one).kind} for path, one in before.paths.items()}
     void = [path for path, pair in kinds.items() if "directory" in pair and pair & {"none", "dangling", "file"}]
     needed = {name for one in found if one.kind == "needs" for name in one.after or ()}
-    releases = tuple({"CPE": "/opt/cray/", "ROCm": "/opt/rocm-"}.get(one, f"{one}/") for one in subjects["default"])
+    releases = tuple({**_RELEASES, "CPE": "/opt/cray/"}.get(one, f"{one}/") for one in subjects["default"])
     built = subjects["needs"] | subjects["wants"] | subjects["gives"]
 
     def is_told(change: Change[Any]) -> bool:
@@ -66,8 +69,8 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
                 return bool(subjects["cpus"]) and change.before.numa == change.after.numa  # type: ignore[union-attr]
         return False
 
-    closed = [one for one in _closed(before, after) if len(found) < len(seen) or "unreadable" in before.plain]
-    return (*closed, *(change for change in found if not is_told(change)))
+    told = closed if len(found) < len(seen) or "unreadable" in before.plain else ()
+    return (*told, *(change for change in found if not is_told(change)))
 
 
 def _is_below(path: str, folders: Iterable[str]) -> bool:
@@ -143,12 +146,6 @@ def _closed(before: Facts, after: Facts) -> Changes:
     for path, was, now in _pairs(old, new):
         if was is None or now is None:
             yield Change("unreadable", path, was, now)
-
-
-def _shut(before: Facts, after: Facts) -> set[str]:
-    """Give the paths that one of two captures could not read, or that only root could in one of them."""
-    found = {path for facts in (before, after) for path in facts.plain.get("unreadable", {})}
-    return found | {change.subject for change in _closed(before, after)}
 
 
 def _behind(facts: Facts, shut: set[str]) -> set[str]:

@@ -19,10 +19,6 @@ Plain = Literal[
 ]  # fmt: skip
 
 
-class FactsError(LumisiteError):
-    """A facts file that cannot be used; the message names the file and the key."""
-
-
 @dataclass(frozen=True)
 class System:
     """The operating system: the words of os-release(5)."""
@@ -195,9 +191,9 @@ def format_facts(facts: Facts) -> str:
 
 
 def parse_facts(content: bytes, where: str) -> Facts:
-    """Read a facts file that may hold anything; `where` is the file that a `FactsError` names."""
+    """Read a facts file that may hold anything; `where` is the file that a `LumisiteError` names."""
     if len(content) > LARGEST_FACTS_BYTES:
-        raise FactsError(f"{where}: has more than {LARGEST_FACTS_BYTES} bytes, which no facts file has")
+        raise LumisiteError(f"{where}: has more than {LARGEST_FACTS_BYTES} bytes, which no facts file has")
     return _FILE.decode(content, Facts, where)
 
 
@@ -205,6 +201,6 @@ _FILE = JsonFile(
     name="facts file",
     key="lumisite_facts",
     remedy="`lumisite facts -o FILE` writes one",
-    error=FactsError,
+    error=LumisiteError,
     prints=True,
 )

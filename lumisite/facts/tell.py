@@ -1,20 +1,28 @@
-"""A change in plain words for admins, and all changes as a text for users, who read what they must do."""
+"""What a maintenance changed, what that touches, and what is to be done: in words for admins and users, and as JSON."""
 
 from __future__ import annotations
 
 import posixpath
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from lumisite.binds.copies import stem
+from lumisite.errors import ResolveError, shown
+from lumisite.facts.capture import asked_stems
 from lumisite.facts.change import BootConfig, Change, Kind, known, parted
-from lumisite.facts.site import Context, families_borrowing
+from lumisite.facts.compare import compare
+from lumisite.facts.draft import draft_lines
+from lumisite.facts.facts import Facts
+from lumisite.facts.site import Context, Touch, families_borrowing, make_context
+from lumisite.facts.touch import touches
 from lumisite.site.images import family_by_path
+from lumisite.site.model import Site
+from lumisite.site.plans import LoadedPlan
 
 #: Of these a node has one, even where no file tells which.
 _ALWAYS_THERE = ("os", "kernel", "glibc", "slurm", "release", "cpus")
-
 
 #: Where this is all that changed; other kinds that are not named below are told by their own names.
 _PLAIN_TITLES: Mapping[Kind, str] = {
@@ -26,6 +34,88 @@ _PLAIN_TITLES: Mapping[Kind, str] = {
     "module-default": "default version of the modules in {}",
     "slurm-conf": "Slurm's {}",
 }
+
+
+@dataclass(frozen=True)
+class Consequence:
+    """A change, and all that it touches."""
+
+    change: Change[Any]
+    touches: tuple[Touch, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What changed between two captures of a site's node. `was` and `now` are the platforms that they fit, if any."""
+
+    site: str
+    was: str
+    now: str | None
+    changes: tuple[Consequence, ...]
+    draft: tuple[str, ...]
+    users: tuple[str, ...]
+
+
+def make_report(before: Facts, after: Facts, site: Site, plans: Iterable[LoadedPlan] = ()) -> Report:
+    """Compare two captures; `plans` are the site's stored ones. Raises `ResolveError` for captures of another site."""
+    for facts in (before, after):
+        if facts.site != site.name:
+            raise ResolveError(
+                f"--site: the facts are of site {facts.site!r}, this is {site.name} (give the same site)"
+            )
+    context = make_context(site, before, after, plans)
+    changes = [Consequence(one, touches(one, context)) for one in compare(before, after, asked_stems(site))]
+    return Report(
+        site.name,
+        context.was,
+        context.now,
+        tuple(changes),
+        draft_lines(context),
+        user_lines(changes, context),
+    )
+
+
+def report_lines(report: Report) -> list[str]:
+    """Give the whole report for people: changes with what they touch, the draft, the text for users."""
+    if not report.changes:
+        return ["nothing changed"]
+    now = f"fits platform {report.now}" if report.now else "fits no platform that is described"
+    count = f"{len(report.changes)} {'change' if len(report.changes) == 1 else 'changes'}"
+    lines = [f"{count}; the node was platform {report.was}, and now {now}", ""]
+    for one in report.changes:
+        lines.append(shown(words(one.change)))
+        together: dict[tuple[str, str], list[str]] = {}  # what is touched for the same reason
+        for touch in one.touches:
+            together.setdefault((touch.what, touch.why), []).append(touch.name)
+        for (what, why), names in together.items():
+            lines += [shown(f"  {what + ':':8} {', '.join(names)}"), shown(f"           {why}")]
+        if not one.touches:
+            lines.append("  touches nothing that the site describes")
+    lines += ["", "-- draft for the site description", *report.draft]
+    return [*lines, "", "-- text for users", *report.users]
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """Give the report as JSON values."""
+    return {
+        "site": report.site,
+        "platform_before": report.was,
+        "platform_after": report.now,
+        "changes": [
+            {**told(one.change), "touches": [asdict(touch) for touch in one.touches]} for one in report.changes
+        ],
+        "draft": "\n".join(report.draft) + "\n",
+        "users": "\n".join(report.users) + "\n",
+    }
+
+
+def told(change: Change[Any]) -> dict[str, Any]:
+    """Give a change as JSON values."""
+    what = shown(words(change))
+    return {"kind": change.kind, "subject": change.subject, "before": change.was, "after": change.now, "what": what}
+
+
+# A change in words
 
 
 def words(change: Change[Any]) -> str:
@@ -165,18 +255,18 @@ _TITLES: Mapping[Kind, str] = {
 }
 
 
-def user_lines(changes: Iterable[tuple[Change[Any], bool]], context: Context) -> tuple[str, ...]:
-    """Write the text, ready to be sent. With each change comes whether it touches anything; users read all that do."""
+def user_lines(changes: Iterable[Consequence], context: Context) -> tuple[str, ...]:
+    """Write the text, ready to be sent: users read of every change that touches anything."""
     site = context.site
     found: dict[str, list[str]] = {CHANGED: [], REBUILD: [], SCRIPTS: []}
     replaced: dict[str, None] = {}
-    for change, touches in changes:
-        own = list(_for_users(change, context))
+    for one in changes:
+        change, own = one.change, list(_for_users(one.change, context))
         for title, line in own:
             found[title].append(line)
-        if touches and change.kind in ("library", "needs"):
+        if one.touches and change.kind in ("library", "needs"):
             replaced[change.subject] = None
-        elif touches and not own:
+        elif one.touches and not own:
             shut = f"{change.subject} can be read by users {'again' if change.after is None else 'no more'}"
             found[CHANGED].append(f"{shut if change.kind == 'unreadable' else words(change)}.")
     if replaced:

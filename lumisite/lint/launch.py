@@ -16,7 +16,6 @@ _CUTTING = re.compile(
     re.DOTALL,
 )
 _WORLD = re.compile(r"\$\{?SLURM_(?:NTASKS|NPROCS|NNODES|JOB_NUM_NODES)\}?")
-_DEFAULT_PORT = "29500"
 _PORT_OPTION = r"--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_]endpoint)"
 _MKTEMP = r"(?<!\\)(?:\$\(|`)[^)`$]{0,200}\bmktemp\b"
 _CONDA = re.compile(r"(?<!\\)\$\{?WITH_CONDA\b")
@@ -54,16 +53,16 @@ def miopen_mktemp(job: Job) -> Iterator[Told]:
 
 
 def fixed_port(job: Job) -> Iterator[Told]:
-    """A fixed port meets that of another job where nodes are shared; the default one meets strays on others too."""
+    """A fixed port meets that of another job where nodes are shared."""
     partitions = (job.site.partitions[name] for name in job.partitions if name in job.site.partitions)
     # Nothing of a node is left to others where all its cores are asked for, or all of it.
     cores = max((usable_cores(kind) for kind in job.allocation.node_kinds(job.site) if kind.gpus), default=None)
     alone = all(one.whole_nodes for one in partitions) or "exclusive" in job.allocation.merged
     alone |= cores is not None and job.allocation.cores_per_node[1] >= cores
-    for line, port in (*_set_ports(job), *_given_ports(job)):
-        if port != "0" and (not alone or port == _DEFAULT_PORT):
-            by = "what else starts with the default port" if alone else "another job on the node"
-            yield Told(line, f"port {port} may be taken by {by}", 'export MASTER_PORT="1${SLURM_JOB_ID:0-4}"')
+    for line, port in () if alone else (*_set_ports(job), *_given_ports(job)):
+        if port != "0":
+            right = 'export MASTER_PORT="1${SLURM_JOB_ID:0-4}"'
+            yield Told(line, f"port {port} may be taken by another job on the node", right)
 
 
 def _set_ports(job: Job) -> Iterator[tuple[int, str]]:

@@ -33,7 +33,7 @@ _SEGMENT = "<IIQQQQQQ"
 _TAG = "<qQ"
 
 _ET_EXEC, _ET_DYN = 2, 3
-_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 0, 1, 5, 10, 14, 15, 29
 _DT_FLAGS_1, _DT_VERDEF, _DT_VERNEED = 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFE
 _DF_1_NODEFLIB = 0x800
@@ -63,7 +63,6 @@ class ElfInfo:
     runpath: str | None = None
     verneed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     verdef: tuple[str, ...] = ()
-    interpreter: str | None = None
     nodeflib: bool = False
 
 
@@ -117,17 +116,11 @@ class _Reader:
         raise self.fault(0, f"no segment holds its {what} (address {address:#x})")
 
     def string(self, index: int, what: str, most: int = LONGEST_NAME_BYTES) -> str:
+        """Read text up to its NUL, which must come within `most` bytes and in the table."""
         start, size = self.strings
         if index >= size:
             raise self.fault(start, f"its {what} begins at {index} of a string table of {size} bytes")
-        text = self.text(start + index, min(most, size - index), what)
-        if not text and what != "search path":
-            raise self.fault(start + index, f"its {what} is empty")
-        return text
-
-    def text(self, offset: int, most: int, what: str) -> str:
-        """Read text up to its NUL, which must come within `most` bytes."""
-        content = b""
+        offset, most, content = start + index, min(most, size - index), b""
         for length in (min(most, 128), most):  # nearly every name is short, and an image unpacks what is read
             content, end, _ = self.read(offset, length).partition(b"\0")
             if end:
@@ -140,6 +133,8 @@ class _Reader:
             text = "\0"
         if not text.isprintable():
             raise self.fault(offset, f"its {what} is no text: {content[:40]!r}")
+        if not text and what != "search path":
+            raise self.fault(offset, f"its {what} is empty")
         return text
 
     def needed(self) -> tuple[str, ...]:
@@ -166,7 +161,6 @@ def read_elf(source: Source) -> ElfInfo:
         runpath=elf.last(_DT_RUNPATH, "search path", LONGEST_PATH_BYTES),
         verneed=_versions_needed(elf),
         verdef=tuple(_versions_defined(elf)),
-        interpreter=_interpreter(elf),
         nodeflib=bool(elf.tags.get(_DT_FLAGS_1, [0])[-1] & _DF_1_NODEFLIB),
     )
 
@@ -258,8 +252,3 @@ def _chain(elf: _Reader, layout: str, offset: int, most: int) -> Iterator[tuple[
             return
         offset += record[-1]
     raise elf.fault(offset, f"its symbol versions are more than {MOST_RECORDS}")
-
-
-def _interpreter(elf: _Reader) -> str | None:
-    found = next((segment for segment in elf.segments if segment.kind == _PT_INTERP), None)
-    return elf.text(found.offset, LONGEST_NAME_BYTES, "interpreter") if found else None

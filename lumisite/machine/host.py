@@ -1,22 +1,23 @@
-"""A directory on disk as a tree: the host at `/`, a captured host, or an unpacked image."""
+"""A directory on disk as a tree: the host at `/`, a captured host, or an unpacked image; and what is mounted there."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import posixpath
+import re
 import shlex
 import socket
 import stat
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
 from lumisite.errors import ToolError, refused
-from lumisite.machine.tree import Entry, Source
+from lumisite.machine.tree import Entry, Source, resolve, text_of
 from lumisite.site.read import open_regular, read_file, regular_size
 
 #: No reader asks for more at once, so that a file of any size takes little memory.
@@ -24,6 +25,8 @@ LARGEST_READ_BYTES = 64 * 1024 * 1024
 #: No file has more; the kernel's own files (/proc) give their size as 0.
 MOST_BYTES = 2**63
 _SIOCGIFADDR = 0x8915
+_MOUNTS = "/proc/self/mountinfo"
+_MOST_MOUNTS_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,12 @@ class File:
         try:
             descriptor = open_regular(self.name)
             try:
-                return os.pread(descriptor, min(length, LARGEST_READ_BYTES), offset)
+                wanted, content = min(length, LARGEST_READ_BYTES), b""
+                while part := os.pread(descriptor, wanted - len(content), offset + len(content)):
+                    content += part
+                    if self.size or len(content) == wanted:  # the kernel gives a page or so of its files at a time
+                        break
+                return content
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -154,14 +162,9 @@ def list_directory(path: str) -> tuple[str, ...]:
         raise ToolError(f"cannot list {path!r}: {error}") from None
 
 
-def slurm_node() -> str:
-    """Give what Slurm calls this node, which only a job step is told; empty elsewhere."""
-    return os.environ.get("SLURMD_NODENAME", "")
-
-
-def host_name() -> str:
-    """Give the first part of what the kernel calls this node."""
-    return socket.gethostname().partition(".")[0]
+def names_of_this_node() -> tuple[str, str]:
+    """Give what Slurm calls this node, which only a job step is told, else nothing; and what the kernel calls it."""
+    return os.environ.get("SLURMD_NODENAME", ""), socket.gethostname().partition(".")[0]
 
 
 def silent_paths(paths: Sequence[str], within_s: float) -> list[str]:
@@ -190,3 +193,47 @@ def has_address(interface: str) -> bool:
                 return False
             return any(len(words) == 6 and words[5] == interface and words[3] != "20" for words in lines)
     return True
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A mount: the `point` where it is, the `kind` of file system, and whether nothing can be written there.
+
+    `source` is what is mounted, without a server's name, and the folder in it if that is not its root.
+    """
+
+    point: str
+    kind: str
+    source: str
+    read_only: bool = field(compare=False)
+
+
+def mounts_of(host: DiskTree) -> tuple[Mount, ...]:
+    """Give the mounts of a node, or of a copy that has the table too; none where they are not known.
+
+    The kernel's table speaks of the root of this process, so it says nothing of another one. Source: proc(5).
+    """
+    if resolve(host, _MOUNTS).path != _MOUNTS and host.name.strip("/"):
+        return ()
+    return tuple(parse_mounts((text_of(host, _MOUNTS, _MOST_MOUNTS_BYTES) or "").splitlines()))
+
+
+def parse_mounts(lines: Iterable[str]) -> Iterator[Mount]:
+    """Read lines of the kernel's table; a line that is not one of it is left out."""
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, last = before.split(" "), after.split(" ")
+        if len(fields) > 5 and len(last) > 2:
+            what = f"{_plain(last[1]).rpartition(':')[2]} {_plain(fields[3])}".removesuffix(" /")
+            options = (*fields[5].split(","), *last[-1].split(","))
+            yield Mount(_plain(fields[4]), last[0], what, "ro" in options)
+
+
+def mount_of(mounts: tuple[Mount, ...], path: str) -> Mount | None:
+    """Give the mount that a path without links is on; of several at one place, the last one."""
+    inside = (one for one in mounts if f"{path}/".startswith(f"{one.point.rstrip('/')}/"))
+    return max(reversed(tuple(inside)), key=lambda one: len(one.point), default=None)
+
+
+def _plain(word: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), word)

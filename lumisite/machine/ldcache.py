@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
+import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TypeAlias
 
 from lumisite.errors import LumisiteError
 from lumisite.machine.tree import Source, Tree, names_of, resolve, text_of
@@ -36,26 +39,25 @@ _MOST_SECTIONS = 64
 _IS_HWCAPS = 1 << 62
 _LONGEST_NAME_BYTES = 4096
 
-
-class CacheError(LumisiteError):
-    """A cache of library paths that is damaged."""
+Reader: TypeAlias = Callable[[Tree, str], str | None]
 
 
 def read_cache(source: Source, machine: int, levels: Sequence[str] = ()) -> dict[str, str]:
-    """Give the path of each library name for this machine; raises `CacheError`.
+    """Give the path of each library name for this machine; raises `LumisiteError` for a damaged one.
 
     Of several entries of one name the loader takes that of the best glibc-hwcaps subdirectory, `levels` from best to
     worst, and the first of equals.
     """
     if source.size > LARGEST_CACHE_BYTES:
-        raise CacheError(f"{source.name}: has {source.size} bytes (at most {LARGEST_CACHE_BYTES} would be right)")
+        raise LumisiteError(f"{source.name}: has {source.size} bytes (at most {LARGEST_CACHE_BYTES} would be right)")
     content = source.read(0, LARGEST_CACHE_BYTES)
     base = _start(source.name, content)
     _, count, _, extension = struct.unpack_from(_HEADER, content, base)
     first = base + struct.calcsize(_HEADER)
     last = first + count * struct.calcsize(_ENTRY)
     if last > len(content):
-        raise CacheError(f"{source.name}: byte {base}: lists {count} libraries, for which {len(content)} bytes are few")
+        what = f"lists {count} libraries, for which {len(content)} bytes are few"
+        raise LumisiteError(f"{source.name}: byte {base}: {what}")
     ranks = _ranks(source.name, content, (base, extension), levels) if extension else {}
     best: dict[str, tuple[int, str]] = {}
     for kind, key, value, _, wants in struct.iter_unpack(_ENTRY, content[first:last]):
@@ -76,7 +78,7 @@ def _start(name: str, content: bytes) -> int:
         (count,) = struct.unpack_from("<I", content, 12)
         base = (16 + count * _OLD_ENTRY_BYTES + 7) // 8 * 8
     if content[base : base + len(_NEW)] != _NEW or base + struct.calcsize(_HEADER) > len(content):
-        raise CacheError(f"{name}: byte {base}: is no cache of libraries ({_NEW.decode()!r} would stand there)")
+        raise LumisiteError(f"{name}: byte {base}: is no cache of libraries ({_NEW.decode()!r} would stand there)")
     return base
 
 
@@ -86,7 +88,7 @@ def _ranks(name: str, content: bytes, starts: tuple[int, int], levels: Sequence[
     `starts` are the offsets of the table, from which names are counted, and of its extension.
     """
     base, extension = starts
-    fault = CacheError(f"{name}: byte {extension}: its extension is damaged or cut")
+    fault = LumisiteError(f"{name}: byte {extension}: its extension is damaged or cut")
     try:
         magic, count = struct.unpack_from("<II", content, extension)
         if magic != _EXTENSION_MAGIC or count > _MOST_SECTIONS:
@@ -103,7 +105,7 @@ def _ranks(name: str, content: bytes, starts: tuple[int, int], levels: Sequence[
 def _string(name: str, content: bytes, offset: int) -> str:
     end = content.find(b"\0", offset, offset + _LONGEST_NAME_BYTES)
     if end < 0:
-        raise CacheError(f"{name}: byte {offset}: a name there has no end")
+        raise LumisiteError(f"{name}: byte {offset}: a name there has no end")
     return content[offset:end].decode("utf-8", "replace")
 
 
@@ -113,9 +115,8 @@ def conf_directories(tree: Tree) -> tuple[str, ...]:
     A tree that has only the folder beside it is read as if the file included that, as it does in all distributions.
     """
     found: dict[str, None] = {}
-    seen: set[str] = set()
     files = [CONF] if resolve(tree, CONF).entry is not None else glob(tree, f"{CONF}.d/*.conf")
-    for line in (line for file in files for line in _conf_lines(tree, file, seen)):
+    for line in config_lines(tree, files, partial(text_of, most=LARGEST_CONF_BYTES)):
         # ldconfig(8): an old way to state a type stands behind `=`.
         directory = line.partition("=")[0].strip()
         if directory.startswith("/"):
@@ -123,19 +124,21 @@ def conf_directories(tree: Tree) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _conf_lines(tree: Tree, path: str, seen: set[str]) -> Iterator[str]:
-    if path in seen or len(seen) >= MOST_CONF_FILES:
-        return
-    seen.add(path)
-    for raw in (text_of(tree, path, LARGEST_CONF_BYTES) or "").splitlines():
-        line = raw.partition("#")[0].strip()
-        word, _, patterns = line.partition(" ") if " " in line else line.partition("\t")
-        if word == "include":
-            for pattern in patterns.split():
-                for file in glob(tree, posixpath.join(posixpath.dirname(path), pattern)):
-                    yield from _conf_lines(tree, file, seen)
-        elif line and word != "hwcap":
-            yield line
+def config_lines(tree: Tree, files: Iterable[str], read: Reader, seen: set[str] | None = None) -> Iterator[str]:
+    """Give the lines of configuration files, with what they include, without comments and doubled blanks."""
+    seen = set() if seen is None else seen
+    for path in files:
+        if path in seen or len(seen) >= MOST_CONF_FILES:
+            continue
+        seen.add(path)
+        for raw in re.sub(r"\\\n", " ", read(tree, path) or "").splitlines():
+            line = " ".join(raw.partition("#")[0].split())
+            word, _, patterns = line.partition(" ")
+            if word.lower() == "include":
+                paths = (posixpath.join(posixpath.dirname(path), pattern) for pattern in patterns.split())
+                yield from config_lines(tree, (file for one in paths for file in glob(tree, one)), read, seen)
+            elif line:
+                yield line
 
 
 def glob(tree: Tree, pattern: str) -> tuple[str, ...]:

@@ -45,8 +45,8 @@ class Rules:
     `levels` are those of this CPU that it looks for in glibc-hwcaps, best first; `lib` is what `$LIB` stands for.
     """
 
-    machine: int
-    directories: tuple[str, ...]
+    machine: int = _X86_64
+    directories: tuple[str, ...] = _USUAL_DIRECTORIES
     cache: Mapping[str, str] = field(default_factory=dict)
     library_path: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()

@@ -100,9 +100,16 @@ def apply_plan(plan: Plan, actor: Actor, *, set_edits_aside: bool) -> str:
     if plan.edited and (not set_edits_aside or plan.is_damaged):
         raise DifferenceError(edits_text(plan))
     try:
+        releases = root.path / "releases"
         if plan.there is None:
-            _copy_in(root, plan.out)
-        sync_directory(root.path / "releases")
+            make_directories(releases, shared_mode(root.path))
+            temporary = make_temporary(releases)
+            try:
+                make_tree(temporary, plan.out.files(), sync=True)
+                temporary.rename(releases / release)
+            finally:
+                remove(temporary)
+        sync_directory(releases)
         if root.current != release:
             manifest = sha256_of(plan.out.manifest_bytes)
             append_step(root, Step("deploy", release, root.current, manifest, actor.time, actor.by))
@@ -187,14 +194,3 @@ def _there(root: Root, out: Tree) -> Tree | None:
             f"render with another id{unused}"
         )
     return there
-
-
-def _copy_in(root: Root, out: Tree) -> None:
-    releases = root.path / "releases"
-    make_directories(releases, shared_mode(root.path))
-    temporary = make_temporary(releases)
-    try:
-        make_tree(temporary, out.files(), sync=True)
-        temporary.rename(releases / out.manifest.release)
-    finally:
-        remove(temporary)

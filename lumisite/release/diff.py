@@ -52,38 +52,36 @@ class ModuleChange:
         return self.old != self.new or bool(self.lists or self.environment)
 
 
+class File(NamedTuple):
+    """A file of a tree, with the release's id blanked in its `content`; `mode` is `0644` or `0755`."""
+
+    content: bytes
+    path: str
+    mode: str
+
+
 @dataclass(frozen=True)
 class FileChange:
-    """One file with its contents, release ids blanked; the side that does not have it has no path and no mode.
+    """One file; `None` is the side that does not have it.
 
-    A file whose module got a new version is the same file under a new name. Modes are `0644` or `0755`.
+    A file whose module got a new version is the same file under a new name.
     """
 
-    old_path: str | None
-    new_path: str | None
-    old: bytes
-    new: bytes
-    old_mode: str
-    new_mode: str
+    old: File | None
+    new: File | None
 
     @property
     def what(self) -> str:
         """`new`, `removed`, `renamed`, `changed`, `mode`, or empty where nothing differs."""
-        if self.old_path is None or self.new_path is None:
-            return "new" if self.old_path is None else "removed"
-        if self.old != self.new:
-            return "changed"
-        if self.old_path != self.new_path:
-            return "renamed"
-        return "mode" if self.old_mode != self.new_mode else ""
+        if self.old is None or self.new is None:
+            return "new" if self.old is None else "removed"
+        pairs = zip(("changed", "renamed", "mode"), self.old, self.new, strict=True)
+        return next((what for what, old, new in pairs if old != new), "")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Everything that differs between the release `old` (empty: there is none) and `new`.
-
-    `provenance` names what differs without an effect: inputs and the version of lumisite.
-    """
+    """Everything that differs between the release `old` (empty: there is none) and `new`."""
 
     old: str
     new: str
@@ -91,7 +89,6 @@ class Difference:
     modules: tuple[ModuleChange, ...] = ()
     settings: Mapping[str, ListChange] = field(default_factory=dict)
     files: tuple[FileChange, ...] = ()
-    provenance: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.versions or self.modules or self.settings or self.files)
@@ -99,8 +96,7 @@ class Difference:
 
 def compare(old: Tree | None, new: Tree) -> Difference:
     """Compare two trees; without an old one, everything of the new one is new."""
-    before, contents = (old.manifest, old.contents) if old else (NO_MANIFEST, {})
-    after = new.manifest
+    before, after = old.manifest if old else NO_MANIFEST, new.manifest
     modules = tuple(filter(None, _module_changes(before.modules, after.modules)))
     return Difference(
         old=before.release,
@@ -108,8 +104,7 @@ def compare(old: Tree | None, new: Tree) -> Difference:
         versions=_pairs(_versions(before), _versions(after), _VERSIONS),
         modules=modules,
         settings=_list_changes(before.settings, after.settings),
-        files=tuple(_file_changes(before, contents, new, modules)),
-        provenance=tuple(_provenance(before, after)) if before.release else (),
+        files=tuple(_file_changes(_files(old) if old else {}, _files(new), modules)),
     )
 
 
@@ -122,12 +117,6 @@ def _versions(manifest: Manifest) -> dict[str, str]:
 def _pairs(old: Mapping[str, str], new: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, Pair]:
     pairs = {name: Pair(old.get(name), new.get(name)) for name in names or sorted({*old, *new})}
     return {name: pair for name, pair in pairs.items() if pair.old != pair.new}
-
-
-def _provenance(before: Manifest, after: Manifest) -> Iterator[str]:
-    if before.lumisite != after.lumisite:
-        yield f"lumisite {before.lumisite} -> {after.lumisite}"
-    yield from _pairs(before.inputs, after.inputs)
 
 
 def _list_changes(
@@ -165,36 +154,27 @@ def _by_name(modules: Mapping[str, ModuleSummary]) -> defaultdict[str, dict[str,
 
 
 def _file_changes(
-    before: Manifest, contents: Mapping[str, bytes], new: Tree, modules: Iterable[ModuleChange]
+    old: Mapping[str, File], new: Mapping[str, File], modules: Iterable[ModuleChange]
 ) -> Iterator[FileChange]:
     """Give the files that differ; where only the version of a module is new, its file is compared with the old one."""
-    old_texts, new_texts = _blanked(contents, before.release), _blanked(new.contents, new.manifest.release)
     old_names = {
         form.format(f"{one.name}/{one.new}"): form.format(f"{one.name}/{one.old}")
         for form in MODULEFILES.values()
         for one in modules
         if one.old and one.new and one.old != one.new
     }
-    renamed = {path: old for path, old in old_names.items() if path in new_texts and old in old_texts}
-    for path in sorted({*old_texts, *new_texts} - {*renamed.values()}):
-        old_path = renamed.get(path, path)
-        was, is_now = before.files.get(old_path), new.manifest.files.get(path)
-        change = FileChange(
-            old_path if old_path in old_texts else None,
-            path if path in new_texts else None,
-            old_texts.get(old_path, b""),
-            new_texts.get(path, b""),
-            was.mode if was else "",
-            is_now.mode if is_now else "",
-        )
+    renamed = {path: name for path, name in old_names.items() if path in new and name in old}
+    for path in sorted({*old, *new} - {*renamed.values()}):
+        change = FileChange(old.get(renamed.get(path, path)), new.get(path))
         if change.what:
             yield change
 
 
-def _blanked(contents: Mapping[str, bytes], release: str) -> dict[str, bytes]:
+def _files(tree: Tree) -> dict[str, File]:
+    release, modes = tree.manifest.release.encode(), tree.manifest.files
     return {
-        path: content.replace(release.encode(), b"<release>") if release else content
-        for path, content in contents.items()
+        path: File(content.replace(release, b"<release>") if release else content, path, modes[path].mode)
+        for path, content in tree.contents.items()
         if path != MANIFEST
     }
 
@@ -203,7 +183,10 @@ def meaning_lines(difference: Difference) -> list[str]:
     """Say what changes for users, one line for each thing."""
     lines = [f"{name}: {_changed(*pair)}" for name, pair in difference.versions.items()]
     lines += [_module_line(module) for module in difference.modules]
-    lines += [f"setting {name}: {_list_text(change)}" for name, change in difference.settings.items()]
+    for name, change in difference.settings.items():
+        one = max(map(len, change)) <= 1  # one value instead of another is told as that
+        told = _changed(*(next(iter(values), None) for values in change[::-1])) if one else ", ".join(_signed(change))
+        lines.append(f"setting {name}: {told}")
     return lines
 
 
@@ -218,12 +201,6 @@ def _module_line(module: ModuleChange) -> str:
     parts = [*dict.fromkeys(parts), *(f"{name}: {_changed(*pair)}" for name, pair in module.environment.items())]
     versions = module.new if module.old in ("", module.new) else f"{module.old} -> {module.new}"
     return f"{module.name}/{versions}: {', '.join(parts) or 'the same under a new version'}"
-
-
-def _list_text(change: ListChange) -> str:
-    if len(change.added) <= 1 and len(change.removed) <= 1:
-        return _changed(next(iter(change.removed), None), next(iter(change.added), None))
-    return ", ".join(_signed(change))
 
 
 def _signed(change: ListChange) -> list[str]:
@@ -254,18 +231,19 @@ def file_lines(difference: Difference, *, full: bool = False) -> list[str]:
 
 
 def _unified(change: FileChange, *, full: bool) -> list[str]:
-    a = "/dev/null" if change.old_path is None else f"a/{shown(change.old_path)}"
-    b = "/dev/null" if change.new_path is None else f"b/{shown(change.new_path)}"
-    if max(content.count(b"\n") for content in (change.old, change.new)) > _MOST_LINES_COMPARED:
+    a = f"a/{shown(change.old.path)}" if change.old else "/dev/null"
+    b = f"b/{shown(change.new.path)}" if change.new else "/dev/null"
+    contents = [side.content if side else b"" for side in (change.old, change.new)]
+    if max(content.count(b"\n") for content in contents) > _MOST_LINES_COMPARED:
         return [f"{a} and {b} differ, in too many lines to be compared"]
-    old, new = _lines_of(change.old), _lines_of(change.new)
+    old, new = map(_lines_of, contents)
     if change.what == "new" and not full:
         return [f"new {b} ({len(new)} lines)"]
     if change.what == "removed" and not full:
         return [f"removed {a} ({len(old)} lines)"]
     lines = [f"renamed {a} -> {b}"] if change.what == "renamed" else []
-    if change.old_mode and change.new_mode and change.old_mode != change.new_mode:
-        lines.append(f"mode {b}: {change.old_mode} -> {change.new_mode}")
+    if change.old and change.new and change.old.mode != change.new.mode:
+        lines.append(f"mode {b}: {change.old.mode} -> {change.new.mode}")
     return [*lines, *difflib.unified_diff(old, new, a, b, lineterm="")]
 
 
@@ -295,11 +273,10 @@ def to_json(difference: Difference) -> dict[str, Any]:
         "files": [
             {
                 "what": change.what,
-                "old": change.old_path,
-                "new": change.new_path,
+                "old": change.old.path if change.old else None,
+                "new": change.new.path if change.new else None,
                 "diff": "\n".join(_unified(change, full=True)),
             }
             for change in difference.files
         ],
-        "provenance": list(difference.provenance),
     }

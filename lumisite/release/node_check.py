@@ -15,9 +15,8 @@ from lumisite.errors import ResolveError, shown
 from lumisite.images.container import covers
 from lumisite.images.contents import PLUGINS
 from lumisite.machine.elf import ElfError, read_elf
-from lumisite.machine.host import DiskTree
+from lumisite.machine.host import DiskTree, mounts_of
 from lumisite.machine.loader import Loaded, Need, Search, walk
-from lumisite.machine.mounts import mounts_of
 from lumisite.machine.tree import Place, resolve
 from lumisite.release.node_state import (
     ENTER,
@@ -92,10 +91,10 @@ class _Check:
         """Tell whether a path is on this node alone."""
         return not any(covers(folder, path) for folder in self.shared)
 
-    def may(self, path: str, real: str, what: str, need: int) -> Iterator[HostFault]:
+    def may(self, path: str, real: str, what: str, need: int) -> HostFault | None:
         """Say what `permitted` says."""
-        for fault in permitted(self.host, path, real, what, need):
-            yield replace(fault, alone=self.own(fault.cause) or fault.cause in self.shared)
+        fault = permitted(self.host, path, real, what, need)
+        return fault and replace(fault, alone=self.own(fault.cause) or fault.cause in self.shared)
 
 
 def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
@@ -111,11 +110,11 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
     shared = tuple(resolve(host, one.path).path for one in site.file_systems if one.kind == "shared")
     check = _Check(site, manifest, host, shared, _parts(site, manifest))
     unmounted = tuple(shared_faults(site, bound, host, mounts))
-    found = [*local_faults(site, host, mounts), *interface_faults(site, host), *_runtime(check)]
+    found = [*local_faults(site, host, mounts), *interface_faults(site, host), *filter(None, (_runtime(check),))]
     for part in check.parts:
-        if faults := tuple(_part(check, part)):
-            found += faults
-            check.broken[part] = faults[0].cause
+        if fault := _part(check, part):
+            found.append(fault)
+            check.broken[part] = fault.cause
     for cpe in manifest.cpe:
         found += _libraries(check, parse_version(cpe))
     notes = [
@@ -180,33 +179,30 @@ def _parts(site: Site, manifest: Manifest) -> tuple[_Part, ...]:
     return tuple({part.path: part for part in reversed(parts)}.values())
 
 
-def _runtime(check: _Check) -> Iterator[HostFault]:
+def _runtime(check: _Check) -> HostFault | None:
     path = check.site.runtime.executable
     expected = f"the real {check.site.runtime.name}"
     remedy = "install it, or correct runtime.executable and deploy again"
     place = resolve(check.host, path)
     if place.entry is None or place.entry.kind != "file":
-        yield from tuple(check.may(path, place.path, expected, 0)) or (
-            HostFault(path, expected, _what(place), remedy, cause=place.path),
-        )
-    elif covers(check.site.root, place.path):
-        yield HostFault(path, expected, f"leads to {place.path}, lumisite's own wrapper", remedy)
-    elif (source := check.host.source(place.path)) is not None and source.size == 0:
-        yield HostFault(path, expected, "is empty", remedy, check.own(place.path), place.path)
-    else:
-        yield from check.may(path, place.path, expected, READ | ENTER)
+        shut = check.may(path, place.path, expected, 0)
+        return shut or HostFault(path, expected, _what(place), remedy, cause=place.path)
+    if covers(check.site.root, place.path):
+        return HostFault(path, expected, f"leads to {place.path}, lumisite's own wrapper", remedy)
+    if (source := check.host.source(place.path)) is not None and source.size == 0:
+        return HostFault(path, expected, "is empty", remedy, check.own(place.path), place.path)
+    return check.may(path, place.path, expected, READ | ENTER)
 
 
-def _part(check: _Check, part: _Part) -> Iterator[HostFault]:
+def _part(check: _Check, part: _Part) -> HostFault | None:
     place = resolve(check.host, part.path)
     if place.entry is None:
-        yield from tuple(check.may(part.path, place.path, part.why, 0)) or (_gone(check, part, place),)
-    elif part.kind and place.entry.kind != part.kind:
-        yield HostFault(part.path, part.why, _what(place), _UPDATED, cause=place.path)
-    else:
-        need = READ if place.entry.kind == "file" else READ | ENTER if part.kind else ENTER
-        faults = tuple(check.may(part.path, place.path, part.why, need))
-        yield from faults or (_library(check, part, place.path) if part.soname else ())
+        return check.may(part.path, place.path, part.why, 0) or _gone(check, part, place)
+    if part.kind and place.entry.kind != part.kind:
+        return HostFault(part.path, part.why, _what(place), _UPDATED, cause=place.path)
+    need = READ if place.entry.kind == "file" else READ | ENTER if part.kind else ENTER
+    shut = check.may(part.path, place.path, part.why, need)
+    return shut or (_library(check, part, place.path) if part.soname else None)
 
 
 def _gone(check: _Check, part: _Part, place: Place) -> HostFault:
@@ -223,26 +219,26 @@ def _gone(check: _Check, part: _Part, place: Place) -> HostFault:
     return HostFault(part.path, part.why, _what(place) + beside, remedy, alone, place.path)
 
 
-def _library(check: _Check, part: _Part, real: str) -> Iterator[HostFault]:
+def _library(check: _Check, part: _Part, real: str) -> HostFault | None:
     """Compare what a library calls itself; unlike a module, a plan may bind one that calls itself nothing."""
     source = check.host.source(real)
     try:
         info = None if source is None else read_elf(source)
     except ElfError as error:
         told = str(error).partition(": ")[2] or str(error)
-        expected = f"the library {part.soname}, {part.why}"
-        yield HostFault(part.path, expected, told, _UPDATED, check.own(real), real)
-        return
+        return HostFault(part.path, f"the library {part.soname}, {part.why}", told, _UPDATED, check.own(real), real)
     soname = None if info is None else info.soname
-    if soname is not None or part.kind != "file":
-        yield from _named(part.path, part.soname, soname, part.why, real)
+    if soname is None and part.kind == "file":
+        return None
+    return _named(part.path, part.soname, soname, part.why, real)
 
 
-def _named(path: str, name: str, soname: str | None, what: str, real: str) -> Iterator[HostFault]:
+def _named(path: str, name: str, soname: str | None, what: str, real: str) -> HostFault | None:
     """Compare the SONAME of a library with the name by which containers ask for it; only one with a version counts."""
-    if soname != name and ".so." in name:
-        remedy = "describe the new library, render and deploy; images built for the old one must be rebuilt"
-        yield HostFault(path, f"SONAME {name}, {what}", f"has SONAME {soname or '(none)'}", remedy, cause=real)
+    if soname == name or ".so." not in name:
+        return None
+    remedy = "describe the new library, render and deploy; images built for the old one must be rebuilt"
+    return HostFault(path, f"SONAME {name}, {what}", f"has SONAME {soname or '(none)'}", remedy, cause=real)
 
 
 def _libraries(check: _Check, cpe: Version) -> Iterator[HostFault]:
@@ -271,8 +267,9 @@ def _libraries(check: _Check, cpe: Version) -> Iterator[HostFault]:
                 )
             continue
         real = search.found.real
-        other = tuple(_named(search.found.path, name, search.found.info.soname, what, real))
-        yield from other or check.may(search.found.path, real, f"{name}, {what}", READ)
+        other = _named(search.found.path, name, search.found.info.soname, what, real)
+        if fault := other or check.may(search.found.path, real, f"{name}, {what}", READ):
+            yield fault
         roots.append(Need(name, None, Loaded(name, search.found), search))
     bound: dict[_Part, Need] = {}
     for part in (one for one in check.parts if one.soname and one not in check.broken):
@@ -283,7 +280,8 @@ def _libraries(check: _Check, cpe: Version) -> Iterator[HostFault]:
         needed_by = "" if need.requester is None else f"a library that {need.requester.found.path} needs"
         if need.loaded is not None:
             found = need.loaded.found
-            yield from check.may(found.path, found.real, needed_by, READ) if needed_by else ()
+            if needed_by and (fault := check.may(found.path, found.real, needed_by, READ)):
+                yield fault
             yield from _lacking(need)
         elif need.requester is not None and need.name not in told and not is_foundation(need.name):
             if shut := tuple(_unreadable(check, need.search, needed_by)):
@@ -311,7 +309,8 @@ def _tried(search: Search) -> bool:
 def _unreadable(check: _Check, search: Search, what: str) -> Iterator[HostFault]:
     """Say why what a search passed over may not be read, as this user or by others."""
     for path in (one.partition(" may not be ")[0] for one in search.passed if " may not be " in one):
-        yield from check.may(path, resolve(check.host, path).path, what, READ)
+        if fault := check.may(path, resolve(check.host, path).path, what, READ):
+            yield fault
 
 
 def _not_found(check: _Check, name: str, what: str, search: Search) -> HostFault:

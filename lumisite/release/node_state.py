@@ -5,12 +5,13 @@ Whether others may read something is judged by its mode alone; what an access co
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from lumisite.machine.host import DiskTree, has_address, host_name, silent_paths, slurm_node
+from lumisite.machine.host import DiskTree, Mount, has_address, mount_of, names_of_this_node, silent_paths
 from lumisite.machine.live import read_topology
-from lumisite.machine.mounts import Mount, mount_of
 from lumisite.machine.topology import TopologyError, recognise, topology_of
 from lumisite.machine.tree import resolve, text_of
 from lumisite.site.model import Site
@@ -44,21 +45,21 @@ class HostFault:
         return f"{self.path}: {self.found}; {self.expected} is expected; {self.remedy}"
 
 
-def permitted(host: DiskTree, path: str, real: str, what: str, need: int) -> Iterator[HostFault]:
-    """Say where others may not read or pass: the path itself, or the first folder on the way."""
+def permitted(host: DiskTree, path: str, real: str, what: str, need: int) -> HostFault | None:
+    """Say where others may not read or pass: the first folder on the way, or the path itself."""
     folder = ""
     for part in real.split("/")[1:-1]:
         folder = f"{folder}/{part}"
         mode = host.mode(folder)
         if mode is not None and not mode & ENTER:
             found, remedy = f"{folder} has mode {mode:04o}, which shuts users out", f"chmod o+x {folder}"
-            yield HostFault(path, what, found, remedy, cause=folder)
-            return
+            return HostFault(path, what, found, remedy, cause=folder)
     mode = host.mode(real)
-    if mode is not None and mode & need != need:
-        rights = "".join(letter for letter, bit in (("r", READ), ("w", WRITE), ("x", ENTER)) if need & bit)
-        found = f"has mode {mode:04o}, which shuts users out"
-        yield HostFault(path, what, found, f"chmod o+{rights} {real}", cause=real)
+    if mode is None or mode & need == need:
+        return None
+    rights = "".join(letter for letter, bit in (("r", READ), ("w", WRITE), ("x", ENTER)) if need & bit)
+    found = f"has mode {mode:04o}, which shuts users out"
+    return HostFault(path, what, found, f"chmod o+{rights} {real}", cause=real)
 
 
 def shared_faults(site: Site, bound: frozenset[str], host: DiskTree, mounts: tuple[Mount, ...]) -> Iterator[HostFault]:
@@ -99,7 +100,7 @@ def local_faults(site: Site, host: DiskTree, mounts: tuple[Mount, ...]) -> Itera
         if mount is not None and mount.read_only:
             remedy = f"mount -o remount,rw {mount.point}"
             yield HostFault(one.path, what, "is mounted read-only", remedy, alone=True)
-        for fault in permitted(host, one.path, place.path, what, WRITE | ENTER):
+        if fault := permitted(host, one.path, place.path, what, WRITE | ENTER):
             remedy = f"chmod 1777 {place.path}" if fault.cause == place.path else fault.remedy
             yield HostFault(fault.path, what, fault.found, remedy, alone=True, cause=fault.cause)
 
@@ -133,13 +134,11 @@ def interface_faults(site: Site, host: DiskTree) -> Iterator[HostFault]:
 def _expected(site: Site, host: DiskTree, there: frozenset[str]) -> frozenset[str]:
     kinds = {name: frozenset(nic.interface for nic in kind.nics) for name, kind in site.node_kinds.items()}
     known = [nics for nics in kinds.values() if nics >= there]
-    try:
+    with suppress(TopologyError):
         seen = read_topology(host)
-    except TopologyError:
-        seen = None
-    for name, kind in site.node_kinds.items() if seen is not None else ():
-        for platform in site.platforms.values():
-            if seen is not None and recognise(seen, [topology_of(name, kind, platform.gpu_bus_ids.get(name, ()))]):
+        for name, platform in itertools.product(kinds, site.platforms.values()):
+            kind = topology_of(name, site.node_kinds[name], platform.gpu_bus_ids.get(name, ()))
+            if recognise(seen, [kind]):
                 return kinds[name]
     # A kind of which no interface is described may have any number of them.
     return min(known, key=len) if known and all(kinds.values()) else there
@@ -154,9 +153,10 @@ def compute_node(site: Site, host: DiskTree) -> bool:
 def name_of(site: Site, host: DiskTree) -> str | None:
     """Give a compute node's name: what Slurm or the kernel calls this one, or what a copy has in /etc/hostname."""
     live = not host.name.strip("/")
-    if not compute_node(site, host) and not (live and slurm_node()):
+    slurm, kernel = names_of_this_node() if live else ("", "")
+    if not compute_node(site, host) and not slurm:
         return None
     if live:
-        return slurm_node() or host_name()
+        return slurm or kernel
     lines = (text_of(host, "/etc/hostname", _LINE_BYTES) or "").split()
     return lines[0].partition(".")[0] if lines and lines[0].isprintable() else None

@@ -22,7 +22,7 @@ from typing import Any
 
 from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError, refused, shown
 from lumisite.release.files import TEMPORARY, put_file, remove, sync_directory, umask
-from lumisite.release.tree import Fault, Tree, judge, load_manifest, utc
+from lumisite.release.tree import Fault, Tree, judge, load_tree, utc
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, is_release_id, sha256_of
 from lumisite.site.decode import UnfitError, decode_values, parse_json
@@ -151,7 +151,6 @@ def way_back(steps: Sequence[Step], current: str) -> tuple[str, ...]:
         if after == step.before:
             continue
         if step.action == "rollback":
-            stack.pop() if len(stack) > 1 else None
             _stand_on(stack, step.release)
         else:
             stack.append(step.release)
@@ -176,14 +175,13 @@ def inspect_release(root: Root, release: str, expected: Tree | None = None) -> T
         what = "is not a directory" if os.path.lexists(path) else "missing"
         return Tree(path, NO_MANIFEST, faults=(Fault(".", "missing", what),))
     if expected:
-        return judge(path, expected.manifest, expected.manifest_bytes, sha256_of(expected.manifest_bytes))
+        return judge(path, expected.manifest, expected.manifest_bytes)
+    step = root.deployed(release)
     try:
-        manifest, content = load_manifest(path)
+        return load_tree(path, step.manifest if step else None)
     except DifferenceError as error:
         fault = Fault(MANIFEST, "edited", str(error).removeprefix(f"{path / MANIFEST}:").strip())
         return Tree(path, NO_MANIFEST, faults=(fault,))
-    step = root.deployed(release)
-    return judge(path, manifest, content, step.manifest if step else sha256_of(content))
 
 
 def list_releases(root: Root) -> list[dict[str, Any]]:
@@ -195,27 +193,25 @@ def list_releases(root: Root) -> list[dict[str, Any]]:
     roles = {**({way[-2]: "before"} if len(way) > 1 else {}), root.current: "current"}
     folder = root.path / "releases"
     names = {root.current, *(entry.name for entry in folder.iterdir())} if folder.is_dir() else {root.current}
-    listed = [_listed(root, name, roles.get(name, "")) for name in names if is_release_id(name)]
+    listed = []
+    for name in filter(is_release_id, names):
+        found, step = inspect_release(root, name), root.deployed(name)
+        manifest, inputs = found.manifest, json.dumps(dict(found.manifest.inputs), sort_keys=True)
+        changed = "" if found.state == "missing" else utc(found.path.stat().st_mtime)
+        one = {
+            "release": name,
+            "role": roles.get(name, ""),
+            "deployed": step.time if step else changed,
+            "by": step.by if step else "",
+            **{key: getattr(manifest, key) for key in ("site", "platform", "cpe", "rocm", "lumisite")},
+            "inputs": sha256_of(inputs.encode()) if manifest.release else "",
+            "state": found.state,
+            "faults": found.faults,
+        }
+        listed.append(one)
     order = {step.release: number for number, step in enumerate(root.steps) if step.action == "deploy"}
     listed.sort(key=lambda one: (order.get(one["release"], -1), one["deployed"], one["release"]), reverse=True)
     return listed
-
-
-def _listed(root: Root, name: str, role: str) -> dict[str, Any]:
-    found = inspect_release(root, name)
-    manifest = found.manifest
-    step = root.deployed(name)
-    changed = "" if found.state == "missing" else utc(found.path.stat().st_mtime)
-    return {
-        "release": name,
-        "role": role,
-        "deployed": step.time if step else changed,
-        "by": step.by if step else "",
-        **{key: getattr(manifest, key) for key in ("site", "platform", "cpe", "rocm", "lumisite")},
-        "inputs": sha256_of(json.dumps(dict(manifest.inputs), sort_keys=True).encode()) if manifest.release else "",
-        "state": found.state,
-        "faults": found.faults,
-    }
 
 
 @contextmanager

@@ -84,8 +84,12 @@ class Tree:
         return {**dict(sorted(known.items())), MANIFEST: (self.manifest_bytes, 0o644)}
 
 
-def load_manifest(directory: Path) -> tuple[Manifest, bytes]:
-    """Read the manifest of a tree; raises `DifferenceError` that names the file and what is wrong with it."""
+def load_tree(directory: Path, manifest_sha256: str | None = None) -> Tree:
+    """Read a tree and judge it by its own manifest, which may have to have a hash.
+
+    Raises `DifferenceError` that names the manifest and what is wrong with it, `OSError` when the system refuses to
+    list the tree.
+    """
     path = directory / MANIFEST
     try:
         content = read_file(path, LARGEST_MANIFEST_BYTES, follow=False)
@@ -93,22 +97,15 @@ def load_manifest(directory: Path) -> tuple[Manifest, bytes]:
         raise DifferenceError(f"{path}: is missing") from None
     except UnfitFileError as error:
         raise DifferenceError(f"{path}: {error.strerror}") from None
-    return parse_manifest(content, str(path)), content
+    return judge(directory, parse_manifest(content, str(path)), content, manifest_sha256)
 
 
-def load_tree(directory: Path) -> Tree:
-    """Read a tree and judge it by its own manifest.
-
-    Raises `DifferenceError` when the manifest cannot be read, `OSError` when the system refuses to list the
-    tree.
-    """
-    manifest, content = load_manifest(directory)
-    return judge(directory, manifest, content, sha256_of(content))
-
-
-def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_sha256: str) -> Tree:
-    """Compare a directory with a manifest, whose file should have that hash; faults are sorted by path."""
-    known = {**manifest.files, MANIFEST: FileEntry(manifest_sha256, "0644")}
+def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_sha256: str | None = None) -> Tree:
+    """Compare a directory with a manifest, whose file may have to have another hash; faults are sorted by path."""
+    known = {
+        **manifest.files,
+        MANIFEST: FileEntry(sha256_of(manifest_bytes) if manifest_sha256 is None else manifest_sha256, "0644"),
+    }
     parents = {str(parent) for path in known for parent in PurePath(path).parents}
     found = entries(directory)
     top = directory.stat()
@@ -132,15 +129,12 @@ def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_s
 def entries(directory: Path) -> dict[str, os.stat_result]:
     """List everything below a directory by its relative path, folders too, following no link."""
     found: dict[str, os.stat_result] = {}
-    pending = [""]
+    pending = [directory]
     while pending:
-        prefix = pending.pop()
-        with os.scandir(directory / prefix) as listing:
-            for entry in listing:
-                path = prefix + entry.name
-                found[path] = entry.stat(follow_symlinks=False)
-                if stat.S_ISDIR(found[path].st_mode):
-                    pending.append(path + "/")
+        for path in pending.pop().iterdir():
+            found[str(path.relative_to(directory))] = status = path.lstat()
+            if stat.S_ISDIR(status.st_mode):
+                pending.append(path)
     return found
 
 

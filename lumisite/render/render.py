@@ -35,6 +35,10 @@ from lumisite.site.selection import Selection
 #: Stands for the release id until the tree's own hash is known, since the id is part of the texts.
 RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
 
+#: The files of `spank_helpers/` that make up what a task runs.
+PROLOG = ("prolog.sh", "masks.sh", "step.sh")
+WRAPPER = ("wrapper.sh", "image.sh", "step.sh")
+
 
 def render_tree(
     loaded: LoadedSite,
@@ -126,14 +130,14 @@ def _helper_files(
     lock: LoadedLock | None,
 ) -> dict[str, RenderedFile]:
     scripts = {name.rpartition("/")[2]: text for name, text in templates.items()}
-    parts, locked = ("prolog.sh", "masks.sh", "step.sh"), None if lock is None else lock.lock
-    prolog = join_script(scripts, parts, loaded.file, (*step_data(of), *prolog_data(of)))
+    locked = None if lock is None else lock.lock
+    prolog = join_script(scripts, PROLOG, loaded.file, (*step_data(of), *prolog_data(of)))
     files = {
         "spank/task_prolog": RenderedFile(prolog, executable=True),
         "spank/cli_filter.lua": RenderedFile(join_filter(scripts, loaded.file, filter_data(of))),
     }
     for command in ("singularity", "apptainer"):
-        text = join_script(scripts, ("wrapper.sh", "step.sh"), loaded.file, wrapper_data(of, command, plans, locked))
+        text = join_script(scripts, WRAPPER, loaded.file, wrapper_data(of, command, plans, locked))
         files[f"spank/bin/{command}"] = RenderedFile(text, executable=True)
     return files
 

@@ -286,7 +286,6 @@ def _at_edges() -> None:
     import lumisite.cli.masks as masks
     import lumisite.cli.reframe as reframe
     import lumisite.cli.validate as validate
-    from lumisite.cli import asking
     from lumisite.validate.run import runner, slurm
 
     quick = functools.partial(runner.Runner, marks_s=0, slurm_s=0, grace_s=0)
@@ -296,7 +295,7 @@ def _at_edges() -> None:
         (validate, "Runner", quick),
         (reframe, "Runner", quick),
         (masks, "DiskTree", lambda _: DiskTree("node")),
-        (asking, "require_shared", lambda *_: None),
+        (validate, "require_shared", lambda *_: None),
         (reframe, "require_shared", lambda *_: None),
     ):
         mock.patch.object(module, name, instead).start()

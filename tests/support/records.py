@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,14 @@ from lumisite.site.load import load_site
 from lumisite.site.model import Site
 from lumisite.site.selection import resolve_selection
 from lumisite.validate.lines import Gate
-from lumisite.validate.probes.probe import Ended, Expected, Line, Probe, Record, Step, Target
+from lumisite.validate.probes.probe import Ended, Expected, Line, Part, Probe, Record, Step, Target
 
 DATA = Path(__file__).parent.parent / "data/gates"
 
 
 def a_job(nodes: tuple[str, ...], tasks: int, probe: str = "gate") -> Expected:
     """Give what a judge knows of a job."""
-    return Expected(probe, f"{len(nodes)}n", nodes, tasks, "r", 1.0)
+    return Expected(probe, Part("", ()), "several", nodes, tasks, 60, run="r", time=1.0)
 
 
 TWO_NODES = a_job(("nid000001", "nid000002"), 1)
@@ -55,7 +56,7 @@ def judged(probe: Probe | None, records: Sequence[Record], job: Expected = TWO_N
     """Judge the records of all parts of a probe together."""
     assert probe is not None
     step = Step(probe.name, probe.parts[0], "several", job.nodes, job.tasks, 60)
-    return list(probe.judge([Ended(step, tuple(records))], job))
+    return list(probe.judge([Ended(step, tuple(records))], replace(job, part=probe.parts[0])))
 
 
 def causes(lines: Sequence[Line]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from lumisite.release.write import write_tree
+from lumisite.release.files import write_tree
 from lumisite.render.manifest import MANIFEST, Manifest, ModuleSummary, RenderedFile, file_entries, format_manifest
 
 OLD, NEW = "2025-06-0123456789ab", "2026-01-ba9876543210"

@@ -7,7 +7,7 @@ import secrets
 import shlex
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lumisite.validate.lines import Gate
@@ -62,7 +62,9 @@ def twin_probe(name: str, *, wrapper: str = "/no/environment") -> Probe:
 def judged(probe: Probe, records: Sequence[Record], nodes: tuple[str, ...], tasks: int = 1) -> tuple[Line, ...]:
     """Judge the records of all parts of a probe together."""
     step = Step(probe.name, probe.parts[0], "several", nodes, tasks, 60)
-    return tuple(probe.judge([Ended(step, tuple(records))], a_job(nodes, tasks, probe.name)))
+    return tuple(
+        probe.judge([Ended(step, tuple(records))], replace(a_job(nodes, tasks, probe.name), part=probe.parts[0]))
+    )
 
 
 def run_gate(cluster: Cluster, probe: Probe, start: Start = Start()) -> GateRun:

@@ -19,7 +19,7 @@ from typing import ClassVar
 import pytest
 
 from lumisite.errors import ToolError
-from lumisite.release.write import write_tree
+from lumisite.release.files import write_tree
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.load import EMBEDDED, LoadedSite, load_site

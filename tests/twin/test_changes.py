@@ -12,9 +12,8 @@ import yaml
 
 import lumisite
 from lumisite.facts.capture import capture
-from lumisite.facts.changes import Report, make_report
 from lumisite.facts.facts import Facts, parse_facts
-from lumisite.facts.tell import words
+from lumisite.facts.tell import Report, make_report, words
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from tests.support.dict_trees import write_tree

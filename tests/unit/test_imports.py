@@ -41,7 +41,6 @@ EDGES = {
     "release/root.py",
     "release/tree.py",
     "release/trust.py",
-    "release/write.py",
     "render/made_up_step.py",
     "render/templates.py",
     "images/family.py",

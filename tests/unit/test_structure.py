@@ -21,6 +21,14 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def test_scripts_and_templates_are_short() -> None:
+    texts = [
+        path for part in ("spank_helpers", "modulefiles_src") for path in (ROOT / part).iterdir() if path.is_file()
+    ]
+    assert len(texts) > 8
+    assert [name_of(path) for path in texts if path.read_text().count("\n") > LONGEST_FILE] == []
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_files_and_functions_are_short(part: str) -> None:
     long = []

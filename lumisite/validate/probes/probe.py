@@ -180,6 +180,10 @@ class Step:
         """How many ranks it should have."""
         return len(self.nodes) * self.tasks
 
+    def node_of(self, rank: int) -> str:
+        """Give the node of a rank; Slurm deals ranks out to nodes by name, in whatever order they were asked for."""
+        return sorted(self.nodes)[rank // self.tasks]
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -197,28 +201,16 @@ class Ended:
         return self.exit_code in TIMED_OUT and self.seconds >= self.step.limit_s
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What a judge knows of the job: who asks, and the nodes (in the order of their ranks) and tasks on each of them.
+@dataclass(frozen=True, kw_only=True)
+class Expected(Step):
+    """What a judge knows of a group's first step and its job; `time` is the last step's end."""
 
-    `time` is the last step's end.
-    """
-
-    probe: str
-    label: str
-    nodes: tuple[str, ...]
-    tasks: int
     run: str
     time: float
     image: str = ""
     spec: str = ""
     words: str = ""
     """The last words of the steps that did not end well."""
-
-    @property
-    def ranks(self) -> int:
-        """How many ranks a step should have."""
-        return len(self.nodes) * self.tasks
 
     def gate(
         self, verdict: GateOutcome, cause: str, advice: str = "", rank: int | None = None, nodes: Sequence[str] = ()
@@ -288,9 +280,9 @@ class Group:
         return self.steps[0].folder
 
 
-def rounded(value: float) -> float:
-    """Round to nine digits: more than any clock has, and the same text on every machine."""
-    return float(f"{value:.9g}")
+def rounded(value: float, digits: int = 9) -> float:
+    """Round to so many digits, for the same text on every machine; nine are more than any clock has."""
+    return float(f"{value:.{digits}g}")
 
 
 def scripts() -> dict[str, Path]:

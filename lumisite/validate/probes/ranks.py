@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from lumisite.site.cpus import format_cpu_list
+from lumisite.text import some
 from lumisite.validate.lines import Gate, GateOutcome
-from lumisite.validate.probes.probe import Each, Ended, Expected, Judge, Line, Record
+from lumisite.validate.probes.probe import Ended, Expected, Judge, Line, Record
 from lumisite.validate.probes.records import finished, number, rank_of, text, whole
 
 Said: TypeAlias = tuple[str, str]
@@ -18,7 +19,7 @@ Look: TypeAlias = Callable[[Record], Iterable[Said]]
 """Find what is wrong with one record."""
 
 #: A rank says once a second that it lives; one that is silent for longer than this is frozen, in seconds.
-SILENT_S = 5.0
+NO_BEAT_S = 5.0
 #: Nodes that a cause names; more are counted.
 NAMED_NODES = 4
 STDERR = "read the step's stderr"
@@ -59,37 +60,29 @@ def judge_records(judge: Callable[[Sequence[Record], Expected], list[Line]]) -> 
     return judged
 
 
-def judge_each(
-    look: Look, passed: Callable[[Sequence[Record], Expected], str], what: str = "the rank", each: Each = "gpu"
-) -> Judge:
+def judge_each(look: Look, passed: Callable[[Sequence[Record], Expected], str], what: str = "the rank") -> Judge:
     """Judge each rank or node by what `look` finds wrong with its record; `passed` says what holds where nothing is."""
-    return judge_records(
-        lambda records, expected: tell(
-            faults_of(records, expected, look, what, each), passed(records, expected), expected
-        )
-    )
+    return judge_records(lambda own, job: tell(faults_of(own, job, look, what), passed(own, job), job))
 
 
-def faults_of(
-    records: Sequence[Record], expected: Expected, look: Look, what: str = "the rank", each: Each = "gpu"
-) -> list[Fault]:
+def faults_of(records: Sequence[Record], expected: Expected, look: Look, what: str = "the rank") -> list[Fault]:
     """Give the ranks or nodes that left no record, then what `look` finds wrong with each of the others."""
-    return missing(records, expected, what, each) + [
-        Fault(cause, advice, text(record, "host"), whole(record, "rank") if each == "gpu" else None)
+    return missing(records, expected, what) + [
+        Fault(cause, advice, text(record, "host"), whole(record, "rank") if expected.part.each == "gpu" else None)
         for record in records
         for cause, advice in look(record)
     ]
 
 
-def missing(records: Iterable[Record], expected: Expected, what: str, each: Each = "gpu") -> list[Fault]:
+def missing(records: Iterable[Record], expected: Expected, what: str) -> list[Fault]:
     """Give a fault for each rank or node that should have left a record and has not."""
     cause = f"{what} left no record: {expected.words or NOT_STARTED}"
-    if each == "node":
+    if expected.part.each == "node":
         nodes = {text(record, "host") for record in records}
         return [Fault(cause, STDERR, node) for node in expected.nodes if node not in nodes]
     ranks = {whole(record, "rank") for record in records}
     lost = [rank for rank in range(expected.ranks) if rank not in ranks]
-    return [Fault(cause, STDERR, expected.nodes[rank // expected.tasks], rank) for rank in lost]
+    return [Fault(cause, STDERR, expected.node_of(rank), rank) for rank in lost]
 
 
 def tell(faults: Iterable[Fault], passed: str, expected: Expected) -> list[Line]:
@@ -106,23 +99,13 @@ def tell(faults: Iterable[Fault], passed: str, expected: Expected) -> list[Line]
     return lines or [expected.gate("pass", passed)]
 
 
-def first_of(names: Sequence[str], most: int) -> str:
-    """Name the first few of many, and count the others.
-
-    >>> first_of(["a", "b", "c"], 2)
-    'a, b and 1 more'
-    """
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
-
-
 def who(ranks: Sequence[int], nodes: Sequence[str]) -> str:
     """Name ranks and their nodes, or nodes alone.
 
     >>> who([0, 1, 2], ["a", "b"]), who([], ["a"])
     ('ranks 0-2 on a, b', 'a')
     """
-    where = first_of(nodes, NAMED_NODES)
+    where = some(nodes, NAMED_NODES, ", ")
     return f"rank{'s' * (len(ranks) > 1)} {format_cpu_list(ranks)} on {where}" if ranks else where
 
 
@@ -165,7 +148,7 @@ def trouble(ended: Ended, expected: Expected) -> Gate | None:
         if not left:
             return expected.gate("fail", limit + unheard, LOST)
         last = max(number(record, "time") or 0.0 for record in left)
-        silent = [record for record in left if last - (number(record, "time") or 0.0) > SILENT_S]
+        silent = [record for record in left if last - (number(record, "time") or 0.0) > NO_BEAT_S]
         stuck = sorted(silent or left, key=rank_of)
         doing = f"{'fell silent' if silent else 'hung'} while {stuck[0].get('phase')}"
         return _of_ranks(stuck, stuck[0], doing, LOST, expected, limit)

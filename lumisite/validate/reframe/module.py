@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from lumisite.site.model import Site
 from lumisite.validate.lines import LARGEST, Gate, Sample, line_json
 from lumisite.validate.probes.probe import rounded
-from lumisite.validate.reframe.cases import OWN_TEST
+from lumisite.validate.reframe.read import OWN_TEST
 from lumisite.validate.run.script import JobPlan, validation_of
+from lumisite.validate.run.slurm import KEPT
 from lumisite.validate.samples import read_lines
 from lumisite.validate.verdict.nodes import job_value
 
 #: What ReFrame writes of a job itself, so the module need not.
 _REFRAMES_OWN = ("--job-name=", "--output=")
-#: Of the environment that ReFrame was started in only this reaches a job, as with `lumisite validate`.
-_EXPORTED = "HOME,USER,LOGNAME,PATH,SHELL,LANG,LC_ALL,TZ,XDG_RUNTIME_DIR,SLURM_CONF"
 
 
 def module_text(
@@ -52,7 +51,8 @@ def module_text(
         words=words,
         nodes=len(plan.nodes),
         tasks=validation.tasks_per_node,
-        options=[*options, f"--export={_EXPORTED}"],
+        # Of the environment that ReFrame was started in only this reaches a job, as with `lumisite validate`.
+        options=[*options, f"--export={','.join(KEPT)}"],
         rules=validation.metrics,
         largest=f"{LARGEST:g}".replace("+", ""),
         test=OWN_TEST,

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 from lumisite.errors import shown
 from lumisite.facts.change import Kind
-from lumisite.facts.changes import make_report, told
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts
 from lumisite.facts.site import Touch
+from lumisite.facts.tell import make_report, told
 from lumisite.site.load import LoadedSite, load_plans
-from lumisite.validate.metric_names import parse_name, shape_order
+from lumisite.text import some
+from lumisite.validate.metric_names import parse_name
 from lumisite.validate.verdict.gates import LOOK, NODE
 from lumisite.validate.verdict.metric import MetricVerdict
-from lumisite.validate.verdict.nodes import some
 from lumisite.validate.verdict.system import SystemVerdict
 
 #: Which kinds of change are first suspected where a part of the machine is slower.
@@ -106,7 +106,7 @@ def _where(
             "(libfabric, the plugin, interfaces, routing)" + _facts("network", changed)
         )
     elif alone:
-        what = "one GPU alone" if min(alone, key=shape_order).endswith("g") else "one node alone"
+        what = "one GPU alone" if "1g" in alone else "one node alone"
         facts = _facts("node", changed)
         yield f"{what} is slower: look at the GPU driver, clocks and power limits, CPU masks and the image{facts}"
     families = {(name.quantity, name.shape) for name in fine if name.size is not None}

@@ -21,7 +21,7 @@ from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.nodes import is_per_node, job_value, node_scores
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
-_Part = TypeVar("_Part", int, str)
+_Part = TypeVar("_Part")
 
 #: How vectors of the probe `wrapper` are called: this, the environment, the shape.
 EPOCHS = "wrapper/epoch_s/"
@@ -174,38 +174,35 @@ def _about(before: Mapping[str, object], after: Mapping[str, object]) -> Iterato
 
 def _families(
     before: Mapping[str, Series], after: Mapping[str, Series], split: Callable[[Name], tuple[str, _Part] | None]
-) -> Iterator[tuple[str, str, dict[_Part, str]]]:
-    """Give metrics that differ in one part of their name only: what they share, their unit, and each by that part.
+) -> Iterator[tuple[str, str, dict[_Part, list[float]], dict[_Part, list[float]]]]:
+    """Give metrics that differ in one part of their name only: what they share, their unit, and the values of jobs.
 
-    `split` takes a name apart so; None for one that belongs to no family.
+    `split` takes a name apart so; None for one that belongs to no family. Values are by that part, before and after.
     """
     families: dict[str, dict[_Part, str]] = {}
     for metric in sorted({*before, *after}):
         if (found := split(parse_name(metric))) is not None:
             families.setdefault(found[0], {})[found[1]] = metric
-    for family, metrics in sorted(families.items()):
-        if len(metrics) > 1:
-            unit = next(have[one].unit for one in metrics.values() for have in (after, before) if one in have)
-            yield family, unit, metrics
+    for family, parts in sorted(families.items()):
+        if len(parts) > 1:
+            old = {part: before[one] for part, one in parts.items() if one in before}
+            new = {part: after[one] for part, one in parts.items() if one in after}
+            yield family, [*new.values(), *old.values()][0].unit, _values(old), _values(new)
 
 
-def _values(series: Series) -> list[float]:
-    return [job_value(job, series.better) for job in series.jobs]
+def _values(side: Mapping[_Part, Series]) -> dict[_Part, list[float]]:
+    return {part: [job_value(job, series.better) for job in series.jobs] for part, series in side.items()}
 
 
 def _curves(before: Mapping[str, Series], after: Mapping[str, Series]) -> Iterator[Curve]:
     def by_size(name: Name) -> tuple[str, int] | None:
         return None if name.size is None else (f"{name.quantity}/{name.shape}".strip("/"), name.size)
 
-    for family, unit, sizes in _families(before, after, by_size):
-        yield Curve(family, unit, tuple(_points(before, sizes)), tuple(_points(after, sizes)))
+    def points(side: Mapping[int, list[float]]) -> tuple[Point, ...]:
+        return tuple(Point(size, min(own), statistics.median(own), max(own)) for size, own in sorted(side.items()))
 
-
-def _points(series: Mapping[str, Series], sizes: Mapping[int, str]) -> Iterator[Point]:
-    for size, metric in sorted(sizes.items()):
-        if metric in series:
-            values = _values(series[metric])
-            yield Point(size, min(values), statistics.median(values), max(values))
+    for family, unit, old, new in _families(before, after, by_size):
+        yield Curve(family, unit, points(old), points(new))
 
 
 def _distributions(before: Sequence[Vector], after: Sequence[Vector]) -> Iterator[Distribution]:
@@ -226,22 +223,20 @@ def _scalings(before: Mapping[str, Series], after: Mapping[str, Series]) -> Iter
         rate = name.shape and name.size is None and name.quantity.endswith("_per_s")
         return (name.quantity, name.shape) if rate else None
 
-    for family, unit, shapes in _families(before, after, by_shape):
-        yield Scaling(family, unit, tuple(_bars(before, after, shapes)))
-
-
-def _bars(before: Mapping[str, Series], after: Mapping[str, Series], shapes: Mapping[str, str]) -> Iterator[Bar]:
-    def middle(side: Mapping[str, Series], shape: str) -> float | None:
-        series = side.get(shapes.get(shape, ""))
-        return statistics.median(_values(series)) if series else None
-
-    def efficiency(side: Mapping[str, Series], shape: str) -> float | None:
-        rate, one = middle(side, shape), middle(side, "1n")
+    def efficiency(rates: Mapping[str, float], shape: str) -> float | None:
+        rate, one = rates.get(shape), rates.get("1n")
         return rate / one / int(shape[:-1]) if rate and one and shape.endswith("n") else None
 
-    for shape in sorted(shapes, key=shape_order):
-        rates = [middle(side, shape) for side in (before, after)]
-        yield Bar(shape, *rates, *(efficiency(side, shape) for side in (before, after)))
+    for family, unit, *sides in _families(before, after, by_shape):
+        old, new = ({shape: statistics.median(own) for shape, own in side.items()} for side in sides)
+        yield Scaling(
+            family,
+            unit,
+            tuple(
+                Bar(shape, old.get(shape), new.get(shape), efficiency(old, shape), efficiency(new, shape))
+                for shape in sorted({*old, *new}, key=shape_order)
+            ),
+        )
 
 
 def _maps(series: Iterable[Series], verdict: SystemVerdict) -> Iterator[NodeMap]:

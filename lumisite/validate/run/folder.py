@@ -183,10 +183,12 @@ class Run:
 
     def marker(self, run: str, name: str) -> list[str]:
         """Read one of a job's marks as words; empty if it is not there."""
-        try:
-            return read_file(self.job_folder(run) / name, WORDS_BYTES).decode(errors="replace").split()
-        except (OSError, ValueError):
-            return []
+        return self._text(run, name, WORDS_BYTES).split()
+
+    def _text(self, run: str, name: str, most_bytes: int = MEASURED_BYTES) -> str:
+        with suppress(OSError, ValueError):
+            return read_file(self.job_folder(run) / name, most_bytes).decode(errors="replace")
+        return ""
 
     def end(self, run: str, name: str) -> End | None:
         """Say how a job or a step came to its own end, by its mark; None if it has not."""
@@ -210,18 +212,13 @@ class Run:
 
     def seen(self, run: str) -> list[dict[str, str]]:
         """Give what a job measured, by name, at its start and after each step; a line that was torn is left out."""
-        rows = [line.split("\t") for line in self._text(f"jobs/{run}/{SEEN}").splitlines()]
+        rows = [line.split("\t") for line in self._text(run, SEEN).splitlines()]
         return [dict(zip(row[:-1:2], row[1:-1:2], strict=False)) for row in rows if row[-1] == "end"]
 
     def set_before(self, run: str) -> list[tuple[str, str]]:
         """Give each variable (NAME=VALUE) that was set in a job before lumisite ran, with who set it."""
-        rows = [line.split("\t") for line in self._text(f"jobs/{run}/{SET_BEFORE}").splitlines()]
+        rows = [line.split("\t") for line in self._text(run, SET_BEFORE).splitlines()]
         return [(row[0], row[1]) for row in rows if len(row) == 2]
-
-    def _text(self, name: str) -> str:
-        with suppress(OSError):
-            return read_file(self.folder / name, MEASURED_BYTES).decode(errors="replace")
-        return ""
 
     def last_words(self, run: str, name: str) -> str:
         """Give what the end of a file in a job's folder tells, each line once, on one line; empty if there is none."""

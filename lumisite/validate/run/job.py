@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from lumisite.text import some
 from lumisite.validate.lines import Gate, GateOutcome, Sample
 from lumisite.validate.probes.probe import Line
-from lumisite.validate.probes.ranks import first_of
 from lumisite.validate.run.folder import END
 from lumisite.validate.run.script import JobPlan
 
@@ -67,7 +67,7 @@ def _differences(old: Mapping[str, str], new: Mapping[str, str], names: set[str]
     told = [f"{link} led to {old.get(link)} and then to {new.get(link)}" for link in links]
     # Behind another release, all files are others.
     told += [f"{name} was changed" for name in other if not any(f"{name}/".startswith(f"{link}/") for link in links)]
-    return first_of(told, FILES_TOLD)
+    return some(told, FILES_TOLD, ", ")
 
 
 def with_setters(lines: Sequence[Line], set_before: Sequence[str], *, together: bool) -> list[Line]:

@@ -11,8 +11,8 @@ from itertools import cycle
 from lumisite.errors import ResolveError, ToolError
 from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
+from lumisite.text import some
 from lumisite.validate.probes.probe import Group, Target, spec_hash
-from lumisite.validate.probes.ranks import first_of
 from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.folder import script_bytes
@@ -55,7 +55,7 @@ def choose_node_sets(
             f"{size} nodes are needed on which this run has not measured yet, or one of its own sets "
             f"(can be had: {left})"
         )
-    shown = first_of([f"{name} is {state}" for name, state in states.items() if name not in usable], 4)
+    shown = some([f"{name} is {state}" for name, state in states.items() if name not in usable], 4, ", ")
     raise ToolError(f"{size} nodes are needed and {len(usable)} can be had" + (f": {shown}" if shown else ""))
 
 

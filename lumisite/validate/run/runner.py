@@ -170,10 +170,7 @@ class Runner:
     def _judge(self, job: LiveJob, group: Group, ends: Sequence[End]) -> Sequence[Line]:
         run, first = job.plan.run, group.steps[0]
         expected = Expected(
-            probe=first.probe,
-            label=first.label,
-            nodes=first.nodes,
-            tasks=first.tasks,
+            **vars(first),
             run=run,
             time=ends[-1].time,
             image=self.asked.image_digest,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from lumisite.validate.lines import GateOutcome
-from lumisite.validate.transport.lines import Process
+from lumisite.validate.transport.lines import Process, whole_names
 from lumisite.validate.transport.log import Log, natural
 
 Answer: TypeAlias = Literal["yes", "no", "unknown"]
@@ -156,12 +156,7 @@ class _Run:
         return "unknown"
 
     def _providers(self, process: Process) -> list[str]:
-        """Give the providers of a process without torn names."""
-        return sorted(
-            name
-            for name in process.providers
-            if name in PROVIDERS or not any(other != name and other.startswith(name) for other in self.known)
-        )
+        return whole_names(process.providers, PROVIDERS, self.known)
 
     def _nics(self, process: Process) -> int | None:
         """Give what the plugin counted, else how many devices were named or used on the node."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -128,12 +128,7 @@ class Process:
     def networks(self) -> list[str]:
         """The networks in use, without torn beginnings of names: `Soc` must not pass for a plugin."""
         names = self.used | {channel.network for channel in self.channels}
-        whole = names | NETWORKS
-        return sorted(
-            name
-            for name in names
-            if name in NETWORKS or not any(other != name and other.startswith(name) for other in whole)
-        )
+        return whole_names(names, NETWORKS, names | NETWORKS)
 
     @property
     def init(self) -> str:
@@ -208,6 +203,13 @@ def _note_net(process: Process, text: bytes) -> None:
         process.devices.update(map(text_of, _GUID.findall(text)))
         cards = process.adapters if text.startswith(b"NET/IB") else process.devices
         cards.update(map(text_of, _HCA.findall(text)))
+
+
+def whole_names(names: Iterable[str], known: Collection[str], others: Collection[str]) -> list[str]:
+    """Leave out torn names: those that are not `known` and are the beginning of one of the others."""
+    return sorted(
+        name for name in names if name in known or not any(one != name and one.startswith(name) for one in others)
+    )
 
 
 def text_of(raw: bytes) -> str:

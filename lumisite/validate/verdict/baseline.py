@@ -8,7 +8,7 @@ of them at once, and needs no second set.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lumisite.text import counted
 from lumisite.validate.samples import Job, Recorded, Series
@@ -24,45 +24,32 @@ LEAST_SETS = 2
 SETS_COMPARED = 200
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """The jobs before that may be compared, or why there are none (`refusal`), and what an admin should know."""
-
-    series: Series | None
-    refusal: str = ""
-    notes: tuple[str, ...] = ()
-
-
 def comparable(
     before: Series | None, after: Series, *, allow_image_change: bool = False, least_days: int = LEAST_DAYS
-) -> Baseline:
-    """Leave out the jobs before that measured something else than those after, and say what is odd about the rest."""
+) -> tuple[Series | str, tuple[str, ...]]:
+    """Give the jobs before that measured the same as those after, or why there are none; and what is odd about them."""
     if before is None:
-        return Baseline(None, "not measured before")
+        return "not measured before", ()
     if before.better != after.better:
-        return Baseline(None, f"{before.better} is better before and {after.better} after")
+        return f"{before.better} is better before and {after.better} after", ()
     if before.unit and after.unit and before.unit != after.unit:
-        return Baseline(None, f"in {before.unit} before and in {after.unit} after")
-    twice = {_identity(job) for job in before.jobs} & {_identity(job) for job in after.jobs}
-    if twice:
-        return Baseline(None, f"run {min(twice)[0]} stands before and after the change: one of the files is wrong")
+        return f"in {before.unit} before and in {after.unit} after", ()
+    jobs = [{(job.run, job.time, repr(sorted(job.values.items()))) for job in side.jobs} for side in (before, after)]
+    if twice := set.intersection(*jobs):
+        return f"run {min(twice)[0]} stands before and after the change: one of the files is wrong", ()
     notes = []
     # A job that says nothing of it may be of any kind.
     for what, thing in (("spec", "spec of what is measured"), ("image", "image"))[: 1 if allow_image_change else 2]:
         old, new = ({getattr(job, what) for job in series.jobs} - {""} for series in (before, after))
         if len(new) > 1:
-            return Baseline(None, f"the jobs after differ in the {thing} ({', '.join(sorted(new))})")
+            return f"the jobs after differ in the {thing} ({', '.join(sorted(new))})", ()
         kept = tuple(job for job in before.jobs if not new or getattr(job, what) in ("", *new))
         if not kept:
-            return Baseline(None, f"another {thing}: {', '.join(sorted(old))} before, {', '.join(new)} after")
+            return f"another {thing}: {', '.join(sorted(old))} before, {', '.join(new)} after", ()
         if left_out := len(before.jobs) - len(kept):
             notes.append(f"{left_out} of {len(before.jobs)} jobs before had another {thing} and are left out")
         before = replace(before, jobs=kept)
-    return Baseline(before, notes=(*notes, *_standing(before, after, least_days)))
-
-
-def _identity(job: Job) -> tuple[str, float, str]:
-    return job.run, job.time, repr(sorted(job.values.items()))
+    return before, (*notes, *_standing(before, after, least_days))
 
 
 def _standing(before: Series, after: Series, least_days: int) -> Iterator[str]:

@@ -13,7 +13,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lumisite.text import counted
 from lumisite.validate.lines import Gate, State
+from lumisite.validate.samples import Job
 
 #: The gate that is asked first and tells what each node is: what fails on a node that it names follows from that.
 NODE = "node"
@@ -96,11 +98,17 @@ def _behind(after: Sequence[Gate], blames: Sequence[Gate]) -> Iterator[tuple[Gat
             yield gate, tuple(sorted(seen))
 
 
+def nodes_of_runs(every: Iterable[Gate | Job]) -> dict[str, set[str]]:
+    """Give the nodes of each run, as far as any of these tells."""
+    runs: dict[str, set[str]] = {}
+    for one in every:
+        runs.setdefault(one.run, set()).update(one.nodes)
+    return runs
+
+
 def _asked(gates: Sequence[Gate]) -> list[Gate]:
     """Let answers on single nodes say which nodes their job has, where they do not."""
-    runs: dict[str, set[str]] = {}
-    for gate in gates:
-        runs.setdefault(gate.run, set()).update(gate.nodes)
+    runs = nodes_of_runs(gates)
     return [
         replace(gate, asked=tuple(sorted(runs[gate.run]))) if gate.gate == NODE and not gate.asked else gate
         for gate in gates
@@ -117,7 +125,7 @@ def _judge(
     told = failed or [gate for gate in own if gate.verdict == "inconclusive"]
     runs, bad = (len({gate.run for gate in gates}) for gates in (after, told or followed))
     nodes = _suspects(own, failed)
-    jobs = f"{runs} job{'s' if runs > 1 else ''}"
+    jobs = counted(runs, "job")
     follows = tuple(sorted({node for gate in followed for node in behind[gate]}))
     shown = len({gate.run for gate in own} - {gate.run for gate in followed})
     state: State = "pass"

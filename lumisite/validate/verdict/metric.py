@@ -16,9 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lumisite.site.model import MetricRule
+from lumisite.text import some
 from lumisite.validate.lines import State
+from lumisite.validate.probes.probe import rounded
 from lumisite.validate.samples import Series
-from lumisite.validate.verdict.nodes import is_per_node, job_value, some
+from lumisite.validate.verdict.nodes import is_per_node, job_value
 from lumisite.validate.verdict.stats import (
     ALPHA,
     FLOOR_DROP,
@@ -94,7 +96,9 @@ class _Unit:
 class _Comparison:
     """Jobs after against jobs before; `change` and `limit` are logarithms, `below_spec` says by what it is too low.
 
-    In noise (`noisy`) a median moves by chance, however far.
+    In noise (`noisy`) a median moves by chance, however far. A drop is `large` beyond noise and threshold, `unlikely`
+    where the order of values is no chance; beyond the `floor` no test is asked, but in noise. What has `regressed` is
+    to be confirmed.
     """
 
     change: float
@@ -102,42 +106,25 @@ class _Comparison:
     p: float
     below_spec: str
     noisy: bool
-
-    @property
-    def large(self) -> bool:
-        """Whether the drop is larger than noise and threshold."""
-        return self.change < -self.limit
-
-    @property
-    def unlikely(self) -> bool:
-        """Whether the order of values is no chance."""
-        return self.p < ALPHA
-
-    @property
-    def floor(self) -> bool:
-        """Whether the drop is so large that no test is asked, but in noise."""
-        return bool(self.below_spec) or (self.change < math.log(1 - FLOOR_DROP) and (self.unlikely or not self.noisy))
-
-    @property
-    def regressed(self) -> bool:
-        """Whether this is a regression, to be confirmed."""
-        return self.floor or (self.large and self.unlikely)
+    large: bool
+    unlikely: bool
+    floor: bool
+    regressed: bool
 
 
 def judge_metric(
-    before: Series | None,
+    before: Series | str,
     after: Series,
     rule: MetricRule,
     slow_before: frozenset[str] = frozenset(),
     slow_after: frozenset[str] = frozenset(),
-    alone: str = "",
 ) -> MetricVerdict:
     """Judge one metric; jobs on slow nodes are left out where enough others are there.
 
-    `alone` says why there are no jobs before to compare with: only the site's own expectation can fail it then.
+    `before` may say why there are no jobs to compare with: only the site's own expectation can fail it then.
     """
-    old = _units(before) if before else []
-    if is_per_node(after) or (before and is_per_node(before)):
+    alone, old = (before, []) if isinstance(before, str) else ("", _units(before))
+    if is_per_node(after) or (not isinstance(before, str) and is_per_node(before)):
         return _judge_units(after, old, _units(after), rule, alone, per_node=True)
     units = _without(_units(after), slow_after)
     verdict = _judge_units(after, _without(old, slow_before), units, rule, alone)
@@ -256,10 +243,11 @@ def _judge_units(
     return replace(
         verdict,
         before=statistics.median(unit.value for unit in before),
-        change=_rounded(math.expm1(first.change)),
-        noise=_rounded(noise),
-        limit=_rounded(-math.expm1(-limit)),
-        p=_rounded(first.p),
+        # In six digits, so that a comparison of outputs compares results.
+        change=rounded(math.expm1(first.change), 6),
+        noise=rounded(noise, 6),
+        limit=rounded(-math.expm1(-limit), 6),
+        p=rounded(first.p, 6),
         improved=first.change > limit,
     )
 
@@ -271,12 +259,14 @@ def _compare(
 
     Without jobs before, nothing has changed.
     """
-    if not before:
-        return _Comparison(0.0, limit, 1.0, _below_spec(after, rule), noisy)
-    old, new = (statistics.median(unit.value for unit in units) for units in (before, after))
-    p = lower_tail([unit.score for unit in after], [unit.score for unit in before])
-    change = before[0].sign * (math.log(new) - math.log(old))
-    return _Comparison(change, limit, float(p), _below_spec(after, rule), noisy)
+    change, p = 0.0, 1.0
+    if before:
+        old, new = (statistics.median(unit.value for unit in units) for units in (before, after))
+        change = before[0].sign * (math.log(new) - math.log(old))
+        p = float(lower_tail([unit.score for unit in after], [unit.score for unit in before]))
+    below, large, unlikely = _below_spec(after, rule), change < -limit, p < ALPHA
+    floor = bool(below) or (change < math.log(1 - FLOOR_DROP) and (unlikely or not noisy))
+    return _Comparison(change, limit, p, below, noisy, large, unlikely, floor, regressed=floor or (large and unlikely))
 
 
 def _below_spec(units: Sequence[_Unit], rule: MetricRule) -> str:
@@ -284,13 +274,12 @@ def _below_spec(units: Sequence[_Unit], rule: MetricRule) -> str:
     if rule.spec is None:
         return ""
     value, higher = statistics.median(unit.value for unit in units), units[0].sign > 0
-    least = rule.spec * rule.floor if higher else rule.spec / rule.floor
-    if (value >= least) if higher else (value <= least):
-        return ""
-    if higher:
+    if higher and value < rule.spec * rule.floor:
         part = f"{rule.floor:.0%}".replace("%", " %")
         return f"{value:.5g} is below {part} of the {rule.spec:.5g} that the site expects"
-    return f"{value:.5g} is above {least:.5g}, the limit for the {rule.spec:.5g} that the site expects"
+    if not higher and value > (most := rule.spec / rule.floor):
+        return f"{value:.5g} is above {most:.5g}, the limit for the {rule.spec:.5g} that the site expects"
+    return ""
 
 
 def _enough(before: Sequence[_Unit], after: Sequence[_Unit]) -> bool:
@@ -361,8 +350,3 @@ def _confirming(units: Sequence[_Unit]) -> list[_Unit]:
     """Pick the later jobs that share no node with some job that decided, so that no one node can have slowed both."""
     deciding, later = units[:DECIDING], units[DECIDING:]
     return [job for job in later if any(job.nodes.isdisjoint(first.nodes) for first in deciding)][:DECIDING]
-
-
-def _rounded(number: float) -> float:
-    """Round to six digits, so that a comparison of outputs compares results."""
-    return float(f"{number:.6g}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lumisite.validate.lines import Better
@@ -105,9 +105,3 @@ def _best_of_pairs(values: Mapping[tuple[str, ...], float], better: Better) -> d
         for node in nodes:
             own[node] = best(value, own.get(node, value))
     return own
-
-
-def some(names: Sequence[str], most: int = 8) -> str:
-    """List names, of nodes or metrics, and count those beyond `most`."""
-    more = len(names) - most
-    return ",".join(names) if more <= 0 else f"{','.join(names[:most])} and {more} more"

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 
+from lumisite.text import counted
 from lumisite.validate.lines import State
 
 #: Chance of error of the rank test.
@@ -43,7 +45,9 @@ def lower_tail(lower: Sequence[float], higher: Sequence[float]) -> Fraction:
     ranks, so that ties need no correction (Lehmann, Nonparametrics, 1975, section 1.4).
     """
     values = [*lower, *higher]
-    ranks = _doubled_ranks(values)
+    ordered = sorted(values)
+    # From 1 up, times two: the mean rank of ties is a half at most.
+    ranks = [bisect_left(ordered, value) + bisect_right(ordered, value) + 1 for value in values]
     seen = sum(ranks[: len(lower)])
     return Fraction(_count_up_to(ranks, len(lower), seen), math.comb(len(values), len(lower)))
 
@@ -76,10 +80,8 @@ def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -
     Else give the verdict, its reason, and how many more jobs it waits for: a warning where a halving is ruled out.
     """
     after = after[:MOST_JOBS]
-    middles = [statistics.median(values) for values in (before, after)]
-    noise = spread(
-        [value - middle for values, middle in zip((before, after), middles, strict=True) for value in values], noise
-    )
+    middles = ((side, statistics.median(side)) for side in (before, after))
+    noise = spread([value - middle for side, middle in middles for value in side], noise)
 
     def excluded(drop: float) -> bool:
         """Tell whether `after` lies too high, had all dropped by so much."""
@@ -92,12 +94,12 @@ def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -
     settles = {drop: jobs_to_exclude(drop, noise, len(before), MOST_JOBS) for drop in (floor, half)}
     if excluded(half):
         more = settles[floor] - len(after)
-        told = f"; {_jobs(more)} would tell" if more > 0 else ""
+        told = f"; {counted(more, 'more job')} would tell" if more > 0 else ""
         return "warn", f"{said} tell a drop of {percent(FLOOR_DROP)}; it has not dropped by half{told}", 0
     if not settles[half]:
         return "inconclusive", f"{said} rule out a drop by half, and more jobs cannot, with {len(before)} before", 0
     more = max(1, settles[half] - len(after))
-    return "inconclusive", f"{said} rule out a drop by half: {_jobs(more)} would tell", more
+    return "inconclusive", f"{said} rule out a drop by half: {counted(more, 'more job')} would tell", more
 
 
 def percent(part: float) -> str:
@@ -107,18 +109,6 @@ def percent(part: float) -> str:
     '12.3 %'
     """
     return f"{abs(part):.1%}".replace("%", " %")
-
-
-def _jobs(count: int) -> str:
-    return f"{count} more job{'s' * (count > 1)}"
-
-
-def _doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Rank values from 1 up, times two: the mean rank of ties is a half at most."""
-    places: dict[float, list[int]] = {}
-    for place, value in enumerate(sorted(values), start=1):
-        places.setdefault(value, []).append(place)
-    return [places[value][0] + places[value][-1] for value in values]
 
 
 def _count_up_to(ranks: Sequence[int], size: int, limit: int) -> int:
@@ -133,9 +123,5 @@ def _count_up_to(ranks: Sequence[int], size: int, limit: int) -> int:
     for rank in ranks:
         for chosen in range(size, 0, -1):
             counts[chosen] += (counts[chosen - 1] << (width * rank)) & everything
-    field = (1 << width) - 1
-    total, rest = 0, counts[size]
-    while rest:
-        total += rest & field
-        rest >>= width
-    return total
+    # Modulo one less than its base, a number is the sum of its digits; that is smaller still.
+    return counts[size] % ((1 << width) - 1)

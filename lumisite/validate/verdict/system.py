@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import chain
 
 from lumisite.site.model import MetricRule, Validation
 from lumisite.site.scalars import Line
-from lumisite.text import drain_command
+from lumisite.text import counted, drain_command, some
 from lumisite.validate.lines import State
 from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.communicators import SHOWN_ONLY
 from lumisite.validate.samples import Recorded, Series
 from lumisite.validate.verdict.baseline import LEAST_DAYS, comparable
-from lumisite.validate.verdict.gates import NODE, GateVerdict, judge_gates
+from lumisite.validate.verdict.gates import NODE, GateVerdict, judge_gates, nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict, judge_metric
-from lumisite.validate.verdict.nodes import SlowNode, slow_nodes, some
+from lumisite.validate.verdict.nodes import SlowNode, slow_nodes
 
 #: Names that are listed before they are only counted.
 NAMES_SHOWN = 16
@@ -78,7 +79,7 @@ def judge_system(before: Recorded, after: Recorded, terms: Terms) -> SystemVerdi
     slow_before = frozenset(slow.node for slow in slow_nodes(_deciding(before, terms)))
     slow = slow_nodes(_deciding(after, terms))
     bad = frozenset(_bad(gates, slow))
-    runs = _runs(after)
+    runs = nodes_of_runs(chain(after.gates, *(series.jobs for series in after.series.values())))
     spoiled = all(not nodes.isdisjoint(bad) for nodes in runs.values())
     metrics = []
     notes: dict[str, list[str]] = {}
@@ -115,18 +116,8 @@ def _judge(
         decides = terms.rule(old.metric).decides
         return MetricVerdict(old.metric, old.better, "inconclusive", "not measured after", decides=decides), ()
     rule = terms.rule(new.metric)
-    baseline = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
-    return judge_metric(baseline.series, new, rule, slow_before, slow_after, baseline.refusal), baseline.notes
-
-
-def _runs(recorded: Recorded) -> dict[str, set[str]]:
-    """Give the nodes of each job."""
-    runs: dict[str, set[str]] = {}
-    for gate in recorded.gates:
-        runs.setdefault(gate.run, set()).update(gate.nodes)
-    for job in (job for series in recorded.series.values() for job in series.jobs):
-        runs.setdefault(job.run, set()).update(job.nodes)
-    return runs
+    baseline, notes = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
+    return judge_metric(baseline, new, rule, slow_before, slow_after), notes
 
 
 def _overall(
@@ -179,7 +170,7 @@ def _next_runs(gates: Sequence[GateVerdict], metrics: Sequence[MetricVerdict]) -
             wanted.setdefault((metric.more_jobs, metric.avoid), []).append(metric.metric)
     for (count, avoid), names in sorted(wanted.items()):
         others = f" on nodes other than {some(avoid, NAMES_SHOWN)}" if avoid else ""
-        yield f"run {count} more job{'s' if count > 1 else ''} of {', '.join(names)}{others}"
+        yield f"run {counted(count, 'more job')} of {', '.join(names)}{others}"
     stuck = [
         one.metric
         for one in metrics

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lumisite.facts.capture import capture
-from lumisite.facts.changes import Report, make_report
 from lumisite.facts.facts import Facts
+from lumisite.facts.tell import Report, make_report
 from lumisite.site.load import EMBEDDED, load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan

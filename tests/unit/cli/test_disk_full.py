@@ -14,8 +14,8 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.errors import ToolError
+from lumisite.release.files import write_tree
 from lumisite.release.tree import load_tree
-from lumisite.release.write import write_tree
 from tests.support.trees import NEW, OLD, many, tree, written
 
 pytestmark = pytest.mark.root

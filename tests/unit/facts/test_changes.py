@@ -10,11 +10,10 @@ from typing import Any, get_args
 import pytest
 
 from lumisite.facts.change import Change, Kind
-from lumisite.facts.changes import Report, make_report, report_lines, to_json
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts, Named, Plain, Releases, format_facts, parse_facts
 from lumisite.facts.site import platform_of
-from lumisite.facts.tell import words
+from lumisite.facts.tell import Report, make_report, report_lines, to_json, words
 from tests.support.breaks import BREAKS, LUMI, REQUIRED, facts_of, pasted, report_of
 from tests.support.nodes import AFTER, BEFORE, LATEST, lumi_node, sif_head
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lumisite.facts.changes import Report, make_report
 from lumisite.facts.facts import Facts
+from lumisite.facts.tell import Report, make_report
 from lumisite.site.load import EMBEDDED, load_site
 from tests.support.breaks import BREAKS, LUMI, facts_of, pasted, report_of
 from tests.support.breaks.software import renamed_libfabric

@@ -15,10 +15,9 @@ import pytest
 
 from lumisite.facts import capture_plain
 from lumisite.facts.capture import Captured, capture
-from lumisite.facts.changes import Report, make_report
 from lumisite.facts.compare import compare
 from lumisite.facts.facts import Facts, Plain, format_facts, parse_facts
-from lumisite.facts.tell import words
+from lumisite.facts.tell import Report, make_report, words
 from lumisite.machine.host import DiskTree
 from lumisite.site.load import load_site
 from tests.support.breaks.row import NOTHING

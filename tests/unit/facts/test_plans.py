@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.facts.changes import make_report
 from lumisite.facts.facts import Facts, format_facts
-from lumisite.facts.tell import words
+from lumisite.facts.tell import make_report, words
 from lumisite.site.load import EMBEDDED, load_site, parse_plan
 from lumisite.site.plans import LoadedPlan
 from tests.support.breaks import BREAKS, facts_of, report_of

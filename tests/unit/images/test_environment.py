@@ -24,6 +24,7 @@ SCRIPTS = [
     "ROCM=/opt/rocm\nexport X=$ROCM/lib:/c",
     "# export X=/a",
     "export X=/a # comment",
+    "X=/a # it's; X=/b\nY=$X; X=$Y:/c",
     "export X=/a#b",
     "export X=/a && export Y=1",
     'export X="/a b:/c"',

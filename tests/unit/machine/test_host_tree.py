@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.errors import ToolError
+from lumisite.errors import LumisiteError, ToolError
 from lumisite.machine.host import DiskTree, open_file
-from lumisite.machine.ldcache import CacheError, conf_directories, read_cache
+from lumisite.machine.ldcache import conf_directories, read_cache
 from lumisite.machine.loader import Loader, Rules, Search, cpu_levels, read_rules
 from lumisite.machine.tree import Tree, resolve
 from tests.support.dict_trees import DictTree, Link, Memory, write_tree
@@ -95,6 +95,12 @@ def test_what_is_no_file_is_never_opened(tmp_path: Path) -> None:
         open_file(str(tmp_path / "gone"))
 
 
+def test_a_file_of_the_kernel_is_read_on_where_it_gives_a_page_at_a_time() -> None:
+    source = open_file("/proc/self/smaps")
+    assert source.size == 0
+    assert len(source.read(0, 20_000)) == 20_000
+
+
 def test_conf_files_are_included_by_pattern_in_order_and_once() -> None:
     tree = DictTree(
         {
@@ -162,11 +168,11 @@ def test_a_damaged_cache_is_one_clear_error(tmp_path: Path) -> None:
         (content[:76] + b"\xff" * 4 + content[80:], "a name there has no end"),
         (content[:32] + struct.pack("<I", 9999) + content[36:], "byte 9999: its extension is damaged or cut"),
     ):
-        with pytest.raises(CacheError, match=message):
+        with pytest.raises(LumisiteError, match=message):
             read_cache(Memory("cache", damaged), 62, ("x86-64-v2",))
     choose = random.Random(1)
     for _ in range(500):
-        with contextlib.suppress(CacheError):
+        with contextlib.suppress(LumisiteError):
             read_cache(Memory("cache", mutated(content, choose)), 62, ("x86-64-v2",))
 
 

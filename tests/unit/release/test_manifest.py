@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.errors import DifferenceError
-from lumisite.release.tree import load_manifest
+from lumisite.release.tree import load_tree
 from lumisite.render.manifest import (
     MANIFEST,
     FileEntry,
@@ -213,16 +213,16 @@ def test_what_turned_into_a_link_or_a_pipe_is_neither_followed_nor_waited_for(tm
 def test_a_manifest_that_is_missing_a_link_a_folder_or_huge_is_named(tmp_path: Path) -> None:
     path = tmp_path / MANIFEST
     with pytest.raises(DifferenceError, match=f"^{path}: is missing"):
-        load_manifest(tmp_path)
+        load_tree(tmp_path)
     path.symlink_to("/dev/zero")
     with pytest.raises(DifferenceError, match="is not a file but a symbolic link"):
-        load_manifest(tmp_path)
+        load_tree(tmp_path)
     path.unlink()
     path.mkdir()
     with pytest.raises(DifferenceError, match="is not a file but a directory"):
-        load_manifest(tmp_path)
+        load_tree(tmp_path)
     path.rmdir()
     with path.open("wb") as huge:
         huge.truncate(1 << 40)
     with pytest.raises(DifferenceError, match="has more than 8388608 bytes"):
-        load_manifest(tmp_path)
+        load_tree(tmp_path)

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from lumisite.cli import main
-from lumisite.machine.host import DiskTree
-from lumisite.machine.mounts import Mount, mount_of, mounts_of
+from lumisite.machine.host import DiskTree, Mount, mount_of, mounts_of
 from tests.support.dict_trees import Files, Link, write_tree
 from tests.support.elves import elf
 from tests.support.sites import site_text

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.render import runtimes
+from lumisite.render.render import PROLOG, WRAPPER
 from lumisite.site.load import load_site
 from tests.support.prologs import lay_out, render_files
 from tests.support.wrappers import FILES, LAIF, make
@@ -65,7 +66,7 @@ def by_hand(tmp_path: Path, *parts: Path) -> Path:
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_the_prolog_runs_by_hand(shell: str, tmp_path: Path) -> None:
-    script = by_hand(tmp_path, *(ROOM / name for name in ("prolog.sh", "masks.sh", "step.sh")), DATA / "prolog.sh")
+    script = by_hand(tmp_path, *(ROOM / name for name in PROLOG), DATA / "prolog.sh")
     step = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_PARTITION": "gpu", "LUMISITE_VERBOSE": "1"}
     done = subprocess.run([shell, script], env={"PATH": "/bin", **step}, capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
@@ -78,7 +79,7 @@ def test_the_prolog_runs_by_hand(shell: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_the_wrapper_runs_by_hand(shell: str, tmp_path: Path) -> None:
-    script = by_hand(tmp_path, ROOM / "wrapper.sh", ROOM / "step.sh", DATA / "wrapper.sh")
+    script = by_hand(tmp_path, *(ROOM / name for name in WRAPPER), DATA / "wrapper.sh")
     command = [shell, str(script), "exec", "torch-rocm-6.2.4.sif", "true"]
     step = {"PATH": "/bin", "PWD": "/x", "LUMISITE_VERBOSE": "1", "LUMISITE_DONE": "x"}
     done = subprocess.run(command, env=step, capture_output=True, text=True, check=True)

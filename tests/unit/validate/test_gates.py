@@ -16,7 +16,7 @@ from lumisite.validate.probes.affinity.judge import expected_topology
 from lumisite.validate.probes.binds.judge import host_paths, library_origins
 from lumisite.validate.probes.miopen.judge import private_directories
 from lumisite.validate.probes.modules.judge import module_binds
-from lumisite.validate.probes.probe import OUT, PROBES, Ended, Probe, Record, scripts
+from lumisite.validate.probes.probe import OUT, PROBES, Ended, Part, Probe, Record, scripts
 from lumisite.validate.probes.python.judge import shuts_out
 from lumisite.validate.probes.ranks import Fault, missing, tell
 from lumisite.validate.probes.suite import choose_probes, groups
@@ -25,6 +25,7 @@ from tests.support.sites import load_text, site_text
 
 PACKAGE = Path(lumisite.__file__).parent
 GATES = ["node", "modules", "binds", "affinity", "miopen", "usersite", "conda"]
+NODE_PART = Part("", (), each="node")
 FOLDERS = ["node", "modules", "binds", "affinity", "miopen", "python", "jax", "wrapper", "job"]
 
 
@@ -173,7 +174,9 @@ def test_a_task_without_a_record_is_named() -> None:
     (fault,) = missing(records, job, "the rank")
     assert (fault.node, fault.rank) == ("b", 2)
     assert fault.cause == "the rank left no record: it did not start, or was ended"
-    assert [fault.node for fault in missing(records[:2], job, "it", "node")] == ["b"]
+    # Busy nodes stand last in a set, and have the first ranks all the same.
+    assert missing(records, dataclasses.replace(job, nodes=("b", "a")), "the rank") == [fault]
+    assert [fault.node for fault in missing(records[:2], dataclasses.replace(job, part=NODE_PART), "it")] == ["b"]
 
 
 def test_every_judge_says_so_when_there_is_no_record_at_all() -> None:

@@ -15,7 +15,7 @@ from lumisite.validate.probes.pairs.judge import pairs
 from lumisite.validate.probes.probe import Ended, Expected, Line, Part, Record, Shape, Step, scripts
 from lumisite.validate.probes.transport.judge import judge as judge_transport
 from lumisite.validate.probes.transport.judge import transport
-from tests.support.records import target_of
+from tests.support.records import a_job, target_of
 
 LUMI, TWIN = load_site("lumi").site.network, load_site("twin").site.network
 NODES = ("nid000001", "nid000002")
@@ -27,7 +27,7 @@ def ended(records: list[Record], code: int = 0, tasks: int = 1, shape: Shape = "
 
 
 def expected(probe: str, tasks: int = 1, nodes: tuple[str, ...] = NODES) -> Expected:
-    return Expected(probe, f"{len(nodes)}n", nodes, tasks, "r1", 100.0)
+    return replace(a_job(nodes, tasks, probe), run="r1", time=100.0)
 
 
 def rank(number: int, tasks: int = 1, ranks: int = 2, **more: object) -> dict[str, object]:

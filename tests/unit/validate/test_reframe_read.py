@@ -11,8 +11,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.validate.lines import Gate, Sample, parse_line
 from lumisite.validate.reframe import read
-from lumisite.validate.reframe.cases import Number, better_of
-from lumisite.validate.reframe.read import with_reframe
+from lumisite.validate.reframe.read import better_of, with_reframe
 from lumisite.validate.samples import SamplesError, read_lines
 from tests.support.reframe_files import DATA, WHERE, Output, case_of, faults, lines, report, samples, written
 
@@ -214,7 +213,7 @@ def test_cases_that_an_earlier_session_ran_are_not_taken_again(tmp_path: Path) -
 def test_thresholds_on_one_side_or_the_unit_tell_the_direction(
     unit: str, lower: float | None, upper: float | None, better: str
 ) -> None:
-    assert better_of(Number("n", 1.0, lower, upper, unit)) == better
+    assert better_of(lower, upper, unit) == better
 
 
 @pytest.mark.parametrize(
@@ -222,7 +221,7 @@ def test_thresholds_on_one_side_or_the_unit_tell_the_direction(
     [("", None, None), ("GB", -0.1, 0.1), ("%", None, None), ("GB/s", None, 0.1), ("s", -0.1, None)],
 )
 def test_a_direction_is_never_guessed(unit: str, lower: float | None, upper: float | None) -> None:
-    assert better_of(Number("n", 1.0, lower, upper, unit)) is None
+    assert better_of(lower, upper, unit) is None
 
 
 @pytest.mark.parametrize(
@@ -236,7 +235,7 @@ def test_a_direction_is_never_guessed(unit: str, lower: float | None, upper: flo
     ],
 )  # fmt: skip
 def test_units_of_rates_and_times_tell_the_direction_and_others_do_not(unit: str, better: str | None) -> None:
-    assert better_of(Number("n", 1.0, None, None, unit)) == better
+    assert better_of(None, None, unit) == better
 
 
 @pytest.mark.parametrize("value", [0, -1.5, float("nan"), float("inf")])

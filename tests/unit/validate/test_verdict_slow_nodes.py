@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from lumisite.validate.report.contents import headline
+from lumisite.validate.report.write import headline
 from lumisite.validate.samples import Job, Series
 from tests.support.series import SETS, STEADY, after, per_node, scaled, series, system
 

@@ -96,9 +96,7 @@ def test_spec_needs_no_baseline_to_fail_and_is_none_to_pass() -> None:
     assert one(None, after([*scaled(1.0, 5), *scaled(3.0, 5)]), rule(spec=200.0)).verdict == "warn"
     assert one(None, after(scaled(1.0, 10)), rule(spec=101.0)).reason == "not measured before"
     # On bad nodes alone it does not count for the system.
-    found = judge_metric(
-        None, after(scaled(1.0, 10)), rule(spec=200.0), slow_after=frozenset(NODES), alone="none before"
-    )
+    found = judge_metric("none before", after(scaled(1.0, 10)), rule(spec=200.0), slow_after=frozenset(NODES))
     assert (found.verdict, found.on_slow_nodes, found.avoid) == ("inconclusive", True, NODES)
 
 

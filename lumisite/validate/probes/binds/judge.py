@@ -63,11 +63,11 @@ def _judge(target: Target, records: Sequence[Record], expected: Expected) -> lis
     bound, origins = host_paths(target), library_origins(target)
     hosts = {text(record, "host"): record for record in records if text(record, "part") == "host"}
     inside = [record for record in records if text(record, "part") == "container"]
-    faults = missing(hosts.values(), expected, "the look at the node itself", "node")
+    faults = missing(hosts.values(), expected, "the look at the node itself")
     faults += [Fault(*said, node) for node in expected.nodes for said in _of_host(hosts.get(node, {}), bound)]
     explained = {fault.node for fault in faults}
     # A runtime that misses the source of a bind does not start, and that has been told.
-    faults += [one for one in missing(inside, expected, "the container", "node") if one.node not in explained]
+    faults += [one for one in missing(inside, expected, "the container") if one.node not in explained]
     for record in inside:
         node = text(record, "host")
         faults += [Fault(*said, node) for said in _of_container(record, hosts.get(node, {}), bound)]

@@ -7,23 +7,23 @@ settings to suspect are those that the site's ledger knows to hang communicators
 from __future__ import annotations
 
 import math
-import operator
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from functools import partial
+from operator import ne
 
 from lumisite.site.cpus import parse_number_list
 from lumisite.site.entries import Evidence
 from lumisite.site.evidence import harms
-from lumisite.site.ledger import Situation, decide, judge_conditions
+from lumisite.site.ledger import decide, judge_conditions
 from lumisite.text import counted
 from lumisite.validate.lines import Gate
 from lumisite.validate.probes.collectives.judge import ADVICE
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Plan, Record, Target, probe
-from lumisite.validate.probes.ranks import LOST, SILENT_S, STDERR, trouble, who
+from lumisite.validate.probes.ranks import LOST, NO_BEAT_S, STDERR, trouble, who
 from lumisite.validate.probes.records import finished, number, rank_of, rows, table, text, whole
 
 #: As many as hung on LUMI with four nodes (lumi-ai-factory/laifs-container-recipes issue 44).
@@ -66,7 +66,7 @@ class Suspect:
     """A variable, which of its values are known to hang (empty is not set), and what to do then."""
 
     name: str
-    hangs: Callable[[str], bool] = lambda _value: False
+    hangs: Callable[[str], object] = lambda _value: False
     advice: str = ""
 
 
@@ -74,26 +74,22 @@ def suspects(target: Target) -> tuple[Suspect, ...]:
     """Give what the ledger knows for the image on several nodes, and what else is shown where none is to blame."""
     if target.plan.backend == "gloo":
         return (Suspect("GLOO_SOCKET_IFNAME"),)
-    return (*_from_ledger(target, replace(target.situation, nodes="several")), *map(Suspect, MOMENTS))
-
-
-def _from_ledger(target: Target, situation: Situation) -> Iterator[Suspect]:
-    """What jobs fail without comes before single values that do harm."""
+    situation = replace(target.situation, nodes="several")
+    found = []
+    # What jobs fail without comes before single values that do harm.
     for verdict in decide(target.site, situation).settings:
         setting = verdict.entry
         needed = next((one for one in setting.evidence if one.effect == "needed"), None)
         if setting.name in MOMENTS and verdict.applies and setting.value is not None and needed is not None:
             advice = _advice("set", f"{setting.name}={setting.value}", needed)
-            yield Suspect(setting.name, partial(operator.ne, setting.value), advice)
+            found.append(Suspect(setting.name, partial(ne, setting.value), advice))
     for harm in harms(target.site):
         name, evidence = harm.setting.name, harm.evidence
         holds, _ = judge_conditions(evidence.when, situation)
         if name in MOMENTS and (holds or (holds is None and evidence.unknown_images)):
-            yield Suspect(name, partial(_fits, harm.patterns), _advice("unset", name, evidence))
-
-
-def _fits(patterns: Sequence[str], value: str) -> bool:
-    return any(fnmatchcase(value, pattern) for pattern in patterns)
+            values = "|".join(map(translate, harm.patterns))
+            found.append(Suspect(name, partial(re.match, values), _advice("unset", name, evidence)))
+    return (*found, *map(Suspect, MOMENTS))
 
 
 def _advice(verb: str, setting: str, evidence: Evidence) -> str:
@@ -148,60 +144,46 @@ def _judge(known: Sequence[Suspect], steps: Sequence[Ended], expected: Expected)
     ]
 
 
-@dataclass(frozen=True)
-class Seat:
-    """How far one rank came, by its record, or by what it last said of where it was; `record` is empty for neither."""
-
-    rank: int
-    node: str
-    record: Record
-    silent: bool
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """How far it is: the group, and what it does with it; (0, 0) before the first group."""
-        if "local_rank" in self.record and not self.record.get("error") and "hung_time" not in self.record:
-            return DONE
-        part = self.record.get("part")
-        return whole(self.record, "group"), [*PLACES].index(part) if isinstance(part, str) else 0
-
-
-def _seats(records: Sequence[Record], expected: Expected) -> list[Seat]:
-    last = max(_times(records, "time", "hung_time", "error_time"), default=0.0)
+def _seats(records: Sequence[Record], expected: Expected) -> list[Record]:
+    """Give each rank's record, or what it last said of where it was; only rank and host where there is neither."""
     # Of a rank that left its record, what it said before tells nothing more.
     by_rank = {rank_of(record): record for record in sorted(records, key=lambda record: "local_rank" in record)}
-    seats = []
-    for rank in range(expected.ranks):
-        record = by_rank.get(rank, {})
-        node = str(record.get("host") or sorted(expected.nodes)[rank // expected.tasks])
-        # The record that is left in the end has no such time.
-        quiet = last - (number(record, "time") or last) > SILENT_S
-        seats.append(Seat(rank, node, record, quiet or record.get("froze") is True))
-    return seats
+    return [{"host": expected.node_of(rank), "rank": rank, **by_rank.get(rank, {})} for rank in range(expected.ranks)]
+
+
+def _place(seat: Record) -> tuple[int, int]:
+    """Say how far a rank is: the group, and what it does with it; (0, 0) before the first group."""
+    if "local_rank" in seat and not seat.get("error") and "hung_time" not in seat:
+        return DONE
+    part = seat.get("part")
+    return whole(seat, "group"), [*PLACES].index(part) if isinstance(part, str) else 0
 
 
 def _times(records: Sequence[Record], *keys: str) -> list[float]:
     return [time for record in records for key in keys if (time := number(record, key)) is not None]
 
 
-def _hung(ended: Ended, seats: Sequence[Seat], expected: Expected, known: Sequence[Suspect]) -> Gate | None:
+def _hung(ended: Ended, seats: Sequence[Record], expected: Expected, known: Sequence[Suspect]) -> Gate | None:
     """Name who hung, if a rank lost its patience before any failed, or the step's time was over.
 
     To blame are ranks that never began, else those that fell silent, else the least far.
     """
     gave_up, failed = _times(ended.records, "hung_time"), _times(ended.records, "error_time")
-    here = [seat for seat in seats if seat.place != DONE]
+    here = [seat for seat in seats if _place(seat) != DONE]
     # Where a rank failed first, the others hung because of it.
     if not here or not (gave_up or ended.late) or min(failed, default=math.inf) < min(gave_up, default=math.inf):
         return None
-    never, silent = [seat for seat in here if not seat.record], [seat for seat in here if seat.silent]
-    least = min(seat.place for seat in here)
-    stuck = never or silent or [seat for seat in here if seat.place == least]
+    never = [seat for seat in here if not {"local_rank", "phase"} & {*seat}]
+    last = max(_times(ended.records, "time", "hung_time", "error_time"), default=0.0)
+    # The record that is left in the end has no such time.
+    silent = [one for one in here if one.get("froze") is True or last - (number(one, "time") or last) > NO_BEAT_S]
+    least = min(map(_place, here))
+    stuck = never or silent or [seat for seat in here if _place(seat) == least]
     since = f"not done after {ended.step.limit_s} s: "
     if gave_up:
         since = f"no progress for {max(_times(ended.records, 'hung_s'), default=0.0):g} s: "
     waited = f"; {counted(waiting, 'other rank')} waited" if (waiting := len(here) - len(stuck)) else ""
-    record = stuck[0].record
+    record = stuck[0]
     if never:
         return _blamed(stuck, f"never began: no record is left{waited}", STDERR, expected, since)
     group = whole(record, "group")
@@ -212,25 +194,23 @@ def _hung(ended: Ended, seats: Sequence[Seat], expected: Expected, known: Sequen
     return _blamed(stuck, f"hung {where}{waited}; {why}", advice, expected, since)
 
 
-def _crashed(ended: Ended, seats: Sequence[Seat], expected: Expected) -> Gate | None:
+def _crashed(ended: Ended, seats: Sequence[Record], expected: Expected) -> Gate | None:
     """Name the ranks that srun says ended by themselves and left no record: the others failed or were killed then."""
     if ended.late or ended.exit_code == 0:
         return None
     failed = min(_times(ended.records, "error_time"), default=math.inf)
     for _, tasks, how in _TASK.findall(ended.words):
         own = [seats[rank] for rank in parse_number_list(tasks, limit=MOST_RANKS) if rank < len(seats)]
-        lost = [
-            seat for seat in own if "local_rank" not in seat.record and (number(seat.record, "time") or 0.0) <= failed
-        ]
+        lost = [seat for seat in own if "local_rank" not in seat and (number(seat, "time") or 0.0) <= failed]
         if lost:
-            doing = f" while {lost[0].record['phase']}" if lost[0].record else ""
+            doing = f" while {lost[0]['phase']}" if "phase" in lost[0] else ""
             return _blamed(lost, f"ended without a record{doing}: {how}", STDERR, expected)
     return None
 
 
-def _blamed(seats: Sequence[Seat], what: str, advice: str, expected: Expected, since: str = "") -> Gate:
+def _blamed(seats: Sequence[Record], what: str, advice: str, expected: Expected, since: str = "") -> Gate:
     """Make a gate line about some ranks and their nodes alone."""
-    nodes, ranks = sorted({seat.node for seat in seats}), [seat.rank for seat in seats]
+    nodes, ranks = sorted({str(seat["host"]) for seat in seats}), [whole(seat, "rank") for seat in seats]
     return expected.gate(
         "fail", f"{since}{who(ranks, nodes)} {what}", advice, ranks[0] if len(ranks) == 1 else None, nodes
     )

@@ -23,7 +23,7 @@ def modules(target: Target) -> Plan:
     bound, variable = module_binds(target), f"{target.site.runtime.prefix}_BINDPATH"
     arguments = (f"{target.site.root}/current/{target.site.module_folder}", f"{variable}={USERS_BIND}", "--", *bound)
     part = Part("modules.sh", ("bash",), arguments, each="node")
-    return (part,), judge_each(partial(_of_node, bound, variable), partial(_passed, bound), "the login shell", "node")
+    return (part,), judge_each(partial(_of_node, bound, variable), partial(_passed, bound), "the login shell")
 
 
 def module_binds(target: Target) -> dict[str, tuple[str, ...]]:

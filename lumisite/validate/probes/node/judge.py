@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from lumisite.machine.mounts import Mount, mount_of, parse_mounts
+from lumisite.machine.host import Mount, mount_of, parse_mounts
 from lumisite.site.ledger import decide
 from lumisite.site.scalars import TASK
+from lumisite.text import some
 from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Part, Plan, Record, Target, probe
-from lumisite.validate.probes.ranks import NOT_STARTED, STDERR, Said, first_of
+from lumisite.validate.probes.ranks import NOT_STARTED, STDERR, Said
 from lumisite.validate.probes.records import number, table, text, texts, value_at, whole
 
 #: A clock counts as wrong that is further from the others, in seconds; tasks of a step start within a few.
@@ -129,7 +130,7 @@ def _judge(
     lines += [_bad(expected, name, found, alike=alike) for name, found in faults.items() if found]
     good = [name for name in records if not faults[name]]
     if good:
-        what = f"{first_of(interfaces, 8)}, {len(paths)} paths and the clock are as they should be"
+        what = f"{some(interfaces, between=', ')}, {len(paths)} paths and the clock are as they should be"
         lines.append(expected.gate("pass", what, nodes=good))
     return lines
 
@@ -183,7 +184,7 @@ def _of_paths(
             bad.setdefault((folder, fault), []).append(name)
     for (folder, fault), names in bad.items():
         remedy = "look at the device and its driver" if folder.startswith("/dev") else "restore the library"
-        yield f"{first_of(names, NAMED_FILES)} in {folder} {fault}", remedy
+        yield f"{some(names, NAMED_FILES, ', ')} in {folder} {fault}", remedy
 
 
 def _of_path(record: Record, path: str, wanted: _Path) -> str:
@@ -239,7 +240,7 @@ def _of_mount(node: str, path: str, mounted: Mapping[str, tuple[Mount, set[str]]
             return f"{path} is not mounted: it is a folder on {own.point} ({own.kind}), and {there}"
         return f"{path} is another file system: {own.source} ({own.kind}), and {usual.source} ({usual.kind}) elsewhere"
     if missing := sorted(set.intersection(*(points for _, points in elsewhere)) - below) if elsewhere else []:
-        return f"{first_of(missing, NAMED_FILES)} is not mounted"
+        return f"{some(missing, NAMED_FILES, ', ')} is not mounted"
     if own.point == "/" and own.kind in OWN and not below:
         return f"{path} is not mounted: it is a folder on / ({own.kind})"
     return ""
@@ -249,16 +250,13 @@ def _of_facts(record: Record, others: Sequence[Record]) -> Iterator[Said]:
     for key, (what, unit) in FACTS.items():
         own, theirs = text(record, "facts", key), [text(one, "facts", key) for one in others]
         usual = _usual([own, *theirs])
-        if usual is None and unit and all(theirs) and all(_number(own) < _number(each) for each in theirs):
-            usual = min(theirs, key=_number, default=None)
+        # What is no number is no limit.
+        limits = {each: int(each) if each.isdigit() else math.inf for each in (own, *theirs)}
+        if usual is None and unit and all(theirs) and all(limits[own] < limits[each] for each in theirs):
+            usual = min(theirs, key=limits.__getitem__, default=None)
         if own and usual and own != usual:
             has, lacks = (f"{each.strip()}{unit if each.isdigit() else ''}" for each in (own, usual))
             yield f"{what} is {has}, not {lacks}", "set it as on the other nodes"
-
-
-def _number(value: str) -> float:
-    """Read a limit; what is no number is none."""
-    return int(value) if value.isdigit() else math.inf
 
 
 def _clocks(records: Mapping[str, Record]) -> dict[str, Said]:

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from lumisite.site.ledger import decide
-from lumisite.text import counted
+from lumisite.text import counted, some
 from lumisite.validate.probes.probe import Expected, Plan, Record, Target, probe
-from lumisite.validate.probes.ranks import Said, first_of, judge_each
+from lumisite.validate.probes.ranks import Said, judge_each
 from lumisite.validate.probes.records import in_image, rows, table, text, texts, value_at
 
 FRAMEWORK = "torch"
 SCRIPT = ("python_setup.py", "--import", FRAMEWORK)
 #: Packages that a cause names; more are counted.
 NAMED_PACKAGES = 6
-_named = partial(first_of, most=NAMED_PACKAGES)
+_named = partial(some, most=NAMED_PACKAGES, between=", ")
 #: What to do by the family's `activation`.
 ACTIVATE = {
     "with-conda": "load the module, whose wrapper puts the environment first on PATH; by hand it is '$WITH_CONDA'",

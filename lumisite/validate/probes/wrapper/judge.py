@@ -55,7 +55,7 @@ def _judge(records: Sequence[Record], expected: Expected) -> list[Line]:
         lacks, advice = _difference(parts[CONTAINER][0], parts[WRAPPER][0])
         faults = [Fault(shown + lacks, advice, expected.nodes[0])]
     # One rank alone has always been `1g` here, on one node too.
-    named = replace(expected, label="1g") if expected.ranks == 1 else expected
+    named = replace(expected, shape="one-gpu") if expected.ranks == 1 else expected
     return [
         *tell(faults, shown, expected),
         *(expected.series(f"epoch_s/{part}", values, "s") for part, values in seconds.items()),
