@@ -52,7 +52,8 @@ def _settings(site: Site) -> Iterator[str]:
 
 
 def _entry(site: Site, setting: Setting) -> Iterator[str]:
-    said = [f"**{plain(describe_action(setting))}**, {plain(describe_conditions(setting.when))}", _setter(setting)]
+    action, conditions = describe_action(setting), describe_conditions(setting.when)
+    said = [f"**{plain(action)}**, {plain(conditions)}", _setter(site, setting)]
     said += [] if setting.confirmed else ["**not confirmed for LUMI**"]
     yield f"{'; '.join(part for part in said if part)}. {_capital(plain(setting.why))}."
     note = remark(setting)
@@ -69,12 +70,13 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _setter(setting: Setting) -> str:
+def _setter(site: Site, setting: Setting) -> str:
     if setting.leave:
         return ""
     if setting.where != TASK:
         return f"set by `{setting.where}`"
-    return "set by the wrapper, which sees the image" if depends_on_image(setting.when) else "set by the task prolog"
+    by_image = depends_on_image(site, setting.when)
+    return "set by the wrapper, which sees the image" if by_image else "set by the task prolog"
 
 
 def _sources(site: Site, text: str) -> str:

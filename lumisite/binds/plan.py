@@ -72,8 +72,7 @@ class Request:
 
     site: Site
     platform: str
-    cpe: Version
-    rocm: Version
+    releases: Mapping[str, Version]
     image_paths: tuple[str, ...]
     family: str | None = None
     libraries: tuple[str, ...] = ()
@@ -82,7 +81,7 @@ class Request:
 def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     """Work out the plan of an image; raises a `LumisiteError` for what cannot be answered."""
     site = request.site
-    name, why = recognise_family(site, request.image_paths, image.tree, request.rocm, request.family)
+    name, why = recognise_family(site, request.image_paths, image.tree, request.releases, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
     holds = read_holds(name, image.tree)
@@ -105,8 +104,7 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
 def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Give the host's folders with the site's libraries, and notes on what the host lacks and what comes near."""
     site = request.site
-    cpe = site.cpe.get(str(request.cpe))
-    stated = [*site.platforms[request.platform].libraries.items(), *(cpe.libraries.items() if cpe else ())]
+    stated = site.libraries(request.platform, request.releases).items()
     found: dict[str, None] = {}
     lacking = []
     for name, path in stated:
@@ -145,7 +143,7 @@ def _sides(
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
     """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
     rules = read_rules(host, cpu_levels(host, _ASSUMED_LEVELS), folders, captured=True)
-    rocm = f"/opt/rocm-{request.site.platforms[request.platform].rocm}"
+    rocm = f"/opt/rocm-{request.site.platforms[request.platform].defaults.get('rocm')}"
     everywhere = dict.fromkeys((*rules.directories, *beyond(request.site, host, rocm)))
     return Loader(host, replace(rules, directories=tuple(everywhere)))
 
@@ -166,7 +164,9 @@ def beyond(site: Site, host: Tree, rocm: str) -> Iterator[str]:
 
 def _binds(request: Request, family: str) -> Iterator[tuple[str, str, str]]:
     """Give the binds of the modules that images of this family are run with: source, target, module."""
-    decision = decide(request.site, Situation(request.platform, request.cpe, family))
+    site = request.site
+    installed = {stack: request.releases[stack] for stack in site.host_stacks if stack in request.releases}
+    decision = decide(site, Situation(request.platform, installed, family))
     modules = request.site.loaded_with(request.site.families[family].modules)
     for bind in (verdict.entry for verdict in decision.binds if verdict.applies):
         if isinstance(bind, Bind) and bind.where in modules:
@@ -184,15 +184,14 @@ def format_plan(
     earlier = () if old is None else old.lines
     accepted = {(line.library, line.decision, line.reason): line.accepted for line in earlier}
     document = {
-        "plan": "1",
+        "plan": "2",
         "site": request.site.name,
         "platform": request.platform,
-        "cpe": request.cpe,
-        "rocm": request.rocm,
+        "stacks": dict(request.releases),
         "family": plan.family,
         "paths": paths,
         "image": None if image is None else vars(image),
-        "holds": {"rocm": plan.holds.rocm, "plugin": plan.holds.plugin},
+        "holds": {"stacks": dict(plan.holds.stacks), "plugin": plan.holds.plugin},
         "library_path": request.site.library_path(request.platform, plan.family),
         "notes": plan.notes,
         "lines": tuple(
@@ -252,7 +251,8 @@ def explain_library(request: Request, plan: Plan, image: str, name: str) -> Libr
             f"{name}: is in no chain from a root of the family {plan.family}, so {image} needs none "
             f"({suggestion(name, known)})"
         )
-    situation = f"{image}, family {plan.family}, platform {request.platform}, cpe {request.cpe}, rocm {request.rocm}"
+    versions = "".join(f", {stack} {version}" for stack, version in request.releases.items())
+    situation = f"{image}, family {plan.family}, platform {request.platform}{versions}"
     own: dict[str, Any] = {"name": line.library, "source": line.source or line.library, "notes": line.warnings}
     own |= {"wanted": line.wanted or "-", "found": line.found or "-"}
     order = ("name", "decision", "source", "target", "wanted", "found", "reason", "chain", "notes")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lumisite.binds.closure import Line
 from lumisite.binds.plan import Plan, Request, format_plan, make_plan
-from lumisite.cli.parser import check_root, rows_of_json, say, write_whole
+from lumisite.cli.parser import asked_for, check_root, rows_of_json, say, write_whole
 from lumisite.errors import ResolveError, SiteError, shown
 from lumisite.images.digest import digest_of
 from lumisite.images.sif import open_image
@@ -47,12 +47,12 @@ def plan_image(
     """Plan an image with a command's options for image, site, releases, family and host."""
     check_root(arguments.host_root)
     site = load_site(arguments.site).site
-    chosen = resolve_selection(site, platform=arguments.platform, cpe=arguments.cpe, rocm=arguments.rocm)
+    chosen = resolve_selection(site, platform=arguments.platform, **asked_for(arguments))
     names = _names(arguments.image, arguments.host_root)
     image = open_image(names.on_disk)
     # What the name leads to counts more than the name, and both more than what jobs will call it.
     known = tuple(dict.fromkeys((*paths, names.typed, names.real)))
-    request = Request(site, chosen.platform, chosen.cpe[0], chosen.rocm[0], known, arguments.family, libraries)
+    request = Request(site, chosen.platform, chosen.default.releases, known, arguments.family, libraries)
     return request, make_plan(request, image, DiskTree(arguments.host_root))
 
 

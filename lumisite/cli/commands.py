@@ -23,11 +23,12 @@ ROOT = About("the deployment root", PATH)
 FULL = "show the whole diff of every file"
 #: What chooses releases.
 SELECTION: Arguments = {
-    "--rocm V...": "ROCm release; 6.2 means the newest 6.2.x of the site. May be given several times; `all` means the "
-    "newest of each series that the platform's driver supports (default: the platform's own)",
+    "--use STACK=V...": "release of a stack of the site; 12.8 means its newest 12.8.x. May be given several times; "
+    "`all` means every release that is supported, or the newest of each series that the platform's driver supports "
+    "(default: the platform's own)",
+    "--rocm V...": "the same as --use rocm=V",
     "--platform P": "what the machine was after which maintenance (default: the current one)",
-    "--cpe V...": "CPE release. May be given several times; `all` means every supported one (default: the platform's "
-    "own)",
+    "--cpe V...": "the same as --use cpe=V",
 }
 #: What is known of images.
 INPUTS: Arguments = {
@@ -73,20 +74,24 @@ COMMANDS: dict[str, Command] = {
     "check": Command(
         "find all faults of a site description",
         "Read a site description and print every fault as file:line:column: key: what is wrong. Exit 0 when there is "
-        "none, 2 otherwise. With --host, check the deployed release against this node instead: exit 1 when something "
+        "none, 2 otherwise. With --update, write the file anew in today's format instead, with its comments, and show "
+        "what changes. With --host, check the deployed release against this node instead: exit 1 when something "
         "that its modules need is not there as they need it, 5 when only this node can be meant.",
         {
             "file [FILE]": About("a YAML file, or an embedded site's name", {"default": "lumi"}),
+            "--update": "write the file anew in today's format, and show what changes",
+            "--out FILE": About("with --update: write this file instead", PATH),
             "--host": "check the deployed release of the site against this node",
             "--root ROOT": "with --host: the deployment root (default: the site's)",
             "--host-root DIR": "with --host: the root of the node, or of a copy of it (default: /)",
             "--json": JSON,
         },
+        either=("--update", "--host"),
         module="describe",
     ),
     "resolve": Command(
         "show which releases would be chosen, and why the others lost",
-        "Show the platform, CPE and ROCm releases that `render` would use, and why each other one lost.",
+        "Show the platform and the releases of its stacks that `render` would use, and why each other one lost.",
         {"--site NAME|FILE": SITE, **SELECTION, "--json": JSON},
         module="describe",
     ),
@@ -94,8 +99,8 @@ COMMANDS: dict[str, Command] = {
         "explain a setting, bind, module or library",
         "Explain a variable, a bound path or a module: the value, the rule that won, the reason and its evidence with "
         "its sources, and the entries that lost. What is not given of image, nodes and partition stays open, and each "
-        "entry that could win is shown with its condition. What is inside the image is judged by --image; --rocm, "
-        "--cpe and --platform choose versions of modules. A library is explained for one image.",
+        "entry that could win is shown with its condition. What is inside the image is judged by --image; --use "
+        "and --platform choose versions of modules. A library is explained for one image.",
         {
             "names NAME...": "a variable, an absolute path, a module, or a SONAME",
             "--site NAME|FILE": SITE,
@@ -196,8 +201,9 @@ COMMANDS: dict[str, Command] = {
             "--library SONAME...": "a library to bring beside those of the family, such as libmpi.so.12; may be given "
             "several times",
             "--platform P": PLATFORM,
-            "--cpe V": About("CPE release (default: the platform's own)", ONE),
-            "--rocm V": About("ROCm release, for the default family (default: the platform's own)", ONE),
+            "--use STACK=V...": "release of a stack (default: the platform's own)",
+            "--cpe V": About("the same as --use cpe=V", ONE),
+            "--rocm V": About("the same as --use rocm=V", ONE),
             "--write FILE": About(
                 "also store it as a plan, to be reviewed, for `render`; what you have edited in FILE before stays",
                 PATH,

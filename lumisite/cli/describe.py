@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import load_selection, say, tell
+from lumisite.cli.parser import load_selection, say, tell, write_whole
 from lumisite.errors import ResolveError, SiteError
 from lumisite.site.load import load_plans, load_site
 from lumisite.text import counted
@@ -23,6 +24,10 @@ def run_check(arguments: argparse.Namespace) -> int:
         from lumisite.cli.host import check_deployed
 
         return check_deployed(arguments.file, arguments.root, arguments.host_root or "/", as_json=arguments.json)
+    if arguments.update:
+        return _update(arguments.file, arguments.out)
+    if arguments.out is not None:
+        raise ResolveError("--out: goes with --update only")
     for option, value in (("--root", arguments.root), ("--host-root", arguments.host_root), ("--json", arguments.json)):
         if value:
             raise ResolveError(f"{option}: goes with --host only")
@@ -34,19 +39,38 @@ def run_check(arguments: argparse.Namespace) -> int:
         say(counted(len(error.problems), "fault"))
         return error.exit_code
     site = loaded.site
+    releases = [f"{len(stack.releases)} {stack.title}" for stack in site.stacks.values()]
     have = {"image family": site.families, "setting": site.settings, "module": site.modules, "plan": plans}
     print(
-        f"{loaded.file}: no faults: {counted(len(site.platforms), 'platform')}, {len(site.cpe)} CPE and "
-        f"{len(site.rocm)} ROCm releases, "
+        f"{loaded.file}: no faults: {counted(len(site.platforms), 'platform')}, "
+        + (f"{' and '.join(releases)} releases, " if releases else "")
         + ", ".join(counted(len(things), name) for name, things in have.items() if things or name != "plan")
     )
+    return 0
+
+
+def _update(name: str, out: Path | None) -> int:
+    """Write a description anew in today's format, and print what changes; what has faults is left as it is."""
+    from difflib import unified_diff
+
+    from lumisite.site.update import updated
+
+    loaded = load_site(name)
+    file = loaded.directory / loaded.file
+    old, new = loaded.data.decode("utf-8-sig"), updated(loaded.data, str(file))
+    if out is not None or new != old:
+        write_whole(out or file, new.encode())
+    lines = unified_diff(old.splitlines(), new.splitlines(), str(file), str(out or file), lineterm="")
+    print("\n".join(lines) or f"{file}: is of today's format already")
+    if out is not None or new != old:
+        say(f"{out or file}: is written")
     return 0
 
 
 def run_resolve(arguments: argparse.Namespace) -> int:
     """Print every candidate with its reason, the chosen ones marked."""
     _, selection = load_selection(arguments)
-    chosen = {"platform": selection.platform, "cpe": selection.cpe, "rocm": selection.rocm}
+    chosen = {"platform": selection.platform, **selection.stacks}
     candidates = selection.candidates
     width = max(len(one.name) for one in candidates)
     rows = (f"{'*' if one.chosen else ' '} {one.kind:8}  {one.name:{width}}  {one.reason}" for one in candidates)

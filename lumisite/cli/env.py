@@ -19,7 +19,7 @@ from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.decode import suggestion
 from lumisite.site.images import holds_by_name
-from lumisite.site.ledger import decide_stacks
+from lumisite.site.ledger import decide_combinations
 from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
@@ -37,15 +37,15 @@ def run(arguments: argparse.Namespace) -> int:
     loaded = load_site(arguments.site)
     site = loaded.site
     if "modulefile" not in site.emitters:
-        raise ResolveError(f"env: site {site.name} has no modulefiles (runtime.emit), whose effect this would tell")
+        raise ResolveError(f"env: site {site.name} has no modulefiles (runtimes: emit), whose effect this would tell")
     step = _step(site, arguments)
     versioned = "/" in (arguments.module or "")
-    asked = {"rocm": [ALL], "cpe": [ALL]} if versioned else {}
+    asked = {stack: [ALL] for stack in site.stacks} if versioned else {}
     selection = resolve_selection(site, platform=arguments.platform, **asked)
     templates = load_templates()
     lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan)
     files = render_tree(loaded, selection, templates, plans, lock)
-    decisions = decide_stacks(site, selection)
+    decisions = decide_combinations(site, selection)
     described = plan_modules(site, selection, decisions, loaded.file, templates, release_of(files))
     modules = _loaded(site, described, arguments.module)
     found = environment_of(Question(site, files, modules, step, arguments.image))
@@ -115,7 +115,10 @@ def _compare_with_image(site: Site, image: str) -> None:
     taken = holds_by_name(site, os.path.realpath(image), os.path.abspath(image))  # noqa: PTH100
     differing = [
         f"{what} {_said(mine)}, taken for {_said(theirs)}"
-        for what, mine, theirs in (("ROCm", holds.rocm, taken.rocm), ("plugin", holds.plugin, taken.plugin))
+        for what, mine, theirs in (
+            *((site.stacks[one].title, holds.stacks.get(one), taken.stacks.get(one)) for one in site.gpu_stacks),
+            ("plugin", holds.plugin, taken.plugin),
+        )
         if mine is not None and mine != theirs and not str(mine).startswith(f"{theirs}.")
     ]
     if differing:

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     site = loaded.site
     progress = _progress if sys.stderr.isatty() else None
     reading = Reading(
-        site, site.platforms[site.platform].rocm, arguments.digest or "header", arguments.host_root, progress
+        site, site.platforms[site.platform].defaults, arguments.digest or "header", arguments.host_root, progress
     )
     if arguments.systems:
         return _systems(reading, arguments.systems)

@@ -101,8 +101,20 @@ def load_selection(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection
     from lumisite.site.selection import resolve_selection
 
     loaded = load_site(arguments.site)
-    asked = {"rocm": arguments.rocm, "platform": arguments.platform, "cpe": arguments.cpe}
-    return loaded, resolve_selection(loaded.site, **asked)
+    return loaded, resolve_selection(loaded.site, platform=arguments.platform, **asked_for(arguments))
+
+
+def asked_for(arguments: argparse.Namespace) -> dict[str, list[str]]:
+    """Give the releases that options ask for, by stack; raises `ResolveError`."""
+    from lumisite.site.selection import SHORT_FORMS
+
+    asked = {stack: list(getattr(arguments, stack)) for stack in SHORT_FORMS if getattr(arguments, stack)}
+    for text in arguments.use:
+        stack, sign, version = text.partition("=")
+        if not sign or not stack:
+            raise ResolveError(f"--use: {text!r} is no stack with its release (cuda=12.8 would be right)")
+        asked.setdefault(stack, []).append(version)
+    return asked
 
 
 def real_path(name: str | Path) -> Path:

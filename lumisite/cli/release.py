@@ -72,9 +72,11 @@ def _rollback(arguments: argparse.Namespace) -> int:
 def _releases(arguments: argparse.Namespace) -> int:
     listed = list_releases(existing_root(arguments.root))
     if arguments.json:
-        print(json.dumps([{**one, "faults": [str(fault) for fault in one["faults"]]} for one in listed], indent=2))
+        told = [{**one.pop("stacks"), **one, "faults": list(map(str, one["faults"]))} for one in map(dict, listed)]
+        print(json.dumps(told, indent=2))
     elif listed:
-        names = ("release", "deployed", "site", "platform", "cpe", "rocm", "lumisite", "inputs", "state")
+        stacks = dict.fromkeys(stack for one in listed for stack in one["stacks"])
+        names = ("release", "deployed", "site", "platform", *stacks, "lumisite", "inputs", "state")
         print("\n".join(columns([("", *map(str.upper, names)), *(_row(one, names) for one in listed)])))
         _say("* current   < where rollback goes   others: kept for the jobs that started with them")
     else:
@@ -86,9 +88,10 @@ def _releases(arguments: argparse.Namespace) -> int:
 
 
 def _row(release: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
-    short = {"cpe": ",".join(release["cpe"]), "rocm": ",".join(release["rocm"]), "inputs": release["inputs"][:12]}
+    stacks = {stack: ",".join(versions) for stack, versions in release["stacks"].items()}
+    short = {**dict.fromkeys(names, ""), **release, **stacks, "inputs": release["inputs"][:12]}
     mark = {"current": "*", "before": "<"}.get(release["role"], " ")
-    return (mark, *(shown({**release, **short}[name] or "-") for name in names))
+    return (mark, *(shown(short[name] or "-") for name in names))
 
 
 def _show(plan: Plan, *, full: bool) -> None:

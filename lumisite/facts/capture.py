@@ -18,6 +18,7 @@ from lumisite.errors import LumisiteError
 from lumisite.facts.capture_plain import PARTS, with_closed, with_digests
 from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import Deployed, Facts, ImageFile, Library, Named, Program, Releases
+from lumisite.facts.site import INSTALLED
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import Found, Loaded, Loader, Rules, cpu_levels, read_rules, walk
@@ -65,7 +66,7 @@ def capture(tree: Tree, site: Site) -> Captured:
     facts = replace(
         facts,
         slurm=_slurm(tree, searched),
-        runtime=_program(tree, site.runtime.executable),
+        runtime=Program() if site.runtime.executable is None else _program(tree, site.runtime.executable),
         rocm=_rocm(tree),
         cpe=products.get(_CPE, Releases()),
         products=products,
@@ -93,7 +94,8 @@ def stated_paths(site: Site) -> Iterator[tuple[str, str]]:
     """Give every host path that the site description states, with its key there."""
     yield from _stated_libraries(site)
     yield from ((f"{key}.path", one.path) for key, one in site.host_paths.items())
-    yield _RUNTIME, site.runtime.executable
+    if site.runtime.executable is not None:
+        yield _RUNTIME, site.runtime.executable
     if site.validation is not None:
         yield "validation.image", site.validation.image
     yield "root", site.root
@@ -129,11 +131,12 @@ def _loader(tree: Tree, site: Site, notes: list[str]) -> Loader:
 def _in_force(tree: Tree, site: Site) -> Iterator[str]:
     """Give the directories of the releases that the node has as defaults, those of its CPE first.
 
-    Without such a link the CPE of the platform in force counts.
+    Without such a link the release of the platform in force counts.
     """
     link, platform = resolve(tree, f"{_CPE}/default"), site.platforms[site.platform]
-    cpe = site.cpe.get(posixpath.basename(link.path) if link.links else str(platform.cpe))
-    yield from cpe.libraries.values() if cpe else ()
+    default = platform.defaults.get(INSTALLED)
+    release = site.releases(INSTALLED).get(posixpath.basename(link.path) if link.links else str(default))
+    yield from release.libraries.values() if release else ()
     parents = dict.fromkeys(posixpath.dirname(path) for _, path in _stated_libraries(site))
     yield from (resolve(tree, f"{parent}/default").path for parent in parents)
     yield from platform.libraries.values()
@@ -242,8 +245,10 @@ def _stated_libraries(site: Site) -> Iterator[tuple[str, str]]:
     """Give the directories of libraries that the site description states, with their keys there."""
     for name, platform in site.platforms.items():
         yield from ((f"platforms.{name}.libraries.{what}", path) for what, path in platform.libraries.items())
-    for name, cpe in site.cpe.items():
-        yield from ((f"cpe.{name}.libraries.{what}", path) for what, path in cpe.libraries.items())
+    for stack, described in site.stacks.items():
+        for name, release in described.releases.items():
+            here = f"stacks.{stack}.releases.{name}.libraries"
+            yield from ((f"{here}.{what}", path) for what, path in release.libraries.items())
 
 
 def _versions(tree: Tree, folder: str, prefix: str = "") -> tuple[str, ...]:

@@ -224,7 +224,8 @@ def _links(tree: Tree, _: Site) -> dict[str, str]:
 
 def _runtime_files(tree: Tree, site: Site) -> dict[str, str]:
     """Give the digests of what the runtime starts containers with, and of its configuration without comments."""
-    name, top = site.runtime.name, posixpath.dirname(posixpath.dirname(site.runtime.executable))
+    name, executable = site.command, site.runtime.executable or f"/usr/bin/{site.command}"
+    top = posixpath.dirname(posixpath.dirname(executable))
     found = {}
     for path in (f"{'' if top == '/usr' else top}/etc/{name}/{one}.conf" for one in (name, "capability", "ecl")):
         lines = "\n".join(config_lines(tree, [path], small_text))

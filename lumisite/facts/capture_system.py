@@ -38,7 +38,7 @@ def capture_system(tree: Tree, site: Site, notes: list[str]) -> Facts:
         os=_system(tree),
         kernel=_kernel(tree),
         drivers=_drivers(tree),
-        interfaces=_interfaces(tree, (*site.network.interfaces, *site.network.management)),
+        interfaces=_interfaces(tree, (*site.fabric.interfaces, *site.fabric.management)),
         nics=_nics(tree),
     )
     try:

@@ -13,21 +13,17 @@ from collections.abc import Iterable, Iterator
 
 from lumisite.binds.copies import numbers_in
 from lumisite.facts.change import driver_words
-from lumisite.facts.site import Context
+from lumisite.facts.site import DRIVEN, INSTALLED, Context
 from lumisite.site.images import told_release
 from lumisite.site.versions import Version
 
 
 def draft_lines(context: Context) -> tuple[str, ...]:
-    """Write the draft: entries for `platforms`, and for `cpe` and `rocm` where releases are new."""
+    """Write the draft: entries for `platforms`, and for `stacks` where releases are new."""
     site, facts, old = context.site, context.after, context.old
-    cpe, installed, cpe_unknown = _cpe(context)
-    host, why_not = _host_rocm(context)
-    rocm = str(context.stated.rocm) if host is None else _spelled(str(host), site.rocm)
     node = facts.host if re.fullmatch(r"[\w.-]+", facts.host or "", re.ASCII) else "a node without a name"
     source = _text(f"here: lumisite facts on {node}")
     slurm = facts.slurm if told_release(facts.slurm) else None
-    drivers = "; ".join(driver_words(name, driver) for name, driver in facts.drivers.items())
     lines = ["# Put each entry below the key of the same name in the site description, then run `lumisite check`."]
     if context.now is not None:
         lines.append(f"# Platform {context.now} of the site fits this node; compare, before you add another.")
@@ -35,57 +31,83 @@ def draft_lines(context: Context) -> tuple[str, ...]:
     lines += _known("os", facts.os.name, old.os)
     for key, value in (("slurm", slurm), ("kernel", (facts.kernel.release or "").strip())):
         lines.append(f"    {key}: {_text(value)}" if value else f"    # unknown: {key}")
-    lines += [*_known("driver", drivers, old.driver), *_driver_rocm(context, host)]
-    lines += [f"    # unknown: rocm: {why_not}"] if why_not else []
-    lines += [f"    rocm: {_text(rocm)}", *(f"    # unknown: {line}" for line in cpe_unknown)]
-    lines += [f"    cpe: {_text(cpe)}", f"    cpe_supported: [{', '.join(map(_text, installed))}]"]
+    stacks = {name: entry(context) for name, entry in _ENTRIES.items() if name in context.stated.stacks}
+    lines += ["    stacks:"] if stacks else []
+    for name, (_, entry) in stacks.items():
+        lines += [f"      {name}:", *(f"        {line}" for line in entry)]
     ending = [f"    source: {source}", "    confirmed: no"]
     lines += [*_libraries(context), *_bus_ids(context), *ending]
-    new = [release for release in installed if release not in site.cpe]
-    lines += ["cpe:"] if new else []
-    for release in new:
-        lines += [f"  {_key(release)}:", "    # unknown: libraries", "    libraries: {}", *ending]
-    if rocm not in site.rocm:
-        lines += ["rocm:", f"  {_key(rocm)}: {{found: host, source: {source}}}"]
+    come = {name: [one for one in has if one not in site.releases(name)] for name, (has, _) in stacks.items()}
+    lines += ["stacks:"] if any(come.values()) else []
+    for name, new in ((name, new) for name, new in come.items() if new):
+        lines += [f"  {name}:", "    releases:"]
+        for release in new:
+            if name in site.gpu_stacks:
+                lines += [f"      {_key(release)}: {{found: host, source: {source}}}"]
+            else:
+                lines += [f"      {_key(release)}:", "        # unknown: libraries", "        libraries: {}"]
+                lines += [f"    {line}" for line in ending]
     return tuple(lines)
 
 
-def _known(key: str, value: str | None, old: str) -> Iterator[str]:
+def _driven(context: Context) -> tuple[list[str], list[str]]:
+    """Give the host's release of the stack that a driver decides on, and the draft of its entry."""
+    facts, old, stated = context.after, context.old.stacks.get(DRIVEN), context.stated.stacks[DRIVEN]
+    host, why_not = _host_release(context)
+    default = str(stated.default) if host is None else _spelled(str(host), context.site.releases(DRIVEN))
+    drivers = "; ".join(driver_words(name, driver) for name, driver in facts.drivers.items())
+    lines = [*_known("driver", drivers, str(old.driver if old else "unknown"), ""), *_runs(context, host)]
+    lines += [f"# unknown: default: {why_not}"] if why_not else []
+    return [default], [*lines, f"default: {_text(default)}"]
+
+
+def _installed(context: Context) -> tuple[list[str], list[str]]:
+    """Give the installed releases, and the draft of their entry."""
+    default, installed, unknown = _cpe(context)
+    lines = [f"# unknown: {line}" for line in unknown]
+    return [*installed], [*lines, f"default: {_text(default)}", f"supported: [{', '.join(map(_text, installed))}]"]
+
+
+_ENTRIES = {INSTALLED: _installed, DRIVEN: _driven}
+
+
+def _known(key: str, value: str | None, old: str, indent: str = "    ") -> Iterator[str]:
     """Give a required key: what the node says, else what the platform before has, marked as unknown."""
     if not (value or "").strip():
-        yield f"    # unknown: {key}; this is what the platform before has"
-    yield f"    {key}: {_text((value or '').strip() or old)}"
+        yield f"{indent}# unknown: {key}; this is what the platform before has"
+    yield f"{indent}{key}: {_text((value or '').strip() or old)}"
 
 
-def _host_rocm(context: Context) -> tuple[Version | None, str]:
-    """Give the host's default ROCm release; where it cannot be the platform's, why not."""
+def _host_release(context: Context) -> tuple[Version | None, str]:
+    """Give the host's default release; where it cannot be the platform's, why not."""
     default = context.after.rocm.default
     version = told_release(default) if default and _is_name(default) else None
     if version is None:
         where = context.now or context.was
         return None, f"the node has no /opt/rocm that leads to a release; this is what {where} has"
-    ranges = (family.default_for for family in context.site.families.values() if family.default_for is not None)
-    if not any(version in one for one in ranges):
+    tables = (family.default_for or {} for family in context.site.families.values())
+    if not any(version in one[DRIVEN] for one in tables if DRIVEN in one):
         return None, f"the host has {default}, for which no family is the default (`default_for`)"
     return version, ""
 
 
-def _driver_rocm(context: Context, host: Version | None) -> Iterator[str]:
-    """Give the ROCm releases that the driver supports, which only AMD's documentation tells.
+def _runs(context: Context, host: Version | None) -> Iterator[str]:
+    """Give the releases that the driver supports, which only the vendor's documentation tells.
 
     Where the platform that the node is now is described already, its range is taken; else the one of before, or the
-    series of the host's own ROCm if that lies outside.
+    series of the host's own release if that lies outside.
     """
-    supported = str(context.stated.driver_rocm)
-    unknown = f"no file tells which ROCm releases the driver supports; this is what {context.was} has"
+    stated, title = context.stated.stacks[DRIVEN], context.site.stacks[DRIVEN].title
+    supported = str(stated.runs)
+    unknown = f"no file tells which {title} releases the driver supports; this is what {context.was} has"
     if context.now:
         unknown = f"no file tells it; this is what platform {context.now} has"
-    if host is not None and host not in context.stated.driver_rocm:
+    if host is not None and not stated.in_range(host):
         unknown = f"no file tells it, and {host} of the host is outside {supported}; this is its series alone"
         major, minor = host.minor.split(".")
         supported = f">={major}.{minor},<{major}.{int(minor) + 1}"
-    yield f"    # unknown: driver_rocm: {unknown}"
-    yield f"    driver_rocm: '{supported}'"
+    yield f"# unknown: runs: {unknown}"
+    yield f"runs: '{supported}'"
 
 
 def _spelled(version: str, known: Iterable[str]) -> str:
@@ -96,16 +118,16 @@ def _spelled(version: str, known: Iterable[str]) -> str:
 
 def _cpe(context: Context) -> tuple[str, tuple[str, ...], list[str]]:
     """Give the default CPE release, all that are installed, and what is unknown of them."""
-    known, cpe = context.site.cpe, context.after.cpe
+    known, cpe = context.site.releases(INSTALLED), context.after.cpe
     installed = tuple(_spelled(one, known) for one in cpe.versions if _is_name(one) and told_release(one))
     if not installed:
-        old = str(context.old.cpe)
-        return old, (old,), ["cpe: the node has none that can be seen; this is what the platform before has"]
-    unknown = ["which of the installed CPE releases are supported, and which are only left over (cpe_leftover)"]
+        old = str(context.old.defaults.get(INSTALLED) or context.stated.defaults[INSTALLED])
+        return old, (old,), ["default: the node has none that can be seen; this is what the platform before has"]
+    unknown = ["which of the installed CPE releases are supported, and which are only left over (`leftover`)"]
     default = _spelled(cpe.default or "", known)
     if default not in installed:
         default = max(installed, key=numbers_in)
-        unknown.append("cpe: no link names the default; this is the newest")
+        unknown.append("default: no link names the default; this is the newest")
     return default, installed, unknown
 
 

@@ -9,9 +9,13 @@ from typing import Literal
 from lumisite.facts.facts import Facts
 from lumisite.machine.topology import full_pci_bus
 from lumisite.site.images import told_release
-from lumisite.site.model import Platform, Site
+from lumisite.site.model import Module, Platform, Site
 from lumisite.site.plans import LoadedPlan
-from lumisite.site.versions import Version
+from lumisite.site.selection import combinations, module_version
+from lumisite.site.versions import Version, parse_version
+
+#: The stacks that a capture finds on a node, by their usual names: one on the host, and one that a driver decides on.
+INSTALLED, DRIVEN = "cpe", "rocm"
 
 What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
 
@@ -47,15 +51,32 @@ class Context:
     updated: Platform | None
     plans: tuple[LoadedPlan, ...] = ()
 
-    def leaves(self, rocm: Version | None) -> bool:
-        """Tell whether the new driver no longer supports a ROCm release that the old one did."""
-        new = self.updated
-        return rocm is not None and new is not None and rocm in self.old.driver_rocm and rocm not in new.driver_rocm
+    def leaves(self, release: Version | None) -> bool:
+        """Tell whether the new driver no longer supports a release that the old one did."""
+        old, new = self.old.stacks.get(DRIVEN), self.updated.stacks.get(DRIVEN) if self.updated else None
+        if release is None or old is None or new is None:
+            return False
+        return old.in_range(release) and not new.in_range(release)
 
     @property
     def leaving(self) -> tuple[str, ...]:
-        """The ROCm releases of the site that the new driver no longer supports, as far as that is known."""
-        return tuple(release for release in self.site.rocm if self.leaves(told_release(release)))
+        """The releases of the site that the new driver no longer supports, as far as that is known."""
+        releases = self.site.releases(DRIVEN)
+        return tuple(release for release in releases if self.leaves(told_release(release)))
+
+    def versions_with(self, module: Module, release: str) -> Iterator[str]:
+        """Give the versions of a module that have a release of the driven stack, for each installed supported one."""
+        hosts = {stack: self.old.stacks[stack].supported for stack in self.site.host_stacks if stack in self.old.stacks}
+        images = {stack: (self.old.defaults[stack],) for stack in self.site.gpu_stacks if stack in self.old.stacks}
+        chosen = {**hosts, **images, DRIVEN: (parse_version(release),)}
+        ordered = {stack: chosen[stack] for stack in self.site.stacks if stack in chosen}
+        yield from (module_version(self.site, module, one) for one in combinations(self.site, self.was, ordered))
+
+    def undescribed(self, stack: str, releases: Iterable[str]) -> Iterator[Touch]:
+        """Give what the site has to describe of new releases, where it has the stack."""
+        for one in releases if stack in self.site.stacks else ():
+            if one not in self.site.releases(stack):
+                yield Touch("site", f"stacks.{stack}.releases", f"{one} is not described")
 
 
 def make_context(site: Site, before: Facts, after: Facts, plans: Iterable[LoadedPlan] = ()) -> Context:

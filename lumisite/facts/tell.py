@@ -15,7 +15,7 @@ from lumisite.facts.change import BootConfig, Change, Kind, known, parted
 from lumisite.facts.compare import compare
 from lumisite.facts.draft import draft_lines
 from lumisite.facts.facts import Facts
-from lumisite.facts.site import Context, Touch, families_borrowing, make_context
+from lumisite.facts.site import DRIVEN, Context, Touch, families_borrowing, make_context
 from lumisite.facts.touch import touches
 from lumisite.site.images import family_by_path
 from lumisite.site.model import Site
@@ -272,7 +272,7 @@ def user_lines(changes: Iterable[Consequence], context: Context) -> tuple[str, .
     if replaced:
         found[CHANGED].append(f"Libraries of the host that images take are other files now: {', '.join(replaced)}.")
     if context.updated is not None and context.leaving:
-        supported = f"the new GPU driver supports {context.updated.driver_rocm}"
+        supported = f"the new GPU driver supports {context.updated.stacks[DRIVEN].runs}"
         found[REBUILD].append(f"Images with ROCm {', '.join(context.leaving)}: {supported}.")
     support = f"Support: {site.support.name}, {site.support.contact}"
     if not any(found.values()):

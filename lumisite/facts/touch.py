@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from lumisite.facts.capture import stated_paths
 from lumisite.facts.change import BootConfig, Change, DeployedFile, SymbolVersion, parted
 from lumisite.facts.facts import Driver, Facts, ImageFile, Interface
-from lumisite.facts.site import Context, Touch, families_borrowing
+from lumisite.facts.site import DRIVEN, INSTALLED, Context, Touch, families_borrowing
 from lumisite.machine.tree import is_under
-from lumisite.site.images import family_by_path, told_release, told_rocm
+from lumisite.site.images import family_by_path, told_release, told_releases
 from lumisite.site.plans import LoadedPlan
 
 Names = tuple[str, ...]
@@ -198,76 +198,81 @@ def _place(change: Change[Any], context: Context) -> Touches:
 
 
 def _driver(change: Change[Driver], context: Context) -> Touches:
-    here = f"platforms.{context.now or context.was}"
-    if change.was != change.now:
-        yield Touch("site", f"{here}.driver", f"says {context.stated.driver!r}")
-    if context.updated is None:
-        why = f"says {context.old.driver_rocm}; which ROCm releases a driver supports is in no file of the node"
-        yield Touch("site", f"{here}.driver_rocm", why)
+    here = f"platforms.{context.now or context.was}.stacks.{DRIVEN}"
+    stated = context.stated.stacks.get(DRIVEN)
+    if stated is None:
         return
-    supported = context.updated.driver_rocm
-    yield Touch("site", f"{here}.driver_rocm", f"the driver supports ROCm {supported}")
+    title, supported = context.site.stacks[DRIVEN].title, stated.runs
+    if change.was != change.now:
+        yield Touch("site", f"{here}.driver", f"says {stated.driver!r}")
+    if context.updated is None:
+        why = f"says {supported}; which {title} releases a driver supports is in no file of the node"
+        yield Touch("site", f"{here}.runs", why)
+        return
+    yield Touch("site", f"{here}.runs", f"the driver supports {title} {supported}")
     series = {version.minor: str(version) for version in map(told_release, context.leaving) if version}
-    for minor, release in series.items():
-        why = f"ROCm {release} is outside {supported}, so it is rendered no more"
+    for release in series.values():
+        why = f"{title} {release} is outside {supported}, so it is rendered no more"
         for name, module in context.site.modules.items():
-            if module.version == "cpe-rocm":
-                for cpe in context.old.cpe_supported:
-                    yield Touch("module", f"{name}/{cpe}-rocm{minor}", why)
+            versions = context.versions_with(module, release) if DRIVEN in module.version else ()
+            yield from (Touch("module", f"{name}/{version}", why) for version in versions)
     for directory, images in context.after.images.items():
         for image, file in images.items():
             path = f"{directory}/{image}"
-            rocm = told_rocm(context.site, file.target or path, path)
-            if context.leaves(rocm):
-                yield Touch("image", path, f"ROCm {rocm} is outside {supported}")
+            held = told_releases(context.site, file.target or path, path).get(DRIVEN)
+            if context.leaves(held):
+                yield Touch("image", path, f"{title} {held} is outside {supported}")
 
 
 def _rocm(change: Change[Names], context: Context) -> Touches:
     gone, come = parted(change.before, change.after)
     for release in gone:
-        entry, folder = context.site.rocm.get(release), f"/opt/rocm-{release}"
+        entry, folder = context.site.releases(DRIVEN).get(release), f"/opt/rocm-{release}"
         if entry is not None and entry.found != "image":
-            yield Touch("site", f"rocm.{release}", f"says found: {entry.found}; the host has it no more")
+            why = f"says found: {entry.found}; the host has it no more"
+            yield Touch("site", f"stacks.{DRIVEN}.releases.{release}", why)
         yield from _keys_naming(context, folder, "is gone")
         for family, hit in families_borrowing(context, _sonames_under(folder, context.before)):
             yield Touch("plan", family, f"{hit} came from {folder}")
         yield from _plans_under(context, folder)
-    yield from (Touch("site", "rocm", f"{one} is not described") for one in come if one not in context.site.rocm)
+    yield from context.undescribed(DRIVEN, come)
 
 
 def _cpe(change: Change[Names], context: Context) -> Touches:
     gone, come = parted(change.before, change.after)
-    for release in gone:
-        if release in map(str, (*context.old.cpe_supported, *context.old.cpe_leftover)):
-            yield Touch("site", f"platforms.{context.was}.cpe_supported", f"CPE {release} is gone")
+    here = context.old.stacks.get(INSTALLED)
+    for release in gone if here is not None else ():
+        if here is not None and release in map(str, here.installed):
+            yield Touch("site", f"platforms.{context.was}.stacks.{INSTALLED}.supported", f"CPE {release} is gone")
         for name, module in context.site.modules.items():
-            if module.version != "platform":
+            if INSTALLED in module.version:
                 yield Touch("module", f"{name}/{release}*", f"CPE {release} is gone")
-    yield from (Touch("site", "cpe", f"{one} is not described") for one in come if one not in context.site.cpe)
+    yield from context.undescribed(INSTALLED, come)
 
 
 def _default(change: Change[str], context: Context) -> Touches:
-    stated = {"CPE": context.old.cpe, "ROCm": context.old.rocm}.get(change.subject)
+    stack = {"CPE": INSTALLED, "ROCm": DRIVEN}.get(change.subject, "")
+    stated = context.old.defaults.get(stack)
     kept = {soname: path for soname, path in context.before.loads.items() if path in context.after.libraries}
     moved = [soname for soname, path in kept.items() if context.after.loads.get(soname, path) != path]
     yield from _plans_with(context, moved, f" from the host comes from another release of {change.subject} now")
     if stated is None:
         yield from _named(context, f"{change.subject}/default", "leads elsewhere")
         return
-    yield Touch("site", f"platforms.{context.was}.{change.subject.lower()}", f"says {stated}")
+    yield Touch("site", f"platforms.{context.was}.stacks.{stack}.default", f"says {stated}")
     for name, module in context.site.modules.items():
-        if module.version == "cpe-rocm" or (module.version == "cpe" and change.subject == "CPE"):
+        if stack in module.version:
             yield Touch("module", name, f"its default version follows the default {change.subject}")
 
 
 def _interface(change: Change[Interface], context: Context) -> Touches:
-    network, name = context.site.network, change.subject
+    fabric, name = context.site.fabric, change.subject
     how = "is gone" if change.after is None else "is there now" if change.before is None else "is not what it was"
     if change.before is not None and change.after is not None and change.before.mtu != change.after.mtu:
         how = "has another MTU, which all nodes must share"
-    for key, names in (("interfaces", network.interfaces), ("management", network.management)):
+    for key, names in (("interfaces", fabric.interfaces), ("management", fabric.management)):
         if name in names:
-            yield Touch("site", f"network.{key}", f"names {name}, which {how}")
+            yield Touch("site", f"fabric.{key}", f"names {name}, which {how}")
     yield from _settings_holding(context, name)
     for kind, node in context.site.node_kinds.items():
         if any(nic.interface == name for nic in node.nics):
@@ -353,7 +358,7 @@ def _same(change: Change[Any], context: Context) -> Touches:
                 yield Touch("module", name, "users load it from the release that `current` names")
         case "runtime" | "runtime-file" as kind:
             if kind == "runtime":
-                yield Touch("site", "runtime.variant", f"says {site.runtime.variant!r}")
+                yield Touch("site", f"runtimes.{site.command}.variant", f"says {site.runtime.variant!r}")
             yield Touch("helper", "spank/bin", "the wrapper hands over to it: try one image of each family")
         case "os" | "kernel" | "slurm" as kind:
             yield Touch("site", f"{here}.{kind}", f"says {getattr(old, kind) or 'nothing'}")
@@ -366,12 +371,14 @@ def _same(change: Change[Any], context: Context) -> Touches:
             yield Touch("helper", "spank/task_prolog", "works on the same tasks: run a step with LUMISITE_VERBOSE=1")
         case "kernel-module":
             why = f"{change.subject} carries their traffic: run `lumisite validate`"
-            yield Touch("site", "network.interfaces", why)
+            yield Touch("site", "fabric.interfaces", why)
         case "hugepages":
             for setting in (one for one in site.settings if re.search("HUGE|_HP$", one.name)):
                 yield Touch("setting", setting.name, "is about huge pages")
         case "module-default":
-            yield Touch("site", f"{here}.cpe", f"says {old.cpe}; without a version users get {change.now}")
+            if INSTALLED in old.stacks:
+                why = f"says {old.defaults[INSTALLED]}; without a version users get {change.now}"
+                yield Touch("site", f"{here}.stacks.{INSTALLED}.default", why)
 
 
 #: All other kinds have the rule `_same`.

@@ -101,7 +101,8 @@ def read_holds(family: str | None, tree: Tree) -> Holds:
     folders = _library_folders(tree)
     rocm = _rocm(tree, folders) or _label(read_labels(tree), "rocm")
     plugin = _find(tree, folders, PLUGINS) is not None
-    return Holds(family, None if rocm is None else told_release(rocm.value), plugin)
+    release = None if rocm is None else told_release(rocm.value)
+    return Holds(family, {} if release is None else {"rocm": release}, plugin)
 
 
 def read_labels(tree: Tree) -> dict[str, str]:

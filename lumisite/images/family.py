@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os.path
+from collections.abc import Mapping
 
 from lumisite.errors import LumisiteError, ResolveError
 from lumisite.images.contents import read_holds, read_labels
@@ -17,7 +18,7 @@ from lumisite.site.versions import Version
 
 
 def recognise_family(
-    site: Site, paths: tuple[str, ...], image: Tree, rocm: Version, asked: str | None = None
+    site: Site, paths: tuple[str, ...], image: Tree, releases: Mapping[str, Version], asked: str | None = None
 ) -> tuple[str, str]:
     """Give the name of an image's family and what it was recognised by; raises `ResolveError` for an unknown `asked`.
 
@@ -32,7 +33,11 @@ def recognise_family(
             )
         return asked, "as asked for"
     found = recognised(site, paths, image)
-    return found or (default_family(site, rocm), f"as the site's default for ROCm {rocm}; no family recognises it")
+    if found is not None:
+        return found
+    known = [f"{site.stacks[stack].title} {releases[stack]}" for stack in site.gpu_stacks if stack in releases]
+    said = f" for {' and '.join(known)}" if known else ""
+    return default_family(site, releases), f"as the site's default{said}; no family recognises it"
 
 
 def recognised(site: Site, paths: tuple[str, ...], image: Tree) -> tuple[str, str] | None:

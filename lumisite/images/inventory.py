@@ -53,10 +53,10 @@ class Image:
 
 @dataclass(frozen=True)
 class Reading:
-    """How images are read: for which site and which default release, with which digest, and below which `root`."""
+    """How images are read: for which site and which default releases, with which digest, and below which `root`."""
 
     site: Site
-    rocm: Release
+    releases: Mapping[str, Release]
     digest: Kind = "header"
     root: str = "/"
     progress: Progress | None = None
@@ -148,7 +148,7 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Ima
         labels, versions = read_labels(image.tree), read_versions(image.tree)
         known = replace(known, labels=labels, versions=versions, notes=image.notes)
         for alias in aliases:
-            family, why = recognise_family(reading.site, (alias.path, real), image.tree, reading.rocm)
+            family, why = recognise_family(reading.site, (alias.path, real), image.tree, reading.releases)
             yield replace(known, path=alias.path, links=alias.links, family=family, why=why)
     except LumisiteError as error:
         fault = str(error).removeprefix(f"{path}: ")

@@ -39,7 +39,7 @@ ANYWHERE: dict[Rule, str] = {
 HERE: dict[Rule, str] = {
     launch.fixed_port: "LUMI-AI-Guide 05-multi-gpu-and-node",
     launch.old_library: "LUMI-EasyBuild-contrib 422; LUMI training Update-202601",
-    modules.unknown_version: "the site description: CPE and ROCm releases of the current platform",
+    modules.unknown_version: "the site description: releases of the current platform",
     images.image_outside_range: f"{_TRAINING} User-Updates/Update-202601",
     images.skipped_runscript: f"{_GUIDE} (containers are started by singularity run); "
     "lumi-ai-factory/laifs-container-recipes runscript",

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from lumisite.lint.job import Job, Told
 from lumisite.lint.shell import RUNTIMES, Command
 from lumisite.render.runtimes import ACTION_FLAGS, ACTION_VALUED, ACTION_VALUED_LETTERS, ACTIONS, GLOBAL_VALUED
-from lumisite.site.images import Holds, holds_by_name, told_rocm
+from lumisite.site.images import Holds, holds_by_name, told_releases
 from lumisite.site.model import Site
-from lumisite.site.selection import runs_on
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Start:
 def holds_of(site: Site, path: str) -> Holds:
     """What an image holds, as its name tells it; a name alone is a file beside the script."""
     placed = path if "/" in path else f"./{path}"
-    return replace(holds_by_name(site, placed), rocm=told_rocm(site, placed))
+    return replace(holds_by_name(site, placed), stacks=told_releases(site, placed))
 
 
 def starts_of(job: Job) -> Iterator[Start]:
@@ -71,21 +70,22 @@ def _image(word: str, rest: list[tuple[str, int]]) -> str:
 
 
 def image_outside_range(job: Job) -> Iterator[Told]:
-    """An image with a ROCm release that the GPU driver does not support."""
+    """An image with a release that the GPU driver does not support."""
     partitions = [job.site.partitions[name] for name in job.partitions if name in job.site.partitions]
     if partitions and not any(job.site.node_kinds[one.node_kind].gpus for one in partitions):
         return
     platform, validated = job.site.platforms[job.site.platform], job.site.validation
     for start in starts_of(job):
-        rocm = holds_of(job.site, start.image).rocm
-        if rocm is not None and not runs_on(platform, rocm):
-            example = f", such as {validated.image}" if validated else ""
-            yield Told(
-                start.line,
-                f"{start.image.rpartition('/')[2]} has ROCm {rocm}, "
-                f"but the GPU driver of this system supports {platform.driver_rocm}",
-                f"an image with ROCm {platform.driver_rocm}{example}",
-            )
+        for stack, version in holds_of(job.site, start.image).stacks.items():
+            here, title = platform.stacks.get(stack), job.site.stacks[stack].title
+            if here is not None and not here.has(version):
+                example = f", such as {validated.image}" if validated else ""
+                yield Told(
+                    start.line,
+                    f"{start.image.rpartition('/')[2]} has {title} {version}, "
+                    f"but the GPU driver of this system supports {here.runs}",
+                    f"an image with {title} {here.runs}{example}",
+                )
 
 
 def skipped_runscript(job: Job) -> Iterator[Told]:

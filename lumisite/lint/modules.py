@@ -8,9 +8,8 @@ from fnmatch import fnmatchcase
 
 from lumisite.lint.job import Job, Told
 from lumisite.lint.shell import RUNTIMES, Command
-from lumisite.render.modules import module_version
 from lumisite.site.model import Site
-from lumisite.site.selection import Stack, supported_rocm
+from lumisite.site.selection import combinations, module_version, usable
 
 _VERBS = ("load", "add", "unload", "rm", "del", "swap", "use", "purge", "reset", "restore")
 _EMPTIES = ("purge", "reset", "restore")
@@ -99,9 +98,10 @@ def _versions(site: Site, name: str) -> tuple[str, ...]:
     if module is None:
         return ()
     platform = site.platforms[site.platform]
-    cpes = dict.fromkeys((platform.cpe, *platform.cpe_supported, *platform.cpe_leftover))
-    rocms = dict.fromkeys((platform.rocm, *supported_rocm(site, platform)))
-    made = (module_version(module, Stack(site.platform, cpe, rocm)) for cpe in cpes for rocm in rocms)
+    releases = {
+        stack: dict.fromkeys((here.default, *usable(site, platform, stack))) for stack, here in platform.stacks.items()
+    }
+    made = (module_version(site, module, one) for one in combinations(site, site.platform, releases))
     return tuple(dict.fromkeys((*made, *module.old_versions)))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import dropwhile
 from typing import Literal
@@ -86,21 +85,28 @@ def _does_harm(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple
     own = {start.image for start in starts if start.command is setting.command}
     held = [holds_of(job.site, image) for image in own or {start.image for start in starts}] or [Holds()]
     site = job.site
-    situation = Situation(site.platform, site.platforms[site.platform].cpe, nodes=nodes)
-    judged = {judge_conditions(harm.evidence.when, replace(situation, **vars(one)))[0] for one in held}
+    defaults = site.platforms[site.platform].defaults
+    installed = {stack: defaults[stack] for stack in site.host_stacks if stack in defaults}
+    judged = {
+        judge_conditions(
+            harm.evidence.when,
+            Situation(site.platform, {**installed, **one.stacks}, one.family, one.plugin, nodes),
+        )[0]
+        for one in held
+    }
     return True in judged or (False not in judged and harm.evidence.unknown_images)
 
 
 def _instead(site: Site, name: str) -> str:
     """Give the line that would be right: what the ledger sets whatever the image, else nothing."""
-    always = (one.value for one in site.settings if one.name == name and not depends_on_image(one.when))
+    always = (one.value for one in site.settings if one.name == name and not depends_on_image(site, one.when))
     value = next((value for value in always if value is not None), None)
     return f"unset {name}" if value is None else f"export {name}={value}"
 
 
 def wrong_interface(job: Job) -> Iterator[Told]:
     """An interface that the site does not have for traffic."""
-    interfaces = job.site.network.interfaces
+    interfaces = job.site.fabric.interfaces
     for setting, value in _in_force(job, (*_BY_PREFIX, *_BY_NAME)):
         exact = setting.name in _BY_NAME
         fault = _fault(value, exact, _nodes(job, setting), job.site) if "$" not in value else None
@@ -118,7 +124,7 @@ def _fault(value: str, exact: bool, nodes: Literal["one", "several"] | None, sit
     With `^` in front NCCL takes all but these, with `=` it takes whole names. It passes over names that nothing has,
     as long as one is left; gloo fails on the first.
     """
-    fast, slow = site.network.interfaces, site.network.management
+    fast, slow = site.fabric.interfaces, site.fabric.management
     sign = re.match(r"\^?=?", "" if exact else value)
     assert sign is not None
     names = [name.partition(":")[0].strip() for name in value[sign.end() :].split(",") if name.strip()]

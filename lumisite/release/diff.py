@@ -18,7 +18,6 @@ from lumisite.release.tree import Tree
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, ModuleSummary
 from lumisite.site.model import MODULEFILES
 
-_VERSIONS = ("site", "platform", "cpe", "rocm")
 _LISTS = ("binds", "provides", "loads", "conflicts")
 _MOST_LINES_COMPARED = 100_000  # many times what is rendered: a damaged file must not fill the memory
 _MOST_LINES_OF_A_FILE = 60
@@ -101,17 +100,21 @@ def compare(old: Tree | None, new: Tree) -> Difference:
     return Difference(
         old=before.release,
         new=after.release,
-        versions=_pairs(_versions(before), _versions(after), _VERSIONS),
+        versions=_versions(before, after),
         modules=modules,
         settings=_list_changes(before.settings, after.settings),
         files=tuple(_file_changes(_files(old) if old else {}, _files(new), modules)),
     )
 
 
-def _versions(manifest: Manifest) -> dict[str, str]:
-    """Give what a release is for; one that is not there is for nothing."""
-    values = (manifest.site, manifest.platform, " ".join(manifest.cpe), " ".join(manifest.rocm))
-    return {name: value for name, value in zip(_VERSIONS, values, strict=True) if value}
+def _versions(before: Manifest, after: Manifest) -> dict[str, Pair]:
+    """Give what releases are for; one that is not there is for nothing."""
+    old, new = (
+        {"site": one.site, "platform": one.platform, **{name: " ".join(of) for name, of in one.stacks.items()}}
+        for one in (before, after)
+    )
+    given = [{name: text for name, text in one.items() if text} for one in (old, new)]
+    return _pairs(given[0], given[1], dict.fromkeys((*new, *old)))
 
 
 def _pairs(old: Mapping[str, str], new: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, Pair]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -32,6 +32,7 @@ from lumisite.render.manifest import Manifest
 from lumisite.render.plan_images import other_images
 from lumisite.site.decode import suggestion
 from lumisite.site.model import Family, Site
+from lumisite.site.selection import Combination, combinations
 from lumisite.site.versions import Version, parse_version
 
 _UPDATED = "if the system was updated, describe its platform, render and deploy; if not, restore it"
@@ -115,8 +116,8 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
         if fault := _part(check, part):
             found.append(fault)
             check.broken[part] = fault.cause
-    for cpe in manifest.cpe:
-        found += _libraries(check, parse_version(cpe))
+    for combination in _combinations(site, manifest):
+        found += _libraries(check, combination.releases)
     notes = [
         f"{bind.path}: is not there; compute nodes need it, others do not ({bind.why})"
         for bind in site.binds
@@ -142,8 +143,8 @@ def _same_site(site: Site, manifest: Manifest) -> None:
         )
     for kind, names, known in (
         ("platform", (manifest.platform,), site.platforms),
-        ("CPE release", manifest.cpe, site.cpe),
-        ("ROCm release", manifest.rocm, site.rocm),
+        ("stack", tuple(manifest.stacks), site.stacks),
+        *((f"{one.title} release", manifest.stacks.get(name, ()), one.releases) for name, one in site.stacks.items()),
     ):
         for name in names:
             if name not in known:
@@ -151,6 +152,14 @@ def _same_site(site: Site, manifest: Manifest) -> None:
                     f"check: the release {manifest.release} is for {kind} {shown(name)}, which the site description "
                     f"does not have ({suggestion(name, known)})"
                 )
+
+
+def _combinations(site: Site, manifest: Manifest) -> Iterator[Combination]:
+    """Give each combination of what the host has; what images bring has no libraries here."""
+    hosts = {stack: map(parse_version, manifest.stacks.get(stack, ())) for stack in site.host_stacks}
+    defaults = site.platforms[manifest.platform].defaults
+    images = {stack: (defaults[stack],) for stack in site.gpu_stacks if stack in defaults}
+    return combinations(site, manifest.platform, {**hosts, **images})
 
 
 def _parts(site: Site, manifest: Manifest) -> tuple[_Part, ...]:
@@ -161,7 +170,11 @@ def _parts(site: Site, manifest: Manifest) -> tuple[_Part, ...]:
             source, *target = spec.split(":")
             name = posixpath.basename(target[0] if target else source)
             parts.append(_Part(source, f"what {module} binds", "", name if ".so" in name else ""))
-    stacks = [*((f"CPE {cpe}", site.cpe[cpe].libraries) for cpe in manifest.cpe)]
+    stacks = [
+        (f"{site.stacks[stack].title} {release}", site.releases(stack)[release].libraries)
+        for stack, releases in manifest.stacks.items()
+        for release in releases
+    ]
     stacks.append((f"platform {manifest.platform}", site.platforms[manifest.platform].libraries))
     for owner, libraries in stacks:
         parts += [_Part(str(path), f"{name} of {owner}", "directory") for name, path in libraries.items()]
@@ -180,9 +193,11 @@ def _parts(site: Site, manifest: Manifest) -> tuple[_Part, ...]:
 
 
 def _runtime(check: _Check) -> HostFault | None:
-    path = check.site.runtime.executable
-    expected = f"the real {check.site.runtime.name}"
-    remedy = "install it, or correct runtime.executable and deploy again"
+    command, path = check.site.command, check.site.runtime.executable
+    expected = f"the real {command}"
+    remedy = f"install it, or correct runtimes.{command}.executable and deploy again"
+    if path is None:  # a module may bring it
+        return None
     place = resolve(check.host, path)
     if place.entry is None or place.entry.kind != "file":
         shut = check.may(path, place.path, expected, 0)
@@ -241,14 +256,14 @@ def _named(path: str, name: str, soname: str | None, what: str, real: str) -> Ho
     return HostFault(path, f"SONAME {name}, {what}", f"has SONAME {soname or '(none)'}", remedy, cause=real)
 
 
-def _libraries(check: _Check, cpe: Version) -> Iterator[HostFault]:
+def _libraries(check: _Check, releases: Mapping[str, Version]) -> Iterator[HostFault]:
     """Search the libraries that families need, and all that those need in turn, as the closure does.
 
     Beside those, what modules and plans bind one by one must find the symbol versions that it needs; what an image
     brings for a planned library is not known here.
     """
     platform = check.manifest.platform
-    request = Request(check.site, platform, cpe, check.site.platforms[platform].rocm, ())
+    request = Request(check.site, platform, releases, ())
     folders, _ = library_folders(request, check.host)
     loader = loader_of_host(request, check.host, folders)
     with_plugin = [name for name, family in check.families.items() if family.plugin == "from-host"]

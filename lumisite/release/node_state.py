@@ -112,11 +112,11 @@ def interface_faults(site: Site, host: DiskTree) -> Iterator[HostFault]:
     """
     place = resolve(host, _NET)
     names = host.names(place.path) if place.entry is not None else ()
-    there = frozenset(names).intersection(site.network.interfaces)
+    there = frozenset(names).intersection(site.fabric.interfaces)
     if not names or not (there or compute_node(site, host)):
         return
     what = "a high-speed interface of this node"
-    for name in site.network.interfaces:
+    for name in site.fabric.interfaces:
         if name not in there:
             if name in _expected(site, host, there):
                 others = f" ({_NET} has {', '.join(sorted(names))})"

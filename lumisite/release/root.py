@@ -203,7 +203,7 @@ def list_releases(root: Root) -> list[dict[str, Any]]:
             "role": roles.get(name, ""),
             "deployed": step.time if step else changed,
             "by": step.by if step else "",
-            **{key: getattr(manifest, key) for key in ("site", "platform", "cpe", "rocm", "lumisite")},
+            **{key: getattr(manifest, key) for key in ("site", "platform", "stacks", "lumisite")},
             "inputs": sha256_of(inputs.encode()) if manifest.release else "",
             "state": found.state,
             "faults": found.faults,

@@ -8,16 +8,23 @@ from typing import Literal
 
 from lumisite.errors import ResolveError
 from lumisite.images.container import covers
-from lumisite.render.modules import module_version
 from lumisite.site.decode import suggestion
 from lumisite.site.entries import FileSystem, HostPath, Setting
 from lumisite.site.evidence import checked, evidence_of, evidence_text
 from lumisite.site.images import Holds
-from lumisite.site.ledger import Situation, Verdict, decide, depends_on_image, describe_action, describe_conditions
+from lumisite.site.ledger import (
+    Situation,
+    Verdict,
+    decide,
+    depends_on_image,
+    describe_action,
+    describe_conditions,
+    of_modules,
+)
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
-from lumisite.site.selection import Selection, Stack
+from lumisite.site.selection import PLATFORM, Combination, Selection, module_version, option_of
 
 #: What is told of a piece of evidence, beside its one line of text; what is not known is empty.
 _FOUND = ("effect", "by", "of", "what", "platform", "image", "nodes", "runs", "date", "source")
@@ -99,13 +106,14 @@ def explain(
     for option, one, table in (("family", inside.family, site.families), ("partition", partition, site.partitions)):
         if one is not None and one not in table:
             raise ResolveError(f"--{option}: {one} is not described ({suggestion(one, table)})")
-    situation = Situation(
-        selection.platform,
-        selection.cpe[0],
-        **vars(inside),
+    here = of_modules(site, selection.default)
+    situation = replace(
+        here,
+        **{**vars(inside), "stacks": {**here.stacks, **inside.stacks}},
         nodes=nodes,
         gpus=None if partition is None else bool(site.kind_of(partition).gpus),
         partition=partition,
+        kind=None if partition is None else site.partitions[partition].node_kind,
     )
     decision = decide(site, situation)
     if settings := [_entry(site, one) for one in decision.settings if one.entry.name == name]:
@@ -118,7 +126,7 @@ def explain(
             return _explained(name, "bind", situation, binds)
         raise ResolveError(f"{name}: {site.name} binds no such path ({suggestion(name, paths)})")
     if name.partition("/")[0] in site.modules:
-        return _explain_module(site, selection.stacks[0], name)
+        return _explain_module(site, selection.default, name)
     known = [*site.modules, *dict.fromkeys(setting.name for setting in site.settings)]
     raise ResolveError(f"{name}: {site.name} has no setting, bind or module of this name ({suggestion(name, known)})")
 
@@ -130,7 +138,7 @@ def _explained(name: str, kind: Literal["setting", "bind"], situation: Situation
     if ranked[0].outcome == "may win":
         ranked = [replace(entry, outcome="wins otherwise") if entry.outcome == "wins" else entry for entry in ranked]
     said = {True: "yes", False: "no"}
-    known = [f"{item} {said.get(value, value)}" for item, value in vars(situation).items() if value is not None]
+    known = [f"{item} {said.get(value, value)}" for item, value in situation.known().items()]
     return Explanation(name, kind, ", ".join(known), tuple(ranked))
 
 
@@ -138,7 +146,7 @@ def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> Entry:
     one = verdict.entry
     known = evidence_of(one) if isinstance(one, Setting) else ()
     sources = [str(evidence.source) for evidence in known] or [str(one.source)]
-    setter = "the wrapper, which sees the image" if depends_on_image(one.when) else "the task prolog"
+    setter = "the wrapper, which sees the image" if depends_on_image(site, one.when) else "the task prolog"
     conditions = describe_conditions(one.when)
     lost = f"; {verdict.reason}" if verdict.reason.startswith("needs") else ""
     return Entry(
@@ -171,25 +179,26 @@ def references(site: Site, *texts: str) -> Iterator[Reference]:
                 yield Reference(name, place, source.title, source.address, source.path or "", source.date or "")
 
 
-def _explain_module(site: Site, stack: Stack, name: str) -> Explanation:
+def _explain_module(site: Site, releases: Combination, name: str) -> Explanation:
     base, _, version = name.partition("/")
     module = site.modules[base]
-    chosen = module_version(module, stack)
+    chosen = module_version(site, module, releases)
     if version and version != chosen and version not in module.old_versions:
-        raise ResolveError(
-            f"{name}: these releases give {base}/{chosen} (choose others with --platform, --cpe, --rocm)"
-        )
-    decision = decide(site, Situation(stack.platform, stack.cpe))
+        made = () if module.version == (PLATFORM,) else module.version
+        options = ", ".join(["--platform", *map(option_of, made)])
+        raise ResolveError(f"{name}: these releases give {base}/{chosen} (choose others with {options})")
+    decision = decide(site, of_modules(site, releases))
     binds = ", ".join(bind.spec for bind in decision.bound_by(base)) or "nothing"
     entry = Entry(
         key=f"modules.{base}",
         outcome=f"{base}/{chosen}",
         value=f"binds {binds}",
-        rule=f"version by {module.version}"
+        rule=f"version by {' and '.join(module.version)}"
         + (f", old names {', '.join(module.old_versions)}" * bool(module.old_versions)),
         where=f"loads {', '.join(module.loads)}" if module.loads else "",
         why=module.summary,
         source=f"template modulefiles_src/{module.template}.lua.j2",
         checked="",
     )
-    return Explanation(name, "module", f"platform {stack.platform}, cpe {stack.cpe}, rocm {stack.rocm}", (entry,))
+    known = [f"platform {releases.platform}", *(f"{stack} {version}" for stack, version in releases.releases.items())]
+    return Explanation(name, "module", ", ".join(known), (entry,))

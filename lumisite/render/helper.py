@@ -23,7 +23,7 @@ from lumisite.render.helper_settings import (
     plugin_word,
     prolog_chains,
     rank_word,
-    rocm_word,
+    release_word,
     step_of,
     wrapper_chains,
 )
@@ -44,18 +44,20 @@ START = 'ls_start "$@"\n'
 
 @dataclass(frozen=True)
 class HelperRelease:
-    """What the data is made for, and what applies in each stack; the first one is that of a job that names none."""
+    """What the data is made for, and what applies in each combination of releases, the default first."""
 
     site: Site
     selection: Selection
-    stacks: Mapping[str, Decision]
+    decisions: Mapping[str, Decision]
     release: str
 
     @property
     def modules(self) -> dict[str, tuple[str, ...]]:
-        """By stack, the modules that its images need where no family recognises them."""
+        """By combination, the modules that its images need where no family recognises them."""
         site = self.site
-        return {one.name: site.families[default_family(site, one.rocm)].modules for one in self.selection.stacks}
+        return {
+            one.name: site.families[default_family(site, one.releases)].modules for one in self.selection.combinations
+        }
 
 
 def join_script(scripts: Mapping[str, str], names: Sequence[str], site_file: str, data: Iterable[str]) -> str:
@@ -77,7 +79,7 @@ def _origin(mark: str, name: str, site_file: str) -> str:
 def step_data(of: HelperRelease) -> Iterator[str]:
     """Give the data that prolog and wrapper both look up."""
     site = of.site
-    yield sh.assign(ls_site_prefix=site.runtime.prefix, ls_site_stacks=", ".join(of.stacks))
+    yield sh.assign(ls_site_prefix=site.runtime.prefix, ls_site_stacks=", ".join(of.decisions))
     partitions = []
     for name, one in site.partitions.items():
         gpus = len(site.node_kinds[one.node_kind].gpus)
@@ -96,13 +98,13 @@ def prolog_data(of: HelperRelease) -> Iterator[str]:
     yield sh.assign(ls_site_release=of.release, ls_site_root=site.root)
     yield sh.assign(
         ls_site_private=f"{local.rstrip('/')}/lumisite" if local else "",
-        ls_site_host_suffix=site.network.host_suffix or "",
+        ls_site_host_suffix=site.fabric.host_suffix or "",
         ls_site_libraries=":".join(dict.fromkeys(libraries)),
     )
     yield from sh.function("ls_site_binds", _prolog_binds(of))
-    yield from sh.function("ls_site_settings", sh.decide(prolog_chains(site, of.stacks)))
+    yield from sh.function("ls_site_settings", sh.decide(prolog_chains(site, of.decisions)))
     yield from sh.function("ls_site_harms", sh.decide(harm_chains(site)))
-    yield from sh.function("ls_site_left_alone", sh.decide(left_chains(site, of.stacks)))
+    yield from sh.function("ls_site_left_alone", sh.decide(left_chains(site, of.decisions)))
     yield from sh.function("ls_site_directories", _directories(site))
     yield from _masks(site)
 
@@ -114,7 +116,7 @@ def wrapper_binds(of: HelperRelease) -> Iterator[str]:
     brought = [bind_marker(place) for place in (*site.modules, TASK) if place in binding]
     yield from sh.function("ls_site_brought", (f'"$1" {sh.variable(name)}' for name in brought))
     everywhere = set.intersection(*map(set, of.modules.values()))
-    all_modules = dict.fromkeys(of.stacks, tuple(site.modules))
+    all_modules = dict.fromkeys(of.decisions, tuple(site.modules))
     body = []
     for place, binds in groupby(_binds(of, all_modules), key=lambda one: one[0].where):
         if place != TASK and place not in everywhere:
@@ -148,7 +150,7 @@ def _family(of: HelperRelease, name: str) -> str:
         ls_libraries=":".join(of.site.library_path(of.selection.platform, name)),
         ls_mpi=family.mpi or "",
         ls_has="yes" if has_plugin(of.site, name) else "no",
-        ls_after=family.rocm_after or "",
+        ls_after=next(iter(family.release_after.values()), ""),
     )
 
 
@@ -168,10 +170,10 @@ def _prolog_binds(of: HelperRelease) -> Iterator[str]:
 def _binds(of: HelperRelease, modules: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[HostPath, sh.Where]]:
     """Give what the modules of each stack bind, then what only a task binds, in the site's order."""
     for place in (*of.site.modules, TASK):
-        bound = {stack: one.bound_by(place) for stack, one in of.stacks.items() if place in (TASK, *modules[stack])}
+        bound = {stack: one.bound_by(place) for stack, one in of.decisions.items() if place in (TASK, *modules[stack])}
         for item in of.site.host_paths.values():
             if stacks := tuple(stack for stack, binds in bound.items() if item in binds):
-                yield item, step_of(item.when, () if len(stacks) == len(of.stacks) else stacks)
+                yield item, step_of(item.when, () if len(stacks) == len(of.decisions) else stacks)
 
 
 def _directories(site: Site) -> Iterator[str]:
@@ -206,7 +208,9 @@ def wrapper_data(of: HelperRelease, command: str, plans: Sequence[LoadedPlan], l
     site = of.site
     followed = [one for one in plans if one.plan.platform == of.selection.platform]
     yield from step_data(of)
-    yield assign(ls_site_runtime=posixpath.join(posixpath.dirname(site.runtime.executable), command))
+    # Without a path of the site, one that no system has: the wrapper goes on to PATH.
+    folder = posixpath.dirname(site.runtime.executable or "/")
+    yield assign(ls_site_runtime=posixpath.join(folder, command))
     # A plan that names an image counts more than one of which a pattern only fits it.
     planned = [planned for one in followed for planned in _planned(one)]
     yield from lookup("ls_site_plan", sorted(planned, key=lambda one: one[1].endswith("ls_planned=''")))
@@ -218,7 +222,7 @@ def wrapper_data(of: HelperRelease, command: str, plans: Sequence[LoadedPlan], l
     yield from wrapper_binds(of)
     rows = [([shlex.quote(one.file)], list(_followed(site, one.plan))) for one in followed]
     yield from function("ls_site_follow", case('"$1"', rows) if rows else ())
-    yield from function("ls_site_settings", decide(wrapper_chains(site, of.stacks)))
+    yield from function("ls_site_settings", decide(wrapper_chains(site, of.decisions)))
 
 
 def _planned(loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:
@@ -231,7 +235,7 @@ def _planned(loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:
     links, file = ((), "") if image is None else (image.names, image.file or "")
     values = row(
         ls_family=plan.family,
-        ls_rocm=rocm_word(plan.holds.rocm),
+        ls_rocm=release_word(plan.holds.stacks),
         ls_plugin=plugin_word(plan.holds.plugin),
         ls_plan=loaded.file,
     )
@@ -273,7 +277,7 @@ def _locked(site: Site, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
                 family = ""
             values = row(
                 ls_family=family,
-                ls_rocm=rocm_word(told_release(image.versions.get("rocm"))),
+                ls_rocm=release_word({one: told_release(image.versions.get(one)) for one in site.gpu_stacks}),
                 ls_plugin=plugin_word("ofi_plugin" in image.versions),
             )
             yield [case_pattern(glob.escape(target))], values

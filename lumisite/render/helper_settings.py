@@ -9,11 +9,21 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 from lumisite.render.shell_text import Chain, Where, case_pattern, variable, with_reason
 from lumisite.site.entries import Setting, When
 from lumisite.site.evidence import harms
-from lumisite.site.ledger import Decision, Verdict, depends_on_image, describe_conditions, given_conditions
+from lumisite.site.ledger import (
+    STEP_CONDITIONS,
+    Decision,
+    Verdict,
+    depends_on_image,
+    describe_conditions,
+    given_conditions,
+    image_conditions,
+)
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.versions import Version
@@ -24,38 +34,43 @@ _TESTS = {">=": "-ge", "<=": "-le", ">": "-gt", "<": "-lt", "==": "-eq", "!=": "
 NOTHING_APPLIES = "no entry of the ledger applies here"
 
 
-def prolog_chains(site: Site, stacks: Mapping[str, Decision]) -> Iterable[Chain]:
+def prolog_chains(site: Site, decisions: Mapping[str, Decision]) -> Iterable[Chain]:
     """Give what the prolog does with each variable that some entry sets before the image is known, or takes away."""
-    return _chains(stacks, _names(site, _acts), _for_prolog)
+    return _chains(site, decisions, _names(site, partial(_acts, site)), _for_prolog)
 
 
-def left_chains(site: Site, stacks: Mapping[str, Decision]) -> Iterable[Chain]:
+def left_chains(site: Site, decisions: Mapping[str, Decision]) -> Iterable[Chain]:
     """Give what the prolog says of the other variables."""
-    acted = _names(site, _acts)
+    acted = _names(site, partial(_acts, site))
     names = [name for name in _names(site, lambda setting: True) if name not in acted]
-    return _chains(stacks, names, _for_words)
+    return _chains(site, decisions, names, _for_words)
 
 
 def harm_chains(site: Site) -> Iterator[Chain]:
     """Give what the prolog says of values that somebody saw do harm, also where the image is yet to be known."""
     for harm in harms(site):
         one, name = harm.evidence, harm.setting.name
-        image = replace(one.when, nodes=None, gpus=None, partition=None)
-        if one.by != "measured" or not one.unknown_images or harm.setting.where != TASK or image.cpe or image.platform:
+        known = When(
+            stacks={key: one.when.stacks[key] for key in site.gpu_stacks if key in one.when.stacks},
+            family=one.when.family,
+            plugin=one.when.plugin,
+        )
+        others = given_conditions(one.when).keys() - {*image_conditions(site), *STEP_CONDITIONS}
+        if one.by != "measured" or not one.unknown_images or harm.setting.where != TASK or others:
             continue
-        seen = f"{one.what or harm.setting.why}{f' ({describe_conditions(image)})' if given_conditions(image) else ''}"
+        seen = f"{one.what or harm.setting.why}{f' ({describe_conditions(known)})' if given_conditions(known) else ''}"
         patterns = " | ".join(case_pattern(pattern) for pattern in harm.patterns)
         line = with_reason(["harm", name, f'"${name}"'], f"{seen}: unset {name}")
         yield ((step_of(one.when), f"case ${{{name}-}} in {patterns})\n\t{line}\n\t;;\nesac"),)
 
 
-def wrapper_chains(site: Site, stacks: Mapping[str, Decision]) -> Iterable[Chain]:
+def wrapper_chains(site: Site, decisions: Mapping[str, Decision]) -> Iterable[Chain]:
     """Give what the wrapper does with each variable of which some entry depends on the image.
 
     Its rules decide among themselves, since they ask what the image holds, so each is a chain of its own.
     """
-    names = _names(site, lambda setting: depends_on_image(setting.when))
-    for name, chain in zip(names, _chains(stacks, names, _for_wrapper), strict=True):
+    names = _names(site, lambda setting: depends_on_image(site, setting.when))
+    for name, chain in zip(names, _chains(site, decisions, names, _for_wrapper), strict=True):
         yield ((Where(), f"ls_variable {variable(name)}"),)
         yield from ((rule,) for rule in chain)
 
@@ -69,16 +84,19 @@ def rank_word(text: str) -> str:
     return '"$ls_local_id"'.join(shlex.quote(part) if part else "" for part in text.split("{rank}"))
 
 
-def rocm_word(rocm: Version | None) -> str:
-    """Write a release as the wrapper compares it: 6.2.4 is 6002004; a suffix does not count; empty where not known.
+def release_word(releases: Mapping[str, Version | None]) -> str:
+    """Write the first release that is known as the wrapper compares it; empty where none is."""
+    return next((number_of(one) for one in releases.values() if one is not None), "")
+
+
+def number_of(release: Version) -> str:
+    """Write a release as a number: 6.2.4 is 6002004; a suffix does not count.
 
     >>> from lumisite.site.versions import parse_version
-    >>> rocm_word(parse_version("6.10"))
+    >>> number_of(parse_version("6.10"))
     '6010000'
     """
-    if rocm is None:
-        return ""
-    major, minor, patch = (*rocm.order.release, 0, 0)[:3]
+    major, minor, patch = (*release.order.release, 0, 0)[:3]
     return str((major * 1000 + minor) * 1000 + patch)
 
 
@@ -90,7 +108,8 @@ def plugin_word(plugin: bool | None) -> str:
 def step_of(when: When, stacks: tuple[str, ...] = ()) -> Where:
     """Give the part of conditions that only the step tells."""
     gpus = () if when.gpus is None else ("gpu" if when.gpus else "cpu",)
-    return Where(stacks, (when.nodes,) if when.nodes else (), gpus, when.partition or ())
+    nodes, variables = (when.nodes,) if when.nodes else (), tuple((when.variable or {}).items())
+    return Where(stacks, nodes, gpus, when.partition or (), when.kind or (), variables)
 
 
 def _names(site: Site, wanted: Callable[[Setting], bool]) -> list[str]:
@@ -98,31 +117,36 @@ def _names(site: Site, wanted: Callable[[Setting], bool]) -> list[str]:
     return list(dict.fromkeys(one.name for one in site.settings if one.where == TASK and wanted(one)))
 
 
-def _acts(setting: Setting) -> bool:
-    return _action(setting)[0] != "leave" and not depends_on_image(setting.when)
+def _acts(site: Site, setting: Setting) -> bool:
+    return _action(setting)[0] != "leave" and not depends_on_image(site, setting.when)
 
 
-def _for_prolog(name: str, setting: Setting | None) -> str:
+def _for_prolog(site: Site, name: str, setting: Setting | None) -> str:
     if setting is None:
         return f"no_entry {variable(name)}"
-    action, word = ("leave", "''") if depends_on_image(setting.when) else _action(setting)
-    return with_reason([action, variable(name), word], _reason(setting))
+    action, word = ("leave", "''") if depends_on_image(site, setting.when) else _action(setting)
+    return with_reason([action, variable(name), word], _reason(site, setting))
 
 
-def _for_words(name: str, setting: Setting | None) -> str:
-    return with_reason(["left", name], _reason(setting))
+def _for_words(site: Site, name: str, setting: Setting | None) -> str:
+    return with_reason(["left", name], _reason(site, setting))
 
 
-def _reason(setting: Setting | None) -> str:
+def _reason(site: Site, setting: Setting | None) -> str:
     if setting is None:
         return NOTHING_APPLIES
-    return f"the image decides: {setting.why}" if depends_on_image(setting.when) else str(setting.why)
+    return f"the image decides: {setting.why}" if depends_on_image(site, setting.when) else str(setting.why)
 
 
-def _for_wrapper(name: str, setting: Setting | None) -> str:
+def _for_wrapper(site: Site, name: str, setting: Setting | None) -> str:
     when = When() if setting is None else setting.when
     image = (
-        "" if when.rocm is None else " ".join(f"{_TESTS[sign]} {rocm_word(one)}" for sign, one in when.rocm.bounds),
+        " ".join(
+            f"{_TESTS[sign]} {number_of(one)}"
+            for stack in site.gpu_stacks
+            if stack in when.stacks
+            for sign, one in when.stacks[stack].bounds
+        ),
         "" if when.family is None else f" {' '.join(when.family)} ",
         plugin_word(when.plugin),
     )
@@ -144,14 +168,16 @@ def _action(setting: Setting | None) -> tuple[str, str]:
     return "withdraw" if setting.unset else "leave", "''"
 
 
-def _chains(
-    stacks: Mapping[str, Decision], names: Iterable[str], line_of: Callable[[str, Setting | None], str]
-) -> Iterator[Chain]:
-    """Write the chain of each variable for several stacks as one; where all agree, the stack does not matter."""
+#: What is written for a variable, and an entry about it or none.
+Line: TypeAlias = Callable[[Site, str, Setting | None], str]
+
+
+def _chains(site: Site, decisions: Mapping[str, Decision], names: Iterable[str], line_of: Line) -> Iterator[Chain]:
+    """Write the chain of each variable for several combinations as one; where all agree, it does not ask for them."""
     for name in names:
         stacks_of: dict[Chain, tuple[str, ...]] = {}
-        for stack, decision in stacks.items():
-            chain = tuple(_links(name, decision.settings, line_of))
+        for stack, decision in decisions.items():
+            chain = tuple(_links(site, name, decision.settings, line_of))
             stacks_of[chain] = (*stacks_of.get(chain, ()), stack)
         if len(stacks_of) == 1:
             yield next(iter(stacks_of))
@@ -159,15 +185,13 @@ def _chains(
             yield tuple((replace(where, stack=own), line) for chain, own in stacks_of.items() for where, line in chain)
 
 
-def _links(
-    name: str, verdicts: Iterable[Verdict[Setting]], line_of: Callable[[str, Setting | None], str]
-) -> Iterator[tuple[Where, str]]:
+def _links(site: Site, name: str, verdicts: Iterable[Verdict[Setting]], line_of: Line) -> Iterator[tuple[Where, str]]:
     """Give what is done with a variable, in ledger order; the last link always holds."""
     for verdict in verdicts:
         setting = verdict.entry
         if setting.name == name and verdict.applies:
             where = step_of(setting.when)
-            yield where, line_of(name, setting)
-            if where == Where() and (line_of is not _for_wrapper or not depends_on_image(setting.when)):
+            yield where, line_of(site, name, setting)
+            if where == Where() and (line_of is not _for_wrapper or not depends_on_image(site, setting.when)):
                 return
-    yield Where(), line_of(name, None)
+    yield Where(), line_of(site, name, None)

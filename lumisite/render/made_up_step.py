@@ -217,7 +217,7 @@ def _run_wrapper(asked: Question, folder: Path, before: Mapping[str, str]) -> _S
     runtime.write_text(_RUNTIME.format(out=out))
     runtime.chmod(0o700)
     own = f"{WRAPPER}ls_site_runtime={shlex.quote(str(runtime))}\n"
-    script = _with_own(asked, folder, f"spank/bin/{asked.site.runtime.name}", own)
+    script = _with_own(asked, folder, f"spank/bin/{asked.site.command}", own)
     image = str(asked.image)
     path = image if "://" in image else os.path.abspath(image)  # noqa: PTH100 - as a shell's PWD has it
     said = _run([str(script), "exec", path, "true"], {**before, "PWD": str(folder)})

@@ -85,7 +85,8 @@ class PlanSummary:
 class Manifest:
     """The content of `MANIFEST.json`.
 
-    `inputs` maps the name of each input to its SHA-256, `modules` maps `name/version` to its meaning, `plans` maps the
+    `stacks` maps the name of each stack to its releases, `inputs` maps the name of each input to its SHA-256,
+    `modules` maps `name/version` to its meaning, `plans` maps the
     name of each stored plan that was compiled in to what it needs (older manifests say nothing of that),
     `settings` maps a variable that is set in the task to one readable line for each of its entries, and
     `files` lists every file of the tree but the manifest itself.
@@ -95,8 +96,7 @@ class Manifest:
     lumisite: str
     site: str
     platform: str
-    cpe: tuple[str, ...] = ()
-    rocm: tuple[str, ...] = ()
+    stacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, ModuleSummary] = field(default_factory=dict)
     settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -135,12 +135,22 @@ def parse_manifest(content: bytes, where: str) -> Manifest:
     return _FILE.decode(content, Manifest, where, (_faults,))
 
 
+#: Manifests once had the releases of these as keys of their own.
+_EARLIER_STACKS = ("cpe", "rocm")
+
+
+def _stacks_of(values: Mapping[str, object]) -> dict[str, object]:
+    found = {name: values[name] for name in _EARLIER_STACKS if name in values}
+    return {"stacks": found} if found else {}
+
+
 _FILE = JsonFile(
     name="manifest",
     key="format",
     remedy="`lumisite render` writes one",
     error=DifferenceError,
     may_lack=("plans",),
+    older=lambda values: {**_stacks_of(values), **values},
     ascii=False,
 )
 

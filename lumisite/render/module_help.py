@@ -36,7 +36,7 @@ def help_text(
     if module.helper:
         sections += _helper_help(site, decision)
     else:
-        sections.append(paragraph(f"Unload it before `{site.runtime.name} build`, which fails on binds."))
+        sections.append(paragraph(f"Unload it before `{site.command} build`, which fails on binds."))
     sections.append(support(site))
     return "\n\n".join(section for section in sections if section) + "\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lumisite.errors import ResolveError
 from lumisite.images.container import covers
@@ -13,7 +13,14 @@ from lumisite.render.module_help import help_text
 from lumisite.site.decode import suggestion
 from lumisite.site.ledger import Decision
 from lumisite.site.model import Module, Site
-from lumisite.site.selection import Selection, Stack
+from lumisite.site.selection import (
+    PLATFORM,
+    Combination,
+    Selection,
+    combinations,
+    module_version,
+    with_release,
+)
 
 #: How the names of its templates end, by module system.
 TEMPLATES: Mapping[str, str] = {"lmod": "lua", "tcl": "tcl"}
@@ -54,7 +61,7 @@ def plan_modules(
     templates: Iterable[str],
     release: str,
 ) -> list[ModulePlan]:
-    """Plan every modulefile of a selection, each module's default version first; `decisions` are by stack.
+    """Plan every modulefile of a selection, each module's default version first; `decisions` are by combination.
 
     Raises `ResolveError` when the site names a template that is not there.
     """
@@ -70,36 +77,31 @@ def plan_modules(
                     f"({suggestion(module.template, alike)})"
                 )
         plans += [
-            _plan(site, selection, decisions[stack.name], name, stack, release) for stack in _stacks(selection, module)
+            _plan(site, selection, decisions[one.name], name, one, release)
+            for one in _combinations(site, selection, module)
         ]
     return plans
 
 
-def module_version(module: Module, stack: Stack) -> str:
-    """The version that a module has in a stack."""
-    if module.version == "platform":
-        return stack.platform
-    return str(stack.cpe) if module.version == "cpe" else stack.name
+def _combinations(site: Site, selection: Selection, module: Module) -> list[Combination]:
+    """One combination for each version that the module has; what a version does not tell is the default's."""
+    told = {stack: all_ if stack in module.version else all_[:1] for stack, all_ in selection.stacks.items()}
+    return list(combinations(site, selection.platform, told))
 
 
-def _stacks(selection: Selection, module: Module) -> list[Stack]:
-    """One stack for each version that the module has; what a version does not tell is the default's."""
-    cpes = selection.cpe[:1] if module.version == "platform" else selection.cpe
-    rocms = selection.rocm if module.version == "cpe-rocm" else selection.rocm[:1]
-    return [Stack(selection.platform, cpe, rocm) for cpe in cpes for rocm in rocms]
-
-
-def _plan(site: Site, selection: Selection, decision: Decision, name: str, stack: Stack, release: str) -> ModulePlan:
+def _plan(
+    site: Site, selection: Selection, decision: Decision, name: str, chosen: Combination, release: str
+) -> ModulePlan:
     module = site.modules[name]
-    version = module_version(module, stack)
-    versions = [module_version(module, other) for other in _stacks(selection, module)]
+    version = module_version(site, module, chosen)
+    versions = [module_version(site, module, other) for other in _combinations(site, selection, module)]
     binds = decision.bound_by(name)
-    notices = _notices(site, name, module, stack)
-    # Library directories of the platform and the CPE release that some bind makes visible.
-    libraries = {**site.platforms[stack.platform].libraries, **site.cpe[str(stack.cpe)].libraries}
+    notices = _notices(site, name, module, chosen)
+    # Library directories of the platform and of its releases that some bind makes visible.
+    libraries = site.libraries(chosen.platform, chosen.releases)
     provides = [(what, at) for what, at in libraries.items() if any(covers(bind.path, at) for bind in binds)]
-    loads = tuple(f"{other}/{module_version(site.modules[other], stack)}" for other in module.loads)
-    title = f"{name}/{version} for {site.title}, platform {stack.platform}"
+    loads = tuple(f"{other}/{module_version(site, site.modules[other], chosen)}" for other in module.loads)
+    title = f"{name}/{version} for {site.title}, platform {chosen.platform}"
     return ModulePlan(
         name=name,
         version=version,
@@ -119,7 +121,7 @@ def _plan(site: Site, selection: Selection, decision: Decision, name: str, stack
         marker=bind_marker(name),
         memory=f"LUMISITE_SETS_{_variable_part(name)}",
         helper=module.helper,
-        stack=stack.name,
+        stack=chosen.name,
         root=site.root,
         release=release,
         summary=ModuleSummary(
@@ -141,16 +143,18 @@ def bind_marker(name: str) -> str:
     return f"LUMISITE_BINDS_{_variable_part(name)}"
 
 
-def _notices(site: Site, name: str, module: Module, stack: Stack) -> tuple[str, ...]:
-    """What users read on load: that the module, or the CPE release behind it, is on its way out."""
+def _notices(site: Site, name: str, module: Module, chosen: Combination) -> tuple[str, ...]:
+    """What users read on load: that the module, or a release behind it, is on its way out."""
     notices = []
     if module.deprecated is not None:
         notices.append(f"{name} is deprecated: {module.deprecated.reason} Use {module.deprecated.successor} instead.")
-    platform = site.platforms[stack.platform]
-    if module.version != "platform" and stack.cpe in platform.cpe_leftover:
-        successor = module_version(module, replace(stack, cpe=platform.cpe))
-        notices.append(
-            f"{name}/{module_version(module, stack)} is deprecated: CPE {stack.cpe} is no longer supported "
-            f"since {platform.since}. Use {name}/{successor} instead."
-        )
+    platform, version = site.platforms[chosen.platform], module_version(site, module, chosen)
+    for stack in (stack for stack in module.version if stack != PLATFORM):
+        here, release = platform.stacks[stack], chosen.releases[stack]
+        if release in here.leftover:
+            successor = module_version(site, module, with_release(site, chosen, stack, here.default))
+            notices.append(
+                f"{name}/{version} is deprecated: {site.stacks[stack].title} {release} is no longer supported "
+                f"since {platform.since}. Use {name}/{successor} instead."
+            )
     return tuple(notices)

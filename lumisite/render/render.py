@@ -25,7 +25,7 @@ from lumisite.render.modules import TEMPLATES, ModulePlan, plan_modules
 from lumisite.render.plan_images import plan_summaries
 from lumisite.render.static import STATIC, Said, static_files
 from lumisite.render.templates import make_environment
-from lumisite.site.ledger import Decision, decide_stacks, describe_action
+from lumisite.site.ledger import Decision, decide_combinations, describe_action
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import MODULEFILES
 from lumisite.site.plans import LoadedPlan
@@ -54,7 +54,7 @@ def render_tree(
     Raises `ResolveError` when the site names a template that is not there.
     """
     environment = make_environment(templates)
-    decisions = decide_stacks(loaded.site, selection)
+    decisions = decide_combinations(loaded.site, selection)
     modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
     files = _module_files(environment, loaded, modules, static_files(loaded.site, selection, modules))
     if {"modulefile", "podman-hpc"}.intersection(loaded.site.emitters):
@@ -65,11 +65,10 @@ def render_tree(
         lumisite=__version__,
         site=loaded.site.name,
         platform=selection.platform,
-        cpe=tuple(map(str, selection.cpe)),
-        rocm=tuple(map(str, selection.rocm)),
+        stacks={stack: tuple(map(str, versions)) for stack, versions in selection.stacks.items()},
         inputs=_inputs(loaded, templates, plans, lock),
         modules={plan.full_name: plan.summary for plan in modules},
-        settings=_settings(decisions[selection.stacks[0].name]),
+        settings=_settings(decisions[selection.default.name]),
         plans=plan_summaries(one for one in plans if one.plan.platform == selection.platform),
         files=file_entries(files),
     )
@@ -83,7 +82,7 @@ def render_tree(
 
 def losses(loaded: LoadedSite, selection: Selection, templates: Mapping[str, str]) -> list[str]:
     """Give what the files beside modulefiles cannot say of the plan, each once: `edf/: CPU masks of tasks`."""
-    decisions = decide_stacks(loaded.site, selection)
+    decisions = decide_combinations(loaded.site, selection)
     modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
     found = static_files(loaded.site, selection, modules).items()
     return list(dict.fromkeys(f"{path.split('/')[0]}/: {one}" for path, (_, said) in found for one in said.lost))
@@ -158,7 +157,7 @@ def _inputs(
 
 
 def _settings(decision: Decision) -> dict[str, tuple[str, ...]]:
-    """The task's part of the ledger for the default stack, one readable line for each entry that can win."""
+    """The task's part of the ledger for the default combination, one readable line for each entry that can win."""
     lines: dict[str, tuple[str, ...]] = {}
     for verdict in decision.settings:
         if verdict.entry.where == TASK and verdict.applies:

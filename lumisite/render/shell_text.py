@@ -17,19 +17,21 @@ WIDTH = 110
 class Where:
     """The steps in which a line of data counts, as the scripts know a step; what is empty does not matter.
 
-    `nodes` is `one` or `several`, `gpus` is `gpu` or `cpu`.
+    `nodes` is `one` or `several`, `gpus` is `gpu` or `cpu`; `variable` are patterns that variables of the job fit.
     """
 
     stack: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     partition: tuple[str, ...] = ()
+    kind: tuple[str, ...] = ()
+    variable: tuple[tuple[str, str], ...] = ()
 
 
 #: Lines of which the first counts whose condition holds.
 Chain: TypeAlias = tuple[tuple[Where, str], ...]
 #: What the scripts call the sides of a step.
-_SIDES = ("stack", "nodes", "gpus", "partition")
+_SIDES = ("stack", "nodes", "gpus", "partition", "kind")
 
 
 def assign(**values: str) -> str:
@@ -107,17 +109,31 @@ def decide(chains: Iterable[Chain]) -> Iterator[str]:
     for wheres, group in groupby(chains, key=lambda chain: tuple(where for where, _ in chain)):
         bodies = list(zip(*([line for _, line in chain] for chain in group), strict=True))
         asked = [side for side in _SIDES if any(getattr(where, side) for where in wheres)]
-        if asked:
-            rows = [(_patterns(where, asked), body) for where, body in zip(wheres, bodies, strict=True)]
-            yield from case("/".join(f"$ls_{side}" for side in asked), rows)
+        tests = list(dict.fromkeys(where.variable for where in wheres if where.variable))
+        for number, test in enumerate(tests):
+            yield from _holds(f"ls_holds_{number}", test)
+        if asked or tests:
+            rows = [(_patterns(where, asked, tests), body) for where, body in zip(wheres, bodies, strict=True)]
+            sides = [*asked, *(f"holds_{number}" for number in range(len(tests)))]
+            yield from case("/".join(f"$ls_{side}" for side in sides), rows)
         else:
             yield from bodies[0]
 
 
-def _patterns(where: Where, asked: Sequence[str]) -> list[str]:
+def _holds(name: str, test: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Set a variable of the script to `yes` where all of some patterns fit variables of the job, else to nothing."""
+    inner = [f"{name}=yes"]
+    for variable_name, pattern in reversed(test):
+        inner = case(f'"${{{variable_name}-}}"', [([case_pattern(pattern) or "''"], inner)])
+    yield from [f"{name}=''", *inner]
+
+
+def _patterns(where: Where, asked: Sequence[str], tests: Sequence[tuple[tuple[str, str], ...]] = ()) -> list[str]:
     if where == Where():
         return ["*"]
-    return ["/".join(words) for words in product(*(map(shlex.quote, getattr(where, side)) or ["*"] for side in asked))]
+    sides: list[Iterable[str]] = [list(map(shlex.quote, getattr(where, side))) or ["*"] for side in asked]
+    sides += [["yes" if where.variable == test else "*"] for test in tests]
+    return ["/".join(words) for words in product(*sides)]
 
 
 def _alternatives(patterns: Sequence[str]) -> str:

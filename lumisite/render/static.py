@@ -16,9 +16,10 @@ from lumisite.errors import ResolveError
 from lumisite.render.modules import ModulePlan
 from lumisite.site.entries import HostPath, Setting
 from lumisite.site.ledger import Situation, decide, depends_on_image, describe_action
-from lumisite.site.model import Runtime, Site
+from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
+from lumisite.site.software import Runtime
 
 #: The templates of what is no modulefile, and the files that they become.
 STATIC: Mapping[str, tuple[str, str]] = {
@@ -76,15 +77,12 @@ def static_files(site: Site, selection: Selection, plans: Sequence[ModulePlan]) 
 
 def _of_version(site: Site, selection: Selection, plan: ModulePlan, emit: str, *, default: bool) -> Iterator[Said]:
     """Give what a version says, by all of its names; for one node and for several, where nothing on the node tells."""
-    stack = next(one for one in selection.stacks if one.name == plan.stack)
+    chosen = next(one for one in selection.combinations if one.name == plan.stack)
     kinds = {bool(kind.gpus) for kind in site.node_kinds.values()}
-    known = Situation(
-        stack.platform,
-        stack.cpe,
-        # A version that names a ROCm release is for images of it: no wrapper looks into them here.
-        rocm=stack.rocm if site.modules[plan.name].version == "cpe-rocm" else None,
-        gpus=kinds.pop() if len(kinds) == 1 else None,
-    )
+    # A version that names a release of what images bring is for images of it: no wrapper looks into them here.
+    told = (*site.host_stacks, *site.modules[plan.name].version)
+    releases = {stack: release for stack, release in chosen.releases.items() if stack in told}
+    known = Situation(chosen.platform, releases, gpus=kinds.pop() if len(kinds) == 1 else None)
     names = [plan.name] * default + [f"{plan.name}-{version}" for version in (plan.version, *plan.old_names)]
     if emit == "podman-hpc":
         said = _say(site, plan, emit, known)
@@ -111,7 +109,7 @@ def _say(site: Site, plan: ModulePlan, emit: str, known: Situation) -> Said:
         setting, is_open = verdict.entry, verdict.outcome == "may win" or verdict.entry.name in undecided
         if setting.name in passed:
             continue
-        if emit == "podman-hpc" and _is_set_by_the_prolog(setting, is_open=is_open):
+        if emit == "podman-hpc" and _is_set_by_the_prolog(site, setting, is_open=is_open):
             passed[setting.name] = None
         elif setting.leave:
             undecided.update([setting.name] if is_open else [])
@@ -130,9 +128,9 @@ def _say(site: Site, plan: ModulePlan, emit: str, known: Situation) -> Said:
     return Said(plan, runtime, tuple(binds), environment, tuple(passed), tuple(lost))
 
 
-def _is_set_by_the_prolog(setting: Setting, *, is_open: bool) -> bool:
+def _is_set_by_the_prolog(site: Site, setting: Setting, *, is_open: bool) -> bool:
     """Tell whether a container gets a variable from the task, whose prolog has set it on the node."""
-    at_node = setting.where == TASK and not depends_on_image(setting.when)
+    at_node = setting.where == TASK and not depends_on_image(site, setting.when)
     return (
         at_node and not setting.directory and (setting.computed is not None or (is_open and setting.value is not None))
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from typing import Any
@@ -10,29 +11,37 @@ from lumisite.site.decode import Faults, Rule, UnfitError, suggestion, unknown
 from lumisite.site.document import joined
 from lumisite.site.entries import Bind, Setting
 from lumisite.site.evidence import HERE, policy_faults, source_ids
-from lumisite.site.ledger import IMAGE_CONDITIONS, depends_on_image, given_conditions
-from lumisite.site.model import Site
+from lumisite.site.ledger import STEP_CONDITIONS, depends_on_image, given_conditions, image_conditions
+from lumisite.site.model import Module, Platform, Site
+from lumisite.site.references import PATTERN_SIGNS, shell_sign
 from lumisite.site.scalars import TASK, is_file_name
+from lumisite.site.selection import PLATFORM
+from lumisite.site.software import PlatformStack
 from lumisite.site.versions import Version, parse_version
 
 #: What an entry of the ledger can do to its variable.
 _FORMS = ("value", "directory", "computed", "unset", "leave")
 #: Variables that lumisite itself manages; a ledger entry for one would fight with it.
 OWN_VARIABLES = ("PATH", "SLURM_TASK_PROLOG", "BASH_ENV", "ENV", "IFS", "LD_PRELOAD", "MODULEPATH")
+#: No stack can be called so: conditions, and what `resolve` tells, have these names already.
+_NO_STACKS = ("platform", "nodes", "gpus", "partition", "kind", "variable", "family", "plugin", "stacks", "candidates")
 
 
 def versions_are_versions(site: Site) -> Faults:
-    """The keys of `cpe` and `rocm` are versions, and no two of them are the same one."""
-    for table in ("cpe", "rocm"):
+    """The keys of a stack's releases are versions, and no two of them are the same one; no stack has another's name."""
+    for stack, described in site.stacks.items():
+        here = f"stacks.{stack}"
+        if stack in _NO_STACKS:
+            yield here, f"{stack} is a word of its own here (another name for the stack would be right)"
         seen: dict[Version, str] = {}
-        for text in getattr(site, table):
+        for text in described.releases:
             try:
                 version = parse_version(text)
             except UnfitError as error:
-                yield f"{table}.{text}", str(error)
+                yield f"{here}.releases.{text}", str(error)
                 continue
             if version in seen:
-                yield f"{table}.{text}", f"is the same version as {seen[version]}"
+                yield f"{here}.releases.{text}", f"is the same version as {seen[version]}"
             seen[version] = text
 
 
@@ -43,6 +52,12 @@ def names_are_described(site: Site, value: object = None) -> Faults:
             names = below if isinstance(below, tuple | Mapping) else (below,)
             known = [TASK, *site.modules] if table == "places" else getattr(site, table)
             yield from unknown(path, map(str, names), known)
+    for name, platform in site.platforms.items() if value is None else ():
+        for stack, here in platform.stacks.items():
+            for key in ("default", "supported", "leftover", "in_use"):
+                one = getattr(here, key)
+                versions = map(str, one if isinstance(one, tuple) else (one,))
+                yield from unknown(f"platforms.{name}.stacks.{stack}.{key}", versions, site.releases(stack))
 
 
 def _keys(value: object, path: str) -> Iterator[tuple[str, Field[Any], Any]]:
@@ -55,26 +70,66 @@ def _keys(value: object, path: str) -> Iterator[tuple[str, Field[Any], Any]]:
             yield from _keys(one, joined(path, name))
     elif is_dataclass(value):
         for item in (item for item in fields(value) if item.metadata):
-            here, below = joined(path, item.name), getattr(value, item.name)
+            below = getattr(value, item.name)
+            here = path if item.metadata["among"] else joined(path, item.name)
             yield here, item, below
             yield from _keys(below, here)
 
 
 def platforms_fit_their_releases(site: Site) -> Faults:
-    """A platform's default releases are among those that it supports, and it has a bus id for each GPU."""
+    """A platform's default releases are among those that it has, and it has a bus id for each GPU."""
     for name, platform in site.platforms.items():
         here = f"platforms.{name}"
-        if platform.cpe not in platform.cpe_supported:
-            yield f"{here}.cpe", f"{platform.cpe} is the default but not among cpe_supported"
-        for version in platform.cpe_leftover:
-            if version in platform.cpe_supported:
-                yield f"{here}.cpe_leftover", f"{version} is also among cpe_supported"
-        if platform.rocm not in platform.driver_rocm and platform.rocm not in platform.rocm_in_use:
-            yield f"{here}.rocm", f"{platform.rocm} is outside what the driver supports ({platform.driver_rocm})"
+        for stack, one in platform.stacks.items() if platform.stacks.keys() <= site.stacks.keys() else ():
+            faults = _of_driver if site.stacks[stack].gpu else _of_installed
+            yield from ((f"{here}.stacks.{stack}.{key}", message) for key, message in faults(site, one))
+        yield from _one_vendor(site, here, platform)
         for kind, bus_ids in platform.gpu_bus_ids.items():
             gpus = len(site.node_kinds[kind].gpus) if kind in site.node_kinds else len(bus_ids)
             if len(bus_ids) != gpus:
                 yield f"{here}.gpu_bus_ids.{kind}", f"{len(bus_ids)} bus ids for {gpus} GPUs"
+
+
+def _of_installed(_site: Site, here: PlatformStack) -> Faults:
+    """Give the faults of what a platform says of a stack that the host has."""
+    if not here.supported:
+        yield "supported", "is missing (Installed releases that are supported, the default among them)"
+    elif here.default not in here.supported:
+        yield "default", f"{here.default} is the default but not among `supported`"
+    for version in here.leftover:
+        if version in here.supported:
+            yield "leftover", f"{version} is also among `supported`"
+    for key in ("driver", "runs", "compat", "in_use", "kinds"):
+        if getattr(here, key):
+            yield key, "is for a stack with `gpu`, of which a driver decides what runs"
+
+
+def _of_driver(site: Site, here: PlatformStack) -> Faults:
+    """Give the faults of what a platform says of a stack that images bring."""
+    for key in ("supported", "leftover"):
+        if getattr(here, key):
+            yield key, "is for a stack without `gpu`, which the host has (`runs` would be right)"
+    if not here.supported and not here.has(here.default):
+        yield "default", f"{here.default} is outside what the driver supports ({here.runs})"
+    for index, kind in enumerate(here.kinds or ()):
+        if kind in site.node_kinds and not site.node_kinds[kind].gpus:
+            yield f"kinds[{index}]", f"nodes of the kind {kind} have no GPUs"
+    for key in ("driver", "runs"):
+        if getattr(here, key) is None and any(kind.gpus for kind in site.node_kinds.values()):
+            yield key, "is missing: the site has GPUs, and what runs on them depends on their driver"
+
+
+def _one_vendor(site: Site, path: str, platform: Platform) -> Faults:
+    """Say which node kinds would have GPUs of several vendors at once."""
+    seen: dict[str, str] = {}
+    for stack, here in platform.stacks.items():
+        vendor = site.stacks[stack].gpu if stack in site.stacks else None
+        for kind in here.kinds or [name for name, one in site.node_kinds.items() if one.gpus] if vendor else ():
+            other = seen.setdefault(kind, stack)
+            if site.stacks[other].gpu != vendor:
+                what = f"is for GPUs of {vendor}, and {other} for those of {site.stacks[other].gpu} of the same nodes"
+                yield f"{path}.stacks.{stack}.kinds", f"{what}, {kind} (`kinds` for each of them would be right)"
+                break
 
 
 def node_kinds_add_up(site: Site) -> Faults:
@@ -105,30 +160,46 @@ def node_kinds_add_up(site: Site) -> Faults:
                 yield f"{here}.gpus[{index}].numa", f"L3 group {gpu.l3} is in NUMA domain {kind.l3[gpu.l3].numa}"
 
 
-def families_cover_every_rocm(site: Site) -> Faults:
-    """Each ROCm release has exactly one default family; families name libraries that every platform has."""
+def families_cover_every_release(site: Site) -> Faults:
+    """Each release that images bring has exactly one default family; families name libraries that platforms have."""
     for name, family in site.families.items():
         for platform in site.platforms.values():
             yield from unknown(f"families.{name}.library_path", family.library_path, platform.libraries)
-    for text in site.rocm:
-        version = parse_version(text)
-        names = [n for n, f in site.families.items() if f.default_for is not None and version in f.default_for]
-        if not names:
-            yield "families", f"no family is the default for ROCm {text} (give one `default_for`)"
-        elif len(names) > 1:
-            yield f"families.{names[1]}.default_for", f"ROCm {text} has {names[0]} as its default family already"
+    if not site.families:
+        yield "families", "names none (one would be right: what an image needs is said there)"
+    for stack in site.gpu_stacks:
+        title = site.stacks[stack].title
+        ranges = {n: f.default_for[stack] for n, f in site.families.items() if f.default_for and stack in f.default_for}
+        for version in map(parse_version, site.releases(stack)):
+            names = [name for name, one in ranges.items() if version in one]
+            if not names:
+                yield "families", f"no family is the default for {title} {version} (give one `default_for`)"
+            elif len(names) > 1:
+                also = f"{title} {version} has {names[0]} as its default family already"
+                yield f"families.{names[1]}.default_for.{stack}", also
+
+
+def releases_say_where(site: Site) -> Faults:
+    """What images may bring says where it is found, and there is a runtime."""
+    if not site.runtimes:
+        yield "runtimes", "names none (the command that users type would be right)"
+    for stack in site.gpu_stacks:
+        for version, release in site.releases(stack).items():
+            if release.found is None:
+                here = f"stacks.{stack}.releases.{version}.found"
+                yield here, "is missing (Where the release is found: `image`, `host` or `both`)"
 
 
 def modules_fit_together(site: Site) -> Faults:
     """Modules load others in versions that they can know, and never themselves."""
-    width = {"platform": 0, "cpe": 1, "cpe-rocm": 2}
     for name, module in site.modules.items():
         here = f"modules.{name}"
+        yield from ((f"{here}.version", message) for message in _version_faults(site, module))
         if name.startswith((".", "-")):
             yield here, "a module's name cannot start with . or -"
         for other, theirs in ((one, site.modules[one]) for one in module.loads if one in site.modules):
-            if width[theirs.version] > width[module.version]:
-                yield f"{here}.loads", f"{other} has a version by {theirs.version}, which {name} lacks"
+            if lacking := [one for one in theirs.version if one not in (PLATFORM, *module.version)]:
+                yield f"{here}.loads", f"{other} has a version by {', '.join(lacking)}, which {name} lacks"
             for system in (one for one in module.systems if one not in theirs.systems):
                 yield f"{here}.systems", f"{other}, which {name} loads, is not written for {system}"
         if not module.systems:
@@ -143,20 +214,41 @@ def modules_fit_together(site: Site) -> Faults:
             yield f"{here}.loads", "the module loads itself in the end"
 
 
+def _version_faults(site: Site, module: Module) -> Iterator[str]:
+    if not module.version:
+        yield f"names nothing (stacks, or [{PLATFORM}], would be right)"
+    if module.version == (PLATFORM,):
+        return
+    for index, stack in enumerate(module.version):
+        if stack not in site.stacks:
+            yield f"{stack} is not described ({suggestion(stack, [PLATFORM, *site.stacks])})"
+        elif stack in module.version[:index]:
+            yield f"{stack} stands there twice"
+        for name, platform in site.platforms.items() if stack in site.stacks else ():
+            if stack not in platform.stacks:
+                yield f"platform {name} has no {stack} (describe it under platforms.{name}.stacks)"
+
+
 def runtimes_say_what_is_written(site: Site) -> Faults:
-    """A runtime says nothing to another kind of consumer than its own."""
-    for emit, runtime in site.emitters.items():
-        for name, said, owner in (
+    """A runtime says nothing to another kind of consumer than its own, and one of each kind is enough."""
+    seen: dict[str, str] = {}
+    for name, runtime in site.runtimes.items():
+        here = f"runtimes.{name}"
+        if runtime.emit != "modulefile" and seen.setdefault(runtime.emit, name) != name:
+            yield f"{here}.emit", f"{seen[runtime.emit]} has {runtime.emit} already (one of each is written)"
+        if runtime.emit == "modulefile" and not runtime.prefix:
+            yield f"{here}.prefix", "is missing (SINGULARITY or APPTAINER, by which a modulefile names the binds)"
+        for key, said, owner in (
             ("annotations", runtime.annotations, "edf"),
             ("arguments", runtime.arguments, "podman-hpc"),
             ("shared_run", runtime.shared_run, "podman-hpc"),
         ):
-            if said and emit != owner:
-                yield f"runtime.{name}", f"nothing reads it in what is written for `emit: {emit}` (only for {owner})"
+            if said and runtime.emit != owner:
+                yield f"{here}.{key}", f"nothing reads it with `emit: {runtime.emit}` (only with {owner})"
         for one in runtime.annotations:
             for other in runtime.annotations:
                 if other.startswith(f"{one}."):
-                    yield f"runtime.annotations.{one}", f"{other} makes it a table, which has no value of its own"
+                    yield f"{here}.annotations.{one}", f"{other} makes it a table, which has no value of its own"
 
 
 def validation_fits(site: Site) -> Faults:
@@ -189,18 +281,40 @@ def conditions_can_be_known(site: Site) -> Faults:
     """What takes effect before the step, or before the image, asks for nothing that only those tell."""
     lists: dict[str, tuple[Bind | Setting, ...]] = {"binds": site.binds, "settings": site.settings}
     for here, one in ((f"{name}[{index}]", one) for name, many in lists.items() for index, one in enumerate(many)):
-        if one.where == TASK and isinstance(one, Bind) and depends_on_image(one.when):
+        if one.where == TASK and isinstance(one, Bind) and depends_on_image(site, one.when):
             right = "the family's `modules`, or a plan of the image, say what an image gets"
             yield f"{here}.when", f"the task prolog binds before any image is known ({right})"
         for condition in given_conditions(one.when) if one.where != TASK else ():
             path, module = f"{here}.when.{condition}", site.modules.get(one.where)
-            if condition in ("nodes", "gpus", "partition"):
+            if condition in STEP_CONDITIONS:
                 yield path, f"the module {one.where} cannot know this before the step exists (where: task)"
-            elif condition in IMAGE_CONDITIONS:
+            elif condition in image_conditions(site):
                 right = "where: task, which the image decides"
                 yield path, f"the module {one.where} is loaded before any image is known ({right})"
-            elif condition == "cpe" and module is not None and module.version == "platform":
-                yield path, f"versions of {one.where} do not tell (they are made of: {module.version})"
+            elif condition in site.stacks and module is not None and condition not in module.version:
+                yield path, f"versions of {one.where} do not tell (they are made of: {', '.join(module.version)})"
+
+
+def variables_have_names(site: Site) -> Faults:
+    """Conditions ask for variables by names that a shell knows."""
+    for path, item, below in _keys(site, ""):
+        for name in below or () if item.name == "variable" else ():
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
+                yield f"{path}.{name}", f"{name!r} is not the name of a variable (letters, digits and _ would be right)"
+
+
+def nothing_is_left_for_a_shell(site: Site) -> Faults:
+    """Paths and values are meant as they stand: nothing fills in `$NAME`, and no bind is a pattern."""
+    meant = "`exact: yes` where it stands for itself, would be right"
+    path = f"one path, or {meant}"
+    for here, bind in site.host_paths.items():
+        for key in ("path", "target"):
+            if (sign := shell_sign(getattr(bind, key) or "", PATTERN_SIGNS)) and not bind.exact:
+                yield f"{here}.{key}", f"contains {sign!r}, which nothing fills in ({path})"
+    for index, setting in enumerate(site.settings):
+        if (sign := shell_sign(setting.value or "")) and not setting.exact:
+            right = f"`={{...}}` with a key of this file, or {meant}"
+            yield f"settings[{index}].value", f"{setting.name} contains {sign!r}, which nothing fills in ({right})"
 
 
 def modules_keep_their_binds(site: Site) -> Faults:
@@ -241,8 +355,12 @@ def settings_say_one_thing(site: Site) -> Faults:
             yield f"{here}.{key}", message
         if setting.where == TASK and ";" in (setting.value or ""):
             yield f"{here}.value", "contains ';', which separates what the helper remembers of its own settings"
-        if setting.computed and depends_on_image(setting.when):
-            yield f"{here}.computed", "is worked out before any image is known (no rocm, family or plugin in `when`)"
+        if setting.computed and depends_on_image(site, setting.when):
+            inside = image_conditions(site)
+            yield (
+                f"{here}.computed",
+                f"is worked out before any image is known (no {', '.join(inside[:-1])} or {inside[-1]} in `when`)",
+            )
         if setting.where != TASK and (setting.directory or setting.computed or setting.unset):
             yield here, "a module can only set a value or leave it (where: task)"
         if setting.name in OWN_VARIABLES or setting.name.startswith("LUMISITE") or "_BIND" in setting.name:
@@ -273,10 +391,13 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         names_are_described,
         platforms_fit_their_releases,
         node_kinds_add_up,
-        families_cover_every_rocm,
+        families_cover_every_release,
+        releases_say_where,
         modules_fit_together,
         runtimes_say_what_is_written,
         conditions_can_be_known,
+        variables_have_names,
+        nothing_is_left_for_a_shell,
         modules_keep_their_binds,
         settings_say_one_thing,
         sources_are_described,

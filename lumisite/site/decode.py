@@ -38,12 +38,13 @@ class UnfitError(ValueError):
     """A value that a scalar type cannot take; the message says what would be right."""
 
 
-def key(doc: str, *, names: str = "", **options: Any) -> Any:
+def key(doc: str, *, names: str = "", among: bool = False, **options: Any) -> Any:
     """Declare a site key: a dataclass field whose `doc` goes into the generated reference.
 
     `names` is the table of the site that must describe what the key names; `places` are the modules, and `task`.
+    A mapping that is `among` others is no key itself: what the table describes are keys beside those of other fields.
     """
-    return field(metadata={"doc": doc, "names": names}, **options)
+    return field(metadata={"doc": doc, "names": names, "among": among}, **options)
 
 
 #: Stands for a value that could not be decoded; its fault is already recorded.
@@ -53,13 +54,23 @@ MISSING: Any = object()
 MOST_NAMES = 15
 
 
-def decode(data: bytes, kind: type[T], *, file: str, scalars: Scalars, stages: Iterable[Iterable[Rule]] = ()) -> T:
+def decode(
+    data: bytes,
+    kind: type[T],
+    *,
+    file: str,
+    scalars: Scalars,
+    stages: Iterable[Iterable[Rule]] = (),
+    older: Callable[[Document], Document] = lambda document: document,
+) -> T:
     """Decode YAML `data` into the dataclass `kind`; raise one `SiteError` with every fault found.
+
+    `older` turns what an older format has into today's.
 
     Rules run only on a file whose keys and values are all sound, and those of a stage only when the stages before
     found nothing.
     """
-    return Decoder(parse_yaml(data, file), scalars, by_hand=True).decode(kind, stages)
+    return Decoder(older(parse_yaml(data, file)), scalars, by_hand=True).decode(kind, stages)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
@@ -97,7 +108,7 @@ class Decoder:
         for rules in stages:
             for rule in () if document.faults else tuple(rules):
                 for path, message in rule(value):
-                    document.faults.append(Problem(document.file, *document.place(path), path, message))
+                    document.faults.append(document.problem(path, message))
         if document.faults:
             raise SiteError(document.faults)
         return typing.cast(T, value)
@@ -123,7 +134,7 @@ class Decoder:
         raise TypeError(f"no way to read {kind} is known")
 
     def _fault(self, path: str, message: str, place: Place | None = None) -> Any:
-        self.document.faults.append(Problem(self.document.file, *(place or self.document.place(path)), path, message))
+        self.document.faults.append(self.document.problem(path, message, place))
         return MISSING
 
     def _scalar(self, value: Any, kind: Any, path: str) -> Any:
@@ -163,13 +174,14 @@ class Decoder:
         if re.fullmatch(r"[\w.+-]+", name) and not message:
             return name
         message = message or f"{name!r} is not a name (letters, digits, and . _ + - would be right)"
-        return self._fault(path, message, self.document.keys[here])
+        return self._fault(path, message, self.document.key_place(here))
 
     def _dataclass(self, value: Any, kind: Any, path: str) -> Any:
         if not isinstance(value, dict):
             return self._fault(path, f"is a {_shape(value)} (keys and values would be right)")
-        fields = _fields(kind)
-        values: dict[str, Any] = {}
+        fields, among = _fields(kind), _among(kind)
+        more = self._described(among)
+        values: dict[str, Any] = {among.name: {}} if among else {}
         for name, child in value.items():
             here = joined(path, name)
             if self.by_hand and self._name(name, path, here) is MISSING:
@@ -177,13 +189,22 @@ class Decoder:
             if name in fields:
                 item, inner = fields[name]
                 values[item.name] = self.value(child, inner, here)
+            elif among and name in more:
+                values[among.name][name] = self.value(child, typing.get_args(_hints(kind)[among.name])[1], here)
             elif self.by_hand:
-                self._fault(here, f"is not a key here ({suggestion(name, fields)})", self.document.keys[here])
+                known = [*more, *fields]
+                self._fault(here, f"is not a key here ({suggestion(name, known)})", self.document.key_place(here))
         missing = [name for name, (item, _) in fields.items() if name not in value and self._needed(name, item)]
         for name in missing:
             first, *_ = fields[name][0].metadata.get("doc", "").split(". ")
             self._fault(joined(path, name), f"is missing ({first.rstrip('.')})" if first else "is missing")
-        return MISSING if missing or MISSING in values.values() else kind(**values)
+        below = values[among.name].values() if among else ()
+        return MISSING if missing or MISSING in values.values() or MISSING in below else kind(**values)
+
+    def _described(self, among: dataclasses.Field[Any] | None) -> Collection[str]:
+        """Give the names that the table of such a key describes."""
+        table = self.document.value.get(among.metadata["names"]) if among and self.by_hand else None
+        return table if isinstance(table, dict) else ()
 
     def _needed(self, name: str, item: dataclasses.Field[Any]) -> bool:
         if self.may_lack is not None:
@@ -191,11 +212,21 @@ class Decoder:
         return _default(item) is dataclasses.MISSING
 
 
+_hints = functools.cache(typing.get_type_hints)
+
+
 @functools.cache
 def _fields(kind: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
     """Give the field and the type behind each key; a `_` at the end only avoids a reserved word of Python."""
-    hints = typing.get_type_hints(kind)
-    return {item.name.rstrip("_"): (item, hints[item.name]) for item in dataclasses.fields(kind)}
+    hints = _hints(kind)
+    kept = (item for item in dataclasses.fields(kind) if not item.metadata.get("among"))
+    return {item.name.rstrip("_"): (item, hints[item.name]) for item in kept}
+
+
+@functools.cache
+def _among(kind: type) -> dataclasses.Field[Any] | None:
+    """Give the field of a class for keys that the site itself describes."""
+    return next((item for item in dataclasses.fields(kind) if item.metadata.get("among")), None)
 
 
 def _default(item: dataclasses.Field[Any]) -> Any:
@@ -232,7 +263,7 @@ class JsonFile:
     """A kind of file that lumisite writes: `key` says its format, `remedy` what to do about one that is none.
 
     A file may lack the keys with a default; where `may_lack` is given, those alone. Where
-    all that is in a file `prints`, odd characters are spelled out when it is written, and refused when it is read.
+    all that is in a file `prints`,  odd characters are spelled out when it is written, and refused when it is read.
     """
 
     name: str
@@ -243,6 +274,7 @@ class JsonFile:
     may_lack: Collection[str] | None = None
     prints: bool = False
     ascii: bool = True
+    older: Callable[[dict[str, Any]], dict[str, Any]] = lambda values: values
 
     def encode(self, value: object) -> str:
         """Give the text of a file: the same value always gives the same bytes."""
@@ -271,7 +303,7 @@ class JsonFile:
             if type(found) is not int or found != self.format:
                 message = f"{short(found)} is another format ({self.format} can be read)"
                 raise SiteError([Problem(file, 0, 0, self.key, message)])
-            return decode_values(values, kind, file, rules, may_lack=self.may_lack, prints=self.prints)
+            return decode_values(self.older(values), kind, file, rules, may_lack=self.may_lack, prints=self.prints)
         except SiteError as error:
             problem = error.problems[0]
         if problem.key:

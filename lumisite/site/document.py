@@ -30,7 +30,8 @@ class Document:
     """The values of a file: dicts, lists, texts, and `None` where nothing was typed (`key:` alone).
 
     JSON has its numbers and truth values too. Places are by key path, `partitions.small-g.node` or `gpus[0]`: those of
-    values and those of keys. `faults` are what is wrong already, with the rest of the file readable.
+    values and those of keys. `faults` are what is wrong already, with the rest of the file readable. `moved` is where
+    the file, of an older format, has what stands elsewhere in `value`: the path in the file by the one there.
     """
 
     file: str
@@ -38,12 +39,29 @@ class Document:
     places: dict[str, Place] = field(default_factory=dict)
     keys: dict[str, Place] = field(default_factory=dict)
     faults: list[Problem] = field(default_factory=list)
+    moved: dict[str, str] = field(default_factory=dict)
+
+    def written(self, path: str) -> str:
+        """Give the key path under which the file has what is decoded at `path`."""
+        begin = path
+        while begin and begin not in self.moved:
+            begin = begin[: max(begin.rfind("."), begin.rfind("["), 0)]
+        return self.moved[begin] + path[len(begin) :] if begin else path
 
     def place(self, path: str) -> Place:
         """Give the place of the nearest value to `path` that stands in the file."""
+        path = self.written(path)
         while path not in self.places and path:
             path = path.rpartition(".")[0]
         return self.places.get(path, NOWHERE)
+
+    def key_place(self, path: str) -> Place:
+        """Give the place of the key at `path`."""
+        return self.keys.get(self.written(path)) or self.place(path)
+
+    def problem(self, path: str, message: str, place: Place | None = None) -> Problem:
+        """Give a fault of what stands at `path`."""
+        return Problem(self.file, *(place or self.place(path)), self.written(path), message)
 
 
 def joined(path: str, name: str) -> str:
@@ -95,7 +113,7 @@ class _Reader:
                 started = True
                 self.document.value = self.value(next(self.events), "")
         if not started:
-            raise file_fault(self.document.file, "the file is empty (a site description starts with `lumisite: 1`)")
+            raise file_fault(self.document.file, "the file is empty (a site description starts with `lumisite: 2`)")
 
     def value(self, event: Any, path: str) -> Any:
         """Give the value that begins with `event`, and note where it and what is in it stand."""

@@ -3,6 +3,7 @@
 As in `model`, annotations are real types, and the classes go without `__eq__` and `__repr__`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
@@ -27,16 +28,22 @@ class Stated(Known):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class When:
-    """Conditions; all that are given must hold. `rocm`, `family` and `plugin` are about the image that runs."""
+    """Conditions; all that are given must hold. A stack with `gpu`, `family` and `plugin` are about the image."""
 
-    rocm: VersionRange | None = key("ROCm releases in the image: `'>=6.2,<7'`.", default=None)
+    stacks: Mapping[str, VersionRange] = key(
+        "Releases of a stack, by its name: `rocm: '>=6.2,<7'`.", names="stacks", among=True, default_factory=dict
+    )
     family: tuple[str, ...] | None = key("Image families by name.", names="families", default=None)
-    plugin: bool | None = key("Whether the image holds the OFI plugin for RCCL.", default=None)
-    cpe: VersionRange | None = key("CPE releases.", default=None)
+    plugin: bool | None = key("Whether the image holds the OFI plugin for NCCL.", default=None)
     platform: tuple[str, ...] | None = key("Platforms by name.", names="platforms", default=None)
     nodes: Literal["one", "several"] | None = key("Whether the job step has one node or several.", default=None)
     gpus: bool | None = key("Whether the step's nodes have GPUs.", default=None)
     partition: tuple[str, ...] | None = key("Partitions by name.", names="partitions", default=None)
+    kind: tuple[str, ...] | None = key("Node kinds by name.", names="node_kinds", default=None)
+    variable: Mapping[str, Value] | None = key(
+        "Variables of the job by name, each with a shell pattern of its value; one that is not set is empty.",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -72,6 +79,7 @@ class FileSystem(Stated):
     kind: Literal["shared", "node-local"] = key("Seen by all nodes, or by one node only.")
     why: Line = key("What it is for.")
     where: Place | None = key("The module that binds it (not bound when left out).", names="modules", default=None)
+    exact: bool = key("Whether `$` and `*` stand for themselves, which nothing fills in.", default=False)
     # It is bound without conditions and under its own path: what `Bind` says beside is no key here.
     target: ClassVar[None] = None
     when: ClassVar[When] = When()
@@ -94,6 +102,7 @@ class Bind(Stated):
     when: When = key("Conditions; none means always.", default=When())
     required: bool = key("Whether a node that lacks it cannot run at full speed.", default=True)
     why: Line = key("The reason, as users read it.")
+    exact: bool = key("Whether `$` and `*` stand for themselves, which nothing fills in.", default=False)
 
     @property
     def spec(self) -> str:
@@ -112,7 +121,12 @@ class Setting:
     """One entry of the settings ledger; of several entries for one name, the first whose `when` holds wins."""
 
     name: VariableName = key("The environment variable.")
-    value: Value | None = key("The value to set where the user has none.", default=None)
+    value: Value | None = key(
+        "The value to set where the user has none. `'={fabric.interfaces}'` is what the file says there, a list joined "
+        "by commas.",
+        default=None,
+    )
+    exact: bool = key("Whether `$` and `*` stand for themselves, which nothing fills in.", default=False)
     directory: Line | None = key(
         "Set it to this directory, made private below the user's node-local one: `miopen`. `{rank}` in it is the "
         "task's number on its node.",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from lumisite.site.decode import UnfitError
 from lumisite.site.model import Site
 from lumisite.site.versions import Version, parse_version
-
-#: How names of images of other hands say it: `rocm/pytorch:rocm6.3_ubuntu22.04`.
-_ROCM = re.compile(r"rocm[-_]?(\d+\.\d+(?:\.\d+)?)(?!.*rocm[-_]?\d)")
 
 
 @dataclass(frozen=True)
@@ -19,7 +17,7 @@ class Holds:
     """What is known of the inside of an image; `None` means that it is not known."""
 
     family: str | None = None
-    rocm: Version | None = None
+    stacks: Mapping[str, Version] = field(default_factory=dict)
     plugin: bool | None = None
 
 
@@ -41,7 +39,10 @@ def holds_by_name(site: Site, *paths: str) -> Holds:
     family = family_by_path(site, *paths)
     if family is None:
         return Holds()
-    return Holds(family, rocm_by_name(site.families[family].rocm_after, paths[0]), has_plugin(site, family))
+    after = site.families[family].release_after
+    found = {stack: release_by_name(pattern, paths[0]) for stack, pattern in after.items()}
+    known = {stack: version for stack, version in found.items() if version is not None}
+    return Holds(family, known, has_plugin(site, family))
 
 
 def has_plugin(site: Site, family: str) -> bool:
@@ -57,14 +58,12 @@ def told_release(text: str | None) -> Version | None:
         return None
 
 
-def rocm_by_name(after: str | None, path: str) -> Version | None:
-    """Read the ROCm release from a path, behind the longest part that fits the pattern `after`.
+def release_by_name(after: str, path: str) -> Version | None:
+    """Read a release from a path, behind the longest part that fits the pattern `after`.
 
-    >>> str(rocm_by_name("*-rocm-", "/images/base-rocm-rocm-6.2.4.sif")), str(rocm_by_name("*r", "torch-r70f21.sif"))
+    >>> str(release_by_name("*-rocm-", "/images/base-rocm-rocm-6.2.4.sif")), str(release_by_name("*r", "a-r70f21.sif"))
     ('6.2.4', '7.0')
     """
-    if after is None:
-        return None
     begin = next((at for at in range(len(path), -1, -1) if fnmatch.fnmatchcase(path[:at], after)), None)
     if begin is None:
         return None
@@ -76,7 +75,15 @@ def rocm_by_name(after: str | None, path: str) -> Version | None:
     return parse_version(text) if re.fullmatch(rf"{number}\.{number}(?:\.{number})?", text, re.ASCII) else None
 
 
-def told_rocm(site: Site, *paths: str) -> Version | None:
-    """The ROCm release in an image, as its name tells it to the wrapper; of other images, as their names say it."""
-    said = next(filter(None, (_ROCM.search(path.rpartition("/")[2]) for path in paths)), None)
-    return holds_by_name(site, *paths).rocm or (parse_version(said[1]) if said else None)
+def told_releases(site: Site, *paths: str) -> dict[str, Version]:
+    """The releases in an image, as its name tells them to the wrapper; of other images, as their names say it.
+
+    `rocm/pytorch:rocm6.3_ubuntu22.04` is how images of other hands say it.
+    """
+    found: dict[str, Version] = {}
+    for stack in site.gpu_stacks:
+        said = re.compile(rf"{re.escape(stack)}[-_]?(\d+\.\d+(?:\.\d+)?)(?!.*{re.escape(stack)}[-_]?\d)")
+        names = (said.search(path.rpartition("/")[2]) for path in paths)
+        if match := next(filter(None, names), None):
+            found[stack] = parse_version(match[1])
+    return {**found, **holds_by_name(site, *paths).stacks}

@@ -5,16 +5,17 @@ One code path decides: what is rendered, what is expected of a system and what `
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Generic, Literal, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from lumisite.site.entries import HostPath, Setting, When
 from lumisite.site.model import Site
-from lumisite.site.selection import Selection
+from lumisite.site.selection import Combination, Selection
 from lumisite.site.versions import Version, VersionRange
 
-#: Conditions about what is inside an image. No module and no prolog can judge them, which come before it.
-IMAGE_CONDITIONS = ("rocm", "family", "plugin")
+#: Conditions that only the job step tells.
+STEP_CONDITIONS = ("nodes", "gpus", "partition", "kind", "variable")
 #: What conditions that hold, may hold, or do not, make of an entry that no other one comes before.
 _OUTCOMES: dict[bool | None, Literal["wins", "may win", "does not apply"]] = {
     True: "wins",
@@ -27,17 +28,23 @@ _OUTCOMES: dict[bool | None, Literal["wins", "may win", "does not apply"]] = {
 class Situation:
     """What is known where a setting is decided; `None` means that only the compute node will tell.
 
-    `family`, `rocm` and `plugin` are those of the image that runs.
+    `family`, `plugin` and the releases of stacks with `gpu` are those of the image that runs. Other stacks have the
+    release that a module's version tells.
     """
 
     platform: str
-    cpe: Version
+    stacks: Mapping[str, Version] = field(default_factory=dict)
     family: str | None = None
-    rocm: Version | None = None
     plugin: bool | None = None
     nodes: Literal["one", "several"] | None = None
     gpus: bool | None = None
     partition: str | None = None
+    kind: str | None = None
+
+    def known(self) -> dict[str, Any]:
+        """Give what is known, by the names that conditions have."""
+        own = {name: value for name, value in vars(self).items() if value is not None}
+        return {"platform": own.pop("platform"), **own.pop("stacks"), **own}
 
 
 E_co = TypeVar("E_co", Setting, HostPath, covariant=True)
@@ -95,25 +102,43 @@ def decide(site: Site, situation: Situation) -> Decision:
     return Decision(tuple(settings), tuple(binds))
 
 
-def decide_stacks(site: Site, selection: Selection) -> dict[str, Decision]:
-    """Decide for the stacks of a selection, by name, with all open that only the image and the step tell."""
-    by_cpe = {cpe: decide(site, Situation(selection.platform, cpe)) for cpe in selection.cpe}
-    return {stack.name: by_cpe[stack.cpe] for stack in selection.stacks}
+def of_modules(site: Site, combination: Combination) -> Situation:
+    """Give the situation that the versions of modules tell, with all open that only the image and the step tell."""
+    installed = {stack: combination.releases[stack] for stack in site.host_stacks if stack in combination.releases}
+    return Situation(combination.platform, installed)
 
 
-def default_family(site: Site, rocm: Version) -> str:
-    """The family of an image that no family recognises; the site's rules make sure that there is exactly one."""
+def decide_combinations(site: Site, selection: Selection) -> dict[str, Decision]:
+    """Decide for the combinations of a selection, by name; those that differ in images alone share a decision."""
+    decided: dict[tuple[Version, ...], Decision] = {}
+    found = {}
+    for one in selection.combinations:
+        situation = of_modules(site, one)
+        installed = tuple(situation.stacks.values())
+        if installed not in decided:
+            decided[installed] = decide(site, situation)
+        found[one.name] = decided[installed]
+    return found
+
+
+def default_family(site: Site, releases: Mapping[str, Version]) -> str:
+    """The family of an image that no family recognises: that of a release, else the site's first one."""
     return next(
-        name for name, family in site.families.items() if family.default_for is not None and rocm in family.default_for
+        (
+            name
+            for name, family in site.families.items()
+            if any(stack in releases and releases[stack] in one for stack, one in (family.default_for or {}).items())
+        ),
+        next(iter(site.families)),
     )
 
 
 def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, str]:
     """Tell whether conditions hold: yes, no, or `None` when the situation leaves it open; and why."""
-    left_open = []
+    left_open, known = [], situation.known()
     for name, wanted in given_conditions(when).items():
-        actual = getattr(situation, name)
-        if actual is None:
+        actual = known.get(name)
+        if actual is None or isinstance(wanted, Mapping):
             left_open.append(f"{name} is {_said(wanted)}")
         elif actual not in wanted if isinstance(wanted, VersionRange | tuple) else actual != wanted:
             return False, f"needs {name} {_said(wanted)}, here it is {_said(actual)}"
@@ -122,9 +147,14 @@ def judge_conditions(when: When, situation: Situation) -> tuple[bool | None, str
     return True, describe_conditions(when)
 
 
-def depends_on_image(when: When) -> bool:
+def image_conditions(site: Site) -> tuple[str, ...]:
+    """Give the conditions about what is inside an image. No module and no prolog can judge them, which come before."""
+    return (*site.gpu_stacks, "family", "plugin")
+
+
+def depends_on_image(site: Site, when: When) -> bool:
     """Tell whether conditions are about what is inside the image."""
-    return any(getattr(when, name) is not None for name in IMAGE_CONDITIONS)
+    return not given_conditions(when).keys().isdisjoint(image_conditions(site))
 
 
 def describe_conditions(when: When) -> str:
@@ -147,12 +177,19 @@ def describe_action(setting: Setting) -> str:
     return "is taken away" if setting.unset else "is left alone"
 
 
-def given_conditions(when: When) -> dict[str, VersionRange | tuple[str, ...] | str | bool]:
-    """The conditions that are given, by name."""
-    return {item.name: value for item in fields(when) if (value := getattr(when, item.name)) is not None}
+#: What may be wanted: a release, one of some names, patterns of variables, one name, yes or no.
+Wanted: TypeAlias = VersionRange | tuple[str, ...] | Mapping[str, str] | str | bool
 
 
-def _said(value: VersionRange | Version | tuple[str, ...] | str | bool) -> str:
+def given_conditions(when: When) -> dict[str, Wanted]:
+    """The conditions that are given, by name: each stack by its own."""
+    others = (item.name for item in fields(when) if item.name != "stacks")
+    return {**when.stacks, **{name: value for name in others if (value := getattr(when, name)) is not None}}
+
+
+def _said(value: Wanted | Version) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return " and ".join(f"{name}={pattern}" for name, pattern in value.items())
     return " or ".join(value) if isinstance(value, tuple) else str(value)

@@ -9,10 +9,12 @@ from pathlib import Path
 from lumisite.errors import Problem, ResolveError, SiteError, file_fault, shown
 from lumisite.site.checks import STAGES
 from lumisite.site.decode import Rule, decode, suggestion
-from lumisite.site.document import MAX_BYTES
+from lumisite.site.document import MAX_BYTES, Document
+from lumisite.site.format_1 import upgraded, upgraded_plan
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, plan_stages
 from lumisite.site.read import UnfitFileError, read_file
+from lumisite.site.references import with_references
 from lumisite.site.scalars import SCALARS
 
 EMBEDDED = Path(__file__).parent.parent / "sites"
@@ -52,8 +54,13 @@ def load_site_file(path: Path) -> LoadedSite:
     """Load a site description from `path`; raise `SiteError` with every fault that it has."""
     data = read_input(path)
     # Output names the file without its directory, so that a render does not depend on where the checkout is.
-    site = decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES)
+    site = decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES, older=prepared)
     return LoadedSite(site, shown(path.name), data, path.parent)
+
+
+def prepared(document: Document) -> Document:
+    """Give a document as today's format has it, with what refers to other values filled in."""
+    return with_references(upgraded(document))
 
 
 def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPlan, ...]:
@@ -85,7 +92,7 @@ def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPla
 
 def parse_plan(data: bytes, path: Path, stages: Iterable[Iterable[Rule]] = ()) -> ImagePlan:
     """Read the text of a plan; `path` is for messages, `stages` are what it must keep to. Raises `SiteError`."""
-    return decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages)
+    return decode(data, ImagePlan, file=str(path), scalars=SCALARS, stages=stages, older=upgraded_plan)
 
 
 def read_input(path: Path, most_bytes: int = MAX_BYTES, right: str = "a YAML file would be right") -> bytes:

@@ -11,6 +11,7 @@ from typing import Literal
 from lumisite.site.decode import key
 from lumisite.site.entries import Bind, FileSystem, HostPath, Known, Setting, Stated
 from lumisite.site.scalars import AbsolutePath, CpuList, Line, Name, PciBus, RelativePath, RootPath
+from lumisite.site.software import Fabric, PlatformStack, Release, Runtime, Stack
 from lumisite.site.versions import Version, VersionRange
 
 
@@ -33,60 +34,6 @@ class Support:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Runtime(Known):
-    """The container runtime on the compute nodes."""
-
-    name: Literal["singularity", "apptainer"] = key("The command that users type.")
-    executable: AbsolutePath = key("The real program, which the wrapper executes.")
-    variant: Line = key("Product and version, for people: `SingularityCE 4.1.3`.")
-    prefix: Literal["SINGULARITY", "APPTAINER"] = key(
-        "Prefix of the variables that carry binds. Apptainer ignores SINGULARITY_* where APPTAINER_* differs."
-    )
-    emit: Literal["modulefile", "edf", "podman-hpc"] = key(
-        "What is written for it: modulefiles and the srun helper, EDFs for pyxis and enroot, modules for podman-hpc.",
-        default="modulefile",
-    )
-    annotations: Mapping[str, Line] = key(
-        "What every EDF says to the hooks of the container engine: `com.hooks.cxi.enabled: 'true'`.",
-        default_factory=dict,
-    )
-    arguments: tuple[Line, ...] = key("What every module for podman-hpc adds to its command: `--ipc=host`.", default=())
-    shared_run: bool = key(
-        "Whether podman-hpc starts one container for all tasks of a node, where a module is used.", default=False
-    )
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Network(Known):
-    """The high-speed network, as libraries name it."""
-
-    interfaces: tuple[Name, ...] = key("High-speed interfaces, in order: `[hsn0, hsn1, hsn2, hsn3]`.")
-    provider: Name = key("The libfabric provider that must carry traffic: `cxi`.")
-    host_suffix: Name | None = key(
-        "What to append to a host name where nodes do not reach each other by the plain one: `MASTER_ADDR` has it.",
-        default=None,
-    )
-    management: tuple[Name, ...] = key("Interfaces that must not carry traffic.", default=())
-    require_gdr: bool = key("Whether a log must prove GPU Direct RDMA, by `/GDRDMA` on every channel.", default=False)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class CpeRelease(Stated):
-    """A release of the Cray programming environment, or what stands for it."""
-
-    libraries: Mapping[str, AbsolutePath] = key(
-        "Host directories of the release by what they hold: `cray-mpich: /opt/cray/pe/mpich/8.1.32`."
-    )
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class RocmRelease(Stated):
-    """A ROCm release that the site has, in an image or on the host."""
-
-    found: Literal["image", "host", "both"] = key("Where the release is found: `image`, `host` or `both`.")
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Platform(Stated):
     """What the machine was after a maintenance."""
 
@@ -94,21 +41,21 @@ class Platform(Stated):
     os: Line = key("Operating system of the compute nodes.")
     slurm: Version | None = key("Slurm release.", default=None)
     kernel: Line | None = key("Kernel release string, if known.", default=None)
-    driver: Line = key("GPU driver.")
-    driver_rocm: VersionRange = key("The ROCm releases that the vendor supports with the driver: `'>=6.1,<7.1'`.")
-    rocm_in_use: tuple[Version, ...] = key(
-        "Releases outside that range that run here all the same: said, and not refused.", names="rocm", default=()
+    stacks: Mapping[str, PlatformStack] = key(
+        "What there is of the site's stacks, by name.", names="stacks", default_factory=dict
     )
-    rocm: Version = key("The ROCm release that is the default.", names="rocm")
-    cpe: Version = key("The CPE release that is the default.", names="cpe")
-    cpe_supported: tuple[Version, ...] = key("CPE releases that are supported, the default among them.", names="cpe")
-    cpe_leftover: tuple[Version, ...] = key("CPE releases that are no longer supported.", names="cpe", default=())
     libraries: Mapping[str, AbsolutePath] = key(
-        "Host directories that come with the system, not with a CPE release: `libfabric: /opt/cray/libfabric/1.22.0`."
+        "Host directories that come with the system, not with a release: `libfabric: /opt/cray/libfabric/1.22.0`.",
+        default_factory=dict,
     )
     gpu_bus_ids: Mapping[str, tuple[PciBus, ...]] = key(
         "By node kind, the PCI bus of each GPU in the order of its index.", names="node_kinds", default_factory=dict
     )
+
+    @property
+    def defaults(self) -> dict[str, Version]:
+        """The default release of each stack."""
+        return {name: stack.default for name, stack in self.stacks.items()}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -127,6 +74,7 @@ class Gpu:
 
     l3: int | None = key("Index of the nearest entry of `l3`, if known.", default=None)
     numa: int = key("The nearest NUMA domain.")
+    adapter: Name | None = key("Its nearest adapter of `fabric`.", default=None)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -156,6 +104,8 @@ class Partition(Known):
     node_kind: str = key("The node kind of its nodes.", names="node_kinds")
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
     max_nodes: int | None = key("Most nodes for one job.", default=None)
+    constraint: Name | None = key("What users ask for with `--constraint` to get its nodes.", default=None)
+    qos: Name | None = key("What users ask for with `--qos` to get its nodes.", default=None)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -170,8 +120,10 @@ class Family(Stated):
         "Labels of the image that recognise it when the path does not, as shell patterns.", default_factory=dict
     )
     contains: tuple[AbsolutePath, ...] = key("Paths inside that recognise an image when its own does not.", default=())
-    default_for: VersionRange | None = key(
-        "The ROCm releases for which this is the family of an image that none recognises.", default=None
+    default_for: Mapping[str, VersionRange] | None = key(
+        "By stack, the releases for which this is the family of an image that none recognises.",
+        names="stacks",
+        default=None,
     )
     modules: tuple[str, ...] = key("Modules whose binds its images need.", names="modules")
     libraries: tuple[Line, ...] = key("SONAMEs that must come from the host, as roots of the closure.", default=())
@@ -183,11 +135,12 @@ class Family(Stated):
     prepend_path: tuple[AbsolutePath, ...] = key(
         "Directories in the image that go first on PATH inside, where that is what activates its Python.", default=()
     )
-    plugin: Literal["in-image", "from-host", "none"] = key("Where its OFI plugin for RCCL comes from.")
-    rocm_after: Line | None = key(
-        "A shell pattern of what stands before the ROCm release in paths of its images: `*-rocm-` for `-rocm-6.2.4-`; "
+    plugin: Literal["in-image", "from-host", "none"] = key("Where its OFI plugin for NCCL comes from.", default="none")
+    release_after: Mapping[str, Line] = key(
+        "By stack, a shell pattern of what stands before its release in paths of images: `*-rocm-` for `-rocm-6.2.4-`; "
         "two digits without a dot are 7.0 for `70`.",
-        default=None,
+        names="stacks",
+        default_factory=dict,
     )
     library_path: tuple[Line, ...] = key(
         "Host libraries, by their names in `libraries` of a platform, whose `lib64` its loader must search first.",
@@ -214,8 +167,9 @@ class Module:
     """A modulefile to render."""
 
     template: Line = key("The template in `modulefiles_src/`, without `.lua.j2` or `.tcl.j2`.")
-    version: Literal["platform", "cpe", "cpe-rocm"] = key(
-        "What its version is made of: `2026-01`, `25.03` or `25.03-rocm6.2`."
+    version: tuple[str, ...] = key(
+        "What its version is made of: `[platform]` for `2026-01`, `[cpe]` for `25.03`, `[cpe, rocm]` for "
+        "`25.03-rocm6.2`."
     )
     systems: tuple[Literal["lmod", "tcl"], ...] = key(
         "The module systems that it is written for: `lmod`, and `tcl` for Environment Modules 5.", default=("lmod",)
@@ -293,7 +247,7 @@ class Images:
 class Site:
     """A site description."""
 
-    lumisite: Literal["1"] = key("Version of this format.")
+    lumisite: Literal["2"] = key("Version of this format.")
     name: Name = key("Short name of the site.")
     title: Line = key("Name of the site, for people.")
     root: RootPath = key("Where releases are deployed.")
@@ -304,13 +258,12 @@ class Site:
         "itself.",
         default_factory=dict,
     )
-    runtime: Runtime = key("The container runtime.")
-    network: Network = key("The high-speed network.")
+    stacks: Mapping[str, Stack] = key("The software whose versions matter to containers, by name; `{}` for none.")
+    runtimes: Mapping[str, Runtime] = key("The container runtimes, by command; the first is the default.")
+    fabric: Fabric = key("The high-speed network.")
     file_systems: tuple[FileSystem, ...] = key("File systems that users work on.")
     platform: str = key("The platform that is in force now.", names="platforms")
     platforms: Mapping[str, Platform] = key("What the machine was after each maintenance, by name.")
-    cpe: Mapping[str, CpeRelease] = key("CPE releases, by version.")
-    rocm: Mapping[str, RocmRelease] = key("ROCm releases, by version.")
     node_kinds: Mapping[str, NodeKind] = key("Node kinds, by name.")
     partitions: Mapping[str, Partition] = key("Slurm partitions, by name.")
     families: Mapping[str, Family] = key("Image families, by name; the first that recognises an image wins.")
@@ -324,14 +277,48 @@ class Site:
 
     @property
     def emitters(self) -> Mapping[str, Runtime]:
-        """What is written (`modulefile`, `edf`, `podman-hpc`), each with the runtime that it is written for."""
-        return {self.runtime.emit: self.runtime}
+        """What is written (`modulefile`, `edf`, `podman-hpc`), each with the first runtime that it is written for."""
+        return {one.emit: one for one in reversed(self.runtimes.values())}
 
     @property
     def module_folder(self) -> str:
         """The folder of a release that jobs of `validate` load from: Lmod's, where the site has one."""
         systems = {system for module in self.modules.values() for system in module.systems}
         return next(form.split("/")[0] for system, form in MODULEFILES.items() if system in systems or not systems)
+
+    @property
+    def command(self) -> str:
+        """What users type for the default runtime: the first that modulefiles are written for, else the first."""
+        return next(
+            (name for name, one in self.runtimes.items() if one.emit == "modulefile"), next(iter(self.runtimes))
+        )
+
+    @property
+    def runtime(self) -> Runtime:
+        """The default runtime."""
+        return self.runtimes[self.command]
+
+    @property
+    def gpu_stacks(self) -> tuple[str, ...]:
+        """The stacks that images bring."""
+        return tuple(name for name, stack in self.stacks.items() if stack.gpu is not None)
+
+    @property
+    def host_stacks(self) -> tuple[str, ...]:
+        """The stacks that the host has."""
+        return tuple(name for name, stack in self.stacks.items() if stack.gpu is None)
+
+    def releases(self, stack: str) -> Mapping[str, Release]:
+        """The releases of a stack; none where the site has no such stack."""
+        return self.stacks[stack].releases if stack in self.stacks else {}
+
+    def libraries(self, platform: str, releases: Mapping[str, Version]) -> dict[str, AbsolutePath]:
+        """The host directories of a platform's libraries, and of those that come with releases."""
+        mine = (self.releases(stack).get(str(version)) for stack, version in releases.items())
+        found = dict(self.platforms[platform].libraries)
+        for release in mine:
+            found |= release.libraries if release is not None else {}
+        return found
 
     @property
     def host_paths(self) -> dict[str, HostPath]:

@@ -65,19 +65,22 @@ class PlannedImage:
 class PlannedContents:
     """What was read in the image that settings depend on."""
 
-    rocm: Version | None = key("Its ROCm release.", default=None)
-    plugin: bool | None = key("Whether the OFI plugin for RCCL is in it.", default=None)
+    stacks: Mapping[str, Version] = key("Releases in it, by stack.", default_factory=dict)
+    plugin: bool | None = key("Whether the OFI plugin for NCCL is in it.", default=None)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ImagePlan:
     """The plan of one image on one platform."""
 
-    plan: Literal["1"] = key("Version of this format.")
+    plan: Literal["2"] = key("Version of this format.")
     site: Name = key("Name of the site.")
     platform: str = key("The platform that it holds for. A render for another one leaves it out.", names="platforms")
-    cpe: Version = key("The CPE release whose libraries it binds, whatever stack a job has loaded.")
-    rocm: Version = key("The ROCm release that was asked about.")
+    stacks: Mapping[str, Version] = key(
+        "The releases that were asked about, by stack. It binds libraries of these, whatever a job has loaded.",
+        names="stacks",
+        default_factory=dict,
+    )
     family: str = key("The image's family, whose modules and settings it gets.", names="families")
     paths: tuple[Name, ...] = key(
         "Shell patterns that recognise the image by the path that users type; `*` also matches `/`."
@@ -126,9 +129,10 @@ def _names_what_exists(site: Site, plan: ImagePlan) -> Faults:
     if plan.site != site.name:
         yield "site", f"{plan.site} is another site (this is {site.name})"
     yield from names_are_described(site, plan)
-    for version, releases, where in ((plan.cpe, site.cpe, "cpe"), (plan.rocm, site.rocm, "rocm")):
-        if version not in map(parse_version, releases):
-            yield from unknown(where, [str(version)], releases)
+    for stack, version in plan.stacks.items():
+        releases = site.releases(stack)
+        if stack in site.stacks and version not in map(parse_version, releases):
+            yield from unknown(f"stacks.{stack}", [str(version)], releases)
 
 
 def _knows_its_links(plan: ImagePlan) -> Faults:

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
 from lumisite.errors import ResolveError
 from lumisite.site.decode import UnfitError, suggestion
-from lumisite.site.model import Platform, Site
+from lumisite.site.model import Module, Platform, Site
 from lumisite.site.versions import Version, nearest, parse_version
 
 #: What an admin types for every supported release.
 ALL = "all"
+#: What the version of a module may be made of, beside stacks.
+PLATFORM = "platform"
+#: The stacks that have an option of their own.
+SHORT_FORMS = ("rocm", "cpe")
 
 
 @dataclass(frozen=True)
-class Stack:
-    """What the version of a module stands for: a platform, a CPE release, and a ROCm release.
+class Combination:
+    """What the versions of modules stand for: a platform, and a release of each of its stacks.
 
-    It says nothing about the ROCm that is in an image: the image that runs decides that.
+    It says nothing about what is in an image: the image that runs decides that. `name` has all of its releases, as
+    versions of modules name them: `25.03-rocm6.2`.
     """
 
     platform: str
-    cpe: Version
-    rocm: Version
-
-    @property
-    def name(self) -> str:
-        """The CPE and the ROCm release, as AI-bindings' versions name them: `25.03-rocm6.2`."""
-        return f"{self.cpe}-rocm{self.rocm.minor}"
+    releases: Mapping[str, Version]
+    name: str
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One release that could have been chosen: `reason` says why it was, or why it lost."""
+    """One release that could have been chosen, of a stack or of the `platform`: why it was, or why it lost."""
 
-    kind: Literal["platform", "cpe", "rocm"]
+    kind: str
     name: str
     chosen: bool
     reason: str
@@ -44,148 +44,177 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Selection:
-    """The releases that one render is made of; the first of `cpe` and of `rocm` is the default version."""
+    """The releases that one render is made of: by stack, the default version first, and every combination of them."""
 
     platform: str
-    cpe: tuple[Version, ...]
-    rocm: tuple[Version, ...]
+    stacks: Mapping[str, tuple[Version, ...]]
+    combinations: tuple[Combination, ...]
     candidates: tuple[Candidate, ...]
+    text: str
 
     def __str__(self) -> str:
-        return f"platform {self.platform}, CPE {', '.join(map(str, self.cpe))}, ROCm {', '.join(map(str, self.rocm))}"
+        return self.text
 
     @property
-    def stacks(self) -> tuple[Stack, ...]:
-        """Every CPE release with every ROCm release, the default first."""
-        return tuple(Stack(self.platform, cpe, rocm) for cpe in self.cpe for rocm in self.rocm)
+    def default(self) -> Combination:
+        """The default of each stack."""
+        return self.combinations[0]
 
 
-def resolve_selection(
-    site: Site, *, rocm: Sequence[str] = (), platform: str | None = None, cpe: Sequence[str] = ()
-) -> Selection:
-    """Choose releases; nothing asked for means the platform's own default, `all` every one that it supports.
+def resolve_selection(site: Site, *, platform: str | None = None, **asked: Sequence[str]) -> Selection:
+    """Choose releases by stack; nothing asked for means the platform's own default, `all` every one that it supports.
 
-    A ROCm series (`6.2`) means its newest release. Raises `ResolveError`, which names what was asked for, why it will
-    not do, and the nearest that would.
+    A series (`6.2`) means its newest release. Raises `ResolveError`, which names what was asked for, why it will not
+    do, and the nearest that would.
     """
     name = site.platform if platform is None else platform
     if name not in site.platforms:
         raise ResolveError(f"--platform: {site.name} has no platform {name!r} ({suggestion(name, site.platforms)})")
     described = site.platforms[name]
-    cpe_chosen = _default_first(
-        described.cpe_supported if ALL in cpe else [_resolve_cpe(name, described, text) for text in cpe], described.cpe
-    )
-    # Of each minor series the newest, since module versions tell no more than that.
-    series = {version.minor: version for version in supported_rocm(site, described)}
-    rocm_chosen = _default_first(
-        series.values() if ALL in rocm else [_resolve_rocm(site, name, described, text) for text in rocm],
-        described.rocm,
-    )
+    for stack in (stack for stack, versions in asked.items() if versions):
+        if stack not in described.stacks and (stack not in site.stacks or ALL not in asked[stack]):
+            whose = site.name if stack not in site.stacks else f"platform {name}"
+            near = suggestion(stack, described.stacks)
+            raise ResolveError(f"{option_of(stack)}: {whose} has no stack {stack} ({near})")
+    chosen: dict[str, tuple[Version, ...]] = {}
+    for stack in (one for one in site.stacks if one in described.stacks):
+        wanted = asked.get(stack, ())
+        every = offered(site, described, stack) if ALL in wanted else []
+        versions = every or [_resolve(site, name, stack, one) for one in wanted if one != ALL]
+        # Drop repeats and bring the default to the front; nothing chosen means the default alone.
+        default = described.stacks[stack].default
+        chosen[stack] = tuple(sorted(dict.fromkeys(versions) or [default], key=lambda version: version != default))
     candidates = (
-        *_platform_candidates(site, name, asked=platform is not None),
-        *_cpe_candidates(site, name, described, cpe_chosen),
-        *_rocm_candidates(site, name, described, rocm_chosen),
+        *_platforms(site, name, asked=platform is not None),
+        *(one for stack, versions in chosen.items() for one in _candidates(site, name, stack, versions)),
     )
-    return Selection(name, cpe_chosen, rocm_chosen, candidates)
+    titles = (f"{site.stacks[stack].title} {', '.join(map(str, versions))}" for stack, versions in chosen.items())
+    text = ", ".join([f"{PLATFORM} {name}", *titles])
+    return Selection(name, chosen, tuple(combinations(site, name, chosen)), candidates, text)
 
 
-def supported_rocm(site: Site, platform: Platform) -> list[Version]:
-    """The ROCm releases of the site that the platform's driver supports, or that are in use on it; oldest first."""
-    return sorted(version for version in map(parse_version, site.rocm) if runs_on(platform, version))
+def combinations(site: Site, platform: str, chosen: Mapping[str, Iterable[Version]]) -> Iterator[Combination]:
+    """Give every release of each stack with every one of the others, the default first."""
+    for versions in product(*chosen.values()):
+        releases = dict(zip(chosen, versions, strict=True))
+        yield Combination(platform, releases, _named(site, tuple(chosen), releases) or platform)
 
 
-def runs_on(platform: Platform, rocm: Version) -> bool:
-    """Tell whether images of a ROCm release run on a platform: its driver supports it, or it is in use all the same."""
-    return rocm in platform.driver_rocm or rocm in platform.rocm_in_use
+def module_version(site: Site, module: Module, combination: Combination) -> str:
+    """The version that a module has in a combination of releases."""
+    if module.version == (PLATFORM,):
+        return combination.platform
+    return _named(site, module.version, combination.releases)
 
 
-def _default_first(chosen: Iterable[Version], default: Version) -> tuple[Version, ...]:
-    """Drop repeats and bring the platform's default to the front; nothing chosen means the default alone."""
-    return tuple(sorted(dict.fromkeys(chosen) or [default], key=lambda version: version != default))
+def _named(site: Site, stacks: Sequence[str], releases: Mapping[str, Version]) -> str:
+    """Write releases: what the host has in full, what images bring by its series; without its name what comes first."""
+    words: list[str] = []
+    for stack in stacks:
+        installed = site.stacks[stack].gpu is None
+        number = str(releases[stack]) if installed else releases[stack].minor
+        words.append(number if installed and not words else f"{stack}{number}")
+    return "-".join(words)
 
 
-def _asked_version(option: str, text: str) -> Version:
+def with_release(site: Site, combination: Combination, stack: str, version: Version) -> Combination:
+    """Give a combination with another release of a stack."""
+    releases = {**combination.releases, stack: version}
+    return replace(combination, releases=releases, name=_named(site, tuple(releases), releases))
+
+
+def usable(site: Site, platform: Platform, stack: str) -> list[Version]:
+    """The releases of a stack that containers can have on a platform, the oldest first."""
+    here = platform.stacks.get(stack)
+    return [version for version in site.stacks[stack].versions if here is not None and here.has(version)]
+
+
+def offered(site: Site, platform: Platform, stack: str) -> list[Version]:
+    """What `all` means: of what is installed all that is supported, else the newest of each series that can run."""
+    here = platform.stacks.get(stack)
+    if here is not None and here.supported:
+        return list(here.supported)
+    # Module versions tell no more than the series.
+    return list({version.minor: version for version in usable(site, platform, stack)}.values())
+
+
+def option_of(stack: str) -> str:
+    """Give the option by which a release of a stack is asked for."""
+    return f"--{stack}" if stack in SHORT_FORMS else f"--use {stack}"
+
+
+def _resolve(site: Site, name: str, stack: str, text: str) -> Version:
+    """Give the newest release of a series that a platform has; else say what keeps it away, and what comes near."""
+    option, platform, described = option_of(stack), site.platforms[name], site.stacks[stack]
     try:
-        return parse_version(text)
+        asked = parse_version(text)
     except UnfitError as error:
         raise ResolveError(f"{option}: {error}") from None
-
-
-def _resolve_cpe(name: str, platform: Platform, text: str) -> Version:
-    asked = _asked_version("--cpe", text)
-    installed = sorted((*platform.cpe_supported, *platform.cpe_leftover))
-    if asked in installed:
-        return installed[installed.index(asked)]
-    near = nearest(asked, platform.cpe_supported)
-    raise ResolveError(
-        f"--cpe: CPE {text} is not installed on platform {name} "
-        f"(have {', '.join(map(str, installed))}; the nearest that is supported is {near})"
-    )
-
-
-def _resolve_rocm(site: Site, name: str, platform: Platform, text: str) -> Version:
-    asked = _asked_version("--rocm", text)
-    known = sorted(map(parse_version, site.rocm))
-    series = [version for version in known if version.within(asked)]
-    allowed = [version for version in series if runs_on(platform, version)]
-    if allowed:
+    series = [version for version in described.versions if version.within(asked)]
+    if allowed := [version for version in series if platform.stacks[stack].has(version)]:
         return allowed[-1]
-    near = nearest(asked, supported_rocm(site, platform))
+    here, have = platform.stacks[stack], ", ".join(map(str, described.versions))
+    near = nearest(asked, here.supported or usable(site, platform, stack))
+    if here.supported:
+        have = ", ".join(map(str, sorted(here.installed)))
+        wrong = f"{described.title} {text} is not installed on platform {name} (have {have}; "
+        raise ResolveError(f"{option}: {wrong}the nearest that is supported is {near})")
     remedy = f"the nearest that would do is {near}" if near else "no release of the site would do"
-    if series:
-        others = " or ".join(
-            other for other, one in site.platforms.items() if any(runs_on(one, version) for version in series)
-        )
-        raise ResolveError(
-            f"--rocm: ROCm {text} is outside the range {platform.driver_rocm} that the driver of platform {name} "
-            f"({platform.driver}) supports; {remedy}{f' (platform {others} supports it)' if others else ''}"
-        )
+    if not series:
+        wrong = f"{site.name} has no {described.title} {text} (have {have})"
+        raise ResolveError(f"{option}: {wrong}; {remedy} on platform {name}")
+    others = (other for other, one in site.platforms.items() if set(usable(site, one, stack)).intersection(series))
+    elsewhere = " or ".join(others)
     raise ResolveError(
-        f"--rocm: {site.name} has no ROCm {text} (have {', '.join(map(str, known))}); {remedy} on platform {name}"
+        f"{option}: {described.title} {text} is outside the range {here.runs} that the driver of platform {name} "
+        f"({here.driver}) supports; {remedy}{f' (platform {elsewhere} supports it)' if elsewhere else ''}"
     )
 
 
-def _platform_candidates(site: Site, chosen: str, *, asked: bool) -> Iterable[Candidate]:
+def _platforms(site: Site, chosen: str, *, asked: bool) -> Iterable[Candidate]:
     for name, platform in site.platforms.items():
         period = f"in force since {platform.since}" if name == site.platform else f"was in force from {platform.since}"
         if name == chosen:
-            yield Candidate("platform", name, True, f"asked for, {period}" if asked else f"{period}, the current one")
+            yield Candidate(PLATFORM, name, True, f"asked for, {period}" if asked else f"{period}, the current one")
         else:
-            yield Candidate("platform", name, False, f"{period}; another was asked for" if asked else period)
+            yield Candidate(PLATFORM, name, False, f"{period}; another was asked for" if asked else period)
 
 
-def _cpe_candidates(site: Site, name: str, platform: Platform, chosen: Sequence[Version]) -> Iterable[Candidate]:
-    for version in sorted(map(parse_version, site.cpe)):
-        if version in platform.cpe_leftover:
-            reason = f"still installed on platform {name}, no longer supported (the default is {platform.cpe})"
-        elif version not in platform.cpe_supported:
-            reason = f"not installed on platform {name}"
-        elif version == platform.cpe:
-            reason = f"the default of platform {name}"
-        else:
-            reason = f"supported on platform {name}"
-        if version not in chosen and version in (*platform.cpe_supported, *platform.cpe_leftover):
-            reason += f"; {_list(chosen)} chosen"
-        yield Candidate("cpe", str(version), version in chosen, reason)
-
-
-def _rocm_candidates(site: Site, name: str, platform: Platform, chosen: Sequence[Version]) -> Iterable[Candidate]:
-    for version in sorted(map(parse_version, site.rocm)):
-        found = site.rocm[str(version)].found
+def _candidates(site: Site, name: str, stack: str, chosen: Sequence[Version]) -> Iterable[Candidate]:
+    here = site.platforms[name].stacks[stack]
+    for version in site.stacks[stack].versions:
         newer = next((other for other in chosen if other.minor == version.minor), None)
-        beyond = f"outside the range {platform.driver_rocm} that is supported with the driver, and in use here"
-        if version in chosen and version not in platform.driver_rocm:
-            reason = f"{beyond}, found in: {found}"
+        beside = f"; {', '.join(map(str, chosen))} {'is' if len(chosen) == 1 else 'are'} chosen"
+        found = site.releases(stack)[str(version)].found
+        if here.supported:
+            reason = _installed(site, name, stack, version)
+            reason += beside if version not in chosen and here.has(version) else ""
         elif version in chosen:
-            reason = f"in range {platform.driver_rocm} of the driver, found in: {found}"
-        elif not runs_on(platform, version):
-            reason = f"outside the range {platform.driver_rocm} that the driver of platform {name} supports"
+            reason = f"{_running(site, name, stack, version)}, found in: {found}"
+        elif not here.has(version):
+            reason = f"outside the range {here.runs} that the driver of platform {name} supports"
         elif newer is not None:
             reason = f"{newer} is {'newer' if newer > version else 'asked for'} in the same series {version.minor}"
         else:
-            reason = f"{'would do' if version in platform.driver_rocm else beyond}; {_list(chosen)} chosen"
-        yield Candidate("rocm", str(version), version in chosen, reason)
+            reason = ("would do" if here.in_range(version) else _running(site, name, stack, version)) + beside
+        yield Candidate(stack, str(version), version in chosen, reason)
 
 
-def _list(versions: Sequence[Version]) -> str:
-    return f"{', '.join(map(str, versions))} {'is' if len(versions) == 1 else 'are'}"
+def _installed(site: Site, name: str, stack: str, version: Version) -> str:
+    here = site.platforms[name].stacks[stack]
+    if version in here.leftover:
+        return f"still installed on platform {name}, no longer supported (the default is {here.default})"
+    if version not in here.supported:
+        return f"not installed on platform {name}"
+    return f"the default of platform {name}" if version == here.default else f"supported on platform {name}"
+
+
+def _running(site: Site, name: str, stack: str, version: Version) -> str:
+    here = site.platforms[name].stacks[stack]
+    if here.runs is None:
+        return "no driver decides"
+    if version in here.runs:
+        return f"in range {here.runs} of the driver"
+    if version in here.in_use:
+        return f"outside the range {here.runs} that is supported with the driver, and in use here"
+    return f"in range {here.compat} of the packages for forward compatibility, which the image must bring"

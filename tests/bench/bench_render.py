@@ -92,7 +92,7 @@ def large_site(top: Path) -> list[Row]:
 def _large_site(modules: int) -> str:
     text = (EMBEDDED / "twin.yaml").read_text()
     entry = (
-        "  module-{n}:\n    template: singularity-CPEbits\n    version: cpe\n    summary: module {n}\n"
+        "  module-{n}:\n    template: singularity-CPEbits\n    version: [cpe]\n    summary: module {n}\n"
         "    keywords: [a, b]\n    conflicts: [singularity-bindings]\n"
     )
     return text + "".join(entry.format(n=number) for number in range(modules - 3))

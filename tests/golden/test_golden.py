@@ -31,9 +31,7 @@ TREES: dict[str, tuple[list[str], str | None]] = {
         "twin/2026-01",
     ),
     "twin/2024-08": (["--site", "twin", "--platform", "2024-08", "--rocm", "6.0"], "twin/2026-01"),
-    "firth/modulefile": (["--site", "firth.yaml"], None),
-    "firth/edf": (["--site", "firth.yaml"], None),
-    "firth/podman-hpc": (["--site", "firth.yaml"], "firth/modulefile"),
+    "firth": (["--site", str(HERE / "sites/firth.yaml")], None),
 }
 
 
@@ -42,11 +40,6 @@ def rendered(name: str, out: Path) -> dict[str, str]:
 
     The manifest's hashes of inputs change with every input, so not it.
     """
-    firth = (HERE / "sites/firth.yaml").read_text()
-    more = (
-        "emit: edf, annotations: {com.hooks.cxi.enabled: 'true'}" if name == "firth/edf" else f"emit: {Path(name).name}"
-    )
-    Path("firth.yaml").write_text(firth.replace("emit: modulefile", more))
     assert main(["render", *TREES[name][0], "--out", str(out)]) == 0
     release = json.loads((out / MANIFEST).read_text())["release"]
     paths = [path for path in sorted(out.rglob("*")) if path.is_file() and path.name != MANIFEST]

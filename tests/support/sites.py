@@ -7,7 +7,7 @@ import pytest
 from lumisite.errors import SiteError
 from lumisite.site.checks import STAGES
 from lumisite.site.decode import decode
-from lumisite.site.load import EMBEDDED, LoadedSite
+from lumisite.site.load import EMBEDDED, LoadedSite, prepared
 from lumisite.site.model import Site
 from lumisite.site.scalars import SCALARS
 
@@ -23,7 +23,7 @@ def site_text(*changes: tuple[str, str]) -> str:
 
 def load_text(text: str, file: str = "site.yaml") -> LoadedSite:
     data = text.encode()
-    return LoadedSite(decode(data, Site, file=file, scalars=SCALARS, stages=STAGES), file, data)
+    return LoadedSite(decode(data, Site, file=file, scalars=SCALARS, stages=STAGES, older=prepared), file, data)
 
 
 def site_faults(*changes: tuple[str, str]) -> list[str]:

@@ -32,8 +32,7 @@ def manifest(release: str = NEW, *, libfabric: str = "1.22.0", cpe: str = "25.03
         lumisite="0.1.0",
         site="lumi",
         platform=release.rpartition("-")[0],
-        cpe=(cpe,),
-        rocm=("6.2.4",),
+        stacks={"cpe": (cpe,), "rocm": ("6.2.4",)},
         inputs={"lumi.yaml": "0" * 64},
         modules={
             f"singularity-CPEbits/{cpe}": ModuleSummary(

@@ -47,7 +47,7 @@ LEDGER = (
       - {effect: needed, by: documented, source: lumi.yaml}
 """,
 )
-SOURCES = ("runtime:\n", "sources:\n  LUMI: {title: LUMI, address: https://docs.lumi-supercomputer.eu}\nruntime:\n")
+SOURCES = ("runtimes:\n", "sources:\n  LUMI: {title: LUMI, address: https://docs.lumi-supercomputer.eu}\nruntimes:\n")
 NO_SETTING = "no setting that is known to hang (GLOO_SOCKET_IFNAME=hsn0)"
 
 

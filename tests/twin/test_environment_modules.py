@@ -40,7 +40,7 @@ LUMI = for_both(load_site("lumi"))
 def everything(out: Path, platform: str) -> Mapping[str, ModuleSummary]:
     """Render all that a platform can have; give the manifest's modules."""
     described = LUMI.site.platforms[platform]
-    cpe = [str(version) for version in (*described.cpe_supported, *described.cpe_leftover)]
+    cpe = list(map(str, described.stacks["cpe"].installed))
     render(out, LUMI, platform=platform, cpe=cpe, rocm=["all"])
     return parse_manifest((out / MANIFEST).read_bytes(), MANIFEST).modules
 

@@ -23,7 +23,7 @@ each_platform = pytest.mark.parametrize("platform", SITE.platforms)
 def everything(out: Path, platform: str) -> Mapping[str, ModuleSummary]:
     """Render all that a platform can have, the leftover CPE releases too; give the manifest's modules."""
     described = SITE.platforms[platform]
-    cpe = [str(version) for version in (*described.cpe_supported, *described.cpe_leftover)]
+    cpe = list(map(str, described.stacks["cpe"].installed))
     render(out, platform=platform, cpe=cpe, rocm=["all"])
     return parse_manifest((out / MANIFEST).read_bytes(), MANIFEST).modules
 

@@ -20,7 +20,7 @@ SITE = load_site("lumi").site
 
 def all_of_lumi(out: Path, platform: str = SITE.platform) -> Path:
     described = SITE.platforms[platform]
-    cpe = [str(version) for version in (*described.cpe_supported, *described.cpe_leftover)]
+    cpe = list(map(str, described.stacks["cpe"].installed))
     return render(out, platform=platform, cpe=cpe, rocm=["all"])
 
 
@@ -110,7 +110,7 @@ def binds_of(module: str, cpe: str) -> Mapping[str, str]:
     """What a module binds, by the site description alone, with the reasons as one line of single spaces."""
     found = {str(system.path): str(system.why) for system in SITE.file_systems if system.where == module}
     for bind in SITE.binds:
-        older = bind.when.cpe is not None and cpe >= "25.03"
+        older = "cpe" in bind.when.stacks and cpe >= "25.03"
         if bind.where == module and not older:
             found[bind.path] = bind.why
     return found
@@ -220,7 +220,7 @@ def test_who_builds_the_spider_cache_leaves_no_trace_in_it(version: str, tmp_pat
 def test_a_deprecated_module_says_so_and_names_its_successor(version: str, tmp_path: Path) -> None:
     loaded = load_text(
         site_text(
-            ("    version: cpe\n", "    version: cpe\n    deprecated: {successor: other/1, reason: It is old.}\n")
+            ("    version: [cpe]\n", "    version: [cpe]\n    deprecated: {successor: other/1, reason: It is old.}\n")
         )
     )
     lmod = Lmod(version, {TREE: render(tmp_path / "out", loaded, rocm=["6.2"])})

@@ -56,7 +56,7 @@ def yaml(text: str) -> str:
 
 def site_with_values(values: Sequence[str], file: str = "site.yaml") -> LoadedSite:
     entries = "".join(
-        f"  - {{name: HOSTILE_{number}, value: {yaml(value)}, where: {AI}, why: test, source: here}}\n"
+        f"  - {{name: HOSTILE_{number}, value: {yaml(value)}, where: {AI}, exact: yes, why: test, source: here}}\n"
         for number, value in enumerate(values)
     )
     return load_text(site_text(("settings:\n", f"settings:\n{entries}")), file)
@@ -64,7 +64,8 @@ def site_with_values(values: Sequence[str], file: str = "site.yaml") -> LoadedSi
 
 def site_with_paths(paths: Sequence[str]) -> LoadedSite:
     entries = "".join(
-        f"  - {{path: {yaml(path)}, where: {CPE}, why: {yaml('because of ' + path)}, source: here}}\n" for path in paths
+        f"  - {{path: {yaml(path)}, where: {CPE}, exact: yes, why: {yaml('because of ' + path)}, source: here}}\n"
+        for path in paths
     )
     return load_text(site_text(("binds:\n", f"binds:\n{entries}")))
 

@@ -112,14 +112,17 @@ def podman_hpc(room: Path, *words: str, **environment: str) -> subprocess.Comple
 def tree(room: Path) -> Path:
     yaml = json.dumps(HOSTILE)
     changes = (
-        ("  prefix: SINGULARITY\n", "  prefix: SINGULARITY\n  emit: podman-hpc\n  arguments: [--env=OF_THE_SITE=1]\n"),
+        (
+            "    prefix: SINGULARITY\n",
+            "    prefix: SINGULARITY\n    emit: podman-hpc\n    arguments: [--env=OF_THE_SITE=1]\n",
+        ),
         (
             "binds:\n",
             f"binds:\n  - {{path: {PROBE}, target: /inside/probe, where: singularity-CPEbits, why: w, source: here}}\n",
         ),
         (
             "settings:\n",
-            f"settings:\n  - {{name: HOSTILE, value: {yaml}, why: w, source: here}}\n",
+            f"settings:\n  - {{name: HOSTILE, value: {yaml}, exact: yes, why: w, source: here}}\n",
         ),
     )
     return render(room / "out", load_text(site_text(*changes)))

@@ -59,7 +59,7 @@ HARM = """  - name: NCCL_NET_GDR_LEVEL
 """
 HARMFUL = re.sub(
     r"(?s)  - name: NCCL_NET_GDR_LEVEL.*?(?=  - name)", HARM, re.sub(r"source: ('[^']*'|[^}\n]*)", "source: here", TWIN)
-).replace("network:", "sources: {NONE: {title: none, address: 'https://none', date: 2026-01-01}}\nnetwork:", 1)
+).replace("fabric:", "sources: {NONE: {title: none, address: 'https://none', date: 2026-01-01}}\nfabric:", 1)
 
 
 @pytest.fixture(scope="module")

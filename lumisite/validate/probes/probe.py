@@ -17,12 +17,12 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from lumisite.site.images import family_by_path, has_plugin, holds_by_name
-from lumisite.site.ledger import Situation, default_family
+from lumisite.site.ledger import Situation, default_family, of_modules
 from lumisite.site.model import Family, Site, Validation
 from lumisite.site.selection import Selection
 from lumisite.validate.lines import Better, Gate, GateOutcome, Sample
@@ -103,7 +103,7 @@ class Target:
     @property
     def family_name(self) -> str:
         """The image's family by name."""
-        return family_by_path(self.site, self.image) or default_family(self.site, self.selection.rocm[0])
+        return family_by_path(self.site, self.image) or default_family(self.site, self.selection.default.releases)
 
     @property
     def family(self) -> Family:
@@ -118,27 +118,28 @@ class Target:
     @property
     def situation(self) -> Situation:
         """The situation in which settings and binds are decided; the step's nodes are left open."""
-        return Situation(
-            self.selection.platform,
-            self.selection.cpe[0],
-            self.family_name,
-            holds_by_name(self.site, self.image).rocm,
-            has_plugin(self.site, self.family_name),
+        here = of_modules(self.site, self.selection.default)
+        return replace(
+            here,
+            stacks={**here.stacks, **holds_by_name(self.site, self.image).stacks},
+            family=self.family_name,
+            plugin=has_plugin(self.site, self.family_name),
             gpus=self.has_gpus,
             partition=self.plan.partition,
+            kind=self.site.partitions[self.plan.partition].node_kind,
         )
 
     def alone(self, script: str, *arguments: str, each: Each = "gpu", name: str = "") -> Part:
         """Give a part that asks each node or rank by itself, in the container as users start it."""
         action = "run" if self.family.activation == "runscript" else "exec"
-        start = (self.site.runtime.name, action, *BINDS, self.image, "python3")
+        start = (self.site.command, action, *BINDS, self.image, "python3")
         return Part(script, start, arguments, (RECORD,), each, name)
 
     def together(
         self, script: str, *arguments: str, name: str = "", environment: tuple[tuple[str, str], ...] = ()
     ) -> Part:
         """Give a part whose ranks work together, in the container."""
-        start = (self.site.runtime.name, "--quiet", "exec", *BINDS, self.image, "python3")
+        start = (self.site.command, "--quiet", "exec", *BINDS, self.image, "python3")
         asked = ("--backend", self.plan.backend, *arguments)
         return Part(script, start, asked, (RANK, RECORD), name=name, environment=environment)
 

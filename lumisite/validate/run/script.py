@@ -98,7 +98,7 @@ def slurm_words(site: Site, asked: Asked, plan: JobPlan) -> Sequence[str]:
 def _module(site: Site) -> str:
     names = [name for name, module in site.modules.items() if module.helper and module.deprecated is None]
     if "modulefile" not in site.emitters:
-        raise ResolveError(f"site {site.name} has no modulefiles (runtime.emit), which jobs would load")
+        raise ResolveError(f"site {site.name} has no modulefiles (runtimes: emit), which jobs would load")
     if not names:
         raise ResolveError(f"site {site.name} has no module with `helper: yes`, which jobs would load")
     return shlex.quote(names[0])

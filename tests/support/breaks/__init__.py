@@ -39,13 +39,15 @@ def report_of(row: Break | Quiet, plans: tuple[LoadedPlan, ...] = ()) -> Report:
 def pasted(site: str, draft: tuple[str, ...]) -> Site:
     """Put each entry of a draft below the key of the same name, as its first line says, and load the description."""
     text = (EMBEDDED / f"{site}.yaml").read_text()
-    key, entries = "", dict[str, list[str]]()
-    for line in draft:
-        if line and line[0] not in " #":
-            key = line
-        elif key:
-            entries.setdefault(key, []).append(line)
-    for key, lines in entries.items():
-        assert text.count(f"\n{key}\n") == 1
-        text = text.replace(f"\n{key}\n", "\n".join(["", key, *lines, ""]))
+    at, new = 0, 100
+    for line in (line for line in draft if not line.startswith("#")):
+        indent = len(line) - len(line.lstrip(" "))
+        new = new if indent > new else 100
+        # A key that the description has is gone into; what is below it comes first there.
+        found = text.find(f"\n{line}\n", at if indent else 0) if line.endswith(":") and indent < new else -1
+        if found >= 0:
+            at = found + len(line) + 1
+        else:
+            text = f"{text[:at]}\n{line}{text[at:]}"
+            at, new = at + len(line) + 1, min(new, indent)
     return load_text(text).site

@@ -37,7 +37,7 @@ HARDWARE = {
         {"/sys/class/net/hsn3": None},
         "interface hsn3 is gone",
         [
-            ("site", "network.interfaces", "names hsn3, which is gone"),
+            ("site", "fabric.interfaces", "names hsn3, which is gone"),
             ("setting", "NCCL_SOCKET_IFNAME", "its value names hsn3"),
             ("site", "node_kinds.lumi-g.nics", "places hsn3"),
         ],
@@ -46,13 +46,13 @@ HARDWARE = {
     "slower interface": Break(
         {f"{HSN0}/net/hsn0/speed": b"100000\n"},
         "interface hsn0: speed_mbit 200000 -> 100000",
-        [("site", "network.interfaces", "is not what it was")],
+        [("site", "fabric.interfaces", "is not what it was")],
         "interface hsn0: speed_mbit 200000 -> 100000.",
     ),
     "interface that is down": Break(
         {f"{HSN0}/net/hsn0/operstate": b"down\n"},
         "interface hsn0: state up -> down",
-        [("site", "network.interfaces", "is not what it was"), ("setting", "NCCL_SOCKET_IFNAME", "its value names hsn0")],
+        [("site", "fabric.interfaces", "is not what it was"), ("setting", "NCCL_SOCKET_IFNAME", "its value names hsn0")],
         "interface hsn0: state up -> down.",
     ),
     "interface with another driver": Break(
@@ -64,7 +64,7 @@ HARDWARE = {
     "interface that came": Break(
         {"/sys/class/net/nmn0/operstate": b"up\n"},
         "interface nmn0 is new",
-        [("site", "network.management", "names nmn0, which is there now")],
+        [("site", "fabric.management", "names nmn0, which is there now")],
         "interface nmn0 is new.",
     ),
     "renamed interface": Break(
@@ -137,25 +137,25 @@ HARDWARE = {
     "driver": Break(
         {"/sys/module/amdgpu/version": b"6.12.1\n"},
         "GPU driver: amdgpu 6.10.5 -> amdgpu 6.12.1",
-        [("site", "platforms.2026-01.driver_rocm", "in no file of the node")],
+        [("site", "platforms.2026-01.stacks.rocm.runs", "in no file of the node")],
         "GPU driver: amdgpu 6.10.5 -> amdgpu 6.12.1.",
     ),
     "driver built anew": Break(
         {"/sys/module/amdgpu/srcversion": b"CD34\n"},
         "amdgpu 6.10.5; built anew",
-        [("site", "platforms.2026-01.driver_rocm", "")],
+        [("site", "platforms.2026-01.stacks.rocm.runs", "")],
         "GPU driver: amdgpu 6.10.5 -> amdgpu 6.10.5; built anew.",
     ),
     "driver that is not loaded": Break(
         {"/sys/module/amdgpu/version": None, "/sys/module/amdgpu/srcversion": None},
         "GPU driver: amdgpu 6.10.5 -> none",
-        [("site", "platforms.2026-01.driver", "says")],
+        [("site", "platforms.2026-01.stacks.rocm.driver", "says")],
         "GPU driver: amdgpu 6.10.5 -> none.",
     ),
     "sources of another driver": Break(
         {"/usr/src/amdgpu-6.12.1-1/x": b""},
         "GPU driver: amdgpu 6.10.5 -> amdgpu 6.10.5 (amdgpu-6.12.1-1)",
-        [("site", "platforms.2026-01.driver_rocm", "")],
+        [("site", "platforms.2026-01.stacks.rocm.runs", "")],
         "GPU driver: amdgpu 6.10.5 -> amdgpu 6.10.5 (amdgpu-6.12.1-1).",
     ),
 }  # fmt: skip

@@ -46,13 +46,13 @@ SOFTWARE = {
     "a release of MPICH has gone": Break(
         _mpich("9.0.1", there=False),
         "mpich: directory gone, /opt/cray/pe/mpich/9.0.1",
-        [("site", "cpe.25.09.libraries.cray-mpich", "is gone"), ("module", "singularity-CPEbits", "binds /opt/cray")],
+        [("site", "stacks.cpe.releases.25.09.libraries.cray-mpich", "is gone"), ("module", "singularity-CPEbits", "binds /opt/cray")],
         "Images and job scripts that name /opt/cray/pe/mpich/9.0.1: the directory is gone.",
     ),
     "all of MPICH has gone": Break(
         {**_mpich("9.0.1", there=False), **_mpich("8.1.32", there=False)},
         "mpich: directory gone, /opt/cray/pe/mpich/8.1.32",
-        [("site", "cpe.25.03.libraries.cray-mpich", "is gone"), ("plan", "lumi-mpi4py", "came from a directory that is gone")],
+        [("site", "stacks.cpe.releases.25.03.libraries.cray-mpich", "is gone"), ("plan", "lumi-mpi4py", "came from a directory that is gone")],
         "Images and job scripts that name /opt/cray/pe/mpich/8.1.32: the directory is gone.",
         also=("mpich: directory gone, /opt/cray/pe/mpich/9.0.1",),
     ),
@@ -79,7 +79,7 @@ SOFTWARE = {
         {"/opt/cray/pe/cpe/default": Link("25.09")},
         "default CPE: 25.03 -> 25.09",
         [
-            ("site", "platforms.2026-01.cpe", "says 25.03"),
+            ("site", "platforms.2026-01.stacks.cpe.default", "says 25.03"),
             ("module", "singularity-CPEbits", "default"),
             ("plan", "lumi-mpi4py", "libmpi_gnu_123.so.12"),
         ],
@@ -88,7 +88,7 @@ SOFTWARE = {
     "default CPE that leads nowhere": Break(
         {"/opt/cray/pe/cpe/default": Link("27.09")},
         "default CPE: 25.03 -> none",
-        [("site", "platforms.2026-01.cpe", "says 25.03"), ("module", "singularity-CPEbits", "default")],
+        [("site", "platforms.2026-01.stacks.cpe.default", "says 25.03"), ("module", "singularity-CPEbits", "default")],
         "default CPE: 25.03 -> none.",
     ),
     "default libfabric": Break(
@@ -108,7 +108,7 @@ SOFTWARE = {
     "default ROCm": Break(
         {"/opt/rocm": Link("rocm-6.4.4")},
         "default ROCm: 6.3.4 -> 6.4.4",
-        [("site", "platforms.2026-01.rocm", "says 6.3.4"), ("module", "singularity-AI-bindings", "default ROCm")],
+        [("site", "platforms.2026-01.stacks.rocm.default", "says 6.3.4"), ("module", "singularity-AI-bindings", "default ROCm")],
         "default ROCm: 6.3.4 -> 6.4.4.",
         both={"/opt/rocm-6.4.4/.info/version": b"6.4.4-1\n"},
     ),
@@ -116,13 +116,13 @@ SOFTWARE = {
     "CPE": Break(
         {"/opt/cray/pe/cpe/27.03/set": b"", "/opt/cray/pe/cpe/25.09/set": None},
         "CPE on the host: 25.03, 25.09 -> 25.03, 27.03",
-        [("site", "cpe", "27.03 is not described"), ("module", "singularity-CPEbits/25.09*", "is gone")],
+        [("site", "stacks.cpe.releases", "27.03 is not described"), ("module", "singularity-CPEbits/25.09*", "is gone")],
         "Cray programming environment: 25.03, 25.09 -> 25.03, 27.03.",
     ),
     "ROCm on the host": Break(
         {"/opt/rocm-7.2.0/x": b"", HSA: None, ROCM_VERSION: None, "/opt/rocm": Link("rocm-7.2.0")},
         "ROCm on the host: 6.3.4 -> 7.2.0",
-        [("site", "rocm.6.3.4", "the host has it no more"), ("site", "rocm", "7.2.0 is not described")],
+        [("site", "stacks.rocm.releases.6.3.4", "the host has it no more"), ("site", "stacks.rocm.releases", "7.2.0 is not described")],
         "ROCm on the host: 6.3.4 -> 7.2.0.",
         also=("default ROCm: 6.3.4 -> 7.2.0", "libhsa-runtime64.so.1 is needed by"),
     ),
@@ -279,13 +279,13 @@ SOFTWARE = {
     "container runtime": Break(
         {"/usr/bin/singularity": b"another one"},
         "container runtime: /usr/bin/singularity",
-        [("site", "runtime.variant", "SingularityCE")],
+        [("site", "runtimes.singularity.variant", "SingularityCE")],
         "Container runtime: /usr/bin/singularity",
     ),
     "no container runtime": Break(
         {"/usr/bin/singularity": None},
         "container runtime: /usr/bin/singularity",
-        [("site", "runtime.variant", "SingularityCE"), ("helper", "spank/bin", "hands over to it")],
+        [("site", "runtimes.singularity.variant", "SingularityCE"), ("helper", "spank/bin", "hands over to it")],
         "Container runtime: /usr/bin/singularity",
     ),
 }  # fmt: skip

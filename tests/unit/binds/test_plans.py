@@ -48,12 +48,11 @@ def write(image: str, *options: str, code: int = 0) -> None:
 def test_a_plan_says_all_that_the_table_says(trees: Path) -> None:
     write("suse155", "--path", "/appl/images/suse.sif")
     plan = yaml.safe_load((trees / "plan.yaml").read_text())
-    assert {name: plan[name] for name in ("plan", "site", "platform", "cpe", "rocm", "family", "paths")} == {
-        "plan": "1",
+    assert {name: plan[name] for name in ("plan", "site", "platform", "stacks", "family", "paths")} == {
+        "plan": "2",
         "site": "twin",
         "platform": "2026-01",
-        "cpe": "25.03",
-        "rocm": "6.2.4",
+        "stacks": {"cpe": "25.03", "rocm": "6.2.4"},
         "family": "twin-torch",
         "paths": ["/appl/images/suse.sif"],
     }
@@ -217,7 +216,7 @@ BAD = {
     ),
     "nothing to accept": (("has it", "x, accepted: y"), "lines[1].accepted: libz.so.1 is not refused or missing"),
     "an odd key": (("plan: 1", "plan: 1\nplam: 1"), "2:1: plam: is not a key here (did you mean plan?)"),
-    "another form": (("plan: 1", "plan: 2"), "1:7: plan: '2' is not known here (have 1)"),
+    "another form": (("plan: 1", "plan: 3"), "1:7: plan: '3' is not known here (have 2)"),
     "no YAML": (("plan: 1", "plan: ["), "not YAML"),
 }
 

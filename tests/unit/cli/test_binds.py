@@ -232,7 +232,7 @@ def test_rocm_and_single_libraries_are_found_where_the_hosts_loader_does_not_loo
 
 def test_an_image_is_recognised_by_its_name_its_labels_and_its_content() -> None:
     site = load_site("lumi").site
-    rocm = parse_version("6.3.4")
+    rocm = {"rocm": parse_version("6.3.4")}
     path = "/appl/local/containers/sif-images/lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif"
     plain = DictTree({"/etc/os-release": b""})
     assert recognise_family(site, (path,), plain, rocm)[0] == "lumi-pytorch"

@@ -85,9 +85,9 @@ def test_refusals_are_one_line_and_exit_2(argv: list[str], said: str, capsys: py
         (b"\xff\xfe\x00\x00", "is not UTF-8"),
         (b"a: &a [*a]\n", "the anchor &a contains itself"),
         (b"x" * (50 * 1024 * 1024), "bytes, as no such file has"),
-        (b"lumisite: 2\n", "lumisite: '2' is not known here (have 1)"),
+        (b"lumisite: 3\n", "lumisite: '3' is not known here (have 2)"),
     ],
-    ids=["empty", "not-yaml", "not-utf-8", "loop", "50-MB", "format-2"],
+    ids=["empty", "not-yaml", "not-utf-8", "loop", "50-MB", "format-3"],
 )
 @pytest.mark.parametrize("command", [["check"], ["render", "--rocm", "6.2", "--site"]])
 def test_a_bad_site_file_exits_2(

@@ -104,7 +104,10 @@ CASES: Sequence[tuple[Callable[..., None], Sequence[str | int], Sequence[str]]] 
     (edited, (), ("diff", "out", "root", "--full")),
     (edited, (), ("diff", "out", "root", "--json")),
     *((odd_file, (), words) for words in (("releases", "root"), ("deploy", "out", "root"))),
-    *((manifest, ("cpe", 0), words) for words in (("releases", "root"), ("check", "--host", "--root", "root"))),
+    *(
+        (manifest, ("stacks", "cpe", 0), words)
+        for words in (("releases", "root"), ("check", "--host", "--root", "root"))
+    ),
     (history, ("time",), ("releases", "root")),
     (history, ("by",), ("releases", "root")),
     (

@@ -29,10 +29,10 @@ def _january(node: Facts) -> Report:
 def test_the_draft_of_january_is_the_platform_of_january(january: Report) -> None:
     drafted = pasted("lumi", january.draft).platforms["draft"]
     known = LUMI.platforms["2026-01"]
-    assert (drafted.os, drafted.slurm, drafted.cpe, drafted.rocm) == (known.os, known.slurm, known.cpe, known.rocm)
+    assert (drafted.os, drafted.slurm, drafted.defaults) == (known.os, known.slurm, known.defaults)
     assert drafted.gpu_bus_ids == known.gpu_bus_ids
     assert drafted.libraries == known.libraries
-    assert str(drafted.driver_rocm) == str(known.driver_rocm)
+    assert str(drafted.stacks["rocm"].runs) == str(known.stacks["rocm"].runs)
     assert not drafted.confirmed
 
 
@@ -53,12 +53,13 @@ def test_the_draft_of_new_releases_describes_them() -> None:
     report = make_report(facts_of(lumi_node()), facts_of(lumi_node(AFTER, planted)), LUMI)
     site = pasted("lumi", report.draft)
     platform = site.platforms["draft"]
-    assert (str(platform.cpe), str(platform.rocm), str(platform.driver_rocm)) == ("27.03", "7.2.1", ">=7.2,<7.3")
-    assert site.cpe["27.03"].libraries == {}
-    assert site.rocm["7.2.1"].found == "host"
+    assert list(map(str, platform.defaults.values())) == ["27.03", "7.2.1"]
+    assert str(platform.stacks["rocm"].runs) == ">=7.2,<7.3"
+    assert site.releases("cpe")["27.03"].libraries == {}
+    assert site.releases("rocm")["7.2.1"].found == "host"
     unknown = [line for line in report.draft if "# unknown" in line]
     assert any("outside >=6.1,<7.1; this is its series alone" in line for line in unknown)
-    assert "    # unknown: libraries" in unknown
+    assert any(line.endswith("# unknown: libraries") for line in unknown)
 
 
 def test_the_draft_takes_the_newest_release_where_no_link_names_the_default() -> None:
@@ -70,23 +71,23 @@ def test_the_draft_takes_the_newest_release_where_no_link_names_the_default() ->
     draft = make_report(facts_of(lumi_node()), facts_of(lumi_node(AFTER, planted)), LUMI).draft
     assert pasted("lumi", draft).platforms["draft"].libraries == {"libfabric": "/opt/cray/libfabric/1.22.0"}
     assert "    # unknown: libraries.libfabric: which of 1.9.0, 1.22.0; this is the newest" in draft
-    assert "    # unknown: cpe: no link names the default; this is the newest" in draft
+    assert "        # unknown: default: no link names the default; this is the newest" in draft
 
 
 def test_a_rocm_release_that_no_family_stands_for_is_not_drafted() -> None:
     text = (EMBEDDED / "lumi.yaml").read_text()
-    site = load_text(text.replace("default_for: '>=6.3'", "default_for: '>=6.3,<7.3'")).site
+    site = load_text(text.replace("default_for: {rocm: '>=6.3'}", "default_for: {rocm: '>=6.3,<7.3'}")).site
     planted: dict[str, bytes | Link | None] = {"/opt/rocm-7.4.1/lib/x": b"", "/opt/rocm": Link("rocm-7.4.1")}
     report = make_report(facts_of(lumi_node()), facts_of(lumi_node(AFTER, planted)), site)
-    assert "    rocm: 6.3.4" in report.draft
+    assert "        default: 6.3.4" in report.draft
     assert any("the host has 7.4.1, for which no family is the default" in line for line in report.draft)
     narrow = load_text(
-        text.replace("default_for: '>=6.3'", "default_for: '>=6.3,!=6.3.4'")
-        .replace("rocm: 6.3.4\n", "rocm: 6.4.4\n")
+        text.replace("default_for: {rocm: '>=6.3'}", "default_for: {rocm: '>=6.3,!=6.3.4'}")
+        .replace("rocm: {default: 6.3.4", "rocm: {default: 6.4.4")
         .replace("  6.3.4: {found", "  6.3.5: {found")
     ).site
     report = make_report(facts_of(lumi_node()), facts_of(lumi_node()), narrow)
-    assert "    rocm: 6.4.4" in report.draft
+    assert "        default: 6.4.4" in report.draft
 
 
 def test_the_draft_of_a_bare_node_keeps_what_it_cannot_know_and_says_so(node: Facts) -> None:
@@ -94,7 +95,7 @@ def test_the_draft_of_a_bare_node_keeps_what_it_cannot_know_and_says_so(node: Fa
     platform = pasted("lumi", report.draft).platforms["draft"]
     assert platform.os == "SLES 15 SP6"
     text = "\n".join(report.draft)
-    for key in ("os", "slurm", "kernel", "driver", "driver_rocm", "rocm", "cpe", "libraries.libfabric", "gpu_bus_ids"):
+    for key in ("os", "slurm", "kernel", "driver", "runs", "default", "libraries.libfabric", "gpu_bus_ids"):
         assert f"# unknown: {key}" in text, key
 
 

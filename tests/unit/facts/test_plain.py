@@ -86,9 +86,9 @@ CHANGES: Mapping[str, tuple[Plant, str, set[tuple[str, str]]]] = {
     "MTU": (
         {f"{HSN0}/mtu": b"1500\n"},
         "interface hsn0: mtu 9000 -> 1500",
-        {("site", "network.interfaces"), ("setting", "NCCL_SOCKET_IFNAME")},
+        {("site", "fabric.interfaces"), ("setting", "NCCL_SOCKET_IFNAME")},
     ),
-    "MTU beyond": ({f"{HSN0}/mtu": b"9216\n"}, "interface hsn0: mtu 9000 -> 9216", {("site", "network.interfaces")}),
+    "MTU beyond": ({f"{HSN0}/mtu": b"9216\n"}, "interface hsn0: mtu 9000 -> 9216", {("site", "fabric.interfaces")}),
     "no IOMMU": (
         {"/proc/cmdline": b"root=/dev/sda1 nosmt isolcpus=0,8 crashkernel=1G"},
         "kernel parameter iommu: iommu=pt -> none",
@@ -123,22 +123,22 @@ CHANGES: Mapping[str, tuple[Plant, str, set[tuple[str, str]]]] = {
     "driver of the network": (
         {"/sys/module/cxi_ss1/version": b"1.1.0\n"},
         "kernel module cxi_ss1: 1.0.3 (build AAAA) -> 1.1.0 (build AAAA)",
-        {("site", "network.interfaces")},
+        {("site", "fabric.interfaces")},
     ),
     "kdreg2 built anew": (
         {"/sys/module/kdreg2/srcversion": b"DDDD\n"},
         "kernel module kdreg2: (build BBBB) -> (build DDDD)",
-        {("site", "network.interfaces")},
+        {("site", "fabric.interfaces")},
     ),
     "default by .version": (
         {f"{CORE}/cray-mpich/.version": b"#%Module1.0\nset  ModulesVersion 9.0.1\n"},
         f"default version of the modules in {CORE}/cray-mpich: 8.1.32 -> 9.0.1",
-        {("site", "platforms.2026-01.cpe")},
+        {("site", "platforms.2026-01.stacks.cpe.default")},
     ),
     "default by .modulerc.lua": (
         {f"{CORE}/gcc/.modulerc.lua": b"module_version('gcc/14.1','default')\n"},
         f"default version of the modules in {CORE}/gcc: gcc/13.2 -> gcc/14.1",
-        {("site", "platforms.2026-01.cpe")},
+        {("site", "platforms.2026-01.stacks.cpe.default")},
     ),
     "default by .modulerc": (
         {f"{CORE}/rocm/.modulerc": b"module-version rocm/7.0 default\n"},
@@ -217,7 +217,7 @@ CHANGES: Mapping[str, tuple[Plant, str, set[tuple[str, str]]]] = {
     "runtime rebuilt to the same size": (
         rebuilt("/usr/bin/singularity"),
         "container runtime: /usr/bin/singularity, ",
-        {("site", "runtime.variant"), ("helper", "spank/bin")},
+        {("site", "runtimes.singularity.variant"), ("helper", "spank/bin")},
     ),
 }
 HARMLESS: Mapping[str, Plant] = {

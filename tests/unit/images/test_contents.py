@@ -176,7 +176,7 @@ def test_a_link_to_a_folder_may_end_in_dots() -> None:
     ],
 )
 def test_the_rocm_release_is_read_where_it_can_be(files: Files, rocm: str | None) -> None:
-    assert read_holds("some", DictTree(files)) == Holds("some", parse_version(rocm) if rocm else None, False)
+    assert read_holds("some", DictTree(files)) == Holds("some", {"rocm": parse_version(rocm)} if rocm else {}, False)
 
 
 def test_the_plugin_is_there_where_its_file_is() -> None:
@@ -189,12 +189,12 @@ def test_the_plugin_is_there_where_its_file_is() -> None:
 def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) -> None:
     site = load_site("lumi").site
     mine = write_tree(tmp_path / "mine.sif", laif())
-    assert holds_of_image(site, str(mine)) == (Holds(None, parse_version("6.4.4"), True), "")
+    assert holds_of_image(site, str(mine)) == (Holds(None, {"rocm": parse_version("6.4.4")}, True), "")
     own = write_tree(tmp_path / "own.sif", {**laif(), "/opt/cotainr/conda/bin/python": b""})
     assert holds_of_image(site, str(own))[0].family == "cotainr"
     broken = tmp_path / "lumi-rocm-rocm-6.1.3.sif"
     broken.write_text("text")
     holds, note = holds_of_image(site, str(broken))
-    assert holds == Holds("lumi-rocm", parse_version("6.1.3"), True)
+    assert holds == Holds("lumi-rocm", {"rocm": parse_version("6.1.3")}, True)
     assert "taken for what its name says, since it cannot be read: " in note
     assert holds_of_image(site, "a\0b") == (Holds(), "'a\\x00b': is no name of an image")

@@ -136,7 +136,7 @@ def test_the_validation_image_and_cotainrs_are_named(folder: Path, capsys: Outpu
 
 def test_plans_for_the_image_are_named(folder: Path) -> None:
     site = load_site("lumi").site
-    reading = Reading(site, site.platforms[site.platform].rocm)
+    reading = Reading(site, site.platforms[site.platform].defaults)
     wanted = tuple(wanted_of([str(folder)], reading.tree))
     locked = lock_of("lumi", "header", (), read_inventory(reading, wanted))
     retarget(folder)

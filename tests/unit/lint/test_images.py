@@ -42,7 +42,7 @@ def found(text: str) -> list[str]:
     ],
 )
 def test_the_rocm_that_a_name_tells(path: str, rocm: str | None) -> None:
-    told = holds_of(SITE, path).rocm
+    told = holds_of(SITE, path).stacks.get("rocm")
     assert (None if told is None else str(told)) == rocm
 
 

@@ -142,7 +142,7 @@ def test_an_entry_is_data() -> None:
     """Every condition of an entry counts, and texts may have braces."""
 
     def with_entry(*, unknown_images: bool) -> Site:
-        when = When(nodes="one", rocm=parse_version_range("<6.2"), family=("lumi-pytorch-conda",))
+        when = When(nodes="one", stacks={"rocm": parse_version_range("<6.2")}, family=("lumi-pytorch-conda",))
         harm = Evidence(
             effect="harmful",
             by="inferred",

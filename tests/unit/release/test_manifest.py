@@ -59,8 +59,7 @@ manifests = st.builds(
     lumisite=texts,
     site=texts,
     platform=texts,
-    cpe=lists,
-    rocm=lists,
+    stacks=st.dictionaries(texts, lists, max_size=2),
     inputs=st.dictionaries(texts, texts, max_size=3),
     modules=st.dictionaries(texts, modules, max_size=3),
     settings=st.dictionaries(texts, lists, max_size=3),
@@ -77,6 +76,12 @@ json_values = st.recursive(
 @given(manifests)
 def test_what_is_written_reads_back_the_same(written: Manifest) -> None:
     assert parse_manifest(format_manifest(written).encode(), "M") == written
+
+
+def test_a_manifest_of_before_has_its_stacks() -> None:
+    older = {name: value for name, value in json.loads(format_manifest(manifest())).items() if name != "stacks"}
+    read = parse_manifest(json.dumps({**older, "cpe": ["25.03"], "rocm": ["6.2.4", "7.0.2"]}).encode(), "M")
+    assert read.stacks == {"cpe": ("25.03",), "rocm": ("6.2.4", "7.0.2")}
 
 
 def test_the_text_does_not_depend_on_the_order_of_the_mappings() -> None:
@@ -105,8 +110,8 @@ def test_entries_describe_every_file_but_the_manifest() -> None:
         ("release", "x" * 101, "is not a release id"),
         ("release", 7, "release: 7 is not a text"),
         ("site", None, "site: has no value"),
-        ("cpe", "25.03", "cpe: is a single value (a list would be right"),
-        ("rocm", [6.2], "rocm[0]: 6.2 is not a text"),
+        ("stacks", {"cpe": "25.03"}, "stacks.cpe: is a single value (a list would be right"),
+        ("stacks", {"rocm": [6.2]}, "stacks.rocm[0]: 6.2 is not a text"),
         ("inputs", [], "inputs: is a list (a mapping of names would be right)"),
         ("inputs", {"lumi.yaml": 1}, "inputs.lumi.yaml: 1 is not a text"),
         ("modules", {"a/1": []}, "modules.a/1: is a list (keys and values would be right)"),

@@ -18,7 +18,7 @@ def why(name: str, rocm: str = "6.2", **options: object) -> Explanation:
     return explain(LUMI, resolve_selection(LUMI.site, rocm=[rocm]), name, **options)  # type: ignore[arg-type]
 
 
-OLD, NEW = (Holds("lumi-pytorch", parse_version(rocm), True) for rocm in ("6.1.3", "7.0.2"))
+OLD, NEW = (Holds("lumi-pytorch", {"rocm": parse_version(rocm)}, True) for rocm in ("6.1.3", "7.0.2"))
 
 
 def test_a_setting_names_value_rule_reason_and_source_and_what_lost() -> None:
@@ -82,7 +82,7 @@ def test_what_no_source_confirms_is_marked() -> None:
             "singularity-CPEbits/24.03",
             (
                 "singularity-CPEbits/24.03: these releases give singularity-CPEbits/25.03 "
-                "(choose others with --platform, --cpe, --rocm)"
+                "(choose others with --platform, --cpe)"
             ),
         ),
     ],

@@ -80,7 +80,7 @@ def test_the_manifest_lists_every_file_with_its_hash() -> None:
     for path, entry in manifest.files.items():
         assert entry.sha256 == sha256_of(files[path].text.encode())
         assert (entry.mode == "0755") == files[path].executable
-    assert (manifest.site, manifest.platform, manifest.cpe, manifest.rocm) == (
+    assert (manifest.site, manifest.platform, *manifest.stacks.values()) == (
         "lumi",
         "2026-01",
         ("25.03",),
@@ -163,7 +163,7 @@ def test_help_lists_every_bind_with_its_reason_and_says_whom_to_ask() -> None:
         if system.where:
             assert f"{system.path} {system.why}" in joined["modules/singularity-userfilesystems/2026-01.lua"]
     for bind in loaded.site.binds:
-        if bind.where == "singularity-CPEbits" and bind.when.cpe is None:
+        if bind.where == "singularity-CPEbits" and "cpe" not in bind.when.stacks:
             assert f"{bind.path} {bind.why}" in joined["modules/singularity-CPEbits/25.03.lua"]
     for path in joined:
         if path.startswith("modules/") and not path.endswith(".modulerc.lua"):
@@ -186,7 +186,7 @@ def test_a_leftover_release_says_so_and_names_its_successor() -> None:
 def test_a_deprecated_module_says_so_and_names_its_successor() -> None:
     loaded = load_text(
         site_text(
-            ("    version: cpe\n", "    version: cpe\n    deprecated: {successor: other/1, reason: It is old.}\n")
+            ("    version: [cpe]\n", "    version: [cpe]\n    deprecated: {successor: other/1, reason: It is old.}\n")
         )
     )
     text = render(loaded, rocm=["6.2"])["modules/singularity-CPEbits/25.03.lua"].text

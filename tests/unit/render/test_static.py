@@ -22,13 +22,13 @@ from tests.support.sites import load_text, site_faults, site_text
 
 tomllib = pytest.importorskip("tomllib")
 
-RUNTIME = "  prefix: SINGULARITY\n"
+RUNTIME = "    prefix: SINGULARITY\n"
 SETTINGS = "settings:\n"
 AI = "singularity-AI-bindings"
 
 
 def twin(emit: str, *changes: tuple[str, str], more: str = "") -> LoadedSite:
-    return load_text(site_text((RUNTIME, f"{RUNTIME}  emit: {emit}\n{more}"), *changes))
+    return load_text(site_text((RUNTIME, f"{RUNTIME}    emit: {emit}\n{more}"), *changes))
 
 
 def render(loaded: LoadedSite, **asked: Any) -> dict[str, RenderedFile]:
@@ -50,7 +50,7 @@ def setting(text: str) -> tuple[str, str]:
 
 
 def test_an_edf_has_what_the_module_and_those_that_it_loads_bind_and_what_is_known_before_the_step() -> None:
-    found = edf(twin("edf", more="  annotations: {com.hooks.cxi.enabled: 'true'}\n"))
+    found = edf(twin("edf", more="    annotations: {com.hooks.cxi.enabled: 'true'}\n"))
     places = ["/scratch", "/project", "/projappl", "/flash", "/appl", "/opt/cray", "/usr/lib64/libcxi.so.1"]
     assert found == {
         "image": "",
@@ -99,14 +99,14 @@ def test_a_mount_keeps_its_flags() -> None:
 
 @pytest.mark.parametrize("sign", ["$", "`", '"', "\\"])
 def test_a_value_that_an_engine_would_expand_is_lost_and_not_changed(sign: str) -> None:
-    loaded = twin("edf", setting(f"name: PRICE, value: 'a{sign}b'"))
+    loaded = twin("edf", setting(f"name: PRICE, value: 'a{sign}b', exact: yes"))
     assert "PRICE" not in edf(loaded)["env"]
     assert f"edf/: PRICE = a{sign}b" in losses(loaded, resolve_selection(loaded.site), load_templates())
 
 
 @pytest.mark.parametrize("sign", ["$", "`", ";"])
 def test_a_path_that_an_engine_would_expand_is_lost_and_not_changed(sign: str) -> None:
-    bind = f"binds:\n  - {{path: '/a{sign}b', where: task, why: w, source: here}}\n"
+    bind = f"binds:\n  - {{path: '/a{sign}b', exact: yes, where: task, why: w, source: here}}\n"
     loaded = twin("edf", ("binds:\n", bind))
     assert sign not in "".join(edf(loaded)["mounts"])
     lost = losses(loaded, resolve_selection(loaded.site), load_templates())
@@ -126,7 +126,7 @@ def test_a_setting_for_a_rocm_release_is_for_the_version_that_names_it() -> None
 
 
 def test_a_module_of_podman_hpc_says_all_that_the_plan_does_and_takes_the_rest_from_the_task() -> None:
-    more = "  arguments: [--ipc=host]\n  shared_run: yes\n"
+    more = "    arguments: [--ipc=host]\n    shared_run: yes\n"
     found = podman(twin("podman-hpc", more=more))
     assert found["name"] == found["cli_arg"] == "singularity-ai-bindings"
     assert found["env"] == "LUMISITE_SINGULARITY_AI_BINDINGS"
@@ -170,7 +170,7 @@ COMMON = ["CPU masks of tasks", "MIOPEN_USER_DB_PATH = a private node-local dire
         ),
         (
             "podman-hpc",
-            ("binds:\n", "binds:\n  - {path: '/a*', where: task, why: w, source: here}\n"),
+            ("binds:\n", "binds:\n  - {path: '/a*', exact: yes, where: task, why: w, source: here}\n"),
             "the bind /a*, which would be expanded",
         ),
         (
@@ -212,7 +212,7 @@ def test_modulefiles_lose_nothing() -> None:
 
 
 def test_render_says_what_is_lost_and_strictly_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("site.yaml").write_text(site_text((RUNTIME, f"{RUNTIME}  emit: edf\n")))
+    Path("site.yaml").write_text(site_text((RUNTIME, f"{RUNTIME}    emit: edf\n")))
     assert main(["render", "--site", "site.yaml", "--strict"]) == 1
     assert not Path("site-out").exists()
     assert main(["render", "--site", "site.yaml"]) == 0
@@ -231,16 +231,16 @@ def test_what_needs_modulefiles_says_so_and_what_loses_nothing_is_fine(
     command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     emit = "podman-hpc" if command == ["env"] else "modulefile"
-    Path("site.yaml").write_text(site_text((RUNTIME, f"{RUNTIME}  emit: {emit}\n")))
+    Path("site.yaml").write_text(site_text((RUNTIME, f"{RUNTIME}    emit: {emit}\n")))
     assert main([*command, "--site", "site.yaml"]) == (2 if command == ["env"] else 0)
-    assert ("has no modulefiles (runtime.emit)" in capsys.readouterr().err) == (command == ["env"])
+    assert ("has no modulefiles (runtimes: emit)" in capsys.readouterr().err) == (command == ["env"])
 
 
 def test_two_modules_that_would_have_one_name_are_refused() -> None:
     name = "  singularity-CPEbits:\n    template"
     clash = (
         name,
-        f"  singularity-cpebits-25.03: {{template: singularity-CPEbits, version: platform, summary: x}}\n{name}",
+        f"  singularity-cpebits-25.03: {{template: singularity-CPEbits, version: [platform], summary: x}}\n{name}",
     )
     with pytest.raises(ResolveError, match=r"singularity-cpebits-25-03.yaml: is for .*/2026-01 and for .*/25.03"):
         render(twin("podman-hpc", clash))
@@ -250,17 +250,17 @@ def test_two_modules_that_would_have_one_name_are_refused() -> None:
     ("more", "fault"),
     [
         (
-            "  arguments: [--x]\n",
-            "runtime.arguments: nothing reads it in what is written for `emit: edf` (only for podman-hpc)",
+            "    arguments: [--x]\n",
+            "runtimes.singularity.arguments: nothing reads it with `emit: edf` (only with podman-hpc)",
         ),
         (
-            "  annotations: {a.b: x, a: y}\n",
-            "runtime.annotations.a: a.b makes it a table, which has no value of its own",
+            "    annotations: {a.b: x, a: y}\n",
+            "runtimes.singularity.annotations.a: a.b makes it a table, which has no value of its own",
         ),
     ],
 )
 def test_what_a_runtime_says_to_nobody_is_a_fault(more: str, fault: str) -> None:
-    assert site_faults((RUNTIME, f"{RUNTIME}  emit: edf\n{more}")) == [fault]
+    assert site_faults((RUNTIME, f"{RUNTIME}    emit: edf\n{more}")) == [fault]
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,6 +8,9 @@ from lumisite.site.load import embedded_sites, load_site
 from tests.support.sites import site_faults, site_text
 
 SETTING = "settings:\n"
+CPE, ROCM = (f"platforms.2026-01.stacks.{stack}" for stack in ("cpe", "rocm"))
+AMONG, FOUND = "the default among them", "Where the release is found: `image`, `host` or `both`"
+BITS = "modules.singularity-CPEbits.version"
 
 
 def new_setting(text: str) -> tuple[str, str]:
@@ -26,7 +29,10 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             ("platform: 2026-01\nplat", "platform: 2026-02\nplat"),
             "platform: 2026-02 is not described (did you mean 2026-01?)",
         ),
-        (("  24.03: {lib", "  24.o3: {lib"), "cpe.24.o3: '24.o3' is not a version (6.2.4 or 25.03 would be right)"),
+        (
+            ("  24.03: {lib", "  24.o3: {lib"),
+            "stacks.cpe.releases.24.o3: '24.o3' is not a version (6.2.4 or 25.03 would be right)",
+        ),
         (
             ("    os: Debian\n", "    os: Debian\n    gpu_bus_ids: {twin: [first]}\n"),
             "platforms.2024-08.gpu_bus_ids.twin[0]: 'first' is not a PCI bus (c1 or 0000:c1:00.0 would be right)",
@@ -59,17 +65,35 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             ("  metrics:\n", "  metrics:\n    - {metric: a, spec: 1e3, source: here}\n"),
             "validation.metrics[0].spec: '1e3' is not a number above 0 (0.05 would be right)",
         ),
-        (("  6.2.4: {", "  6.0.3.0: {"), "rocm.6.0.3.0: is the same version as 6.0.3"),
-        (("cpe: 25.03\n", "cpe: 25.04\n"), "platforms.2026-01.cpe: 25.04 is not described (did you mean 25.03?)"),
-        (("cpe: 25.03\n", "cpe: 24.03\n"), "platforms.2026-01.cpe: 24.03 is the default but not among cpe_supported"),
+        (("  6.2.4: {", "  6.0.3.0: {"), "stacks.rocm.releases.6.0.3.0: is the same version as 6.0.3"),
+        (("default: 25.03", "default: 25.04"), f"{CPE}.default: 25.04 is not described (did you mean 25.03?)"),
+        (("default: 25.03", "default: 24.03"), f"{CPE}.default: 24.03 is the default but not among `supported`"),
+        (("leftover: [24.03]", "leftover: [25.03]"), f"{CPE}.leftover: 25.03 is also among `supported`"),
+        (("supported: [25.03], ", ""), f"{CPE}.supported: is missing (Installed releases that are supported, {AMONG})"),
         (
-            ("cpe_leftover: [24.03]", "cpe_leftover: [25.03]"),
-            "platforms.2026-01.cpe_leftover: 25.03 is also among cpe_supported",
+            ("supported: [25.03]", "runs: '>1', supported: [25.03]"),
+            f"{CPE}.runs: is for a stack with `gpu`, of which a driver decides what runs",
         ),
         (
-            ("rocm: 6.2.4", "rocm: 6.0.3"),
-            "platforms.2026-01.rocm: 6.0.3 is outside what the driver supports (>=6.1,<7.1)",
+            ("runs: '>=6.1,<7.1'", "supported: [6.2.4]"),
+            f"{ROCM}.supported: is for a stack without `gpu`, which the host has (`runs` would be right)",
         ),
+        (
+            ("default: 6.2.4", "default: 6.0.3"),
+            f"{ROCM}.default: 6.0.3 is outside what the driver supports (>=6.1,<7.1)",
+        ),
+        (
+            ("runs: '>=6.1,<7.1'", "kinds: [twin]"),
+            f"{ROCM}.kinds[0]: nodes of the kind twin have no GPUs",
+        ),
+        (("    title: CPE\n", "    titel: CPE\n"), "stacks.cpe.titel: is not a key here (did you mean title?)"),
+        (("6.0.3: {found: image, ", "6.0.3: {"), f"stacks.rocm.releases.6.0.3.found: is missing ({FOUND})"),
+        (
+            ("    version: [cpe]\n", "    version: []\n"),
+            f"{BITS}: names nothing (stacks, or [platform], would be right)",
+        ),
+        (("    version: [cpe]\n", "    version: [cep]\n"), f"{BITS}: cep is not described (did you mean cpe?)"),
+        (("    version: [cpe]\n", "    version: [cpe, cpe]\n"), f"{BITS}: cpe stands there twice"),
         (
             ("    os: Debian\n", "    os: Debian\n    gpu_bus_ids: {twin: [c1]}\n"),
             "platforms.2024-08.gpu_bus_ids.twin: 1 bus ids for 0 GPUs",
@@ -108,7 +132,7 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "partitions.small-g.node_kind: twon is not described (did you mean twin?)",
         ),
         (
-            ("default_for: '>=5'", "default_for: '>=6.1'"),
+            ("default_for: {rocm: '>=5'}", "default_for: {rocm: '>=6.1'}"),
             "families: no family is the default for ROCm 6.0.3 (give one `default_for`)",
         ),
         (
@@ -120,18 +144,18 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "modules.singularity-AI-bindings.loads: the module loads itself in the end",
         ),
         (
-            ("    version: cpe\n", "    version: cpe\n    systems: []\n"),
+            ("    version: [cpe]\n", "    version: [cpe]\n    systems: []\n"),
             "modules.singularity-CPEbits.systems: no module system could load it (one of lmod, tcl, or both)",
         ),
         (
-            ("    version: cpe\n", "    version: cpe\n    systems: [tcl]\n"),
+            ("    version: [cpe]\n", "    version: [cpe]\n    systems: [tcl]\n"),
             (
                 "modules.singularity-AI-bindings.systems: singularity-CPEbits, which singularity-AI-bindings loads, is "
                 "not written for lmod"
             ),
         ),
         (
-            ("    version: platform\n", "    version: platform\n    loads: [singularity-CPEbits]\n"),
+            ("    version: [platform]\n", "    version: [platform]\n    loads: [singularity-CPEbits]\n"),
             "modules.singularity-userfilesystems.loads: singularity-CPEbits has a version by cpe, which singularity-userfilesystems lacks",
         ),
         (
@@ -218,11 +242,9 @@ def test_each_rule_names_key_fault_and_remedy(change: tuple[str, str], fault: st
 
 
 def test_two_default_families_for_one_rocm() -> None:
-    family = (
-        "  other:\n    {title: o, paths: [], default_for: '>=6.1', modules: [], plugin: none, why: w, source: here}\n"
-    )
+    family = "  other:\n    {title: o, paths: [], default_for: {rocm: '>=6.1'}, modules: [], plugin: none, why: w, source: here}\n"
     assert site_faults(("\nbinds:\n", f"\n{family}\nbinds:\n")) == [
-        "families.other.default_for: ROCm 6.2.4 has twin-torch as its default family already"
+        "families.other.default_for.rocm: ROCm 6.2.4 has twin-torch as its default family already"
     ]
 
 
@@ -233,14 +255,14 @@ def test_a_hundred_faults_come_in_one_run() -> None:
 
 
 def test_the_position_is_that_of_the_key() -> None:
-    text = site_text(("cpe: 25.03\n", "cpe: 25.04\n"))
-    line = text.split("cpe: 25.04")[0].count("\n") + 1
+    text = site_text(("{default: 25.03", "{default: 25.04"))
+    line = text.split("default: 25.04")[0].count("\n") + 1
     from lumisite.errors import SiteError
     from tests.support.sites import load_text
 
     with pytest.raises(SiteError) as caught:
         load_text(text)
-    assert (caught.value.problems[0].line, caught.value.problems[0].column) == (line, 10)
+    assert (caught.value.problems[0].line, caught.value.problems[0].column) == (line, 22)
 
 
 @pytest.mark.parametrize("sign", [":", " ", "%", "'", "$", "\u00fc"])

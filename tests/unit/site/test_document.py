@@ -49,8 +49,8 @@ def test_an_alias_is_what_its_anchor_was() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "site.yaml: the file is empty (a site description starts with `lumisite: 1`)"),
-        ("# only a comment\n", "site.yaml: the file is empty (a site description starts with `lumisite: 1`)"),
+        ("", "site.yaml: the file is empty (a site description starts with `lumisite: 2`)"),
+        ("# only a comment\n", "site.yaml: the file is empty (a site description starts with `lumisite: 2`)"),
         ("just text\n", "site.yaml:1:1: the file must be a mapping of keys to values"),
         ("- a\n", "site.yaml:1:1: the file must be a mapping of keys to values"),
         ("a: 1\n---\nb: 2\n", "site.yaml:2:1: a second document starts here (one file describes one site)"),

@@ -9,8 +9,9 @@ import pytest
 import lumisite.site.evidence
 import lumisite.site.images
 from lumisite.site.evidence import checked, evidence_of, harms, rank, remark
-from lumisite.site.images import family_by_path, holds_by_name, rocm_by_name
+from lumisite.site.images import family_by_path, holds_by_name
 from lumisite.site.load import load_site
+from lumisite.site.versions import parse_version
 from tests.support.sites import load_text, site_faults, site_text
 
 LUMI = load_site("lumi").site
@@ -21,7 +22,7 @@ SEEN = "platform: 2026-01, nodes: 2-8, date: 2026-09"
 def faults(entry: str, sources: str = SOURCES) -> list[str]:
     """Give the faults of the twin's description with one entry of the ledger more, and a table of sources."""
     text = f"settings:\n  - {{name: A, why: w, {entry}}}\n"
-    found = site_faults(("settings:\n", text), ("\nruntime:\n", f"\n{sources}\nruntime:\n"))
+    found = site_faults(("settings:\n", text), ("\nruntimes:\n", f"\n{sources}\nruntimes:\n"))
     return [fault for fault in found if fault.startswith("settings[0]")]
 
 
@@ -184,7 +185,7 @@ def test_a_name_tells_the_family_and_the_rocm_release(path: str, family: int, ro
     name = ("laif-multitorch", "lumi-pytorch", "lumi-rocm", None)[family]
     holds = holds_by_name(LUMI, path)
     assert holds.family == name
-    assert (None if holds.rocm is None else str(holds.rocm)) == rocm
+    assert holds.stacks.get("rocm") == (None if rocm is None else parse_version(rocm))
     assert holds.plugin is (None if name is None else True)
 
 
@@ -195,8 +196,7 @@ def test_where_a_name_leads_counts_more_than_the_name() -> None:
     )
     assert family_by_path(LUMI, laif, torch) == "laif-multitorch"
     assert family_by_path(LUMI, torch, laif) == "lumi-pytorch"
-    assert str(holds_by_name(LUMI, laif, "/home/me/lumi-pytorch-rocm-6.1.3-x.sif").rocm) == "7.0"
-    assert rocm_by_name(None, laif) is None
+    assert str(holds_by_name(LUMI, laif, "/home/me/lumi-pytorch-rocm-6.1.3-x.sif").stacks["rocm"]) == "7.0"
 
 
 def test_examples_in_docstrings() -> None:

@@ -57,7 +57,7 @@ INTERFACES = "interfaces: [hsn0"
 def test_a_name_that_is_not_what_it_looks_like_is_a_fault(name: str) -> None:
     assert "U+" in name_fault(name)
     (fault,) = site_faults((INTERFACES, f'interfaces: ["{name}"'))
-    assert fault.startswith("network.interfaces[0]: ")
+    assert fault.startswith("fabric.interfaces[0]: ")
 
 
 def test_a_letter_that_is_written_in_two_parts_is_another_name() -> None:

@@ -23,8 +23,8 @@ LUMI = load_site("lumi").site
 
 
 def situation(rocm: str | None = "6.2.4", **more: object) -> Situation:
-    version = None if rocm is None else parse_version(rocm)
-    return Situation("2026-01", parse_version("25.03"), rocm=version, **more)  # type: ignore[arg-type]
+    held = {} if rocm is None else {"rocm": parse_version(rocm)}
+    return Situation("2026-01", {"cpe": parse_version("25.03"), **held}, **more)  # type: ignore[arg-type]
 
 
 def outcomes(name: str, where: Situation) -> list[str]:
@@ -47,7 +47,7 @@ def test_the_gdr_level_by_the_rocm_of_the_image_and_the_step(where: Situation, r
 
 
 def test_exactly_one_entry_wins_once_all_is_known() -> None:
-    for rocm in LUMI.rocm:
+    for rocm in LUMI.stacks["rocm"].releases:
         for nodes in ("one", "several"):
             for family in LUMI.families:
                 known = situation(rocm, nodes=nodes, family=family, partition="standard-g", gpus=True, plugin=True)
@@ -60,13 +60,13 @@ def test_exactly_one_entry_wins_once_all_is_known() -> None:
     ("when", "where", "holds"),
     [
         (When(), situation(), True),
-        (When(rocm=parse_version_range(">=6.1,<6.3")), situation(), True),
-        (When(rocm=parse_version_range("<6")), situation(), False),
-        (When(cpe=parse_version_range(">=25")), situation(), True),
+        (When(stacks={"rocm": parse_version_range(">=6.1,<6.3")}), situation(), True),
+        (When(stacks={"rocm": parse_version_range("<6")}), situation(), False),
+        (When(stacks={"cpe": parse_version_range(">=25")}), situation(), True),
         (When(platform=("2024-08",)), situation(), False),
         (When(family=("a", "b")), situation(family="b"), True),
         (When(family=("a", "b")), situation(), None),
-        (When(nodes="one", rocm=parse_version_range("<6")), situation(), False),
+        (When(nodes="one", stacks={"rocm": parse_version_range("<6")}), situation(), False),
         (When(partition=("dev-g",)), situation(partition="small-g"), False),
     ],
 )
@@ -85,13 +85,13 @@ def test_reasons_name_what_was_wanted_and_what_was_met() -> None:
     [("5.4.5", "lumi-pytorch"), ("6.2.4", "lumi-pytorch"), ("6.3.4", "laif-multitorch"), ("7.2", "laif-multitorch")],
 )
 def test_the_default_family_follows_the_rocm_release(rocm: str, family: str) -> None:
-    assert default_family(LUMI, parse_version(rocm)) == family
+    assert default_family(LUMI, {"rocm": parse_version(rocm)}) == family
 
 
 def test_a_module_sets_only_what_wins_and_names_it() -> None:
     entry = "  - {name: A, value: '1', where: singularity-AI-bindings, when: {cpe: '>=25'}, why: w, source: here}\n"
     site = load_text(site_text(("settings:\n", f"settings:\n{entry}"))).site
-    now, before = (decide(site, Situation("2026-01", parse_version(cpe))) for cpe in ("25.03", "24.03"))
+    now, before = (decide(site, Situation("2026-01", {"cpe": parse_version(cpe)})) for cpe in ("25.03", "24.03"))
     assert [s.name for s in now.set_by("singularity-AI-bindings")] == ["A"]
     assert now.set_by("singularity-CPEbits") == ()
     assert before.set_by("singularity-AI-bindings") == ()
@@ -100,7 +100,7 @@ def test_a_module_sets_only_what_wins_and_names_it() -> None:
 def test_what_is_bound_is_decided_with_its_reason() -> None:
     entry = "  - {path: /opt/a, where: singularity-CPEbits, when: {cpe: '>=25'}, why: w, source: here}\n"
     site = load_text(site_text(("binds:\n", f"binds:\n{entry}"))).site
-    now, before = (decide(site, Situation("2026-01", parse_version(cpe))) for cpe in ("25.03", "24.03"))
+    now, before = (decide(site, Situation("2026-01", {"cpe": parse_version(cpe)})) for cpe in ("25.03", "24.03"))
     assert "/opt/a" in [bind.path for bind in now.bound_by("singularity-CPEbits")]
     assert "/opt/a" not in [bind.path for bind in before.bound_by("singularity-CPEbits")]
     verdict = next(one for one in before.binds if one.key == "binds[0]")
@@ -120,7 +120,7 @@ def test_an_open_entry_does_not_end_the_race() -> None:
             )
         )
     ).site
-    verdicts = decide(site, Situation("2026-01", parse_version("25.03"))).settings
+    verdicts = decide(site, Situation("2026-01", {"cpe": parse_version("25.03")})).settings
     assert [one.outcome for one in verdicts if one.entry.name == "A"] == ["may win", "wins"]
 
 
@@ -130,7 +130,7 @@ def test_an_open_entry_behind_one_that_surely_applies_is_lost() -> None:
         "  - {name: A, value: '2', when: {gpus: yes}, why: w, source: here}\n"
     )
     site = load_text(site_text(("settings:\n", f"settings:\n{entries}"))).site
-    verdicts = decide(site, Situation("2026-01", parse_version("25.03"), nodes="one")).settings
+    verdicts = decide(site, Situation("2026-01", {"cpe": parse_version("25.03")}, nodes="one")).settings
     assert [(one.outcome, one.reason) for one in verdicts if one.entry.name == "A"] == [
         ("wins", "nodes one"),
         ("lost", "settings[0] comes first"),

@@ -13,7 +13,7 @@ LUMI = load_site("lumi").site
 
 def chosen(**options: object) -> tuple[str, list[str], list[str]]:
     selection = resolve_selection(LUMI, **options)  # type: ignore[arg-type]
-    return selection.platform, [str(v) for v in selection.cpe], [str(v) for v in selection.rocm]
+    return selection.platform, *(list(map(str, selection.stacks[stack])) for stack in ("cpe", "rocm"))
 
 
 def refusal(**options: object) -> str:
@@ -88,7 +88,7 @@ def test_other_refusals_are_one_line(options: dict[str, object], message: str) -
 def test_every_release_of_the_site_says_why_it_was_chosen_or_lost() -> None:
     selection = resolve_selection(LUMI, rocm=["6.2"])
     reasons = {(c.kind, c.name): (c.chosen, c.reason) for c in selection.candidates}
-    assert len(reasons) == len(LUMI.platforms) + len(LUMI.cpe) + len(LUMI.rocm)
+    assert len(reasons) == len(LUMI.platforms) + sum(len(stack.releases) for stack in LUMI.stacks.values())
     assert reasons["rocm", "6.2.4"] == (True, "in range >=6.1,<7.1 of the driver, found in: both")
     beyond = "outside the range >=6.1,<7.1 that is supported with the driver, and in use here"
     assert reasons["rocm", "7.2"] == (False, f"{beyond}; 6.2.4 is chosen")

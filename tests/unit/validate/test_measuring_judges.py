@@ -17,7 +17,7 @@ from lumisite.validate.probes.transport.judge import judge as judge_transport
 from lumisite.validate.probes.transport.judge import transport
 from tests.support.records import a_job, target_of
 
-LUMI, TWIN = load_site("lumi").site.network, load_site("twin").site.network
+LUMI, TWIN = load_site("lumi").site.fabric, load_site("twin").site.fabric
 NODES = ("nid000001", "nid000002")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from lumisite.render.modules import module_version
-from lumisite.site.ledger import decide_stacks
+from lumisite.site.ledger import decide_combinations
+from lumisite.site.selection import module_version
 from lumisite.text import counted
 from lumisite.validate.probes.probe import Expected, Part, Plan, Record, Target, probe
 from lumisite.validate.probes.ranks import Said, judge_each
@@ -29,11 +29,11 @@ def modules(target: Target) -> Plan:
 def module_binds(target: Target) -> dict[str, tuple[str, ...]]:
     """Give every module in every version of the selection, with the binds that it brings by itself."""
     found: dict[str, tuple[str, ...]] = {}
-    decisions = decide_stacks(target.site, target.selection)
+    decisions = decide_combinations(target.site, target.selection)
     for name, module in target.site.modules.items():
-        for stack in target.selection.stacks:
-            binds = tuple(bind.spec for bind in decisions[stack.name].bound_by(name))
-            found.setdefault(f"{name}/{module_version(module, stack)}", binds)
+        for one in target.selection.combinations:
+            binds = tuple(bind.spec for bind in decisions[one.name].bound_by(name))
+            found.setdefault(f"{name}/{module_version(target.site, module, one)}", binds)
     return found
 
 

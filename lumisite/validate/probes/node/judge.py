@@ -56,7 +56,7 @@ class _Path:
 @probe("Each node is as the others, and has what jobs need.")
 def node(target: Target) -> Plan:
     """Give the probe. Nodes get the text of its script, as one may lack the folder where scripts lie."""
-    paths, interfaces = _paths(target), target.site.network.interfaces
+    paths, interfaces = _paths(target), target.site.fabric.interfaces
     local = next((one.path for one in target.site.file_systems if one.kind == "node-local"), "")
     part = Part(
         "node.sh",
@@ -76,20 +76,16 @@ def _paths(target: Target) -> dict[str, _Path]:
     found = {str(bind.path): _Path(bind.why, "e" if bind.where == TASK else "er") for bind in binds}
     shared = [one for one in site.file_systems if one.kind == "shared"]
     found |= {one.path: _Path(one.why, "ex", shared=True) for one in shared}
-    found |= {
-        f"{spank}/{name}": _Path("the srun helper", "erxs") for name in ("task_prolog", f"bin/{site.runtime.name}")
-    }
-    return found | {
-        site.runtime.executable: _Path("the container runtime", "erxs"),
-        target.image: _Path("the image", "er"),
-    }
+    found |= {f"{spank}/{name}": _Path("the srun helper", "erxs") for name in ("task_prolog", f"bin/{site.command}")}
+    if site.runtime.executable is not None:
+        found[site.runtime.executable] = _Path("the container runtime", "erxs")
+    return found | {target.image: _Path("the image", "er")}
 
 
 def _libraries(target: Target) -> list[str]:
-    """Give patterns of the host libraries that containers load, in the folders of the platform and the CPE release."""
+    """Give patterns of the host libraries that containers load, in the folders of the platform and its releases."""
     site, selection = target.site, target.selection
-    owners = (site.platforms[selection.platform], site.cpe[str(selection.cpe[0])])
-    folders = [folder for owner in owners for folder in owner.libraries.values()]
+    folders = site.libraries(selection.platform, selection.default.releases).values()
     return [f"{folder}/{name}/*.so*" for folder in dict.fromkeys(folders) for name in ("lib64", "lib")]
 
 

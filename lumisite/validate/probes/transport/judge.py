@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lumisite.site.model import Network
+from lumisite.site.software import Fabric
 from lumisite.validate.lines import GateOutcome
 from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Plan, Target, probe
 from lumisite.validate.probes.ranks import trouble
@@ -37,25 +37,25 @@ ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
 @probe("The high-speed network carries the bytes.", together=True)
 def transport(target: Target) -> Plan:
     """Give the probe: the plain part, and the control where there is a wrong network to force it onto."""
-    network, backend = target.site.network, target.plan.backend
+    fabric, backend = target.site.fabric, target.plan.backend
     forced = {"nccl": ("NCCL_NET", "Socket")}
-    if network.management:
-        forced["gloo"] = ("GLOO_SOCKET_IFNAME", network.management[0])
+    if fabric.management:
+        forced["gloo"] = ("GLOO_SOCKET_IFNAME", fabric.management[0])
     parts = [target.together("transport.py", *ARGUMENTS[backend])]
     if backend in forced:
         control = target.together("transport.py", *ARGUMENTS[backend], name=CONTROL, environment=(forced[backend],))
         parts.append(control)
-    return tuple(parts), partial(judge, network, backend)
+    return tuple(parts), partial(judge, fabric, backend)
 
 
-def judge(network: Network, backend: Backend, steps: Sequence[Ended], expected: Expected) -> list[Line]:
+def judge(fabric: Fabric, backend: Backend, steps: Sequence[Ended], expected: Expected) -> list[Line]:
     """Give one gate line."""
     plain = steps[0]
     failed = trouble(plain, expected)
     if failed is not None:
         return [failed]
     carried = _by_log if backend == "nccl" else _by_counters
-    verdict, cause = carried(plain, network)
+    verdict, cause = carried(plain, fabric)
     advice = "the module sets the interface and the plugin: run `lumisite binds` and `lumisite why NCCL_SOCKET_IFNAME`"
     if verdict != "pass":
         return [expected.gate(verdict, cause, advice)]
@@ -63,7 +63,7 @@ def judge(network: Network, backend: Backend, steps: Sequence[Ended], expected: 
         failed = trouble(control, expected)
         if failed is not None:
             return [replace(failed, verdict="inconclusive", cause=f"the control did not run: {failed.cause}")]
-        seen, words = carried(control, network)
+        seen, words = carried(control, fabric)
         if seen != "fail":
             forced = " ".join(f"{name}={value}" for name, value in control.step.part.environment)
             blind = f"the gate is blind: with {forced} it does not come out as a failure ({words})"
@@ -71,16 +71,16 @@ def judge(network: Network, backend: Backend, steps: Sequence[Ended], expected: 
     return [expected.gate("pass", cause)]
 
 
-def _by_log(ended: Ended, network: Network) -> tuple[GateOutcome, str]:
+def _by_log(ended: Ended, fabric: Fabric) -> tuple[GateOutcome, str]:
     texts = [(f"rank {record.get('rank')}", str(record.get("log", ""))) for record in finished(ended.records)]
     log = scan((name, [text.encode()]) for name, text in texts)
-    result = judge_log(log, Expectation(network.provider, len(network.interfaces), network.require_gdr))
+    result = judge_log(log, Expectation(fabric.carrier, len(fabric.interfaces), fabric.require_gdr))
     return result.verdict, "; ".join(result.reasons[:3]) or "the log says nothing"
 
 
-def _by_counters(ended: Ended, network: Network) -> tuple[GateOutcome, str]:
+def _by_counters(ended: Ended, fabric: Fabric) -> tuple[GateOutcome, str]:
     """Look at each node's own counters; what one sends the other receives, so both tell."""
-    right = set(network.interfaces)
+    right = set(fabric.interfaces)
     summary = []
     for record in finished(ended.records):
         host, moved = record.get("host"), number(record, "moved") or 0.0
@@ -91,9 +91,9 @@ def _by_counters(ended: Ended, network: Network) -> tuple[GateOutcome, str]:
         good = sum(value for name, value in carried.items() if name in right)
         if good < CARRIED * total:
             most = max(carried, key=lambda name: carried[name])
-            wanted = ", ".join(network.interfaces)
+            wanted = ", ".join(fabric.interfaces)
             return "fail", f"{host}: {most} carried {_mb(carried[most])} of {_mb(total)}, where {wanted} should"
-        used = [name for name in network.interfaces if carried.get(name, 0.0) > CARRIED / 10 * total]
+        used = [name for name in fabric.interfaces if carried.get(name, 0.0) > CARRIED / 10 * total]
         summary.append(f"{', '.join(used)} of {host} carried {_mb(good)} of {_mb(total)}")
     return ("pass", "; ".join(summary[:2])) if summary else ("inconclusive", "no rank counted anything")
 

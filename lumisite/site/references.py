@@ -1,0 +1,65 @@
+"""Values that refer to others of the same file: `={fabric.interfaces}` is a list of theirs, joined by commas."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from lumisite.site.decode import UnfitError, suggestion
+from lumisite.site.document import Document
+
+#: A value that is filled in, without its `=`: one that begins with `=` and has a name in braces.
+_FILLED = re.compile(r"=(.*\{[A-Za-z_][^{}]*\}.*)", re.DOTALL)
+#: What a shell would fill in, which nothing does here.
+_SHELL = re.compile(r"\$(?:[A-Za-z_{(][\w]*)|`")
+#: What makes a pattern, or a list, of a path.
+PATTERN_SIGNS = "*?;"
+
+
+def with_references(document: Document) -> Document:
+    """Fill in the values of settings; what cannot be filled in is a fault, and stays."""
+    settings = document.value.get("settings")
+    for index, setting in enumerate(settings if isinstance(settings, list) else ()):
+        value = setting.get("value") if isinstance(setting, dict) else None
+        if isinstance(value, str) and (match := _FILLED.fullmatch(value)):
+            try:
+                filled = re.sub(r"\{([A-Za-z_][^{}]*)\}", lambda found: _text(document.value, found[1]), match[1])
+            except UnfitError as error:
+                document.faults.append(document.problem(f"settings[{index}].value", str(error)))
+            else:
+                settings[index] = {**setting, "value": filled}
+    return document
+
+
+def shell_sign(text: str, more: str = "") -> str:
+    """Give the first sign of a text by which a shell would fill something in, or one of `more`; empty where none is.
+
+    >>> shell_sign("/users/${USER}"), shell_sign("US$ 5"), shell_sign("/lib/libcuda*", "*?")
+    ('${USER', '', '*')
+    """
+    found = _SHELL.search(text)
+    return found[0] if found else next((sign for sign in text if sign in more), "")
+
+
+def _text(whole: dict[str, Any], path: str) -> str:
+    """Give the text of what stands at a key path of a file."""
+    value: Any = whole
+    rest = path
+    while rest:
+        if isinstance(value, dict):
+            # Names may have dots: the longest that fits is meant.
+            fits = [name for name in value if rest == name or (rest.startswith(name) and rest[len(name)] in ".[")]
+            if not fits:
+                near = suggestion(rest.split(".")[0], value)
+                raise UnfitError(f"{{{path}}} is nothing that this file says ({near})")
+            name = max(fits, key=len)
+            value, rest = value[name], rest[len(name) :].removeprefix(".")
+        else:
+            match = re.match(r"\[([0-9]{1,3})\]\.?", rest) if isinstance(value, list) else None
+            if match is None or int(match[1]) >= len(value):
+                raise UnfitError(f"{{{path}}} is nothing that this file says (there is no {rest})")
+            value, rest = value[int(match[1])], rest[match.end() :]
+    texts = value if isinstance(value, list) and value else [value]
+    if not all(isinstance(text, str) and not _FILLED.fullmatch(text) for text in texts):
+        raise UnfitError(f"{{{path}}} is neither a value nor a list of values")
+    return ",".join(texts)
