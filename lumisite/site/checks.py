@@ -231,24 +231,20 @@ def _version_faults(site: Site, module: Module) -> Iterator[str]:
 
 def runtimes_say_what_is_written(site: Site) -> Faults:
     """A runtime says nothing to another kind of consumer than its own, and one of each kind is enough."""
-    seen: dict[str, str] = {}
     for name, runtime in site.runtimes.items():
         here = f"runtimes.{name}"
-        if runtime.emit != "modulefile" and seen.setdefault(runtime.emit, name) != name:
-            yield f"{here}.emit", f"{seen[runtime.emit]} has {runtime.emit} already (one of each is written)"
+        if runtime.emit != "modulefile" and site.emitters[runtime.emit] is not runtime:
+            yield f"{here}.emit", f"another runtime has {runtime.emit} already (one is written)"
         if runtime.emit == "modulefile" and not runtime.prefix:
             yield f"{here}.prefix", "is missing (SINGULARITY or APPTAINER, by which a modulefile names the binds)"
-        for key, said, owner in (
-            ("annotations", runtime.annotations, "edf"),
-            ("arguments", runtime.arguments, "podman-hpc"),
-            ("shared_run", runtime.shared_run, "podman-hpc"),
-        ):
-            if said and runtime.emit != owner:
+        of_podman = {"arguments": runtime.arguments, "shared_run": runtime.shared_run}
+        for owner, said in (("edf", {"annotations": runtime.annotations}), ("podman-hpc", of_podman)):
+            for key in (key for key, value in said.items() if value and runtime.emit != owner):
                 yield f"{here}.{key}", f"nothing reads it with `emit: {runtime.emit}` (only with {owner})"
-        for one in runtime.annotations:
-            for other in runtime.annotations:
-                if other.startswith(f"{one}."):
-                    yield f"{here}.annotations.{one}", f"{other} makes it a table, which has no value of its own"
+        for one in (
+            one for one in runtime.annotations if any(other.startswith(f"{one}.") for other in runtime.annotations)
+        ):
+            yield f"{here}.annotations.{one}", "others begin with it and a dot, which makes it a table"
 
 
 def validation_fits(site: Site) -> Faults:

@@ -278,7 +278,7 @@ class Site:
     @property
     def emitters(self) -> Mapping[str, Runtime]:
         """What is written (`modulefile`, `edf`, `podman-hpc`), each with the first runtime that it is written for."""
-        return {one.emit: one for one in reversed(self.runtimes.values())}
+        return {one.emit: one for one in reversed(tuple(self.runtimes.values()))}
 
     @property
     def module_folder(self) -> str:

@@ -255,12 +255,28 @@ def test_two_modules_that_would_have_one_name_are_refused() -> None:
         ),
         (
             "    annotations: {a.b: x, a: y}\n",
-            "runtimes.singularity.annotations.a: a.b makes it a table, which has no value of its own",
+            "runtimes.singularity.annotations.a: others begin with it and a dot, which makes it a table",
         ),
     ],
 )
 def test_what_a_runtime_says_to_nobody_is_a_fault(more: str, fault: str) -> None:
     assert site_faults((RUNTIME, f"{RUNTIME}    emit: edf\n{more}")) == [fault]
+
+
+def test_one_runtime_of_a_kind_is_enough_and_a_modulefile_needs_its_prefix() -> None:
+    two = "  pyxis: {emit: edf, variant: x, source: here}\n  other: {emit: edf, variant: x, source: here}\n\nfabric:"
+    assert site_faults(("\nfabric:", two)) == ["runtimes.other.emit: another runtime has edf already (one is written)"]
+    fault = "runtimes.singularity.prefix: is missing (SINGULARITY or APPTAINER, by which a modulefile names the binds)"
+    assert site_faults((RUNTIME, "")) == [fault]
+
+
+def test_jobs_of_a_validation_load_from_the_folder_that_the_site_has() -> None:
+    only_tcl = [
+        (f"    template: singularity-{name}\n", f"    template: singularity-{name}\n    systems: [tcl]\n")
+        for name in ("userfilesystems", "CPEbits", "AI-bindings")
+    ]
+    assert load_text(site_text(*only_tcl)).site.module_folder == "modules-tcl"
+    assert load_text(site_text()).site.module_folder == "modules"
 
 
 @settings(max_examples=60, deadline=None)
