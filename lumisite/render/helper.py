@@ -169,7 +169,8 @@ def _prolog_binds(of: HelperRelease) -> Iterator[str]:
 
 def _binds(of: HelperRelease, modules: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[HostPath, sh.Where]]:
     """Give what the modules of each stack bind, then what only a task binds, in the site's order."""
-    for place in (*of.site.modules, TASK):
+    binding = {item.where for item in of.site.host_paths.values()}
+    for place in (one for one in (*of.site.modules, TASK) if one in binding):
         bound = {stack: one.bound_by(place) for stack, one in of.decisions.items() if place in (TASK, *modules[stack])}
         for item in of.site.host_paths.values():
             if stacks := tuple(stack for stack, binds in bound.items() if item in binds):

@@ -68,7 +68,7 @@ def _keys(value: object, path: str) -> Iterator[tuple[str, Field[Any], Any]]:
     elif isinstance(value, Mapping):
         for name, one in value.items():
             yield from _keys(one, joined(path, name))
-    elif is_dataclass(value):
+    elif not isinstance(value, str | int | None) and is_dataclass(value):  # most values are words
         for item in (item for item in fields(value) if item.metadata):
             below = getattr(value, item.name)
             here = path if item.metadata["among"] else joined(path, item.name)

@@ -283,14 +283,14 @@ class JsonFile:
 
     def _plain(self, value: Any) -> Any:
         """Turn a dataclass into JSON's types; what a file may lack is left out."""
+        if isinstance(value, str):  # most values are
+            return ascii(value) if self.prints and not value.isprintable() else value
         if dataclasses.is_dataclass(value):
             sparse = self.may_lack is None
             pairs = [(item, getattr(value, item.name)) for item in dataclasses.fields(value)]
             return {item.name: self._plain(one) for item, one in pairs if not (sparse and one == _default(item))}
         if isinstance(value, Mapping):
             return {self._plain(name): self._plain(one) for name, one in value.items()}
-        if isinstance(value, str):
-            return ascii(value) if self.prints and not value.isprintable() else value
         return [self._plain(one) for one in value] if isinstance(value, tuple) else value
 
     def decode(self, data: bytes, kind: type[T], file: str, rules: Iterable[Rule] = ()) -> T:

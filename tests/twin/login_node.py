@@ -1,30 +1,41 @@
-"""lumisite on the twin's login node, as an admin has it: the package and what it needs, on the node's own Python."""
+"""lumisite on the twin's nodes, as an admin has it: the package and what it needs, on the node's own Python.
+
+The ordinary user owns its folders, so that Python keeps what it compiles: with each job lumisite runs several times.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 from pathlib import Path
 
 import lumisite
 from tests.twin.cluster import EXCHANGE, Cluster
-from tests.twin.roots import USER
+from tests.twin.roots import USER, USER_ID
 
 #: What lumisite imports to run jobs; all of it works without compiled parts, so it serves any Python.
 NEEDED = ("jinja2", "markupsafe", "packaging", "yaml")
-PLACE = f"{EXCHANGE}/python"
+PLACE = "/appl/admin/python"
 LUMISITE = f"PYTHONPATH={PLACE} python3 -m lumisite"
 
 
 def install_lumisite(cluster: Cluster) -> None:
-    """Put lumisite where the login node finds it (`LUMISITE` runs it there)."""
-    place = cluster.exchange / "python"
+    """Put lumisite where all nodes find it (`LUMISITE` runs it there)."""
+    place = cluster.shared / PLACE.removeprefix("/")
     for name in NEEDED:
         found = importlib.util.find_spec(name)
         assert found is not None
         assert found.origin is not None
         _copy(Path(found.origin).parent, place / name)
     _copy(Path(lumisite.__file__).parent, place / "lumisite")
+    let_python_compile(cluster, PLACE)
+
+
+def let_python_compile(cluster: Cluster, place: str) -> None:
+    """Give the folders below a place of /appl to the ordinary user."""
+    for folder, _, _ in os.walk(cluster.shared / place.removeprefix("/")):
+        os.chown(folder, USER_ID, USER_ID)
 
 
 def install_command(cluster: Cluster) -> None:

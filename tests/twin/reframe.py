@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.twin.cache import cached
 from tests.twin.cluster import EXCHANGE, Cluster
 from tests.twin.image import install_wheels
-from tests.twin.login_node import LUMISITE
+from tests.twin.login_node import LUMISITE, let_python_compile
 
 #: ReFrame and all that it imports; polars, nine tenths of the size, only serves a database of results.
 WHEELS = (
@@ -39,7 +39,7 @@ WHEELS = (
     "typing-extensions==4.16.0",
     "urllib3==2.8.0",
 )
-PLACE = f"{EXCHANGE}/reframe"
+PLACE = "/appl/admin/reframe"
 PROGRAM = f"{EXCHANGE}/lumisite"
 SETTINGS = f"{EXCHANGE}/reframe_settings.py"
 REFRAME = f"PYTHONPATH={PLACE} python3 {PLACE}/bin/reframe --nocolor -C {SETTINGS} -S program={PROGRAM}"
@@ -61,7 +61,8 @@ site_configuration = {
 
 def install_reframe(cluster: Cluster) -> None:
     """Put ReFrame where the login node finds it (`REFRAME` runs it there), with a lumisite that needs no PATH."""
-    shutil.copytree(_installed(), cluster.exchange / "reframe")
+    shutil.copytree(_installed(), cluster.shared / PLACE.removeprefix("/"))
+    let_python_compile(cluster, PLACE)
     (cluster.exchange / "reframe_settings.py").write_text(_SETTINGS)
     program = cluster.exchange / "lumisite"
     program.write_text(f'#!/bin/sh\nexec env {LUMISITE} "$@"\n')

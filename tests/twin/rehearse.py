@@ -33,11 +33,11 @@ SHOW = f"{LOAD} && {CONTAINER} python3 {EXCHANGE}/arrived.py"
 KEEP = "env | grep -v -E '^(_ModuleTable|__LMOD|LMOD_|_=)' | sort"
 UNLOAD = f"{KEEP} >/tmp/a; {LOAD}; module unload singularity-AI-bindings; {KEEP} | diff /tmp/a - && echo the same"
 
-#: What a run measures here: enough to see the network and what is bound, and short.
-PROBES = "--probe binds --probe collectives"
+#: What is measured here: enough to see the network, and short. After the maintenance, what is bound is looked at too.
+MEASURED = "--probe collectives"
 FACTS = "srun -N1 -w nid000001 lumisite facts --site twin -o /scratch/{when}.json"
-BASELINE = f"cd /scratch && lumisite baseline --site /scratch/twin-before.yaml {PROBES} --into before.jsonl"
-VALIDATE = f"cd /scratch && lumisite validate --site twin {PROBES} --baseline before.jsonl --out /scratch/after"
+BASELINE = f"cd /scratch && lumisite baseline --site /scratch/twin-before.yaml {MEASURED} --into before.jsonl"
+VALIDATE = f"cd /scratch && lumisite validate --site twin --probe binds {MEASURED} --baseline before.jsonl --out /scratch/after"
 VERDICT = "cd /scratch && lumisite verdict --site twin --before before.jsonl --after after/samples.jsonl"
 
 

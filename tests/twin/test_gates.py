@@ -22,6 +22,8 @@ from tests.twin.tykky import write_environment
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
 CPEBITS = "modules/singularity-CPEbits/25.03.lua"
+#: For `binds`: what a container imports in no time, where its libraries are not looked at.
+FRAMEWORK = "export SINGULARITYENV_PYTHONPATH=/scratch/framework"
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +32,8 @@ def site() -> Iterator[Cluster]:
     require_twin()
     with running(ClusterPlan(images=("torch", "jax"))) as cluster:
         deploy_site(cluster)
+        (cluster.shared / "scratch/framework").mkdir()
+        (cluster.shared / "scratch/framework/torch.py").write_text("__version__ = '0'\n")
         yield cluster
 
 
@@ -109,7 +113,7 @@ def test_a_module_that_is_not_deployed_is_named(site: Cluster) -> None:
 
 def test_a_bind_that_one_node_lacks_is_named(site: Cluster) -> None:
     with faults.path_gone(site, site.nodes[1], "/opt/cray"):
-        done = run_gate(site, twin_probe("binds"))
+        done = run_gate(site, twin_probe("binds"), Start(FRAMEWORK))
     assert done.causes == [
         (
             "fail nid000002: the node lacks /opt/cray, which containers need "
@@ -121,7 +125,7 @@ def test_a_bind_that_one_node_lacks_is_named(site: Cluster) -> None:
 
 
 def test_a_bind_whose_module_was_unloaded_is_named(site: Cluster) -> None:
-    done = run_gate(site, twin_probe("binds"), Start("module unload singularity-CPEbits"))
+    done = run_gate(site, twin_probe("binds"), Start(f"{FRAMEWORK}; module unload singularity-CPEbits"))
     assert done.findings[0].cause == (
         "nid000001, nid000002: /opt/cray is on the node but not in the container, though the module "
         "singularity-CPEbits binds it (stand-ins for libfabric, Cray MPICH and the plugin)"
@@ -131,7 +135,7 @@ def test_a_bind_whose_module_was_unloaded_is_named(site: Cluster) -> None:
 
 def test_a_bind_of_another_folder_is_named(site: Cluster) -> None:
     """The user's own entry comes first, and so the helper leaves the place alone."""
-    done = run_gate(site, twin_probe("binds"), Start("export SINGULARITY_BIND=/tmp:/var/spool/slurmd"))
+    done = run_gate(site, twin_probe("binds"), Start(f"{FRAMEWORK} SINGULARITY_BIND=/tmp:/var/spool/slurmd"))
     assert [finding.cause.partition(" (")[0] for finding in done.findings] == [
         f"{node}: /var/spool/slurmd in the container is another file" for node in site.nodes
     ]

@@ -340,13 +340,15 @@ def of_slurm(fault: str) -> bool:
 @pytest.mark.parametrize("fault", [fault for fault in ENVIRONMENTS if not of_slurm(fault)])
 def test_a_job_starts_in_a_hostile_environment(modules: Cluster, fault: str) -> None:
     changes = {**ENVIRONMENTS[fault], "SLURM_TASK_PROLOG": PROLOG}
-    done = run_with(modules, changes, "/usr/bin/srun -N2 --ntasks-per-node=2 /bin/true")
-    assert done.code == 0
+    tell = f"/usr/bin/python3 -SEs {EXCHANGE}/tell.py"
+    done = run_with(modules, changes, f"/usr/bin/srun -N2 --ntasks-per-node=2 {tell}")
+    every = told_by(done)
+    assert len(every) == 4
     assert "prolog" not in done.stderr.lower()
-    assert all(line.startswith("lumisite: ") for line in done.stdout.splitlines())
-    (told,) = told_by(run_with(modules, changes, f"/usr/bin/srun -n1 /usr/bin/python3 -SEs {EXCHANGE}/tell.py"))
-    assert told.environment.get("LD_PRELOAD") == changes.get("LD_PRELOAD")
-    assert told.environment["LUMISITE_DONE"]
+    assert all(line.startswith(("lumisite: ", "TOLD ")) for line in done.stdout.splitlines())
+    for told in every:
+        assert told.environment.get("LD_PRELOAD") == changes.get("LD_PRELOAD")
+        assert told.environment["LUMISITE_DONE"]
 
 
 @pytest.mark.parametrize("fault", [fault for fault in ENVIRONMENTS if of_slurm(fault)])

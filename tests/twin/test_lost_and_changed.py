@@ -29,6 +29,8 @@ if [ -e /scratch/site-prolog ]; then
 fi
 """
 IMAGE = "/scratch/torch.sif"
+#: Two steps in which ranks work together, none of which costs more than to import PyTorch.
+PROBES = "--probe communicators --probe collectives"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def not_passed(cluster: Cluster, run: str) -> list[Gate]:
 
 
 def test_a_controller_that_is_away_for_a_while_costs_nothing_but_time(site: Cluster) -> None:
-    with at_work(site, "away", "--probe modules --probe transport --probe ddp", "modules-2n …") as process:
+    with at_work(site, "away", "--probe modules --probe affinity --probe conda", "modules-2n …") as process:
         with faults.daemon_away(site, LOGIN, "slurmctld"):
             time.sleep(25)
         code, out, err = ended(process)
@@ -67,7 +69,7 @@ def test_a_controller_that_is_away_for_a_while_costs_nothing_but_time(site: Clus
 
 
 def test_a_node_whose_slurmd_is_killed_fails_no_gate_and_its_job_is_run_again(site: Cluster) -> None:
-    with at_work(site, "killed-slurmd", "--probe modules --probe transport --probe ddp", "transport-2n …") as process:
+    with at_work(site, "killed-slurmd", PROBES, "communicators-2n …") as process:
         with faults.daemon_away(site, "nid000002", "slurmd", "KILL"):
             code, out, err = ended(process)
         wait_idle(site)
@@ -111,7 +113,7 @@ def test_a_job_in_which_something_was_changed_is_set_aside(
     site: Cluster, change: Callable[[Cluster], None], told: str
 ) -> None:
     name = change.__name__
-    with at_work(site, name, f"--probe conda --probe ddp --image {IMAGE}", "ddp-1n …") as process:
+    with at_work(site, name, f"--probe modules --probe collectives --image {IMAGE}", "modules-2n …") as process:
         change(site)
         code, out, err = ended(process)
     assert code == 4, out + err
@@ -120,7 +122,7 @@ def test_a_job_in_which_something_was_changed_is_set_aside(
     assert line.verdict == "inconclusive"
     assert line.cause.startswith(told)
     assert line.cause in out
-    assert (site.shared / "scratch" / name / "aside.jsonl").read_text().count("ddp/samples_per_s")
+    assert (site.shared / "scratch" / name / "aside.jsonl").read_text().count("collectives/all_reduce_busbw")
 
 
 # ---- who set a variable

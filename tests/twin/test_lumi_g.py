@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import packaging
 import pytest
-import yaml
 
-import lumisite
 from lumisite.errors import ResolveError
 from lumisite.facts.facts import parse_facts
 from lumisite.machine.masks import Request, cpu_masks
@@ -32,8 +33,8 @@ from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
 from tests.twin.gate_steps import judged
 from tests.twin.lumi_g import NODE, GuestRun, lumi_g, lumi_g_all
-from tests.twin.process import Result
-from tests.twin.roots import DEFAULT_GENERATION
+from tests.twin.process import Result, run_tool
+from tests.twin.roots import DEFAULT_GENERATION, node_root
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
@@ -47,26 +48,50 @@ COUNTS = (1, 2, 4, 8, 16)
 TOPOLOGY = topology_of("lumi-g", load_site("lumi").site.node_kinds["lumi-g"])
 
 SRUN = "env LUMISITE_VERBOSE=1 srun --task-prolog=/opt/prolog"
-#: One line for each task: its number, its affinity, and the CPUs of its step's cgroup if it has one.
+#: One line for each task: its number, its affinity, and the CPUs of its step's cgroup if it has one. The shell reads
+#: them itself: in emulation a program costs most by its start.
 SHOW = (
-    'sh -c \'echo task $SLURM_LOCALID $(taskset -p $$ | sed "s/.*: //")'
-    " $(cat /sys/fs/cgroup$(cat /proc/self/cpuset)/cpuset.cpus.effective 2>/dev/null)'"
+    "sh -c 'while read -r name value; do [ $name != Cpus_allowed: ] || mask=$value; done </proc/self/status"
+    "; read -r place </proc/self/cpuset; granted=/sys/fs/cgroup$place/cpuset.cpus.effective"
+    "; [ ! -e $granted ] || read -r cpus <$granted; echo task $SLURM_LOCALID $mask $cpus'"
+)
+#: What the affinity probe reads of a task; it reads it outside of the emulation, where Python starts in no time.
+KEEP = (
+    "d=/tmp/out/rank-$SLURM_PROCID; mkdir $d; cat /proc/self/status >$d/status; cat /proc/self/environ >$d/environ"
+    "; echo $place >$d/cpuset; echo $cpus >$d/granted'"
+)
+PROBE = """
+import json, pathlib, sys
+import affinity, lumisite_record
+kept = pathlib.Path(sys.argv.pop(1))
+cpuset = (kept / "cpuset").read_text().strip()
+granted = f"/sys/fs/cgroup{cpuset}/cpuset.cpus.effective"
+files = {"/proc/self/status": "status", "/proc/self/cpuset": "cpuset", granted: "granted"}
+lumisite_record.text_of = lambda path: (kept / files[path]).read_text() if path in files else ""
+affinity.main()
+"""
+#: What `lumisite facts` reads of the kernel, to be laid over a copy of the node's root.
+CPU, DOMAIN = "sys/devices/system/cpu", "sys/devices/system/node"
+KERNEL = (
+    *("proc/sys/kernel/hostname", f"{CPU}/online", f"{CPU}/cpu[0-9]*/topology/*_list"),
+    *(f"{CPU}/cpu[0-9]*/topology/physical_package_id", f"{CPU}/cpu[0-9]*/cache/index*/level"),
+    *(f"{CPU}/cpu[0-9]*/cache/index*/shared_cpu_list", f"{DOMAIN}/node[0-9]*/cpulist"),
 )
 PART = "salloc --quiet -p small-g -n2 -c20 --gpus=2 env -u SLURM_CPUS_PER_TASK -u SLURM_TRES_PER_TASK"
 
 #: What the node itself is.
 NODE_ITSELF = {
     "cpus": "nproc; lscpu",
-    "tasks": "srun -n8 sh -c 'echo $SLURM_PROCID $(hostname) $(id -un)'",
-    "gpus": "srun -n8 --gpus-per-node=8 sh -c 'echo $ROCR_VISIBLE_DEVICES'",
+    "tasks": "srun -n8 --gpus-per-node=8 sh -c 'echo $SLURM_PROCID $(hostname) $(id -un) $ROCR_VISIBLE_DEVICES'",
     "hwloc": "lstopo-no-graphics --of xml /tmp/out/node.xml",
     "end": "echo out; echo err >&2; exit 3",
 }
 CONFINED = {
     **NODE_ITSELF,
-    "facts": "PYTHONPATH=/opt/py python3 -m lumisite facts > /tmp/out/facts.json",
+    "kernel": f"mkdir /tmp/out/kernel; cd /; cp --parents {' '.join(KERNEL)} /tmp/out/kernel",
     **{f"mode {mode}": f"{SRUN} -p standard-g -n8 {mode} {SHOW}" for mode in ("--cpu-bind=none", "", "-c7")},
-    "their masks": f"{SRUN} -p standard-g -n8 --cpu-bind=mask_cpu:{THEIRS} {SHOW}",
+    # Leaves what the gate that judges masks has records of, too.
+    "their masks": f"{SRUN} -p standard-g -n8 --cpu-bind=mask_cpu:{SWAPPED} {SHOW[:-1]}; {KEEP}",
     "their variable": f"SLURM_CPU_BIND=mask_cpu:{THEIRS} {SRUN} -p standard-g -n8 {SHOW}",
     "their taskset": f"{SRUN} -p standard-g -n8 taskset 0x800 {SHOW}",
     "off": f"LUMISITE=off {SRUN} -p standard-g -n8 {SHOW}",
@@ -77,11 +102,9 @@ CONFINED = {
     "part -c7": f"{SRUN} -p small-g -n2 -c7 --gpus=2 {SHOW}",
     "part -c1": f"{SRUN} -p small-g -n2 --gpus-per-task=1 {SHOW}",
     "part torchrun": f"{SRUN} -p small-g -n1 -c20 --gpus=4 {SHOW}",
-    # Leaves a record of every task, for the gate that judges masks.
-    "gate": f"{SRUN} -p standard-g -n8 --cpu-bind=mask_cpu:{SWAPPED} python3 /opt/affinity.py /tmp/out",
 }
 THREADS = {
-    **{name: NODE_ITSELF[name] for name in ("cpus", "tasks", "hwloc")},
+    **{name: NODE_ITSELF[name] for name in ("cpus", "hwloc")},
     **{f"count {tasks}": f"{SRUN} -p standard-g -n{tasks} --threads-per-core=2 {SHOW}" for tasks in COUNTS},
     "one thread": f"{SRUN} -p standard-g -n8 --hint=nomultithread {SHOW}",
     "-c14": f"{SRUN} -p standard-g -n8 -c14 {SHOW}",
@@ -104,8 +127,10 @@ class Task:
 
 def tasks_of(result: Result) -> list[Task]:
     """Read the lines of `SHOW`, by the number of the task."""
-    rows = sorted(re.findall(r"^task (\d+) ([0-9a-f]+) ?(\S*)$", result.check().stdout, re.MULTILINE), key=by_number)
-    return [Task(f"0x{mask}", frozenset(parse_number_list(list_))) for _, mask, list_ in rows]
+    rows = sorted(re.findall(r"^task (\d+) ([0-9a-f,]+) ?(\S*)$", result.check().stdout, re.MULTILINE), key=by_number)
+    return [
+        Task(f"0x{int(mask.replace(',', ''), 16):x}", frozenset(parse_number_list(list_))) for _, mask, list_ in rows
+    ]
 
 
 def by_number(row: tuple[str, ...]) -> int:
@@ -138,13 +163,6 @@ def confined_run() -> GuestRun:
         "/init": start.replace(mount, f"{mount}mount -t cgroup2 cgroup2 /sys/fs/cgroup\n"),
         "/etc/slurm/slurm.conf": conf.replace("CPUs=64", shape),
         "/etc/slurm/cgroup.conf": "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainCores=yes\n",
-    }
-    files |= {f"/opt/{name}": scripts()[name].read_text() for name in ("affinity.py", "lumisite_record.py")}
-    files |= {
-        f"/opt/py/{source.name}/{path.relative_to(source)}": path.read_text()
-        for source in (Path(module.__file__ or "").parent for module in (lumisite, yaml, packaging))
-        for path in source.rglob("*")
-        if path.suffix in (".py", ".yaml")
     }
     return lumi_g_all(tuple(CONFINED.values()), files=files, timeout_s=900)
 
@@ -179,11 +197,12 @@ def test_it_has_64_cpus_in_4_numa_domains(confined: dict[str, Result]) -> None:
 
 def test_its_slurm_runs_eight_tasks_of_the_user(confined: dict[str, Result]) -> None:
     rows = confined["tasks"].check().stdout.splitlines()
-    assert sorted(rows) == [f"{rank} nid005001 lumiuser" for rank in range(8)]
+    assert sorted(row.rpartition(" ")[0] for row in rows) == [f"{rank} nid005001 lumiuser" for rank in range(8)]
 
 
 def test_its_tasks_see_eight_gpus(confined: dict[str, Result]) -> None:
-    assert set(confined["gpus"].check().stdout.split()) == {"0,1,2,3,4,5,6,7"}
+    rows = confined["tasks"].check().stdout.splitlines()
+    assert {row.rpartition(" ")[2] for row in rows} == {"0,1,2,3,4,5,6,7"}
 
 
 def cpus_under_each(kind: str, done: GuestRun) -> list[list[int]]:
@@ -207,7 +226,7 @@ def test_exit_code_and_both_outputs_come_back(confined: dict[str, Result]) -> No
 def test_two_threads_per_core(threads: dict[str, Result], threads_run: GuestRun) -> None:
     assert threads["cpus"].check().stdout.splitlines()[0] == "128"
     assert re.search(r"Thread\(s\) per core: +2\n", threads["cpus"].stdout)
-    assert len(threads["tasks"].check().stdout.splitlines()) == 8
+    assert len(tasks_of(threads["count 8"])) == 8
     assert cpus_under_each("L3Cache", threads_run) == [list(range(first, first + 16)) for first in range(0, 128, 16)]
     # Siblings are neighbours here, unlike on LUMI.
     assert cpus_under_each("Core", threads_run) == [[first, first + 1] for first in range(0, 128, 2)]
@@ -218,9 +237,24 @@ def test_other_numbers_of_threads_are_refused() -> None:
         lumi_g("true", threads=4)
 
 
-def test_it_is_captured(confined: dict[str, Result], confined_run: GuestRun) -> None:
-    confined["facts"].check()
-    facts = parse_facts(confined_run.files["facts.json"], "guest")
+def write_files(files: Mapping[str, bytes], folder: str, target: Path) -> Path:
+    """Write what a folder of /tmp/out had."""
+    for name, content in files.items():
+        if name.startswith(f"{folder}/"):
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    return target / folder
+
+
+def test_it_is_captured(confined: dict[str, Result], confined_run: GuestRun, tmp_path: Path) -> None:
+    """`lumisite facts` reads the node's root, with the files of the node's kernel in it."""
+    confined["kernel"].check()
+    kernel = write_files(confined_run.files, "kernel", tmp_path)
+    (tmp_path / "root").mkdir()
+    mount = 'mount -t overlay -o "lowerdir=$1:$2" overlay root && exec "$3" -m lumisite facts --root root'
+    words = ["unshare", "--mount", "sh", "-c", mount, "sh", str(kernel), str(node_root()), sys.executable]
+    facts = parse_facts(run_tool(words).check().stdout.encode(), "guest")
     assert facts.host == "nid005001"
     assert [group.cpus for group in facts.cpus] == [f"{first}-{first + 7}" for first in range(0, 64, 8)]
     assert [group.numa for group in facts.cpus] == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -233,9 +267,9 @@ def test_eight_tasks_get_the_published_masks(confined: dict[str, Result], mode: 
     assert masks_of(confined[f"mode {mode}"]) == PUBLISHED.split(",")
 
 
-@pytest.mark.parametrize("name", ["their masks", "their variable"])
-def test_a_users_masks_survive(confined: dict[str, Result], name: str) -> None:
-    assert masks_of(confined[name]) == THEIRS.split(",")
+@pytest.mark.parametrize(("name", "theirs"), [("their masks", SWAPPED), ("their variable", THEIRS)])
+def test_a_users_masks_survive(confined: dict[str, Result], name: str, theirs: str) -> None:
+    assert masks_of(confined[name]) == theirs.split(",")
     assert confined[name].stdout.count("no CPU mask: the binding is yours") == 8
 
 
@@ -306,10 +340,22 @@ def test_a_part_that_no_cgroup_tells_keeps_slurms_binding(threads: dict[str, Res
     assert threads["part"].stdout.count("part of a node, and there is no cgroup that tells which") == 8
 
 
-def test_two_ranks_with_each_others_masks_fail_the_gate(confined_run: GuestRun) -> None:
+def test_two_ranks_with_each_others_masks_fail_the_gate(
+    confined: dict[str, Result], confined_run: GuestRun, tmp_path: Path
+) -> None:
     """Each mask is good by itself, and far from the rank's GPU. The others' are right."""
+    confined["their masks"].check()
     (probe,) = choose_probes(target_of("lumi"), ["affinity"])
-    records = [json.loads(data) for name, data in confined_run.files.items() if name not in ("node.xml", "facts.json")]
+    for name in ("affinity.py", "lumisite_record.py"):
+        shutil.copy(scripts()[name], tmp_path / name)
+    for rank in range(8):
+        kept = write_files(confined_run.files, f"rank-{rank}", tmp_path)
+        words = (kept / "environ").read_text().rstrip("\0").split("\0")
+        environment = dict(word.split("=", 1) for word in words)
+        # With `-c`, Python finds modules in the current directory.
+        subprocess.run([sys.executable, "-c", PROBE, kept, "records"], env=environment, check=True)
+    records = [json.loads(path.read_text()) for path in sorted((tmp_path / "records").iterdir())]
+    assert [record["local_rank"] for record in records] == list(range(8))
     lines = judged(probe, records, (NODE.name,), 8)
     assert [getattr(line, "cause", "") for line in lines] == [
         (

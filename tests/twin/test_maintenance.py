@@ -21,7 +21,8 @@ from tests.twin.process import Result
 pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
 RATE, SLOWER = "300mbit", "255mbit"  # 15 % less
-RING = "--probe pairs --jobs 1 --nodes 4 --node-sets 1"
+FOUR = "--jobs 1 --nodes 4 --node-sets 1"
+RING = f"--probe pairs {FOUR}"
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def test_one_bad_node_of_four_is_told_as_that_node(site: Cluster, fault: str) ->
     planted, words = {
         "link": (faults.interface_throttled(site, "nid000003", "hsn0", "210mbit"), RING),  # 30 % less
         # What cannot start there, and what the others then wait for, follows from it.
-        "folder": (faults.path_gone(site, "nid000003", "/opt/cray"), f"--probe binds --probe ddp {RING}"),
+        "folder": (faults.path_gone(site, "nid000003", "/opt/cray"), f"--probe binds --probe ddp {FOUR}"),
     }[fault]
     with planted:
         done = validate(site, f"bad-{fault}", words)

@@ -14,6 +14,7 @@ from tests.twin.cluster import SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import deploy_site
 from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.test_planted_faults import set_by_user
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
@@ -108,11 +109,17 @@ ON_ONE_NODE: dict[str, tuple[Callable[[Cluster], AbstractContextManager[None]], 
 }  # fmt: skip
 
 
-#: What else fails behind the fault, and must follow: ranks that do not meet, and what the container lacks.
+#: What else may fail behind the fault, and must follow: ranks that do not meet, what modules and the container lack.
 BEHIND = {
-    **dict.fromkeys(("down", "gone"), "--probe binds --probe transport"),
+    "down": "--probe collectives",
     **dict.fromkeys(("mount-gone", "hung", "not-mounted", "dangling", "library-gone", "tmp-full"), "--probe binds"),
+    **dict.fromkeys(
+        ("run-away", "software-away", "prolog-unreadable", "prolog-other", "tmp-shut", "tmp-read-only"),
+        "--probe modules",
+    ),
 }
+#: What the user has to set for `binds`, so that containers import in no time what is not looked at here.
+FRAMEWORK = "export SINGULARITYENV_PYTHONPATH=/scratch/framework"
 
 
 @pytest.fixture(scope="module")
@@ -122,14 +129,17 @@ def four() -> Iterator[Cluster]:
     with running(ClusterPlan(nodes=4, images=("torch",))) as cluster:
         deploy_site(cluster)
         install_lumisite(cluster)
+        (cluster.shared / "scratch/framework").mkdir()
+        (cluster.shared / "scratch/framework/torch.py").write_text("__version__ = '0'\n")
         yield cluster
 
 
 @pytest.mark.parametrize("name", ON_ONE_NODE)
 def test_a_fault_of_one_node_is_told_of_that_node(four: Cluster, name: str) -> None:
     fault, cause = ON_ONE_NODE[name]
-    with fault(four):
-        words = f"--nodes 4 --jobs 1 --limit 25 --probe node --probe modules {BEHIND.get(name, '')}"
+    behind = BEHIND.get(name, "")
+    with fault(four), set_by_user(four, *([FRAMEWORK] if "binds" in behind else [])):
+        words = f"--nodes 4 --jobs 1 --limit 25 --probe node {behind}"
         done = four.run(f"{LUMISITE} validate --site twin --out /scratch/{name} {words}")
     assert done.code == 5, done.stdout + done.stderr
     gates = [line for line in lines_of(four.shared / f"scratch/{name}" / SAMPLES) if isinstance(line, Gate)]

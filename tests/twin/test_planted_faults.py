@@ -165,7 +165,7 @@ PLANTED = [
     Planted(
         "interface-down",
         lambda cluster: faults.interface_down(cluster, "nid000002", "hsn1"),
-        "--probe transport --probe collectives",
+        "--probe transport",
         {"node": "nid000002: hsn1 is down"},
     ),
     Planted(

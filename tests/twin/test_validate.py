@@ -220,14 +220,14 @@ def test_a_refused_submission_is_told_in_slurms_words(site: Cluster) -> None:
 
 def test_interrupted_it_cancels_its_own_job_and_resume_measures_the_rest(site: Cluster) -> None:
     other = site.run("sbatch --parsable --partition=small-g -n1 --hold --wrap 'sleep 1'").check().stdout.strip()
-    with at_work(site, "interrupted", "--probe transport --probe ddp", "ddp-1n …") as process:
+    with at_work(site, "interrupted", "--probe modules --probe ddp", "ddp-1n …") as process:
         send(site, "interrupted", "INT")
         code, _, err = ended(process)
     assert code == 130, err
     faults.wait_until(lambda: site.run("squeue --noheader --format=%i").check().stdout.split() == [other], "cancelled")
     site.run(f"scancel {other}").check()
     kept = lines(site, "interrupted")
-    assert "transport" in {line.gate for line in kept if isinstance(line, Gate)}
+    assert "modules" in {line.gate for line in kept if isinstance(line, Gate)}
     assert "ddp/samples_per_s/comm/2n" not in metrics(site, "interrupted")
     done = site.run(f"{LUMISITE} validate --resume /scratch/interrupted")
     assert done.code == 0, done.stderr
@@ -238,12 +238,12 @@ def test_interrupted_it_cancels_its_own_job_and_resume_measures_the_rest(site: C
 
 
 def test_killed_it_finds_its_job_again(site: Cluster) -> None:
-    with at_work(site, "killed", "--probe transport", "transport-2n …") as process:
+    with at_work(site, "killed", "--probe collectives", "collectives-2n …") as process:
         send(site, "killed", "KILL")
         ended(process)
     done = site.run(f"{LUMISITE} validate --resume /scratch/killed")
     assert done.code == 0, done.stderr
-    assert [gate.verdict for gate in gates(site, "killed", "transport")] == ["pass"]
+    assert [gate.verdict for gate in gates(site, "killed", "collectives")] == ["pass"]
     submitted = (site.shared / "scratch/killed/jobs.jsonl").read_text().count('"submitted"')
     assert submitted == 1
 
