@@ -16,7 +16,7 @@ from lumisite.site.model import Module, Platform, Site
 from lumisite.site.references import PATTERN_SIGNS, shell_sign
 from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.selection import PLATFORM
-from lumisite.site.software import PlatformStack
+from lumisite.site.software import PlatformStack, runtime_faults
 from lumisite.site.versions import Version, parse_version
 
 #: What an entry of the ledger can do to its variable.
@@ -229,22 +229,9 @@ def _version_faults(site: Site, module: Module) -> Iterator[str]:
                 yield f"platform {name} has no {stack} (describe it under platforms.{name}.stacks)"
 
 
-def runtimes_say_what_is_written(site: Site) -> Faults:
+def runtimes_are_read(site: Site) -> Faults:
     """A runtime says nothing to another kind of consumer than its own, and one of each kind is enough."""
-    for name, runtime in site.runtimes.items():
-        here = f"runtimes.{name}"
-        if runtime.emit != "modulefile" and site.emitters[runtime.emit] is not runtime:
-            yield f"{here}.emit", f"another runtime has {runtime.emit} already (one is written)"
-        if runtime.emit == "modulefile" and not runtime.prefix:
-            yield f"{here}.prefix", "is missing (SINGULARITY or APPTAINER, by which a modulefile names the binds)"
-        of_podman = {"arguments": runtime.arguments, "shared_run": runtime.shared_run}
-        for owner, said in (("edf", {"annotations": runtime.annotations}), ("podman-hpc", of_podman)):
-            for key in (key for key, value in said.items() if value and runtime.emit != owner):
-                yield f"{here}.{key}", f"nothing reads it with `emit: {runtime.emit}` (only with {owner})"
-        for one in (
-            one for one in runtime.annotations if any(other.startswith(f"{one}.") for other in runtime.annotations)
-        ):
-            yield f"{here}.annotations.{one}", "others begin with it and a dot, which makes it a table"
+    return runtime_faults(site.runtimes)
 
 
 def validation_fits(site: Site) -> Faults:
@@ -390,7 +377,7 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         families_cover_every_release,
         releases_say_where,
         modules_fit_together,
-        runtimes_say_what_is_written,
+        runtimes_are_read,
         conditions_can_be_known,
         variables_have_names,
         nothing_is_left_for_a_shell,

@@ -265,7 +265,7 @@ def test_what_a_runtime_says_to_nobody_is_a_fault(more: str, fault: str) -> None
 
 def test_one_runtime_of_a_kind_is_enough_and_a_modulefile_needs_its_prefix() -> None:
     two = "  pyxis: {emit: edf, variant: x, source: here}\n  other: {emit: edf, variant: x, source: here}\n\nfabric:"
-    assert site_faults(("\nfabric:", two)) == ["runtimes.other.emit: another runtime has edf already (one is written)"]
+    assert site_faults(("\nfabric:", two)) == ["runtimes.other.emit: pyxis has edf already (one of each is written)"]
     fault = "runtimes.singularity.prefix: is missing (SINGULARITY or APPTAINER, by which a modulefile names the binds)"
     assert site_faults((RUNTIME, "")) == [fault]
 
