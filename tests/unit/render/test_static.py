@@ -125,6 +125,23 @@ def test_a_setting_for_a_rocm_release_is_for_the_version_that_names_it() -> None
         assert ("FOR_ROCM" in edf(twin("edf", change))["env"]) == expected
 
 
+def test_what_all_nodes_of_a_site_have_alike_is_known_before_the_step() -> None:
+    changes = [setting(f"name: GPUS_{has.upper()}, value: x, when: {{gpus: {has}}}") for has in ("yes", "no")]
+    loaded = twin("edf", *changes)  # no node of the twin has one
+    assert [name for name in edf(loaded)["env"] if name.startswith("GPUS")] == ["GPUS_NO"]
+    assert not [one for one in losses(loaded, resolve_selection(loaded.site), load_templates()) if "GPUS" in one]
+
+
+def test_what_a_module_needs_is_bound_before_what_it_binds_itself() -> None:
+    bind = f"binds:\n  - {{path: /own, where: {AI}, why: w, source: here}}\n"
+    mounts = edf(twin("edf", ("binds:\n", bind)))["mounts"]
+    assert (
+        mounts.index("/opt/cray:/opt/cray")
+        < mounts.index("/own:/own")
+        < mounts.index("/var/spool/slurmd:/var/spool/slurmd")
+    )
+
+
 def test_a_module_of_podman_hpc_says_all_that_the_plan_does_and_takes_the_rest_from_the_task() -> None:
     more = "    arguments: [--ipc=host]\n    shared_run: yes\n"
     found = podman(twin("podman-hpc", more=more))
