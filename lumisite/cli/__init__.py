@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from lumisite.cli.commands import COMMANDS
-from lumisite.cli.parser import build_parser
+from lumisite.cli.parser import build_parser, choose_site
 from lumisite.cli.plain import plain_output
 from lumisite.errors import LumisiteError, refused
 
@@ -22,11 +22,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 fine, 1 a difference or a failed verdict, 2 usage or site description, 3 a tool or the system refused,
     4 inconclusive, 5 the system is fine but some nodes are not.
     """
-    with plain_output():
-        return _called(argv)
+    with plain_output() as first:
+        return _called(argv, first)
 
 
-def _called(argv: Sequence[str] | None) -> int:
+def _called(argv: Sequence[str] | None, first: list[str]) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if not re.fullmatch(r"[0-9]{2,4}", os.environ.get("COLUMNS", "80"), re.ASCII):
         del os.environ["COLUMNS"]  # argparse takes any number of digits, and fails far from here
@@ -36,10 +36,12 @@ def _called(argv: Sequence[str] | None) -> int:
     except SystemExit as stop:  # argparse has printed help, the version or a usage error
         return stop.code if isinstance(stop.code, int) else 2
     try:
+        first += choose_site(arguments)
         module = COMMANDS[arguments.command].module or arguments.command
         code: int = importlib.import_module(f"lumisite.cli.{module}").run(arguments)
         sys.stdout.flush()
     except LumisiteError as error:
+        first.clear()  # the message names what it is about
         print(f"lumisite: {error}" if "\n" not in str(error) else str(error), file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
@@ -50,6 +52,7 @@ def _called(argv: Sequence[str] | None) -> int:
         print("lumisite: interrupted", file=sys.stderr)
         return 130
     except OSError as error:
+        first.clear()
         refusal = refused("go on:" if error.filename else "go on", error)
         print(f"lumisite: {refusal}", file=sys.stderr)
         return refusal.exit_code

@@ -15,7 +15,11 @@ ONE = {"nargs": 1, "default": []}
 
 JSON = "print the result as JSON"
 OUTPUT = "write to FILE (default: standard output)"
-SITE = About("the site: the name of an embedded one, or a YAML file (default: %(default)s)", {"default": "lumi"})
+SITE = About(
+    "the site: the name of an embedded one, or a YAML file (default: LUMISITE_SITE, else the embedded one that this "
+    "machine is, else lumi)",
+    {"default": ""},
+)
 HOST_ROOT = About("the host's root, or a copy (default: /)", {"default": "/"})
 PLATFORM = "what the machine is (default: the site's current platform)"
 OUT = About("a tree that `lumisite render` wrote", PATH)
@@ -78,7 +82,7 @@ COMMANDS: dict[str, Command] = {
         "what changes. With --host, check the deployed release against this node instead: exit 1 when something "
         "that its modules need is not there as they need it, 5 when only this node can be meant.",
         {
-            "file [FILE]": About("a YAML file, or an embedded site's name", {"default": "lumi"}),
+            "file [FILE]": About("a YAML file, or an embedded site's name (default: as for --site)", {"default": ""}),
             "--update": "write the file anew in today's format, and show what changes",
             "--out FILE": About("with --update: write this file instead", PATH),
             "--host": "check the deployed release of the site against this node",

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -15,6 +15,7 @@ from lumisite.errors import ResolveError, refused
 
 if TYPE_CHECKING:
     from lumisite.site.load import LoadedSite
+    from lumisite.site.model import Site
     from lumisite.site.selection import Selection
 
 
@@ -95,6 +96,22 @@ def number_to(most: int, no: str = "no") -> Callable[[str], int]:
     return number
 
 
+#: These name the site by themselves, in the first line of what they tell.
+_TELL_SITE = ("check", "render", "resolve")
+
+
+def choose_site(arguments: argparse.Namespace) -> Iterator[str]:
+    """Fill in the site where none was asked for, and give a line that names it."""
+    for option in ("site", "file"):
+        if getattr(arguments, option, None) == "":
+            from lumisite.site.load import default_site
+
+            name, why = default_site()
+            setattr(arguments, option, name)
+            if arguments.command not in _TELL_SITE:
+                yield f"lumisite: site {name}, {why}"
+
+
 def load_selection(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
     """Load the site and choose the releases that these options ask for."""
     from lumisite.site.load import load_site
@@ -142,6 +159,12 @@ def rows_of_json(rows: Iterable[object]) -> str:
 def say(text: str) -> None:
     """Tell what goes on, beside the result."""
     print(f"lumisite: {text}", file=sys.stderr, flush=True)
+
+
+def say_untried(site: Site) -> None:
+    """Tell of a site that nobody tried; silent for others."""
+    if not site.tried:
+        say(f"{site.title} was never run with this: its description is from documents, so try it before you rely on it")
 
 
 def write_whole(path: Path, content: bytes) -> bool:

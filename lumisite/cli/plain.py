@@ -23,12 +23,14 @@ def plain(text: str) -> str:
 
 
 class _Plain:
-    """A stream that is as another, but for what is written to it."""
+    """A stream that is as another, but for what is written to it, and for what comes `first` on stderr."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, stream: Any, first: list[str]) -> None:
+        self._stream, self._first = stream, first
 
     def write(self, text: str) -> int:
+        while self._first:
+            print(self._first.pop(), file=sys.stderr, flush=True)
         # A carriage return alone is the end that `print` was given for a line of progress.
         self._stream.write(text if text == "\r" else plain(text))
         return len(text)
@@ -38,9 +40,10 @@ class _Plain:
 
 
 @contextmanager
-def plain_output() -> Iterator[None]:
-    """Let all that is printed go through `plain`."""
-    stdout: Any = _Plain(sys.stdout)
-    stderr: Any = _Plain(sys.stderr)
+def plain_output() -> Iterator[list[str]]:
+    """Let all that is printed go through `plain`; give a list of what is told on stderr before all else."""
+    first: list[str] = []
+    stdout: Any = _Plain(sys.stdout, first)
+    stderr: Any = _Plain(sys.stderr, first)
     with redirect_stdout(stdout), redirect_stderr(stderr):
-        yield
+        yield first

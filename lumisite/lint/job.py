@@ -95,8 +95,8 @@ class Job:
 
     @property
     def partitions(self) -> frozenset[str]:
-        """All partitions that the job and its steps name outright."""
-        return frozenset(name for step in (self.allocation, *self.steps) for name in step.partitions)
+        """All partitions that the job and its steps name outright, or lead to."""
+        return frozenset(name for step in (self.allocation, *self.steps) for name in step.reached(self.site))
 
     @cached_property
     def here(self) -> bool:

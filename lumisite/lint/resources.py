@@ -118,8 +118,8 @@ def memory_of_others(job: Job) -> Iterator[Told]:
     for step, kinds, option, asked in _memory(job):
         gpus = _gpus(step, kinds)
         allocates = step.command is None or "partition" in step.own
-        alone = "exclusive" in step.merged or not step.partitions
-        alone |= any(job.site.partitions[name].whole_nodes for name in step.partitions)
+        names = step.reached(job.site)
+        alone = "exclusive" in step.merged or any(job.site.partitions[name].whole_nodes for name in names) or not names
         if not gpus or alone or not allocates or asked > max(kind.memory_mib for kind in kinds):
             continue
         share = max(kind.memory_mib // len(kind.gpus) for kind in kinds)

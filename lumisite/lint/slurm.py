@@ -142,11 +142,23 @@ class Step:
         names = option.value.split(",") if option else []
         return tuple(name for name in names if re.fullmatch(r"[\w.-]+", name) and name.lower() != "partition")
 
-    def node_kinds(self, site: Site) -> list[NodeKind]:
-        """Give the node kinds that it may run on: all with GPUs where it names no partition and asks for GPUs."""
+    def reached(self, site: Site) -> tuple[str, ...]:
+        """The partitions that are named, else those that its constraint and QoS lead to, as the site says."""
         if self.partitions:
-            known = [site.partitions[name].node_kind for name in self.partitions if name in site.partitions]
-            return [site.node_kinds[name] for name in known] if len(known) == len(self.partitions) else []
+            return self.partitions
+        asked = {key: re.split("[&|,]", self.merged[key].value) for key in ("constraint", "qos") if key in self.merged}
+        return tuple(
+            name
+            for name, one in site.partitions.items()
+            if (wanted := {key: value for key in ("constraint", "qos") if (value := getattr(one, key)) is not None})
+            and all(value in asked.get(key, ()) for key, value in wanted.items())
+        )
+
+    def node_kinds(self, site: Site) -> list[NodeKind]:
+        """Give the node kinds that it may run on: where nothing tells, all with GPUs if it asks for some."""
+        if names := self.reached(site):
+            known = [site.partitions[name].node_kind for name in names if name in site.partitions]
+            return [site.node_kinds[name] for name in known] if len(known) == len(names) else []
         return [kind for kind in site.node_kinds.values() if kind.gpus] if self.asks_for_gpus else []
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import posixpath
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from lumisite.render import shell_text as sh
 from lumisite.render.helper_settings import (
     harm_chains,
     left_chains,
+    offset,
     plugin_word,
     prolog_chains,
     rank_word,
@@ -70,6 +72,17 @@ def join_script(scripts: Mapping[str, str], names: Sequence[str], site_file: str
 def join_filter(scripts: Mapping[str, str], site_file: str, data: Iterable[str]) -> str:
     """Write the cli_filter module, behind its data."""
     return "\n".join([_origin("--", "cli_filter.lua", site_file), *data, scripts["cli_filter.lua"]])
+
+
+def for_stacks(site: Site, script: str) -> str:
+    """Give a script in the words of a site's stacks; where there are several, numbers of releases tell which it is."""
+    titles = [site.stacks[stack].title for stack in site.gpu_stacks]
+    word = titles[0] if len(titles) == 1 and re.fullmatch(r"[\w.+ -]+", titles[0], re.ASCII) else "stack"
+    script = script.replace("ROCm", word)
+    if len(titles) > 1:
+        script = script.replace("+ ls_letter))", "+ ls_letter + ls_offset))")
+        script = script.replace("ls_rocm / 1000000))", "ls_rocm / 1000000 % 1000))")
+    return script
 
 
 def _origin(mark: str, name: str, site_file: str) -> str:
@@ -144,6 +157,7 @@ def filter_data(of: HelperRelease) -> Iterator[str]:
 
 def _family(of: HelperRelease, name: str) -> str:
     family = of.site.families[name]
+    several = [str(offset(of.site, stack)) for stack in family.release_after if len(of.site.gpu_stacks) > 1]
     return sh.row(
         ls_needs=f" {' '.join(map(bind_marker, family.modules))} ",
         ls_front=":".join(family.prepend_path),
@@ -151,6 +165,7 @@ def _family(of: HelperRelease, name: str) -> str:
         ls_mpi=family.mpi or "",
         ls_has="yes" if has_plugin(of.site, name) else "no",
         ls_after=next(iter(family.release_after.values()), ""),
+        ls_offset=next(iter(several), ""),
     )
 
 
@@ -213,7 +228,7 @@ def wrapper_data(of: HelperRelease, command: str, plans: Sequence[LoadedPlan], l
     folder = posixpath.dirname(site.runtime.executable or "/")
     yield assign(ls_site_runtime=posixpath.join(folder, command))
     # A plan that names an image counts more than one of which a pattern only fits it.
-    planned = [planned for one in followed for planned in _planned(one)]
+    planned = [planned for one in followed for planned in _planned(site, one)]
     yield from lookup("ls_site_plan", sorted(planned, key=lambda one: one[1].endswith("ls_planned=''")))
     yield from lookup("ls_site_image", () if lock is None else _locked(site, lock))
     families = site.families.items()
@@ -226,7 +241,7 @@ def wrapper_data(of: HelperRelease, command: str, plans: Sequence[LoadedPlan], l
     yield from function("ls_site_settings", decide(wrapper_chains(site, of.decisions)))
 
 
-def _planned(loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:
+def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:
     """Give the patterns by which a plan's image is known, with the file that it was made for, where that is known.
 
     Where a link leads elsewhere now than when the plan was made, the plan is not followed. Other paths that fit one
@@ -236,7 +251,7 @@ def _planned(loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:
     links, file = ((), "") if image is None else (image.names, image.file or "")
     values = row(
         ls_family=plan.family,
-        ls_rocm=release_word(plan.holds.stacks),
+        ls_rocm=release_word(site, plan.holds.stacks),
         ls_plugin=plugin_word(plan.holds.plugin),
         ls_plan=loaded.file,
     )
@@ -278,7 +293,7 @@ def _locked(site: Site, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
                 family = ""
             values = row(
                 ls_family=family,
-                ls_rocm=release_word({one: told_release(image.versions.get(one)) for one in site.gpu_stacks}),
+                ls_rocm=release_word(site, {one: told_release(image.versions.get(one)) for one in site.gpu_stacks}),
                 ls_plugin=plugin_word("ofi_plugin" in image.versions),
             )
             yield [case_pattern(glob.escape(target))], values

@@ -84,12 +84,18 @@ def rank_word(text: str) -> str:
     return '"$ls_local_id"'.join(shlex.quote(part) if part else "" for part in text.split("{rank}"))
 
 
-def release_word(releases: Mapping[str, Version | None]) -> str:
-    """Write the first release that is known as the wrapper compares it; empty where none is."""
-    return next((number_of(one) for one in releases.values() if one is not None), "")
+def release_word(site: Site, releases: Mapping[str, Version | None]) -> str:
+    """Write the release of an image as the wrapper compares it; empty where none is known."""
+    known = (number_of(one, offset(site, stack)) for stack in site.gpu_stacks if (one := releases.get(stack)))
+    return next(known, "")
 
 
-def number_of(release: Version) -> str:
+def offset(site: Site, stack: str) -> int:
+    """Give what tells numbers of one stack from those of the site's others: the first has none."""
+    return 10**9 * site.gpu_stacks.index(stack)
+
+
+def number_of(release: Version, more: int = 0) -> str:
     """Write a release as a number: 6.2.4 is 6002004; a suffix does not count.
 
     >>> from lumisite.site.versions import parse_version
@@ -97,7 +103,7 @@ def number_of(release: Version) -> str:
     '6010000'
     """
     major, minor, patch = (*release.order.release, 0, 0)[:3]
-    return str((major * 1000 + minor) * 1000 + patch)
+    return str((major * 1000 + minor) * 1000 + patch + more)
 
 
 def plugin_word(plugin: bool | None) -> str:
@@ -138,15 +144,19 @@ def _reason(site: Site, setting: Setting | None) -> str:
     return f"the image decides: {setting.why}" if depends_on_image(site, setting.when) else str(setting.why)
 
 
+def _tests(site: Site, when: When) -> Iterator[str]:
+    """Give the comparisons of the image's release; where a site has several stacks, it must be of the one meant."""
+    for stack in (stack for stack in site.gpu_stacks if stack in when.stacks):
+        begin = offset(site, stack)
+        if len(site.gpu_stacks) > 1:
+            yield f"-ge {begin} -lt {begin + 10**9}"
+        yield from (f"{_TESTS[sign]} {number_of(one, begin)}" for sign, one in when.stacks[stack].bounds)
+
+
 def _for_wrapper(site: Site, name: str, setting: Setting | None) -> str:
     when = When() if setting is None else setting.when
     image = (
-        " ".join(
-            f"{_TESTS[sign]} {number_of(one)}"
-            for stack in site.gpu_stacks
-            if stack in when.stacks
-            for sign, one in when.stacks[stack].bounds
-        ),
+        " ".join(_tests(site, when)),
         "" if when.family is None else f" {' '.join(when.family)} ",
         plugin_word(when.plugin),
     )

@@ -13,6 +13,7 @@ from lumisite.images.lock import LoadedLock
 from lumisite.render.helper import (
     HelperRelease,
     filter_data,
+    for_stacks,
     join_filter,
     join_script,
     prolog_data,
@@ -128,7 +129,7 @@ def _helper_files(
     plans: Sequence[LoadedPlan],
     lock: LoadedLock | None,
 ) -> dict[str, RenderedFile]:
-    scripts = {name.rpartition("/")[2]: text for name, text in templates.items()}
+    scripts = {name.rpartition("/")[2]: for_stacks(loaded.site, text) for name, text in templates.items()}
     locked = None if lock is None else lock.lock
     prolog = join_script(scripts, PROLOG, loaded.file, (*step_data(of), *prolog_data(of)))
     files = {

@@ -154,6 +154,8 @@ def node_kinds_add_up(site: Site) -> Faults:
                 if one.numa not in domains:
                     yield f"{here}.{key}[{index}].numa", f"there is no NUMA domain {one.numa}"
         for index, gpu in enumerate(kind.gpus):
+            if gpu.adapter is not None:
+                yield from unknown(f"{here}.gpus[{index}].adapter", [gpu.adapter], site.fabric.adapters)
             if gpu.l3 is not None and gpu.l3 >= len(kind.l3):
                 yield f"{here}.gpus[{index}].l3", f"there is no L3 group {gpu.l3} (have 0 to {len(kind.l3) - 1})"
             elif gpu.l3 is not None and kind.l3[gpu.l3].numa != gpu.numa:
@@ -180,7 +182,10 @@ def families_cover_every_release(site: Site) -> Faults:
 
 
 def releases_say_where(site: Site) -> Faults:
-    """What images may bring says where it is found, and there is a runtime."""
+    """What images may bring says where it is found, there is a runtime, and no sign of the site fits any machine."""
+    for index, sign in enumerate(site.known_by):
+        if not sign.strip("*?/"):
+            yield f"known_by[{index}]", f"{sign} fits every machine (a path or a host name of this one would be right)"
     if not site.runtimes:
         yield "runtimes", "names none (the command that users type would be right)"
     for stack in site.gpu_stacks:

@@ -89,7 +89,7 @@ def resolve_selection(site: Site, *, platform: str | None = None, **asked: Seque
         *(one for stack, versions in chosen.items() for one in _candidates(site, name, stack, versions)),
     )
     titles = (f"{site.stacks[stack].title} {', '.join(map(str, versions))}" for stack, versions in chosen.items())
-    text = ", ".join([f"{PLATFORM} {name}", *titles])
+    text = ", ".join([f"site {site.name}", f"{PLATFORM} {name}", *titles])
     return Selection(name, chosen, tuple(combinations(site, name, chosen)), candidates, text)
 
 

@@ -48,7 +48,8 @@ def outcomes(count: int, seed: int, work: Path) -> Iterator[Outcome]:
     """Damage one file after the other and plan with it; `work` is an empty folder. Needs mksquashfs."""
     choose = random.Random(seed)
     site = load_site("lumi").site
-    request = Request(site, "2026-01", parse_version("25.03"), parse_version("6.2"), ("/x.sif",), "lumi-mpi4py")
+    releases = {"cpe": parse_version("25.03"), "rocm": parse_version("6.2")}
+    request = Request(site, "2026-01", releases, ("/x.sif",), "lumi-mpi4py")
     sources = _sources(work)
     makers: tuple[Callable[[random.Random, _Sources], tuple[str, Tree, Tree]], ...] = (_library, _library, _packed)
     for _ in range(count):

@@ -89,7 +89,8 @@ def slurm_words(site: Site, asked: Asked, plan: JobPlan) -> Sequence[str]:
     if validation.backend == "nccl":
         words.append(f"--gpus-per-node={validation.tasks_per_node}")
         words.append("--mem=0")
-    for name, value in (("account", asked.account), ("reservation", asked.reservation)):
+    own = () if partition is None else (("constraint", partition.constraint), ("qos", partition.qos))
+    for name, value in (*own, ("account", asked.account), ("reservation", asked.reservation)):
         if value is not None:
             words.append(f"--{name}={value}")
     return [*words, *asked.sbatch]

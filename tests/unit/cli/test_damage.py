@@ -129,7 +129,7 @@ def test_what_may_not_be_read_is_one_line_or_a_reason(open_folder: Path, capfd: 
     "words",
     [
         "render --rocm 6.2 --out round",
-        "env round",
+        "env --site lumi round",
         "validate --resume round",
         "validate --more round",
         "validate --dry-run --out round",

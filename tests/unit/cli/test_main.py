@@ -188,3 +188,58 @@ def test_an_output_that_is_full_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (3, "lumisite: cannot go on: No space left on device\n")
+
+
+# ---- the site where none is asked for
+
+
+def test_a_site_that_nobody_asked_for_is_named_first(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "why", "MASTER_ADDR", "--json")
+    assert (code, err, json.loads(out)[0]["name"]) == (0, "lumisite: site lumi, the default\n", "MASTER_ADDR")
+    assert run(capsys, "why", "MASTER_ADDR", "--site", "lumi")[2] == ""
+    assert run(capsys, "resolve")[1].startswith("site lumi, platform ")
+
+
+def test_the_environment_chooses_the_site(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUMISITE_SITE", "twin")
+    assert run(capsys, "why", "MASTER_ADDR")[2] == "lumisite: site twin, by LUMISITE_SITE\n"
+    assert run(capsys, "check")[1].startswith("twin.yaml: no faults")
+    monkeypatch.setenv("LUMISITE_SITE", "twn")
+    right = "there is no embedded site 'twn' (did you mean twin?)"
+    assert run(capsys, "why", "MASTER_ADDR") == (2, "", f"lumisite: LUMISITE_SITE: {right}\n")
+
+
+@pytest.mark.parametrize(
+    ("signs", "why"),
+    [("[/nowhere, {here}]", "as {here} is here"), ("\n  - login?.other.*", "as this host is login1.other.example")],
+)
+def test_a_machine_that_an_embedded_site_knows_is_that_site(
+    signs: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lumisite.site import load
+
+    for name in ("lumi", "twin"):
+        text = site_text(("name: twin\n", f"name: {name}\n"))
+        more = f"known_by: {signs.format(here=tmp_path)}\n" if name == "twin" else ""
+        (tmp_path / f"{name}.yaml").write_text(text.replace("title: the twin", f"{more}title: x", 1))
+    monkeypatch.setattr(load, "EMBEDDED", tmp_path)
+    monkeypatch.setattr("socket.gethostname", lambda: "login1.other.example")
+    assert load.default_site() == ("twin", why.format(here=tmp_path))
+    assert load.load_site("twin").site.known_by
+    monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
+    (tmp_path / "twin.yaml").write_text((tmp_path / "twin.yaml").read_text().replace(str(tmp_path), "/nowhere"))
+    assert load.default_site() == ("lumi", "the default")
+
+
+def test_a_release_of_any_stack_is_asked_for_by_use(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        run(capsys, "resolve", "--use", "rocm=6.2", "--use", "cpe=all")[1:]
+        == run(capsys, "resolve", "--rocm", "6.2", "--cpe", "all")[1:]
+    )
+    assert "ROCm 6.3.4, 6.2.4" in run(capsys, "resolve", "--use", "rocm=6.2", "--use", "rocm=6.3")[1]
+    for asked, said in (
+        ("cuda=12", "--use cuda: lumi has no stack cuda (have cpe, rocm)"),
+        ("cuda", "--use: 'cuda' is no stack with its release (cuda=12.8 would be right)"),
+        ("=1", "--use: '=1' is no stack with its release (cuda=12.8 would be right)"),
+    ):
+        assert run(capsys, "resolve", "--use", asked) == (2, "", f"lumisite: {said}\n")

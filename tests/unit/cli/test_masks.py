@@ -92,7 +92,7 @@ def test_this_machine_can_be_read(capsys: Output) -> None:
 
 
 def test_a_task_without_a_mask_is_null_in_json_and_told_on_stderr(capsys: Output) -> None:
-    assert main(["masks", "--json", "--cpus", "49-55", "--gpus", "0,4"]) == 1
+    assert main(["masks", "--site", "lumi", "--json", "--cpus", "49-55", "--gpus", "0,4"]) == 1
     output = capsys.readouterr()
     assert json.loads(output.out)[1] == {"task": 1, "gpu": 4, "cpus": None, "mask": None}
     assert output.err.startswith("lumisite: task 1 gets no mask: GPU 4: the granted CPUs 49-55 hold no core of L3 0")
@@ -153,4 +153,5 @@ def test_the_example_in_the_docs_is_what_is_printed(capsys: Output) -> None:
     page = (Path(__file__).parents[3] / "docs" / "explanation" / "cpu-masks.md").read_text()
     command, _, printed = page.partition("```console\n$ lumisite ")[2].partition("```")[0].partition("\n")
     assert main(command.split()) == 0
-    assert capsys.readouterr().out == printed
+    output = capsys.readouterr()
+    assert output.err + output.out == printed

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lumisite.lint.find import lint_script
-from lumisite.site.load import load_site
+from lumisite.site.load import EMBEDDED, load_site
+from tests.support.sites import load_text
 
 LUMI = load_site("lumi").site
 TWIN = load_site("twin").site
@@ -73,3 +74,23 @@ def test_memory_is_said_in_words_and_as_an_option() -> None:
     assert finding.right == "#SBATCH --mem-per-gpu=60G"
     (finding,) = lint_script(b"#SBATCH -p standard-g --mem=4G\n", "s", TWIN)
     assert finding.reason == "4 GiB of memory on a node of which jobs get 2 GiB: the job never starts"
+
+
+ASKED = "small-g: {node_kind: lumi-g, whole_nodes: no, constraint: gpu, qos: shared"
+
+
+@pytest.mark.parametrize(
+    ("options", "rules"),
+    [
+        ("-C gpu -q shared", ["3 memory-of-others"]),
+        ("-C 'nvme&gpu' --qos=shared", ["3 memory-of-others"]),
+        ("-C gpu -q other", []),
+        ("-q shared", []),
+    ],
+)
+def test_a_partition_may_be_reached_by_constraint_and_qos(options: str, rules: list[str]) -> None:
+    text = (EMBEDDED / "lumi.yaml").read_text()
+    site = load_text(text.replace("small-g: {node_kind: lumi-g, whole_nodes: no", ASKED)).site
+    script = f"#!/bin/bash\n#SBATCH {options} -N 1 -t 1:00:00\n#SBATCH --gpus-per-node=1 --mem=64G\nsrun true\n"
+    found = [f"{one.line} {one.rule}" for one in lint_script(script.encode(), "s", site)]
+    assert [one for one in found if "memory" in one] == rules

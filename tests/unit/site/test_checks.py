@@ -86,6 +86,14 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             ("runs: '>=6.1,<7.1'", "kinds: [twin]"),
             f"{ROCM}.kinds[0]: nodes of the kind twin have no GPUs",
         ),
+        (
+            ("    nics:", "    gpus: [{numa: 0, adapter: mlx5_0}]\n    nics:"),
+            "node_kinds.twin.gpus[0].adapter: mlx5_0 is not described (there are none)",
+        ),
+        (
+            ("title: the twin\n", "title: the twin\nknown_by: ['*']\n"),
+            "known_by[0]: * fits every machine (a path or a host name of this one would be right)",
+        ),
         (("    title: CPE\n", "    titel: CPE\n"), "stacks.cpe.titel: is not a key here (did you mean title?)"),
         (("6.0.3: {found: image, ", "6.0.3: {"), f"stacks.rocm.releases.6.0.3.found: is missing ({FOUND})"),
         (

@@ -21,7 +21,7 @@ NAME = "lumi.yaml"
 
 def tree(loaded: LoadedSite, **asked: list[str]) -> dict[str, str]:
     named = LoadedSite(loaded.site, NAME, b"")
-    files = render_tree(named, resolve_selection(loaded.site, **asked), load_templates())
+    files = render_tree(named, resolve_selection(loaded.site, platform=None, **asked), load_templates())
     return {path: file.text for path, file in files.items() if path != MANIFEST}
 
 

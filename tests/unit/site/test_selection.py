@@ -13,7 +13,8 @@ LUMI = load_site("lumi").site
 
 def chosen(**options: object) -> tuple[str, list[str], list[str]]:
     selection = resolve_selection(LUMI, **options)  # type: ignore[arg-type]
-    return selection.platform, *(list(map(str, selection.stacks[stack])) for stack in ("cpe", "rocm"))
+    cpe, rocm = (list(map(str, selection.stacks[stack])) for stack in ("cpe", "rocm"))
+    return selection.platform, cpe, rocm
 
 
 def refusal(**options: object) -> str:

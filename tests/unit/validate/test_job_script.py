@@ -12,7 +12,7 @@ import pytest
 
 from lumisite.errors import ResolveError
 from lumisite.site.load import load_site
-from lumisite.site.scalars import RootPath
+from lumisite.site.scalars import Name, RootPath
 from lumisite.validate.probes.probe import Part
 from lumisite.validate.probes.suite import choose_probes, groups
 from lumisite.validate.run.folder import Run
@@ -332,3 +332,10 @@ def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> Non
     done = subprocess.run(tool, capture_output=True, text=True, check=False)
     assert done.stdout == ""
     assert done.returncode == 0
+
+
+def test_a_partition_is_asked_for_as_the_site_wants_it() -> None:
+    partition = replace(LUMI.partitions["standard-g"], constraint=Name("gpu"), qos=Name("regular"))
+    site = replace(LUMI, partitions={**LUMI.partitions, "standard-g": partition})
+    plain, words = (asked(job_script(one, an_asked(), a_plan("lumi"), 1)) for one in (LUMI, site))
+    assert sorted(word for word in words if word not in plain) == ["--constraint=gpu", "--qos=regular"]
