@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import load_selection, say, tell, write_whole
+from lumisite.cli.parser import load_selection, say, say_untried, tell, write_whole
 from lumisite.errors import ResolveError, SiteError
 from lumisite.site.load import load_plans, load_site
 from lumisite.text import counted
@@ -40,6 +40,7 @@ def run_check(arguments: argparse.Namespace) -> int:
         return error.exit_code
     site = loaded.site
     releases = [f"{len(stack.releases)} {stack.title}" for stack in site.stacks.values()]
+    say_untried(site)
     have = {"image family": site.families, "setting": site.settings, "module": site.modules, "plan": plans}
     print(
         f"{loaded.file}: no faults: {counted(len(site.platforms), 'platform')}, "

@@ -15,6 +15,7 @@ from lumisite.errors import ResolveError, refused
 
 if TYPE_CHECKING:
     from lumisite.site.load import LoadedSite
+    from lumisite.site.model import Site
     from lumisite.site.selection import Selection
 
 
@@ -158,6 +159,12 @@ def rows_of_json(rows: Iterable[object]) -> str:
 def say(text: str) -> None:
     """Tell what goes on, beside the result."""
     print(f"lumisite: {text}", file=sys.stderr, flush=True)
+
+
+def say_untried(site: Site) -> None:
+    """Tell of a site that nobody tried; silent for others."""
+    if not site.tried:
+        say(f"{site.title} was never run with this: its description is from documents, so try it before you rely on it")
 
 
 def write_whole(path: Path, content: bytes) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from lumisite.cli.parser import load_selection, real_path, say
+from lumisite.cli.parser import load_selection, real_path, say, say_untried
 from lumisite.errors import LumisiteError, shown
 from lumisite.images.lock import load_lock
 from lumisite.machine.host import DiskTree
@@ -33,6 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     for other in other_images(plan_summaries(plans), DiskTree("/")):
         if not other.gone:  # images need not be where a render is made
             say(shown(str(other)))
+    say_untried(loaded.site)
     for path in files:
         print(arguments.out / path)
     print(

@@ -243,6 +243,7 @@ class Site:
     lumisite: Literal["2"] = key("Version of this format.")
     name: Name = key("Short name of the site.")
     title: Line = key("Name of the site, for people.")
+    tried: bool = key("`no`: all of it is from documents, and nothing of it was ever run there.", default=True)
     root: RootPath = key("Where releases are deployed.")
     known_by: tuple[Name, ...] = key(
         "What only its nodes have, so that an embedded site is found without `--site`: paths, or shell patterns of "

@@ -1,0 +1,150 @@
+"""The sites of the package: each is sound and renders, says that it was never run, and is itself alone."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.site.evidence import source_ids
+from lumisite.site.load import LoadedSite, embedded_sites, load_site
+from lumisite.site.model import Site
+
+TRIED = ("lumi", "twin")
+SITES = [name for name in embedded_sites() if name not in TRIED]
+
+
+@functools.cache
+def site_of(name: str) -> LoadedSite:
+    return load_site(name)
+
+
+class Rendered(NamedTuple):
+    """Every release that a site can be rendered for, in one tree, and what the command told beside it."""
+
+    loaded: LoadedSite
+    tree: dict[str, str]
+    said: str
+
+    @property
+    def site(self) -> Site:
+        return self.loaded.site
+
+
+@pytest.fixture(scope="module", params=SITES)
+def rendered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    loaded, out = site_of(request.param), tmp_path_factory.mktemp("site") / "tree"
+    every = [word for stack in loaded.site.stacks for word in ("--use", f"{stack}=all")]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        assert main(["render", "--site", request.param, *every, "--out", str(out)]) == 0
+    tree = {str(path.relative_to(out)): path.read_text() for path in out.rglob("*") if path.is_file()}
+    return Rendered(loaded, tree, said.getvalue())
+
+
+def test_there_are_sites_of_all_kinds() -> None:
+    assert {"alps", "dardel", "frontier", "leonardo", "perlmutter", "setonix", "university", "viper"} <= set(SITES)
+
+
+def test_each_is_shown_as_never_run(rendered: Rendered, capsys: pytest.CaptureFixture[str]) -> None:
+    name, words = rendered.site.name, f"lumisite: {rendered.site.title} was never run with this"
+    head = re.match("(#.*\n)+", rendered.loaded.data.decode())
+    assert head is not None
+    assert "Never run there" in head[0]
+    assert main(["check", name]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"{name}.yaml: no faults")
+    assert (err.count(words), rendered.said.count(words)) == (1, 1)
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_nothing_is_said_of_sites_that_were_tried(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", name]) == 0
+    assert "never run" not in capsys.readouterr().err
+
+
+def test_every_source_has_its_entry(rendered: Rendered) -> None:
+    used = {name for text in sources(rendered.site) for name in source_ids(text)}
+    assert set(rendered.site.sources) - used == set()
+
+
+def sources(value: object) -> list[str]:
+    """Every `source` of a description."""
+    if isinstance(value, tuple):
+        return [text for one in value for text in sources(one)]
+    if isinstance(value, Mapping):
+        return [text for one in value.values() for text in sources(one)]
+    if not is_dataclass(value):
+        return []
+    mine = getattr(value, "source", None)
+    return [text for one in fields(value) for text in sources(getattr(value, one.name))] + ([mine] if mine else [])
+
+
+def test_what_is_rendered_is_sound(rendered: Rendered, tmp_path: Path) -> None:
+    scripts = [text for text in rendered.tree.values() if text.startswith("#!")]
+    modules = [text for path, text in rendered.tree.items() if path.endswith(".lua")]
+    assert scripts
+    assert len(modules) > len(rendered.site.modules)
+    for kind, texts in (("sh", scripts), ("lua", modules)):
+        for number, text in enumerate(texts):
+            (tmp_path / f"{number}.{kind}").write_text(text)
+    for script in tmp_path.glob("*.sh"):
+        subprocess.run(["dash", "-n", script], check=True)
+    subprocess.run(["luac", "-p", *tmp_path.glob("*.lua")], check=True)
+
+
+def test_each_default_release_has_a_module(rendered: Rendered) -> None:
+    here = rendered.site.platforms[rendered.site.platform]
+    for stack, version in here.defaults.items():
+        names = [name for name, module in rendered.site.modules.items() if stack in module.version]
+        series = ".".join(str(version).split(".")[:2])
+        assert [
+            path for name in names for path in rendered.tree if path.startswith(f"modules/{name}/") and series in path
+        ]
+
+
+def own_words(name: str) -> list[str]:
+    """What belongs to one site alone: its root, its contact, where its users work, and its name if it is a name."""
+    site = site_of(name).site
+    names = [] if name in ("twin", "university") else [site.title, site.support.name]
+    return [site.root, site.support.contact, *names, *(one.path for one in site.file_systems if one.kind == "shared")]
+
+
+def speaks_of(text: str, word: str) -> bool:
+    return word in text and re.search(rf"(?<![\w./-]){re.escape(word)}(?![\w-])", text) is not None
+
+
+def test_no_site_speaks_of_another(rendered: Rendered) -> None:
+    """Two sites may have a mount of the same name; what another alone has stands nowhere."""
+    text, mine = "\n".join(rendered.tree.values()), own_words(rendered.site.name)
+    words = {word for name in embedded_sites() for word in own_words(name)}
+    assert {word for word in words.difference(mine) if speaks_of(text, word)} == set()
+
+
+@pytest.mark.parametrize(
+    ("site", "kind", "right"),
+    [
+        # Each GPU and adapter is on the first of two domains, so the cores of the other are dealt out.
+        ("leonardo", "booster", ["0-3,16-19", "4-7,20-23", "8-11,24-27", "12-15,28-31"]),
+        ("alps", "gh200", ["0-71", "72-143", "144-215", "216-287"]),
+        ("viper", "apu", ["0-23", "24-47"]),
+        ("university", "h100", ["0-23", "24-47", "48-71", "72-95"]),
+        ("university", "dgx", ["0-12", "13-25", "26-38", "39-51", "52-64", "65-77", "78-90", "91-103"]),
+        ("perlmutter", "a100", ["48-63", "32-47", "16-31", "0-15"]),
+        ("frontier", "frontier", ["49-55", "57-63", "17-23", "25-31", "1-7", "9-15", "33-39", "41-47"]),
+    ],
+)
+def test_masks_are_those_of_the_node(
+    site: str, kind: str, right: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["masks", "--site", site, "--node", kind]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[2] for row in rows[1 : len(right) + 1]] == right
