@@ -161,6 +161,7 @@ COMMANDS: dict[str, Command] = {
             "--site NAME|FILE": SITE,
             **SELECTION,
             "--out DIR": About("where to write (default: %(default)s)", {"type": Path, "default": Path("site-out")}),
+            "--strict": "write nothing, and exit 1, where a file cannot say all that the site wants",
             **INPUTS,
         },
     ),

@@ -36,6 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ResolveError(f"{arguments.image!r}: is no name of an image")
     loaded = load_site(arguments.site)
     site = loaded.site
+    if "modulefile" not in site.emitters:
+        raise ResolveError(f"env: site {site.name} has no modulefiles (runtimes: emit), whose effect this would tell")
     step = _step(site, arguments)
     versioned = "/" in (arguments.module or "")
     asked = {stack: [ALL] for stack in site.stacks} if versioned else {}

@@ -104,7 +104,7 @@ def choose_site(arguments: argparse.Namespace) -> Iterator[str]:
     """Fill in the site where none was asked for, and give a line that names it."""
     for option in ("site", "file"):
         if getattr(arguments, option, None) == "":
-            from lumisite.site.load import default_site
+            from lumisite.cli.chosen import default_site
 
             name, why = default_site()
             setattr(arguments, option, name)

@@ -11,7 +11,7 @@ from lumisite.images.lock import load_lock
 from lumisite.machine.host import DiskTree
 from lumisite.release.files import write_tree
 from lumisite.render.plan_images import other_images, plan_summaries
-from lumisite.render.render import render_tree
+from lumisite.render.render import losses, render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.load import load_plans
 
@@ -24,7 +24,14 @@ def run(arguments: argparse.Namespace) -> int:
     loaded, selection = load_selection(arguments)
     plans = load_plans(loaded, arguments.plan)
     lock = load_lock(loaded, arguments.lock)
-    files = render_tree(loaded, selection, load_templates(), plans, lock)
+    templates = load_templates()
+    files = render_tree(loaded, selection, templates, plans, lock)
+    lost = losses(loaded, selection, templates)
+    for line in lost:
+        say(f"cannot be said in {line}")
+    if lost and arguments.strict:
+        say("--strict: nothing was written")
+        return 1
     write_tree(files, arguments.out)
     for one in plans:
         if one.plan.platform != selection.platform:  # its image is then treated by its family alone
@@ -36,10 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
     say_untried(loaded.site)
     for path in files:
         print(arguments.out / path)
+    top = real_path(arguments.out)
+    tries = {
+        "modulefile": f"module use {top / loaded.site.module_folder}",
+        "edf": f"export EDF_PATH={top / 'edf'}",
+        "podman-hpc": f"export PODMANHPC_MODULES_DIR={top / 'podman-hpc/modules.d'}",
+    }
+    ways = "".join(f"try it:    {tries[emit]}\n" for emit in loaded.site.emitters)
     print(
-        f"{selection}\n"
-        f"try it:    module use {real_path(arguments.out) / 'modules'}\n"
-        f"deploy it: lumisite deploy {arguments.out} {loaded.site.root}",
+        f"{selection}\n{ways}deploy it: lumisite deploy {arguments.out} {loaded.site.root}",
         file=sys.stderr,
     )
     return 0

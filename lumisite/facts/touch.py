@@ -312,11 +312,11 @@ def _image(change: Change[ImageFile], context: Context) -> Touches:
 
 def _edited(change: Change[DeployedFile], context: Context) -> Touches:
     why = "is not what was rendered; see `lumisite diff`"
-    match change.subject.split("/"):
-        case ["modules", name, version]:
-            yield Touch("module", f"{name}/{version.removesuffix('.lua')}", why)
-        case _:
-            yield Touch("helper", change.subject, why)
+    top, _, rest = change.subject.partition("/")
+    if top in ("modules", "modules-tcl", "edf", "podman-hpc"):
+        yield Touch("module", rest.removesuffix(".lua"), why)
+    else:
+        yield Touch("helper", change.subject, why)
 
 
 def _glibc(change: Change[str], context: Context) -> Touches:

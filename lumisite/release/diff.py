@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from lumisite.errors import shown
 from lumisite.release.tree import Tree
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, ModuleSummary
+from lumisite.site.model import MODULEFILES
 
 _LISTS = ("binds", "provides", "loads", "conflicts")
 _MOST_LINES_COMPARED = 100_000  # many times what is rendered: a damaged file must not fill the memory
@@ -160,7 +161,8 @@ def _file_changes(
 ) -> Iterator[FileChange]:
     """Give the files that differ; where only the version of a module is new, its file is compared with the old one."""
     old_names = {
-        f"modules/{one.name}/{one.new}.lua": f"modules/{one.name}/{one.old}.lua"
+        form.format(f"{one.name}/{one.new}"): form.format(f"{one.name}/{one.old}")
+        for form in MODULEFILES.values()
         for one in modules
         if one.old and one.new and one.old != one.new
     }

@@ -22,6 +22,9 @@ from lumisite.site.selection import (
     with_release,
 )
 
+#: How the names of its templates end, by module system.
+TEMPLATES: Mapping[str, str] = {"lmod": "lua", "tcl": "tcl"}
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ModulePlan:
@@ -29,8 +32,8 @@ class ModulePlan:
 
     name: str
     version: str
-    origin: str
     template: str
+    systems: tuple[str, ...]
     help: str
     whatis: tuple[str, ...]
     notices: tuple[str, ...]
@@ -62,16 +65,19 @@ def plan_modules(
 
     Raises `ResolveError` when the site names a template that is not there.
     """
-    known = [text[1] for name in templates if (text := re.fullmatch(r"modulefiles_src/([^_.].*)\.lua\.j2", name))]
+    known = [text[1] for name in templates if (text := re.fullmatch(r"modulefiles_src/([^_.].*)\.j2", name))]
     plans = []
     for name, module in site.modules.items():
-        if module.template not in known:
-            raise ResolveError(
-                f"{site_file}: modules.{name}.template: there is no {module.template}.lua.j2 in modulefiles_src/ "
-                f"({suggestion(module.template, known)})"
-            )
+        for system in module.systems:
+            wanted = f"{module.template}.{TEMPLATES[system]}"
+            if wanted not in known:
+                alike = [one.rpartition(".")[0] for one in known if one.endswith(f".{TEMPLATES[system]}")]
+                raise ResolveError(
+                    f"{site_file}: modules.{name}.template: there is no {wanted}.j2 in modulefiles_src/ "
+                    f"({suggestion(module.template, alike)})"
+                )
         plans += [
-            _plan(site, selection, decisions[one.name], name, one, site_file, release)
+            _plan(site, selection, decisions[one.name], name, one, release)
             for one in _combinations(site, selection, module)
         ]
     return plans
@@ -84,7 +90,7 @@ def _combinations(site: Site, selection: Selection, module: Module) -> list[Comb
 
 
 def _plan(
-    site: Site, selection: Selection, decision: Decision, name: str, chosen: Combination, site_file: str, release: str
+    site: Site, selection: Selection, decision: Decision, name: str, chosen: Combination, release: str
 ) -> ModulePlan:
     module = site.modules[name]
     version = module_version(site, module, chosen)
@@ -99,8 +105,8 @@ def _plan(
     return ModulePlan(
         name=name,
         version=version,
-        origin=f"modulefiles_src/{module.template}.lua.j2 and {site_file}",
         template=module.template,
+        systems=module.systems,
         help=help_text(site, decision, name, title, notices, provides, loads),
         whatis=(
             f"Name: {name}",

@@ -22,11 +22,13 @@ from lumisite.render.helper import (
 )
 from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.module_help import paragraph, support
-from lumisite.render.modules import ModulePlan, plan_modules
+from lumisite.render.modules import TEMPLATES, ModulePlan, plan_modules
 from lumisite.render.plan_images import plan_summaries
+from lumisite.render.static import STATIC, Said, static_files
 from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, decide_combinations, describe_action
 from lumisite.site.load import LoadedSite
+from lumisite.site.model import MODULEFILES
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
@@ -55,12 +57,10 @@ def render_tree(
     environment = make_environment(templates)
     decisions = decide_combinations(loaded.site, selection)
     modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
-    files = {
-        **_module_files(environment, loaded, modules),
-        **_helper_files(
-            loaded, HelperRelease(loaded.site, selection, decisions, RELEASE_TOKEN), templates, plans, lock
-        ),
-    }
+    files = _module_files(environment, loaded, modules, static_files(loaded.site, selection, modules))
+    if {"modulefile", "podman-hpc"}.intersection(loaded.site.emitters):
+        of = HelperRelease(loaded.site, selection, decisions, RELEASE_TOKEN)
+        files |= _helper_files(loaded, of, templates, plans, lock)
     draft = Manifest(
         release=RELEASE_TOKEN,
         lumisite=__version__,
@@ -81,26 +81,44 @@ def render_tree(
     return {**final, MANIFEST: RenderedFile(format_manifest(manifest))}
 
 
+def losses(loaded: LoadedSite, selection: Selection, templates: Mapping[str, str]) -> list[str]:
+    """Give what the files beside modulefiles cannot say of the plan, each once: `edf/: CPU masks of tasks`."""
+    decisions = decide_combinations(loaded.site, selection)
+    modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
+    found = static_files(loaded.site, selection, modules).items()
+    return list(dict.fromkeys(f"{path.split('/')[0]}/: {one}" for path, (_, said) in found for one in said.lost))
+
+
 def _module_files(
-    environment: jinja2.Environment, loaded: LoadedSite, plans: list[ModulePlan]
+    environment: jinja2.Environment,
+    loaded: LoadedSite,
+    plans: Sequence[ModulePlan],
+    static: Mapping[str, tuple[str, Said]],
 ) -> dict[str, RenderedFile]:
     files = {}
 
-    def put(path: str, template: str, **values: object) -> None:
-        origin = f"modulefiles_src/{template}.lua.j2 and {loaded.file}"
-        text = environment.get_template(f"{template}.lua.j2").render(origin=origin, **values)
-        files[f"modules/{path}.lua"] = RenderedFile(text)
+    def write(path: str, template: str, **values: object) -> None:
+        origin = f"modulefiles_src/{template} and {loaded.file}"
+        files[path] = RenderedFile(environment.get_template(template).render(origin=origin, **values))
 
+    def put(system: str, path: str, template: str, **values: object) -> None:
+        write(MODULEFILES[system].format(path), f"{template}.{TEMPLATES[system]}.j2", **values)
+
+    for path, (template, said) in static.items():
+        write(path, template, said=said)
+    plans = plans if "modulefile" in loaded.site.emitters else ()
     for plan in plans:
-        put(plan.full_name, plan.template, module=plan)
+        for system in plan.systems:
+            put(system, plan.full_name, plan.template, module=plan)
     for default in {plan.name: plan for plan in reversed(plans)}.values():  # the first of each module
-        put(f"{default.name}/.modulerc", ".modulerc", default=default)
-        for old in default.old_names:
+        for system in default.systems:
+            put(system, f"{default.name}/.modulerc", ".modulerc", default=default)
+        for old in default.old_names if "lmod" in default.systems else ():
             # An alias in .modulerc.lua cannot say anything, and Lmod (8.6 and 8.7) tells a modulefile only the name
             # that an alias leads to: so an old name has a modulefile, which its dot hides, and which loads the new one.
             notice = f"{default.name}/{old} is an old name of {default.full_name}, which is loaded instead."
             text = f"{paragraph(notice)}\n\n{support(loaded.site)}\n"
-            put(f"{default.name}/.{old}", "_old_name", full_name=default.full_name, notice=notice, help=text)
+            put("lmod", f"{default.name}/.{old}", "_old_name", full_name=default.full_name, notice=notice, help=text)
     return files
 
 
@@ -127,11 +145,15 @@ def _helper_files(
 def _inputs(
     loaded: LoadedSite, templates: Mapping[str, str], plans: Sequence[LoadedPlan], lock: LoadedLock | None
 ) -> dict[str, str]:
+    site = loaded.site
+    systems = {system for module in site.modules.values() for system in module.systems if "modulefile" in site.emitters}
+    unused = tuple(f".{TEMPLATES[system]}.j2" for system in TEMPLATES if system not in systems)
+    unused += tuple(template for emit, (template, _) in STATIC.items() if emit not in site.emitters)
     return {
         **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),
         loaded.file: sha256_of(loaded.data),
         **{one.file: sha256_of(one.data) for one in plans},
-        **{name: sha256_of(text.encode()) for name, text in templates.items()},
+        **{name: sha256_of(text.encode()) for name, text in templates.items() if not name.endswith(unused)},
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,7 +55,15 @@ def make_environment(templates: Mapping[str, str]) -> jinja2.Environment:
         autoescape=False,  # noqa: S701  # not HTML: every value goes through `lua` or `sh`
     )
     environment.filters.update(
-        lua=quote_lua, lua_text=quote_lua_text, lua_pattern=lua_pattern, sh=shlex.quote, comment=comment
+        lua=quote_lua,
+        lua_text=quote_lua_text,
+        lua_pattern=lua_pattern,
+        tcl=quote_tcl,
+        tcl_text=quote_tcl_text,
+        quoted=quote_toml_or_yaml,
+        dotted=dotted_key,
+        sh=shlex.quote,
+        comment=comment,
     )
     return environment
 
@@ -78,6 +87,38 @@ def quote_lua_text(text: str) -> str:
     while f"]{'=' * level}]" in text:
         level += 1
     return f"[{'=' * level}[\n{text}]{'=' * level}]"
+
+
+def quote_tcl(text: str) -> str:
+    r"""Write a string as Tcl reads it back, inside of braces too (Tcl manual, Tcl(n), rules 5 to 9).
+
+    >>> print(quote_tcl('say "$x" {[hi]'))
+    "say \"\$x\" \{\[hi]"
+    """
+    return quote_tcl_text(text).replace("\n", "\\n")
+
+
+def quote_tcl_text(text: str) -> str:
+    """Write text of several lines as a string of Tcl that people can read in the file."""
+    plain = (f"\\{c}" if c in '\\"$[{}' else c if c.isprintable() or c in "\n" else _hex(c) for c in text)
+    return f'"{"".join(plain)}"'
+
+
+def quote_toml_or_yaml(text: str) -> str:
+    r"""Write a string as both TOML 1.0 and YAML 1.2 read it back.
+
+    >>> print(quote_toml_or_yaml('say "$x" \\'))
+    "say \"$x\" \\"
+    """
+    plain = (f"\\{c}" if c in '\\"' else c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
+    return f'"{"".join(plain)}"'
+
+
+def dotted_key(name: str) -> str:
+    """Write a key of TOML whose dots part tables."""
+    return ".".join(
+        part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else quote_toml_or_yaml(part) for part in name.split(".")
+    )
 
 
 def lua_pattern(pattern: str) -> str:
@@ -111,6 +152,11 @@ def comment(text: str) -> str:
 def _decimal(character: str) -> str:
     # Three digits, so that a digit that follows is not taken for part of the escape.
     return "".join(f"\\{byte:03d}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
+def _hex(character: str) -> str:
+    # Tcl 8.6 knows no escape for what is beyond 16 bits, and reads it as it is.
+    return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else character
 
 
 def _refuse_none(value: object) -> object:

@@ -16,7 +16,7 @@ from lumisite.site.model import Module, Platform, Site
 from lumisite.site.references import PATTERN_SIGNS, shell_sign
 from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.selection import PLATFORM
-from lumisite.site.software import PlatformStack
+from lumisite.site.software import PlatformStack, runtime_faults
 from lumisite.site.versions import Version, parse_version
 
 #: What an entry of the ledger can do to its variable.
@@ -202,10 +202,13 @@ def modules_fit_together(site: Site) -> Faults:
         yield from ((f"{here}.version", message) for message in _version_faults(site, module))
         if name.startswith((".", "-")):
             yield here, "a module's name cannot start with . or -"
-        for other in module.loads:
-            made = site.modules[other].version if other in site.modules else ()
-            if lacking := [one for one in made if one not in (PLATFORM, *module.version)]:
+        for other, theirs in ((one, site.modules[one]) for one in module.loads if one in site.modules):
+            if lacking := [one for one in theirs.version if one not in (PLATFORM, *module.version)]:
                 yield f"{here}.loads", f"{other} has a version by {', '.join(lacking)}, which {name} lacks"
+            for system in (one for one in module.systems if one not in theirs.systems):
+                yield f"{here}.systems", f"{other}, which {name} loads, is not written for {system}"
+        if not module.systems:
+            yield f"{here}.systems", "no module system could load it (one of lmod, tcl, or both)"
         for foreign in module.conflicts:
             if foreign in site.modules:
                 yield f"{here}.conflicts", f"{foreign} is a module of this site (its versions replace each other)"
@@ -229,6 +232,11 @@ def _version_faults(site: Site, module: Module) -> Iterator[str]:
         for name, platform in site.platforms.items() if stack in site.stacks else ():
             if stack not in platform.stacks:
                 yield f"platform {name} has no {stack} (describe it under platforms.{name}.stacks)"
+
+
+def runtimes_are_read(site: Site) -> Faults:
+    """A runtime says nothing to another kind of consumer than its own, and one of each kind is enough."""
+    return runtime_faults(site.runtimes)
 
 
 def validation_fits(site: Site) -> Faults:
@@ -374,6 +382,7 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         families_cover_every_release,
         releases_say_where,
         modules_fit_together,
+        runtimes_are_read,
         conditions_can_be_known,
         variables_have_names,
         nothing_is_left_for_a_shell,

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
-import os
-import re
-import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +9,7 @@ from pathlib import Path
 from lumisite.errors import Problem, ResolveError, SiteError, file_fault, shown
 from lumisite.site.checks import STAGES
 from lumisite.site.decode import Rule, decode, suggestion
-from lumisite.site.document import MAX_BYTES, Document, parse_yaml
+from lumisite.site.document import MAX_BYTES, Document
 from lumisite.site.format_1 import upgraded, upgraded_plan
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, plan_stages
@@ -21,8 +17,6 @@ from lumisite.site.read import UnfitFileError, read_file
 from lumisite.site.references import with_references
 from lumisite.site.scalars import SCALARS
 
-#: The site where nothing says which.
-_OTHERWISE = "lumi"
 EMBEDDED = Path(__file__).parent.parent / "sites"
 
 
@@ -49,28 +43,6 @@ def load_site(name: str) -> LoadedSite:
             "a file is given with / or .yaml in its name)"
         )
     return load_site_file(EMBEDDED / f"{name}.yaml")
-
-
-def default_site() -> tuple[str, str]:
-    """Give the site that is meant where none is asked for, and why; raises `ResolveError`."""
-    if name := os.environ.get("LUMISITE_SITE", ""):
-        if "/" not in name and not name.endswith((".yaml", ".yml")) and name not in embedded_sites():
-            near = suggestion(name, embedded_sites())
-            raise ResolveError(f"LUMISITE_SITE: there is no embedded site {name!r} ({near})")
-        return name, "by LUMISITE_SITE"
-    host = socket.gethostname()  # the whole name would take a name server, which may be slow
-    for name in embedded_sites():
-        for sign in _known_by(name):
-            if os.path.lexists(sign) if sign.startswith("/") else fnmatch.fnmatchcase(host, sign):
-                return name, f"as {sign} is here" if sign.startswith("/") else f"as this host is {host}"
-    return _OTHERWISE, "the default"
-
-
-def _known_by(name: str) -> tuple[str, ...]:
-    """Give what tells that a machine is an embedded site: to read all of each file would take a second."""
-    text = (EMBEDDED / f"{name}.yaml").read_text(encoding="utf-8")
-    match = re.search(r"^known_by:.*(?:\n[ -].*)*", text, re.MULTILINE)
-    return () if match is None else tuple(parse_yaml(match[0].encode(), name).value["known_by"])
 
 
 def embedded_sites() -> list[str]:

@@ -158,14 +158,21 @@ class Deprecated:
     reason: Line = key("Why, in one sentence.")
 
 
+#: Where a release has a module's file, by module system: each system sees its own files alone.
+MODULEFILES: Mapping[str, str] = {"lmod": "modules/{}.lua", "tcl": "modules-tcl/{}"}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Module:
     """A modulefile to render."""
 
-    template: Line = key("The template in `modulefiles_src/`, without `.lua.j2`.")
+    template: Line = key("The template in `modulefiles_src/`, without `.lua.j2` or `.tcl.j2`.")
     version: tuple[str, ...] = key(
         "What its version is made of: `[platform]` for `2026-01`, `[cpe]` for `25.03`, `[cpe, rocm]` for "
         "`25.03-rocm6.2`."
+    )
+    systems: tuple[Literal["lmod", "tcl"], ...] = key(
+        "The module systems that it is written for: `lmod`, and `tcl` for Environment Modules 5.", default=("lmod",)
     )
     summary: Line = key("One sentence, for `module spider` and `module whatis`.")
     keywords: tuple[Line, ...] = key("Words that `module keyword` finds it by.", default=())
@@ -275,9 +282,22 @@ class Site:
     images: Images | None = key("The container images of the site.", default=None)
 
     @property
+    def emitters(self) -> Mapping[str, Runtime]:
+        """What is written (`modulefile`, `edf`, `podman-hpc`), each with the first runtime that it is written for."""
+        return {one.emit: one for one in reversed(tuple(self.runtimes.values()))}
+
+    @property
+    def module_folder(self) -> str:
+        """The folder of a release that jobs of `validate` load from: Lmod's, where the site has one."""
+        systems = {system for module in self.modules.values() for system in module.systems}
+        return next(form.split("/")[0] for system, form in MODULEFILES.items() if system in systems or not systems)
+
+    @property
     def command(self) -> str:
-        """What users type for the default runtime."""
-        return next(iter(self.runtimes))
+        """What users type for the default runtime: the first that modulefiles are written for, else the first."""
+        return next(
+            (name for name, one in self.runtimes.items() if one.emit == "modulefile"), next(iter(self.runtimes))
+        )
 
     @property
     def runtime(self) -> Runtime:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from lumisite.site.decode import key
+from lumisite.site.decode import Faults, key
 from lumisite.site.entries import Known, Stated
 from lumisite.site.scalars import AbsolutePath, Line, Name
 from lumisite.site.versions import Version, VersionRange, parse_version
@@ -22,8 +22,21 @@ class Runtime(Known):
         default=None,
     )
     variant: Line = key("Product and version, for people: `SingularityCE 4.1.3`.")
-    prefix: Literal["SINGULARITY", "APPTAINER"] = key(
-        "Prefix of the variables that carry binds. Apptainer ignores SINGULARITY_* where APPTAINER_* differs."
+    prefix: Literal["SINGULARITY", "APPTAINER", ""] = key(
+        "Prefix of the variables that carry binds. Apptainer ignores SINGULARITY_* where APPTAINER_* differs.",
+        default="",
+    )
+    emit: Literal["modulefile", "edf", "podman-hpc"] = key(
+        "What is written for it: modulefiles and the srun helper, EDFs for pyxis and enroot, modules for podman-hpc.",
+        default="modulefile",
+    )
+    annotations: Mapping[str, Line] = key(
+        "What every EDF says to the hooks of the container engine: `com.hooks.cxi.enabled: 'true'`.",
+        default_factory=dict,
+    )
+    arguments: tuple[Line, ...] = key("What every module for podman-hpc adds to its command: `--ipc=host`.", default=())
+    shared_run: bool = key(
+        "Whether podman-hpc starts one container for all tasks of a node, where a module is used.", default=False
     )
     gpu: Name | None = key("The flag by which it brings the GPUs in, without its dashes: `rocm` or `nv`.", default=None)
 
@@ -110,3 +123,24 @@ class PlatformStack:
         if self.supported:
             return version in self.installed
         return self.in_range(version) or version in self.in_use or (self.compat is not None and version in self.compat)
+
+
+def runtime_faults(runtimes: Mapping[str, Runtime]) -> Faults:
+    """Find what nothing that is written for a runtime could read, and what it lacks."""
+    seen: dict[str, str] = {}
+    for name, runtime in runtimes.items():
+        here = f"runtimes.{name}"
+        if runtime.emit == "modulefile" and not runtime.prefix:
+            yield f"{here}.prefix", "is missing (SINGULARITY or APPTAINER, by which a modulefile names the binds)"
+        if runtime.emit != "modulefile" and seen.setdefault(runtime.emit, name) != name:
+            yield f"{here}.emit", f"{seen[runtime.emit]} has {runtime.emit} already (one of each is written)"
+        for what, said, reader in (
+            ("annotations", runtime.annotations, "edf"),
+            ("arguments", runtime.arguments, "podman-hpc"),
+            ("shared_run", runtime.shared_run, "podman-hpc"),
+        ):
+            if said and runtime.emit != reader:
+                yield f"{here}.{what}", f"nothing reads it with `emit: {runtime.emit}` (only with {reader})"
+        for one in runtime.annotations:
+            if any(other.startswith(f"{one}.") for other in runtime.annotations):
+                yield f"{here}.annotations.{one}", "others begin with it and a dot, which makes it a table"

@@ -31,6 +31,7 @@ TREES: dict[str, tuple[list[str], str | None]] = {
         "twin/2026-01",
     ),
     "twin/2024-08": (["--site", "twin", "--platform", "2024-08", "--rocm", "6.0"], "twin/2026-01"),
+    "firth": (["--site", str(HERE / "sites/firth.yaml")], None),
 }
 
 

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -48,7 +49,7 @@ ENVIRONMENT: Mapping[str, str] = {
 
 #: What Lmod notes for itself; every other variable must be as it was.
 BOOKKEEPING = re.compile(
-    r"LOADEDMODULES|_LMFILES_|_ModuleTable\d{3}_|_ModuleTable_Sz_"
+    r"LOADEDMODULES|_LMFILES_|__MODULES_\w+|_ModuleTable\d{3}_|_ModuleTable_Sz_"
     r"|__LMOD_REF_COUNT_(MODULEPATH|PATH|SINGULARITY_BINDPATH)"
 )
 
@@ -123,6 +124,13 @@ class Lmod:
     version: str
     folders: Mapping[str, Path] = field(default_factory=dict)
     writable: Mapping[str, Path] = field(default_factory=dict)
+    init: ClassVar[str] = f"{LMOD}/init"
+    variables: ClassVar[Mapping[str, str]] = ENVIRONMENT
+
+    @property
+    def layers(self) -> str:
+        """The folders that the room's root is made of, the uppermost first."""
+        return str(node_root(VERSIONS[self.version]))
 
     def run(self, *commands: str, shell: str = "bash", **environment: str) -> list[Step]:
         """Run commands in one shell; the keywords are variables that it has from the start."""
@@ -134,12 +142,12 @@ class Lmod:
         Raises `ToolError` when a session does not come to its end.
         """
         require_lmod()
-        root = node_root(VERSIONS[self.version])
+        layers = self.layers
         with tempfile.TemporaryDirectory(prefix="lumisite-lmod-") as name:
             room = Path(name)
             _write_room(room, self, sessions)
             jobs = str(os.cpu_count() or 1)
-            run_tool(["unshare", "--mount", "sh", "-c", _ROOM, "room", str(room), str(root), jobs, HOME]).check()
+            run_tool(["unshare", "--mount", "sh", "-c", _ROOM, "room", str(room), layers, jobs, HOME]).check()
             return [_read_steps(room / "session" / str(number), session) for number, session in enumerate(sessions)]
 
 
@@ -179,20 +187,20 @@ def _write_room(room: Path, lmod: Lmod, sessions: Sequence[Session]) -> None:
     for folder in ("layers", "root", "session"):
         (room / folder).mkdir()
     for number, session in enumerate(sessions):
-        _write_session(room / "session" / str(number), session)
+        _write_session(lmod, room / "session" / str(number), session)
     rows = [f"ro\t{source}\t{target}\n" for target, source in lmod.folders.items()]
     rows += [f"rw\t{source}\t{target}\n" for target, source in lmod.writable.items()]
     (room / "binds").write_text("".join(rows))
 
 
-def _write_session(folder: Path, session: Session) -> None:
+def _write_session(lmod: Lmod, folder: Path, session: Session) -> None:
     (folder / "out").mkdir(parents=True)
     (folder / "home").mkdir()
     place = f"/session/{folder.name}"
-    variables = {**ENVIRONMENT, **session.environment}
+    variables = {**lmod.variables, **session.environment}
     become = ["setpriv", f"--reuid={USER_ID}", f"--regid={USER_ID}", "--clear-groups", "env", "-i"]
     shell = [*become, *(f"{key}={value}" for key, value in variables.items()), session.shell, f"{place}/script"]
-    lines = [f". {LMOD}/init/{session.shell}\n"]
+    lines = [f". {lmod.init}/{session.shell}\n"]
     for number, command in enumerate(session.commands):
         out = f"{place}/out/{number}"
         lines.append(f"{{ {command}\n}} >{out}.text 2>&1; echo $? >{out}.code; env -0 >{out}.env\n")

@@ -53,7 +53,7 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     lines += ["seen"]
     steps = [(one.part.bare, _step_line(site, validation, plan, one, f"{asked.folder}/probes")) for one in plan.steps]
     lines += [line for bare, line in steps if bare]
-    lines += [f"module use {shlex.quote(f'{site.root}/current/modules')}"]
+    lines += [f"module use {shlex.quote(f'{site.root}/current/{site.module_folder}')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
     # As LUMI's own conda-python-distributed does.
     lines += ["warm_up rocm-smi nvidia-smi"] if validation.backend == "nccl" else []
@@ -98,6 +98,8 @@ def slurm_words(site: Site, asked: Asked, plan: JobPlan) -> Sequence[str]:
 
 def _module(site: Site) -> str:
     names = [name for name, module in site.modules.items() if module.helper and module.deprecated is None]
+    if "modulefile" not in site.emitters:
+        raise ResolveError(f"site {site.name} has no modulefiles (runtimes: emit), which jobs would load")
     if not names:
         raise ResolveError(f"site {site.name} has no module with `helper: yes`, which jobs would load")
     return shlex.quote(names[0])

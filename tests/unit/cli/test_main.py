@@ -216,6 +216,7 @@ def test_the_environment_chooses_the_site(capsys: pytest.CaptureFixture[str], mo
 def test_a_machine_that_an_embedded_site_knows_is_that_site(
     signs: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from lumisite.cli.chosen import default_site
     from lumisite.site import load
 
     for name in ("lumi", "twin"):
@@ -224,11 +225,11 @@ def test_a_machine_that_an_embedded_site_knows_is_that_site(
         (tmp_path / f"{name}.yaml").write_text(text.replace("title: the twin", f"{more}title: x", 1))
     monkeypatch.setattr(load, "EMBEDDED", tmp_path)
     monkeypatch.setattr("socket.gethostname", lambda: "login1.other.example")
-    assert load.default_site() == ("twin", why.format(here=tmp_path))
+    assert default_site() == ("twin", why.format(here=tmp_path))
     assert load.load_site("twin").site.known_by
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
     (tmp_path / "twin.yaml").write_text((tmp_path / "twin.yaml").read_text().replace(str(tmp_path), "/nowhere"))
-    assert load.default_site() == ("lumi", "the default")
+    assert default_site() == ("lumi", "the default")
 
 
 def test_a_release_of_any_stack_is_asked_for_by_use(capsys: pytest.CaptureFixture[str]) -> None:

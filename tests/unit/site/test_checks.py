@@ -152,6 +152,17 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "modules.singularity-AI-bindings.loads: the module loads itself in the end",
         ),
         (
+            ("    version: [cpe]\n", "    version: [cpe]\n    systems: []\n"),
+            "modules.singularity-CPEbits.systems: no module system could load it (one of lmod, tcl, or both)",
+        ),
+        (
+            ("    version: [cpe]\n", "    version: [cpe]\n    systems: [tcl]\n"),
+            (
+                "modules.singularity-AI-bindings.systems: singularity-CPEbits, which singularity-AI-bindings loads, is "
+                "not written for lmod"
+            ),
+        ),
+        (
             ("    version: [platform]\n", "    version: [platform]\n    loads: [singularity-CPEbits]\n"),
             "modules.singularity-userfilesystems.loads: singularity-CPEbits has a version by cpe, which singularity-userfilesystems lacks",
         ),

@@ -69,6 +69,14 @@ def test_the_new_text_says_the_same_with_every_comment(text: str) -> None:
     assert updated(new.encode(), "site.yaml") == new
 
 
+def test_a_comment_moves_with_what_it_is_about() -> None:
+    lines = updated(TEXT.encode(), "site.yaml").splitlines()
+    at = next(number for number, line in enumerate(lines) if "job scripts name lumi-multitorch-u24r72" in line)
+    assert [line.strip() for line in lines[at + 1 : at + 3]] == ["runs: '>=6.1,<7.1'", 'in_use: ["7.2"]']
+    other = updated(BRACES.encode(), "site.yaml").splitlines()
+    assert other[other.index("    # what images have") + 1] == "    releases:"
+
+
 def test_a_layout_that_nothing_can_be_moved_in_loses_its_comments_and_no_value() -> None:
     text = "{lumisite: 1, name: a,\n cpe: {1: {source: x}}, rocm: {2: {found: image, source: x}}}"
     new = updated(text.encode(), "site.yaml")

@@ -19,14 +19,14 @@ quoted() { # a text as JSON
 }
 
 declare -A before after
-snapshot() { # into the array of that name: every exported variable and function, without what Lmod notes for itself
+snapshot() { # into the array of that name: every exported variable and function, without what module systems note for themselves
   local -n into=$1
   local line
   into=()
   # shellcheck disable=SC2034  # `into` is another name of the caller's array
   while IFS= read -r -d '' line; do
     case $line in
-    _=* | SHLVL=* | PWD=* | OLDPWD=* | LOADEDMODULES=* | _LMFILES_=* | _ModuleTable*=* | __LMOD_* | LMOD_*=*) ;;
+    _=* | SHLVL=* | PWD=* | OLDPWD=* | LOADEDMODULES=* | _LMFILES_=* | _ModuleTable*=* | __LMOD_* | LMOD_*=* | __MODULES_*) ;;
     *) into[${line%%=*}]=${line#*=} ;;
     esac
   done < <(env -0)

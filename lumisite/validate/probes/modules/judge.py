@@ -21,7 +21,7 @@ RENDER = "render and deploy again, and compare the modulefile on this node with 
 def modules(target: Target) -> Plan:
     """Give the probe."""
     bound, variable = module_binds(target), f"{target.site.runtime.prefix}_BINDPATH"
-    arguments = (f"{target.site.root}/current/modules", f"{variable}={USERS_BIND}", "--", *bound)
+    arguments = (f"{target.site.root}/current/{target.site.module_folder}", f"{variable}={USERS_BIND}", "--", *bound)
     part = Part("modules.sh", ("bash",), arguments, each="node")
     return (part,), judge_each(partial(_of_node, bound, variable), partial(_passed, bound), "the login shell")
 

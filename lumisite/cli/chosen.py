@@ -1,0 +1,38 @@
+"""The site that is meant where none is asked for."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import socket
+
+from lumisite.errors import ResolveError
+from lumisite.site import load
+from lumisite.site.decode import suggestion
+from lumisite.site.document import parse_yaml
+
+#: The site where nothing says which.
+_OTHERWISE = "lumi"
+
+
+def default_site() -> tuple[str, str]:
+    """Give the site that is meant where none is asked for, and why; raises `ResolveError`."""
+    known = load.embedded_sites()
+    if name := os.environ.get("LUMISITE_SITE", ""):
+        if "/" not in name and not name.endswith((".yaml", ".yml")) and name not in known:
+            raise ResolveError(f"LUMISITE_SITE: there is no embedded site {name!r} ({suggestion(name, known)})")
+        return name, "by LUMISITE_SITE"
+    host = socket.gethostname()  # the whole name would take a name server, which may be slow
+    for name in known:
+        for sign in _known_by(name):
+            if os.path.lexists(sign) if sign.startswith("/") else fnmatch.fnmatchcase(host, sign):
+                return name, f"as {sign} is here" if sign.startswith("/") else f"as this host is {host}"
+    return _OTHERWISE, "the default"
+
+
+def _known_by(name: str) -> tuple[str, ...]:
+    """Give what tells that a machine is an embedded site: to decode all of each file would take a second."""
+    text = load.read_input(load.EMBEDDED / f"{name}.yaml").decode()
+    match = re.search(r"^known_by:.*(?:\n[ -].*)*", text, re.MULTILINE)
+    return () if match is None else tuple(parse_yaml(match[0].encode(), name).value["known_by"])

@@ -1,0 +1,152 @@
+"""What can be said of a module in a file that nothing runs: known before any step, or said to be lost.
+
+Sources: of EDFs docs/software/container-engine/edf.md of eth-cscs/cscs-docs (80abed1, 2026-08-20); of the modules of
+podman-hpc podman_hpc/siteconfig.py and hook_tool.py of NERSC/podman-hpc (01b02d6, 2026-04-24). One engine reads `$${`
+as `${`, another (src/common.rs of sarus-suite/raster, 20f75bd, 2026-06-12) gives each text to a shell: so a text with
+a sign that means something there is not said at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lumisite.errors import ResolveError
+from lumisite.render.modules import ModulePlan
+from lumisite.site.entries import HostPath, Setting
+from lumisite.site.ledger import Situation, decide, depends_on_image, describe_action
+from lumisite.site.model import Site
+from lumisite.site.scalars import TASK
+from lumisite.site.selection import Selection
+from lumisite.site.software import Runtime
+
+#: The templates of what is no modulefile, and the files that they become.
+STATIC: Mapping[str, tuple[str, str]] = {
+    "edf": ("edf.toml.j2", "edf/{}.toml"),
+    "podman-hpc": ("podman-hpc.yaml.j2", "podman-hpc/modules.d/{}.yaml"),
+}
+#: What some consumer would take for more than itself.
+_EXPANDED = {"edf": re.compile(r'[$`"\\;]'), "podman-hpc": re.compile(r"[$*?\[~]")}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one file says, found by its `name`: `lost` is what it cannot say.
+
+    `environment` has the values, `None` for a variable to take away; `passed` are variables that the task prolog sets
+    on the node. `binds` are as the consumer takes them. `others` are the names of the module's other files.
+    """
+
+    module: ModulePlan
+    runtime: Runtime
+    binds: tuple[str, ...]
+    environment: Mapping[str, str | None]
+    passed: tuple[str, ...]
+    lost: tuple[str, ...]
+    name: str = ""
+    others: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        """What podman-hpc adds to its command."""
+        values = self.environment.items()
+        given = [f"--unsetenv={name}" if value is None else f"--env={name}={value}" for name, value in values]
+        return [*self.runtime.arguments, *given, *(f"--env={name}" for name in self.passed)]
+
+
+def static_files(site: Site, selection: Selection, plans: Sequence[ModulePlan]) -> dict[str, tuple[str, Said]]:
+    """Give the template and the content of each file by its path in the tree; `plans` have each default version first.
+
+    Raises `ResolveError` where two files would have one name.
+    """
+    found: dict[str, tuple[str, Said]] = {}
+    for emit, (template, path) in STATIC.items():
+        of_module: dict[str, list[Said]] = {}
+        for plan in plans if emit in site.emitters else ():
+            default = plan.name not in of_module
+            of_module.setdefault(plan.name, []).extend(_of_version(site, selection, plan, emit, default=default))
+        for one, names in ((one, [one.name for one in many]) for many in of_module.values() for one in many):
+            here = path.format(one.name)
+            if here in found:
+                other = found[here][1].module.full_name
+                raise ResolveError(f"{here}: is for {other} and for {one.module.full_name} (rename one of them)")
+            found[here] = template, replace(one, others=tuple(name for name in names if name != one.name))
+    return found
+
+
+def _of_version(site: Site, selection: Selection, plan: ModulePlan, emit: str, *, default: bool) -> Iterator[Said]:
+    """Give what a version says, by all of its names; for one node and for several, where nothing on the node tells."""
+    chosen = next(one for one in selection.combinations if one.name == plan.stack)
+    kinds = {bool(kind.gpus) for kind in site.node_kinds.values()}
+    # A version that names a release of what images bring is for images of it: no wrapper looks into them here.
+    told = (*site.host_stacks, *site.modules[plan.name].version)
+    releases = {stack: release for stack, release in chosen.releases.items() if stack in told}
+    known = Situation(chosen.platform, releases, gpus=kinds.pop() if len(kinds) == 1 else None)
+    names = [plan.name] * default + [f"{plan.name}-{version}" for version in (plan.version, *plan.old_names)]
+    if emit == "podman-hpc":
+        said = _say(site, plan, emit, known)
+        # click, which reads its options, takes a name of lower-case letters, digits and -.
+        yield from (replace(said, name=re.sub(r"[^a-z0-9]+", "-", name.lower())) for name in names)
+        return
+    one, several = (_say(site, plan, emit, replace(known, nodes=nodes)) for nodes in ("one", "several"))
+    yield from (replace(one, name=name) for name in names)
+    if one.environment != several.environment:
+        yield from (replace(several, name=f"{name}-several") for name in names)
+
+
+def _say(site: Site, plan: ModulePlan, emit: str, known: Situation) -> Said:
+    own, *needed = site.loaded_with([plan.name])
+    loaded = [*needed, own]  # as a load goes
+    helper = any(site.modules[name].helper for name in loaded)
+    places = [*loaded, TASK] if helper else loaded
+    decision = decide(site, known)
+    lost = dict.fromkeys(["CPU masks of tasks"] if helper else [])
+    environment: dict[str, str | None] = {}
+    passed: dict[str, None] = {}
+    undecided: set[str] = set()
+    for verdict in (one for one in decision.settings if one.applies and one.entry.where in places):
+        setting, is_open = verdict.entry, verdict.outcome == "may win" or verdict.entry.name in undecided
+        if setting.name in passed:
+            continue
+        if emit == "podman-hpc" and _is_set_by_the_prolog(site, setting, is_open=is_open):
+            passed[setting.name] = None
+        elif setting.leave:
+            undecided.update([setting.name] if is_open else [])
+        elif is_open or setting.directory or setting.computed or (emit == "edf" and not _is_literal(setting.value)):
+            reason = f" ({verdict.reason})" if verdict.outcome == "may win" else ""
+            lost[f"{setting.name} {describe_action(setting)}{reason}"] = None
+            undecided.add(setting.name)
+        else:
+            environment[setting.name] = setting.value
+    binds = []
+    for bind in (one for place in places for one in decision.bound_by(place)):
+        said, cannot = _bind(bind, emit)
+        binds += [said] if said else []
+        lost.update(dict.fromkeys([cannot] if cannot else []))
+    runtime = site.emitters[emit]
+    return Said(plan, runtime, tuple(binds), environment, tuple(passed), tuple(lost))
+
+
+def _is_set_by_the_prolog(site: Site, setting: Setting, *, is_open: bool) -> bool:
+    """Tell whether a container gets a variable from the task, whose prolog has set it on the node."""
+    at_node = setting.where == TASK and not depends_on_image(site, setting.when)
+    return (
+        at_node and not setting.directory and (setting.computed is not None or (is_open and setting.value is not None))
+    )
+
+
+def _is_literal(value: str | None) -> bool:
+    """Tell whether an EDF can set a value: it takes an empty one for none."""
+    return value is None or (value != "" and not _EXPANDED["edf"].search(value))
+
+
+def _bind(bind: HostPath, emit: str) -> tuple[str, str]:
+    """Give SOURCE:DESTINATION, with the flags that an EDF may have, and what is lost."""
+    source, target, options, *_ = *bind.spec.split(":", 2), "", ""
+    if _EXPANDED[emit].search(source + target):
+        return "", f"the bind {bind.spec}, which would be expanded"
+    wanted = list(filter(None, options.split(",")))
+    flags = [one for one in wanted if emit == "edf" and one in ("ro", "rw")][:1]
+    lost = ",".join(one for one in wanted if one not in flags)
+    return ":".join([source, target or source, *flags]), f"{lost} of the bind {bind.spec}" if lost else ""
