@@ -109,6 +109,7 @@ def h100() -> Node:
         "/usr/local/cuda-13.0/x": b"",
         "/usr/local/cuda": Link("/usr/local/cuda-13.0"),
     }
+    files |= {"/usr/src/amdgpu-6.10.5/x": b"", "/opt/rocm-6.3.4/x": b""}  # installed, and not loaded
     files |= {"/said/apptainer path": b"/opt/apptainer/bin/apptainer", "/said/apptainer": b"apptainer version 1.4.1"}
     for number, bus in enumerate(("18", "2a")):
         bridge = f"pci0000:00/0000:{bus}:01.0"
@@ -129,6 +130,7 @@ def test_a_node_with_gpus_and_infiniband() -> None:
     # The host's default is of a series that the driver does not run.
     cuda = value["platforms"]["2026-11"]["stacks"]["cuda"]
     assert cuda == {"default": "12.8", "driver": "nvidia 570.172.08", "runs": "<13"}
+    assert list(value["stacks"]) == ["cuda"]
     assert value["stacks"]["cuda"]["releases"].keys() == {"12.8", "13.0"}
     assert value["runtimes"]["apptainer"]["gpu"] == "nv"
     assert not any(one["name"].startswith("MIOPEN") for one in value["settings"])
@@ -290,7 +292,8 @@ def test_no_text_of_the_machine_gets_out_of_its_place() -> None:
         "/said/apptainer path": b"/opt/a pt/apptainer",
         "/said/apptainer": b"ver: {1}, [2] # \x1b",
     }
-    cluster = read_cluster(slurm(partition("all"), node("n1", gres="gpu:\x1b[31m:1")))
+    config = CONFIG.replace("task prolog.sh", "\x1b[31m\u202e.sh")
+    cluster = read_cluster(slurm(partition("all"), node("n1", gres="gpu:\x1b[31m:1"), config))
     value = written(seen({"cpu": small(evil=files)}, cluster))
     assert "evil" not in str(value.keys())
     plain: dict[str, bytes | Link] = {"/etc/os-release": b"PRETTY_NAME='a: [b] # c'"}
