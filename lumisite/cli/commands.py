@@ -77,15 +77,12 @@ DRY_RUN = "print the jobs' scripts and submit nothing"
 COMMANDS: dict[str, Command] = {
     "init": Command(
         "write a site description from the machine itself",
-        "Ask Slurm, this node, and one compute node of each kind through a short job, and write what they say as a "
-        "site description: each value with its source, guesses with the command that would tell, and questions. "
-        "Compute nodes need no lumisite and no Python. Nothing is overwritten.",
+        "Ask Slurm, this node, and one compute node of each kind through a short job, and write what they say: values "
+        "with sources, guesses with the command that would tell, and questions. Compute nodes need no Python.",
         {
-            "--from FACTS...": About(
-                "a node's facts (`lumisite facts`) instead of a job; may be given several times", {"dest": "facts"}
-            ),
+            "--from FACTS...": About("a facts file instead of a job; may be given several times", {"dest": "facts"}),
             "--name N": "name of the site (default: Slurm's ClusterName)",
-            "--out FILE": About("where to write (default: NAME.yaml)", PATH),
+            "--out FILE": About("where to write, if nothing is there (default: NAME.yaml)", PATH),
             "--partition P...": "only this partition and its nodes; may be given several times",
             "--srun OPTION...": "one more option for srun, such as --srun=--account=project",
         },
