@@ -57,6 +57,11 @@ class Fabric(Known):
     management: tuple[Name, ...] = key("Interfaces that must not carry traffic.", default=())
     require_gdr: bool = key("Whether a log must prove GPU Direct RDMA, by `/GDRDMA` on every channel.", default=False)
 
+    @property
+    def nics(self) -> int:
+        """How many adapters of a node traffic should use."""
+        return len(self.adapters or self.interfaces)
+
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Release(Stated):

@@ -165,12 +165,11 @@ def render(
     site: str | LoadedSite = "lumi",
     *,
     platform: str | None = None,
-    rocm: Sequence[str] = (),
-    cpe: Sequence[str] = (),
+    **asked: Sequence[str],
 ) -> Path:
-    """Render a tree of a site (its name, or one already read) into `out`."""
+    """Render a tree of a site (its name, or one already read) into `out`; releases are asked for by stack."""
     loaded = load_site(site) if isinstance(site, str) else site
-    selection = resolve_selection(loaded.site, rocm=rocm, platform=platform, cpe=cpe)
+    selection = resolve_selection(loaded.site, platform=platform, **asked)
     write_tree(render_tree(loaded, selection, load_templates()), out)
     return out
 

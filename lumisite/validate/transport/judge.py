@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from lumisite.text import counted
 from lumisite.validate.lines import GateOutcome
 from lumisite.validate.transport.lines import Process, whole_names
 from lumisite.validate.transport.log import Log, natural
@@ -26,6 +27,8 @@ OVER_SOCKETS = frozenset({"tcp", "sockets", "udp", "net"})
 PROVIDERS = OVER_SOCKETS | {"cxi", "efa", "verbs", "psm", "psm2", "psm3", "opx", "shm", "gni"}
 #: NCCL's own networks: where one of these is used no plugin carries traffic.
 INTERNAL = frozenset({"Socket", "IB"})
+#: What sites call the carrier of NCCL's own network IB, which speaks to both kinds of adapters.
+OWN_IB = frozenset({"ib", "roce"})
 #: How networks are named that use the adapters of `NET/IB : Using`, plugins among them (`IBext_v8`).
 OVER_VERBS = ("IB", "UCX")
 #: Names shown in a reason before it only counts.
@@ -41,7 +44,8 @@ _ADDRESS = re.compile("0x[0-9a-f]+")
 class Expectation:
     """What should carry the traffic; None: any provider but those over sockets, any number of NICs.
 
-    `provider` is libfabric's name (`cxi`); for a network without libfabric its own name does (`IB`, `UCX`).
+    `provider` is libfabric's name (`cxi`); for a network without libfabric its own name does (`IB`, which also carries
+    `RoCE`, `UCX`).
     """
 
     provider: str | None = None
@@ -159,7 +163,9 @@ class _Run:
         return whole_names(process.providers, PROVIDERS, self.known)
 
     def _nics(self, process: Process) -> int | None:
-        """Give what the plugin counted, else how many devices were named or used on the node."""
+        """Give what the plugin or NCCL's own network counted, else how many devices were named or used on the node."""
+        if "IB" in process.networks:
+            return len(process.adapters) or None
         if process.counted or not process.providers:
             return max(process.counted, default=None)
         return max(len(process.devices), len(self.devices[process.host])) or None
@@ -194,7 +200,7 @@ class _Run:
     def reasons_of(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateOutcome, str]]:
         """Say what keeps a process from passing."""
         if result.plugin_in_use == "no":
-            yield from self._own_network(process)
+            yield from self._own_network(process, result)
         else:
             if result.plugin_in_use == "unknown":
                 yield "inconclusive", self._unknown_plugin(process)
@@ -211,12 +217,14 @@ class _Run:
         elif result.init == "unknown" and result.plugin_in_use == "yes" and not self.crossed:
             yield "inconclusive", "nothing shows that a communicator was set up"
 
-    def _own_network(self, process: Process) -> Iterator[tuple[GateOutcome, str]]:
-        """Say that NCCL's own network is in use, unless that is the right one."""
+    def _own_network(self, process: Process, result: ProcessResult) -> Iterator[tuple[GateOutcome, str]]:
+        """Say that NCCL's own network is in use, unless that is the right one, over all of its adapters."""
         networks = " and ".join(process.networks)
         if len(process.networks) > 1:
             yield "fail", f"communicators use different networks, {networks}"
-        elif networks != "IB" or (self.expectation.provider or "").casefold() != "ib":
+        elif networks == "IB" and (self.expectation.provider or "").casefold() in OWN_IB:
+            yield from self._wrong_nics(process, result)
+        else:
             verb = "NCCL chose its" if self.one_node else "traffic goes through NCCL's"
             what = f"{verb} own network {networks}" if networks else "the plugin is not in use"
             why = process.told.get("failed") or process.told.get("fell back")
@@ -248,8 +256,12 @@ class _Run:
         expected = self.expectation.nics
         if expected is None or result.nics == expected:
             return
-        if not process.counted and (result.nics is None or result.nics < expected):
-            yield "inconclusive", f"nothing shows how many NICs the plugin found, expected {expected}"
+        if process.adapters and "IB" in process.networks:
+            names = " ".join(sorted(process.adapters, key=natural))
+            yield "fail", f"NCCL uses {counted(len(process.adapters), 'adapter')} ({names}), expected {expected}"
+        elif not process.counted and (result.nics is None or result.nics < expected):
+            who = "NCCL" if "IB" in process.networks else "the plugin"
+            yield "inconclusive", f"nothing shows how many NICs {who} found, expected {expected}"
         else:
             yield "fail", f"the plugin found {result.nics} NICs, expected {expected}"
 

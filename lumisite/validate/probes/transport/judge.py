@@ -74,7 +74,7 @@ def judge(fabric: Fabric, backend: Backend, steps: Sequence[Ended], expected: Ex
 def _by_log(ended: Ended, fabric: Fabric) -> tuple[GateOutcome, str]:
     texts = [(f"rank {record.get('rank')}", str(record.get("log", ""))) for record in finished(ended.records)]
     log = scan((name, [text.encode()]) for name, text in texts)
-    result = judge_log(log, Expectation(fabric.carrier, len(fabric.interfaces), fabric.require_gdr))
+    result = judge_log(log, Expectation(fabric.carrier, fabric.nics, fabric.require_gdr))
     return result.verdict, "; ".join(result.reasons[:3]) or "the log says nothing"
 
 
