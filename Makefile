@@ -8,7 +8,7 @@ PYTEST_FLAGS ?=
 IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "TMPDIR=/dev/shm"}')
 
 # What runs in jobs beside the helper, whose parts and rendered forms a test gives to shellcheck.
-SH_JOBS = $(wildcard lumisite/validate/probes/*/*.sh lumisite/validate/run/*.sh)
+SH_JOBS = $(wildcard lumisite/validate/probes/*/*.sh lumisite/validate/run/*.sh lumisite/init/*.sh)
 
 .DEFAULT_GOAL := help
 .PHONY: help render lint unit test bench docs twin twin-down rehearse clean

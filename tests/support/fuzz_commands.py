@@ -20,6 +20,8 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("check lumi.yaml", "{lumi.yaml,plan.yaml}", ""),
     ("check site.yaml --host --root host-root --host-root node", f"{_LOADER} {_INSTALLED} {_KERNEL}", ""),
     ("check site.yaml --host --root host-root --host-root node --json", _ROOT.replace("root", "host-root", 1), ""),
+    ("init --from facts.json --from later.json --out made.yaml", "{facts,later}.json", "made.yaml"),
+    ("init --from facts.json --name made --out made.yaml", _SLURM, "made.yaml"),
     ("resolve --site site.yaml --rocm 6.2", "site.yaml", ""),
     ("resolve --site lumi.yaml --json", "lumi.yaml", ""),
     ("why NCCL_SOCKET_IFNAME MASTER_PORT --site site.yaml", "site.yaml", ""),
