@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 from lumisite.site.decode import Faults, Rule, UnfitError, suggestion, unknown
@@ -47,7 +48,7 @@ def versions_are_versions(site: Site) -> Faults:
 
 def names_are_described(site: Site, value: object = None) -> Faults:
     """Whatever names a module, family, partition, node kind, platform or release names one that is described."""
-    for path, item, below in _keys(value or site, ""):
+    for path, item, below in _keys(value, "") if value else _keys_of(site):
         if (table := item.metadata["names"]) and below is not None:
             names = below if isinstance(below, tuple | Mapping) else (below,)
             known = [TASK, *site.modules] if table == "places" else getattr(site, table)
@@ -58,6 +59,11 @@ def names_are_described(site: Site, value: object = None) -> Faults:
                 one = getattr(here, key)
                 versions = map(str, one if isinstance(one, tuple) else (one,))
                 yield from unknown(f"platforms.{name}.stacks.{stack}.{key}", versions, site.releases(stack))
+
+
+@lru_cache(maxsize=1)  # a walk is a tenth of a short command, and several checks need it
+def _keys_of(site: Site) -> tuple[tuple[str, Field[Any], Any], ...]:
+    return tuple(_keys(site, ""))
 
 
 def _keys(value: object, path: str) -> Iterator[tuple[str, Field[Any], Any]]:
@@ -285,7 +291,7 @@ def conditions_can_be_known(site: Site) -> Faults:
 
 def variables_have_names(site: Site) -> Faults:
     """Conditions ask for variables by names that a shell knows."""
-    for path, item, below in _keys(site, ""):
+    for path, item, below in _keys_of(site):
         for name in below or () if item.name == "variable" else ():
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
                 yield f"{path}.{name}", f"{name!r} is not the name of a variable (letters, digits and _ would be right)"
@@ -366,7 +372,7 @@ def sources_are_described(site: Site) -> Faults:
             if setting.evidence:
                 yield f"settings[{index}].evidence", "has sources, which a table `sources` would describe"
         return
-    for path, item, text in _keys(site, ""):
+    for path, item, text in _keys_of(site):
         for name in source_ids(text) if item.name == "source" and text is not None else ():
             if name != HERE and name not in site.sources:
                 yield path, f"{name} is not in `sources` ({suggestion(name, [*site.sources, HERE])})"
