@@ -22,6 +22,7 @@ from lumisite.init.write import Seen, describe
 from lumisite.machine.host import DiskTree, names_of_this_node, silent_paths
 from lumisite.machine.tree import names_of
 from lumisite.site.checks import STAGES
+from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.decode import decode
 from lumisite.site.model import Site
 from lumisite.site.scalars import SCALARS
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     spool = cluster.config.get("SlurmdSpoolDir", "/")
     login = node_of(_collect([], [spool]), name, notes)
     if arguments.facts:
-        nodes = _from_facts(cluster, [load_facts(file) for file in arguments.facts])
+        nodes = _from_facts(cluster, [_facts_with_cpus(file) for file in arguments.facts])
     elif cluster.kinds:
         found = ((kind.name, _ask_kind(cluster, kind, name, [spool], arguments.srun, notes)) for kind in cluster.kinds)
         nodes = {kind: node for kind, node in found if node is not None}
@@ -124,6 +125,17 @@ def _collect(prefix: Sequence[str], paths: Sequence[str]) -> Told:
         words = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
         raise ToolError(f"{argv[0]}: {shown(words[0])}")
     return read_told(done.stdout.decode(errors="replace"), argv[0])
+
+
+def _facts_with_cpus(file: str) -> Facts:
+    """Read facts whose lists of CPUs can be read too; they are kept as the node's kernel said them."""
+    facts = load_facts(file)
+    try:
+        for text in (*(group.cpus for group in facts.cpus), *(gpu.cpus or "" for gpu in facts.gpus)):
+            parse_number_list(text)
+    except CpusetError as error:
+        raise ResolveError(f"--from: {shown(file)}: {error}") from None
+    return facts
 
 
 def _from_facts(cluster: Cluster, files: Iterable[Facts]) -> Mapping[str, Node]:

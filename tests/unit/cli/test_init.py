@@ -129,3 +129,13 @@ def test_facts_that_were_captured_before_stand_for_a_node(slurm: Path) -> None:
     assert "      - {cores: 56-63, siblings: 120-127, numa: 3}\n" in text
     assert "read on nid005001" in text
     assert main(["check", "skerry.yaml"]) == 0
+
+
+def test_facts_with_a_list_of_cpus_that_is_none_are_named(slurm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = format_facts(capture(DictTree(lumi_node()), load_site("lumi").site).facts)
+    assert '"cpus": "48-55,112-119"' in facts
+    (slurm / "facts.json").write_text(facts.replace('"cpus": "48-55,112-119"', '"cpus": "48-99999"', 1))
+    assert main(["init", "--from", str(slurm / "facts.json")]) == 2
+    message = f"--from: {slurm}/facts.json: '48-99999' goes past 8191, the highest number that is read"
+    assert message in capsys.readouterr().err
+    assert not Path("skerry.yaml").exists()
