@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_SIZE = re.compile(r"([0-9]+)(B|KiB|MiB|GiB|TiB)", re.ASCII)
-_SHAPE = re.compile(r"[1-9][0-9]*[gn]", re.ASCII)
+_SIZE = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB|TiB)", re.ASCII)
+_SHAPE = re.compile(r"[1-9][0-9]{0,8}[gn]", re.ASCII)
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 

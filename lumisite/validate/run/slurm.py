@@ -124,7 +124,9 @@ def poll(jobs: Sequence[str]) -> Mapping[str, JobState]:
             raise SilentError(_last_words(done))
         rows = [(*line.strip().split("|"), "", "")[:3] for line in done.stdout.splitlines()]
         found = {name: JobState(state, reason) for name, state, reason in rows}
-        return {job: found.get(job) or _detail(job) for job in jobs}
+        states = {job: found.get(job) or _detail(job) for job in jobs}
+        # Slurm's own words are short; what is not would fill the terminal at each look.
+        return {job: JobState((one.state or "")[:200], one.reason[:200]) for job, one in states.items()}
     except SilentError as error:
         return dict.fromkeys(jobs, JobState(None, str(error)))
 

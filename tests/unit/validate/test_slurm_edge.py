@@ -55,6 +55,11 @@ def test_jobs_in_the_queue_need_one_question(fp: FakeProcess) -> None:
     assert not slurm.poll([])
 
 
+def test_of_what_squeue_says_no_more_is_kept_than_a_line(fp: FakeProcess) -> None:
+    squeue(fp, "1", out=f"1|{'A' * 9000}|{'b' * 9000}\n")
+    assert slurm.poll(["1"]) == {"1": JobState("A" * 200, "b" * 200)}
+
+
 @pytest.mark.parametrize("said", ["", "Submitted.\n", "12;x\n0\0\n", "1" * 10_000])
 def test_an_answer_without_a_job_id_is_no_job(fp: FakeProcess, said: str) -> None:
     fp.register(["sbatch", "--parsable", "job.sh"], stdout=said)
