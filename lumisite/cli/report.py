@@ -19,7 +19,7 @@ from lumisite.site.load import LoadedSite, embedded_sites, load_site, read_input
 from lumisite.validate import InputError
 from lumisite.validate.probes.probe import Vector
 from lumisite.validate.reframe.read import with_reframe
-from lumisite.validate.report.gather import Side, make_report, parse_vectors
+from lumisite.validate.report.gather import LEFT_OUT, Side, make_report, parse_vectors
 from lumisite.validate.report.write import WRITERS, verdict_text
 from lumisite.validate.run.folder import RUN, SAMPLES, SERIES
 from lumisite.validate.run.script import FACTS
@@ -101,7 +101,8 @@ def _object(path: Path) -> Mapping[str, object]:
 def _vectors(path: Path) -> tuple[Vector, ...]:
     found, left_out = parse_vectors(lines_in(str(path), file_blocks(str(path))) if path.exists() else ())
     if left_out:
-        say(f"{path}: {left_out} lines cannot be read and are left out of plots")
+        behind = ", and with them all behind them" * (left_out == LEFT_OUT)
+        say(f"{path}: {left_out} lines cannot be read and are left out of plots{behind}")
     return found
 
 

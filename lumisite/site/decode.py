@@ -52,6 +52,8 @@ MISSING: Any = object()
 
 #: A list of what there is to choose from ends after so many.
 MOST_NAMES = 15
+#: Linux takes names of files of 255 bytes, and some are made of a key, versions and a suffix.
+LONGEST_NAME = 100
 
 
 def decode(
@@ -171,7 +173,9 @@ class Decoder:
     def _name(self, name: str, path: str, here: str) -> Any:
         """Give a name as people write it in keys."""
         message = name_fault(name)
-        if re.fullmatch(r"[\w.+-]+", name) and not message:
+        if (size := len(name.encode())) > LONGEST_NAME:
+            message = f"is a name of {size} bytes (at most {LONGEST_NAME} fit into names of files)"
+        elif re.fullmatch(r"[\w.+-]+", name) and not message:
             return name
         message = message or f"{name!r} is not a name (letters, digits, and . _ + - would be right)"
         return self._fault(path, message, self.document.key_place(here))

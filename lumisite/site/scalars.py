@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NewType, TypeVar
 
 from lumisite.site.cpus import CpusetError, parse_number_list
-from lumisite.site.decode import UnfitError
+from lumisite.site.decode import LONGEST_NAME, UnfitError
 from lumisite.site.eyes import name_fault, text_fault
 from lumisite.site.versions import Version, VersionRange, parse_version, parse_version_range
 
@@ -148,8 +148,9 @@ def read_node_count(text: str) -> NodeCount:
 
 
 def is_file_name(text: str) -> bool:
-    """Tell whether a text can be a file's name in any shell and any tool."""
-    return text not in ("", ".", "..") and not text.startswith((".", "-")) and not set(text) & set("/\\ \t'\"")
+    """Tell whether a text can be a file's name, and part of a longer one, in any shell and any tool."""
+    fits = 0 < len(text.encode()) <= LONGEST_NAME and not text.startswith((".", "-"))
+    return fits and not set(text) & set("/\\ \t'\"")
 
 
 def _refuse_control(text: str) -> None:

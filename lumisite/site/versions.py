@@ -12,8 +12,8 @@ from packaging.version import Version as Ordered
 
 from lumisite.site.decode import UnfitError
 
-#: No version is longer, in characters: Python refuses numbers of some thousand digits.
-_LONGEST = 200
+#: No version is longer, in characters: names of files hold several, and Python refuses numbers of thousands of digits.
+_LONGEST = 40
 
 
 @dataclass(frozen=True, order=True)

@@ -25,6 +25,8 @@ _Part = TypeVar("_Part")
 
 #: How vectors of the probe `wrapper` are called: this, the environment, the shape.
 EPOCHS = "wrapper/epoch_s/"
+#: A file of series with so many lines that cannot be read is some other file.
+LEFT_OUT = 1000
 #: A distribution is shown by so many quantiles.
 QUANTILES = 101
 #: What `run.json` says that a report repeats, and how it calls what it calls otherwise.
@@ -148,10 +150,17 @@ def parse_vectors(lines: Iterable[bytes]) -> tuple[tuple[Vector, ...], int]:
     """Read vectors; give them with the number of lines that were left out.
 
     They are one JSON line each, of which plots show series, values and unit. No verdict depends on them, so a line that
-    cannot be read (the last one of a run that was killed) is left out.
+    cannot be read (the last one of a run that was killed) is left out. What is behind `LEFT_OUT` of them is not read.
     """
-    found = [_vector(line) for line in lines if line.strip()]
-    return tuple(vector for vector in found if vector), found.count(None)
+    found: list[Vector] = []
+    left_out = 0
+    for line in lines:
+        if line.strip():
+            if (vector := _vector(line)) is not None:
+                found.append(vector)
+            elif (left_out := left_out + 1) == LEFT_OUT:
+                break
+    return tuple(found), left_out
 
 
 def _vector(line: bytes) -> Vector | None:

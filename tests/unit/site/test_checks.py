@@ -175,6 +175,10 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             "modules.singularity-AI-bindings.old_versions: '../x' is not a version name",
         ),
         (
+            ("old_versions: [24.03]", f"old_versions: [{'9' * 101}]"),
+            f"modules.singularity-AI-bindings.old_versions: '{'9' * 101}' is not a version name",
+        ),
+        (
             ("  singularity-userfilesystems:\n", "  .hidden:\n"),
             "modules..hidden: a module's name cannot start with . or -",
         ),

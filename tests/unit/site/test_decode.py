@@ -104,6 +104,10 @@ def test_all_faults_come_in_one_run_and_in_order() -> None:
             "t.yaml:3:9: ports: 'a b' is not a name (letters, digits, and . _ + - would be right)",
         ),
         (
+            f"ports: {{{'a' * 101}: {{name: x}}}}",
+            "t.yaml:3:9: ports: is a name of 101 bytes (at most 100 fit into names of files)",
+        ),
+        (
             'words: ["a\\nb"]',
             "t.yaml:3:9: words[0]: contains a line break (one line of text would be right; >- folds lines)",
         ),

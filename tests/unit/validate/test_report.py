@@ -15,7 +15,7 @@ from lumisite.facts.facts import Releases
 from lumisite.site.load import load_site
 from lumisite.validate.metric_names import metric_order, parse_name, size_text
 from lumisite.validate.report.advice import changes
-from lumisite.validate.report.gather import QUANTILES, parse_vectors, quantiles
+from lumisite.validate.report.gather import LEFT_OUT, QUANTILES, parse_vectors, quantiles
 from lumisite.validate.report.write import escaped
 from tests.support.example_runs import Maintenance, capture_of, write_runs
 
@@ -275,6 +275,13 @@ def test_a_torn_vector_is_left_out_and_counted(capsys: Output) -> None:
         stream.write('{"series": "ddp/step_time_s/2n", "val')
     report(Maintenance(), code=0)
     assert "1 lines cannot be read" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_series_is_not_read_to_its_end(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance())
+    Path("runs/after/series.jsonl").write_bytes(b"x\n" * (LEFT_OUT + 5))
+    report(Maintenance(), code=0)
+    assert f"{LEFT_OUT} lines cannot be read and are left out of plots, and with them all" in capsys.readouterr().err
 
 
 def test_what_cannot_be_written_is_exit_3(capsys: Output) -> None:
