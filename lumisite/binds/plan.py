@@ -84,7 +84,7 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     name, why = recognise_family(site, request.image_paths, image.tree, request.releases, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
-    holds = read_holds(name, image.tree)
+    holds = read_holds(site, name, image.tree)
     notes = [f"image family {name} ({why})", *image.notes]
     if not roots:
         return Plan(name, (), (*notes, f"{name} needs no library of the host: {family.why}"), holds)

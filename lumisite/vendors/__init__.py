@@ -1,7 +1,8 @@
 """What a vendor's products are called and where they stand: data. Adding a vendor is adding a file.
 
-Each module of this room but `vendor` has one `VENDOR`. A site chooses (`stacks.*.gpu`, `fabric.carrier`); where no site
-is known all are tried. Facts come from the sources that each file names.
+A file of this room, or of `gpus` for a vendor of GPUs, has one `VENDOR`. A site chooses (`stacks.*.gpu`,
+`fabric.carrier`); where no site is known all are tried. Facts come from the sources that each file names. Files are
+loaded when they are asked for: to render needs none.
 """
 
 from __future__ import annotations
@@ -9,38 +10,60 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from itertools import zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lumisite.vendors.vendor import Fabric, Software, Vendor
+if TYPE_CHECKING:
+    from lumisite.vendors.model import Fabric, Gpu, Software, Vendor
 
 _FOLDER = Path(__file__).parent
-_WITHOUT = ("__init__", "vendor")
+_NO_VENDORS = ("__init__", "model")
 
 
 @cache
-def names() -> tuple[str, ...]:
-    """The names of all vendors, as their files are called; no file is read."""
-    return tuple(sorted(path.stem for path in _FOLDER.glob("*.py") if path.stem not in _WITHOUT))
+def _names(folder: Path) -> tuple[str, ...]:
+    """The names of files with a vendor; no file is read."""
+    files = (path for path in folder.iterdir() if path.suffix == ".py")
+    return tuple(sorted(path.stem for path in files if path.stem not in _NO_VENDORS))
+
+
+def gpu_names() -> tuple[str, ...]:
+    """The vendors of GPUs, by the words that `stacks.*.gpu` of a site may have."""
+    return _names(_FOLDER / "gpus")
 
 
 @cache
 def vendor(name: str) -> Vendor:
-    """Give the vendor of a name, such as `stacks.*.gpu` has it; raises `KeyError` for one that has no file."""
-    if name not in names():
-        raise KeyError(name)
-    found: Vendor = import_module(f"{__name__}.{name}").VENDOR
+    """Give the vendor whose file has a name; raises `ModuleNotFoundError` for one that has none."""
+    package = f"{__name__}.gpus" if name in gpu_names() else __name__
+    found: Vendor = import_module(f"{package}.{name}").VENDOR
     return found
 
 
 @cache
 def all_vendors() -> tuple[Vendor, ...]:
     """All vendors, those of GPUs first."""
-    return tuple(sorted(map(vendor, names()), key=lambda one: one.gpu is None))
+    return tuple(map(vendor, (*gpu_names(), *_names(_FOLDER))))
 
 
-def gpu_vendors() -> tuple[Vendor, ...]:
-    """All vendors of GPUs."""
-    return tuple(one for one in all_vendors() if one.gpu is not None)
+def gpu_of(name: str) -> Gpu:
+    """Give a vendor's GPUs, by the word that a site has for it."""
+    found = vendor(name).gpu
+    assert found is not None, "the files of `gpus` are of vendors of GPUs"
+    return found
+
+
+def all_gpus() -> tuple[Gpu, ...]:
+    """The GPUs of all vendors."""
+    return tuple(map(gpu_of, gpu_names()))
+
+
+@cache
+def plugins() -> tuple[str, ...]:
+    """The names under which libraries for collectives look for a network plugin, the first name of each first."""
+    names = zip_longest(*(one.collectives.plugins for one in all_gpus()))
+    return tuple(name for group in names for name in group if name)
 
 
 def all_software() -> Iterator[tuple[Vendor, Software]]:

@@ -3,7 +3,7 @@
 Sources: HPE's guides for CPE (trees below /opt/cray/pe) and for Slingshot's host software; libfabric's page fi_cxi(7).
 """
 
-from lumisite.vendors.vendor import Fabric, Software, Vendor
+from lumisite.vendors.model import Fabric, Software, Vendor
 
 VENDOR = Vendor(
     title="HPE Cray",

@@ -3,7 +3,7 @@
 Sources: Linux' Documentation/ABI/stable/sysfs-class-infiniband; rdma-core (libibverbs.so.1, /dev/infiniband).
 """
 
-from lumisite.vendors.vendor import Fabric, Vendor
+from lumisite.vendors.model import Fabric, Vendor
 
 VENDOR = Vendor(
     title="InfiniBand and RoCE",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -19,6 +20,13 @@ class Sign:
     of: Literal["text", "path", "libraries", "packages"]
     paths: str
     says: str
+
+    def version(self, text: str) -> str | None:
+        """Give the version that a text or path states, if it does."""
+        match = re.search(self.says, text)
+        if match is None or match.re.groups == 1:
+            return match and match[1]
+        return ".".join(str(int(number)) for number in match.groups() if number is not None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -96,7 +104,7 @@ class Gpu:
     tool: str
     torch: str
     jax: tuple[str, ...] = ()
-    collectives: Collectives | None = None
+    collectives: Collectives
     caches: tuple[Cache, ...] = ()
     misspelt: Mapping[str, str] = field(default_factory=dict)
 
