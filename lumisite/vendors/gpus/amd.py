@@ -2,7 +2,7 @@
 
 Sources: ROCm installation guide for Linux (packages install to /opt/rocm-VERSION and write .info/version);
 `src/misc/rocmwrap.cc` (what it asks of the kernel before it uses DMA-BUF), `src/plugin/net.cc` and `CMakeLists.txt` of
-RCCL; MIOpen's pages on its databases and caches; JAX's names of platforms. An MI250X is a "display controller", an
+RCCL; MIOpen's pages on its databases and caches; the PCI ID repository. An MI250X is a "display controller", an
 MI300 a "processing accelerator".
 """
 
