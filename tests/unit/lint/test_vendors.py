@@ -6,11 +6,12 @@ import pytest
 
 from lumisite.lint.find import ANYWHERE, HERE, Finding, lint_script
 from lumisite.site.load import EMBEDDED, embedded_sites, load_site
-from tests.support.sites import load_text
+from tests.support.sites import load_text, site_text
 
 UNIVERSITY = (EMBEDDED / "university.yaml").read_text()
 SITES = {name: load_site(name).site for name in embedded_sites()}
 SITES["intel"] = load_text(UNIVERSITY.replace("gpu: nvidia", "gpu: intel")).site
+SITES["silent"] = load_text(site_text(("MIOPEN_CUSTOM_CACHE_DIR\n    directory: ", "OTHER\n    directory: "))).site
 
 
 def found(site: str, text: str) -> list[Finding]:
@@ -55,7 +56,7 @@ def test_a_variable_that_nothing_reads_is_one_of_the_sites_vendor() -> None:
         ("university", "TRITON_CACHE_DIR", "/local/${USER}/triton-cache"),
         ("university", "MIOPEN_USER_DB_PATH", ""),
         # The site says nothing of it, its vendor does.
-        ("frontier", "MIOPEN_CUSTOM_CACHE_DIR", "/${USER}/miopen-custom-cache"),
+        ("silent", "MIOPEN_CUSTOM_CACHE_DIR", "/tmp/${USER}/miopen-custom-cache"),
     ],
 )
 def test_a_folder_of_the_first_node_for_a_cache_that_the_site_has(site: str, name: str, right: str) -> None:

@@ -197,6 +197,31 @@ def test_a_rank_takes_the_device_that_it_is_told(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out/0.json").read_text())["environment"] == {"CCL_X": "1"}
 
 
+@pytest.mark.parametrize(
+    ("device", "expected"), [("cuda", {"all_reduce": "-b 8 -e 64 -f 2 -g 1 -c 1\n"}), ("cpu", None)]
+)
+def test_programs_of_the_image_are_run_on_gpus_alone(device: str, expected: object, tmp_path: Path) -> None:
+    for name in ("collectives.py", "rank.py", "lumisite_record.py"):
+        (tmp_path / name).write_bytes(scripts()[name].read_bytes())
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/all_reduce_perf").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "tools/all_reduce_perf").chmod(0o755)
+    own = {**os.environ, "SLURM_PROCID": "0"}
+    command = [
+        sys.executable,
+        "collectives.py",
+        "out",
+        "--sweep",
+        "all_reduce:8,64",
+        "--tools",
+        str(tmp_path / "tools"),
+    ]
+    (tmp_path / "out").mkdir()
+    # There is no PyTorch, and what was run before stays.
+    subprocess.run([*command, "--device", device], cwd=tmp_path, env=own, timeout=30, check=False)
+    assert json.loads((tmp_path / "out/0.json").read_text()).get("tables") == expected
+
+
 class Runtime:
     """A run-time library with two GPUs, whose functions are called as it is told."""
 
