@@ -17,7 +17,7 @@ from lumisite.machine.ldcache import conf_directories, glob
 from lumisite.machine.tree import Tree, resolve, text_of
 from lumisite.site.images import Holds, told_release
 from lumisite.site.model import Site
-from lumisite.vendors import all_vendors, fabrics_of, gpu_of, plugins, vendor
+from lumisite.vendors import all_vendors, fabrics_of, gpu_of, plugins, software_of
 from lumisite.vendors.model import Collectives, Sign
 
 _LABELS = "/.singularity.d/labels.json"
@@ -137,7 +137,8 @@ def _releases(site: Site, tree: Tree, folders: Iterable[str]) -> dict[str, Versi
     """Give for each stack of the site that images bring the release that is in an image."""
     labels, found = read_labels(tree), {}
     for name, stack in site.stacks.items():
-        for software in vendor(stack.gpu).software if stack.gpu is not None else ():
+        software = None if stack.gpu is None else software_of(name, stack.gpu)
+        if software is not None:
             words = "|".join(map(re.escape, {name, software.name}))
             found[name] = _signed(software.images, tree, folders) or _label(labels, words)
     return found
@@ -177,7 +178,7 @@ def _torch(tree: Tree) -> Version | None:
 
 
 def _library_folders(tree: Tree) -> tuple[str, ...]:
-    patterns = (*(one for maker in all_vendors() for one in maker.image_libraries), *_OWN_FOLDERS)
+    patterns = (*(one for maker in all_vendors() for one in (*maker.image_libraries, *maker.libraries)), *_OWN_FOLDERS)
     own = [folder for pattern in patterns for folder in glob(tree, pattern)]
     return tuple(dict.fromkeys((*library_path(tree)[0], *conf_directories(tree), *_LIBRARY_FOLDERS, *own)))
 

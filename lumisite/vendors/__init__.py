@@ -66,6 +66,14 @@ def plugins() -> tuple[str, ...]:
     return tuple(name for group in names for name in group if name)
 
 
+def software_of(stack: str, gpu: str | None) -> Software | None:
+    """Give the software that a stack of a site is: its vendor's of GPUs, else what has its name and no driver."""
+    if gpu is not None:
+        mine = vendor(gpu).software
+        return next((one for one in mine if one.name == stack), mine[0])
+    return next((one for _, one in all_software() if one.name == stack and not one.driver), None)
+
+
 def all_software() -> Iterator[tuple[Vendor, Software]]:
     """All software whose releases are told apart, with its vendor."""
     yield from ((one, software) for one in all_vendors() for software in one.software)

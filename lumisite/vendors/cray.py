@@ -14,6 +14,7 @@ VENDOR = Vendor(
             words="Cray programming environment",
             folders=("/opt/cray/pe/cpe/",),
             default="/opt/cray/pe/cpe/default",
+            follows="/opt/cray/",
         ),
     ),
     fabrics=(
@@ -28,8 +29,8 @@ VENDOR = Vendor(
     ),
     products=("/opt/cray", "/opt/cray/pe"),
     linked=("/opt/cray/pe/lib64", "/opt/cray/pe/lib64/cce", "/opt/cray/lib64"),
+    libraries=("/opt/cray/libfabric/*/lib64",),
     host_libraries=("/opt/cray/*/lib",),
-    image_libraries=("/opt/cray/libfabric/*/lib64",),
     module_folders=("/opt/cray/modulefiles", "/opt/cray/pe/modulefiles", "/opt/cray/pe/lmod/modulefiles"),
     kernel_modules=r"cxi_\w+|cassini\w*|kdreg\w*|kfi\w*",
     bound="/opt/cray",

@@ -5,16 +5,37 @@ Sources: Linux' Documentation/ABI/stable/sysfs-class-infiniband; rdma-core (libi
 
 from lumisite.vendors.model import Fabric, Vendor
 
+_CLASS = "/sys/class/infiniband"
+_DEVICES = ("/dev/infiniband/uverbs*",)
+_LIBRARIES = ("libibverbs.so.1",)
+
 VENDOR = Vendor(
     title="InfiniBand and RoCE",
     fabrics=(
         Fabric(
+            title="EFA",
+            carriers=("EFA", "efa"),
+            folder=_CLASS,
+            driver="efa",
+            devices=_DEVICES,
+            libraries=_LIBRARIES,
+        ),
+        Fabric(
             title="InfiniBand",
-            carriers=("IB", "RoCE", "EFA", "verbs", "efa"),
-            folder="/sys/class/infiniband",
-            devices=("/dev/infiniband/uverbs*",),
-            libraries=("libibverbs.so.1",),
+            carriers=("IB", "verbs"),
+            folder=_CLASS,
+            link="InfiniBand",
+            devices=_DEVICES,
+            libraries=_LIBRARIES,
             interface="ib",
+        ),
+        Fabric(
+            title="RoCE",
+            carriers=("RoCE", "verbs"),
+            folder=_CLASS,
+            link="Ethernet",
+            devices=_DEVICES,
+            libraries=_LIBRARIES,
         ),
     ),
     kernel_modules=r"mlx[45]_\w+|hfi1|irdma|efa|bnxt_re",

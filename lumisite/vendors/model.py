@@ -34,7 +34,8 @@ class Software:
     """Software whose releases matter to containers, by the name that it usually has as a stack of a site.
 
     `words` is what people read of it where its title is not enough. `folders` are what stands before the version in
-    paths of its releases, `default` the link to the default one, `libraries` the folders of libraries below a release.
+    paths of its releases, `default` the link to the default one, `libraries` the folders of libraries below a release;
+    `follows` is what stands before the paths of what changes with the default.
     `driver` is the kernel module that decides what runs, none for what the host has installed; `drivers` says by major
     version the first major version of the driver that runs all of its minor ones. `images` says where images state the
     release, what counts more first.
@@ -45,15 +46,16 @@ class Software:
     words: str = ""
     folders: tuple[str, ...]
     default: str
+    follows: str = ""
     libraries: tuple[str, ...] = ()
     driver: str = ""
     drivers: Mapping[int, int] = field(default_factory=dict)
     images: tuple[Sign, ...] = ()
 
     @property
-    def top(self) -> str:
-        """The folder of the default's releases, or what stands before the version in it."""
-        return self.folders[0]
+    def on_host(self) -> str:
+        """What of it a node has, for people."""
+        return self.words or f"{self.title} on the host"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -120,14 +122,17 @@ class Gpu:
 class Fabric:
     """A kind of adapters for data.
 
-    `carriers` are the words that `fabric.carrier` of a site may have for it. `folder` is the class of adapters in
-    sysfs, `devices` are patterns of its devices in /dev, `libraries` the SONAMEs that carry its traffic. `interface` is
-    how its interfaces are usually called, without the number.
+    `carriers` are the words that `fabric.carrier` of a site may have for it, the usual one first. `folder` is the class
+    of adapters in sysfs; where several kinds are in it, `driver` or `link` (layer) tells this one. `devices` are
+    patterns of its devices in /dev, `libraries` the SONAMEs that carry its traffic. `interface` is how its interfaces
+    are usually called, without the number.
     """
 
     title: str
     carriers: tuple[str, ...]
     folder: str
+    driver: str = ""
+    link: str = ""
     devices: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     interface: str = ""
@@ -138,10 +143,11 @@ class Vendor:
     """A vendor.
 
     `products` are folders with a folder for each product, in which each release has one; `linked` folders of links to
-    libraries of default releases; `host_libraries` patterns of folders with libraries on a host, `image_libraries` of
-    those in images; `module_folders` where its modulefiles stand. `kernel_modules` is a regular expression for modules
-    of the kernel whose version matters, `kernel_options` are those options of the kernel's configuration. `bound` is
-    the folder whose libraries containers borrow.
+    libraries of default releases; `libraries` patterns of folders with libraries that a module would have found,
+    `host_libraries` of more on a host, `image_libraries` of more in images; `module_folders` where its modulefiles
+    stand. `kernel_modules` is a regular expression for modules of the kernel whose version matters; `kernel_options`
+    are options of the kernel's configuration, with who reads them. `bound` is the folder whose libraries containers
+    borrow.
     """
 
     title: str
@@ -150,6 +156,7 @@ class Vendor:
     fabrics: tuple[Fabric, ...] = ()
     products: tuple[str, ...] = ()
     linked: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
     host_libraries: tuple[str, ...] = ()
     image_libraries: tuple[str, ...] = ()
     module_folders: tuple[str, ...] = ()
