@@ -205,7 +205,9 @@ class Validation(Known):
     partition: str = key("The partition that they run in.", names="partitions")
     tasks_per_node: int = key("Ranks on a node, one for each GPU.")
     nodes: int = key("Nodes of the job with several nodes.", default=2)
-    backend: Literal["nccl", "gloo"] = key("What carries the collectives: `nccl` (RCCL too) or `gloo`.")
+    backend: Literal["nccl", "gloo"] = key(
+        "What carries the collectives: `nccl`, as the GPUs' vendor has it, or `gloo`."
+    )
     time_limit: Line = key("Time limit of a job, as sbatch takes it: `00:30:00`.")
     metrics: tuple[MetricRule, ...] = key("What is expected of metrics, by name.", default=())
     baseline_days: int = key("Days that a baseline's jobs must come from; fewer than 3 hide daily noise.", default=3)
