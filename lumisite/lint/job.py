@@ -108,10 +108,10 @@ class Job:
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
         """What is known of the GPUs that it may get: those of its partitions, else all that the site has."""
-        site = self.site
-        kinds = [one.node_kind for name, one in site.partitions.items() if name in self.partitions]
-        names = list(map(site.vendor_of, kinds or site.node_kinds)) + [one.gpu for one in site.stacks.values()]
-        return tuple(gpu_of(name) for name in dict.fromkeys(names) if name)
+        site, mine = self.site, self.partitions
+        own = [site.vendor_of(one.node_kind) for name, one in site.partitions.items() if name in mine]
+        every = [one.gpu for one in site.stacks.values()]
+        return tuple(gpu_of(name) for name in dict.fromkeys(own if any(own) else every) if name)
 
     @cached_property
     def misspelt(self) -> Mapping[str, str]:

@@ -47,6 +47,8 @@ def test_a_variable_that_nothing_reads_is_one_of_the_sites_vendor() -> None:
     )
     assert finding.reason == "nothing reads MIOPEN_USER_DB, so that MIOPEN_USER_DB_PATH keeps its default"
     assert found("university", text) == []
+    assert [one.rule for one in found("dardel", f"#SBATCH -p gpu\n{text}")] == ["misnamed-variable"]
+    assert found("dardel", f"#SBATCH -p gpugh\n{text}") == []
 
 
 @pytest.mark.parametrize(
