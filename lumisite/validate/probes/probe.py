@@ -120,8 +120,7 @@ class Target:
     @property
     def gpu(self) -> Gpu | None:
         """What is known of the GPUs of the nodes that are probed; none where they have none."""
-        name = self.site.vendor_of(self.site.partitions[self.plan.partition].node_kind)
-        return gpu_of(name) if name else None
+        return gpu_of_plan(self.site, self.plan)
 
     @property
     def fabrics(self) -> tuple[Fabric, ...]:
@@ -165,6 +164,13 @@ class Target:
             backend = gpu.collectives.backend
             asked = ["--device", gpu.torch, *each("settings", (gpu.collectives.prefix, *gpu.prefixes)), *asked]
         return Part(script, start, ("--backend", backend, *asked), (RANK, RECORD), name=name, environment=environment)
+
+
+def gpu_of_plan(site: Site, plan: Validation) -> Gpu | None:
+    """Give what is known of the GPUs of the nodes that are probed: nccl says that there are some."""
+    stacks = [site.stacks[name].gpu for name in site.gpu_stacks if plan.backend == "nccl"]
+    name = next(filter(None, [site.vendor_of(site.partitions[plan.partition].node_kind), *stacks]), None)
+    return gpu_of(name) if name else None
 
 
 def each(option: str, values: Iterable[str]) -> tuple[str, ...]:

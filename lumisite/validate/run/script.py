@@ -10,10 +10,9 @@ from pathlib import Path
 from lumisite.errors import ResolveError
 from lumisite.site.model import Site, Validation
 from lumisite.site.read import read_file
-from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, Step
+from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, Step, gpu_of_plan
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.slurm import LOST_STEP
-from lumisite.vendors import gpu_of
 
 #: Names of what a job (job.sh) writes below its folder, and below each step's.
 DONE, EXIT, CLAIM, STEP_ERR, RECORDS = "done", "exit", "claim", "stderr", "records"
@@ -56,8 +55,8 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     lines += [line for bare, line in steps if bare]
     lines += [f"module use {shlex.quote(f'{site.root}/current/{site.module_folder}')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
-    vendor = site.vendor_of(site.partitions[validation.partition].node_kind)
-    lines += [f"warm_up {gpu_of(vendor).tool}"] if vendor and validation.backend == "nccl" else []
+    gpu = gpu_of_plan(site, validation)
+    lines += [f"warm_up {gpu.tool}"] if gpu and validation.backend == "nccl" else []
     lines += [line for bare, line in steps if not bare]
     lines += ["", "finish 0"]
     return "\n".join(lines) + "\n"

@@ -17,7 +17,7 @@ from lumisite.site.model import Site
 from lumisite.validate.probes.probe import Part, scripts
 from lumisite.validate.probes.suite import choose_probes
 from tests.support.records import target_of
-from tests.support.sites import load_text
+from tests.support.sites import load_text, site_text
 
 UNIVERSITY = (EMBEDDED / "university.yaml").read_text()
 SITES = {
@@ -25,7 +25,10 @@ SITES = {
     "nvidia": load_text(UNIVERSITY).site,
     "intel": load_text(UNIVERSITY.replace("gpu: nvidia", "gpu: intel")).site,
     "twin": load_site("twin").site,
+    # GPUs that no node kind describes.
+    "undescribed": load_text(site_text(("  backend: gloo\n", "  backend: nccl\n"))).site,
 }
+AMD = ("--settings RCCL_", "--settings MIOPEN_", "--settings HSA_")
 
 
 def part(site: Site, probe: str, number: int = 0, **options: str) -> Part:
@@ -48,9 +51,7 @@ def given(words: tuple[str, ...], *options: str) -> list[str]:
             [
                 "--backend nccl",
                 "--device cuda",
-                "--settings RCCL_",
-                "--settings MIOPEN_",
-                "--settings HSA_",
+                *AMD,
                 "--carrier librccl",
                 "--carrier libcxi",
             ],
@@ -78,6 +79,7 @@ def given(words: tuple[str, ...], *options: str) -> list[str]:
             ],
         ),
         ("twin", ["--backend gloo"]),
+        ("undescribed", ["--backend nccl", "--device cuda", *AMD, "--carrier librccl"]),
     ],
 )
 def test_ranks_are_told_their_device_and_what_may_carry_traffic(name: str, expected: list[str]) -> None:
