@@ -204,7 +204,9 @@ class Validation(Known):
     partition: str = key("The partition that they run in.", names="partitions")
     tasks_per_node: int = key("Ranks on a node, one for each GPU.")
     nodes: int = key("Nodes of the job with several nodes.", default=2)
-    backend: Literal["nccl", "gloo"] = key("What carries the collectives: `nccl` (and libraries like it) or `gloo`.")
+    backend: Literal["nccl", "gloo"] = key(
+        "What carries the collectives: `nccl`, as the GPUs' vendor has it, or `gloo`."
+    )
     time_limit: Line = key("Time limit of a job, as sbatch takes it: `00:30:00`.")
     metrics: tuple[MetricRule, ...] = key("What is expected of metrics, by name.", default=())
     baseline_days: int = key("Days that a baseline's jobs must come from; fewer than 3 hide daily noise.", default=3)
@@ -276,6 +278,9 @@ class Site:
     settings: tuple[Setting, ...] = key("The settings ledger.", default=())
     modules: Mapping[str, Module] = key("The modulefiles, by name.")
     retired_modules: tuple[Line, ...] = key("Shell patterns of module folders that are not kept up.", default=())
+    lint: Mapping[str, Known] = key(
+        "Where more is said of what `lumisite lint` finds, by the name of the rule: `host-venv`.", default_factory=dict
+    )
     plans: tuple[RelativePath, ...] = key("Reviewed plans of `lumisite binds --write`, beside this file.", default=())
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
     images: Images | None = key("The container images of the site.", default=None)
@@ -313,6 +318,11 @@ class Site:
         """The stacks that the host has."""
         return tuple(name for name, stack in self.stacks.items() if stack.gpu is None)
 
+    @property
+    def helper_module(self) -> str | None:
+        """The module that switches the srun helper on, and so loads all that containers need; none where none does."""
+        return next((name for name, one in self.modules.items() if one.helper and one.deprecated is None), None)
+
     def releases(self, stack: str) -> Mapping[str, Release]:
         """The releases of a stack; none where the site has no such stack."""
         return self.stacks[stack].releases if stack in self.stacks else {}
@@ -339,6 +349,12 @@ class Site:
     def kind_of(self, partition: str) -> NodeKind:
         """The node kind of a partition's nodes."""
         return self.node_kinds[self.partitions[partition].node_kind]
+
+    def vendor_of(self, kind: str) -> str | None:
+        """Whose GPUs nodes of a kind have, as stacks say it; none where they have none, or nothing says it."""
+        here = self.platforms[self.platform].stacks
+        kinds = {name: here[name].kinds for name in self.gpu_stacks if name in here and self.node_kinds[kind].gpus}
+        return next((self.stacks[name].gpu for name, mine in kinds.items() if mine is None or kind in mine), None)
 
     def loaded_with(self, names: Iterable[str]) -> list[str]:
         """Modules by name, and all that they load; names that are not described load nothing."""

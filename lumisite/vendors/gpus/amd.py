@@ -27,6 +27,7 @@ VENDOR = Vendor(
             name="rccl",
             title="RCCL",
             library="librccl",
+            prefix="RCCL_",
             plugins=("librccl-net.so", "librccl-net-ofi.so"),
             images=(
                 Sign(
@@ -37,6 +38,8 @@ VENDOR = Vendor(
             ),
             tests=("/usr/libexec/rccl-tests", "/opt/rccltests"),
         ),
+        bus_ids=("libamdhip64.so", "hipGetDeviceCount", "hipDeviceGetPCIBusId"),
+        prefixes=("MIOPEN_", "HSA_"),
         caches=(
             Cache(
                 variable="MIOPEN_USER_DB_PATH",
