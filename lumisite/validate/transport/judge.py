@@ -46,8 +46,8 @@ _ADDRESS = re.compile("0x[0-9a-f]+")
 class Expectation:
     """What should carry the traffic; None: any provider but those over sockets, any number of NICs.
 
-    `provider` is libfabric's name (`verbs`); for a network without libfabric its own name does (`IB`, which also carries
-    `RoCE`, `UCX`).
+    `provider` is libfabric's name (`verbs`); for a network without libfabric its own name does (`IB`, which also
+    carries `RoCE`, `UCX`).
     """
 
     provider: str | None = None
@@ -173,7 +173,7 @@ class _Run:
         return max(len(process.devices), len(self.devices[process.host])) or None
 
     def _gdr(self, process: Process) -> Answer:
-        """Judge GPU Direct RDMA of one process: channels first, then the library's summary, then what says that it is off.
+        """Judge GPU Direct RDMA of one process: channels first, then the summary, then what says that it is off.
 
         `Disabled for GPU … / HCA …` is one pair of many: it counts only where no pair is near enough.
         """

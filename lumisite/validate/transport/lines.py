@@ -1,4 +1,4 @@
-"""What single lines of NCCL and its like say, by version; and what they make of a process; `log` finds them in a log."""
+"""What single lines of NCCL and its like say, by version; what they make of a process; `log` finds them in a log."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Process:
     def init(self) -> str:
         """How far its communicators came: complete, stuck, unfinished or unknown.
 
-        NCCL before 2.22 and its like connect rings and trees before `Init COMPLETE`; later NCCL connects each at its first
+        NCCL before 2.22, and its like, makes rings and trees before `Init COMPLETE`; later NCCL makes each at its first
         use, so that rings without trees are a fault only in a communicator that has not completed. Where nothing shows
         that one began, lines have been left out, and those of trees may be among them.
         """

@@ -1,9 +1,9 @@
 """Read what NCCL and its like log (`NCCL_DEBUG=INFO`) into facts about each process, in one pass and in little memory.
 
-Forms of the lines: NCCL 2.10 to 2.30, what was made of 2.16 to 2.30, and the plugins for libfabric 1.3 to 1.21, checked
-against the messages in their sources. Launchers put things before a line (`srun -l`, mpirun, PALS, Ray, time stamps), and
-several processes that write to one pipe tear each other's lines; so a record is found by the `NCCL INFO` or `NCCL WARN`
-in it, and belongs to the `host:pid:tid [gpu]` directly before that, wherever on the line this is.
+Forms of the lines: NCCL 2.10 to 2.30, what was made of 2.16 to 2.30, and the plugins for libfabric 1.3 to 1.21,
+checked against the messages in their sources. Launchers put things before a line (`srun -l`, mpirun, PALS, Ray, time
+stamps), and several processes that write to one pipe tear each other's lines; so a record is found by the `NCCL INFO`
+or `NCCL WARN` in it, and belongs to the `host:pid:tid [gpu]` directly before that, wherever on the line this is.
 """
 
 from __future__ import annotations
