@@ -240,7 +240,7 @@ def test_a_release_of_any_stack_is_asked_for_by_use(capsys: pytest.CaptureFixtur
     assert "ROCm 6.3.4, 6.2.4" in run(capsys, "resolve", "--use", "rocm=6.2", "--use", "rocm=6.3")[1]
     for asked, said in (
         ("cuda=12", "--use cuda: lumi has no stack cuda (have cpe, rocm)"),
-        ("cuda", "--use: 'cuda' is no stack with its release (cuda=12.8 would be right)"),
-        ("=1", "--use: '=1' is no stack with its release (cuda=12.8 would be right)"),
+        ("cuda", "--use: 'cuda' is no stack with its release (NAME=12.8 would be right)"),
+        ("=1", "--use: '=1' is no stack with its release (NAME=12.8 would be right)"),
     ):
         assert run(capsys, "resolve", "--use", asked) == (2, "", f"lumisite: {said}\n")
