@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from lumisite.images.container import library_path
 from lumisite.machine.ldcache import conf_directories, glob
@@ -18,7 +19,9 @@ from lumisite.machine.tree import Tree, resolve, text_of
 from lumisite.site.images import Holds, told_release
 from lumisite.site.model import Site
 from lumisite.vendors import all_vendors, fabrics_of, gpu_of, plugins, software_of
-from lumisite.vendors.model import Collectives, Sign
+
+if TYPE_CHECKING:
+    from lumisite.vendors.model import Collectives, Sign
 
 _LABELS = "/.singularity.d/labels.json"
 _LARGEST_TEXT_BYTES = 1024 * 1024
