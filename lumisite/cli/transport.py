@@ -12,7 +12,6 @@ from typing import BinaryIO
 
 from lumisite.cli.parser import tell
 from lumisite.errors import shown
-from lumisite.site.load import load_site
 from lumisite.site.read import opened
 from lumisite.text import columns
 from lumisite.validate import InputError
@@ -22,7 +21,7 @@ from lumisite.validate.transport.log import scan
 #: Exit codes of a verdict (design: 1 a failed verdict, 4 inconclusive).
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 4}
 #: How much of a file is read at a time.
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 17
 #: What zlib takes for gzip (zlib's manual, inflateInit2: 16 more than the window's bits).
 _GZIP = 31
 #: Archives are padded with zeros to a block; a file with a hole at its end has more.
@@ -33,7 +32,11 @@ ROWS_SHOWN = 16
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge one run's logs."""
-    site = load_site(arguments.site).site if arguments.site else None
+    site = None
+    if arguments.site:
+        from lumisite.site.load import load_site  # most of what a start costs
+
+        site = load_site(arguments.site).site
     expected = arguments.expect or (site.fabric.carrier if site else None)
     nics = arguments.nics or (site.fabric.nics if site else None)
     log = scan((name, file_blocks(name)) for name in arguments.logs)
