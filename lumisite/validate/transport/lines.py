@@ -27,7 +27,7 @@ _SOCKET = re.compile(rb"\[\d+\]([\w.@-]+):")
 _ADAPTERS = re.compile(rb"NET/IB *: *Using *\[")
 # Ports of one card stand in braces in NCCL 2.21 to 2.24: `[0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE}`.
 _ADAPTER = re.compile(rb"\[\d+\] ?([^\s:={]+):\d+(?::\d+)?/")
-_HCA = re.compile(rb"for HCA \d+ '([^']+)'")
+_HCA = re.compile(rb"for HCA (?:\d+ )?'([^']+)'")
 # What names the network that was opened, where no line says which one communicators use.
 _OPENED = re.compile(
     rb"NET/([\w ]+?) *: GPU Direct RDMA .*for HCA|Initialized NET plugin ([A-Z]\w*)|"
@@ -109,8 +109,9 @@ class Process:
     """What the log says about one process: nothing here grows with the log.
 
     `pid` is what stands in brackets for processes without one. `ranks` count within its largest communicator, which has
-    `world` ranks (0: not said); `counted` are the NICs that the plugin says it found, `opened` the networks whose devices were
-    opened, `told` the first line of each kind, `pending` the communicators that have begun and not completed. The others count lines.
+    `world` ranks (0: not said); `counted` are the NICs that the plugin says it found, `opened` the networks whose
+    devices were opened, `told` the first line of each kind, `pending` the communicators that have begun and not
+    completed. The others count lines.
     """
 
     host: str

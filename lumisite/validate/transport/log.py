@@ -94,6 +94,11 @@ def scan(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Log:
     return scanner.log()
 
 
+def _shown_by(channel: re.Match[bytes]) -> tuple[Fact, ...]:
+    gdr = () if channel[5] is None else (("gdr", str(channel[4] is not None)),)
+    return ("channel", text_of(channel[2])), *gdr
+
+
 class _Scanner:
     """The state of one pass."""
 
@@ -134,7 +139,7 @@ class _Scanner:
                 else:
                     process.records += 1
                     if facts := note(process, text):
-                        self._show(facts, block, at, text)
+                        self._show(facts, block, at)
             self._read_channels(block)
         if alone or len(block) < EXCERPT_BYTES:
             self._read_bare(block, alone=alone)
@@ -163,7 +168,7 @@ class _Scanner:
             self._by_prefix[block[block.rfind(b" ", 0, max(0, at - 6)) + 1 : at]] = process
         if trouble:
             process.told.setdefault("warned", text_of(text))
-        self._show(note(process, text), block, at, text)
+        self._show(note(process, text), block, at)
 
     def _read_channels(self, block: bytes) -> None:
         """Take channels between nodes, which are most of a log and say few different things.
@@ -173,19 +178,24 @@ class _Scanner:
         """
         heads = block.split(b"] via NET/")
         told = {
-            behind.partition(b"\n")[0] + b"\n" + head[-4:] + head.rpartition(b"NCCL ")[0].rpartition(b"\n")[2]
+            behind.partition(b"\n")[0] + b"\n" + head[-4:] + head.rpartition(b"\n")[2].rsplit(b"NCCL ", 1)[0]
             for head, behind in pairwise(heads)
         }
+        facts: set[Fact] = set()
         for one in told - self._told:
             tail, _, before = one.partition(b"\n")
             text, before = b"%b] via NET/%b" % (before[:4], tail), before[4:]
-            # What another record was written into does not end there.
-            if found := CHANNEL_LINE.match(text.partition(b"NCCL ")[0] + (b"NCCL" if b"NCCL " in text else b"")):
+            # What another record was written into does not end there; and a line without `NCCL` is no record.
+            found = CHANNEL_LINE.search(text.partition(b"NCCL ")[0] + (b"NCCL" if b"NCCL " in text else b""))
+            if found and not before.endswith(text[:4]):
                 process = self._process(before[before.rfind(b" ", 0, max(0, len(before) - 6)) + 1 :])
-                self._show(self._channel(process, found), block, block.find(text), text)
+                facts.update(self._channel(process, found))
         if len(self._told) > CHANNELS_KEPT:
             self._told.clear()
         self._told |= told
+        if not self._log.evidence.keys() >= facts:
+            for found in CHANNEL_LINE.finditer(block):
+                self._show(facts.intersection(_shown_by(found)), block, found.start())
 
     def _read_bare(self, block: bytes, *, alone: bool) -> None:
         """Take messages without anything before them, of which only the file tells whose they are.
@@ -205,19 +215,24 @@ class _Scanner:
             process = self._process(b"") if whole else self._log.loose
             channel = CHANNEL_LINE.search(found[0])
             facts = self._channel(process, channel) if channel else note(process, found[0])
-            self._show(facts, block, found.start(), found[0])
+            self._show(facts, block, found.start())
 
-    def _channel(self, process: Process, found: re.Match[bytes]) -> list[Fact]:
+    def _channel(self, process: Process, found: re.Match[bytes]) -> tuple[Fact, ...]:
         gdr = None if found[5] is None else found[4] is not None
         sends = {b"send": True, b"eive": False}.get(found[1])
-        process.channels.add(channel := Channel(text_of(found[2]), int(found[3]), sends, gdr))
-        return [("channel", channel.network), ("gdr", str(gdr))]
+        # Without its direction it is somebody's note, or torn: it is shown, and proves nothing.
+        process = process if sends is not None else self._log.loose
+        process.channels.add(Channel(text_of(found[2]), int(found[3]), sends, gdr))
+        return _shown_by(found)
 
-    def _show(self, facts: Iterable[Fact], block: bytes, at: int, text: bytes) -> None:
+    def _show(self, facts: Iterable[Fact], block: bytes, at: int) -> None:
         """Remember the first line that shows each fact."""
         known = self._log.evidence
         if (new := [fact for fact in facts if fact not in known]) and len(known) < EVIDENCE_KEPT:
-            words = text_of(text)
+            start = block.rfind(b"\n", 0, at) + 1
+            record = block.rfind(b"NCCL ", start, at)
+            text = block[record if record >= 0 else at : block.find(b"\n", at)][: 4 * TEXT_LIMIT]
+            words = text_of(text.removeprefix(b"NCCL ").removeprefix(b"INFO").removeprefix(b"WARN"))
             words = words if len(words) <= TEXT_LIMIT else words[: TEXT_LIMIT - 1] + "…"
             line = self._before + block.count(b"\n", 0, at) + 1
             known.update(dict.fromkeys(new, Evidence(self._source, line, words)))
@@ -256,6 +271,10 @@ class _Scanner:
         for host, pid in list(self._processes):
             if not pid.isdigit() and host in self._named:
                 del self._processes[host, pid]  # torn lines that have lost their process
+        loose = self._log.loose
+        if not self._processes and (loose.channels or loose.used or loose.opened or loose.providers or loose.told):
+            self._processes[loose.host, ""], self._log.bare = loose, True
+            self._log.loose = Process(loose.host, "")
         _join_torn(self._processes)
         by_name = sorted(self._processes.values(), key=lambda process: natural(process.name))
         self._log.processes = sorted(by_name, key=lambda process: 1 << 30 if process.rank is None else process.rank)
