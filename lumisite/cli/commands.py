@@ -208,7 +208,9 @@ COMMANDS: dict[str, Command] = {
         "what a container needs from the host, library by library",
         "Print what an image needs from the host: each library with the decision to bind it, to skip it (the image "
         "has it), to refuse it (the image cannot run it), or that the host misses it; with the reason and the chain "
-        "that led to it. The image is read, never run. Exit 0 when all is bound or skipped, 1 otherwise.",
+        "that led to it. The image is read, never run. Of an image that no family recognises it says what it has and "
+        "lacks for full speed on the site's network: library for collectives, plugin, libfabric, provider. Exit 0 when "
+        "all is bound or skipped, 1 otherwise, 4 where no family knows the image and it lacks something.",
         {
             "image IMAGE": "a SIF, or the folder of an unpacked image",
             "--site NAME|FILE": SITE,

@@ -87,3 +87,8 @@ def all_fabrics() -> Iterator[Fabric]:
 def fabrics_of(carrier: str) -> tuple[Fabric, ...]:
     """Give the kinds of adapters that `fabric.carrier` of a site may mean; none for a carrier without adapters."""
     return tuple(one for one in all_fabrics() if carrier in one.carriers)
+
+
+def is_own(carrier: str) -> bool:
+    """Tell whether a carrier is NCCL's own network `IB`, in upper or lower case, which carries traffic by itself."""
+    return any(carrier.casefold() == one.casefold() for fabric in all_fabrics() for one in fabric.own)

@@ -28,6 +28,7 @@ VENDOR = Vendor(
             devices=_DEVICES,
             libraries=_LIBRARIES,
             interface="ib",
+            own=("IB",),
         ),
         Fabric(
             title="RoCE",
@@ -36,6 +37,7 @@ VENDOR = Vendor(
             link="Ethernet",
             devices=_DEVICES,
             libraries=_LIBRARIES,
+            own=("RoCE",),
         ),
     ),
     kernel_modules=r"mlx[45]_\w+|hfi1|irdma|efa|bnxt_re",
