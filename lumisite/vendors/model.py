@@ -133,6 +133,20 @@ class Fabric:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LogWords:
+    """What logs of NCCL call a vendor's products.
+
+    `providers` are those of libfabric, `networks` what plugins call themselves. `failed` are regular expressions for
+    what says that a plugin does not start, `harmless` for warnings that good runs begin with.
+    """
+
+    providers: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    harmless: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Vendor:
     """A vendor.
 
@@ -141,7 +155,7 @@ class Vendor:
     `host_libraries` of more on a host, `image_libraries` of more in images; `module_folders` where its modulefiles
     stand. `kernel_modules` is a regular expression for modules of the kernel whose version matters; `kernel_options`
     are options of the kernel's configuration, with who reads them. `bound` is the folder whose libraries containers
-    borrow.
+    borrow, `log` the words of logs.
     """
 
     title: str
@@ -157,3 +171,4 @@ class Vendor:
     kernel_modules: str = ""
     kernel_options: Mapping[str, str] = field(default_factory=dict)
     bound: str = ""
+    log: LogWords = field(default_factory=LogWords)

@@ -1,4 +1,4 @@
-"""Decide from a run's NCCL or RCCL log whether its traffic went where it should have gone.
+"""Decide from a run's NCCL log whether its traffic went where it should have gone.
 
 A run passes when every process shows that the network plugin carries the traffic, through the expected libfabric
 provider, over the expected number of NICs, with no communicator on sockets and with every communicator complete. What
@@ -26,14 +26,13 @@ from lumisite.validate.transport.shown import (
     seen,
     what_is_shown,
 )
+from lumisite.vendors import is_own, words_of_logs
 
 #: How something counts, what it is, and the process that it is about; empty for the run.
 Reason: TypeAlias = tuple[GateOutcome, str, str]
 
 #: Provider names that are whole though others begin with them.
-PROVIDERS = OVER_SOCKETS | {"cxi", "efa", "verbs", "psm", "psm2", "psm3", "opx", "shm", "gni"}
-#: What sites call the carrier of NCCL's own network IB, which speaks to both kinds of adapters.
-OWN_IB = frozenset({"ib", "roce"})
+PROVIDERS = OVER_SOCKETS | {"shm", *words_of_logs().providers}
 #: Names shown in a reason before it only counts.
 NAMES_SHOWN = 4
 #: What is said of a run that never left its node.
@@ -47,8 +46,8 @@ _ADDRESS = re.compile("0x[0-9a-f]+")
 class Expectation:
     """What should carry the traffic; None: any provider but those over sockets, any number of NICs.
 
-    `provider` is libfabric's name (`cxi`); for a network without libfabric its own name does (`IB`, which also carries
-    `RoCE`, `UCX`).
+    `provider` is libfabric's name (`verbs`); for a network without libfabric its own name does (`IB`, which also
+    carries `RoCE`, `UCX`).
     """
 
     provider: str | None = None
@@ -157,7 +156,7 @@ class _Run:
         return max(len(process.devices), len(self.devices.get(process.host, ()))) or None
 
     def _gdr(self, process: Process) -> Answer:
-        """Judge GPU Direct RDMA of one process: channels first, then RCCL's summary, then what says that it is off.
+        """Judge GPU Direct RDMA of one process: channels first, then the summary of rings, then what says no.
 
         `Disabled for GPU … / HCA …` is one pair of many: it counts only where no pair is near enough.
         """
@@ -208,7 +207,7 @@ class _Run:
         networks = " and ".join(process.networks)
         if len(process.networks) > 1:
             yield "fail", f"communicators use different networks, {networks}"
-        elif networks == "IB" and (self.expectation.provider or "").casefold() in OWN_IB:
+        elif networks == "IB" and is_own(self.expectation.provider or ""):
             yield from self._wrong_nics(process, result)
         else:
             verb = "NCCL chose its" if self.one_node else "traffic goes through NCCL's"
@@ -255,9 +254,7 @@ class _Run:
         """Say what keeps the run as a whole from passing."""
         log = self.log
         if not self.processes:
-            what = (
-                "the lines of NCCL or RCCL say nothing of the network" if log.lines else "no line of NCCL or RCCL found"
-            )
+            what = "the lines of NCCL say nothing of the network" if log.lines else "no line of NCCL found"
             hint = "run with NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV"
             yield "inconclusive", WITHIN if log.within_nodes else f"{what} ({hint})", ""
         elif log.bare:

@@ -1,4 +1,4 @@
-"""What single lines of NCCL and RCCL say, by version; and what they make of a process; `log` finds them in a log."""
+"""What single lines of NCCL, and of what is built on it, say, and what they make of a process; `log` finds them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, TypeAlias, cast
 
+from lumisite.vendors import words_of_logs
+
 #: Networks by names that are also the beginnings of others.
-NETWORKS = {"Socket", "IB", "OFI", "UCX", "Libfabric", "AWS Libfabric"}
+NETWORKS = {"Socket", "IB", "OFI", "UCX", "Libfabric", *words_of_logs().networks}
 
 # The last group is there when the line ends where it should: a torn one could have lost its /GDRDMA. Notes that people
 # write down leave the direction out.
@@ -39,15 +41,16 @@ _NO_PLUGIN = re.compile(
     rb"Failed to find ncclNetPlugin symbol"
 )
 _FAILED = re.compile(
-    rb"Unable to find a protocol that worked|aws-ofi-\w+ initialization failed|Initializing plugin failed|"
-    rb"Failed to initialize any NET plugin|Failed to initialize NET plugin (?!IB\b|Socket\b)|Only EFA provider is|"
-    rb"Invalid type of PCI bus|network .* not found"
+    rb"Unable to find a protocol that worked|-ofi-\w+ initialization failed|Initializing plugin failed|"
+    rb"Failed to initialize any NET plugin|Failed to initialize NET plugin (?!IB\b|Socket\b)|"
+    rb"Invalid type of PCI bus|network .* not found%b" % b"".join(b"|" + one.encode() for one in words_of_logs().failed)
 )
 _BROKEN = re.compile(rb"completed with error|Got completion .*with (?:error|status)|RC: (?:107|-38)\b|NO_SPACE")
-#: Warnings that tell why a communicator does not come up, and none of those that every good run of RCCL begins with.
+#: Warnings that tell why a communicator does not come up, and none of those that good runs begin with.
 TROUBLE = re.compile(
-    rb"(?!.*(?:Missing |NUMA |any local path |rocprofiler|performance|Could not read|symbol|libibverbs|CUDA library))"
+    rb"(?!.*(?:Missing |NUMA |any local path |performance|Could not read|symbol|libibverbs%b))"
     rb".*(?i:fail|error|closed|refused|time.?out|timed out|unable|invalid|could ?n[o']t|no such)"
+    % b"".join(b"|" + one.encode() for one in words_of_logs().harmless)
 )
 _OFF = re.compile(
     rb"disabling GDR|GDR not supported|GDR disabled|without GPUDirect RDMA|GPU Direct RDMA Disabled for HCA|"
@@ -56,7 +59,7 @@ _OFF = re.compile(
 
 #: What a line may tell: that the plugin was loaded, was given up for NCCL's own network, does not start, reports errors
 #: at run time; why a communicator may not come up; GPU Direct RDMA off, or off (far) and on (near) for one pair of GPU
-#: and adapter of many, or on by RCCL's summary; that the graph of a communicator is made.
+#: and adapter of many, or on by the summary of rings; that the graph of a communicator is made.
 Kind: TypeAlias = Literal[
     "loaded", "fell back", "failed", "broken", "warned", "gdr off", "gdr far", "gdr near", "gdr on", "graph"
 ]
@@ -155,7 +158,7 @@ class Process:
     def init(self) -> str:
         """How far its communicators came: complete, stuck, unfinished or unknown.
 
-        NCCL before 2.22 and RCCL connect rings and trees before `Init COMPLETE`; later NCCL connects each at its first
+        NCCL before 2.22 connects rings and trees before `Init COMPLETE`; later NCCL connects each at its first
         use, so that rings without trees are a fault only in a communicator that has not completed. Where nothing shows
         that one began, lines have been left out, and those of trees may be among them.
         """
@@ -207,7 +210,7 @@ def _read(text: bytes) -> Iterator[Fact]:
     elif head in _NETWORK_HEADS and (found := _NETWORK.match(text)):
         # Another process may have written into the line: `SocketNCCL` is Socket.
         name = text_of(found[1])
-        yield "used", next((known for known in ("Socket", "AWS Libfabric") if name.startswith(known)), name)
+        yield "used", next((known for known in ("Socket", *words_of_logs().networks) if name.startswith(known)), name)
     if head in _OPENED_HEADS and (found := _OPENED.match(text)):
         yield "opened", text_of(next(filter(None, found.groups())))
     told = next((kind for kind, pattern in kinds if pattern.search(text)), None)

@@ -1,7 +1,7 @@
-"""Read what NCCL and RCCL log (`NCCL_DEBUG=INFO`) into facts about each process, in one pass and in little memory.
+"""Read what NCCL logs (`NCCL_DEBUG=INFO`) into facts about each process, in one pass and in little memory.
 
-Forms of the lines: NCCL 2.10 to 2.30, RCCL 2.16 to 2.30, aws-ofi-rccl 1.4 and aws-ofi-nccl 1.3 to 1.21, checked against
-the messages in their sources. Launchers put things before a line (`srun -l`, mpirun, PALS, Ray, time stamps), and
+Forms of the lines: NCCL 2.10 to 2.30 and what is built on its source, with the OFI plugin from 1.3 to 1.21, checked
+against the messages in their sources. Launchers put things before a line (`srun -l`, mpirun, PALS, Ray, times), and
 several processes that write to one pipe tear each other's lines; so a record is found by the `NCCL INFO` or `NCCL WARN`
 in it, and belongs to the `host:pid:tid [gpu]` directly before that, wherever on the line this is.
 """

@@ -5,13 +5,14 @@ folder by version); oneCCL (libccl.so.1); Level Zero specification (ZE_AFFINITY_
 drivers i915 and xe. What else Intel has for a display (class 0300) is in processors.
 """
 
-from lumisite.vendors.model import Collectives, Gpu, Sign, Software, Vendor
+from lumisite.vendors.model import Collectives, Gpu, LogWords, Sign, Software, Vendor
 
 _ONEAPI = "/opt/intel/oneapi"
 _RELEASE = r"(\d{4})\.(\d+)(?:\.(\d+))?"
 
 VENDOR = Vendor(
     title="Intel",
+    log=LogWords(providers=("psm", "psm2", "psm3", "opx")),
     gpu=Gpu(
         pci="8086",
         classes=frozenset({"0380"}),
