@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from lumisite.text import counted
-from lumisite.validate.lines import GateOutcome
 from lumisite.validate.transport.lines import Evidence, Process, whole_names
 from lumisite.validate.transport.log import Log, natural
 from lumisite.validate.transport.shown import (
@@ -28,8 +27,11 @@ from lumisite.validate.transport.shown import (
 )
 from lumisite.vendors import is_own, words_of_logs
 
+if TYPE_CHECKING:
+    from lumisite.validate.lines import GateOutcome
+
 #: How something counts, what it is, and the process that it is about; empty for the run.
-Reason: TypeAlias = tuple[GateOutcome, str, str]
+Reason: TypeAlias = "tuple[GateOutcome, str, str]"
 
 #: Provider names that are whole though others begin with them.
 PROVIDERS = OVER_SOCKETS | {"shm", *words_of_logs().providers}

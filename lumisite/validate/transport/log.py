@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from lumisite.validate.samples import whole_lines
+from lumisite.text import whole_lines
 from lumisite.validate.transport.lines import (
     CHANNEL_LINE,
     HEADS,
@@ -44,7 +44,8 @@ EVIDENCE_KEPT, TEXT_LIMIT = 1_000, 200
 #: What a record can matter by: the rest is never looked at in Python, and a log is mostly channels within nodes and
 #: lines of collectives.
 _MATTERS = re.compile(
-    rb"NCCL (?:INFO[ \t]+(?=((?:%b)[^\n]{0,4000}))|WARN (?=([^\n]{0,4000})))" % b"|".join(map(re.escape, sorted(HEADS)))
+    rb"NCCL (?!INFO Chan)(?:INFO[ \t]+(?=((?:%b)[^\n]{0,4000}))|WARN (?=([^\n]{0,4000})))"
+    % b"|".join(map(re.escape, sorted(HEADS)))
 )
 _RECORD = re.compile(rb"NCCL (?:INFO|WARN) ")
 #: Threads of a process that are remembered, to know its torn lines by.
@@ -108,6 +109,7 @@ class _Scanner:
         self._told: set[bytes] = set()
         self._source = ""
         self._before = 0
+        self._ray = False
         self._named: set[str] = set()
         self._log = Log()
 
@@ -125,15 +127,13 @@ class _Scanner:
             block = _COLOUR.sub(b"", block)
         if not self._log.within_nodes:
             self._log.within_nodes = any(way in block for way in WITHIN_NODES)
-        if not self._log.dropped:
-            self._log.dropped = b"x across cluster]" in block
         alone = b"NCCL " not in block
         if not alone:
             self._log.lines = True
             for found in _MATTERS.finditer(block):
                 text, at = found[1] or found[2], found.start()
                 # Mostly a few processes speak, and what stands before their records was seen before.
-                process = self._by_prefix.get(block[block.rfind(b" ", 0, max(0, at - 6)) + 1 : at])
+                process = self._by_prefix.get(block[block.rfind(b" ", 0, at - 6 if at > 6 else 0) + 1 : at])
                 if process is None or found[1] is None or b"NCCL " in text:
                     self._read_odd(block, found)
                 else:
@@ -143,6 +143,8 @@ class _Scanner:
             self._read_channels(block)
         if alone or len(block) < EXCERPT_BYTES:
             self._read_bare(block, alone=alone)
+        if self._ray and not self._log.dropped:
+            self._log.dropped = b"x across cluster]" in block
         self._before += lines
 
     def _read_odd(self, block: bytes, found: re.Match[bytes]) -> None:
@@ -182,7 +184,8 @@ class _Scanner:
             for head, behind in pairwise(heads)
         }
         facts: set[Fact] = set()
-        for one in told - self._told:
+        told -= self._told
+        for one in told:
             tail, _, before = one.partition(b"\n")
             text, before = b"%b] via NET/%b" % (before[:4], tail), before[4:]
             # What another record was written into does not end there; and a line without `NCCL` is no record.
@@ -248,6 +251,7 @@ class _Scanner:
 
     def _identify(self, line: bytes, prefix: bytes) -> Process:
         found = _PREFIX.search(line[-400:])
+        self._ray = self._ray or b" pid=" in line
         if found and (_TIME.match(found[0]) or (found[1].isdigit() and found[3] is None)):
             found = None  # a time of day, or a torn line that has lost its host
         if found:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from lumisite.validate.lines import GateOutcome
 from lumisite.validate.transport.lines import Evidence, Process
 from lumisite.validate.transport.log import Log, natural
+
+if TYPE_CHECKING:
+    from lumisite.validate.lines import GateOutcome
 
 Answer: TypeAlias = Literal["yes", "no", "unknown"]
 
