@@ -27,7 +27,7 @@ _NETWORK = re.compile(rb"(?:Using +network|Assigned NET plugin) +([A-Za-z][\w./+
 _SOCKETS = re.compile(rb"NET/Socket *: *Using *\[")
 _SOCKET = re.compile(rb"\[\d+\]([\w.@-]+):")
 _ADAPTERS = re.compile(rb"NET/IB *: *Using *\[")
-# Ports of one card stand in braces in NCCL 2.21 to 2.24: `[0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE}`.
+# Ports of one card stand in braces in NCCL 2.21 to 2.24: `[0]={[0] nic_0:1/RoCE, [1] nic_1:1/RoCE}`.
 _ADAPTER = re.compile(rb"\[\d+\] ?([^\s:={]+):\d+(?::\d+)?/")
 _HCA = re.compile(rb"for HCA (?:\d+ )?'([^']+)'")
 # What names the network that was opened, where no line says which one communicators use.

@@ -327,5 +327,5 @@ def _add(whole: Process, part: Process) -> None:
 
 
 def natural(name: str) -> list[int | str]:
-    """Sort cxi10 after cxi9: text and numbers by turns."""
+    """Sort nic10 after nic9: text and numbers by turns."""
     return [int(part) if at % 2 else part for at, part in enumerate(re.split(r"(\d{1,9})", name))]
