@@ -1,11 +1,11 @@
-"""Texts that several rooms write: aligned tables, and the command that takes nodes out of service."""
+"""Texts that several rooms write or read: tables, lines, and the command that takes nodes out of service."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -59,3 +59,20 @@ def flow(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(map(flow, value))}]"
     return yaml_text(str(value))
+
+
+def whole_lines(blocks: Iterable[bytes], keep: Callable[[bytes], bytes]) -> Iterator[bytes]:
+    """Cut the blocks of a file after a newline; the last one gets a newline if it has none.
+
+    `keep` is asked, while a line has no end yet, what of it is kept; it may raise.
+    """
+    rest = b""
+    for block in blocks:
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + memoryview(block)[:end]
+            rest = block[end:]
+        else:
+            rest = keep(rest + block)
+    if rest:
+        yield rest + b"\n"

@@ -6,7 +6,7 @@ The question is: which roots, which directories of the host, which binds of modu
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -17,8 +17,9 @@ from lumisite.binds.copies import in_order, numbers_in
 from lumisite.errors import ResolveError
 from lumisite.images.container import container_of, library_path
 from lumisite.images.contents import read_holds
-from lumisite.images.family import recognise_family
+from lumisite.images.family import recognise_family, recognised
 from lumisite.images.sif import Image
+from lumisite.images.speed import parts_for_speed
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
 from lumisite.machine.tree import Tree, names_of, opened_by, resolve
@@ -44,6 +45,9 @@ _FOLDERS = (
     "ofi/*/*/lib-abi-mpich",
 )
 
+#: What is said of an image that no family knows and that lacks something.
+UNKNOWN = "so how fast it runs between nodes is unknown: judge the log of a run with `lumisite transport`"
+
 #: What a plan file begins with.
 _HEADER = """\
 # What one image needs from the host: found by `lumisite binds --write`, to be reviewed by a person, and compiled by
@@ -54,12 +58,16 @@ _HEADER = """\
 
 @dataclass(frozen=True)
 class Plan:
-    """What an image needs from a host: a line for each library, and `notes` on the whole."""
+    """What an image needs from a host: a line for each library, and `notes` on the whole.
+
+    `fast` is false where no family knows the image and it lacks something that full speed on the network takes.
+    """
 
     family: str
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
     holds: Holds = field(default_factory=Holds)
+    fast: bool = True
 
     @property
     def sound(self) -> bool:
@@ -85,10 +93,13 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     name, why = recognise_family(site, request.image_paths, image.tree, request.releases, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
+    known = request.family is not None or recognised(site, request.image_paths, image.tree) is not None
     holds = read_holds(site, name, image.tree)
     notes = [f"image family {name} ({why})", *image.notes]
     if not roots:
-        return Plan(name, (), (*notes, f"{name} needs no library of the host: {family.why}"), holds)
+        notes.append(f"{name} needs no library of the host: {family.why}")
+        lacks = () if known else _speed(site, image.tree, ())
+        return Plan(name, (), (*notes, *lacks), holds, not lacks or lacks[-1] != UNKNOWN)
     folders, lacking = library_folders(request, host)
     sides, unknown = _sides(request, name, image.tree, host, folders)
     notes += lacking
@@ -99,7 +110,15 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     lines = closure(roots, sides)
     shut: Mapping[str, str] = getattr(image.tree, "unreadable", {})
     notes += (f"the image's {at} may not be read ({command})" for at, command in shut.items())
-    return Plan(name, lines, tuple(notes), holds)
+    brought = {line.library for line in lines if line.decision in ("bind", "skip")}
+    lacks = () if known else _speed(site, image.tree, brought)
+    return Plan(name, lines, (*notes, *lacks), holds, not lacks or lacks[-1] != UNKNOWN)
+
+
+def _speed(site: Site, image: Tree, brought: Collection[str]) -> tuple[str, ...]:
+    """Say what an image that no family knows has and lacks for full speed on the site's network."""
+    parts = tuple(parts_for_speed(site, image, brought))
+    return (*map(str, parts), *([] if all(part.at for part in parts) else [UNKNOWN]))
 
 
 def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -207,8 +207,9 @@ COMMANDS: dict[str, Command] = {
     "binds": Command(
         "what a container needs from the host, library by library",
         "Print what an image needs from the host: each library with the decision to bind it, to skip it (the image "
-        "has it), to refuse it (the image cannot run it), or that the host misses it; with the reason and the chain "
-        "that led to it. The image is read, never run. Exit 0 when all is bound or skipped, 1 otherwise.",
+        "has it), to refuse it (the image cannot run it), or that the host misses it; with reason and chain. The image "
+        "is read, never run. Where no family recognises it, also what it lacks for full speed on the site's network. "
+        "Exit 0 when all is bound or skipped, 1 otherwise, 4 where an image without a family lacks something.",
         {
             "image IMAGE": "a SIF, or the folder of an unpacked image",
             "--site NAME|FILE": SITE,

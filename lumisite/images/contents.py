@@ -82,9 +82,9 @@ def read_versions(site: Site, tree: Tree) -> dict[str, Version]:
     Releases of the site's stacks come by their names, then what carries the traffic of its GPUs and of its fabric.
     """
     labels = read_labels(tree)
-    folders = _library_folders(tree)
-    libc = _find(tree, folders, ["libc.so.6"])
-    carriers = {one.name: _signed(one.images, tree, folders) for one in _collectives(site)}
+    folders = library_folders(tree)
+    libc = find_file(tree, folders, ["libc.so.6"])
+    carriers = {one.name: _signed(one.images, tree, folders) for one in collectives_of(site)}
     fabric = [name for one in fabrics_of(site.fabric.carrier) for name in one.libraries]
     found = {
         "torch": _torch(tree),
@@ -101,8 +101,8 @@ def read_versions(site: Site, tree: Tree) -> dict[str, Version]:
 
 def read_holds(site: Site, family: str | None, tree: Tree) -> Holds:
     """Read what settings depend on in an image of a family: releases of the site's stacks, and the OFI plugin."""
-    folders = _library_folders(tree)
-    plugin = _find(tree, folders, plugins()) is not None
+    folders = library_folders(tree)
+    plugin = find_file(tree, folders, plugins()) is not None
     stated = _releases(site, tree, folders).items()
     told = {name: told_release(one.value) for name, one in stated if one is not None}
     return Holds(family, {name: one for name, one in told.items() if one is not None}, plugin)
@@ -110,7 +110,7 @@ def read_holds(site: Site, family: str | None, tree: Tree) -> Holds:
 
 def title_of(site: Site, name: str) -> str:
     """Give the name that people have for what has a version."""
-    titles = {one.name: one.title for one in _collectives(site)} | {"ofi_plugin": "OFI plugin"}
+    titles = {one.name: one.title for one in collectives_of(site)} | {"ofi_plugin": "OFI plugin"}
     return site.stacks[name].title if name in site.stacks else titles.get(name, name)
 
 
@@ -147,7 +147,7 @@ def _releases(site: Site, tree: Tree, folders: Iterable[str]) -> dict[str, Versi
     return found
 
 
-def _collectives(site: Site) -> tuple[Collectives, ...]:
+def collectives_of(site: Site) -> tuple[Collectives, ...]:
     """Give what carries collectives between the site's GPUs."""
     return tuple(gpu_of(stack.gpu).collectives for stack in site.stacks.values() if stack.gpu is not None)
 
@@ -158,7 +158,7 @@ def _signed(signs: Iterable[Sign], tree: Tree, folders: Iterable[str]) -> Versio
         if sign.of in ("text", "path"):
             paths = glob(tree, sign.paths)[::-1]
         else:
-            within = folders if sign.of == "libraries" else _packages(tree)
+            within = folders if sign.of == "libraries" else packages_in(tree)
             paths = tuple(path for folder in within for path in glob(tree, f"{folder}/{sign.paths}"))
         for path in paths:
             text = text_of(tree, path, _LARGEST_RECORD_BYTES) if sign.of == "text" else path
@@ -167,20 +167,22 @@ def _signed(signs: Iterable[Sign], tree: Tree, folders: Iterable[str]) -> Versio
     return None
 
 
-def _packages(tree: Tree) -> Iterator[str]:
+def packages_in(tree: Tree) -> Iterator[str]:
+    """Give the folders of Python packages in an image."""
     yield from (folder for pattern in _PACKAGE_FOLDERS for folder in glob(tree, pattern))
 
 
 def _torch(tree: Tree) -> Version | None:
     """Join what the environments of an image have; one that has the same adds nothing."""
     seen: dict[str, str] = {}
-    for path in (f"{folder}/torch/version.py" for folder in _packages(tree)):
+    for path in (f"{folder}/torch/version.py" for folder in packages_in(tree)):
         if match := _TORCH.search(text_of(tree, path, _LARGEST_TEXT_BYTES) or ""):
             seen.setdefault(match[1], path)
     return Version(", ".join(seen), ", ".join(seen.values())) if seen else None
 
 
-def _library_folders(tree: Tree) -> tuple[str, ...]:
+def library_folders(tree: Tree) -> tuple[str, ...]:
+    """Give the folders of libraries in an image, those that its own loader is told of first."""
     patterns = (*(one for maker in all_vendors() for one in (*maker.image_libraries, *maker.libraries)), *_OWN_FOLDERS)
     own = [folder for pattern in patterns for folder in glob(tree, pattern)]
     return tuple(dict.fromkeys((*library_path(tree)[0], *conf_directories(tree), *_LIBRARY_FOLDERS, *own)))
@@ -188,11 +190,11 @@ def _library_folders(tree: Tree) -> tuple[str, ...]:
 
 def plugins_in(tree: Tree) -> tuple[str, ...]:
     """Give the paths of all that an image has under the names of a network plugin."""
-    paths = (f"{folder}/{name}" for folder in _library_folders(tree) for name in plugins())
+    paths = (f"{folder}/{name}" for folder in library_folders(tree) for name in plugins())
     return tuple(path for path in paths if resolve(tree, path).entry is not None)
 
 
-def _find(tree: Tree, folders: Iterable[str], names: Iterable[str]) -> str | None:
+def find_file(tree: Tree, folders: Iterable[str], names: Iterable[str]) -> str | None:
     """Give the real path of the first of some names that is a file in a folder."""
     places = (resolve(tree, f"{folder}/{name}") for name in names for folder in folders)
     return next((place.path for place in places if place.entry is not None and place.entry.kind == "file"), None)
@@ -205,7 +207,7 @@ def _library(
     stated: Callable[[Tree, str], Version | None] = lambda tree, path: None,
 ) -> Version | None:
     """Give the release of a library as it is `stated`, else the real name of its file: `libx.so.1.5.0`."""
-    path = _find(tree, folders, names)
+    path = find_file(tree, folders, names)
     return None if path is None else stated(tree, path) or Version(posixpath.basename(path), path)
 
 

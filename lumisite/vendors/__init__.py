@@ -8,6 +8,7 @@ loaded when they are asked for: to render needs none.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from functools import cache
 from importlib import import_module
 from itertools import zip_longest
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lumisite.vendors.model import Fabric, Gpu, Software, Vendor
+    from lumisite.vendors.model import Fabric, Gpu, LogWords, Software, Vendor
 
 _FOLDER = Path(__file__).parent
 _NO_VENDORS = ("__init__", "model")
@@ -87,3 +88,16 @@ def all_fabrics() -> Iterator[Fabric]:
 def fabrics_of(carrier: str) -> tuple[Fabric, ...]:
     """Give the kinds of adapters that `fabric.carrier` of a site may mean; none for a carrier without adapters."""
     return tuple(one for one in all_fabrics() if carrier in one.carriers)
+
+
+def is_own(carrier: str) -> bool:
+    """Tell whether a carrier is NCCL's own network `IB`, in upper or lower case, which carries traffic by itself."""
+    return any(carrier.casefold() == one.casefold() for fabric in all_fabrics() for one in fabric.own)
+
+
+@cache
+def words_of_logs() -> LogWords:
+    """Join what logs call the products of all vendors."""
+    logs = [maker.log for maker in all_vendors()]
+    names = [field.name for field in fields(logs[0])]
+    return replace(logs[0], **{name: tuple(word for log in logs for word in getattr(log, name)) for name in names})

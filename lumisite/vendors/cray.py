@@ -3,7 +3,7 @@
 Sources: HPE's guides for CPE (trees below /opt/cray/pe) and for Slingshot's host software; libfabric's page fi_cxi(7).
 """
 
-from lumisite.vendors.model import Fabric, Software, Vendor
+from lumisite.vendors.model import Fabric, LogWords, Software, Vendor
 
 VENDOR = Vendor(
     title="HPE Cray",
@@ -34,4 +34,5 @@ VENDOR = Vendor(
     module_folders=("/opt/cray/modulefiles", "/opt/cray/pe/modulefiles", "/opt/cray/pe/lmod/modulefiles"),
     kernel_modules=r"cxi_\w+|cassini\w*|kdreg\w*|kfi\w*",
     bound="/opt/cray",
+    log=LogWords(providers=("cxi", "gni")),
 )

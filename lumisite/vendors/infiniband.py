@@ -3,7 +3,7 @@
 Sources: Linux' Documentation/ABI/stable/sysfs-class-infiniband; rdma-core (libibverbs.so.1, /dev/infiniband).
 """
 
-from lumisite.vendors.model import Fabric, Vendor
+from lumisite.vendors.model import Fabric, LogWords, Vendor
 
 _CLASS = "/sys/class/infiniband"
 _DEVICES = ("/dev/infiniband/uverbs*",)
@@ -28,6 +28,7 @@ VENDOR = Vendor(
             devices=_DEVICES,
             libraries=_LIBRARIES,
             interface="ib",
+            own=("IB",),
         ),
         Fabric(
             title="RoCE",
@@ -36,7 +37,10 @@ VENDOR = Vendor(
             link="Ethernet",
             devices=_DEVICES,
             libraries=_LIBRARIES,
+            own=("RoCE",),
         ),
     ),
     kernel_modules=r"mlx[45]_\w+|hfi1|irdma|efa|bnxt_re",
+    # aws-ofi-nccl was called by its maker before 1.13.
+    log=LogWords(providers=("verbs", "efa"), networks=("AWS Libfabric",), failed=("Only EFA provider is",)),
 )

@@ -125,7 +125,7 @@ class Fabric:
     `carriers` are the words that `fabric.carrier` of a site may have for it, the usual one first. `folder` is the class
     of adapters in sysfs; where several kinds are in it, `driver` or `link` (layer) tells this one. `devices` are
     patterns of its devices in /dev, `libraries` the SONAMEs that carry its traffic. `interface` is how its interfaces
-    are usually called, without the number.
+    are usually called, without the number. `own` are carriers that NCCL's own network `IB` is, which needs no plugin.
     """
 
     title: str
@@ -136,6 +136,21 @@ class Fabric:
     devices: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     interface: str = ""
+    own: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LogWords:
+    """What logs of NCCL call a vendor's products.
+
+    `providers` are those of libfabric, `networks` what plugins call themselves. `failed` are regular expressions for
+    what says that a plugin does not start, `harmless` for warnings that good runs begin with.
+    """
+
+    providers: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    harmless: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -147,7 +162,7 @@ class Vendor:
     `host_libraries` of more on a host, `image_libraries` of more in images; `module_folders` where its modulefiles
     stand. `kernel_modules` is a regular expression for modules of the kernel whose version matters; `kernel_options`
     are options of the kernel's configuration, with who reads them. `bound` is the folder whose libraries containers
-    borrow.
+    borrow, `log` the words of logs.
     """
 
     title: str
@@ -163,3 +178,4 @@ class Vendor:
     kernel_modules: str = ""
     kernel_options: Mapping[str, str] = field(default_factory=dict)
     bound: str = ""
+    log: LogWords = field(default_factory=LogWords)

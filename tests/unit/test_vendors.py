@@ -33,7 +33,6 @@ EXCEPTIONS = (
     (r"lumisite/render/helper\.py|spank_helpers/image\.sh|spank_helpers/wrapper\.sh", "rocm",
      "a variable of the scripts, which are rendered as they are"),
     (r"lumisite/validate/probes/(miopen/.*|suite\.py)", "miopen", "the name of a probe, as runs and reports have it"),
-    (r"lumisite/validate/transport/lines\.py", "cuda", "words of NCCL's own log"),
     (r"lumisite/render/runtimes\.py|spank_helpers/(image\.sh|cli_filter\.lua)", "rocm nv intel hpu",
      "options of the container runtimes, as users type them"),
 )  # fmt: skip

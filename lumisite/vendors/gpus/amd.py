@@ -6,7 +6,7 @@ RCCL; MIOpen's pages on its databases and caches; the PCI ID repository. An MI25
 MI300 a "processing accelerator".
 """
 
-from lumisite.vendors.model import Cache, Collectives, Gpu, Sign, Software, Vendor
+from lumisite.vendors.model import Cache, Collectives, Gpu, LogWords, Sign, Software, Vendor
 
 _RELEASE = r"(\d+)\.(\d+)(?:\.(\d+))?"
 
@@ -72,5 +72,6 @@ VENDOR = Vendor(
         ),
     ),
     image_libraries=("/opt/rocm/lib",),
+    log=LogWords(harmless=("rocprofiler",)),
     kernel_options={"CONFIG_DMABUF_MOVE_NOTIFY": "RCCL", "CONFIG_PCI_P2PDMA": "RCCL"},
 )

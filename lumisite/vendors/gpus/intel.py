@@ -6,13 +6,14 @@ PyTorch's documentation (torch.xpu; XCCL in torch.distributed); Intel's wheels o
 drivers i915 and xe. What else Intel has for a display (class 0300) is in processors.
 """
 
-from lumisite.vendors.model import Collectives, Gpu, Sign, Software, Vendor
+from lumisite.vendors.model import Collectives, Gpu, LogWords, Sign, Software, Vendor
 
 _ONEAPI = "/opt/intel/oneapi"
 _RELEASE = r"(\d{4})\.(\d+)(?:\.(\d+))?"
 
 VENDOR = Vendor(
     title="Intel",
+    log=LogWords(providers=("psm", "psm2", "psm3", "opx")),
     gpu=Gpu(
         pci="8086",
         classes=frozenset({"0380"}),

@@ -5,13 +5,14 @@ Sources: CUDA installation guide for Linux (trees below /usr/local/cuda-VERSION,
 /dev/nvidiactl); `src/plugin/net.cc` and the makefiles of NCCL (libnccl.so.2.21.5); NVIDIA's wheels on PyPI.
 """
 
-from lumisite.vendors.model import Collectives, Gpu, Sign, Software, Vendor
+from lumisite.vendors.model import Collectives, Gpu, LogWords, Sign, Software, Vendor
 
 _RELEASE = r"(\d+)\.(\d+)(?:\.(\d+))?"
 _RECORD = rf'\s*\{{[\s\S]*?"cuda"\s*:\s*\{{[^}}]*"version"\s*:\s*"{_RELEASE}'
 
 VENDOR = Vendor(
     title="NVIDIA",
+    log=LogWords(harmless=("CUDA library",)),
     gpu=Gpu(
         pci="10de",
         classes=frozenset({"0300", "0302"}),
