@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lumisite.errors import LumisiteError
-from lumisite.machine.tree import Entry, first_line, names_of, small_text
+from lumisite.machine.tree import Entry, Memory, first_line, names_of, small_text
 from lumisite.site.read import read_file
 
 
@@ -24,19 +24,6 @@ _SCRIPT_BYTES = 64 * 1024
 def collector() -> str:
     """Give the script that makes a node tell; more paths to look for are its arguments."""
     return read_file(Path(__file__).with_name("collect.sh"), _SCRIPT_BYTES).decode()
-
-
-@dataclass(frozen=True)
-class _Text:
-    name: str
-    content: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.content)
-
-    def read(self, offset: int, length: int) -> bytes:
-        return self.content[offset : offset + length]
 
 
 @dataclass(frozen=True)
@@ -58,9 +45,9 @@ class Told:
         """Give the names in a directory."""
         return tuple(self.folders.get(path, ()))
 
-    def source(self, path: str) -> _Text:
+    def source(self, path: str) -> Memory:
         """Open a file."""
-        return _Text(path, "\n".join(self.files[path]).encode())
+        return Memory(path, "\n".join(self.files[path]).encode())
 
     def said(self, what: str) -> str:
         """Give the first line of what a command said; empty where it said nothing that can be shown."""

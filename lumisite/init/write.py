@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,13 +15,12 @@ from lumisite.init.node import Node, can_be_bound, fabric_of, folders_of, has_fo
 from lumisite.init.slurm import Cluster, Kind, partitions_of
 from lumisite.render.templates import make_environment
 from lumisite.site.read import read_file
+from lumisite.site.scalars import PCI_BUS
 from lumisite.text import flow, yaml_key
 
 #: What of Slurm's configuration decides what tasks find.
 _TOLD = ("MpiDefault", "JobContainerType", "SrunProlog", "TaskProlog", "Prolog")
 _TEMPLATE_BYTES = 64 * 1024
-#: A GPU's address as the kernel writes it; facts from a file may say anything.
-_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def _values(seen: Seen) -> dict[str, object]:
         "os": node.facts.os.name or "unknown",
         "slurm": version if version.replace(".", "").isdecimal() else "",
         "kernel": node.facts.kernel.release or "",
-        "buses": {name: ids for name, ids in buses.items() if all(_BUS.fullmatch(bus or "") for bus in ids)},
+        "buses": {name: ids for name, ids in buses.items() if all(PCI_BUS.fullmatch(bus or "") for bus in ids)},
         "kinds": [describe_kind(kind, seen.nodes.get(kind.name), fabric) for kind in kinds],
         "of_slurm": {key: cluster.config[key] for key in _TOLD if key in cluster.config},
         "partitions": list(_partitions(cluster)),

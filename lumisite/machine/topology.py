@@ -6,12 +6,12 @@ masks are decided from it alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from lumisite.errors import LumisiteError
+from lumisite.site.scalars import PCI_BUS
 
 if TYPE_CHECKING:
     from lumisite.site.model import NodeKind
@@ -23,8 +23,6 @@ _GPU_CLASSES = {
     "10de": frozenset({"0300", "0302"}),  # NVIDIA
     "8086": frozenset({"0380"}),  # Intel; 0300 is what its processors have for a screen
 }
-
-_PCI_BUS = re.compile(r"([0-9a-f]{4,8}:)?([0-9a-f]{2})(:[0-9a-f]{2}\.[0-7])?")
 
 
 #: The PUs of one core, what tells its L3 from others (`None`: it has none), the kernel's number of its NUMA domain, and
@@ -128,7 +126,7 @@ def full_pci_bus(text: str) -> str:
     >>> full_pci_bus("C1"), full_pci_bus("0000:c1:00.0"), full_pci_bus("first")
     ('0000:c1:00.0', '0000:c1:00.0', '')
     """
-    found = _PCI_BUS.fullmatch(text.strip().lower())
+    found = PCI_BUS.fullmatch(text.strip().lower())
     return f"{found[1] or '0000:'}{found[2]}{found[3] or ':00.0'}" if found else ""
 
 
