@@ -11,7 +11,16 @@ from pathlib import Path
 from lumisite.facts.change import driver_words
 from lumisite.init.known import CACHES, SOFTWARE, STACKS
 from lumisite.init.machine import describe_kind
-from lumisite.init.node import Node, can_be_bound, fabric_of, folders_of, has_folder, module_systems, releases_of
+from lumisite.init.node import (
+    Fabric,
+    Node,
+    can_be_bound,
+    fabric_of,
+    folders_of,
+    has_folder,
+    module_systems,
+    releases_of,
+)
 from lumisite.init.slurm import Cluster, Kind, partitions_of
 from lumisite.render.templates import make_environment
 from lumisite.site.read import read_file
@@ -58,8 +67,8 @@ def _values(seen: Seen) -> dict[str, object]:
     node, cluster = seen.node, seen.cluster
     known = [kind.name for kind in cluster.kinds]
     kinds = [*cluster.kinds, *(Kind(name, ()) for name in seen.nodes if name not in known)]
-    slurm = next((one for kind in kinds for one in kind.nodes if one.name == node.name), None)
-    fabric = fabric_of(node, seen.address(slurm.said.get("NodeAddr", slurm.name) if slurm else node.name))
+    fabrics = {name: _fabric(seen, one) for name, one in seen.nodes.items()}
+    fabric = _fabric(seen, node)
     folders = list(_folders(seen))
     shared = [str(one["path"]) for one in folders if one["kind"] == "shared"]
     lasting = [str(one["path"]) for one in folders if one["kind"] == "shared" and one["bound"]]
@@ -93,7 +102,9 @@ def _values(seen: Seen) -> dict[str, object]:
         "slurm": version if version.replace(".", "").isdecimal() else "",
         "kernel": node.facts.kernel.release or "",
         "buses": {name: ids for name, ids in buses.items() if all(PCI_BUS.fullmatch(bus or "") for bus in ids)},
-        "kinds": [describe_kind(kind, seen.nodes.get(kind.name), fabric) for kind in kinds],
+        "kinds": [
+            describe_kind(kind, seen.nodes.get(kind.name), fabric, fabrics.get(kind.name, fabric)) for kind in kinds
+        ],
         "of_slurm": {key: cluster.config[key] for key in _TOLD if key in cluster.config},
         "partitions": list(_partitions(cluster)),
         "images": images,
@@ -105,6 +116,12 @@ def _values(seen: Seen) -> dict[str, object]:
         "systems": module_systems(seen.login) or module_systems(node),
         "modules": modules,
     }
+
+
+def _fabric(seen: Seen, node: Node) -> Fabric:
+    """Give a node's fabric; Slurm says by which address it reaches the node."""
+    slurm = next((one for kind in seen.cluster.kinds for one in kind.nodes if one.name == node.name), None)
+    return fabric_of(node, seen.address(slurm.said.get("NodeAddr", slurm.name) if slurm else node.name))
 
 
 def _speed(node: Node, name: str) -> str:

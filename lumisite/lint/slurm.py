@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lumisite.lint.shell import Command
-from lumisite.site.model import NodeKind, Site
+from lumisite.site.model import Site
+from lumisite.site.nodes import NodeKind
 
 #: Options of sbatch and srun that take a value, which may be the next word (srun(1), sbatch(1) of Slurm 24.05).
 _VALUED = frozenset(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain
 from typing import NamedTuple
 
 from lumisite.errors import LumisiteError
@@ -231,7 +231,7 @@ def _divide(
 def _far_cores(
     pools: Mapping[Gpu, _Pool], owned: Sequence[Sequence[Gpu]], usable: Mapping[Core, tuple[int, ...]]
 ) -> list[tuple[Core, ...]]:
-    """Deal out the cores that are near no GPU of the node, to the tasks with a GPU on their package, or to all.
+    """Deal out the cores near no GPU of the node: to the tasks with a GPU on their L3, on their package, or to all.
 
     The GPUs of some nodes all hang on one NUMA domain of several; the cores of the others are granted too.
     """
@@ -239,17 +239,19 @@ def _far_cores(
     if not all(pool.cores for pool in pools.values()):  # near what a GPU of unknown place is, nobody can tell
         return shares
     near = frozenset(chain.from_iterable(pool.cores for pool in pools.values()))
-    on_package = [{core.package for gpu in own for core in pools[gpu].cores} for own in owned]
-    rest = sorted(
-        (core for core in usable if core not in near), key=lambda core: (core.package or 0, core.core_logical)
-    )
-    for package, cores in ((package, tuple(group)) for package, group in groupby(rest, lambda core: core.package)):
-        tasks = [task for task, own in enumerate(on_package) if package in own] or range(len(owned))
+    around = [[core for gpu in own for core in pools[gpu].cores] for own in owned]
+    sides = [({core.l3 for core in cores} - {None}, {core.package for core in cores}) for cores in around]
+    nearest: dict[tuple[int, ...], list[Core]] = {}
+    for core in sorted(usable.keys() - near, key=lambda core: (core.package or 0, core.core_logical)):
+        on_l3 = tuple(task for task, (l3s, _) in enumerate(sides) if core.l3 in l3s)
+        on_package = tuple(task for task, (_, packages) in enumerate(sides) if core.package in packages)
+        nearest.setdefault(on_l3 or on_package or tuple(range(len(owned))), []).append(core)
+    for tasks, cores in nearest.items():
         each = len(cores) // sum(len(owned[task]) for task in tasks)
         start = 0
         for task in tasks:
             stop = start + each * len(owned[task])
-            shares[task] += cores[start:stop]
+            shares[task] += tuple(cores[start:stop])
             start = stop
     return shares
 
@@ -282,6 +284,9 @@ def _task_mask(
     if missing and not far:
         return TaskMask(task, gpus, (), f"{named}: {'; '.join(missing)}")
     cores = chain(chain.from_iterable(share.cores for share in shares), far)
-    reasons = [share.name for share in shares] + [f"{counted(len(far), 'core')} near no GPU"] * bool(far)
+    reasons = [share.name for share in shares]
+    for numa in dict.fromkeys(core.numa for core in far):
+        place = "" if numa is None else f"of NUMA domain {numa} "
+        reasons.append(f"{counted(sum(core.numa == numa for core in far), 'core')} {place}near no GPU")
     pus = tuple(sorted(pu for core in cores for pu in usable[core]))
     return TaskMask(task, gpus, pus, f"{named}: {', '.join(reasons)}")

@@ -14,7 +14,7 @@ from lumisite.errors import LumisiteError
 from lumisite.site.scalars import PCI_BUS
 
 if TYPE_CHECKING:
-    from lumisite.site.model import NodeKind
+    from lumisite.site.nodes import NodeKind
 
 # PCI class (base class and subclass) of what may be a GPU, by PCI vendor. An MI250X is a "display controller", an
 # MI300 a "processing accelerator"; a server's own VGA chip comes from another vendor.
@@ -86,12 +86,14 @@ def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topol
     is: its other thread is no place for a task either.
     """
     cores = cores_of(_groups_of(kind))
+    l3_of = {pu: core.l3 for core in cores for pu in core.pu_os}
+    near = [None if gpu.l3 is None else l3_of[kind.l3[gpu.l3].cores[0]] for gpu in kind.gpus]
     reserved = frozenset(kind.reserved or ())
     buses = [*map(full_pci_bus, bus_ids), *[""] * len(kind.gpus)]
     return Topology(
         name=name,
         cores=cores,
-        gpus=tuple(Gpu(index, buses[index], gpu.numa, gpu.l3) for index, gpu in enumerate(kind.gpus)),
+        gpus=tuple(Gpu(index, buses[index], gpu.numa, near[index]) for index, gpu in enumerate(kind.gpus)),
         reserved=frozenset(pu for core in cores if reserved.intersection(core.pu_os) for pu in core.pu_os),
     )
 
@@ -99,7 +101,8 @@ def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topol
 def _groups_of(kind: NodeKind) -> Iterator[CoreGroup]:
     for l3, group in enumerate(kind.l3):
         threads = [group.cores, group.siblings] if group.siblings else [group.cores]
-        yield from ((pus, l3, group.numa, group.package) for pus in zip(*threads, strict=True))
+        cache = ("own", l3) if group.cache is None else ("shared", group.cache)
+        yield from ((pus, cache, group.numa, group.package) for pus in zip(*threads, strict=True))
 
 
 def cores_of(groups: Iterable[CoreGroup]) -> tuple[Core, ...]:

@@ -149,6 +149,32 @@ def test_stacks_of_two_vendors_say_whose_they_are() -> None:
     }
 
 
+def test_a_kind_says_its_adapters_where_they_are_not_those_of_the_fabric() -> None:
+    lines = node("n1", gres="gpu:h100:2") + LUMI_G.replace("Partitions=standard-g", "Partitions=all")
+    nodes = {"mi250": node_of(told(lumi_node()), "lumi", []), "h100": h100()}
+    value = written(seen(nodes, read_cluster(slurm(partition("all"), lines))))
+    assert value["fabric"]["adapters"] == ["cxi0", "cxi1", "cxi2", "cxi3"]
+    assert value["node_kinds"]["h100"]["adapters"] == ["mlx5_0", "mlx5_1"]
+    assert [gpu["adapter"] for gpu in value["node_kinds"]["h100"]["gpus"]] == ["mlx5_1", "mlx5_0"]
+    assert "adapters" not in value["node_kinds"]["mi250"]
+
+
+def test_a_cache_of_two_domains_is_written_as_one() -> None:
+    """As Intel's processors have it, with sub-NUMA clusters on: Leonardo's, by its own numbers."""
+    files: dict[str, bytes | Link] = {"/sys/devices/system/cpu/online": b"0-31\n"}
+    files |= {f"/sys/devices/system/node/node{at}/cpulist": f"{16 * at}-{16 * at + 15}".encode() for at in (0, 1)}
+    for cpu in range(32):
+        here = f"/sys/devices/system/cpu/cpu{cpu}"
+        files |= {f"{here}/topology/physical_package_id": b"0\n", f"{here}/topology/core_cpus_list": f"{cpu}".encode()}
+        files |= {f"{here}/cache/index3/level": b"3\n", f"{here}/cache/index3/shared_cpu_list": b"0-31\n"}
+    cluster = read_cluster(slurm(partition("all"), node("n1", sockets=1, cores=32, total=32)))
+    (kind,) = written(seen({"cpu": small(files=files)}, cluster))["node_kinds"].values()
+    assert kind["l3"] == [
+        {"cores": "0-15", "numa": "0", "cache": "0"},
+        {"cores": "16-31", "numa": "1", "cache": "0"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("old", "new"), [("=NO", "=EXCLUSIVE"), ("=NO", "=NO Exclusive=NODE"), ("cons_tres", "linear")]
 )
