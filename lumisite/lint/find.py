@@ -37,6 +37,7 @@ ANYWHERE: dict[Rule, str] = {
     modules.host_venv: "python/cpython Doc/library/venv.rst (a venv keeps the Python that made it)",
 }
 HERE: dict[Rule, str] = {
+    launch.gpu_flag: "the site description: `gpu` of its runtimes",
     launch.fixed_port: "LUMI-AI-Guide 05-multi-gpu-and-node",
     launch.old_library: "LUMI-EasyBuild-contrib 422; LUMI training Update-202601",
     modules.unknown_version: "the site description: releases of the current platform",

@@ -220,7 +220,7 @@ def _version_faults(site: Site, module: Module) -> Iterator[str]:
 
 def runtimes_are_read(site: Site) -> Faults:
     """A runtime says nothing to another kind of consumer than its own, and one of each kind is enough."""
-    return runtime_faults(site.runtimes)
+    return runtime_faults(site.runtimes, {stack.gpu for stack in site.stacks.values() if stack.gpu})
 
 
 def validation_fits(site: Site) -> Faults:

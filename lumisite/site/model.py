@@ -67,7 +67,11 @@ class Partition(Known):
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
     max_nodes: int | None = key("Most nodes for one job.", default=None)
     constraint: Name | None = key("What users ask for with `--constraint` to get its nodes.", default=None)
-    qos: Name | None = key("What users ask for with `--qos` to get its nodes.", default=None)
+    qos: tuple[Name, ...] = key(
+        "What users ask for with `--qos` to get its nodes, any one of a list: jobs of `validate` ask for the first.",
+        alone=True,
+        default=(),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -307,6 +311,12 @@ class Site:
         """The fabric, with the adapters that nodes of a kind have."""
         own = self.node_kinds[kind].adapters
         return self.fabric if own is None else replace(self.fabric, adapters=own)
+
+    def gpu_flags(self, kind: str) -> set[str]:
+        """The flags by which runtimes bring in the GPUs of a node kind, as the platform in force has its stacks."""
+        here = self.platforms[self.platform].stacks.items() if self.node_kinds[kind].gpus else ()
+        vendors = {self.stacks[name].gpu for name, one in here if one.kinds is None or kind in one.kinds}
+        return {flag for one in self.runtimes.values() for vendor, flag in one.gpu.items() if vendor in vendors}
 
     @property
     def nics(self) -> int | None:

@@ -14,6 +14,7 @@ from lumisite.init.slurm import Cluster, read_cluster
 from lumisite.init.write import Seen, describe
 from lumisite.site.checks import STAGES
 from lumisite.site.decode import decode
+from lumisite.site.load import prepared
 from lumisite.site.model import Site
 from lumisite.site.scalars import SCALARS
 from tests.support.dict_trees import Link
@@ -73,7 +74,7 @@ def seen(nodes: Mapping[str, Node], cluster: Cluster, login: Node | None = None)
 def written(one: Seen) -> dict[str, Any]:
     """Give the description, which has no faults."""
     text = describe(one)
-    decode(text.encode(), Site, file="skerry.yaml", scalars=SCALARS, stages=STAGES)
+    decode(text.encode(), Site, file="skerry.yaml", scalars=SCALARS, stages=STAGES, older=prepared)
     value: dict[str, Any] = yaml.load(text, Loader=yaml.BaseLoader)
     return value
 
