@@ -139,7 +139,7 @@ def _runtimes(seen: Seen, flags: list[str]) -> dict[str, dict[str, str]]:
             found[name] = {"executable": path, "variant": says or name}
             found[name] |= {"prefix": "APPTAINER" if is_apptainer else "SINGULARITY"}
             found[name] |= {"gpu": flags[0]} if len(flags) == 1 and flags[0] else {}
-    return found
+    return found | seen.login.reads_no_modulefile | seen.node.reads_no_modulefile
 
 
 def _folders(seen: Seen) -> Iterator[dict[str, object]]:

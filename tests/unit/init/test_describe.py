@@ -208,6 +208,23 @@ def test_another_name_of_apptainer_is_no_runtime_of_its_own() -> None:
     }
 
 
+def test_pyxis_and_podman_hpc_are_runtimes_of_their_own() -> None:
+    says: dict[str, bytes | Link] = {"/said/srun --help": b"--container-image", "/said/enroot": b"3.4.1"}
+    says |= {"/said/podman-hpc path": b"/usr/bin/podman-hpc", "/said/podman-hpc": b"podman-hpc 1.2.2"}
+    cluster = read_cluster(slurm(partition("all"), node("n1")))
+    one = seen({"cpu": small(says=says)}, cluster)
+    runtimes = written(one)["runtimes"]
+    assert {name: (keys["emit"], keys["variant"]) for name, keys in runtimes.items()} == {
+        "pyxis": ("edf", "pyxis, enroot 3.4.1"),
+        "podman-hpc": ("podman-hpc", "podman-hpc 1.2.2"),
+    }
+    assert describe(one).count("# QUESTION: what reads EDFs here? srun has no --environment\n  pyxis:\n") == 1
+    says |= {"/said/srun --help": b"--container-image\n--environment", "/said/apptainer path": b"/usr/bin/apptainer"}
+    one = seen({"cpu": small(says=says)}, cluster)
+    assert list(written(one)["runtimes"]) == ["apptainer", "pyxis", "podman-hpc"]
+    assert "EDFs" not in describe(one)
+
+
 def test_home_is_not_bound_and_neither_is_what_the_login_node_lacks() -> None:
     table = mounts({}, users="nfs4", work="lustre", local="xfs")
     cluster = read_cluster(slurm(partition("all"), node("n1")))
@@ -304,7 +321,7 @@ def test_questions_and_guesses_are_told() -> None:
     for command in (
         "lscpu -e",
         "lstopo",
-        "command -v apptainer singularity",
+        "command -v apptainer singularity podman-hpc",
         "ip -brief address",
         "findmnt",
         "module --version",
