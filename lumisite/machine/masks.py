@@ -125,6 +125,30 @@ def mask_tables(topology: Topology) -> Mapping[tuple[int, int], tuple[TaskMask, 
     return tables
 
 
+def shared_cores(topology: Topology, threads: int) -> Mapping[int, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]]:
+    """Give, by GPU, the PUs near it in the order of their cores, with the GPUs that share them; then those near none.
+
+    For whatever binds tasks at run time on part of a node; nothing where each GPU has cores of its own.
+    """
+    usable = _usable(topology, Request(1, threads))
+    pools = {gpu: _pool(topology, gpu) for gpu in topology.gpus}
+    order = {core: at for at, core in enumerate(topology.cores)}
+    parts: dict[tuple[int, ...], list[Core]] = {}
+    for pool in dict.fromkeys(pools.values()):
+        gpus = tuple(gpu.index for gpu in topology.gpus if pools[gpu] == pool)
+        parts[gpus] = sorted((core for core in pool.cores if core in usable), key=order.__getitem__)
+    far = {
+        tuple(topology.gpus[at].index for at in tasks): cores
+        for tasks, cores in _nearest(pools, [(gpu,) for gpu in topology.gpus], usable).items()
+    }
+    if not far and all(len(gpus) == 1 for gpus in parts):
+        return {}
+    rows = [
+        (tuple(pu for core in cores for pu in usable[core]), gpus) for gpus, cores in (*parts.items(), *far.items())
+    ]
+    return {gpu.index: tuple(row for row in rows if gpu.index in row[1] and row[0]) for gpu in topology.gpus}
+
+
 def _granted_gpus(topology: Topology, request: Request) -> tuple[Gpu, ...]:
     if request.gpus is None:
         return topology.gpus
@@ -236,8 +260,22 @@ def _far_cores(
     The GPUs of some nodes all hang on one NUMA domain of several; the cores of the others are granted too.
     """
     shares: list[tuple[Core, ...]] = [()] * len(owned)
+    for tasks, cores in _nearest(pools, owned, usable).items():
+        each = len(cores) // sum(len(owned[task]) for task in tasks)
+        start = 0
+        for task in tasks:
+            stop = start + each * len(owned[task])
+            shares[task] += tuple(cores[start:stop])
+            start = stop
+    return shares
+
+
+def _nearest(
+    pools: Mapping[Gpu, _Pool], owned: Sequence[Sequence[Gpu]], usable: Mapping[Core, tuple[int, ...]]
+) -> dict[tuple[int, ...], list[Core]]:
+    """Give the cores near no GPU by the tasks that they are nearest to."""
     if not all(pool.cores for pool in pools.values()):  # near what a GPU of unknown place is, nobody can tell
-        return shares
+        return {}
     near = frozenset(chain.from_iterable(pool.cores for pool in pools.values()))
     around = [[core for gpu in own for core in pools[gpu].cores] for own in owned]
     sides = [({core.l3 for core in cores} - {None}, {core.package for core in cores}) for cores in around]
@@ -246,14 +284,7 @@ def _far_cores(
         on_l3 = tuple(task for task, (l3s, _) in enumerate(sides) if core.l3 in l3s)
         on_package = tuple(task for task, (_, packages) in enumerate(sides) if core.package in packages)
         nearest.setdefault(on_l3 or on_package or tuple(range(len(owned))), []).append(core)
-    for tasks, cores in nearest.items():
-        each = len(cores) // sum(len(owned[task]) for task in tasks)
-        start = 0
-        for task in tasks:
-            stop = start + each * len(owned[task])
-            shares[task] += tuple(cores[start:stop])
-            start = stop
-    return shares
+    return nearest
 
 
 def _why_none(pool: _Pool, request: Request) -> str:
