@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lumisite.machine.masks import Request, cpu_masks
+from lumisite.machine.masks import Request, cpu_masks, shared_cores
 from lumisite.machine.topology import Core, Gpu, Topology
 from tests.unit.machine.test_masks import lists
 
@@ -37,3 +37,9 @@ def test_cores_on_the_l3_of_a_gpu_are_nearer_than_those_of_its_package() -> None
     answers = cpu_masks(Topology("node", cores, on(2, 2, 0, 0)), Request(4))
     assert lists(answers) == ["16-19,24-27", "20-23,28-31", "0-3,8-11", "4-7,12-15"]
     assert answers[0].reason == "GPU 0: 4 of the 8 cores of NUMA domain 2, 4 cores of NUMA domain 3 near no GPU"
+
+
+def test_cores_near_no_gpu_are_shared_where_each_gpu_has_its_own() -> None:
+    shared = shared_cores(Topology("node", domains(2, 2, 2), on(0, 1)), 1)
+    assert shared == {0: (((0, 1), (0,)), ((4, 5), (0, 1))), 1: (((2, 3), (1,)), ((4, 5), (0, 1)))}
+    assert shared_cores(Topology("node", domains(2, 2), on(0, 1)), 1) == {}
