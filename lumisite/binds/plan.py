@@ -29,10 +29,11 @@ from lumisite.site.ledger import Situation, decide
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, PlanLine, PlannedImage
 from lumisite.site.versions import Version
+from lumisite.vendors import all_software, all_vendors, software_of
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
 _ASSUMED_LEVELS = ("x86-64-v3", "x86-64-v2")
-#: Where a Cray library keeps its files below its directory. Images are built with GCC, so its builds come first.
+#: Where a library keeps its files below its own directory. Images are built with GCC, so its builds come first.
 _FOLDERS = (
     "lib64",
     "lib",
@@ -84,7 +85,7 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     name, why = recognise_family(site, request.image_paths, image.tree, request.releases, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
-    holds = read_holds(name, image.tree)
+    holds = read_holds(site, name, image.tree)
     notes = [f"image family {name} ({why})", *image.notes]
     if not roots:
         return Plan(name, (), (*notes, f"{name} needs no library of the host: {family.why}"), holds)
@@ -120,7 +121,7 @@ def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tupl
 
 
 def folders_below(host: Tree, path: str) -> Iterator[str]:
-    """Give the folders of libraries in a Cray library's directory, and the directory itself; none where it is not."""
+    """Give the folders of libraries in a library's own directory, and the directory itself; none where it is not."""
     for folder in _FOLDERS:
         yield from sorted(glob(host, f"{path}/{folder}"), key=numbers_in, reverse=True)
     yield from glob(host, path)
@@ -143,22 +144,29 @@ def _sides(
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
     """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
     rules = read_rules(host, cpu_levels(host, _ASSUMED_LEVELS), folders, captured=True)
-    rocm = f"/opt/rocm-{request.site.platforms[request.platform].defaults.get('rocm')}"
-    everywhere = dict.fromkeys((*rules.directories, *beyond(request.site, host, rocm)))
+    defaults = {}
+    for stack, version in request.site.platforms[request.platform].defaults.items():
+        if software := software_of(stack, request.site.stacks[stack].gpu):
+            defaults[software.name] = f"{software.folders[0]}{version}"
+    everywhere = dict.fromkeys((*rules.directories, *beyond(request.site, host, defaults)))
     return Loader(host, replace(rules, directories=tuple(everywhere)))
 
 
-def beyond(site: Site, host: Tree, rocm: str) -> Iterator[str]:
+def beyond(site: Site, host: Tree, defaults: Mapping[str, str]) -> Iterator[str]:
     """Give folders with libraries where a host's own loader does not look.
 
-    They are those from which the site binds a single library, those of ROCm, which a module puts on LD_LIBRARY_PATH
-    (the folder `rocm` first, then the newest), and of Cray's products with a folder of their own, such as the OFI
-    plugin. AMD's packages install to /opt/rocm-VERSION (ROCm installation guide for Linux).
+    They are those from which the site binds a single library, those of software that a module puts on LD_LIBRARY_PATH
+    (the folder of `defaults` first, then the newest), and of products with a folder of their own, such as a plugin.
     """
     for bind in site.binds:
         if ".so" in posixpath.basename(bind.path):
             yield posixpath.dirname(bind.path)
-    for pattern in (f"{rocm}/lib", "/opt/rocm-*/lib", "/opt/cray/*/lib"):
+    patterns = []
+    for _, software in all_software():
+        first = [defaults[software.name]] if software.name in defaults else []
+        tops = (*first, *(f"{start}*" for start in software.folders))
+        patterns += [f"{top}/{folder}" for top in tops for folder in software.libraries]
+    for pattern in (*patterns, *(one for maker in all_vendors() for one in maker.host_libraries)):
         yield from sorted(glob(host, pattern), key=numbers_in, reverse=True)
 
 

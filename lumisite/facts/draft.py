@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator
 
 from lumisite.binds.copies import numbers_in
 from lumisite.facts.change import driver_words
-from lumisite.facts.site import DRIVEN, INSTALLED, Context
+from lumisite.facts.site import Context
 from lumisite.site.images import told_release
 from lumisite.site.versions import Version
 from lumisite.text import yaml_key as _key
 from lumisite.text import yaml_text as _text
+from lumisite.vendors import gpu_of, software_of
 
 
 def draft_lines(context: Context) -> tuple[str, ...]:
@@ -32,7 +33,8 @@ def draft_lines(context: Context) -> tuple[str, ...]:
     lines += _known("os", facts.os.name, old.os)
     for key, value in (("slurm", slurm), ("kernel", (facts.kernel.release or "").strip())):
         lines.append(f"    {key}: {_text(value)}" if value else f"    # unknown: {key}")
-    stacks = {name: entry(context) for name, entry in _ENTRIES.items() if name in context.stated.stacks}
+    mine = [name for name in site.stacks if name in context.stated.stacks]
+    stacks = {name: (_driven if name in site.gpu_stacks else _installed)(context, name) for name in mine}
     lines += ["    stacks:"] if stacks else []
     for name, (_, entry) in stacks.items():
         lines += [f"      {name}:", *(f"        {line}" for line in entry)]
@@ -51,25 +53,23 @@ def draft_lines(context: Context) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _driven(context: Context) -> tuple[list[str], list[str]]:
+def _driven(context: Context, stack: str) -> tuple[list[str], list[str]]:
     """Give the host's release of the stack that a driver decides on, and the draft of its entry."""
-    facts, old, stated = context.after, context.old.stacks.get(DRIVEN), context.stated.stacks[DRIVEN]
-    host, why_not = _host_release(context)
-    default = str(stated.default) if host is None else _spelled(str(host), context.site.releases(DRIVEN))
-    drivers = "; ".join(driver_words(name, driver) for name, driver in facts.drivers.items())
-    lines = [*_known("driver", drivers, str(old.driver if old else "unknown"), ""), *_runs(context, host)]
+    old, stated, mine = context.old.stacks.get(stack), context.stated.stacks[stack], context.site.stacks[stack]
+    host, why_not = _host_release(context, stack)
+    default = str(stated.default) if host is None else _spelled(str(host), mine.releases)
+    loaded = {name: one for name, one in context.after.drivers.items() if name in gpu_of(str(mine.gpu)).drivers}
+    drivers = "; ".join(driver_words(name, driver) for name, driver in loaded.items())
+    lines = [*_known("driver", drivers, str(old.driver if old else "unknown"), ""), *_runs(context, stack, host)]
     lines += [f"# unknown: default: {why_not}"] if why_not else []
     return [default], [*lines, f"default: {_text(default)}"]
 
 
-def _installed(context: Context) -> tuple[list[str], list[str]]:
+def _installed(context: Context, stack: str) -> tuple[list[str], list[str]]:
     """Give the installed releases, and the draft of their entry."""
-    default, installed, unknown = _cpe(context)
+    default, installed, unknown = _releases(context, stack)
     lines = [f"# unknown: {line}" for line in unknown]
     return [*installed], [*lines, f"default: {_text(default)}", f"supported: [{', '.join(map(_text, installed))}]"]
-
-
-_ENTRIES = {INSTALLED: _installed, DRIVEN: _driven}
 
 
 def _known(key: str, value: str | None, old: str, indent: str = "    ") -> Iterator[str]:
@@ -79,26 +79,27 @@ def _known(key: str, value: str | None, old: str, indent: str = "    ") -> Itera
     yield f"{indent}{key}: {_text((value or '').strip() or old)}"
 
 
-def _host_release(context: Context) -> tuple[Version | None, str]:
+def _host_release(context: Context, stack: str) -> tuple[Version | None, str]:
     """Give the host's default release; where it cannot be the platform's, why not."""
-    default = context.after.rocm.default
+    default, software = context.on_host(stack).default, software_of(stack, context.site.stacks[stack].gpu)
     version = told_release(default) if default and _is_name(default) else None
     if version is None:
         where = context.now or context.was
-        return None, f"the node has no /opt/rocm that leads to a release; this is what {where} has"
+        link = software.default if software is not None else "link"
+        return None, f"the node has no {link} that leads to a release; this is what {where} has"
     tables = (family.default_for or {} for family in context.site.families.values())
-    if not any(version in one[DRIVEN] for one in tables if DRIVEN in one):
+    if not any(version in one[stack] for one in tables if stack in one):
         return None, f"the host has {default}, for which no family is the default (`default_for`)"
     return version, ""
 
 
-def _runs(context: Context, host: Version | None) -> Iterator[str]:
+def _runs(context: Context, stack: str, host: Version | None) -> Iterator[str]:
     """Give the releases that the driver supports, which only the vendor's documentation tells.
 
     Where the platform that the node is now is described already, its range is taken; else the one of before, or the
     series of the host's own release if that lies outside.
     """
-    stated, title = context.stated.stacks[DRIVEN], context.site.stacks[DRIVEN].title
+    stated, title = context.stated.stacks[stack], context.site.stacks[stack].title
     supported = str(stated.runs)
     unknown = f"no file tells which {title} releases the driver supports; this is what {context.was} has"
     if context.now:
@@ -117,15 +118,16 @@ def _spelled(version: str, known: Iterable[str]) -> str:
     return next((one for one in known if told_release(one) == mine), version)
 
 
-def _cpe(context: Context) -> tuple[str, tuple[str, ...], list[str]]:
-    """Give the default CPE release, all that are installed, and what is unknown of them."""
-    known, cpe = context.site.releases(INSTALLED), context.after.cpe
-    installed = tuple(_spelled(one, known) for one in cpe.versions if _is_name(one) and told_release(one))
+def _releases(context: Context, stack: str) -> tuple[str, tuple[str, ...], list[str]]:
+    """Give the default release of a stack, all that are installed, and what is unknown of them."""
+    known, here = context.site.releases(stack), context.on_host(stack)
+    installed = tuple(_spelled(one, known) for one in here.versions if _is_name(one) and told_release(one))
     if not installed:
-        old = str(context.old.defaults.get(INSTALLED) or context.stated.defaults[INSTALLED])
+        old = str(context.old.defaults.get(stack) or context.stated.defaults[stack])
         return old, (old,), ["default: the node has none that can be seen; this is what the platform before has"]
-    unknown = ["which of the installed CPE releases are supported, and which are only left over (`leftover`)"]
-    default = _spelled(cpe.default or "", known)
+    title = context.site.stacks[stack].title
+    unknown = [f"which of the installed {title} releases are supported, and which are only left over (`leftover`)"]
+    default = _spelled(here.default or "", known)
     if default not in installed:
         default = max(installed, key=numbers_in)
         unknown.append("default: no link names the default; this is the newest")

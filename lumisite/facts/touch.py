@@ -11,10 +11,11 @@ from typing import Any, TypeAlias
 from lumisite.facts.capture import stated_paths
 from lumisite.facts.change import BootConfig, Change, DeployedFile, SymbolVersion, parted
 from lumisite.facts.facts import Driver, Facts, ImageFile, Interface
-from lumisite.facts.site import DRIVEN, INSTALLED, Context, Touch, families_borrowing
+from lumisite.facts.site import Context, Touch, families_borrowing
 from lumisite.machine.tree import is_under
 from lumisite.site.images import family_by_path, told_release, told_releases
 from lumisite.site.plans import LoadedPlan
+from lumisite.vendors import all_vendors, gpu_of, software_of
 
 Names = tuple[str, ...]
 Touches = Iterator[Touch]
@@ -127,7 +128,8 @@ def _product(change: Change[str], context: Context) -> Touches:
                 yield Touch("family", name, f"the wrapper puts lib64 of {used} on its LD_LIBRARY_PATH")
         yield from _plans_with(context, _sonames_under(gone, context.before), " came from a directory that is gone")
     if change.after is not None and not any(is_under(path, change.after) for _, path in stated_paths(site)):
-        yield Touch("site", "platforms", f"no platform or CPE release names {change.after} yet")
+        known = " or ".join(["platform", *(f"{site.stacks[stack].title} release" for stack in site.host_stacks)])
+        yield Touch("site", "platforms", f"no {known} names {change.after} yet")
     another = "; what stands behind it is another release, so render it again"
     yield from _modules_binding(context, change.before or change.after or "", another)
 
@@ -198,11 +200,15 @@ def _place(change: Change[Any], context: Context) -> Touches:
 
 
 def _driver(change: Change[Driver], context: Context) -> Touches:
-    here = f"platforms.{context.now or context.was}.stacks.{DRIVEN}"
-    stated = context.stated.stacks.get(DRIVEN)
-    if stated is None:
-        return
-    title, supported = context.site.stacks[DRIVEN].title, stated.runs
+    for stack in context.driven:
+        if change.subject in gpu_of(str(context.site.stacks[stack].gpu)).drivers:
+            yield from _driven(stack, change, context)
+
+
+def _driven(stack: str, change: Change[Driver], context: Context) -> Touches:
+    """Another driver decides which releases of a stack run."""
+    here, stated = f"platforms.{context.now or context.was}.stacks.{stack}", context.stated.stacks[stack]
+    title, supported = context.site.stacks[stack].title, stated.runs
     if change.was != change.now:
         yield Touch("site", f"{here}.driver", f"says {stated.driver!r}")
     if context.updated is None:
@@ -210,48 +216,51 @@ def _driver(change: Change[Driver], context: Context) -> Touches:
         yield Touch("site", f"{here}.runs", why)
         return
     yield Touch("site", f"{here}.runs", f"the driver supports {title} {supported}")
-    series = {version.minor: str(version) for version in map(told_release, context.leaving) if version}
+    series = {version.minor: str(version) for version in map(told_release, context.leaving(stack)) if version}
     for release in series.values():
         why = f"{title} {release} is outside {supported}, so it is rendered no more"
         for name, module in context.site.modules.items():
-            versions = context.versions_with(module, release) if DRIVEN in module.version else ()
+            versions = context.versions_with(module, stack, release) if stack in module.version else ()
             yield from (Touch("module", f"{name}/{version}", why) for version in versions)
     for directory, images in context.after.images.items():
         for image, file in images.items():
             path = f"{directory}/{image}"
-            held = told_releases(context.site, file.target or path, path).get(DRIVEN)
-            if context.leaves(held):
+            held = told_releases(context.site, file.target or path, path).get(stack)
+            if context.leaves(stack, held):
                 yield Touch("image", path, f"{title} {held} is outside {supported}")
 
 
-def _rocm(change: Change[Names], context: Context) -> Touches:
+def _stack(change: Change[Names], context: Context) -> Touches:
+    """The host has other releases of a stack: one that images bring, too, or one that it has installed."""
     gone, come = parted(change.before, change.after)
-    for release in gone:
-        entry, folder = context.site.releases(DRIVEN).get(release), f"/opt/rocm-{release}"
+    stack = context.stack_of(change.subject)
+    described = context.site.stacks.get(stack)
+    software = None if described is None else software_of(stack, described.gpu)
+    if described is None or software is None:
+        return
+    here = context.old.stacks.get(stack)
+    for release in gone if described.gpu is None and here is not None else ():
+        why = f"{described.title} {release} is gone"
+        if here is not None and release in map(str, here.installed):
+            yield Touch("site", f"platforms.{context.was}.stacks.{stack}.supported", why)
+        for name, module in context.site.modules.items():
+            if stack in module.version:
+                yield Touch("module", f"{name}/{release}*", why)
+    for release in gone if described.gpu is not None else ():
+        entry = described.releases.get(release)
         if entry is not None and entry.found != "image":
             why = f"says found: {entry.found}; the host has it no more"
-            yield Touch("site", f"stacks.{DRIVEN}.releases.{release}", why)
-        yield from _keys_naming(context, folder, "is gone")
-        for family, hit in families_borrowing(context, _sonames_under(folder, context.before)):
-            yield Touch("plan", family, f"{hit} came from {folder}")
-        yield from _plans_under(context, folder)
-    yield from context.undescribed(DRIVEN, come)
-
-
-def _cpe(change: Change[Names], context: Context) -> Touches:
-    gone, come = parted(change.before, change.after)
-    here = context.old.stacks.get(INSTALLED)
-    for release in gone if here is not None else ():
-        if here is not None and release in map(str, here.installed):
-            yield Touch("site", f"platforms.{context.was}.stacks.{INSTALLED}.supported", f"CPE {release} is gone")
-        for name, module in context.site.modules.items():
-            if INSTALLED in module.version:
-                yield Touch("module", f"{name}/{release}*", f"CPE {release} is gone")
-    yield from context.undescribed(INSTALLED, come)
+            yield Touch("site", f"stacks.{stack}.releases.{release}", why)
+        for folder in (f"{start}{release}" for start in software.folders):
+            yield from _keys_naming(context, folder, "is gone")
+            for family, hit in families_borrowing(context, _sonames_under(folder, context.before)):
+                yield Touch("plan", family, f"{hit} came from {folder}")
+            yield from _plans_under(context, folder)
+    yield from context.undescribed(stack, come)
 
 
 def _default(change: Change[str], context: Context) -> Touches:
-    stack = {"CPE": INSTALLED, "ROCm": DRIVEN}.get(change.subject, "")
+    stack = context.stack_of(change.subject)
     stated = context.old.defaults.get(stack)
     kept = {soname: path for soname, path in context.before.loads.items() if path in context.after.libraries}
     moved = [soname for soname, path in kept.items() if context.after.loads.get(soname, path) != path]
@@ -282,7 +291,8 @@ def _interface(change: Change[Interface], context: Context) -> Touches:
 def _kernel_config(change: Change[BootConfig], context: Context) -> Touches:
     for setting in context.site.settings:
         if "DMABUF" in setting.name:
-            why = "RCCL reads /boot/config-RELEASE of the running kernel before it uses DMA-BUF"
+            who = " and ".join(dict.fromkeys(name for one in all_vendors() for name in one.kernel_options.values()))
+            why = f"{who} reads /boot/config-RELEASE of the running kernel before it uses DMA-BUF"
             yield Touch("setting", setting.name, why)
     for key, bind in context.site.host_paths.items():
         if bind.path.startswith("/boot"):
@@ -351,6 +361,8 @@ def _same(change: Change[Any], context: Context) -> Touches:
         case "nic":
             for name in (name for name, kind in site.node_kinds.items() if kind.nics):
                 yield Touch("site", f"node_kinds.{name}.nics", f"{change.subject} is not where it was")
+            if change.subject in site.fabric.adapters:
+                yield Touch("site", "fabric.adapters", f"names {change.subject}, which is not what it was")
         case "release":
             for name in site.modules:
                 yield Touch("module", name, "users load it from the release that `current` names")
@@ -374,9 +386,9 @@ def _same(change: Change[Any], context: Context) -> Touches:
             for setting in (one for one in site.settings if re.search("HUGE|_HP$", one.name)):
                 yield Touch("setting", setting.name, "is about huge pages")
         case "module-default":
-            if INSTALLED in old.stacks:
-                why = f"says {old.defaults[INSTALLED]}; without a version users get {change.now}"
-                yield Touch("site", f"{here}.stacks.{INSTALLED}.default", why)
+            for stack in (stack for stack in site.host_stacks if stack in old.stacks):
+                why = f"says {old.defaults[stack]}; without a version users get {change.now}"
+                yield Touch("site", f"{here}.stacks.{stack}.default", why)
 
 
 #: All other kinds have the rule `_same`.
@@ -388,8 +400,7 @@ RULES: Mapping[str, Rule] = {
     "missing": _missing,
     **dict.fromkeys(("path", "dangling", "unreadable", "links"), _place),
     "driver": _driver,
-    "rocm": _rocm,
-    "cpe": _cpe,
+    "stack": _stack,
     "default": _default,
     "interface": _interface,
     "kernel-config": _kernel_config,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from lumisite.errors import LumisiteError
 from lumisite.machine.tree import Entry, Memory, first_line, names_of, small_text
 from lumisite.site.read import read_file
+from lumisite.vendors import all_fabrics, all_gpus, all_software, all_vendors
 
 
 class ToldError(LumisiteError):
@@ -22,8 +24,21 @@ _SCRIPT_BYTES = 64 * 1024
 
 
 def collector() -> str:
-    """Give the script that makes a node tell; more paths to look for are its arguments."""
-    return read_file(Path(__file__).with_name("collect.sh"), _SCRIPT_BYTES).decode()
+    """Give the script that makes a node tell, behind what vendors have; more paths to look for are its arguments."""
+    software = [one for _, one in all_software()]
+    trees = [f"{start}*" for one in software for start in one.folders] + [one.default for one in software]
+    trees += [
+        folder for one in all_vendors() for folder in (one.bound, *map(posixpath.dirname, one.libraries)) if folder
+    ]
+    said = {
+        "modules": (name for one in all_gpus() for name in one.drivers),
+        "classes": (one.folder for one in all_fabrics()),
+        "stated": (sign.paths for one in all_gpus() for sign in one.stated.values()),
+        "trees": trees,
+    }
+    words = (f"{name}={shlex.quote(' '.join(dict.fromkeys(values)))}" for name, values in said.items())
+    script = read_file(Path(__file__).with_name("collect.sh"), _SCRIPT_BYTES).decode()
+    return "\n".join((*words, script))
 
 
 @dataclass(frozen=True)

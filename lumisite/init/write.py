@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lumisite.facts.change import driver_words
-from lumisite.init.known import CACHES, SOFTWARE, STACKS
+from lumisite.init.known import SOFTWARE
 from lumisite.init.machine import describe_kind
 from lumisite.init.node import (
     Fabric,
@@ -26,6 +26,8 @@ from lumisite.render.templates import make_environment
 from lumisite.site.read import read_file
 from lumisite.site.scalars import PCI_BUS
 from lumisite.text import flow, yaml_key
+from lumisite.vendors import all_software, all_vendors, gpu_names, gpu_of, vendor
+from lumisite.vendors.model import Software
 
 #: What of Slurm's configuration decides what tasks find.
 _TOLD = ("MpiDefault", "JobContainerType", "SrunProlog", "TaskProlog", "Prolog")
@@ -74,11 +76,14 @@ def _values(seen: Seen) -> dict[str, object]:
     lasting = [str(one["path"]) for one in folders if one["kind"] == "shared" and one["bound"]]
     stacks = list(_stacks(seen))
     gpu_stacks = [str(one["name"]) for one in stacks if "runs" in one]
-    runtimes = _runtimes(seen, [STACKS[name].flag for name in gpu_stacks])
+    gpus = {str(one["gpu"]): gpu_of(str(one["gpu"])) for one in stacks if "runs" in one}
+    runtimes = _runtimes(seen, [one.flag for one in gpus.values()])
     runtime = next(iter(runtimes), "apptainer")
     images = seen.images(shared)
-    host = ["/opt/cray"] if node.facts.nics and has_folder(node, "/opt/cray") else []
-    modules = list(_modules(runtime, [str(one["name"]) for one in stacks], host=bool(host)))
+    classes = {one.kind for one in node.facts.nics.values()}
+    makers = (one for one in all_vendors() if classes & {posixpath.basename(kind.folder) for kind in one.fabrics})
+    host = [one.bound for one in makers if one.bound and has_folder(node, one.bound)]
+    modules = list(_modules(runtime, {str(one["name"]): "runs" in one for one in stacks}, host=bool(host)))
     spool = cluster.config.get("SlurmdSpoolDir", "")
     suffix = f"-{fabric.interfaces[0]}" if fabric.interfaces else ""
     version = cluster.config.get("SLURM_VERSION", node.facts.slurm or "")
@@ -112,7 +117,7 @@ def _values(seen: Seen) -> dict[str, object]:
         "bind_modules": [one["name"] for one in modules[:-1]],
         "host": host,
         "spool": spool if can_be_bound(spool) and has_folder(node, spool) else "",
-        "caches": [one for name in gpu_stacks for one in CACHES.get(STACKS[name].gpu, ())],
+        "caches": [one for gpu in gpus.values() for one in gpu.caches],
         "systems": module_systems(seen.login) or module_systems(node),
         "modules": modules,
     }
@@ -155,26 +160,29 @@ def _folders(seen: Seen) -> Iterator[dict[str, object]]:
 
 def _stacks(seen: Seen) -> Iterator[dict[str, object]]:
     """Give what there is of each stack, and on nodes of which kinds."""
-    for name in STACKS:
-        nodes = seen.nodes or {"": seen.login}
-        found = {kind: stack for kind, node in nodes.items() if (stack := _stack_of(node, name))}
+    nodes = seen.nodes or {"": seen.login}
+    words = [(name, software) for name in gpu_names() for software in vendor(name).software]
+    words += [("", software) for _, software in all_software() if not software.driver]
+    for gpu, software in words:
+        found = {kind: stack for kind, node in nodes.items() if (stack := _stack_of(node, software))}
         if found:
-            yield next(iter(found.values())) | {"name": name, "known": STACKS[name], "kinds": list(found)}
+            keys = {"name": software.name, "title": software.title, "gpu": gpu, "kinds": list(found)}
+            yield next(iter(found.values())) | keys
 
 
-def _stack_of(node: Node, name: str) -> dict[str, object]:
+def _stack_of(node: Node, software: Software) -> dict[str, object]:
     """Give releases and default of a stack; of one for GPUs only where its driver tells what runs.
 
-    CUDA's drivers run all minor releases of their major one; of others the series of the host's own default is taken.
+    Some drivers run all minor releases of their major one; of others the series of the host's own default is taken.
     """
-    versions, default = releases_of(node, name)
+    versions, default = releases_of(node, software)
     keys: dict[str, object] = {}
-    if STACKS[name].gpu:
-        driver = node.facts.drivers.get(STACKS[name].driver)
+    if software.driver:
+        driver = node.facts.drivers.get(software.driver)
         if driver is None or not (driver.version or driver.build) or not node.facts.gpus:
             return {}
-        keys["driver"] = driver_words(STACKS[name].driver, driver)
-        if firsts := STACKS[name].drivers:
+        keys["driver"] = driver_words(software.driver, driver)
+        if firsts := software.drivers:
             text = (driver.version or "").partition(".")[0]
             number = int(text) if text.isdecimal() else 0
             major = next((major for major, first in firsts.items() if number >= first), 0)
@@ -202,14 +210,14 @@ def _partitions(cluster: Cluster) -> Iterator[dict[str, object]]:
             yield {"name": name, "others": others, "said": keys}
 
 
-def _modules(runtime: str, stacks: list[str], *, host: bool) -> Iterator[dict[str, object]]:
-    """Give the modules; the last one loads the others and has the helper."""
-    installed = [name for name in stacks if not STACKS[name].gpu]
+def _modules(runtime: str, stacks: Mapping[str, bool], *, host: bool) -> Iterator[dict[str, object]]:
+    """Give the modules; the last one loads the others and has the helper. `stacks` says which a driver decides on."""
+    installed = [name for name, is_driven in stacks.items() if not is_driven]
     rows = [("userfilesystems", "singularity-userfilesystems", list[str](), "Binds user file systems into containers")]
     if host:
         rows.append(("hostlibraries", "singularity-CPEbits", installed, "Binds libraries of the host into containers"))
     loads = [f"{runtime}-{row[0]}" for row in rows]
-    every = [*installed, *(name for name in stacks if STACKS[name].gpu)]
+    every = [*installed, *(name for name in stacks if name not in installed)]
     rows.append(("AI-bindings", "singularity-AI-bindings", every, "Everything that AI containers need here"))
     for end, template, version, summary in rows:
         keys: dict[str, object] = {"name": f"{runtime}-{end}", "template": template, "summary": summary}

@@ -5,12 +5,18 @@ As in `model`, annotations are real types, and the classes go without `__eq__` a
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from lumisite.site.decode import Faults, key, unknown
 from lumisite.site.entries import Known, Stated
 from lumisite.site.scalars import AbsolutePath, Line, Name
 from lumisite.site.versions import Version, VersionRange, parse_version
+from lumisite.vendors import gpu_names
+
+if TYPE_CHECKING:
+    GpuVendor = str
+else:
+    GpuVendor = Literal[gpu_names()]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -86,7 +92,7 @@ class Stack:
     """Software whose versions matter to containers: what the host has installed, or what a GPU driver must run."""
 
     title: Line = key("Its name, for people: `ROCm`.")
-    gpu: Literal["amd", "nvidia", "intel"] | None = key(
+    gpu: GpuVendor | None = key(
         "Whose GPUs it is for. Images bring it, and the driver decides which releases run; none: the host has it.",
         default=None,
     )

@@ -46,8 +46,8 @@ def test_a_whole_node_is_captured() -> None:
     (config,) = facts.kernel.configs.values()
     assert config.options == {"CONFIG_DMABUF_MOVE_NOTIFY": "y", "CONFIG_PCI_P2PDMA": "y"}
     assert facts.drivers["amdgpu"].version == "6.10.5"
-    assert (facts.rocm.versions, facts.rocm.default) == (("6.3.4",), "6.3.4")
-    assert (facts.cpe.versions, facts.cpe.default) == (("25.03", "25.09"), "25.03")
+    assert (facts.stacks["rocm"].versions, facts.stacks["rocm"].default) == (("6.3.4",), "6.3.4")
+    assert (facts.stacks["cpe"].versions, facts.stacks["cpe"].default) == (("25.03", "25.09"), "25.03")
     assert facts.products["/opt/cray/libfabric"].versions == ("1.22.0",)
     assert facts.products["/opt/cray/pe/mpich"].versions == ("8.1.32", "9.0.1")
     assert facts.loads["libcxi.so.1"] == "/usr/lib64/libcxi.so.1.6.0"
@@ -181,7 +181,7 @@ def test_an_empty_directory_is_no_release(tmp_path: Path) -> None:
     for name in ("opt/rocm-6.0.3", "opt/cray/libfabric/1.15.2.0"):
         (root / name).mkdir()
     facts = capture(DiskTree(str(root)), LUMI).facts
-    assert facts.rocm.versions == ("6.3.4",)
+    assert facts.stacks["rocm"].versions == ("6.3.4",)
     assert facts.products["/opt/cray/libfabric"].versions == ("1.22.0",)
 
 
