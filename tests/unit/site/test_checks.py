@@ -87,6 +87,10 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             f"{ROCM}.kinds[0]: nodes of the kind twin have no GPUs",
         ),
         (
+            ("small-g: {node_kind: twin,", "small-g: {node_kind: twin, qos: '',"),
+            "partitions.small-g.qos: has no text",
+        ),
+        (
             ("    nics:", "    gpus: [{numa: 0, adapter: mlx5_0}]\n    nics:"),
             "node_kinds.twin.gpus[0].adapter: mlx5_0 is not described (there are none)",
         ),
