@@ -160,6 +160,14 @@ def test_a_kind_says_its_adapters_where_they_are_not_those_of_the_fabric() -> No
     assert "adapters" not in value["node_kinds"]["mi250"]
 
 
+def test_gpus_of_two_vendors_have_a_flag_each() -> None:
+    files: dict[str, bytes | Link] = {"/said/apptainer path": b"/usr/bin/apptainer"}
+    nodes = {"mi250": node_of(told({**lumi_node(), **files}), "lumi", []), "h100": h100()}
+    lines = node("n1", gres="gpu:h100:2") + LUMI_G.replace("Partitions=standard-g", "Partitions=all")
+    value = written(seen(nodes, read_cluster(slurm(partition("all"), lines))))
+    assert value["runtimes"]["apptainer"]["gpu"] == {"amd": "rocm", "nvidia": "nv"}
+
+
 def test_a_cache_of_two_domains_is_written_as_one() -> None:
     """As Intel's processors have it, with sub-NUMA clusters on: Leonardo's, by its own numbers."""
     files: dict[str, bytes | Link] = {"/sys/devices/system/cpu/online": b"0-31\n"}
