@@ -314,13 +314,13 @@ COMMANDS: dict[str, Command] = {
         module="validate",
     ),
     "transport": Command(
-        "which network NCCL or RCCL really used",
-        "Read the logs of NCCL or RCCL (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV) of all ranks of a run and "
+        "which network NCCL, or a library like it, really used",
+        "Read the logs of NCCL or its like (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV) of all ranks of a run and "
         "tell whether the plugin carried the traffic over the expected fabric. Exit code 0: it did, 1: it did not, 4: "
         "the log does not show it.",
         {
             "logs LOG...": "a log, plain or gzip; - is standard input",
-            "--expect PROVIDER": "libfabric provider that must carry the traffic, such as cxi (default: that of "
+            "--expect PROVIDER": "libfabric provider that must carry the traffic, such as verbs (default: that of "
             "--site; without --site, any but those over sockets)",
             "--nics N": About("NICs that each process must find (default: as many as --site has)", COUNT),
             "--require-gdr": "fail without proof of GPU Direct RDMA",

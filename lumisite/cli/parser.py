@@ -129,7 +129,7 @@ def asked_for(arguments: argparse.Namespace) -> dict[str, list[str]]:
     for text in arguments.use:
         stack, sign, version = text.partition("=")
         if not sign or not stack:
-            raise ResolveError(f"--use: {text!r} is no stack with its release (cuda=12.8 would be right)")
+            raise ResolveError(f"--use: {text!r} is no stack with its release (NAME=12.8 would be right)")
         asked.setdefault(stack, []).append(version)
     return asked
 

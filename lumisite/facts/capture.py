@@ -158,7 +158,7 @@ def asked_stems(site: Site) -> set[str]:
 def _with_libraries(facts: Facts, loader: Loader, directories: Iterable[str], site: Site, notes: list[str]) -> Facts:
     """Add the libraries that the site's families and binds name, whatever their SONAMEs are now, and what they need.
 
-    A library counts by its stem (`libcxi` of `libcxi.so.1`), so one whose SONAME has changed is found too.
+    A library counts by its stem (`libfabric` of `libfabric.so.1`), so one whose SONAME has changed is found too.
     """
     tree = loader.tree
     asked = asked_stems(site)

@@ -17,7 +17,7 @@ from lumisite.facts.site import Context
 from lumisite.site.images import told_release
 from lumisite.site.versions import Version
 from lumisite.text import Block, Noted, yaml_lines
-from lumisite.vendors import gpu_of, software_of
+from lumisite.vendors import gpu_of
 
 
 def draft_lines(context: Context) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ def _known(key: str, value: str | None, old: str) -> object:
 
 def _host_release(context: Context, stack: str) -> tuple[Version | None, str]:
     """Give the host's default release; where it cannot be the platform's, why not."""
-    default, software = context.on_host(stack).default, software_of(stack, context.site.stacks[stack].gpu)
+    default, software = context.on_host(stack).default, context.software(stack)
     version = told_release(default) if default and _is_name(default) else None
     if version is None:
         where = context.now or context.was

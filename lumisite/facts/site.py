@@ -14,6 +14,7 @@ from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import combinations, module_version
 from lumisite.site.versions import Version, parse_version
 from lumisite.vendors import software_of
+from lumisite.vendors.model import Software
 
 What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
 
@@ -56,15 +57,16 @@ class Context:
 
     def stack_of(self, title: str) -> str:
         """Give the site's stack for software on the host, by its title there; empty where the site has none."""
-        for stack, described in self.site.stacks.items():
-            software = software_of(stack, described.gpu)
-            if software is not None and software.title == title:
-                return stack
-        return ""
+        known = ((stack, self.software(stack)) for stack in self.site.stacks)
+        return next((stack for stack, one in known if one is not None and one.title == title), "")
+
+    def software(self, stack: str) -> Software | None:
+        """Give what a stack of the site is, where that is known."""
+        return software_of(stack, self.site.stacks[stack].gpu)
 
     def on_host(self, stack: str) -> Releases:
         """Give what the node has of a stack now."""
-        software = software_of(stack, self.site.stacks[stack].gpu)
+        software = self.software(stack)
         return Releases() if software is None else self.after.stacks.get(software.name, Releases())
 
     def leaves(self, stack: str, release: Version | None) -> bool:

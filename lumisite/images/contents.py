@@ -201,7 +201,7 @@ def _library(
     names: Iterable[str],
     stated: Callable[[Tree, str], Version | None] = lambda tree, path: None,
 ) -> Version | None:
-    """Give the release of a library as it is `stated`, else the real name of its file: `libcxi.so.1.5.0`."""
+    """Give the release of a library as it is `stated`, else the real name of its file: `libx.so.1.5.0`."""
     path = _find(tree, folders, names)
     return None if path is None else stated(tree, path) or Version(posixpath.basename(path), path)
 

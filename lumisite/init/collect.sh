@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2154
 # What a node says of itself, for `lumisite init`: POSIX sh, since a compute node may have no Python.
 # Lines are `F PATH` (a file; its lines follow, each behind |), `L PATH<tab>TARGET` (a link), `D PATH` (something that is
 # there), and at last END. What cannot be read is left out. Arguments are more paths to look for.

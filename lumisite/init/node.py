@@ -95,7 +95,7 @@ def node_of(told: Told, site: str, notes: list[str]) -> Node:
 def fabric_of(node: Node, address: str | None) -> Fabric:
     """Tell fast interfaces from those for management; `address` is by which Slurm reaches the node.
 
-    Where all are as fast, the one with that address manages, unless the others are called like it (`hsn0`, `hsn1`).
+    Where all are as fast, the one with that address manages, unless the others are called like it (`eth0`, `eth1`).
     """
     routes = list(_routes(node))
     routed = {name for name, _ in routes}

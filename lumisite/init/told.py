@@ -27,16 +27,15 @@ def collector() -> str:
     """Give the script that makes a node tell, behind what vendors have; more paths to look for are its arguments."""
     software = [one for _, one in all_software()]
     trees = [f"{start}*" for one in software for start in one.folders] + [one.default for one in software]
-    trees += [
-        folder for one in all_vendors() for folder in (one.bound, *map(posixpath.dirname, one.libraries)) if folder
-    ]
+    trees += [one.bound for one in all_vendors()]
+    trees += [posixpath.dirname(folder) for one in all_vendors() for folder in one.libraries]
     said = {
         "modules": (name for one in all_gpus() for name in one.drivers),
         "classes": (one.folder for one in all_fabrics()),
         "stated": (sign.paths for one in all_gpus() for sign in one.stated.values()),
         "trees": trees,
     }
-    words = (f"{name}={shlex.quote(' '.join(dict.fromkeys(values)))}" for name, values in said.items())
+    words = (f"{name}={shlex.quote(' '.join(dict.fromkeys(filter(None, values))))}" for name, values in said.items())
     script = read_file(Path(__file__).with_name("collect.sh"), _SCRIPT_BYTES).decode()
     return "\n".join((*words, script))
 

@@ -60,10 +60,11 @@ def _helper_help(site: Site, decision: Decision) -> list[str]:
         for family in site.families.values()
         if family.mpi
     )
+    releases = "".join(f"its {site.stacks[stack].title} release, " for stack in site.gpu_stacks)
     return [
         paragraph(
             "Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it does the following. What "
-            "depends on the image (its ROCm release, its family, its plugin) is decided by the image that runs, "
+            f"depends on the image ({releases}its family, its plugin) is decided by the image that runs, "
             "whatever the version of this module."
         ),
         _listing("Binds, where the node has it:", ((bind.spec, bind.why) for bind in decision.bound_by(TASK))),

@@ -21,6 +21,7 @@ from lumisite.site.selection import (
     module_version,
     with_release,
 )
+from lumisite.vendors.gpus import CACHING
 
 #: How the names of its templates end, by module system.
 TEMPLATES: Mapping[str, str] = {"lmod": "lua", "tcl": "tcl"}
@@ -42,6 +43,7 @@ class ModulePlan:
     marker: str
     memory: str
     helper: bool
+    caching: str
     stack: str
     root: str
     release: str
@@ -102,6 +104,7 @@ def _plan(
     provides = [(what, at) for what, at in libraries.items() if any(covers(bind.path, at) for bind in binds)]
     loads = tuple(f"{other}/{module_version(site, site.modules[other], chosen)}" for other in module.loads)
     title = f"{name}/{version} for {site.title}, platform {chosen.platform}"
+    caching = filter(None, (CACHING.get(str(stack.gpu)) for stack in site.stacks.values()))
     return ModulePlan(
         name=name,
         version=version,
@@ -121,6 +124,7 @@ def _plan(
         marker=bind_marker(name),
         memory=f"LUMISITE_SETS_{_variable_part(name)}",
         helper=module.helper,
+        caching="".join(f" and {one}" for one in dict.fromkeys(caching)),
         stack=chosen.name,
         root=site.root,
         release=release,

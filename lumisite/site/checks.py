@@ -228,13 +228,13 @@ def validation_fits(site: Site) -> Faults:
     plan = site.validation
     if plan is None:
         return
-    partition = site.partitions.get(plan.partition)
-    most = None if partition is None else partition.max_nodes
+    most = site.partitions[plan.partition].max_nodes if plan.partition in site.partitions else None
     days, few = plan.baseline_days, plan.baseline_days < 3 and plan.baseline_why is None
     always: dict[str, int] = {}
     wrong = [
         ("nodes", most and plan.nodes > most, f"{plan.nodes} nodes, but {plan.partition} gives a job at most {most}"),
         ("nodes", plan.nodes < 2, f"{plan.nodes} is not several (2 would be right)"),
+        ("backend", plan.backend == "nccl" and not site.gpu_stacks, "nccl is for GPUs (gloo, or a stack with `gpu`)"),
         ("tasks_per_node", plan.tasks_per_node < 1, "no task measures nothing (one for each GPU would be right)"),
         ("baseline_days", days < 1, f"{days} days have no jobs (3 would be right)"),
         ("baseline_days", days >= 1 and few, f"{days} is few (3 would be right, or say `baseline_why`)"),

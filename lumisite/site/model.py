@@ -20,7 +20,7 @@ from lumisite.site.versions import Version, VersionRange
 class Source:
     """Something that a reader can open: a repository, a document, an issue."""
 
-    title: Line = key("What it is: `HPE's settings for RCCL and NCCL on Slingshot`.")
+    title: Line = key("What it is: `the vendor's settings for NCCL on its network`.")
     address: Line = key("Where it is: `https://github.com/HewlettPackard/shs-ccl-docs`.")
     path: Line | None = key("The file, page or issue there, if it is always the same one.", default=None)
     date: Line | None = key("When it was written or read: `2026-04-30`.", default=None)
@@ -46,7 +46,7 @@ class Platform(Stated):
         "What there is of the site's stacks, by name.", names="stacks", default_factory=dict
     )
     libraries: Mapping[str, AbsolutePath] = key(
-        "Host directories that come with the system, not with a release: `libfabric: /opt/cray/libfabric/1.22.0`.",
+        "Host directories that come with the system, not with a release: `libfabric: /opt/libfabric/1.22.0`.",
         default_factory=dict,
     )
     gpu_bus_ids: Mapping[str, tuple[PciBus, ...]] = key(
@@ -103,7 +103,7 @@ class Family(Stated):
     )
     plugin: Literal["in-image", "from-host", "none"] = key("Where its OFI plugin for NCCL comes from.", default="none")
     release_after: Mapping[str, Line] = key(
-        "By stack, a shell pattern of what stands before its release in paths of images: `*-rocm-` for `-rocm-6.2.4-`; "
+        "By stack, a shell pattern of what stands before its release in paths of images: `*-gpu-` for `-gpu-6.2.4-`; "
         "two digits without a dot are 7.0 for `70`.",
         names="stacks",
         default_factory=dict,
@@ -134,8 +134,7 @@ class Module:
 
     template: Line = key("The template in `modulefiles_src/`, without `.lua.j2` or `.tcl.j2`.")
     version: tuple[str, ...] = key(
-        "What its version is made of: `[platform]` for `2026-01`, `[cpe]` for `25.03`, `[cpe, rocm]` for "
-        "`25.03-rocm6.2`."
+        "What its version is made of: `[platform]` for `2026-01`, the name of a stack for its release, or of several."
     )
     systems: tuple[Literal["lmod", "tcl"], ...] = key(
         "The module systems that it is written for: `lmod`, and `tcl` for Environment Modules 5.", default=("lmod",)
@@ -171,7 +170,9 @@ class Validation(Known):
     partition: str = key("The partition that they run in.", names="partitions")
     tasks_per_node: int = key("Ranks on a node, one for each GPU.")
     nodes: int = key("Nodes of the job with several nodes.", default=2)
-    backend: Literal["nccl", "gloo"] = key("What carries the collectives: `nccl` (RCCL too) or `gloo`.")
+    backend: Literal["nccl", "gloo"] = key(
+        "What carries the collectives: `nccl`, as the GPUs' vendor has it, or `gloo`."
+    )
     time_limit: Line = key("Time limit of a job, as sbatch takes it: `00:30:00`.")
     metrics: tuple[MetricRule, ...] = key("What is expected of metrics, by name.", default=())
     baseline_days: int = key("Days that a baseline's jobs must come from; fewer than 3 hide daily noise.", default=3)
@@ -226,7 +227,7 @@ class Site:
     support: Support = key("Whom users ask.")
     sources: Mapping[str, Source] = key(
         "What `source` keys refer to, by a short name. Where there are any, each `source` is one or more of these "
-        "names, each with the place in it, parted by `;`: `HPE README; TM 205-Containers`. `here` is the machine "
+        "names, each with the place in it, parted by `;`: `DOC README; TM 205-Containers`. `here` is the machine "
         "itself.",
         default_factory=dict,
     )
@@ -243,6 +244,9 @@ class Site:
     settings: tuple[Setting, ...] = key("The settings ledger.", default=())
     modules: Mapping[str, Module] = key("The modulefiles, by name.")
     retired_modules: tuple[Line, ...] = key("Shell patterns of module folders that are not kept up.", default=())
+    lint: Mapping[str, Known] = key(
+        "Where more is said of what `lumisite lint` finds, by the name of the rule: `host-venv`.", default_factory=dict
+    )
     plans: tuple[RelativePath, ...] = key("Reviewed plans of `lumisite binds --write`, beside this file.", default=())
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
     images: Images | None = key("The container images of the site.", default=None)
@@ -280,6 +284,11 @@ class Site:
         """The stacks that the host has."""
         return tuple(name for name, stack in self.stacks.items() if stack.gpu is None)
 
+    @property
+    def helper_module(self) -> str | None:
+        """The module that switches the srun helper on, and so loads all that containers need; none where none does."""
+        return next((name for name, one in self.modules.items() if one.helper and one.deprecated is None), None)
+
     def releases(self, stack: str) -> Mapping[str, Release]:
         """The releases of a stack; none where the site has no such stack."""
         return self.stacks[stack].releases if stack in self.stacks else {}
@@ -312,11 +321,16 @@ class Site:
         own = self.node_kinds[kind].adapters
         return self.fabric if own is None else replace(self.fabric, adapters=own)
 
+    def vendor_of(self, kind: str) -> str | None:
+        """Whose GPUs nodes of a kind have, as stacks say it; none where they have none, or nothing says it."""
+        here = self.platforms[self.platform].stacks
+        kinds = {name: here[name].kinds for name in self.gpu_stacks if name in here and self.node_kinds[kind].gpus}
+        return next((self.stacks[name].gpu for name, mine in kinds.items() if mine is None or kind in mine), None)
+
     def gpu_flags(self, kind: str) -> set[str]:
-        """The flags by which runtimes bring in the GPUs of a node kind, as the platform in force has its stacks."""
-        here = self.platforms[self.platform].stacks.items() if self.node_kinds[kind].gpus else ()
-        vendors = {self.stacks[name].gpu for name, one in here if one.kinds is None or kind in one.kinds}
-        return {flag for one in self.runtimes.values() for vendor, flag in one.gpu.items() if vendor in vendors}
+        """The flags by which runtimes bring in the GPUs of a node kind."""
+        vendor = self.vendor_of(kind)
+        return {one.gpu[vendor] for one in self.runtimes.values() if vendor is not None and vendor in one.gpu}
 
     @property
     def nics(self) -> int | None:

@@ -27,7 +27,7 @@ class CacheGroup:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Gpu:
-    """A GPU as programs see it (on MI250X: a GCD)."""
+    """A GPU as programs see it, which may be a part of a card."""
 
     l3: int | None = key("Index of the nearest entry of `l3`, if known.", default=None)
     numa: int = key("The nearest NUMA domain.")
@@ -38,7 +38,7 @@ class Gpu:
 class Nic:
     """A network adapter."""
 
-    interface: Name = key("Name of the interface: `hsn0`.")
+    interface: Name = key("Name of the interface: `ib0`.")
     numa: int = key("The nearest NUMA domain.")
     confirmed: bool = key("`no` when no source confirms the place.", default=True)
 

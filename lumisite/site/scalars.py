@@ -31,7 +31,7 @@ RootPath = NewType("RootPath", str)
 RelativePath = NewType("RelativePath", str)
 #: The name of an environment variable.
 VariableName = NewType("VariableName", str)
-#: What leads from a library to a root, the library first: `libcxi.so.1 <- libfabric.so.1 <- root`.
+#: What leads from a library to a root, the library first: `libdriver.so.1 <- libfabric.so.1 <- root`.
 Chain = NewType("Chain", tuple[str, ...])
 #: A PCI bus, `c1`, or the whole address of a device on it, `0000:c1:00.0`.
 PciBus = NewType("PciBus", str)

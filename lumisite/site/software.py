@@ -37,7 +37,7 @@ class Runtime(Known):
         default="modulefile",
     )
     annotations: Mapping[str, Line] = key(
-        "What every EDF says to the hooks of the container engine: `com.hooks.cxi.enabled: 'true'`.",
+        "What every EDF says to the hooks of the container engine: `com.hooks.NAME.enabled: 'true'`.",
         default_factory=dict,
     )
     arguments: tuple[Line, ...] = key("What every module for podman-hpc adds to its command: `--ipc=host`.", default=())
@@ -46,7 +46,7 @@ class Runtime(Known):
     )
     gpu: Mapping[str, Name] = key(
         "The flag by which it brings the GPUs in, without its dashes: `nv`. Tasks on nodes with GPUs have it as if it "
-        "were typed. Where there are GPUs of several vendors, each has its own: `{amd: rocm, nvidia: nv}`.",
+        "were typed. Where there are GPUs of several vendors, a mapping has one for those of each.",
         alone=True,
         default_factory=dict,
     )
@@ -57,9 +57,9 @@ class Fabric(Known):
     """The high-speed network, as libraries name it."""
 
     carrier: Name = key(
-        "What must carry traffic: a provider of libfabric, such as `cxi`, or NCCL's own transport, `IB`."
+        "What must carry traffic: a provider of libfabric, such as `verbs`, or NCCL's own transport, `IB`."
     )
-    adapters: tuple[Name, ...] = key("Its adapters, as their driver names them: `[mlx5_0, mlx5_1]`.", default=())
+    adapters: tuple[Name, ...] = key("Its adapters, as their driver names them: `[adapter0, adapter1]`.", default=())
     interfaces: tuple[Name, ...] = key("High-speed interfaces, in order: `[ib0, ib1]`.")
     host_suffix: Name | None = key(
         "What to append to a host name where nodes do not reach each other by the plain one: `MASTER_ADDR` has it.",
@@ -82,7 +82,7 @@ class Release(Stated):
         "Where a release of a stack with `gpu` is found: `image`, `host` or `both`.", default=None
     )
     libraries: Mapping[str, AbsolutePath] = key(
-        "Host directories of the release by what they hold: `cray-mpich: /opt/cray/pe/mpich/8.1.32`.",
+        "Host directories of the release by what they hold: `mpich: /opt/mpich/8.1.32`.",
         default_factory=dict,
     )
 
@@ -91,7 +91,7 @@ class Release(Stated):
 class Stack:
     """Software whose versions matter to containers: what the host has installed, or what a GPU driver must run."""
 
-    title: Line = key("Its name, for people: `ROCm`.")
+    title: Line = key("Its name, for people.")
     gpu: GpuVendor | None = key(
         "Whose GPUs it is for. Images bring it, and the driver decides which releases run; none: the host has it.",
         default=None,

@@ -62,13 +62,16 @@ class Software:
 class Collectives:
     """A vendor's library for collectives between GPUs.
 
-    `library` is what its files are called (up to `.so`), `plugins` under which names it looks for a network plugin,
-    `images` where images state its version; `tests` are folders of images with its tests, if not on PATH.
+    `backend` is what PyTorch calls it, `library` what its files are called (up to `.so`), `prefix` how its variables
+    begin, `plugins` under which names it looks for a network plugin, `images` where images state its version; `tests`
+    are folders of images with its tests, if not on PATH.
     """
 
     name: str
     title: str
     library: str
+    prefix: str
+    backend: str = "nccl"
     plugins: tuple[str, ...] = ()
     images: tuple[Sign, ...] = ()
     tests: tuple[str, ...] = ()
@@ -92,7 +95,9 @@ class Gpu:
     that is there where GPUs can be used, `devices` are patterns of all of them. `flag` is the option of container
     runtimes, without dashes. `visible` are the variables that say which GPUs a process sees, what counts more first.
     `tool` is the program that lists GPUs, `torch` what PyTorch calls such a device, `jax` what JAX calls the platform.
-    `misspelt` are names of variables that people write, with the right ones.
+    `bus_ids` are the run-time library that can tell PCI addresses, and its functions that count GPUs and tell the
+    address of one; `prefixes` are how variables of its libraries begin. `misspelt` are names of variables that people
+    write, with the right ones.
     """
 
     pci: str
@@ -107,6 +112,8 @@ class Gpu:
     torch: str
     jax: tuple[str, ...] = ()
     collectives: Collectives
+    bus_ids: tuple[str, str, str] | None = None
+    prefixes: tuple[str, ...] = ()
     caches: tuple[Cache, ...] = ()
     misspelt: Mapping[str, str] = field(default_factory=dict)
 

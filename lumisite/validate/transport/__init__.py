@@ -1,1 +1,1 @@
-"""Logs of NCCL and RCCL: which network carried the traffic."""
+"""Logs of NCCL and its like: which network carried the traffic."""

@@ -1,4 +1,4 @@
-"""Decide from a run's NCCL or RCCL log whether its traffic went where it should have gone.
+"""Decide from a run's log of NCCL or its like whether its traffic went where it should have gone.
 
 A run passes when every process shows that the network plugin carries the traffic, through the expected libfabric
 provider, over the expected number of NICs, with no communicator on sockets and with every communicator complete. What
@@ -16,6 +16,7 @@ from lumisite.text import counted
 from lumisite.validate.lines import GateOutcome
 from lumisite.validate.transport.lines import Process, whole_names
 from lumisite.validate.transport.log import Log, natural
+from lumisite.vendors import all_fabrics
 
 Answer: TypeAlias = Literal["yes", "no", "unknown"]
 #: How something counts, what it is, and the process that it is about; empty for the run.
@@ -24,7 +25,8 @@ Reason: TypeAlias = tuple[GateOutcome, str, str]
 #: libfabric providers that run over the kernel's TCP or UDP: the plugin is in use and the fabric is not.
 OVER_SOCKETS = frozenset({"tcp", "sockets", "udp", "net"})
 #: Provider names that are whole though others begin with them.
-PROVIDERS = OVER_SOCKETS | {"cxi", "efa", "verbs", "psm", "psm2", "psm3", "opx", "shm", "gni"}
+PROVIDERS = OVER_SOCKETS | {"psm", "psm2", "psm3", "opx", "shm", "gni"}
+PROVIDERS |= {name for fabric in all_fabrics() for name in fabric.carriers if name.islower()}
 #: NCCL's own networks: where one of these is used no plugin carries traffic.
 INTERNAL = frozenset({"Socket", "IB"})
 #: What sites call the carrier of NCCL's own network IB, which speaks to both kinds of adapters.
@@ -44,8 +46,8 @@ _ADDRESS = re.compile("0x[0-9a-f]+")
 class Expectation:
     """What should carry the traffic; None: any provider but those over sockets, any number of NICs.
 
-    `provider` is libfabric's name (`cxi`); for a network without libfabric its own name does (`IB`, which also carries
-    `RoCE`, `UCX`).
+    `provider` is libfabric's name (`verbs`); for a network without libfabric its own name does (`IB`, which also
+    carries `RoCE`, `UCX`).
     """
 
     provider: str | None = None
@@ -171,7 +173,7 @@ class _Run:
         return max(len(process.devices), len(self.devices[process.host])) or None
 
     def _gdr(self, process: Process) -> Answer:
-        """Judge GPU Direct RDMA of one process: channels first, then RCCL's summary, then what says that it is off.
+        """Judge GPU Direct RDMA of one process: channels first, then the summary, then what says that it is off.
 
         `Disabled for GPU … / HCA …` is one pair of many: it counts only where no pair is near enough.
         """
@@ -269,9 +271,7 @@ class _Run:
         """Say what keeps the run as a whole from passing."""
         log = self.log
         if not self.processes:
-            what = (
-                "the lines of NCCL or RCCL say nothing of the network" if log.lines else "no line of NCCL or RCCL found"
-            )
+            what = "the lines of NCCL say nothing of the network" if log.lines else "no line of NCCL found"
             hint = "run with NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV"
             yield "inconclusive", WITHIN if log.within_nodes else f"{what} ({hint})", ""
         elif log.bare:

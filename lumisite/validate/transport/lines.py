@@ -1,4 +1,4 @@
-"""What single lines of NCCL and RCCL say, by version; and what they make of a process; `log` finds them in a log."""
+"""What single lines of NCCL and its like say, by version; what they make of a process; `log` finds them in a log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NETWORK = re.compile(rb"(?:Using network|Assigned NET plugin) ([A-Za-z][\w./+-]
 _SOCKETS = re.compile(rb"NET/Socket ?: Using ?\[")
 _SOCKET = re.compile(rb"\[\d+\]([\w.@-]+):")
 _ADAPTERS = re.compile(rb"NET/IB ?: Using ?\[")
-# Ports of one card stand in braces in NCCL 2.21 to 2.24: `[0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE}`.
+# Ports of one card stand in braces in NCCL 2.21 to 2.24: `[0]={[0] nic_0:1/RoCE, [1] nic_1:1/RoCE}`.
 _ADAPTER = re.compile(rb"\[\d+\] ?([^\s:={]+):\d+(?::\d+)?/")
 _HCA = re.compile(rb"for HCA \d+ '([^']+)'")
 _GUID = re.compile(rb"GUID of (\S+?):")
@@ -37,7 +37,7 @@ _FAILED = re.compile(
     rb"Invalid type of PCI bus|network .* not found"
 )
 _BROKEN = re.compile(rb"completed with error|Got completion .*with (?:error|status)|RC: (?:107|-38)\b|NO_SPACE")
-#: Warnings that tell why a communicator does not come up, and none of those that every good run of RCCL begins with.
+#: Warnings that tell why a communicator does not come up, and none of those that good runs begin with.
 TROUBLE = re.compile(
     rb"(?!.*(?:Missing |NUMA |any local path |rocprofiler|performance|Could not read|symbol|libibverbs|CUDA library))"
     rb".*(?i:fail|error|closed|refused|time.?out|timed out|unable|invalid|could ?n[o']t|no such)"
@@ -49,7 +49,7 @@ _OFF = re.compile(
 
 #: What a line may tell: that the plugin was loaded, was given up for NCCL's own network, does not start, reports errors
 #: at run time; why a communicator may not come up; GPU Direct RDMA off, or off (far) and on (near) for one pair of GPU
-#: and adapter of many, or on by RCCL's summary; that the graph of a communicator is made.
+#: and adapter of many, or on by the library's summary; that the graph of a communicator is made.
 Kind: TypeAlias = Literal[
     "loaded", "fell back", "failed", "broken", "warned", "gdr off", "gdr far", "gdr near", "gdr on", "graph"
 ]
@@ -134,7 +134,7 @@ class Process:
     def init(self) -> str:
         """How far its communicators came: complete, stuck, unfinished or unknown.
 
-        NCCL before 2.22 and RCCL connect rings and trees before `Init COMPLETE`; later NCCL connects each at its first
+        NCCL before 2.22, and its like, makes rings and trees before `Init COMPLETE`; later NCCL makes each at its first
         use, so that rings without trees are a fault only in a communicator that has not completed. Where nothing shows
         that one began, lines have been left out, and those of trees may be among them.
         """

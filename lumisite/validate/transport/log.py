@@ -1,9 +1,9 @@
-"""Read what NCCL and RCCL log (`NCCL_DEBUG=INFO`) into facts about each process, in one pass and in little memory.
+"""Read what NCCL and its like log (`NCCL_DEBUG=INFO`) into facts about each process, in one pass and in little memory.
 
-Forms of the lines: NCCL 2.10 to 2.30, RCCL 2.16 to 2.30, aws-ofi-rccl 1.4 and aws-ofi-nccl 1.3 to 1.21, checked against
-the messages in their sources. Launchers put things before a line (`srun -l`, mpirun, PALS, Ray, time stamps), and
-several processes that write to one pipe tear each other's lines; so a record is found by the `NCCL INFO` or `NCCL WARN`
-in it, and belongs to the `host:pid:tid [gpu]` directly before that, wherever on the line this is.
+Forms of the lines: NCCL 2.10 to 2.30, what was made of 2.16 to 2.30, and the plugins for libfabric 1.3 to 1.21,
+checked against the messages in their sources. Launchers put things before a line (`srun -l`, mpirun, PALS, Ray, time
+stamps), and several processes that write to one pipe tear each other's lines; so a record is found by the `NCCL INFO`
+or `NCCL WARN` in it, and belongs to the `host:pid:tid [gpu]` directly before that, wherever on the line this is.
 """
 
 from __future__ import annotations
@@ -235,5 +235,5 @@ def _add(whole: Process, part: Process) -> None:
 
 
 def natural(name: str) -> list[int | str]:
-    """Sort cxi10 after cxi9: text and numbers by turns."""
+    """Sort nic10 after nic9: text and numbers by turns."""
     return [int(part) if at % 2 else part for at, part in enumerate(re.split(r"(\d{1,9})", name))]

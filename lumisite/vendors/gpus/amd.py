@@ -2,7 +2,7 @@
 
 Sources: ROCm installation guide for Linux (packages install to /opt/rocm-VERSION and write .info/version);
 `src/misc/rocmwrap.cc` (what it asks of the kernel before it uses DMA-BUF), `src/plugin/net.cc` and `CMakeLists.txt` of
-RCCL; MIOpen's pages on its databases and caches; JAX's names of platforms. An MI250X is a "display controller", an
+RCCL; MIOpen's pages on its databases and caches; the PCI ID repository. An MI250X is a "display controller", an
 MI300 a "processing accelerator".
 """
 
@@ -27,6 +27,7 @@ VENDOR = Vendor(
             name="rccl",
             title="RCCL",
             library="librccl",
+            prefix="RCCL_",
             plugins=("librccl-net.so", "librccl-net-ofi.so"),
             images=(
                 Sign(
@@ -37,6 +38,8 @@ VENDOR = Vendor(
             ),
             tests=("/usr/libexec/rccl-tests", "/opt/rccltests"),
         ),
+        bus_ids=("libamdhip64.so", "hipGetDeviceCount", "hipDeviceGetPCIBusId"),
+        prefixes=("MIOPEN_", "HSA_"),
         caches=(
             Cache(
                 variable="MIOPEN_USER_DB_PATH",

@@ -1,7 +1,8 @@
 """Intel.
 
 Sources: oneAPI installation guide for Linux (components by version below /opt/intel/oneapi, since 2024 also one unified
-folder by version); oneCCL (libccl.so.1); Level Zero specification (ZE_AFFINITY_MASK); Intel's wheels on PyPI; Linux'
+folder by version); oneCCL (libccl.so.1); Level Zero specification (ZE_AFFINITY_MASK);
+PyTorch's documentation (torch.xpu; XCCL in torch.distributed); Intel's wheels on PyPI; Linux'
 drivers i915 and xe. What else Intel has for a display (class 0300) is in processors.
 """
 
@@ -22,10 +23,13 @@ VENDOR = Vendor(
         tool="xpu-smi",
         torch="xpu",
         jax=("xpu", "sycl"),
+        prefixes=("ZE_",),
         collectives=Collectives(
             name="oneccl",
             title="oneCCL",
             library="libccl",
+            prefix="CCL_",
+            backend="xccl",
             images=(
                 Sign(of="path", paths=f"{_ONEAPI}/ccl/[0-9]*", says=rf"/{_RELEASE}$"),
                 Sign(of="packages", paths="oneccl-*.dist-info", says=rf"-{_RELEASE}"),

@@ -30,10 +30,13 @@ VENDOR = Vendor(
         tool="nvidia-smi",
         torch="cuda",
         jax=("cuda", "gpu"),
+        bus_ids=("libcudart.so", "cudaGetDeviceCount", "cudaDeviceGetPCIBusId"),
+        prefixes=("CUDA_",),
         collectives=Collectives(
             name="nccl",
             title="NCCL",
             library="libnccl",
+            prefix="NCCL_",
             plugins=("libnccl-net.so", "libnccl-net-ofi.so"),
             images=(
                 Sign(of="libraries", paths="libnccl.so.2.*", says=r"\.so\.(\d+)\.(\d+)\.(\d+)$"),

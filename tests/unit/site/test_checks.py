@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lumisite.site.load import embedded_sites, load_site
-from tests.support.sites import site_faults, site_text
+from tests.support.sites import load_text, site_faults, site_text
 
 SETTING = "settings:\n"
 CPE, ROCM = (f"platforms.2026-01.stacks.{stack}" for stack in ("cpe", "rocm"))
@@ -263,6 +263,13 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
 )
 def test_each_rule_names_key_fault_and_remedy(change: tuple[str, str], fault: str) -> None:
     assert fault in site_faults(change)
+
+
+def test_collectives_between_gpus_want_a_stack_that_says_whose() -> None:
+    fault = "validation.backend: nccl is for GPUs (gloo, or a stack with `gpu`)"
+    nccl = ("  backend: gloo\n", "  backend: nccl\n")
+    assert fault in site_faults(nccl, ("    gpu: amd\n", ""))
+    load_text(site_text(nccl))
 
 
 def test_two_default_families_for_one_rocm() -> None:

@@ -1,6 +1,6 @@
 """Judge `transport`: which network carried the bytes; and whether this gate can see at all.
 
-With NCCL or RCCL the library's log tells (lumisite/validate/transport/); with gloo, which has no such log, the
+With NCCL, or what logs as it does, the log tells (lumisite/validate/transport/); with gloo, which has no such log, the
 counters of the interfaces do. A second step is forced onto the wrong network: if that does not come out as a failure,
 the gate is blind and says nothing of the first one.
 """
