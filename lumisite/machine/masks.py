@@ -132,11 +132,10 @@ def shared_cores(topology: Topology, threads: int) -> Mapping[int, tuple[tuple[t
     """
     usable = _usable(topology, Request(1, threads))
     pools = {gpu: _pool(topology, gpu) for gpu in topology.gpus}
-    order = {core: at for at, core in enumerate(topology.cores)}
     parts: dict[tuple[int, ...], list[Core]] = {}
-    for pool in dict.fromkeys(pools.values()):
+    for pool in (pool for pool in dict.fromkeys(pools.values()) if pool.cores):
         gpus = tuple(gpu.index for gpu in topology.gpus if pools[gpu] == pool)
-        parts[gpus] = sorted((core for core in pool.cores if core in usable), key=order.__getitem__)
+        parts[gpus] = _in_order(pool, usable)
     far = {
         tuple(topology.gpus[at].index for at in tasks): cores
         for tasks, cores in _nearest(pools, [(gpu,) for gpu in topology.gpus], usable).items()
@@ -234,8 +233,7 @@ def _divide(
 
     What is left over stays idle: equal tasks are worth more than one core more for the first of them.
     """
-    near = [core for core in pool.cores if core in usable]
-    near.sort(key=lambda core: (core.l3 is not None, core.l3 or 0, core.core_logical))
+    near = _in_order(pool, usable)
     if not near:
         return dict.fromkeys(weights, _Pool(_why_none(pool, request), ()))
     if len(weights) == 1:
@@ -250,6 +248,12 @@ def _divide(
         shares[task] = _Pool(f"{len(cores)} of the {counted(len(near), 'core')} of {pool.name}", cores)
         start += each * weight
     return shares
+
+
+def _in_order(pool: _Pool, usable: Mapping[Core, tuple[int, ...]]) -> list[Core]:
+    """Give the usable cores of a pool in the order in which they are cut: no share has more L3s than it needs."""
+    near = (core for core in pool.cores if core in usable)
+    return sorted(near, key=lambda core: (core.l3 is not None, core.l3 or 0, core.core_logical))
 
 
 def _far_cores(
