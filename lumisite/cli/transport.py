@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         site = load_site(arguments.site).site
     expected = arguments.expect or (site.fabric.carrier if site else None)
-    nics = arguments.nics or (site.fabric.nics if site else None)
+    nics = arguments.nics or (site.nics if site else None)
     log = scan((name, file_blocks(name)) for name in arguments.logs)
     result = judge(log, Expectation(expected, nics, arguments.require_gdr))
     tell(asdict(result), _transport_text(result), as_json=arguments.json)

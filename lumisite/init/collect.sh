@@ -79,9 +79,13 @@ done
 for link in /*; do [ -L "$link" ] && leads "$link"; done
 for path in /usr/share/lmod /usr/share/modules /usr/share/Modules "$@"; do [ -e "$path" ] && printf 'D %s\n' "$path"; done
 for variable in LMOD_VERSION MODULES_CMD HOME; do said "$variable" printenv "$variable"; done
-for program in apptainer singularity; do
+for program in apptainer singularity podman-hpc; do
   path=$(command -v "$program") && printf 'F /said/%s path\n|%s\n' "$program" "$path" && said "$program" "$path" --version
 done
+# What srun has beside its own options, by its plug-ins.
+all /etc/slurm/plugstack.conf /etc/slurm/plugstack.conf.d/* /etc/slurm-llnl/plugstack.conf.d/*
+said 'srun --help' sh -c "srun --help | sed -n 's/^ *\\(--[a-z-]*\\)=.*/\\1/p' | grep -e '^--container-image$' -e '^--environment$'"
+command -v enroot >/dev/null && said enroot enroot version
 
 # The same folder on two nodes is the same file system where number and time of change are the same.
 printf 'F /said/stat\n'

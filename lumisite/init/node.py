@@ -19,6 +19,8 @@ from lumisite.vendors import all_fabrics, fabrics_of
 from lumisite.vendors.model import Software
 
 _NET = "/sys/class/net"
+#: A line of plugstack.conf (spank(7)).
+_PYXIS = re.compile(r"\s*(required|optional)\s+\S*\bspank_pyxis\.so\b")
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}", re.ASCII)
 
 
@@ -42,6 +44,26 @@ class Node:
         if (real := self.facts.runtime.real) and not self.told.files:
             found[posixpath.basename(real)] = (real, self.facts.runtime.package or "")
         return {name: one for name, one in found.items() if name in RUNTIMES and can_be_bound(one[0])}
+
+    @property
+    def reads_no_modulefile(self) -> dict[str, dict[str, str]]:
+        """What else starts containers, by name: pyxis, a plug-in of srun, and podman-hpc, with the keys of each.
+
+        Sources: README.md of pyxis (046f414) for the option and the plug-in's file; docs/software/container-engine of
+        eth-cscs/cscs-docs (80abed1) for `--environment`, which takes an EDF.
+        """
+        found = {}
+        options = self.told.lines("/said/srun --help")
+        folders = ("/etc/slurm", "/etc/slurm/plugstack.conf.d", "/etc/slurm-llnl/plugstack.conf.d")
+        plugged = (line for folder in folders for path in self.told.below(folder) for line in self.told.lines(path))
+        if "--container-image" in options or any(map(_PYXIS.match, plugged)):
+            version = self.told.said("enroot")
+            found["pyxis"] = {"variant": f"pyxis, enroot {version}" if version else "pyxis", "emit": "edf"}
+            if "--environment" not in options:
+                found["pyxis"]["question"] = "what reads EDFs here? srun has no --environment"
+        if can_be_bound(self.told.said("podman-hpc path")):
+            found["podman-hpc"] = {"variant": self.told.said("podman-hpc") or "podman-hpc", "emit": "podman-hpc"}
+        return found
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lumisite.errors import LumisiteError
-from lumisite.machine.tree import Entry, first_line, names_of, small_text
+from lumisite.machine.tree import Entry, Memory, first_line, names_of, small_text
 from lumisite.site.read import read_file
 from lumisite.vendors import all_fabrics, all_gpus, all_software, all_vendors
 
@@ -41,19 +41,6 @@ def collector() -> str:
 
 
 @dataclass(frozen=True)
-class _Text:
-    name: str
-    content: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.content)
-
-    def read(self, offset: int, length: int) -> bytes:
-        return self.content[offset : offset + length]
-
-
-@dataclass(frozen=True)
 class Told:
     """A node as it told it: what is not in `files`, `links` or among the parents of these is not there."""
 
@@ -72,9 +59,9 @@ class Told:
         """Give the names in a directory."""
         return tuple(self.folders.get(path, ()))
 
-    def source(self, path: str) -> _Text:
+    def source(self, path: str) -> Memory:
         """Open a file."""
-        return _Text(path, "\n".join(self.files[path]).encode())
+        return Memory(path, "\n".join(self.files[path]).encode())
 
     def said(self, what: str) -> str:
         """Give the first line of what a command said; empty where it said nothing that can be shown."""

@@ -36,6 +36,7 @@ ANYWHERE: dict[Rule, str] = {
     modules.host_venv: "python/cpython Doc/library/venv.rst (a venv keeps the Python that made it)",
 }
 HERE: dict[Rule, str] = {
+    launch.gpu_flag: "the site description: `gpu` of its runtimes",
     launch.fixed_port: "the site description: partitions whose nodes are shared",
     launch.old_library: "the site description: libraries of the current platform",
     modules.unknown_version: "the site description: releases of the current platform",

@@ -49,6 +49,21 @@ def cache_by_mktemp(job: Job) -> Iterator[Told]:
         yield Told(line, "mktemp in the batch script makes a folder on the first node only", right)
 
 
+def gpu_flag(job: Job) -> Iterator[Told]:
+    """The flag for GPUs of another vendor than the nodes have."""
+    site = job.site
+    kinds = {site.partitions[name].node_kind for name in job.partitions if name in site.partitions}
+    right = {flag for kind in kinds for flag in site.gpu_flags(kind)}
+    others = {flag for kind in site.node_kinds for flag in site.gpu_flags(kind)} - right
+    for word in (word for command in job.commands for word in command.behind(*RUNTIMES) or () if right):
+        if word.value.removeprefix("--") in others and word.value.startswith("--"):
+            yield Told(
+                word.line,
+                f"{word.value} is for other GPUs than those of {', '.join(sorted(kinds))} nodes",
+                f"--{' or --'.join(sorted(right))}, or no flag at all: tasks have it by the module",
+            )
+
+
 def fixed_port(job: Job) -> Iterator[Told]:
     """A fixed port meets that of another job where nodes are shared."""
     partitions = (job.site.partitions[name] for name in job.partitions if name in job.site.partitions)

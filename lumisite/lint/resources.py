@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from lumisite.lint.job import Job, Told
 from lumisite.lint.slurm import Option, Step, usable_cores
-from lumisite.site.model import NodeKind, Site
+from lumisite.site.model import Site
+from lumisite.site.nodes import NodeKind
 
 _MEMORY = ("mem", "mem-per-gpu", "mem-per-cpu")
 _PER_NODE = ("nodes", "gpus-per-node", "gres", "ntasks-per-node")

@@ -6,18 +6,16 @@ masks are decided from it alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from lumisite.errors import LumisiteError
+from lumisite.site.scalars import PCI_BUS
 from lumisite.vendors import all_gpus
 
 if TYPE_CHECKING:
-    from lumisite.site.model import NodeKind
-
-_PCI_BUS = re.compile(r"([0-9a-f]{4,8}:)?([0-9a-f]{2})(:[0-9a-f]{2}\.[0-7])?")
+    from lumisite.site.nodes import NodeKind
 
 
 #: The PUs of one core, what tells its L3 from others (`None`: it has none), the kernel's number of its NUMA domain, and
@@ -81,12 +79,14 @@ def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topol
     is: its other thread is no place for a task either.
     """
     cores = cores_of(_groups_of(kind))
+    l3_of = {pu: core.l3 for core in cores for pu in core.pu_os}
+    near = [None if gpu.l3 is None else l3_of[kind.l3[gpu.l3].cores[0]] for gpu in kind.gpus]
     reserved = frozenset(kind.reserved or ())
     buses = [*map(full_pci_bus, bus_ids), *[""] * len(kind.gpus)]
     return Topology(
         name=name,
         cores=cores,
-        gpus=tuple(Gpu(index, buses[index], gpu.numa, gpu.l3) for index, gpu in enumerate(kind.gpus)),
+        gpus=tuple(Gpu(index, buses[index], gpu.numa, near[index]) for index, gpu in enumerate(kind.gpus)),
         reserved=frozenset(pu for core in cores if reserved.intersection(core.pu_os) for pu in core.pu_os),
     )
 
@@ -94,7 +94,8 @@ def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topol
 def _groups_of(kind: NodeKind) -> Iterator[CoreGroup]:
     for l3, group in enumerate(kind.l3):
         threads = [group.cores, group.siblings] if group.siblings else [group.cores]
-        yield from ((pus, l3, group.numa, group.package) for pus in zip(*threads, strict=True))
+        cache = ("own", l3) if group.cache is None else ("shared", group.cache)
+        yield from ((pus, cache, group.numa, group.package) for pus in zip(*threads, strict=True))
 
 
 def cores_of(groups: Iterable[CoreGroup]) -> tuple[Core, ...]:
@@ -121,7 +122,7 @@ def full_pci_bus(text: str) -> str:
     >>> full_pci_bus("C1"), full_pci_bus("0000:c1:00.0"), full_pci_bus("first")
     ('0000:c1:00.0', '0000:c1:00.0', '')
     """
-    found = _PCI_BUS.fullmatch(text.strip().lower())
+    found = PCI_BUS.fullmatch(text.strip().lower())
     return f"{found[1] or '0000:'}{found[2]}{found[3] or ':00.0'}" if found else ""
 
 

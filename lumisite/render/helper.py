@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 
 from lumisite.images.lock import Lock
-from lumisite.machine.masks import mask_tables
+from lumisite.machine.masks import mask_tables, shared_cores
 from lumisite.machine.topology import topology_of
 from lumisite.render import shell_text as sh
 from lumisite.render.helper_settings import (
@@ -204,17 +204,30 @@ def _masks(site: Site) -> Iterator[str]:
     """Give the tables of whole nodes by kind, tasks and threads, and the CPUs near each GPU or of the node."""
     masks, cpus = [], []
     for name, kind in site.node_kinds.items():
-        word = shlex.quote(name)
-        for (tasks, threads), answers in mask_tables(topology_of(name, kind)).items():
+        word, topology = shlex.quote(name), topology_of(name, kind)
+        for (tasks, threads), answers in mask_tables(topology).items():
             least = min(len(answer.pu_os) for answer in answers)
             line = f"count={least} {sh.numbers('masks', (answer.mask for answer in answers))}"
             masks.append(([f"{word}/{tasks}/{threads}"], line))
             if tasks == 1:
                 cpus.append(([f"{word}/{threads}"], sh.numbers("words", answers[0].pu_os)))
             if tasks == len(kind.gpus):
-                cpus += [([f"{word}/{threads}/{one.gpus[0]}"], sh.numbers("words", one.pu_os)) for one in answers]
+                shared = shared_cores(topology, threads)
+                for one in answers:
+                    gpu = one.gpus[0]
+                    parts = (
+                        f"{sh.numbers('pool', pus)} && share {gpu} {' '.join(map(str, gpus))}"
+                        for pus, gpus in shared.get(gpu, ())
+                    )
+                    line = "; ".join(["runs=''", *parts, "words=$runs"]) if shared else sh.numbers("words", one.pu_os)
+                    cpus.append(([f"{word}/{threads}/{gpu}"], line))
     yield from sh.lookup("ls_site_masks", masks)
     yield from sh.lookup("ls_site_cpus", cpus)
+
+
+def shares_cores(site: Site) -> bool:
+    """Tell whether several GPUs of some node have the same cores near them, or some cores are near none."""
+    return any(shared_cores(topology_of(name, kind), 1) for name, kind in site.node_kinds.items() if kind.gpus)
 
 
 def wrapper_data(of: HelperRelease, command: str, plans: Sequence[LoadedPlan], lock: Lock | None) -> Iterator[str]:

@@ -5,12 +5,13 @@ The classes go without `__eq__` and `__repr__`, which nothing asks for: to gener
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lumisite.site.decode import key
 from lumisite.site.entries import Bind, FileSystem, HostPath, Known, Setting, Stated
-from lumisite.site.scalars import AbsolutePath, CpuList, Line, Name, PciBus, RelativePath, RootPath
+from lumisite.site.nodes import NodeKind
+from lumisite.site.scalars import AbsolutePath, Line, Name, PciBus, RelativePath, RootPath
 from lumisite.site.software import Fabric, PlatformStack, Release, Runtime, Stack
 from lumisite.site.versions import Version, VersionRange
 
@@ -59,45 +60,6 @@ class Platform(Stated):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class CacheGroup:
-    """Cores that share an L3 cache."""
-
-    cores: CpuList = key("First hardware thread of each core, in kernel numbers: `0-7`.")
-    siblings: CpuList | None = key("Second hardware threads, in the same order: `64-71`.", default=None)
-    numa: int = key("The NUMA domain that holds it.")
-    package: int | None = key("The package (socket) that holds it, where there are several.", default=None)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Gpu:
-    """A GPU as programs see it, which may be a part of a card."""
-
-    l3: int | None = key("Index of the nearest entry of `l3`, if known.", default=None)
-    numa: int = key("The nearest NUMA domain.")
-    adapter: Name | None = key("Its nearest adapter of `fabric`.", default=None)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Nic:
-    """A network adapter."""
-
-    interface: Name = key("Name of the interface: `ib0`.")
-    numa: int = key("The nearest NUMA domain.")
-    confirmed: bool = key("`no` when no source confirms the place.", default=True)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class NodeKind(Known):
-    """Nodes that are built alike."""
-
-    memory_mib: int = key("Memory that jobs can be given, in MiB.")
-    reserved: CpuList | None = key("Kernel CPU numbers that jobs never get: `0,8,16`.", default=None)
-    l3: tuple[CacheGroup, ...] = key("The L3 groups, in the order of their index.")
-    gpus: tuple[Gpu, ...] = key("The GPUs, in the order in which programs count them.", default=())
-    nics: tuple[Nic, ...] = key("The network adapters.", default=())
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Partition(Known):
     """A Slurm partition."""
 
@@ -105,7 +67,11 @@ class Partition(Known):
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
     max_nodes: int | None = key("Most nodes for one job.", default=None)
     constraint: Name | None = key("What users ask for with `--constraint` to get its nodes.", default=None)
-    qos: Name | None = key("What users ask for with `--qos` to get its nodes.", default=None)
+    qos: tuple[Name, ...] = key(
+        "What users ask for with `--qos` to get its nodes, any one of a list: jobs of `validate` ask for the first.",
+        alone=True,
+        default=(),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -350,11 +316,27 @@ class Site:
         """The node kind of a partition's nodes."""
         return self.node_kinds[self.partitions[partition].node_kind]
 
+    def fabric_of(self, kind: str) -> Fabric:
+        """The fabric, with the adapters that nodes of a kind have."""
+        own = self.node_kinds[kind].adapters
+        return self.fabric if own is None else replace(self.fabric, adapters=own)
+
     def vendor_of(self, kind: str) -> str | None:
         """Whose GPUs nodes of a kind have, as stacks say it; none where they have none, or nothing says it."""
         here = self.platforms[self.platform].stacks
         kinds = {name: here[name].kinds for name in self.gpu_stacks if name in here and self.node_kinds[kind].gpus}
         return next((self.stacks[name].gpu for name, mine in kinds.items() if mine is None or kind in mine), None)
+
+    def gpu_flags(self, kind: str) -> set[str]:
+        """The flags by which runtimes bring in the GPUs of a node kind."""
+        vendor = self.vendor_of(kind)
+        return {one.gpu[vendor] for one in self.runtimes.values() if vendor is not None and vendor in one.gpu}
+
+    @property
+    def nics(self) -> int | None:
+        """How many adapters of a node traffic should use; not known where nodes with GPUs have different ones."""
+        counts = {self.fabric_of(name).nics for name, kind in self.node_kinds.items() if kind.gpus}
+        return (counts or {self.fabric.nics}).pop() if len(counts) < 2 else None
 
     def loaded_with(self, names: Iterable[str]) -> list[str]:
         """Modules by name, and all that they load; names that are not described load nothing."""

@@ -3,11 +3,11 @@
 As in `model`, annotations are real types, and the classes go without `__eq__` and `__repr__`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from lumisite.site.decode import Faults, key
+from lumisite.site.decode import Faults, key, unknown
 from lumisite.site.entries import Known, Stated
 from lumisite.site.scalars import AbsolutePath, Line, Name
 from lumisite.site.versions import Version, VersionRange, parse_version
@@ -44,7 +44,12 @@ class Runtime(Known):
     shared_run: bool = key(
         "Whether podman-hpc starts one container for all tasks of a node, where a module is used.", default=False
     )
-    gpu: Name | None = key("The flag by which it brings the GPUs in, without its dashes: `nv`.", default=None)
+    gpu: Mapping[str, Name] = key(
+        "The flag by which it brings the GPUs in, without its dashes: `nv`. Tasks on nodes with GPUs have it as if it "
+        "were typed. Where there are GPUs of several vendors, a mapping has one for those of each.",
+        alone=True,
+        default_factory=dict,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -136,8 +141,8 @@ class PlatformStack:
         return self.in_range(version) or version in self.in_use or (self.compat is not None and version in self.compat)
 
 
-def runtime_faults(runtimes: Mapping[str, Runtime]) -> Faults:
-    """Find what nothing that is written for a runtime could read, and what it lacks."""
+def runtime_faults(runtimes: Mapping[str, Runtime], vendors: Collection[str]) -> Faults:
+    """Find what nothing that is written for a runtime could read, and what it lacks; `vendors` have GPUs here."""
     seen: dict[str, str] = {}
     for name, runtime in runtimes.items():
         here = f"runtimes.{name}"
@@ -146,12 +151,14 @@ def runtime_faults(runtimes: Mapping[str, Runtime]) -> Faults:
         if runtime.emit != "modulefile" and seen.setdefault(runtime.emit, name) != name:
             yield f"{here}.emit", f"{seen[runtime.emit]} has {runtime.emit} already (one of each is written)"
         for what, said, reader in (
+            ("gpu", runtime.gpu, "modulefile"),
             ("annotations", runtime.annotations, "edf"),
             ("arguments", runtime.arguments, "podman-hpc"),
             ("shared_run", runtime.shared_run, "podman-hpc"),
         ):
             if said and runtime.emit != reader:
                 yield f"{here}.{what}", f"nothing reads it with `emit: {runtime.emit}` (only with {reader})"
+        yield from unknown(f"{here}.gpu", runtime.gpu, vendors)
         for one in runtime.annotations:
             if any(other.startswith(f"{one}.") for other in runtime.annotations):
                 yield f"{here}.annotations.{one}", "others begin with it and a dot, which makes it a table"

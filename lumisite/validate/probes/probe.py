@@ -113,9 +113,14 @@ class Target:
         return self.site.families[self.family_name]
 
     @property
+    def kind(self) -> str:
+        """The node kind of the nodes that are probed."""
+        return self.site.partitions[self.plan.partition].node_kind
+
+    @property
     def has_gpus(self) -> bool:
-        """Whether the nodes that are probed have GPUs."""
-        return bool(self.site.kind_of(self.plan.partition).gpus)
+        """Whether they have GPUs."""
+        return bool(self.site.node_kinds[self.kind].gpus)
 
     @property
     def gpu(self) -> Gpu | None:
@@ -144,7 +149,7 @@ class Target:
             plugin=has_plugin(self.site, self.family_name),
             gpus=self.has_gpus,
             partition=self.plan.partition,
-            kind=self.site.partitions[self.plan.partition].node_kind,
+            kind=self.kind,
         )
 
     def alone(self, script: str, *arguments: str, each: Each = "gpu", name: str = "") -> Part:

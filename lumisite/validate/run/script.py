@@ -89,7 +89,7 @@ def slurm_words(site: Site, asked: Asked, plan: JobPlan) -> Sequence[str]:
     if validation.backend == "nccl":
         words.append(f"--gpus-per-node={validation.tasks_per_node}")
         words.append("--mem=0")
-    own = () if partition is None else (("constraint", partition.constraint), ("qos", partition.qos))
+    own = () if partition is None else (("constraint", partition.constraint), ("qos", next(iter(partition.qos), None)))
     for name, value in (*own, ("account", asked.account), ("reservation", asked.reservation)):
         if value is not None:
             words.append(f"--{name}={value}")

@@ -16,8 +16,9 @@ from lumisite.facts.capture import capture
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, Named, Releases, format_facts, parse_facts
 from lumisite.facts.tell import make_report, words
 from lumisite.machine.host import DiskTree
+from lumisite.machine.tree import Memory
 from lumisite.site.load import load_site
-from tests.support.dict_trees import DictTree, Link, Memory, write_tree
+from tests.support.dict_trees import DictTree, Link, write_tree
 from tests.support.nodes import (
     AFTER,
     BEFORE,

@@ -87,8 +87,16 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             f"{ROCM}.kinds[0]: nodes of the kind twin have no GPUs",
         ),
         (
+            ("small-g: {node_kind: twin,", "small-g: {node_kind: twin, qos: '',"),
+            "partitions.small-g.qos: has no text",
+        ),
+        (
             ("    nics:", "    gpus: [{numa: 0, adapter: mlx5_0}]\n    nics:"),
             "node_kinds.twin.gpus[0].adapter: mlx5_0 is not described (there are none)",
+        ),
+        (
+            ("    nics:", "    adapters: [mlx5_1]\n    gpus: [{numa: 0, adapter: mlx5_0}]\n    nics:"),
+            "node_kinds.twin.gpus[0].adapter: mlx5_0 is not described (did you mean mlx5_1?)",
         ),
         (
             ("title: the twin\n", "title: the twin\nknown_by: ['*']\n"),
@@ -129,6 +137,10 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
         (
             ("    nics:", "    gpus: [{l3: 1, numa: 0}]\n    nics:"),
             "node_kinds.twin.gpus[0].l3: there is no L3 group 1 (have 0 to 0)",
+        ),
+        (
+            ("numa: 0}\n", "numa: 0, cache: 0}\n    gpus: [{l3: 0, numa: 0}]\n"),
+            "node_kinds.twin.gpus[0].l3: its cache serves several NUMA domains (`numa` alone would be right)",
         ),
         (("    nics:", "    gpus: [{numa: 3}]\n    nics:"), "node_kinds.twin.gpus[0].numa: there is no NUMA domain 3"),
         (

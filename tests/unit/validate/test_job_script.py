@@ -336,7 +336,7 @@ def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> Non
 
 
 def test_a_partition_is_asked_for_as_the_site_wants_it() -> None:
-    partition = replace(LUMI.partitions["standard-g"], constraint=Name("gpu"), qos=Name("regular"))
+    partition = replace(LUMI.partitions["standard-g"], constraint=Name("gpu"), qos=(Name("regular"), Name("debug")))
     site = replace(LUMI, partitions={**LUMI.partitions, "standard-g": partition})
     plain, words = (asked(job_script(one, an_asked(), a_plan("lumi"), 1)) for one in (LUMI, site))
     assert sorted(word for word in words if word not in plain) == ["--constraint=gpu", "--qos=regular"]

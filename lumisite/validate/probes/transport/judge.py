@@ -37,7 +37,7 @@ ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
 @probe("The high-speed network carries the bytes.", together=True)
 def transport(target: Target) -> Plan:
     """Give the probe: the plain part, and the control where there is a wrong network to force it onto."""
-    fabric, backend = target.site.fabric, target.plan.backend
+    fabric, backend = target.site.fabric_of(target.kind), target.plan.backend
     forced = {"nccl": ("NCCL_NET", "Socket")}
     if fabric.management:
         forced["gloo"] = ("GLOO_SOCKET_IFNAME", fabric.management[0])
