@@ -177,6 +177,7 @@ COMMANDS: dict[str, Command] = {
             "--apply": "write; without it, only show what would change",
             "--set-edits-aside": "go on over files that were edited by hand in ROOT; they stay in their release's "
             "folder",
+            "--change-site": "go on over a root that is of another site than OUT",
             "--full": FULL,
         },
         module="release",

@@ -33,7 +33,7 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 def _deploy(arguments: argparse.Namespace) -> int:
     out = load_out(arguments.out)
-    plan = plan_deploy(out, arguments.root, os.geteuid())
+    plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
     if not arguments.apply:
         _show(plan, full=arguments.full)
         if plan.edited:
@@ -47,7 +47,7 @@ def _deploy(arguments: argparse.Namespace) -> int:
     make_directories(Path(os.path.realpath(arguments.root)))
     actor = _actor()
     with locked(read_root(arguments.root).path, actor):
-        plan = plan_deploy(out, arguments.root, os.geteuid())
+        plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
         told = apply_plan(plan, actor, set_edits_aside=arguments.set_edits_aside)
     _show(plan, full=arguments.full)  # by now a reader that has left stops nothing half-way
     print(told)

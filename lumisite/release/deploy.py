@@ -12,7 +12,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
+from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, shown
 from lumisite.release.diff import Difference, compare
 from lumisite.release.files import make_directories, make_temporary, make_tree, remove, sync_directory
 from lumisite.release.root import (
@@ -22,6 +22,7 @@ from lumisite.release.root import (
     append_step,
     inspect_release,
     link_command,
+    manifests,
     point_current,
     read_root,
     shared_mode,
@@ -75,12 +76,20 @@ def load_out(path: Path) -> Tree:
     return tree
 
 
-def plan_deploy(out: Tree, path: Path, admin: int | None = None) -> Plan:
+def plan_deploy(out: Tree, path: Path, admin: int | None = None, *, any_site: bool = True) -> Plan:
     """Compare a tree with what is deployed; reads only.
 
-    Raises `DifferenceError` for a root that a deploy by the user id `admin` must not touch.
+    Raises `DifferenceError` for a root that a deploy by the user id `admin` must not touch, `LumisiteError` for one of
+    another site unless `any_site`.
     """
     root = read_root(path, admin)
+    site = next((one.site for one in manifests(root)), out.manifest.site)
+    if site != out.manifest.site and not any_site:
+        raise LumisiteError(
+            f"{out.path}: is of site {shown(out.manifest.site)}, and {root.path} is the deployment root of site "
+            f"{shown(site)}; nothing was written: name the root of {shown(out.manifest.site)}, or give --change-site "
+            f"where users of {shown(site)} shall get it"
+        )
     here = Path(os.path.realpath(out.path))
     if here in (root.path, *root.path.parents):
         raise LumisiteError(f"{path}: lies inside {out.path}, which is to be deployed into it; name another root")
