@@ -15,6 +15,7 @@ from pathlib import Path
 from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, shown
 from lumisite.release.diff import Difference, compare
 from lumisite.release.files import make_directories, make_temporary, make_tree, remove, sync_directory
+from lumisite.release.names import with_earlier_names
 from lumisite.release.root import (
     Actor,
     Root,
@@ -83,7 +84,8 @@ def plan_deploy(out: Tree, path: Path, admin: int | None = None, *, any_site: bo
     another site unless `any_site`.
     """
     root = read_root(path, admin)
-    site = next((one.site for one in manifests(root)), out.manifest.site)
+    earlier = tuple(manifests(root))
+    site = earlier[0].site if earlier else out.manifest.site
     if site != out.manifest.site and not any_site:
         raise LumisiteError(
             f"{out.path}: is of site {shown(out.manifest.site)}, and {root.path} is the deployment root of site "
@@ -93,7 +95,8 @@ def plan_deploy(out: Tree, path: Path, admin: int | None = None, *, any_site: bo
     here = Path(os.path.realpath(out.path))
     if here in (root.path, *root.path.parents):
         raise LumisiteError(f"{path}: lies inside {out.path}, which is to be deployed into it; name another root")
-    current = there = _there(root, out)
+    current = there = _there(root, out, named := with_earlier_names(out, earlier))
+    out = there if there and not there.faults else named
     if root.current != out.manifest.release:
         exists = bool(root.current) and os.path.lexists(root.release(root.current))
         current = inspect_release(root, root.current) if exists else None
@@ -146,7 +149,9 @@ def edits_text(plan: Plan) -> str:
 
 def _make_whole(out: str, release: Tree) -> str:
     """Give the command for what lumisite never does: to write into a release that is there."""
-    return f"rsync -a --checksum --delete {shlex.quote(f'{out}/')} {shlex.quote(f'{release.path}/')}"
+    # What `deploy` itself has added begins with a dot, and is in no rendered tree.
+    own = f" --exclude='.*' --exclude={MANIFEST}" if release.manifest.rendered else ""
+    return f"rsync -a --checksum --delete{own} {shlex.quote(f'{out}/')} {shlex.quote(f'{release.path}/')}"
 
 
 def roll_back(root: Root, actor: Actor) -> tuple[Tree, Tree, bool]:
@@ -183,19 +188,26 @@ def roll_back(root: Root, actor: Actor) -> tuple[Tree, Tree, bool]:
     return left, target, logged
 
 
-def _there(root: Root, out: Tree) -> Tree | None:
-    """Give the release of the same id. It must have the same content: jobs that run rely on what it is."""
+def _there(root: Root, out: Tree, named: Tree) -> Tree | None:
+    """Give the release of the same id. It must have the same content: jobs that run rely on what it is.
+
+    `named` is what `out` would be deployed as today; what it was deployed as may lack names of later releases.
+    """
     path = root.release(out.manifest.release)
     if not os.path.lexists(path):
         return None
     if path.is_symlink() or not path.is_dir():
         raise DifferenceError(f"{path}: is not a directory, so lumisite did not make it; put the folder itself there")
-    there = inspect_release(root, path.name, out)
+    own = inspect_release(root, path.name)
+    as_told = own.rendered == out.rendered and not any(fault.path == MANIFEST for fault in own.faults)
+    there = own if as_told else inspect_release(root, path.name, named)
     step = root.deployed(path.name)
-    if step:
-        is_other = step.manifest != sha256_of(out.manifest_bytes)
+    if as_told:
+        is_other = False
+    elif step:
+        is_other = step.manifest != sha256_of(named.manifest_bytes)
     else:
-        is_other = bool(there.faults) and not inspect_release(root, path.name).faults
+        is_other = bool(there.faults) and not own.faults
     if is_other:
         unused = "" if root.current == path.name else ", or remove that folder when no job uses it"
         raise DifferenceError(

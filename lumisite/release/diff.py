@@ -80,17 +80,21 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Difference:
-    """Everything that differs between the release `old` (empty: there is none) and `new`."""
+    """Everything that differs between the release `old` (empty: there is none) and `new`.
+
+    `names` are those that users may have typed, and the modules that each led and leads to.
+    """
 
     old: str
     new: str
     versions: Mapping[str, Pair] = field(default_factory=dict)
     modules: tuple[ModuleChange, ...] = ()
     settings: Mapping[str, ListChange] = field(default_factory=dict)
+    names: Mapping[str, Pair] = field(default_factory=dict)
     files: tuple[FileChange, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.versions or self.modules or self.settings or self.files)
+        return bool(self.versions or self.modules or self.settings or self.names or self.files)
 
 
 def compare(old: Tree | None, new: Tree) -> Difference:
@@ -103,6 +107,7 @@ def compare(old: Tree | None, new: Tree) -> Difference:
         versions=_versions(before, after),
         modules=modules,
         settings=_list_changes(before.settings, after.settings),
+        names=_pairs(before.leads, {**dict.fromkeys(before.leads), **after.leads}, sorted(before.leads)),
         files=tuple(_file_changes(_files(old) if old else {}, _files(new), modules)),
     )
 
@@ -117,7 +122,7 @@ def _versions(before: Manifest, after: Manifest) -> dict[str, Pair]:
     return _pairs(given[0], given[1], dict.fromkeys((*new, *old)))
 
 
-def _pairs(old: Mapping[str, str], new: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, Pair]:
+def _pairs(old: Mapping[str, str], new: Mapping[str, str | None], names: Iterable[str] = ()) -> dict[str, Pair]:
     pairs = {name: Pair(old.get(name), new.get(name)) for name in names or sorted({*old, *new})}
     return {name: pair for name, pair in pairs.items() if pair.old != pair.new}
 
@@ -190,7 +195,13 @@ def meaning_lines(difference: Difference) -> list[str]:
         one = max(map(len, change)) <= 1  # one value instead of another is told as that
         told = _changed(*(next(iter(values), None) for values in change[::-1])) if one else ", ".join(_signed(change))
         lines.append(f"setting {name}: {told}")
-    return lines
+    return [*lines, *name_lines(difference)]
+
+
+def name_lines(difference: Difference) -> list[str]:
+    """Say what each name leads to that users may have typed before and that is another module now."""
+    led = ((name, pair.new) for name, pair in difference.names.items() if pair.new is not None)
+    return [f"{name} leads to {shown(to) if to else 'a message that it is gone'}" for name, to in led]
 
 
 def _module_line(module: ModuleChange) -> str:
@@ -273,6 +284,7 @@ def to_json(difference: Difference) -> dict[str, Any]:
             for module in difference.modules
         ],
         "settings": {name: change._asdict() for name, change in difference.settings.items()},
+        "names": {name: pair._asdict() for name, pair in difference.names.items()},
         "files": [
             {
                 "what": change.what,
