@@ -29,7 +29,7 @@ from lumisite.release.root import (
     shared_mode,
 )
 from lumisite.release.tree import Tree, fault_lines, load_tree
-from lumisite.render.manifest import MANIFEST, sha256_of
+from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
 
 
 @dataclass(frozen=True)
@@ -154,26 +154,30 @@ def _make_whole(out: str, release: Tree) -> str:
     return f"rsync -a --checksum --delete{own} {shlex.quote(f'{out}/')} {shlex.quote(f'{release.path}/')}"
 
 
-def roll_back(root: Root, actor: Actor) -> tuple[Tree, Tree, bool]:
-    """Move the link one release back; the caller holds the lock.
+def roll_back(root: Root, actor: Actor, to: str = "") -> tuple[Tree, Tree, bool]:
+    """Move the link one release back, or to the release `to`; the caller holds the lock.
 
     Gives the release that users had, the one that they have now, and whether the history tells of it. Raises
     `ToolError` when there is no release before, `DifferenceError` when that release is not whole.
     """
     if not root.current:
         raise ToolError(f"{root.path}: has no current release; deploy one")
+    if to and (not is_release_id(to) or to == root.current):
+        why = "is what users load already" if to == root.current else "is no id of a release"
+        raise LumisiteError(f"{shown(to)}: {why}; `lumisite releases {shlex.quote(str(root.path))}` lists them")
     way = root.way
-    if len(way) < 2:
+    if not to and len(way) < 2:
         raise ToolError(f"{root.path}: {root.current} has no release before it; nothing was changed")
-    target = inspect_release(root, way[-2])
+    target = inspect_release(root, to or way[-2])
     if target.state == "missing":
         place = shlex.quote(str(root.path))
         raise DifferenceError(
             f"{target.path}: is missing; nothing was changed: `lumisite releases {place}` lists what is there, and "
-            f"`lumisite deploy {place}/releases/ID {place} --apply` goes to any of it"
+            f"`lumisite rollback {place} ID` goes to any of it"
         )
     if target.faults:
-        as_it_is = f"; to use it as it is, {link_command(root.path, way[-2])}" if target.state == "edited" else ""
+        link = link_command(root.path, target.path.name)
+        as_it_is = f"; to use it as it is, {link}" if target.state == "edited" else ""
         raise DifferenceError(
             f"{target.path}: is not as it was deployed; nothing was changed:{fault_lines(target.faults)}\n"
             f"to make it whole, render it again and {_make_whole('OUT', target)}{as_it_is}"

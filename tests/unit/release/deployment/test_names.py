@@ -27,7 +27,7 @@ def test_a_version_that_is_gone_leads_to_the_one_that_is_there(run: Run) -> None
     deploy("early")
     code, out, _ = run("deploy", "new", "ROOT", "--apply")
     assert code == 0
-    assert f"{CPE}/24.03 leads to {CPE}/25.03\n" in out
+    assert f"{CPE}: 24.03 -> 25.03\n" in out
     stub = Path("ROOT/current", STUB).read_text()
     assert f"{CPE}/24.03 is gone: it was for platform 2024-08, and this is platform 2026-01 with cpe 25.03" in stub
     assert f'load("{CPE}/25.03")' in stub
