@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
@@ -41,6 +38,10 @@ def show(text: str) -> None:
     if not sys.stdout.isatty():
         print(text)
         return
+    import shlex
+    import shutil
+    import subprocess
+
     lines = plain(text).split("\n")
     if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         lines = [_coloured(line) for line in lines]
