@@ -15,6 +15,7 @@ from lumisite.errors import LumisiteError, ToolError
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, Named, Releases, format_facts, parse_facts
 from lumisite.machine.host import DiskTree
+from lumisite.render.manifest import MANIFEST, format_manifest
 from lumisite.site.load import load_site
 from tests.support.dict_trees import DictTree, Link, Memory, write_tree
 from tests.support.nodes import (
@@ -29,6 +30,7 @@ from tests.support.nodes import (
     lumi_node,
     sif_head,
 )
+from tests.support.trees import manifest
 
 LUMI = load_site("lumi").site
 
@@ -210,6 +212,15 @@ def test_a_deployed_file_is_known_by_its_hash() -> None:
     deployed = facts_of(lumi_node()).deployed
     edited = facts_of(lumi_node(AFTER, {f"/appl/local/lumisite/releases/{RELEASE}/{MODULEFILE}": b"edited\n"})).deployed
     assert {path for path in deployed.files if deployed.files[path] != edited.files[path]} == {MODULEFILE}
+
+
+def test_the_names_that_a_release_offers_are_captured() -> None:
+    old, new = "singularity-CPEbits/24.03", "singularity-CPEbits/25.03"
+    offered = replace(manifest(RELEASE), names={old: new})
+    path = f"/appl/local/lumisite/releases/{RELEASE}/{MANIFEST}"
+    deployed = facts_of(lumi_node(AFTER, {path: format_manifest(offered).encode()})).deployed
+    assert deployed.names == {old: new, new: new}
+    assert facts_of(lumi_node(AFTER, {path: b"{}"})).deployed.names == {}
 
 
 @pytest.mark.parametrize(
