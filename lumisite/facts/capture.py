@@ -10,11 +10,12 @@ import itertools
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from lumisite.binds.copies import in_order, is_foundation, newest, numbers_in, public_versions, stem
 from lumisite.binds.plan import beyond, folders_below
-from lumisite.errors import LumisiteError
+from lumisite.errors import DifferenceError, LumisiteError
 from lumisite.facts.capture_plain import PARTS, with_closed, with_digests
 from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import Deployed, Facts, ImageFile, Library, Named, Program, Releases
@@ -22,6 +23,7 @@ from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import Found, Loaded, Loader, Rules, cpu_levels, read_rules, walk
 from lumisite.machine.tree import Tree, content_of, digest_of, head_of, names_of, resolve, size_of
+from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, parse_manifest
 from lumisite.site.model import Site
 from lumisite.vendors import all_fabrics, all_software, all_vendors, fabrics_of, plugins, software_of
 from lumisite.vendors.model import Software
@@ -346,7 +348,11 @@ def _deployed(tree: Tree, root: str) -> Deployed:
     for path in itertools.islice(_files(tree, place.path, _DEEPEST), _MOST_FILES):
         if digest := digest_of(tree, path, _LARGEST_FILE_BYTES):
             files[path[len(place.path) + 1 :]] = digest
-    return Deployed(posixpath.basename(place.path), files)
+    names: dict[str, str] = {}
+    with suppress(DifferenceError):
+        manifest = content_of(tree, f"{place.path}/{MANIFEST}", LARGEST_MANIFEST_BYTES) or b""
+        names = parse_manifest(manifest, MANIFEST).leads
+    return Deployed(posixpath.basename(place.path), files, names)
 
 
 def _files(tree: Tree, path: str, depth: int) -> Iterator[str]:

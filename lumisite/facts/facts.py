@@ -139,10 +139,14 @@ class ImageFile:
 
 @dataclass(frozen=True)
 class Deployed:
-    """The release that a deployment root's `current` names, and the SHA-256 of each of its files."""
+    """The release that a deployment root's `current` names, and the SHA-256 of each of its files.
+
+    `names` maps what users may type to the module that they get, or to nothing where only a message is left.
+    """
 
     release: str | None = None
     files: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

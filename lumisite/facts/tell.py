@@ -324,6 +324,8 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
         case "gpu-bus":
             yield CHANGED, f"The PCI bus ids of GPUs: {moved_buses(change)}."
             yield SCRIPTS, "PCI bus ids of GPUs that are written into scripts are wrong."
+        case "release":
+            yield from _names(context)
         case "image" if was == now:
             yield CHANGED, f"{name} was replaced by another image."
         case "image" if was:
@@ -333,6 +335,14 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
 
 def _on_host(title: str) -> str:
     return next((one.on_host for _, one in all_software() if one.title == title), title)
+
+
+def _names(context: Context) -> Iterator[tuple[str, str]]:
+    """Say which versions of modules are gone with their release, and what has their place."""
+    before, now = context.before.deployed.names, context.after.deployed.names
+    for name in sorted(name for name, was in before.items() if was == name != now.get(name)):
+        instead = f"{now[name]} has its place" if now.get(name) else "nothing has its place"
+        yield SCRIPTS, f"{name} is gone: {instead}."
 
 
 def _families(context: Context, sonames: Iterable[str]) -> str:

@@ -73,6 +73,8 @@ def render_tree(
         modules={plan.full_name: plan.summary for plan in modules},
         settings=_settings(decisions[selection.default.name]),
         plans=plan_summaries(one for one in plans if one.plan.platform == selection.platform),
+        names={f"{one.name}/{old}": one.full_name for one in modules for old in one.old_names}
+        | {one.name: one.full_name for one in reversed(modules)},
         files=file_entries(files),
     )
     release = f"{selection.platform}-{sha256_of(format_manifest(draft).encode())[:12]}"

@@ -17,6 +17,7 @@ from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, Named, Releases, fo
 from lumisite.facts.tell import make_report, words
 from lumisite.machine.host import DiskTree
 from lumisite.machine.tree import Memory
+from lumisite.render.manifest import MANIFEST, format_manifest
 from lumisite.site.load import load_site
 from tests.support.dict_trees import DictTree, Link, write_tree
 from tests.support.nodes import (
@@ -31,6 +32,7 @@ from tests.support.nodes import (
     lumi_node,
     sif_head,
 )
+from tests.support.trees import manifest
 
 LUMI = load_site("lumi").site
 
@@ -264,6 +266,15 @@ def test_a_deployed_file_is_known_by_its_hash() -> None:
     deployed = facts_of(lumi_node()).deployed
     edited = facts_of(lumi_node(AFTER, {f"/appl/local/lumisite/releases/{RELEASE}/{MODULEFILE}": b"edited\n"})).deployed
     assert {path for path in deployed.files if deployed.files[path] != edited.files[path]} == {MODULEFILE}
+
+
+def test_the_names_that_a_release_offers_are_captured() -> None:
+    old, new = "singularity-CPEbits/24.03", "singularity-CPEbits/25.03"
+    offered = replace(manifest(RELEASE), names={old: new})
+    path = f"/appl/local/lumisite/releases/{RELEASE}/{MANIFEST}"
+    deployed = facts_of(lumi_node(AFTER, {path: format_manifest(offered).encode()})).deployed
+    assert deployed.names == {old: new, new: new}
+    assert facts_of(lumi_node(AFTER, {path: b"{}"})).deployed.names == {}
 
 
 @pytest.mark.parametrize(
