@@ -179,7 +179,11 @@ def test_the_finding_comes_first_and_nothing_is_beside_the_window(
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         monkeypatch.delitem(sys.modules, "lumisite.validate.report.plots", raising=False)  # of an earlier test
     came = Maintenance(network=0.85, slow_node="nid005009", failed_gate="transport")
-    layout = measured(report(tmp_path, came), width)
+    before, after = write_runs(tmp_path / "runs", came)
+    file, page = after / "samples.jsonl", tmp_path / "report.html"
+    file.write_text(file.read_text().replace("bind the host's", f"bind {'a_name_without_a_blank' * 8}, the host's"))
+    assert main(["report", str(after), "--baseline", str(before), "-o", str(page)]) == 1
+    layout = measured(page, width)
     assert layout.first.startswith("FAIL: transport failed (rank 3 used sockets")
     assert layout.first.endswith(
         "; 15 % slower between nodes since 21 January 2026; libfabric changed; nid005009 is bad"
