@@ -19,7 +19,7 @@ from lumisite.cli.parser import real_path, say
 from lumisite.cli.report import read_side
 from lumisite.cli.transport import file_blocks
 from lumisite.errors import ResolveError, ToolError
-from lumisite.site.load import LoadedSite, load_site
+from lumisite.site.load import LoadedSite, is_file, load_site
 from lumisite.site.model import Site
 from lumisite.text import counted, figure, percent
 from lumisite.validate.lines import Gate, Sample
@@ -206,7 +206,6 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
     site, validation = loaded.site, validation_of(loaded.site)
     nodes = tuple(f"node{number}" for number in range(arguments.nodes or validation.nodes))
     image = arguments.image or validation.image
-    is_file = "/" in arguments.site or arguments.site.endswith((".yaml", ".yml"))
     asked = Asked(
         lumisite=__version__,
         site=site.name,
@@ -218,7 +217,7 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
         backend=validation.backend,
         partition=arguments.partition or validation.partition,
         folder=folder,
-        site_file=str(real_path(arguments.site)) if is_file else arguments.site,
+        site_file=str(real_path(arguments.site)) if is_file(arguments.site) else arguments.site,
         site_digest=site_digest(loaded),
         batches=(Batch(stamp, jobs, (nodes,), tuple(arguments.probe)),),
         specs={},
