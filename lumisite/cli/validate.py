@@ -16,6 +16,7 @@ from pathlib import Path
 
 from lumisite import __version__
 from lumisite.cli.parser import real_path, say
+from lumisite.cli.progress import Progress, line_of_stderr
 from lumisite.cli.report import read_side
 from lumisite.cli.transport import file_blocks
 from lumisite.errors import ResolveError, ToolError
@@ -92,11 +93,13 @@ def _facts_command(asked: Asked) -> tuple[str, ...]:
 def _worked(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: bool) -> bool:
     """Do the work of a run; false where Ctrl-C has stopped it."""
     resume = f"`lumisite {runner.asked.purpose} --resume {runner.asked.folder}`"
+    runner.progress = Progress("steps", lines=False)
     try:
         runner.restore(journal, again=again)
         runner.work()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is short, and leaves nothing behind in Slurm
+        line_of_stderr().end()
         say("interrupted: cancelling the jobs of this run")
         runner.cancel()
         say(f"what is measured is kept; {resume} goes on")
