@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 
 from lumisite.facts.change import Kind
 from lumisite.site.load import LoadedSite
-from lumisite.text import figure, percent, some
+from lumisite.text import counted, figure, percent, some
 from lumisite.validate.metric_names import parse_name
 from lumisite.validate.report.advice import ALONE, SUSPECTS, Changed
 from lumisite.validate.samples import Recorded
@@ -113,10 +113,12 @@ def _quiet(verdict: SystemVerdict, *, with_baseline: bool) -> Iterator[str]:
     if verdict.verdict == "bad-nodes":
         open_still = any(one.decides and one.on_slow_nodes for one in verdict.metrics)
         yield from _nodes(verdict)
-        yield "how the system is, jobs without them tell" if open_still else "the system is fine"
+        fine = "the system is fine" if with_baseline or judged else "the others pass every gate"
+        yield "how the system is, jobs without them tell" if open_still else fine
     elif verdict.verdict == "pass" and not with_baseline:
         gates = "every gate passed" if verdict.gates else "no gate was asked"
-        yield f"{gates}, and {len(judged)} metrics are as the site expects" if judged else f"{gates}; no baseline"
+        numbers = f"{counted(len(judged), 'metric')} {'is' if len(judged) == 1 else 'are'} as the site expects"
+        yield f"{gates}, and {numbers}" if judged else f"{gates}; no baseline"
     elif verdict.verdict == "inconclusive" and (reasons := list(_reasons(verdict))):
         yield f"{SENTENCES['inconclusive']} ({reasons[0]})"
     else:
