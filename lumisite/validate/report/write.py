@@ -116,7 +116,7 @@ def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
 
 
 def _to_do(cause: Cause) -> str:
-    return f"nothing: it follows from {some(cause.follows)}" if cause.follows else cause.advice or LOOK
+    return f"nothing: it follows from {', '.join(cause.follows)}" if cause.follows else cause.advice or LOOK
 
 
 def _changes(report: Report) -> Block:
