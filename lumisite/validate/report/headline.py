@@ -29,6 +29,8 @@ SENTENCES = {
 }
 #: Changes, gates and nodes that are named in a headline before they are only counted.
 NAMED = 2
+#: A longer cause is no part of a headline; it is told below.
+CAUSE_SHOWN = 120
 #: Drops within so much of each other are told as one number.
 ALIKE = 0.05
 DAY_S = 86400
@@ -60,7 +62,8 @@ def _broken(verdict: SystemVerdict) -> Iterator[str]:
     broken = [gate for gate in verdict.gates if gate.verdict == "fail" and not gate.follows]
     if broken:
         causes = [cause.cause for cause in broken[0].causes if not cause.follows]
-        why = f" ({causes[0]})" if causes and len(broken) == 1 else ""
+        short = len(broken) == 1 and causes and len(causes[0]) <= CAUSE_SHOWN
+        why = f" ({causes[0]})" if short else ""
         yield f"{some([gate.gate for gate in broken], NAMED, ', ')} failed{why}"
 
 

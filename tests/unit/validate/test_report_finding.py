@@ -55,6 +55,15 @@ def test_what_failed_is_in_the_headline(came: Maintenance, code: int, said: str,
     assert said in text(came, capsys, code=code).splitlines()[0]
 
 
+def test_a_long_cause_is_no_headline(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance(failed_gate="binds"))
+    file = Path("runs/after/samples.jsonl")
+    file.write_text(file.read_text().replace("rank 3 used", f"rank 3 {'of many ' * 20}used"))
+    out = text(Maintenance(), capsys, code=1)
+    assert out.startswith("FAIL: binds failed; libfabric changed\n")
+    assert f"rank 3 {'of many ' * 20}used sockets" in out
+
+
 def test_without_a_baseline_nothing_is_said_of_what_nobody_judged(capsys: Output) -> None:
     write_runs(Path("runs"), Maintenance(slow_node="nid005017"))
     assert main(["report", "runs/after"]) == 5
