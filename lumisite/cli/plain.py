@@ -23,6 +23,23 @@ def plain(text: str) -> str:
     )
 
 
+class _Plain:
+    """A stream that is as another, but for what is written to it, and for what comes `first` on stderr."""
+
+    def __init__(self, stream: Any, first: list[str], line: Line) -> None:
+        self._stream, self._first, self.line = stream, first, line
+
+    def write(self, text: str) -> int:
+        self.line.clear()
+        while self._first:
+            print(self._first.pop(), file=sys.stderr, flush=True)
+        self._stream.write(plain(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class Line:
     """The line of a terminal that is drawn again and again while work goes on; whatever else is written clears it."""
 
@@ -49,23 +66,6 @@ class Line:
         self._length = length
         self._stream.write(text)
         self._stream.flush()
-
-
-class _Plain:
-    """A stream that is as another, but for what is written to it, and for what comes `first` on stderr."""
-
-    def __init__(self, stream: Any, first: list[str], line: Line) -> None:
-        self._stream, self._first, self.line = stream, first, line
-
-    def write(self, text: str) -> int:
-        self.line.clear()
-        while self._first:
-            print(self._first.pop(), file=sys.stderr, flush=True)
-        self._stream.write(plain(text))
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 @contextmanager
