@@ -168,6 +168,7 @@ def test_an_interrupt_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch, capsy
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
+    importlib.import_module("lumisite.cli.describe")  # which would keep for ever what it finds there
     monkeypatch.setattr("lumisite.site.load.load_site", interrupted)
     code, _, err = run(capsys, "resolve")
     assert (code, err) == (130, "lumisite: interrupted\n")
