@@ -46,10 +46,11 @@ COMMANDS: dict[str, Command] = {
     ),
     "check": Command(
         "find all faults of a site description",
-        "Read a site description and print every fault as file:line:column: key: what is wrong. Exit 0 when there is "
-        "none, 2 otherwise. With --update, write the file anew in today's format instead, with its comments, and show "
-        "what changes. With --host, check the deployed release against this node instead: exit 1 when something "
-        "that its modules need is not there as they need it, 5 when only this node can be meant.",
+        "Read a site description and print every fault as file:line:column: key: what is wrong, or as JSON with file, "
+        "line, column, key and message. Exit 0 when there is none, 2 otherwise. With --update, write the file anew in "
+        "today's format instead, with its comments, and show what changes. With --host, check the deployed release "
+        "against this node instead: exit 1 when something that its modules need is not there as they need it, 5 when "
+        "only this node can be meant.",
         {
             "file [FILE]": About("a YAML file, or an embedded site's name (default: as for --site)", {"default": ""}),
             "--update": "write the file anew in today's format, and show what changes",
@@ -57,6 +58,7 @@ COMMANDS: dict[str, Command] = {
             "--host": "check the deployed release of the site against this node",
             "--root ROOT": "with --host: the deployment root (default: the site's)",
             "--host-root DIR": "with --host: the root of the node, or of a copy of it (default: /)",
+            "--site NAME|FILE": "the same as FILE",
             "--json": JSON,
         },
         either=("--update", "--host"),
@@ -77,6 +79,7 @@ COMMANDS: dict[str, Command] = {
         {
             "names NAME...": "a variable, an absolute path, a module, or a SONAME",
             "--site NAME|FILE": SITE,
+            "--root ROOT": "explain what is deployed in this deployment root: its site, platform and releases",
             **SELECTION,
             "--family F": "image family (default: any)",
             "--nodes": About("nodes of the job step (default: any)", {"choices": ("one", "several")}),
@@ -235,7 +238,7 @@ COMMANDS: dict[str, Command] = {
         "same node gives the same bytes.",
         {
             "--site NAME|FILE": SITE,
-            "--root DIR": About("the node's root, or a copy (default: /)", {"default": "/"}),
+            "--host-root --root DIR": HOST_ROOT,
             "-o --output FILE": OUTPUT,
         },
     ),
@@ -347,8 +350,8 @@ COMMANDS: dict[str, Command] = {
             "(default: the one that the run was made for)",
             "--allow-image-change": "compare samples of different images",
             "--format": About(
-                "what to write; html is one file with plots and needs matplotlib (default: by the ending of FILE: "
-                ".md, .html, .xml, .json, else text)",
+                "what to write; html is one file, with plots where matplotlib is installed (default: by the ending of "
+                "FILE: .md, .html, .xml, .json, else text)",
                 {"choices": ("text", "markdown", "html", "junit", "json")},
             ),
             "--json": JSON,

@@ -145,7 +145,7 @@ def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
     assert loaded == {
         "lumisite",
         "lumisite.errors",
-        *(f"lumisite.cli{one}" for one in ("", ".arguments", ".commands", ".parser", ".plain", ".version")),
+        *(f"lumisite.cli{one}" for one in ("", ".arguments", ".commands", ".groups", ".parser", ".plain", ".version")),
     }
 
 
@@ -168,6 +168,7 @@ def test_an_interrupt_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch, capsy
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
+    importlib.import_module("lumisite.cli.describe")  # which would keep for ever what it finds there
     monkeypatch.setattr("lumisite.site.load.load_site", interrupted)
     code, _, err = run(capsys, "resolve")
     assert (code, err) == (130, "lumisite: interrupted\n")
