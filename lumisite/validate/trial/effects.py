@@ -15,7 +15,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
 
 from lumisite.validate.metric_names import parse_name, size_text
 from lumisite.validate.trial.design import Design, Measured, Slot, SlotResult, Thresholds
@@ -215,13 +214,3 @@ def _estimate(
 def as_part(logarithm: float) -> float:
     """Give the part by which a value changes whose logarithm changes by so much, at most that of a googol."""
     return math.expm1(min(logarithm, 100 * math.log(10)))
-
-
-@cache
-def part_text(part: float) -> str:
-    """Write an effect.
-
-    >>> part_text(-0.0123)
-    '-1.2 %'
-    """
-    return f"{part:+.1%}".replace("%", " %").replace("-0.0 %", "+0.0 %")

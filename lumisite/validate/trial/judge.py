@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from lumisite.text import counted
+from lumisite.text import change, counted, percent
 from lumisite.validate.trial.design import REFERENCE, SHAM, Arm, Design, Setting, SlotResult
-from lumisite.validate.trial.effects import Effect, Metrics, estimate_effect, part_text
+from lumisite.validate.trial.effects import Effect, Metrics, estimate_effect
 from lumisite.validate.trial.stats import adjusted, fisher, rate_interval
 from lumisite.validate.trial.valid import BAD, Allocation, judge_allocations, next_allocation
 
@@ -235,9 +235,9 @@ def _in_numbers(design: Design, effects: Sequence[Effect]) -> tuple[Worth, str]:
         seen = max(one.mde for one in (workload if more else bands))
         what = "workload" if more else "metric"
         unasked = "" if workload else "; no workload was measured"
-        return "inert", f"no {what} changes by {_size(limits.smallest)} or more (MDE {_size(seen)}){only}{unasked}"
+        return "inert", f"no {what} changes by {percent(limits.smallest)} or more (MDE {percent(seen)}){only}{unasked}"
     widest = max(loose, key=lambda one: one.mde)
-    return "underpowered", f"an effect of {_size(limits.smallest)} is not excluded: {effect_text(widest)}{only}"
+    return "underpowered", f"an effect of {percent(limits.smallest)} is not excluded: {effect_text(widest)}{only}"
 
 
 def _log(part: float) -> float:
@@ -249,11 +249,7 @@ def _is_nothing(effect: Effect, smallest: float) -> bool:
     return max(abs(_log(effect.low)), abs(_log(effect.high))) < _log(smallest)
 
 
-def _size(part: float) -> str:
-    return part_text(part).lstrip("+")
-
-
 def effect_text(effect: Effect) -> str:
     """Write an effect with its interval, and the smallest that would have been seen."""
-    interval = f"{part_text(effect.low)} to {part_text(effect.high)}"
-    return f"{effect.name}: {part_text(effect.effect)} ({interval}; MDE {_size(effect.mde)})"
+    interval = f"{change(effect.low)} to {change(effect.high)}"
+    return f"{effect.name}: {change(effect.effect)} ({interval}; MDE {percent(effect.mde)})"

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from math import log1p
 from typing import Literal, TypeAlias
 
-from lumisite.text import some
+from lumisite.text import change, some
 from lumisite.validate.trial.design import CONTROL, REFERENCE, SHAM, Design, Slot, SlotResult
-from lumisite.validate.trial.effects import Key, Metrics, Scores, as_part, contrast, part_text
+from lumisite.validate.trial.effects import Key, Metrics, Scores, as_part, contrast
 
 #: `open`: slots of it are still to run.
 Standing: TypeAlias = Literal["valid", "thrown out", "open"]
@@ -156,11 +156,11 @@ def _untrue(design: Design, metrics: Metrics, scores: Scores, results: Sequence[
         costs = [contrast(own, [CONTROL], [REFERENCE, SHAM]) for own in bands.values()]
         worst = min((cost for cost in costs if cost is not None), default=0.0)
         if worst > log1p(-limits.control):
-            yield f"the positive control does not show: {part_text(as_part(worst))} at most"
+            yield f"the positive control does not show: {change(as_part(worst))} at most"
 
 
 def _beyond(metrics: Metrics, differs: Mapping[Key, float], limit: float) -> str:
     """Say which keys differ by more than a limit."""
     found = {key: value for key, value in differs.items() if abs(value) > log1p(limit)}
-    told = [f"{part_text(as_part(value))} in {metrics.about(key)[0]}" for key, value in sorted(found.items())]
+    told = [f"{change(as_part(value))} in {metrics.about(key)[0]}" for key, value in sorted(found.items())]
     return some(told, METRICS_SHOWN, ", ")
