@@ -19,13 +19,13 @@ rate among the settings, for either direction by itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from lumisite.text import change, counted, percent
 from lumisite.validate.trial.design import REFERENCE, SHAM, Arm, Design, Setting, SlotResult
-from lumisite.validate.trial.effects import Effect, Metrics, estimate_effect
+from lumisite.validate.trial.effects import Effect, Metrics, Scores, estimate_effect
 from lumisite.validate.trial.stats import adjusted, fisher, rate_interval
 from lumisite.validate.trial.valid import BAD, Allocation, judge_allocations, next_allocation
 
@@ -115,8 +115,11 @@ def judge_trial(design: Design, results: Sequence[SlotResult]) -> TrialVerdict:
     valid = [one for one in allocations if one.standing == "valid"]
     waiting = next_allocation(design, allocations)
     metrics = Metrics(design, results)
-    found = [_found(design, metrics, arm, allocations) for arm in design.of_role("variant")]
-    found = _with_chances(found)
+    by_arm: dict[str, list[SlotResult]] = {}
+    for result in (result for one in allocations for result in one.clean):
+        by_arm.setdefault(result.slot.arm, []).append(result)
+    scores = {one.number: one.scores for one in valid}
+    found = _with_chances([_found(design, metrics, arm, by_arm, scores) for arm in design.of_role("variant")])
     ended, enough = waiting is None, len(valid) >= design.allocations
     return TrialVerdict(
         tuple(
@@ -132,13 +135,18 @@ def judge_trial(design: Design, results: Sequence[SlotResult]) -> TrialVerdict:
     )
 
 
-def _found(design: Design, metrics: Metrics, arm: Arm, allocations: Sequence[Allocation]) -> _Found:
+def _found(
+    design: Design,
+    metrics: Metrics,
+    arm: Arm,
+    by_arm: Mapping[str, Sequence[SlotResult]],
+    scores: Mapping[int, Scores],
+) -> _Found:
+    """Find what there is of one variant, from the clean results by arm and the scores of the valid allocations."""
     sign = -1 if arm.tried is not None and arm.tried.value is None else 1
-    clean = [result for one in allocations for result in one.clean]
-    own = [result for result in clean if result.slot.arm == arm.name]
+    own = by_arm.get(arm.name, ())
     shown, proof = _proof(own)
-    sides = (_rate(own), _rate([result for result in clean if result.slot.arm in (REFERENCE, SHAM)]))
-    scores = {one.number: one.scores for one in allocations if one.standing == "valid"}
+    sides = (_rate(own), _rate([*by_arm.get(REFERENCE, ()), *by_arm.get(SHAM, ())]))
     keys = sorted({key for one in scores.values() for key in one}) if shown else []
     effects = (
         estimate_effect(metrics, key, scores, arm.name, (REFERENCE, SHAM), sign, design.thresholds) for key in keys

@@ -135,14 +135,16 @@ def _lost(design: Design, results: Sequence[SlotResult]) -> Iterator[str]:
 
 def _untrue(design: Design, metrics: Metrics, scores: Scores, results: Sequence[SlotResult]) -> Iterator[str]:
     """Say which of its own proofs an allocation fails, where first and last reference ended well."""
-    limits, outcomes = design.thresholds, {result.slot: result.outcome for result in results}
+    limits = design.thresholds
     # A band decides, not each of its sizes: of many comparisons some is beyond any limit.
     bands = {key: own for key, own in scores.items() if key.size < 0}
     if not bands and metrics.keys:
         yield "nothing was measured that decides"
         return
-    ends = [slot for slot in outcomes if slot.arm == REFERENCE and not slot.check]
-    drift = {key: own[ends[-1]] - own[ends[0]] for key, own in bands.items() if {ends[0], ends[-1]} <= own.keys()}
+    ends = [one.slot.position for one in results if one.slot.arm == REFERENCE and not one.slot.check]
+    first, last = ends[0], ends[-1]
+    references = {key: own.get(REFERENCE, {}) for key, own in bands.items()}
+    drift = {key: own[last] - own[first] for key, own in references.items() if {first, last} <= own.keys()}
     if beyond := _beyond(metrics, drift, limits.drift):
         yield f"drift from the first to the last reference: {beyond}"
     if any(result.slot.arm == SHAM and result.outcome in BAD for result in results):
