@@ -78,6 +78,7 @@ def _hangs(answers: Sequence[Answer]) -> Block:
             _chance(answer.hangs.better),
         )
         for answer in answers
+        if answer.worth != "unverified" or answer.hangs.with_it.bad or answer.hangs.without.bad
     ]
     return Block(
         "table", "Runs that hung or failed", (), "Counts, with the exact 95 % interval of the rate", head, rows

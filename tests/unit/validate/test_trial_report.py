@@ -53,7 +53,7 @@ def test_text_says_answers_first_then_hangs_as_counts_and_effects_by_size() -> N
     assert hangs
     assert hangs[1] == hangs[2]
     assert re.search(r"^SLOWS=1 +collectives/all_reduce_busbw/2n, 4MiB +-[45]\d\.\d %", said, re.MULTILINE)
-    assert re.findall(r"2n, ([0-9]+MiB) ", said) == ["4MiB"], "of sizes, only what counts"
+    assert re.findall(r"2n, ([0-9]+MiB)  ", said) == ["4MiB"], "of sizes, only what counts"
     assert len(said.splitlines()) < 40
 
 
