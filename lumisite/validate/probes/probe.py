@@ -77,6 +77,8 @@ class Part:
     environment: tuple[tuple[str, str], ...] = ()
     bare: bool = False
     """Whether it runs before any module is loaded."""
+    without: tuple[str, ...] = ()
+    """Variables that its ranks do not have in the container, whatever sets them."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -86,7 +88,9 @@ class Part:
     @property
     def words(self) -> tuple[str, ...]:
         """What follows `srun` and its options."""
-        return (*self.start, f"{PROBES}/{self.script}", OUT, *self.arguments)
+        *before, program = self.start
+        without = ("env", *(f"--unset={name}" for name in self.without)) if self.without else ()
+        return (*before, *without, program, f"{PROBES}/{self.script}", OUT, *self.arguments)
 
 
 @dataclass(frozen=True)
@@ -165,6 +169,10 @@ class Step:
     limit_s: int
     together: bool = True
     """Whether a rank that fails ends the others, which would wait for it."""
+    slot: str = ""
+    """Which of a job's slots it belongs to, where the job does the same several times."""
+    check: bool = False
+    """Whether it only runs where its slot went wrong, and ends the job if it does so itself."""
 
     @property
     def label(self) -> str:
@@ -174,7 +182,7 @@ class Step:
     @property
     def folder(self) -> str:
         """Where the step's records lie below its job's folder."""
-        return "-".join(part for part in (self.probe, self.label, self.part.name) if part)
+        return "-".join(part for part in (self.slot, self.probe, self.label, self.part.name) if part)
 
     @property
     def ranks(self) -> int:
@@ -300,6 +308,7 @@ def spec_hash(contents: Sequence[bytes], group: Group) -> str:
         seen.update(hashlib.sha256(content).digest())
     asked = [
         [step.probe, step.shape, step.part.name, step.tasks, step.part.arguments, step.part.environment]
+        + ([step.part.without] if step.part.without else [])
         for step in group.steps
     ]
     seen.update(json.dumps(asked).encode())
