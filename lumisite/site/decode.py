@@ -52,6 +52,8 @@ MISSING: Any = object()
 
 #: A list of what there is to choose from ends after so many.
 MOST_NAMES = 15
+#: No number of JSON that is read as a float is larger.
+LARGEST_NUMBER = 1e100
 #: Linux takes names of files of 255 bytes, and some are made of a key, versions and a suffix.
 LONGEST_NAME = 100
 
@@ -256,6 +258,12 @@ def _json_int(value: object) -> int:
     return value
 
 
+def _json_float(value: object) -> float:
+    if type(value) not in (int, float) or not abs(typing.cast(float, value)) <= LARGEST_NUMBER:
+        raise UnfitError(f"{short(value)} is not a finite number")
+    return float(typing.cast(float, value))
+
+
 def _json_line(value: object) -> str:
     if not _json_text(value).isprintable():
         raise UnfitError(f"{short(value)} holds a character that does not print")
@@ -326,7 +334,7 @@ def decode_values(
     prints: bool = False,
 ) -> T:
     """Decode values of JSON into the dataclass `kind`; `JsonFile` says what the options mean. Raises `SiteError`."""
-    scalars: Scalars = {str: _json_line if prints else _json_text, int: _json_int}
+    scalars: Scalars = {str: _json_line if prints else _json_text, int: _json_int, float: _json_float}
     return Decoder(Document(file, values), scalars, by_hand=False, may_lack=may_lack).decode(kind, [rules])
 
 

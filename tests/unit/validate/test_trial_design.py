@@ -1,0 +1,135 @@
+"""The design of a trial: what runs where, drawn from the seed, and refused once it was edited."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from lumisite.errors import ResolveError
+from lumisite.validate.lines import Sample
+from lumisite.validate.trial.design import (
+    CONTROL,
+    REFERENCE,
+    SHAM,
+    Design,
+    Measured,
+    Setting,
+    design_text,
+    plan,
+    read_design,
+    setting_of,
+    values_of,
+)
+
+SLOW = (Setting("NET", "slow"),)
+
+
+def a_design(*tried: str, seed: int = 7, attempts: int = 1, against: tuple[Setting, ...] = ()) -> Design:
+    settings = [setting_of(one) for one in tried or ("A=1", "B")]
+    return plan(seed, settings, against=against, control=SLOW, probes=("ddp",), nodes=2, attempts=attempts, slot_s=90)
+
+
+def test_each_allocation_runs_every_arm_between_two_references() -> None:
+    design = a_design()
+    for number in range(1, 7):
+        slots = design.slots_of(number)
+        arms = [slot.arm for slot in slots]
+        assert arms[0] == arms[-1] == REFERENCE
+        assert sorted(arms[1:-1]) == sorted(["A=1", "B unset", SHAM, CONTROL])
+        assert [slot.position for slot in slots] == [1, 2, 3, 4, 5, 6]
+    assert (design.allocations, design.most_allocations) == (3, 6)
+    assert design.node_hours == pytest.approx(3 * 6 * 90 * 2 / 3600)
+    assert design.most_node_hours == pytest.approx(2 * design.node_hours)
+
+
+def test_the_order_is_drawn_from_the_seed_anew_for_each_allocation() -> None:
+    assert a_design() == a_design()
+    orders = {
+        tuple(slot.arm for slot in a_design(seed=seed).slots_of(number)) for seed in range(20) for number in range(1, 7)
+    }
+    assert len(orders) == 24, "all orders of four arms come up in 120 draws"
+
+
+def test_an_arm_changes_what_the_reference_has() -> None:
+    design = a_design("A=2", "B", against=(Setting("A", "1"), Setting("C", "3")))
+    arms = {name: {str(one) for one in arm.settings} for name, arm in design.by_name.items()}
+    assert arms == {
+        REFERENCE: {"A=1", "C=3"},
+        SHAM: {"A=1", "C=3"},
+        CONTROL: {"A=1", "C=3", "NET=slow"},
+        "A=2": {"A=2", "C=3"},
+        "B unset": {"A=1", "C=3", "B unset"},
+    }
+    assert [arm.tried for arm in design.of_role("variant")] == [Setting("A", "2"), Setting("B")]
+
+
+def test_attempts_are_as_many_for_the_variant_as_for_reference_and_sham_together() -> None:
+    slots = a_design("A=1", attempts=10).slots_of(1)
+    assert sum(slot.arm == "A=1" for slot in slots) == 10
+    assert sum(slot.arm in (REFERENCE, SHAM) for slot in slots) == 10
+    assert len({(slot.arm, slot.attempt) for slot in slots}) == len(slots)
+
+
+def test_the_file_says_all_thresholds_and_is_read_back() -> None:
+    design = a_design()
+    text = design_text(design)
+    assert read_design(text.encode(), "design.json") == design
+    assert text == design_text(a_design())
+    assert json.loads(text)["design"]["thresholds"]["smallest"] == design.thresholds.smallest
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"smallest": 0.03', '"smallest": 0.3'),
+        ('"seed": 7', '"seed": 8'),
+        ('"A=1"', '"A=3"'),
+        ('"position": 2', '"position": 3'),
+    ],
+)
+def test_an_edited_design_is_refused(old: str, new: str) -> None:
+    text = design_text(a_design())
+    assert old in text
+    with pytest.raises(ResolveError, match=r"design\.json: was changed since the trial began"):
+        read_design(text.replace(old, new, 1).encode(), "design.json")
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "true", '"0.03"', "1e999", "9" * 500])
+def test_a_threshold_that_is_no_number_is_told(number: str) -> None:
+    text = design_text(a_design()).replace('"smallest": 0.03', f'"smallest": {number}')
+    with pytest.raises(ResolveError, match=r"design\.json:\d+:\d+: design\.thresholds\.smallest: .*finite number"):
+        read_design(text.encode(), "design.json")
+
+
+@pytest.mark.parametrize(
+    ("tried", "against", "message"),
+    [
+        ((), (), "there is nothing to try"),
+        (("A=1", "A=1"), (), "A=1 stands twice"),
+        (("A=1",), ("A=1",), "the reference has A=1 too"),
+        (("A=1",), ("B=1", "B=2"), "--against: B stands twice"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(tried: tuple[str, ...], against: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ResolveError, match=message):
+        plan(
+            1,
+            [setting_of(one) for one in tried],
+            against=[setting_of(one) for one in against],
+            probes=("ddp",),
+            nodes=2,
+            slot_s=90,
+        )
+
+
+@pytest.mark.parametrize("text", ["", "=1", "A-B=1", "1A=2", "Ä=1", "A=\n"])
+def test_what_is_no_setting_is_refused(text: str) -> None:
+    with pytest.raises(ResolveError, match="--against: "):
+        setting_of(text, "--against")
+
+
+def test_values_are_those_of_all_samples_of_a_metric() -> None:
+    sample = Sample("ddp/step/2n", 2.0, "lower", "r", ("n1", "n2"), 0.0, "s")
+    assert values_of([sample, replace(sample, value=3.0)]) == {"ddp/step/2n": Measured((2.0, 3.0), "lower", "s")}
