@@ -72,7 +72,7 @@ JOBS: Arguments = {
     "--limit SECONDS": About("longest time of one step of a probe (default: by back-end)", COUNT),
     "--image FILE": IMAGE,
 }
-DRY_RUN = "print the jobs' scripts and submit nothing"
+DRY_RUN = "print the jobs' scripts and submit nothing; needs no Slurm"
 
 COMMANDS: dict[str, Command] = {
     "init": Command(
@@ -312,6 +312,28 @@ COMMANDS: dict[str, Command] = {
         },
         either=("--out", "--resume"),
         module="validate",
+    ),
+    "try": Command(
+        "what a setting is worth on this machine: evidence for the ledger",
+        "Run the reference (what ranks have today) first and last, and between them, in an order drawn from the seed, "
+        "each setting by itself, a sham, and a setting that is known to cost speed: in each of K allocations. What "
+        "ranks have already is tried by doing without it. Exit code 0: each setting has an answer, 1: one is harmful, "
+        "4: one has none (unverified, underpowered).",
+        {
+            "settings [NAME=VALUE]...": "a variable with the value that is tried",
+            **RUN_FOLDER,
+            "--unset NAME...": "try to do without a variable",
+            "--against NAME=VALUE...": "what the reference sets (default: nothing more than what ranks have today)",
+            "--allocations K": About("valid allocations that are needed (default: 3)", COUNT),
+            "--attempts A": About("slots of each setting in each allocation, for the rate of hangs (default: 1)", COUNT),
+            "--seed S": About("draw the order of slots from this number (default: at random)", COUNT),
+            **{name: about for name, about in JOBS.items() if name != "--node-sets N"},
+            "--write SITE.yaml": About("add the evidence to the ledger's entries in this file", PATH),
+            "--dry-run": "print the design and submit nothing; needs no Slurm and no shared folder",
+            "--json": JSON,
+        },
+        either=("--out", "--resume"),
+        module="try_",
     ),
     "transport": Command(
         "which network NCCL or RCCL really used",

@@ -288,6 +288,11 @@ class Group:
         """A name of its own in its job."""
         return self.steps[0].folder
 
+    @property
+    def measures(self) -> str:
+        """The name of what it measures, which slots have in common."""
+        return replace(self.steps[0], slot="").folder
+
 
 def rounded(value: float, digits: int = 9) -> float:
     """Round to so many digits, for the same text on every machine; nine are more than any clock has."""
@@ -302,13 +307,16 @@ def scripts() -> dict[str, Path]:
 
 
 def spec_hash(contents: Sequence[bytes], group: Group) -> str:
-    """Give a short hash of what a group measures: its scripts and what they are asked, whatever the image."""
+    """Give a short hash of what a group measures: its scripts and what they are asked, whatever the image.
+
+    What slots have beside that in their environment is what they compare.
+    """
     seen = hashlib.sha256()
     for content in contents:
         seen.update(hashlib.sha256(content).digest())
     asked = [
-        [step.probe, step.shape, step.part.name, step.tasks, step.part.arguments, step.part.environment]
-        + ([step.part.without] if step.part.without else [])
+        [step.probe, step.shape, step.part.name, step.tasks, step.part.arguments]
+        + [() if step.slot else step.part.environment]
         for step in group.steps
     ]
     seen.update(json.dumps(asked).encode())

@@ -242,8 +242,11 @@ class Run:
         return words if len(words) <= WORDS_TOLD else f"{words[:half]} … {words[-half:]}"
 
 
-def create_run(folder: Path, about: Mapping[str, object]) -> Run:
-    """Make a run's folder with the probes' scripts and run.json. Raises `ResolveError` if there is one already."""
+def create_run(folder: Path, about: Mapping[str, object], files: Mapping[str, str] = {}) -> Run:
+    """Make a run's folder with the probes' scripts, other files and at last run.json.
+
+    Raises `ResolveError` if there is one already.
+    """
     if (folder / RUN).exists():
         raise ResolveError(f"--out: {folder} holds a run already (`--resume {folder}` continues it)")
     run = Run(folder)
@@ -251,6 +254,8 @@ def create_run(folder: Path, about: Mapping[str, object]) -> Run:
     (folder / "jobs").mkdir(exist_ok=True)
     for name in scripts():
         (run.probes / name).write_bytes(script_bytes(name))
+    for name, text in files.items():
+        put_file(folder / name, text.encode())
     run.describe(about)
     return run
 

@@ -95,7 +95,7 @@ def plans_of(asked: Asked, loaded: LoadedSite) -> list[JobPlan]:
 
 def _specs(plans: Sequence[JobPlan]) -> Mapping[str, str]:
     return {
-        group.folder: spec_hash([script_bytes(name) for step in group.steps for name in step.part.files], group)
+        group.measures: spec_hash([script_bytes(name) for step in group.steps for name in step.part.files], group)
         for plan in plans
         for group in plan.groups
     }

@@ -54,6 +54,11 @@ class Runner:
         """Begin with all jobs."""
         self.jobs = [LiveJob(plan) for plan in plans]
 
+    def add(self, asked: Asked, plans: Sequence[JobPlan]) -> None:
+        """Take up what was asked for since: of all jobs, those that are new."""
+        self.asked = asked
+        self.jobs += [LiveJob(plan) for plan in plans[len(self.jobs) :]]
+
     def restore(self, journal: Sequence[Mapping[str, object]], *, again: bool = False) -> None:
         """Take up what the journal says; a job that was being submitted is looked for by its name.
 
@@ -177,7 +182,7 @@ class Runner:
             run=slot_run(run, first.slot),
             time=ends[-1].time,
             image=self.asked.image_digest,
-            spec=self.asked.specs[group.folder],
+            spec=self.asked.specs[group.measures],
         )
         ended = [
             Ended(

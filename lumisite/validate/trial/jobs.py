@@ -16,7 +16,7 @@ from lumisite.validate.probes.transport.judge import ARGUMENTS
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.plan import plan_jobs, target_of
 from lumisite.validate.run.script import JobPlan, validation_of
-from lumisite.validate.trial.design import REFERENCE, Arm, Design, Setting, Slot
+from lumisite.validate.trial.design import DECIDING, REFERENCE, Arm, Design, Setting, Slot
 
 #: What is measured where nothing is asked: whether ranks meet, what the network carries, and a workload.
 PROBES = ("communicators", "collectives", "ddp")
@@ -29,6 +29,12 @@ def controls(site: Site) -> tuple[Setting, ...]:
     if validation_of(site).backend == "nccl":
         return (Setting("NCCL_MAX_NCHANNELS", "4"),)
     return tuple(Setting("GLOO_SOCKET_IFNAME", name) for name in site.fabric.management[:1])
+
+
+def deciding(site: Site, probes: Sequence[str]) -> tuple[str, ...]:
+    """Give patterns of the metrics that decide: those of the site's rules, if it has some for these probes."""
+    rules = [rule.metric for rule in validation_of(site).metrics if rule.decides]
+    return tuple(rule for rule in rules if rule.partition("/")[0] in probes) or DECIDING
 
 
 def slot_seconds(site: Site, probes: Sequence[str], limit_s: int | None) -> int:
@@ -48,7 +54,8 @@ def trial_plans(design: Design, asked: Asked, loaded: LoadedSite) -> list[JobPla
     target = target_of(asked, loaded)
     plans: list[JobPlan] = []
     for batch in asked.batches:
-        numbers = iter(range(len(plans) + 1, design.most_allocations + 1))
+        # Whether arms take effect is asked once in each batch, as its first job may be all that comes of one.
+        numbers = ((len(plans) + 1 + at, at == 0) for at in range(batch.jobs))
         contents = partial(_contents, design, target, asked.limit, numbers)
         plans += plan_jobs(batch.stamp, asked.folder, batch.node_sets, batch.jobs, contents)
     return plans
@@ -75,19 +82,20 @@ def told_names(design: Design) -> tuple[str, ...]:
 
 
 def _contents(
-    design: Design, target: Target, limit: int | None, numbers: Iterator[int], nodes: tuple[str, ...]
+    design: Design, target: Target, limit: int | None, numbers: Iterator[tuple[int, bool]], nodes: tuple[str, ...]
 ) -> list[Group]:
     """Give what the next allocation runs on some nodes."""
-    number = next(numbers)
-    plan, shape = target.plan, "several" if len(nodes) > 1 else "one-node"
+    number, first = next(numbers)
+    plan = target.plan
+    shape: Shape = "several" if len(nodes) > 1 else "one-node"
     every = choose_probes(target, design.probes)
     found = groups([probe for probe in every if probe.name == NODE], plan, limit, nodes)
     probes = [replace(probe, shapes=(shape,)) for probe in every if probe.name in design.probes]
     arms = design.by_name
     plain = partial(_plain, design, target, shape, nodes, limit or LIMITS_S[plan.backend])
-    if number == 1:
+    if first:
         for arm in design.arms:
-            if arm.role != "sham":
+            if arm.role in ("reference", "variant"):
                 name = sign_name(arm, design)
                 found += [plain(name, SIGN, arm), plain(name, CHECK, arms[REFERENCE])]
     for slot in design.slots_of(number):

@@ -40,6 +40,7 @@ class Rank:
         self.rank, self.local_rank = self.record["rank"], self.record["local_rank"]
         self.ranks = self.record["tasks"] = lumisite_record.number("SLURM_NTASKS", 1)
         self.settings = self.record["environment"] = lumisite_record.environment(SETTINGS)
+        self.given = self.record["given"] = {name: value_of(name) for name in lumisite_record.options("tell")}
         self.backend = lumisite_record.option("backend", "gloo")
         self.phase = "starting"
         self.told: dict[str, Any] = {}
@@ -62,6 +63,7 @@ class Rank:
         """Write down where this rank is, with what is `told` of that."""
         with self.lock:
             now = {"host": self.record["host"], "rank": self.rank, "phase": self.phase, "time": time.time()}
+            now |= {"given": self.given} if self.given else {}
             # Never shorter than it was: the rest of a longer one would stay behind it.
             self.said = json.dumps({**now, **self.told}).ljust(len(self.said))
             self.at.seek(0)
@@ -117,6 +119,12 @@ class Rank:
         # issue 56297, cured by its pull request 154976 in 2025), and the process ends at once anyhow.
         if self.backend != "gloo":
             self.dist.destroy_process_group()
+
+
+def value_of(name: str) -> str | None:
+    """Give what a variable is for this rank, None where it has none."""
+    value = os.environ.get(name)
+    return None if value is None else lumisite_record.shown(value)
 
 
 def run(measure: Callable[[Rank], None]) -> None:
