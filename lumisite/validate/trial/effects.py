@@ -1,0 +1,218 @@
+"""What a setting changes in numbers: paired within the allocation, with allocations as what is repeated.
+
+A slot's score of a metric is the logarithm of its value, signed so that more is better. In an allocation, a variant is
+compared with the mean of the references and the sham there, so that what an allocation has of its own cancels out. The
+spread has two sources, which are pooled: slots of one arm in one allocation, and the differences between allocations;
+the second stands alone where it is larger than chance explains, for then the setting's worth changes from allocation to
+allocation. Sizes are judged in bands of like size, and each by itself beside that.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+
+from lumisite.validate.metric_names import parse_name, size_text
+from lumisite.validate.trial.design import Design, Measured, Slot, SlotResult
+from lumisite.validate.trial.stats import reach, within
+
+#: Where the bands of sizes begin, in bytes: what latency decides, what is between, and what bandwidth decides.
+BANDS = (0, 1 << 20, 64 << 20)
+#: The chance that the interval holds the effect, and that an effect of the size of the MDE is seen.
+LEVEL, POWER = 0.95, 0.90
+#: Allocations differ by more than their slots explain from this ratio of variances on: quantile 0.99 of F with 2 and 6
+#: degrees of freedom, which three allocations have.
+APART = 10.9
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """What is judged as one: a quantity in a shape, in a band of sizes or, with a `size` from 0, of that size alone."""
+
+    quantity: str
+    shape: str
+    band: int
+    size: int = -1
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a setting changes of one key, with it against without it, in parts (0.05: 5 % better, whatever is better).
+
+    `low` and `high` are the 95 % interval, `mde` the smallest effect that would have been seen in nine of ten trials;
+    `chance` is the false discovery rate at which the effect counts, among all that the trial asked. `each` has the
+    effect by allocation. `first` and `last` size are in bytes, None where the metric has none.
+    """
+
+    metric: str
+    workload: bool
+    effect: float
+    low: float
+    high: float
+    mde: float
+    p: float
+    each: Mapping[int, float]
+    first: int | None = None
+    last: int | None = None
+    alone: bool = False
+    """Whether it is one size of a band, which is judged too."""
+    chance: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The metric, and its sizes."""
+        if self.first is None or self.last is None:
+            return self.metric
+        last = "" if self.last == self.first else f" to {size_text(self.last)}"
+        return f"{self.metric}, {size_text(self.first)}{last}"
+
+
+#: By key, the score of each slot of one allocation.
+Scores = Mapping[Key, Mapping[Slot, float]]
+
+
+class Metrics:
+    """Which metrics of a design's slots decide, and by which keys."""
+
+    def __init__(self, design: Design, results: Iterable[SlotResult]) -> None:
+        self._patterns, self._workload = design.metrics, design.workload
+        names = {name for result in results for name in result.values}
+        bands: dict[Key, set[int]] = {}
+        parsed = {}
+        for name in filter(self._decides, names):
+            own = parse_name(name)
+            band = sum(own.size >= first for first in BANDS) if own.size is not None else 0
+            key = parsed[name] = Key(own.quantity, own.shape, band)
+            bands.setdefault(key, set()).add(-1 if own.size is None else own.size)
+        self.sizes: Mapping[Key, Sequence[int]] = {key: sorted(sizes) for key, sizes in bands.items()}
+        self.keys: Mapping[str, tuple[Key, ...]] = {
+            name: (key, Key(key.quantity, key.shape, key.band, parse_name(name).size or 0))
+            if len(bands[key]) > 1
+            else (key,)
+            for name, key in parsed.items()
+        }
+
+    def _decides(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self._patterns)
+
+    def about(self, key: Key) -> tuple[str, bool, int | None, int | None]:
+        """Give the metric of a key, whether it is a workload, and its first and last size."""
+        sizes = [size for size in self.sizes.get(key, [key.size]) if size >= 0]
+        metric = "/".join(filter(None, (key.quantity, key.shape)))
+        workload = any(fnmatchcase(metric, pattern) for pattern in self._workload)
+        return metric, workload, min(sizes, default=None), max(sizes, default=None)
+
+    def scores(self, results: Sequence[SlotResult]) -> Scores:
+        """Give the scores of one allocation. Of a band, only the metrics count that all its slots measured."""
+        found: dict[Key, dict[Slot, dict[str, float]]] = {}
+        for result in results:
+            if result.outcome == "done" and not result.slot.check:
+                for name, measured in result.values.items():
+                    for key in self.keys.get(name, ()) if measured.values else ():
+                        found.setdefault(key, {}).setdefault(result.slot, {})[name] = _score(measured)
+        scores = {}
+        for key, slots in found.items():
+            common = sorted(set.intersection(*(set(own) for own in slots.values())))
+            if common:
+                scores[key] = {slot: statistics.fmean(own[name] for name in common) for slot, own in slots.items()}
+        return scores
+
+
+def _score(measured: Measured) -> float:
+    mean = statistics.fmean(map(math.log, measured.values))
+    return mean if measured.better == "higher" else -mean
+
+
+def contrast(scores: Mapping[Slot, float], arms: Sequence[str], others: Sequence[str]) -> float | None:
+    """Give how far one side's mean is above the other's, in logarithms; None where one side has none."""
+    own, base = (_of(scores, names) for names in (arms, others))
+    return statistics.fmean(own) - statistics.fmean(base) if own and base else None
+
+
+def _of(scores: Mapping[Slot, float], arms: Sequence[str]) -> list[float]:
+    return [score for slot, score in scores.items() if slot.arm in arms]
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """A mean in logarithms, the standard error of it, and the degrees of freedom of that."""
+
+    mean: float
+    error: float
+    freedom: int
+
+
+def estimate_effect(
+    metrics: Metrics,
+    key: Key,
+    allocations: Mapping[int, Scores],
+    arm: str,
+    base: Sequence[str],
+    sign: int,
+    alpha: float,
+) -> Effect | None:
+    """Estimate what an arm changes against those of `base`; None where fewer than two allocations measured both.
+
+    `sign` is -1 where the arm is without the setting that is tried.
+    """
+    sides = {
+        number: (own, others)
+        for number, scores in allocations.items()
+        if (own := _of(scores.get(key, {}), [arm])) and (others := _of(scores.get(key, {}), base))
+    }
+    if len(sides) < 2:
+        return None
+    each = {number: statistics.fmean(own) - statistics.fmean(base) for number, (own, base) in sides.items()}
+    found = _estimate(list(each.values()), list(sides.values()))
+    half = reach(LEVEL, found.freedom) * found.error
+    seen = (reach(1 - alpha, found.freedom) + reach(2 * POWER - 1, found.freedom)) * found.error
+    low, high = sorted((sign * found.mean - half, sign * found.mean + half))
+    metric, workload, first, last = metrics.about(key)
+    return Effect(
+        metric,
+        workload,
+        as_part(sign * found.mean),
+        as_part(low),
+        as_part(high),
+        as_part(seen),
+        1 - within(found.mean / found.error, found.freedom) if found.error else float(found.mean == 0),
+        {number: as_part(sign * value) for number, value in each.items()},
+        first,
+        last,
+        alone=key.size >= 0,
+    )
+
+
+def _estimate(each: Sequence[float], sides: Sequence[tuple[Sequence[float], Sequence[float]]]) -> _Estimate:
+    """Estimate the mean difference; a slot's variance is pooled from within and from between allocations."""
+    count = len(each)
+    groups = [group for both in sides for group in both]
+    inner = sum(statistics.variance(group) * (len(group) - 1) for group in groups if len(group) > 1)
+    inner_freedom = sum(len(group) - 1 for group in groups)
+    # How much of a slot's variance there is in the difference of two means.
+    part = statistics.fmean(1 / len(own) + 1 / len(base) for own, base in sides)
+    between = statistics.variance(each) / part
+    freedom = inner_freedom + count - 1
+    pooled = (inner + between * (count - 1)) / freedom
+    if not inner_freedom or between > APART * inner / inner_freedom:
+        pooled, freedom = max(between, pooled), count - 1
+    return _Estimate(statistics.fmean(each), math.sqrt(pooled * part / count), freedom)
+
+
+def as_part(logarithm: float) -> float:
+    """Give the part by which a value changes whose logarithm changes by so much, at most that of a googol."""
+    return math.expm1(min(logarithm, 100 * math.log(10)))
+
+
+@cache
+def part_text(part: float) -> str:
+    """Write an effect.
+
+    >>> part_text(-0.0123)
+    '-1.2 %'
+    """
+    return f"{part:+.1%}".replace("%", " %").replace("-0.0 %", "+0.0 %")

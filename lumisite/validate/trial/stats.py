@@ -1,0 +1,101 @@
+"""The statistics of a trial: Student's t, Fisher's exact test, Clopper and Pearson's interval, false discoveries.
+
+They are finite sums and a bisection, exact for the whole numbers of slots that a trial has: scipy, against which they
+are tested, would be by far the largest dependency of an admin's node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+
+
+def within(t: float, freedom: int) -> float:
+    """Give the chance that Student's t with so many degrees of freedom is at most `t` away from 0.
+
+    Source: Abramowitz and Stegun, 26.7.3 and 26.7.4, finite sums for whole degrees of freedom.
+    """
+    angle = math.atan(abs(t) / math.sqrt(freedom))
+    square, odd = math.cos(angle) ** 2, freedom % 2
+    total = 0.0
+    term = math.cos(angle) if odd else 1.0
+    for step in range(1 + odd, freedom, 2):
+        total += term
+        term *= square * step / (step + 1)
+    return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
+
+
+@cache
+def reach(chance: float, freedom: int) -> float:
+    """Give how far from 0 Student's t is with so much chance, `chance` below 1: the inverse of `within`."""
+    most = 1.0
+    while within(most, freedom) < chance:
+        most *= 2
+    return _bisect(lambda t: within(t, freedom) < chance, 0.0, most)
+
+
+def fisher(bad: int, runs: int, bad_others: int, others: int) -> float:
+    """Give the chance of at least `bad` of `runs`, with so many bad ones in all, were both sides of one kind.
+
+    >>> round(fisher(3, 3, 0, 9), 5)
+    0.00455
+    """
+    every, wrong = runs + others, bad + bad_others
+    ways = sum(math.comb(runs, count) * math.comb(others, wrong - count) for count in range(bad, min(runs, wrong) + 1))
+    return ways / math.comb(every, wrong)
+
+
+def rate_interval(bad: int, runs: int, chance: float = 0.95) -> tuple[float, float]:
+    """Give the interval of Clopper and Pearson for the rate of which `bad` of `runs` were seen.
+
+    >>> [round(limit, 3) for limit in rate_interval(21, 23)]
+    [0.72, 0.989]
+    """
+    tail = (1 - chance) / 2
+    low = _bisect(lambda rate: _at_least(bad, runs, rate) < tail, 0.0, 1.0) if bad else 0.0
+    high = _bisect(lambda rate: 1 - _at_least(bad + 1, runs, rate) > tail, 0.0, 1.0) if bad < runs else 1.0
+    return low, high
+
+
+def adjusted(chances: Sequence[float]) -> list[float]:
+    """Give for each p the least false discovery rate at which it counts (Benjamini and Hochberg, 1995).
+
+    >>> adjusted([0.01, 0.5, 0.02])
+    [0.03, 0.5, 0.03]
+    """
+    found = [1.0] * len(chances)
+    least = 1.0
+    for rank, place in reversed(list(enumerate(sorted(range(len(chances)), key=chances.__getitem__), start=1))):
+        least = found[place] = min(least, chances[place] * len(chances) / rank)
+    return found
+
+
+def _at_least(bad: int, runs: int, rate: float) -> float:
+    """Give the chance of at least `bad` of `runs` at a rate."""
+    if bad <= 0 or rate >= 1:
+        return 1.0 if bad <= runs else 0.0
+    if rate <= 0:
+        return 0.0
+    fixed = math.lgamma(runs + 1)
+    return math.fsum(
+        math.exp(
+            fixed
+            - math.lgamma(count + 1)
+            - math.lgamma(runs - count + 1)
+            + count * math.log(rate)
+            + (runs - count) * math.log1p(-rate)
+        )
+        for count in range(bad, runs + 1)
+    )
+
+
+def _bisect(below: Callable[[float], bool], low: float, high: float) -> float:
+    """Give where `below`, true from `low` on, ends."""
+    for _ in range(100):
+        middle = (low + high) / 2
+        if below(middle):
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2

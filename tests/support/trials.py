@@ -1,0 +1,99 @@
+"""Trials that were never run: results as a machine with known noise, drift, hangs and effects would leave them."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from lumisite.validate.trial.design import Design, Measured, Outcome, Setting, Slot, SlotResult, Thresholds, plan
+from lumisite.validate.trial.judge import TrialVerdict, judge_trial
+
+MIB = 1 << 20
+#: Metrics as two nodes measure them: curves of collectives, and a workload of two models.
+METRICS = (
+    *(f"collectives/all_reduce_busbw/{1 << power}MiB/2n" for power in range(10)),
+    *(f"collectives/{name}_busbw/{size}/2n" for name in ("all_gather", "reduce_scatter") for size in ("16MiB", "1GiB")),
+    "ddp/samples_per_s/comm/2n",
+    "ddp/samples_per_s/compute/2n",
+)
+CONTROL = (Setting("CHANNELS", "4"),)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine: standard deviations of the logarithms between allocations and between slots of one, in parts.
+
+    With `shared` noise all metrics of a slot go up and down together, as in the worst case for the mean of a band;
+    otherwise each by itself, as in the worst case for the number of comparisons. `effect` gives the logarithm by which
+    an arm changes a metric, `hangs` the chance that an arm hangs, `drift` the logarithm by which the last slot of an
+    allocation is slower than the first.
+    """
+
+    allocation: float = 0.003
+    slot: float = 0.0109
+    shared: bool = False
+    effect: Callable[[str, str], float] = lambda _arm, _metric: 0.0
+    hangs: Callable[[str], float] = lambda _arm: 0.0
+    drift: Callable[[int], float] = lambda _allocation: 0.0
+
+    def noisier(self, times: float) -> Machine:
+        """Give the same machine with more noise."""
+        return replace(self, allocation=self.allocation * times, slot=self.slot * times)
+
+
+def a_trial(
+    settings: Sequence[Setting] = (Setting("TRIED", "1"),),
+    seed: int = 1,
+    *,
+    allocations: int = 3,
+    attempts: int = 1,
+    control: Sequence[Setting] = CONTROL,
+    thresholds: Thresholds | None = None,
+) -> Design:
+    """Plan a trial of settings on two nodes."""
+    return plan(
+        seed,
+        settings,
+        control=control,
+        probes=("collectives", "ddp"),
+        nodes=2,
+        allocations=allocations,
+        attempts=attempts,
+        slot_s=60,
+        thresholds=thresholds,
+    )
+
+
+def run_slot(machine: Machine, chance: random.Random, slot: Slot, of: int, base: float) -> SlotResult:
+    """Give what one slot leaves; `of` is how many its allocation has, `base` the logarithm of what that can do."""
+    outcome: Outcome = "hung" if chance.random() < machine.hangs(slot.arm) else "done"
+    values = {}
+    late = machine.drift(slot.allocation) * (slot.position - 1) / max(1, of - 1)
+    common = chance.gauss(0, machine.slot)
+    for metric in METRICS if outcome == "done" else ():
+        own = common if machine.shared else chance.gauss(0, machine.slot)
+        hurt = machine.effect(slot.arm, metric)
+        if slot.arm == "control":
+            hurt += math.log(0.4)
+        values[metric] = Measured((math.exp(5 + base + own - late + hurt),), "higher", "GB/s")
+    return SlotResult(slot, outcome, values, "yes", "CHANNELS=4 in the log", seconds=30.0, nodes=("n1", "n2"), job="1")
+
+
+def run_trial(design: Design, machine: Machine, seed: int) -> list[SlotResult]:
+    """Run a trial to its end, by its stopping rule."""
+    chance = random.Random(seed)
+    results: list[SlotResult] = []
+    number = judge_trial(design, results).next_allocation
+    while number is not None:
+        slots, base = design.slots_of(number), chance.gauss(0, machine.allocation)
+        results += [run_slot(machine, chance, slot, len(slots), base) for slot in slots]
+        number = judge_trial(design, results).next_allocation if number >= design.allocations else number + 1
+    return results
+
+
+def tried(machine: Machine, seed: int, design: Design | None = None) -> TrialVerdict:
+    """Plan, run and judge a trial whose order and noise follow from the seed."""
+    design = design or a_trial(seed=seed)
+    return judge_trial(design, run_trial(design, machine, seed))
