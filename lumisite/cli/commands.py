@@ -4,75 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lumisite.cli.parser import About, Arguments, Command, number_to
-
-#: The prolog is run for each task of a node.
-MOST_TASKS = {"type": number_to(1024)}
-COUNT = {"type": number_to(10_000, "not a")}
-PATH = {"type": Path}
-#: A list too, as where there may be several.
-ONE = {"nargs": 1, "default": []}
-
-JSON = "print the result as JSON"
-OUTPUT = "write to FILE (default: standard output)"
-SITE = About(
-    "the site: the name of an embedded one, or a YAML file (default: LUMISITE_SITE, else the embedded one that this "
-    "machine is, else lumi)",
-    {"default": ""},
+from lumisite.cli.arguments import (
+    COUNT,
+    DRY_RUN,
+    FULL,
+    HOST_ROOT,
+    IMAGE,
+    INPUTS,
+    JOBS,
+    JSON,
+    MOST_TASKS,
+    NODES,
+    ONE,
+    OTHER_IMAGES,
+    OUT,
+    OUTPUT,
+    PATH,
+    PLATFORM,
+    PROBE,
+    ROOT,
+    RUN_FOLDER,
+    SELECTION,
+    SITE,
 )
-HOST_ROOT = About("the host's root, or a copy (default: /)", {"default": "/"})
-PLATFORM = "what the machine is (default: the site's current platform)"
-OUT = About("a tree that `lumisite render` wrote", PATH)
-ROOT = About("the deployment root", PATH)
-FULL = "show the whole diff of every file"
-#: What chooses releases.
-SELECTION: Arguments = {
-    "--use STACK=V...": "release of a stack of the site; 12.8 means its newest 12.8.x. May be given several times; "
-    "`all` means every release that is supported, or the newest of each series that the platform's driver supports "
-    "(default: the platform's own)",
-    "--rocm V...": "the same as --use rocm=V",
-    "--platform P": "what the machine was after which maintenance (default: the current one)",
-    "--cpe V...": "the same as --use cpe=V",
-}
-#: What is known of images.
-INPUTS: Arguments = {
-    "--plan FILE...": About(
-        "a reviewed plan of an image, beside those that the site names; may be given several times",
-        PATH,
-    ),
-    "--lock FILE": About(
-        "a lock of the site's images (`lumisite images --lock`): what it knows of an image counts more than the "
-        "image's name (default: the one that the site names)",
-        PATH,
-    ),
-}
-#: What `validate`, `baseline` and `reframe` have in common.
-IMAGE = "container image (default: the site's)"
-PROBE = "only this one; several times"
-NODES = About("nodes of each job (default: the site's)", COUNT)
-OTHER_IMAGES: Arguments = {
-    "--jax-image FILE": "image with JAX, for the probe jax (default: none)",
-    "--wrapper DIR": "environment of the container wrapper, for the probe wrapper (default: none)",
-}
-RUN_FOLDER: Arguments = {
-    "--site NAME|FILE": SITE,
-    "--out RUN": "folder of the run, on a file system that all nodes see",
-    "--resume RUN": "go on with a run that was interrupted",
-}
-JOBS: Arguments = {
-    "--nodes N": NODES,
-    "--node-sets N": About("disjoint sets of nodes (default: 2)", COUNT),
-    "--nodelist NODES": "only these nodes, in Slurm's notation",
-    "--avoid NODES": "not these nodes, in Slurm's notation",
-    "--probe NAME...": PROBE,
-    "--partition P": "partition (default: the site's)",
-    "--account A": "account for sbatch",
-    "--reservation R": "reservation for sbatch; its nodes are used",
-    "--sbatch OPTION...": "one more option for sbatch",
-    "--limit SECONDS": About("longest time of one step of a probe (default: by back-end)", COUNT),
-    "--image FILE": IMAGE,
-}
-DRY_RUN = "print the jobs' scripts and submit nothing; needs no Slurm"
+from lumisite.cli.parser import About, Command, number_to
 
 COMMANDS: dict[str, Command] = {
     "init": Command(
@@ -325,7 +280,9 @@ COMMANDS: dict[str, Command] = {
             "--unset NAME...": "try to do without a variable",
             "--against NAME=VALUE...": "what the reference sets (default: nothing more than what ranks have today)",
             "--allocations K": About("valid allocations that are needed (default: 3)", COUNT),
-            "--attempts A": About("slots of each setting in each allocation, for the rate of hangs (default: 1)", COUNT),
+            "--attempts A": About(
+                "slots of each setting in each allocation, for the rate of hangs (default: 1)", COUNT
+            ),
             "--seed S": About("draw the order of slots from this number (default: at random)", COUNT),
             **{name: about for name, about in JOBS.items() if name != "--node-sets N"},
             "--write SITE.yaml": About("add the evidence to the ledger's entries in this file", PATH),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from lumisite.cli.parser import real_path, say
+from lumisite.cli.parser import real_path, say, write_whole
 from lumisite.cli.validate import (
     JOBS_WANTED,
     KEPT,
@@ -23,8 +23,10 @@ from lumisite.cli.validate import (
     worked,
 )
 from lumisite.errors import ResolveError
-from lumisite.site.load import LoadedSite, read_input
-from lumisite.text import columns, counted
+from lumisite.site.evidence import HERE
+from lumisite.site.found import with_evidence
+from lumisite.site.load import LoadedSite, load_site, read_input, site_of
+from lumisite.text import columns, counted, some
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.folder import Run, create_run, open_run
 from lumisite.validate.run.plan import target_of, with_specs
@@ -33,6 +35,7 @@ from lumisite.validate.trial.bad_input import check_asked, settings_of
 from lumisite.validate.trial.collect import results_of
 from lumisite.validate.trial.design import Design, SlotResult, design_text, plan, read_design
 from lumisite.validate.trial.jobs import PROBES, check_probes, controls, deciding, planner, slot_seconds, trial_plans
+from lumisite.validate.trial.judge import Answer, TrialVerdict, effect_text, judge_trial
 from lumisite.validate.trial.valid import judge_allocations
 
 #: The largest seed that is drawn.
@@ -65,7 +68,63 @@ def run(arguments: argparse.Namespace) -> int:
     results = measured(trial, run, facts, again=bool(arguments.resume))
     if results is None:
         return 130
-    return 0
+    verdict = judge_trial(trial.design, results)
+    if arguments.json:
+        print(json.dumps({"run": str(folder)} | asdict(verdict), indent=1, default=str))
+    else:
+        print("\n".join([*answer_lines(verdict), str(folder)]))
+    if arguments.write is not None:
+        write_evidence(arguments.write, trial, verdict)
+    if not any(result.seconds for result in results):
+        return 3
+    worths = {answer.worth for answer in verdict.answers}
+    return 1 if "harmful" in worths else 4 if worths & {"unverified", "underpowered"} else 0
+
+
+def answer_lines(verdict: TrialVerdict) -> Iterator[str]:
+    """Say what each setting is worth."""
+    for answer in verdict.answers:
+        yield f"{answer.setting}: {answer.worth}"
+        yield f"    {answer.reason}"
+        yield from (f"    {effect_text(effect)}" for effect in answer.effects)
+        yield f"    took effect: {answer.proof}"
+    thrown = [one for one in verdict.allocations if one.standing == "thrown out"]
+    for one in thrown:
+        yield f"allocation {one.number} does not count: {'; '.join(one.reasons)}"
+    yield f"{counted(verdict.valid, 'allocation')} count, {verdict.runs} slots on {some(verdict.nodes)}"
+
+
+def write_evidence(path: Path, trial: Trial, verdict: TrialVerdict) -> None:
+    """Add what was found to the ledger's entries in a file, all of it or nothing. Raises `LumisiteError`."""
+    loaded, told = load_site(str(path) if "/" in str(path) else f"./{path}"), []
+    if loaded.site.name != trial.asked.site:
+        raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this was tried on {trial.asked.site}")
+    for answer in verdict.answers:
+        if answer.worth in ("unverified", "underpowered"):
+            say(f"{answer.setting}: {answer.worth}, which is no evidence: nothing of it is written")
+            continue
+        found = evidence_of_answer(answer, trial, verdict)
+        data = with_evidence(loaded, answer.setting.name, answer.setting.value, found, str(path))
+        loaded = site_of(data, path)
+        told.append(f"{answer.setting.name}: {found['effect']}, {found['what']}")
+    if told and write_whole(path, loaded.data):
+        for line in told:
+            say(f"{path} has as evidence: {line}")
+
+
+def evidence_of_answer(answer: Answer, trial: Trial, verdict: TrialVerdict) -> dict[str, str]:
+    """Give what an answer is for the ledger."""
+    return {
+        "effect": answer.worth,
+        "by": "measured",
+        "what": answer.reason,
+        "platform": trial.asked.platform,
+        "image": Path(trial.asked.image).name,
+        "nodes": str(trial.design.nodes),
+        "runs": str(answer.hangs.with_it.runs),
+        "date": trial.asked.started[:10],
+        "source": HERE,
+    }
 
 
 def measured(trial: Trial, run: Run, facts: Sequence[str], *, again: bool) -> list[SlotResult] | None:
@@ -114,13 +173,15 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
     target = target_of(asked, loaded)
     check_probes(target, arguments.probe)
     tried, against = settings_of(arguments.settings, arguments.unset, arguments.against, target)
+    metrics, thresholds = deciding(loaded.site, arguments.probe)
     design = plan(
         secrets.randbelow(SEEDS) if arguments.seed is None else arguments.seed,
         tried,
         against=against,
         control=controls(loaded.site),
         probes=arguments.probe,
-        metrics=deciding(loaded.site, arguments.probe),
+        metrics=metrics,
+        thresholds=thresholds,
         nodes=len(asked.batches[0].node_sets[0]),
         allocations=allocations,
         attempts=arguments.attempts or 1,
@@ -146,6 +207,6 @@ def design_lines(design: Design) -> Iterator[str]:
     yield f"an effect counts from {limits.smallest:.0%}, false discoveries are bounded at {limits.alpha:.1%}"
     yield (
         f"an allocation is thrown out where the sham differs by {limits.sham:.0%}, the last reference by "
-        f"{limits.drift:.0%}, or the control costs less than {limits.control:.0%}; at most {design.most_allocations} run"
+        f"{limits.drift:.0%}, or the control costs less than {limits.control:.0%}; {design.most_allocations} at most"
     )
     yield f"{design.node_hours:g} node hours at most, {design.most_node_hours:g} where allocations are run again"

@@ -233,7 +233,9 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
         batches=(Batch(stamp, jobs, (nodes,), tuple(arguments.probe)),),
         specs={},
         sbatch=tuple(arguments.sbatch),
-        **{name: getattr(arguments, name, None) for name in ("account", "reservation", "limit", "jax_image", "wrapper")},
+        **{
+            name: getattr(arguments, name, None) for name in ("account", "reservation", "limit", "jax_image", "wrapper")
+        },
         baseline=_places(getattr(arguments, "baseline", [])),
         into=str(real_path(arguments.into)) if getattr(arguments, "into", None) else None,
     )
@@ -241,6 +243,7 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
 
 
 def stamp_now() -> str:
+    """Give a name for what begins now."""
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid() % 1000:03}"
 
 

@@ -315,9 +315,8 @@ def spec_hash(contents: Sequence[bytes], group: Group) -> str:
     for content in contents:
         seen.update(hashlib.sha256(content).digest())
     asked = [
-        [step.probe, step.shape, step.part.name, step.tasks, step.part.arguments]
-        + [() if step.slot else step.part.environment]
-        for step in group.steps
+        [one.probe, one.shape, one.part.name, one.tasks, one.part.arguments, () if one.slot else one.part.environment]
+        for one in group.steps
     ]
     seen.update(json.dumps(asked).encode())
     return seen.hexdigest()[:12]

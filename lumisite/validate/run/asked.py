@@ -59,7 +59,9 @@ class Asked:
     def about(self) -> dict[str, object]:
         """Give run.json."""
         spec = hashlib.sha256(json.dumps(sorted(self.specs.items())).encode()).hexdigest()[:12]
-        return asdict(self) | {"node_sets": self.node_sets, "spec": spec} | ({"seal": self._seal} if self.design else {})
+        return (
+            asdict(self) | {"node_sets": self.node_sets, "spec": spec} | ({"seal": self._seal} if self.design else {})
+        )
 
     @property
     def _seal(self) -> str:

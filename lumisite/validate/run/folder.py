@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class End:
-    """How a step or a job came to its own end: an exit code, or a word with what it is about; and when (since 1970, s)."""
+    """How a step or a job came to its own end: an exit code, or a word and what that is about; when (since 1970, s)."""
 
     code: str
     time: float

@@ -1,4 +1,4 @@
-"""What the slots of a trial came to, read from the run's folder: how each ended, its numbers, and whether it took effect."""
+"""What the slots of a trial came to, by the run's folder: how each ended, its numbers, whether it took effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lumisite.validate.probes.records import number, rank_of, table, text, texts
 from lumisite.validate.run.folder import END, SAMPLES, Run, lines_of, slot_run
 from lumisite.validate.run.script import EXIT, SKIPPED, JobPlan
 from lumisite.validate.trial.design import REFERENCE, Arm, Design, Outcome, Slot, SlotResult, TookEffect, values_of
-from lumisite.validate.trial.jobs import CHECK, SIGN, sign_name, slot_name
+from lumisite.validate.trial.jobs import SIGN, sign_name, slot_name
 
 #: Words of a library that did not take what it was given.
 _REFUSED = re.compile(r"not available|ignor|invalid|unsupported|not supported|unknown|falling back", re.IGNORECASE)
@@ -95,7 +95,9 @@ class _Slot:
         """Give the plain reference slot after it, where one had to pass."""
         steps = group.steps
         ends = [self.run.end(self.plan.run, f"{step.folder}/{EXIT}") for step in steps]
-        if self.run.step_began(self.plan.run, steps[0]) is not None and all(end and end.code != SKIPPED for end in ends):
+        if self.run.step_began(self.plan.run, steps[0]) is not None and all(
+            end and end.code != SKIPPED for end in ends
+        ):
             outcome, cause = self._outcome(steps)
             slot = Slot(self.slot.allocation, self.slot.position, REFERENCE, 1, 1)
             yield SlotResult(
@@ -135,8 +137,8 @@ def _require_once(lines: Sequence[Sample | Gate], file: str) -> None:
     counts = Counter((line.metric, line.run, line.nodes) for line in lines if isinstance(line, Sample))
     if twice := next((key for key, count in counts.items() if count > 1), None):
         raise ResolveError(
-            f"{file}: {twice[0]} of {twice[1]} stands there with two values: a line or a record was changed since it was "
-            "measured, so this proves nothing (start a new run)"
+            f"{file}: {twice[0]} of {twice[1]} has two values: a line or a record was changed since it was measured, "
+            "so this proves nothing (start a new run)"
         )
 
 

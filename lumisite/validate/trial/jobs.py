@@ -16,7 +16,7 @@ from lumisite.validate.probes.transport.judge import ARGUMENTS
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.plan import plan_jobs, target_of
 from lumisite.validate.run.script import JobPlan, validation_of
-from lumisite.validate.trial.design import DECIDING, REFERENCE, Arm, Design, Setting, Slot
+from lumisite.validate.trial.design import DECIDING, REFERENCE, Arm, Design, Setting, Slot, Thresholds
 
 #: What is measured where nothing is asked: whether ranks meet, what the network carries, and a workload.
 PROBES = ("communicators", "collectives", "ddp")
@@ -31,10 +31,17 @@ def controls(site: Site) -> tuple[Setting, ...]:
     return tuple(Setting("GLOO_SOCKET_IFNAME", name) for name in site.fabric.management[:1])
 
 
-def deciding(site: Site, probes: Sequence[str]) -> tuple[str, ...]:
-    """Give patterns of the metrics that decide: those of the site's rules, if it has some for these probes."""
-    rules = [rule.metric for rule in validation_of(site).metrics if rule.decides]
-    return tuple(rule for rule in rules if rule.partition("/")[0] in probes) or DECIDING
+def deciding(site: Site, probes: Sequence[str]) -> tuple[tuple[str, ...], Thresholds]:
+    """Give patterns of the metrics that decide, and the thresholds.
+
+    They are those of the site's rules, if it has some for these probes: what it takes for noise in a drop, references
+    and shams may differ by.
+    """
+    rules = [rule for rule in validation_of(site).metrics if rule.decides and rule.metric.partition("/")[0] in probes]
+    usual = Thresholds()
+    noise = max([usual.sham, *(rule.threshold for rule in rules)])
+    limits = replace(usual, sham=noise, drift=noise, control=max(usual.control, noise))
+    return tuple(rule.metric for rule in rules) or DECIDING, limits
 
 
 def slot_seconds(site: Site, probes: Sequence[str], limit_s: int | None) -> int:
@@ -55,7 +62,7 @@ def trial_plans(design: Design, asked: Asked, loaded: LoadedSite) -> list[JobPla
     plans: list[JobPlan] = []
     for batch in asked.batches:
         # Whether arms take effect is asked once in each batch, as its first job may be all that comes of one.
-        numbers = ((len(plans) + 1 + at, at == 0) for at in range(batch.jobs))
+        numbers = iter([(len(plans) + 1 + at, at == 0) for at in range(batch.jobs)])
         contents = partial(_contents, design, target, asked.limit, numbers)
         plans += plan_jobs(batch.stamp, asked.folder, batch.node_sets, batch.jobs, contents)
     return plans

@@ -81,7 +81,7 @@ def named(names: list[str]) -> dict[str, str]:
     mapped = lumisite_record.mapped(("",))
     for path in dict.fromkeys([*mapped, *(one for one in modules if one and one.endswith(".py"))]):
         wanted = [name for name in names if not found[name]]
-        with suppress(OSError, ValueError), open(path, "rb") as stream:  # a device, a file that is gone or empty
+        with suppress(OSError, ValueError), Path(path).open("rb") as stream:  # a device, a file that is gone or empty
             if wanted and Path(path).is_file() and (size := os.fstat(stream.fileno()).st_size):
                 with mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ) as data:
                     for name in wanted:
