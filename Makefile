@@ -11,7 +11,7 @@ IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1
 SH_JOBS = $(wildcard lumisite/validate/probes/*/*.sh lumisite/validate/run/*.sh lumisite/init/*.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: help render lint unit test bench docs twin twin-down rehearse clean
+.PHONY: help render lint unit test bench docs dist twin twin-down rehearse clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -46,12 +46,15 @@ test: lint  ## everything, on real Slurm, Lmod and Apptainer where the machine h
 	$(BIN)/pytest tests/twin -m measures --numprocesses 2 --dist loadfile --no-skips-as-root $(PYTEST_FLAGS)
 
 bench: $(VENV)/.dev  ## speed, as ratios against a peer or a physical limit in the same run
-	.ci/packages lmod  # EasyBuild, a peer, asks for it
+	.ci/packages
 	$(BIN)/python -m tests.bench
 
 docs: $(VENV)/.dev  ## write the generated reference anew and build the pages into public/
 	$(BIN)/python -m docs.generate
 	$(BIN)/mkdocs build --strict --site-dir public
+
+dist: $(VENV)/.dev  ## what admins install: a wheel, one file that runs by itself, an easyconfig
+	$(BIN)/python .ci/dist.py
 
 twin: $(VENV)/.dev  ## start the cluster in miniature
 	.ci/packages

@@ -24,6 +24,38 @@ def counted(number: int, name: str) -> str:
     return f"{number} {name}" if number == 1 else f"{number} {re.sub(r'(?<![aeiou])y$', 'ie', name)}s"
 
 
+def figure(value: float | None) -> str:
+    """Write a measured number, the same wherever it stands: in five digits.
+
+    >>> figure(6532.04), figure(0.123456), figure(1234567.0), figure(None)
+    ('6532', '0.12346', '1234600', '-')
+    """
+    if value is None:
+        return "-"
+    text = f"{value:.5g}"
+    return f"{float(text):.0f}" if "e+" in text and value < 1e15 else text
+
+
+def percent(part: float, digits: int = 1) -> str:
+    """Write a part, whatever its sign.
+
+    >>> percent(-0.123), percent(0.148, 0)
+    ('12.3 %', '15 %')
+    """
+    return f"{abs(part):.{digits}%}".replace("%", " %")
+
+
+def change(part: float | None) -> str:
+    """Write a change with its sign, one that is too small for the digits as none.
+
+    >>> change(-0.1351), change(-0.0001), change(None)
+    ('-13.5 %', '+0.0 %', '-')
+    """
+    if part is None:
+        return "-"
+    return ("-" if round(part, 3) < 0 else "+") + percent(part)
+
+
 def some(names: Sequence[str], most: int = 8, between: str = ",") -> str:
     """List the first few names, and count the others.
 

@@ -123,7 +123,7 @@ def fields_of(kind: type) -> list[tuple[dataclasses.Field[Any], Any]]:
 
 def _innermost(hint: Any) -> tuple[Any, str]:
     """Go through optional, list and mapping to the type inside, and say what that adds to a key path."""
-    hint = _without_none(hint)
+    hint = without_none(hint)
     origin = typing.get_origin(hint)
     if origin is tuple:
         return _innermost(typing.get_args(hint)[0])[0], "[]"
@@ -132,7 +132,8 @@ def _innermost(hint: Any) -> tuple[Any, str]:
     return hint, ""
 
 
-def _without_none(hint: Any) -> Any:
+def without_none(hint: Any) -> Any:
+    """Give what a key that may be left out holds."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return next(one for one in typing.get_args(hint) if one is not type(None))
     return hint
@@ -152,7 +153,7 @@ def _section_text(section: Section, sections: Mapping[type, Section]) -> list[st
 
 def type_text(hint: Any, sections: Mapping[type, Section]) -> str:
     """Write a key's type for people; a nested dataclass becomes a link to its section."""
-    hint = _without_none(hint)
+    hint = without_none(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return ", ".join(f"`{choice}`" for choice in arguments)

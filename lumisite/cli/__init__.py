@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from lumisite.cli.commands import COMMANDS
 from lumisite.cli.parser import build_parser, choose_site
 from lumisite.cli.plain import plain_output
+from lumisite.cli.progress import line_of_stderr
 from lumisite.errors import LumisiteError, refused
 
 
@@ -49,6 +50,7 @@ def _called(argv: Sequence[str] | None, first: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
+        line_of_stderr().end()
         print("lumisite: interrupted", file=sys.stderr)
         return 130
     except OSError as error:

@@ -7,9 +7,7 @@ import os
 import re
 import socket
 
-from lumisite.errors import ResolveError
 from lumisite.site import load
-from lumisite.site.decode import suggestion
 from lumisite.site.document import parse_yaml
 
 #: The site where nothing says which.
@@ -18,13 +16,11 @@ _OTHERWISE = "lumi"
 
 def default_site() -> tuple[str, str]:
     """Give the site that is meant where none is asked for, and why; raises `ResolveError`."""
-    known = load.embedded_sites()
     if name := os.environ.get("LUMISITE_SITE", ""):
-        if "/" not in name and not name.endswith((".yaml", ".yml")) and name not in known:
-            raise ResolveError(f"LUMISITE_SITE: there is no embedded site {name!r} ({suggestion(name, known)})")
+        load.require_site(name, "LUMISITE_SITE")
         return name, "by LUMISITE_SITE"
     host = socket.gethostname()  # the whole name would take a name server, which may be slow
-    for name in known:
+    for name in load.embedded_sites():
         for sign in _known_by(name):
             if os.path.lexists(sign) if sign.startswith("/") else fnmatch.fnmatchcase(host, sign):
                 return name, f"as {sign} is here" if sign.startswith("/") else f"as this host is {host}"

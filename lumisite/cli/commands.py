@@ -349,8 +349,8 @@ COMMANDS: dict[str, Command] = {
             "(default: the one that the run was made for)",
             "--allow-image-change": "compare samples of different images",
             "--format": About(
-                "what to write; html is one file with plots and needs matplotlib (default: by the ending of FILE: "
-                ".md, .html, .xml, .json, else text)",
+                "what to write; html is one file, with plots where matplotlib is installed (default: by the ending of "
+                "FILE: .md, .html, .xml, .json, else text)",
                 {"choices": ("text", "markdown", "html", "junit", "json")},
             ),
             "--json": JSON,

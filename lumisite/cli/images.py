@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import posixpath
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 
 from lumisite.cli.parser import check_root, say, tell, write_whole
+from lumisite.cli.progress import Progress
 from lumisite.errors import LumisiteError, ResolveError, shown
 from lumisite.facts.drift import Change, compare_images
 from lumisite.images.contents import version_lines
@@ -31,10 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     check_root(arguments.host_root)
     loaded = load_site(arguments.site)
     site = loaded.site
-    progress = _progress if sys.stderr.isatty() else None
-    reading = Reading(
-        site, site.platforms[site.platform].defaults, arguments.digest or "header", arguments.host_root, progress
-    )
+    releases = site.platforms[site.platform].defaults
+    reading = Reading(site, releases, arguments.digest or "header", arguments.host_root, Progress("images"))
     if arguments.systems:
         return _systems(reading, arguments.systems)
     return _check(arguments, loaded, reading) if arguments.check else _list(arguments, reading)
@@ -94,11 +92,6 @@ def _read(reading: Reading, given: Sequence[str]) -> tuple[Image, ...]:
     if not folders:
         raise ResolveError(f"images: site {site.name} names no directory of images (add images.folders, or give some)")
     return read_inventory(reading, [(folder.path, folder.patterns) for folder in folders])
-
-
-def _progress(path: str, size: int, done: int) -> None:
-    end = "\n" if done >= size else "\r"
-    print(f"{posixpath.basename(path)}: {done / 1e9:.1f} of {size / 1e9:.1f} GB", end=end, file=sys.stderr, flush=True)
 
 
 def _write(file: str, text: str) -> None:

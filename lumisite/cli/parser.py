@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from lumisite import __version__
+from lumisite.cli.version import TellVersion
 from lumisite.errors import ResolveError, refused
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def build_parser(commands: Mapping[str, Command], only: str | None = None) -> ar
         epilog="Exit codes: 0 fine, 1 a difference or a failed verdict, 2 usage or site description, "
         "3 a tool or the system refused, 4 inconclusive, 5 the system is fine but some nodes are not.",
     )
-    parser.add_argument("--version", action="version", version=f"lumisite {__version__}")
+    parser.add_argument("--version", action=TellVersion, nargs=0, help="tell the version and the commit")
     parsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     for name, command in commands.items():
         own = parsers.add_parser(name, help=command.help, description=command.description)

@@ -6,6 +6,7 @@ terminal or hide a line, and a bidirectional mark can turn a line of a diff arou
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -22,17 +23,45 @@ def plain(text: str) -> str:
     )
 
 
+class Line:
+    """The line of a terminal that is drawn again and again while work goes on; whatever else is written clears it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._length = stream, 0
+
+    def draw(self, text: str) -> None:
+        """Show a text, as far as the terminal is wide: a line that wraps could not be cleared."""
+        self.clear()
+        text = plain(text)[: shutil.get_terminal_size().columns - 1]
+        self._write(text, len(text))
+
+    def clear(self) -> None:
+        """Leave nothing of what is drawn."""
+        if self._length:
+            self._write(f"\r{' ' * self._length}\r", 0)
+
+    def end(self) -> None:
+        """Let what is drawn stand, and what comes begin on a line of its own."""
+        if self._length:
+            self._write("\n", 0)
+
+    def _write(self, text: str, length: int) -> None:
+        self._length = length
+        self._stream.write(text)
+        self._stream.flush()
+
+
 class _Plain:
     """A stream that is as another, but for what is written to it, and for what comes `first` on stderr."""
 
-    def __init__(self, stream: Any, first: list[str]) -> None:
-        self._stream, self._first = stream, first
+    def __init__(self, stream: Any, first: list[str], line: Line) -> None:
+        self._stream, self._first, self.line = stream, first, line
 
     def write(self, text: str) -> int:
+        self.line.clear()
         while self._first:
             print(self._first.pop(), file=sys.stderr, flush=True)
-        # A carriage return alone is the end that `print` was given for a line of progress.
-        self._stream.write(text if text == "\r" else plain(text))
+        self._stream.write(plain(text))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -43,7 +72,11 @@ class _Plain:
 def plain_output() -> Iterator[list[str]]:
     """Let all that is printed go through `plain`; give a list of what is told on stderr before all else."""
     first: list[str] = []
-    stdout: Any = _Plain(sys.stdout, first)
-    stderr: Any = _Plain(sys.stderr, first)
+    line = Line(sys.stderr)
+    stdout: Any = _Plain(sys.stdout, first, line)
+    stderr: Any = _Plain(sys.stderr, first, line)
     with redirect_stdout(stdout), redirect_stderr(stderr):
-        yield first
+        try:
+            yield first
+        finally:
+            line.clear()

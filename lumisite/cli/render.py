@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     lock = load_lock(loaded, arguments.lock)
     templates = load_templates()
     files = render_tree(loaded, selection, templates, plans, lock)
-    lost = losses(loaded, selection, templates)
+    lost = losses(files)
     for line in lost:
         say(f"cannot be said in {line}")
     if lost and arguments.strict:

@@ -46,7 +46,9 @@ def run_verdict(arguments: argparse.Namespace) -> int:
 
 
 def _terms(loaded: LoadedSite | None, arguments: argparse.Namespace) -> Terms:
-    return Terms.of(loaded.site.validation if loaded else None, allow_image_change=arguments.allow_image_change)
+    rules = loaded.site.validation if loaded else None
+    alone = arguments.command == "report" and not arguments.baseline
+    return Terms.of(rules, allow_image_change=arguments.allow_image_change, alone=alone)
 
 
 def _recorded(names: Iterable[str], *, after: bool = False) -> Recorded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from dataclasses import asdict
 from typing import BinaryIO
 
 from lumisite.cli.parser import tell
+from lumisite.cli.progress import Progress
 from lumisite.errors import shown
 from lumisite.site.load import load_site
 from lumisite.site.read import opened
@@ -75,7 +77,10 @@ def file_blocks(name: str) -> Iterator[bytes]:
             packed = stream.peek(2)[:2] == b"\x1f\x8b"
             if packed:
                 yield from _unpacked(stream)
+            progress, size = Progress("MB", lines=False), os.fstat(stream.fileno()).st_size
             while block := stream.read(BLOCK_BYTES):
+                if size and not packed:
+                    progress(stream.tell() / 1e6, size / 1e6, name)
                 yield block
     except (EOFError, zlib.error) as error:
         raise InputError(f"{name}: cannot be unpacked: {error}") from None

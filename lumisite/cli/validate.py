@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import signal
-import statistics
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +16,13 @@ from pathlib import Path
 
 from lumisite import __version__
 from lumisite.cli.parser import real_path, say
+from lumisite.cli.progress import Progress, line_of_stderr
 from lumisite.cli.report import read_side
 from lumisite.cli.transport import file_blocks
 from lumisite.errors import ResolveError, ToolError
-from lumisite.site.load import LoadedSite, load_site
+from lumisite.site.load import LoadedSite, is_file, load_site
 from lumisite.site.model import Site
-from lumisite.text import counted
+from lumisite.text import counted, figure, percent
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.report.gather import Side, make_report
 from lumisite.validate.report.write import WRITERS
@@ -95,11 +95,13 @@ def facts_command(asked: Asked) -> tuple[str, ...]:
 def worked(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: bool) -> bool:
     """Do the work of a run; false where Ctrl-C has stopped it."""
     resume = f"`lumisite {runner.asked.purpose} --resume {runner.asked.folder}`"
+    runner.progress = Progress("steps", lines=False)
     try:
         runner.restore(journal, again=again)
         runner.work()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is short, and leaves nothing behind in Slurm
+        line_of_stderr().end()
         say("interrupted: cancelling the jobs of this run")
         runner.cancel()
         say(f"what is measured is kept; {resume} goes on")
@@ -119,11 +121,11 @@ def _report(run: Run, site: Site, *, as_json: bool) -> int:
     behind = following(gates)
     if as_json:
         own = [vars(gate) | {"follows": behind.get(gate, ())} for gate in gates]
-        told = {"run": str(run.folder), "gates": own, "metrics": _medians(samples)}
+        told = {"run": str(run.folder), "gates": own, "metrics": _medians(alone)}
         slow = {"slow_nodes": [vars(one) for one in alone.slow_nodes], "drain": alone.drain}
         print(json.dumps(told | slow, indent=1))
     else:
-        print("\n".join(_text(run.folder, gates, samples, alone, behind)))
+        print("\n".join(_text(run.folder, gates, alone, behind)))
     if not samples and any(gate.cause.startswith("sbatch refused") for gate in gates):
         return 3
     states = {gate.verdict for gate in alone.gates if not gate.follows}
@@ -156,29 +158,23 @@ def _against(run: Run, asked: Asked, loaded: LoadedSite, before: Side, *, as_jso
     return report.verdict.exit_code
 
 
-def _medians(samples: Sequence[Sample]) -> dict[str, dict[str, object]]:
-    by_metric: dict[str, list[Sample]] = {}
-    for sample in samples:
-        by_metric.setdefault(sample.metric, []).append(sample)
+def _medians(alone: SystemVerdict) -> dict[str, dict[str, object]]:
+    """Give the numbers as a report has them."""
     return {
-        metric: {
-            "median": float(f"{statistics.median(sample.value for sample in own):.6g}"),
-            "unit": own[0].unit,
-            "jobs": len({sample.run for sample in own}),
-        }
-        for metric, own in sorted(by_metric.items())
+        one.metric: {"median": one.after, "unit": one.unit, "jobs": one.jobs_after}
+        for one in alone.metrics
+        if one.after is not None
     }
 
 
 def _text(
     folder: Path,
     gates: Sequence[Gate],
-    samples: Sequence[Sample],
     alone: SystemVerdict,
     behind: Mapping[Gate, Sequence[str]],
 ) -> Iterator[str]:
-    for metric, told in _medians(samples).items():
-        yield f"{metric:44} {told['median']:>12} {told['unit']}".rstrip()
+    for one in alone.metrics:
+        yield f"{one.metric:44} {figure(one.after):>12} {one.unit}".rstrip()
     by_gate: dict[str, list[Gate]] = {}
     for gate in gates:
         by_gate.setdefault(gate.gate, []).append(gate)
@@ -191,7 +187,7 @@ def _text(
             advice = f"it follows from {','.join(behind[gate])}" if gate in behind else gate.advice or LOOK
             yield f"        {advice}"
     for slow in alone.slow_nodes:
-        yield f"{slow.node} is slow: {slow.metric} {slow.below:.1%} below the median of all nodes (z {slow.z:.1f})"
+        yield f"{slow.node} is slow: {slow.metric} {percent(slow.below)} below the median of all nodes (z {slow.z:.1f})"
     if alone.drain:
         yield f"to drain bad nodes (nothing runs it): {alone.drain}"
     yield from alone.next_runs
@@ -216,7 +212,6 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
     site, validation = loaded.site, validation_of(loaded.site)
     nodes = tuple(f"node{number}" for number in range(arguments.nodes or validation.nodes))
     image = arguments.image or validation.image
-    is_file = "/" in arguments.site or arguments.site.endswith((".yaml", ".yml"))
     asked = Asked(
         lumisite=__version__,
         site=site.name,
@@ -228,7 +223,7 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
         backend=validation.backend,
         partition=arguments.partition or validation.partition,
         folder=folder,
-        site_file=str(real_path(arguments.site)) if is_file else arguments.site,
+        site_file=str(real_path(arguments.site)) if is_file(arguments.site) else arguments.site,
         site_digest=site_digest(loaded),
         batches=(Batch(stamp, jobs, (nodes,), tuple(arguments.probe)),),
         specs={},

@@ -33,10 +33,10 @@ _MOST_SMALL_BYTES = 4 * 1024 * 1024
 _USED_OFFSET = 40
 
 
-def digest_of(source: Source, kind: Kind, progress: Callable[[int], None] | None = None) -> str:
+def digest_of(source: Source, kind: Kind, progress: Callable[[float], None] | None = None) -> str:
     """Give `header:` or `whole:` and 64 hexadecimal digits (SHA-256); raises a `LumisiteError`.
 
-    Of a whole file, `progress` is told the bytes that were read so far.
+    Of a whole file, `progress` is told the part that was read so far, below 1.
     """
     known = hashlib.sha256()
     for chunk in _whole(source, progress) if kind == "whole" else _header(source):
@@ -44,13 +44,13 @@ def digest_of(source: Source, kind: Kind, progress: Callable[[int], None] | None
     return f"{kind}:{known.hexdigest()}"
 
 
-def _whole(source: Source, progress: Callable[[int], None] | None) -> Iterator[bytes]:
+def _whole(source: Source, progress: Callable[[float], None] | None) -> Iterator[bytes]:
     at = 0
     while chunk := source.read(at, _CHUNK_BYTES):
         yield chunk
         at += len(chunk)
         if progress is not None:
-            progress(at)
+            progress(at / (source.size + 1))
 
 
 def _header(source: Source) -> Iterator[bytes]:

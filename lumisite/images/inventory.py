@@ -6,7 +6,6 @@ import fnmatch
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
@@ -24,8 +23,8 @@ from lumisite.site.versions import Version as Release
 USUAL_PATTERNS = ("*.sif", "*.simg", "*.sqfs", "*.squashfs", "*/*.sif")
 UNPACKED = ".singularity.d"
 
-#: Told of each image file that is read: its path, the bytes that it has, and those read so far.
-Progress: TypeAlias = Callable[[str, int, int], None]
+#: Told of image files: how many are read (a part of one too), how many there are, and the path of the last.
+Progress: TypeAlias = Callable[[float, int, str], None]
 #: Images by path, each with no patterns, and directories with the patterns that names of images in them match.
 Wanted: TypeAlias = Iterable[tuple[str, Sequence[str]]]
 
@@ -95,8 +94,15 @@ def read_inventory(reading: Reading, wanted: Wanted) -> tuple[Image, ...]:
         entries[path] = Image(path, place.links, real, fault=fault or place.trouble or _unfit(tree, place))
         if not entries[path].fault and real is not None:
             files.setdefault(real, []).append(entries[path])
-    for real, aliases in files.items():
-        entries |= {one.path: one for one in _read(reading, real, aliases)}
+    for number, (real, aliases) in enumerate(files.items()):
+
+        def within(part: float, number: int = number, real: str = real) -> None:
+            if reading.progress is not None:
+                reading.progress(number + part, len(files), real)
+
+        within(0)
+        entries |= {one.path: one for one in _read(reading, real, aliases, within)}
+        within(1)
     return tuple(entries[path] for path in sorted(entries))
 
 
@@ -133,7 +139,7 @@ def _unfit(tree: DiskTree, place: Place) -> str:
     return "" if fit else "is neither a file nor a directory"
 
 
-def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Image]:
+def _read(reading: Reading, real: str, aliases: Sequence[Image], progress: Callable[[float], None]) -> Iterator[Image]:
     """Read one file for all names that lead to it; the digest of a damaged one is given where it can be."""
     known = Image(real, target=real)
     path = reading.on_disk(real)
@@ -142,7 +148,6 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image]) -> Iterator[Ima
         if entry is not None and entry.kind == "file":
             source = open_file(path)
             known = replace(known, size=source.size)
-            progress = None if reading.progress is None else partial(reading.progress, real, source.size)
             known = replace(known, digest=digest_of(source, reading.digest, progress))
         image = open_image(path)
         labels, versions = read_labels(image.tree), read_versions(image.tree)

@@ -81,12 +81,9 @@ def render_tree(
     return {**final, MANIFEST: RenderedFile(format_manifest(manifest))}
 
 
-def losses(loaded: LoadedSite, selection: Selection, templates: Mapping[str, str]) -> list[str]:
-    """Give what the files beside modulefiles cannot say of the plan, each once: `edf/: CPU masks of tasks`."""
-    decisions = decide_combinations(loaded.site, selection)
-    modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
-    found = static_files(loaded.site, selection, modules).items()
-    return list(dict.fromkeys(f"{path.split('/')[0]}/: {one}" for path, (_, said) in found for one in said.lost))
+def losses(files: Mapping[str, RenderedFile]) -> list[str]:
+    """Give what the files of a tree cannot say of the plan, each once: `edf/: CPU masks of tasks`."""
+    return list(dict.fromkeys(f"{path.split('/')[0]}/: {one}" for path, file in files.items() for one in file.lost))
 
 
 def _module_files(
@@ -97,15 +94,16 @@ def _module_files(
 ) -> dict[str, RenderedFile]:
     files = {}
 
-    def write(path: str, template: str, **values: object) -> None:
+    def write(path: str, template: str, lost: Sequence[str], **values: object) -> None:
         origin = f"modulefiles_src/{template} and {loaded.file}"
-        files[path] = RenderedFile(environment.get_template(template).render(origin=origin, **values))
+        text = environment.get_template(template).render(origin=origin, **values)
+        files[path] = RenderedFile(text, lost=tuple(lost))
 
     def put(system: str, path: str, template: str, **values: object) -> None:
-        write(MODULEFILES[system].format(path), f"{template}.{TEMPLATES[system]}.j2", **values)
+        write(MODULEFILES[system].format(path), f"{template}.{TEMPLATES[system]}.j2", (), **values)
 
     for path, (template, said) in static.items():
-        write(path, template, said=said)
+        write(path, template, said.lost, said=said)
     plans = plans if "modulefile" in loaded.site.emitters else ()
     for plan in plans:
         for system in plan.systems:

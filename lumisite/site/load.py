@@ -35,14 +35,20 @@ def load_site(name: str) -> LoadedSite:
 
     Raises `ResolveError` for an unknown name, `SiteError` for a file that cannot be read or has faults.
     """
-    if "/" in name or name.endswith((".yaml", ".yml")):
-        return load_site_file(Path(name))
-    if name not in embedded_sites():
-        raise ResolveError(
-            f"--site: there is no embedded site {name!r} ({suggestion(name, embedded_sites())}; "
-            "a file is given with / or .yaml in its name)"
-        )
-    return load_site_file(EMBEDDED / f"{name}.yaml")
+    require_site(name, "--site")
+    return load_site_file(Path(name) if is_file(name) else EMBEDDED / f"{name}.yaml")
+
+
+def is_file(name: str) -> bool:
+    """Tell whether a site is given by its file, not by the name of an embedded one."""
+    return "/" in name or name.endswith((".yaml", ".yml"))
+
+
+def require_site(name: str, asked: str) -> None:
+    """Raise `ResolveError` for the name of an embedded site that there is not; `asked` is where it was given."""
+    if not is_file(name) and name not in embedded_sites():
+        right = f"{suggestion(name, embedded_sites())}; a file is given with / or .yaml in its name"
+        raise ResolveError(f"{asked}: there is no embedded site {name!r} ({right})")
 
 
 def embedded_sites() -> list[str]:

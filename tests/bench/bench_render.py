@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from lumisite.site.load import EMBEDDED
 from tests.bench.measure import Row, in_turn, peak_mib, seconds
+from tests.support.easybuild import EB, environment_of_easybuild
 
 LUMISITE = str(Path(sys.executable).parent / "lumisite")
 RECIPE = """
@@ -43,29 +42,15 @@ def against_imports(top: Path) -> Row:
 
 def against_easybuild(top: Path) -> Row:
     """EasyBuild writing one equal module against lumisite writing a whole tree."""
-    environment = {
-        **os.environ,
-        "PATH": f"{_easybuild()}:{os.environ['PATH']}",
-        "LMOD_CMD": "/usr/share/lmod/lmod/libexec/lmod",
-    }
     (top / "recipe").mkdir()
     recipe = top / "recipe" / "singularity-AI-bindings-24.03.eb"
     recipe.write_text(RECIPE)
-    build = ["eb", "--module-only", "--force", "--allow-use-as-root-and-accept-consequences"]
-    build += [f"--prefix={top / 'eb'}", "--modules-tool=Lmod", "--module-syntax=Lua", str(recipe)]
+    build = [*EB, "--module-only", "--force", f"--prefix={top / 'eb'}", str(recipe)]
+    environment = environment_of_easybuild()
     render = [LUMISITE, "render", "--rocm", "6.2", "--out", str(top / "out")]
     ratio, theirs, ours = in_turn(lambda: seconds(build, environment), lambda: seconds(render), 7)
     detail = f"eb --module-only {theirs * 1000:.0f} ms, render {ours * 1000:.0f} ms"
     return Row("EasyBuild / render", ratio, 5, detail, at_least=True)
-
-
-def _easybuild() -> Path:
-    """Install EasyBuild from PyPI into an environment of its own, once; give its folder of programs."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lumisite" / "easybuild"
-    if not (cache / "bin" / "eb").exists():
-        subprocess.run([sys.executable, "-m", "venv", str(cache)], check=True)
-        subprocess.run([str(cache / "bin" / "pip"), "install", "--quiet", "easybuild"], check=True)
-    return cache / "bin"
 
 
 def large_site(top: Path) -> list[Row]:

@@ -12,12 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from lumisite import __version__
 from lumisite.facts.facts import Facts
 from lumisite.site.load import LoadedSite
+from lumisite.text import counted
 from lumisite.validate.metric_names import Name, parse_name, shape_order
 from lumisite.validate.probes.probe import Vector
 from lumisite.validate.report.advice import Changed, advice, changes
+from lumisite.validate.report.headline import day, headline, since, times
 from lumisite.validate.samples import Recorded, Series
+from lumisite.validate.verdict.gates import nodes_of_runs
+from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.nodes import is_per_node, job_value, node_scores
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
 
@@ -29,6 +34,8 @@ EPOCHS = "wrapper/epoch_s/"
 LEFT_OUT = 1000
 #: A distribution is shown by so many quantiles.
 QUANTILES = 101
+#: The sides of a verdict on a metric, by the name of its number.
+SIDES = ("before", "after")
 #: What `run.json` says that a report repeats, and how it calls what it calls otherwise.
 ABOUT = ("site", "platform", "partition", "backend", "image", "image_digest", "spec", "started", "lumisite")
 CALLED = {"backend": "back-end", "image_digest": "image digest", "spec": "what is measured"}
@@ -114,8 +121,13 @@ class EpochTable:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report shows; `users` is the text on the changes that can be sent to users, line by line."""
+    """Everything that a report shows; `users` is the text on the changes that can be sent to users, line by line.
 
+    `headline` is the verdict and the finding, `summary` says when, on what, and how much was measured.
+    """
+
+    headline: str
+    summary: tuple[str, ...]
     verdict: SystemVerdict
     about: tuple[tuple[str, str, str], ...]
     changes: tuple[Changed, ...]
@@ -132,15 +144,18 @@ def make_report(before: Side, after: Side, terms: Terms, loaded: LoadedSite | No
     """Judge `after` against `before` and gather what is shown; the site tells what changes touch."""
     verdict = judge_system(before.recorded, after.recorded, terms)
     changed, users = changes(before.facts, after.facts, loaded)
+    when = since(before.recorded, after.recorded, after.about, loaded)
     return Report(
+        headline=headline(verdict, changed, when, with_baseline=not terms.alone),
+        summary=tuple(_summary(before, after)),
         verdict=verdict,
-        about=tuple(_about(before.about, after.about)),
+        about=tuple(_about(before, after)),
         changes=changed,
         users=users,
         advice=tuple(advice(verdict, changed)),
-        curves=tuple(_curves(before.recorded.series, after.recorded.series)),
+        curves=tuple(_curves(before.recorded.series, after.recorded.series, verdict.metrics)),
         distributions=tuple(_distributions(before.vectors, after.vectors)),
-        scalings=tuple(_scalings(before.recorded.series, after.recorded.series)),
+        scalings=tuple(_scalings(verdict.metrics)),
         maps=tuple(_maps(after.recorded.series.values(), verdict)),
         epochs=tuple(_epochs(after.vectors)),
     )
@@ -174,44 +189,72 @@ def _vector(line: bytes) -> Vector | None:
     return vector if sound and vector.values else None
 
 
-def _about(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+def _summary(before: Side, after: Side) -> Iterator[str]:
+    """Say when and on what was measured, how much, and what wrote this."""
+    said = [" ".join(str(after.about.get(key) or "").split()) for key in ("site", "platform")]
+    if any(said):
+        yield f"{said[0]}{', platform ' * bool(said[1])}{said[1]}"
+    for side, name in ((after, "measured"), (before, "compared with")):
+        measured = _measured(side)
+        if all(measured):
+            yield f"{name} {' on '.join(measured[1:])}, {measured[0]}"
+    yield f"lumisite {__version__}"
+
+
+def _measured(side: Side) -> tuple[str, str, str]:
+    """Give the days, the jobs and the nodes of a run; nothing of what was not run."""
+    runs = nodes_of_runs([*side.recorded.gates, *(job for one in side.recorded.series.values() for job in one.jobs)])
+    if not runs:
+        return "", "", ""
+    when, nodes = times(side.recorded), set[str]().union(*runs.values())
+    days = dict.fromkeys(filter(None, (day(when[0]), day(when[-1]))))
+    return " to ".join(days), counted(len(runs), "job"), counted(len(nodes), "node")
+
+
+def _about(before: Side, after: Side) -> Iterator[tuple[str, str, str]]:
     for key in ABOUT:
-        old, new = (str(side.get(key, "") or "") for side in (before, after))
+        old, new = (" ".join(str(side.about.get(key, "") or "").split()) for side in (before, after))
         if old or new:
-            yield CALLED.get(key, key), " ".join(old.split()), " ".join(new.split())
+            yield CALLED.get(key, key), old, new
+    earlier, later = _measured(before), _measured(after)
+    yield "days", earlier[0], later[0]
+    for name, was, now in zip(("jobs", "nodes"), earlier[1:], later[1:], strict=True):
+        yield name, was.partition(" ")[0], now.partition(" ")[0]
 
 
 def _families(
-    before: Mapping[str, Series], after: Mapping[str, Series], split: Callable[[Name], tuple[str, _Part] | None]
-) -> Iterator[tuple[str, str, dict[_Part, list[float]], dict[_Part, list[float]]]]:
-    """Give metrics that differ in one part of their name only: what they share, their unit, and the values of jobs.
+    metrics: Iterable[MetricVerdict], split: Callable[[Name], tuple[str, _Part] | None]
+) -> Iterator[tuple[str, str, dict[_Part, MetricVerdict]]]:
+    """Give metrics that differ in one part of their name only: what they share, their unit, and each by that part.
 
-    `split` takes a name apart so; None for one that belongs to no family. Values are by that part, before and after.
+    `split` takes a name apart so; None for one that belongs to no family.
     """
-    families: dict[str, dict[_Part, str]] = {}
-    for metric in sorted({*before, *after}):
-        if (found := split(parse_name(metric))) is not None:
-            families.setdefault(found[0], {})[found[1]] = metric
+    families: dict[str, dict[_Part, MetricVerdict]] = {}
+    for one in metrics:
+        if (found := split(parse_name(one.metric))) is not None:
+            families.setdefault(found[0], {})[found[1]] = one
     for family, parts in sorted(families.items()):
         if len(parts) > 1:
-            old = {part: before[one] for part, one in parts.items() if one in before}
-            new = {part: after[one] for part, one in parts.items() if one in after}
-            yield family, [*new.values(), *old.values()][0].unit, _values(old), _values(new)
+            yield family, next((one.unit for one in parts.values() if one.unit), ""), parts
 
 
-def _values(side: Mapping[_Part, Series]) -> dict[_Part, list[float]]:
-    return {part: [job_value(job, series.better) for job in series.jobs] for part, series in side.items()}
+def _curves(
+    before: Mapping[str, Series], after: Mapping[str, Series], metrics: Iterable[MetricVerdict]
+) -> Iterator[Curve]:
+    """Give curves through the numbers that were judged; the lowest and the highest are of all jobs."""
 
-
-def _curves(before: Mapping[str, Series], after: Mapping[str, Series]) -> Iterator[Curve]:
     def by_size(name: Name) -> tuple[str, int] | None:
         return None if name.size is None else (f"{name.quantity}/{name.shape}".strip("/"), name.size)
 
-    def points(side: Mapping[int, list[float]]) -> tuple[Point, ...]:
-        return tuple(Point(size, min(own), statistics.median(own), max(own)) for size, own in sorted(side.items()))
+    def points(side: Mapping[str, Series], judged: Mapping[int, tuple[str, float | None]]) -> Iterator[Point]:
+        for size, (metric, middle) in sorted(judged.items()):
+            if middle is not None:
+                values = [job_value(job, side[metric].better) for job in side[metric].jobs]
+                yield Point(size, min(values), middle, max(values))
 
-    for family, unit, old, new in _families(before, after, by_size):
-        yield Curve(family, unit, points(old), points(new))
+    for family, unit, parts in _families(metrics, by_size):
+        old, new = ({size: (one.metric, getattr(one, which)) for size, one in parts.items()} for which in SIDES)
+        yield Curve(family, unit, tuple(points(before, old)), tuple(points(after, new)))
 
 
 def _distributions(before: Sequence[Vector], after: Sequence[Vector]) -> Iterator[Distribution]:
@@ -227,25 +270,21 @@ def quantiles(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(ranked[round(last * step / (QUANTILES - 1))] for step in range(QUANTILES)) if ranked else ()
 
 
-def _scalings(before: Mapping[str, Series], after: Mapping[str, Series]) -> Iterator[Scaling]:
+def _scalings(metrics: Iterable[MetricVerdict]) -> Iterator[Scaling]:
     def by_shape(name: Name) -> tuple[str, str] | None:
         rate = name.shape and name.size is None and name.quantity.endswith("_per_s")
         return (name.quantity, name.shape) if rate else None
 
-    def efficiency(rates: Mapping[str, float], shape: str) -> float | None:
+    def efficiency(rates: Mapping[str, float | None], shape: str) -> float | None:
         rate, one = rates.get(shape), rates.get("1n")
         return rate / one / int(shape[:-1]) if rate and one and shape.endswith("n") else None
 
-    for family, unit, *sides in _families(before, after, by_shape):
-        old, new = ({shape: statistics.median(own) for shape, own in side.items()} for side in sides)
-        yield Scaling(
-            family,
-            unit,
-            tuple(
-                Bar(shape, old.get(shape), new.get(shape), efficiency(old, shape), efficiency(new, shape))
-                for shape in sorted({*old, *new}, key=shape_order)
-            ),
-        )
+    for family, unit, parts in _families(metrics, by_shape):
+        old, new = ({shape: getattr(one, which) for shape, one in parts.items()} for which in SIDES)
+        shapes = [shape for shape in sorted(parts, key=shape_order) if old[shape] or new[shape]]
+        bars = (Bar(one, old[one], new[one], efficiency(old, one), efficiency(new, one)) for one in shapes)
+        if shapes:
+            yield Scaling(family, unit, tuple(bars))
 
 
 def _maps(series: Iterable[Series], verdict: SystemVerdict) -> Iterator[NodeMap]:

@@ -17,15 +17,16 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from lumisite.validate.metric_names import size_text
+from lumisite.text import change, figure, percent
+from lumisite.validate.metric_names import parse_name, size_text
 from lumisite.validate.report.gather import Curve, Distribution, NodeMap, Report, Scaling
 
 BEFORE, AFTER, BAD = "#E69F00", "#0072B2", "#D55E00"
 #: The two sides: name, colour and line.
 SIDES = (("before", BEFORE, "--"), ("after", AFTER, "-"))
 #: Nodes in a row of the map, and how far from the median its colours reach.
-ROW, REACH = 32, 0.10
-WIDTH_IN, HEIGHT_IN = 7.0, 3.4
+ROW, REACH = 16, 0.10
+WIDTH_IN, HEIGHT_IN = 5.2, 3.2
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -36,9 +37,10 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawing: its title, how it is drawn, and the numbers as a table; `places` is how many places a map has."""
+    """A drawing of the numbers `about` a metric or family, which `rows` tell too; `places` is how many a map has."""
 
     title: str
+    about: str
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     draw: Callable[[Axes], None]
@@ -47,14 +49,14 @@ class Plot:
     @property
     def sentence(self) -> str:
         """What it shows."""
-        cells = "; ".join(" ".join(filter(None, row)) for row in self.rows[:12])
+        cells = "; ".join(" ".join(filter(None, row)) for row in self.rows)
         return f"{self.title}. {', '.join(filter(None, self.head))}: {cells}."
 
     def svg(self, number: int) -> str:
         """Draw the SVG element with matplotlib's own objects; two figures name their parts alike, but for `number`."""
         # Names of clip paths and markers must differ between plots on one page, and so must ids.
         with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"lumisite{number}"}):
-            height = max(HEIGHT_IN, 0.25 * (self.places / ROW) + 1.2)
+            height = max(2.0, 0.3 * (self.places / ROW) + 1.0) if self.places else HEIGHT_IN
             figure = Figure(figsize=(WIDTH_IN, height), layout="constrained")
             FigureCanvasSVG(figure)
             self.draw(figure.add_subplot())
@@ -95,8 +97,8 @@ def _curve(curve: Curve) -> Plot:
         axes.set_ylabel(curve.unit or "value")
         axes.legend(loc="upper left")
 
-    rows = [(size_text(size), *_pair(old.get(size), new.get(size))) for size in sizes]
-    return Plot(f"{curve.name} by message size", ("size", "before", "after", "change"), rows, draw)
+    rows = [(size_text(size), figure(old.get(size)), figure(new.get(size))) for size in sizes]
+    return Plot(f"{curve.name} by message size", curve.name, ("size", "before", "after"), rows, draw)
 
 
 def _distribution(spread: Distribution) -> Plot:
@@ -113,8 +115,8 @@ def _distribution(spread: Distribution) -> Plot:
         return values[round(part * (len(values) - 1))] if values else None
 
     parts = (("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("largest", 1.0))
-    rows = [(name, *_pair(at(spread.before, part), at(spread.after, part))) for name, part in parts]
-    return Plot(f"{spread.name}, all steps of all ranks", ("", "before", "after", "change"), rows, draw)
+    rows = [(name, figure(at(spread.before, part)), figure(at(spread.after, part))) for name, part in parts]
+    return Plot(f"{spread.name}, all steps of all ranks", spread.name, ("", "before", "after"), rows, draw)
 
 
 def _scaling(scaling: Scaling) -> Plot:
@@ -127,13 +129,14 @@ def _scaling(scaling: Scaling) -> Plot:
                 for place, height, bar in zip(places, heights, scaling.bars, strict=True):
                     part = getattr(bar, f"efficiency_{name}")
                     if part is not None and height:
-                        axes.annotate(f"{part:.0%}", (place, height), ha="center", va="bottom")
+                        axes.annotate(percent(part, 0), (place, height), ha="center", va="bottom")
+        axes.margins(y=0.15)  # room for the words above the bars
         axes.set_xticks(range(len(scaling.bars)), [bar.shape for bar in scaling.bars])
         axes.set_ylabel(scaling.unit or scaling.name)
         axes.legend()
 
-    rows = [(bar.shape, *_pair(bar.before, bar.after)) for bar in scaling.bars]
-    return Plot(f"{scaling.name}: scaling", ("shape", "before", "after", "change"), rows, draw)
+    rows = [(bar.shape, figure(bar.before), figure(bar.after)) for bar in scaling.bars]
+    return Plot(f"{scaling.name}: scaling", scaling.name, ("shape", "before", "after"), rows, draw)
 
 
 def _map(one: NodeMap) -> Plot:
@@ -153,13 +156,20 @@ def _map(one: NodeMap) -> Plot:
         axes.set_xticks([])
         axes.set_yticks(range(max(lines) + 1), [node for node, _ in one.nodes[::ROW]])
         axes.grid(visible=False)
-        axes.figure.colorbar(shown, ax=axes, label="% from the median")
+        axes.figure.colorbar(shown, ax=axes, label="% from the median", pad=0.02)
 
     slowest = sorted(one.nodes, key=lambda pair: (pair[1], pair[0]))[:10]
-    rows = [(node, f"{100 * (part - 1):+.1f} %", "slow" if node in one.slow else "") for node, part in slowest]
-    return Plot(f"{one.metric}: nodes", ("slowest nodes", "from the median", ""), rows, draw, len(places))
+    rows = [(node, change(part - 1), "slow" if node in one.slow else "") for node, part in slowest]
+    return Plot(f"{one.metric}: nodes", one.metric, ("slowest nodes", "from the median", ""), rows, draw, len(places))
 
 
-def _pair(old: float | None, new: float | None) -> tuple[str, str, str]:
-    shown = ["-" if value is None else f"{value:.5g}" for value in (old, new)]
-    return shown[0], shown[1], f"{new / old - 1:+.1%}" if old and new else "-"
+def lead(report: Report, every: Sequence[Plot]) -> Plot | None:
+    """Give the plot that shows the finding: of the largest drop, else of a slow node, else the last curve."""
+    metrics = [one for one in report.verdict.metrics if one.decides and one.verdict in ("fail", "unconfirmed")]
+    names = [parse_name(one.metric) for one in sorted(metrics, key=lambda one: one.change or 0.0)]
+    wanted = [about for one in names for about in (f"{one.quantity}/{one.shape}", one.quantity)]
+    wanted += [one.metric for one in report.verdict.slow_nodes]
+    if report.curves:
+        wanted.append(report.curves[-1].name)
+    shown = {plot.about: plot for plot in reversed(every)}
+    return next((shown[about] for about in wanted if about in shown), next(iter(every), None))

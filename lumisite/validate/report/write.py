@@ -14,25 +14,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypeAlias, get_args
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from lumisite.errors import ToolError
-from lumisite.text import columns, some
+from lumisite.text import change, columns, figure, percent, some
 from lumisite.validate.lines import State
 from lumisite.validate.report.advice import advice
 from lumisite.validate.report.gather import EpochTable, Report
 from lumisite.validate.verdict.gates import LOOK, Cause, GateVerdict
-from lumisite.validate.verdict.metric import MetricVerdict
+from lumisite.validate.verdict.metric import DECIDING, MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
-#: Changes, and causes of one gate, that are told in a terminal before they are only counted.
-CHANGES_SHOWN, CAUSES_SHOWN = 30, 5
-#: What each verdict means, for whoever reads only one line.
-SENTENCES = {
-    "pass": "every gate passed and nothing is slower than before",
-    "warn": "nothing failed, but something below is worth a look",
-    "fail": "the system does not work as it did before",
-    "inconclusive": "what was measured does not decide it",
-    "bad-nodes": "the system is fine, some nodes are not",
-}
+#: What is told first.
+WORST_FIRST: tuple[State, ...] = ("fail", "bad-nodes", "unconfirmed", "inconclusive", "warn", "pass")
 METRIC_HEAD = ("metric", "unit", "before", "after", "change", "noise", "p", "verdict", "why")
 Row: TypeAlias = tuple[str, ...]
 #: What Markdown or HTML would take for more than text.
@@ -58,24 +49,19 @@ class Block:
     rows: Sequence[Row] = ()
 
 
-def headline(verdict: SystemVerdict) -> str:
-    """Give the verdict in a sentence; nothing is said of the system where bad nodes leave that open."""
-    sentence = SENTENCES[verdict.verdict]
-    if verdict.verdict == "bad-nodes" and any(one.decides and one.on_slow_nodes for one in verdict.metrics):
-        sentence = "some nodes are bad; how the system is, jobs without them tell"
-    return f"{verdict.verdict.upper()}: {sentence}"
-
-
 def report_blocks(report: Report) -> Iterator[Block]:
-    """Give what there is below the headline."""
+    """Give what there is below the headline: what to do, what failed, what changed, then the rest."""
     verdict = report.verdict
     if report.advice:
         yield Block("steps", "What to do", report.advice)
     if verdict.drain:
         yield Block("verbatim", "To drain bad nodes (nothing runs it)", (verdict.drain,))
+    judged = list(verdict_blocks(verdict))
+    bad = [block for block in judged if _worst(block) < len(WORST_FIRST) - 1]
+    yield from sorted(bad, key=_worst)
     if report.changes:
         yield _changes(report)
-    yield from verdict_blocks(verdict)
+    yield from (block for block in judged if block not in bad)
     if report.scalings:
         yield _scalings(report)
     for table in report.epochs:
@@ -90,11 +76,19 @@ def report_blocks(report: Report) -> Iterator[Block]:
         yield Block("notes", "Notes", verdict.notes)
 
 
+def _worst(block: Block) -> int:
+    """Give the place of the worst state in a table; causes and slow nodes are there only where something failed."""
+    if block.title in ("Causes", "Slow nodes"):
+        return 0
+    return min((WORST_FIRST.index(cell) for row in block.rows for cell in row if cell in WORST_FIRST), default=0)
+
+
 def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
-    """Give what was judged: gates, metrics, nodes."""
+    """Give what was judged: gates, metrics, nodes; in each table what is worst comes first."""
     if verdict.gates:
-        gates = [(gate.gate, gate.verdict + " (follows)" * bool(gate.follows), gate.reason) for gate in verdict.gates]
-        yield Block("table", "Gates", (), "Hard gates after the change", ("gate", "verdict", "why"), gates)
+        gates = sorted(verdict.gates, key=lambda gate: (bool(gate.follows), WORST_FIRST.index(gate.verdict)))
+        rows = [(gate.gate, gate.verdict + " (follows)" * bool(gate.follows), gate.reason) for gate in gates]
+        yield Block("table", "Gates", (), "Hard gates after the change", ("gate", "verdict", "why"), rows)
     # First what is at fault, then what follows from it.
     parts = [
         replace(gate, causes=own)
@@ -102,15 +96,16 @@ def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
         for gate in verdict.gates
         if (own := tuple(one for one in gate.causes if bool(one.follows) == follows))
     ]
-    causes = [(gate.gate, one.cause, _to_do(one), some(one.nodes)) for gate in parts for one in gate.causes]
+    causes = [(gate.gate, one.cause, _to_do(one), ", ".join(one.nodes)) for gate in parts for one in gate.causes]
     if causes:
         lines = [line for gate in parts for line in _cause_lines(gate)]
         yield Block("table", "Causes", lines, "What gates found", ("gate", "cause", "what to do", "nodes"), causes)
     if verdict.metrics:
-        caption = "Metrics before and after; the number of jobs in brackets"
-        yield Block("table", "Metrics", (), caption, METRIC_HEAD, [_metric_row(metric) for metric in verdict.metrics])
+        caption = "Metrics before and after; in brackets the jobs that decided, of how many"
+        metrics = sorted(verdict.metrics, key=lambda one: (not one.decides, WORST_FIRST.index(one.verdict)))
+        yield Block("table", "Metrics", (), caption, METRIC_HEAD, [_metric_row(metric) for metric in metrics])
     if verdict.slow_nodes:
-        slow = [(one.node, one.metric, f"{one.below:.1%}", f"{one.z:.1f}") for one in verdict.slow_nodes]
+        slow = [(one.node, one.metric, percent(one.below), f"{one.z:.1f}") for one in verdict.slow_nodes]
         lines = [f"  {node}: {metric} {below} below the median of all nodes (z {z})" for node, metric, below, z in slow]
         lines = ["slow nodes (measure them once more, then drain):", *lines]
         head = ("node", "metric", "below the median", "z")
@@ -123,10 +118,8 @@ def _to_do(cause: Cause) -> str:
 
 def _changes(report: Report) -> Block:
     lines = ["what changed on the machine"]
-    for one in report.changes[:CHANGES_SHOWN]:
+    for one in report.changes:
         lines += [f"  {one.what}", *(f"    {touched}" for touched in one.touches)]
-    if len(report.changes) > CHANGES_SHOWN:
-        lines.append(f"  … and {len(report.changes) - CHANGES_SHOWN} more")
     rows = [(one.what, "; ".join(one.touches) or "-") for one in report.changes]
     caption = "Changes of the node, and what they touch"
     return Block("table", "What changed on the machine", lines, caption, ("change", "touches"), rows)
@@ -135,8 +128,8 @@ def _changes(report: Report) -> Block:
 def _scalings(report: Report) -> Block:
     rows = [
         (
-            *(scaling.name, bar.shape, _rate(bar.before), _rate(bar.after)),
-            *("-" if part is None else f"{part:.0%}" for part in (bar.efficiency_before, bar.efficiency_after)),
+            *(scaling.name, bar.shape, figure(bar.before), figure(bar.after)),
+            *("-" if part is None else percent(part, 0) for part in (bar.efficiency_before, bar.efficiency_after)),
         )
         for scaling in report.scalings
         for bar in scaling.bars
@@ -157,31 +150,28 @@ def _epochs(table: EpochTable) -> Block:
 
 
 def _cause_lines(gate: GateVerdict) -> Iterator[str]:
-    for cause in gate.causes[:CAUSES_SHOWN]:
-        yield f"  {gate.gate}: {cause.cause} ({some(cause.nodes)})"
+    for cause in gate.causes:
+        yield f"  {gate.gate}: {cause.cause} ({','.join(cause.nodes)})"
         if told := _to_do(cause):
             yield f"    {told}"
-    if len(gate.causes) > CAUSES_SHOWN:
-        yield f"  {gate.gate}: … and {len(gate.causes) - CAUSES_SHOWN} more causes"
 
 
 def _metric_row(metric: MetricVerdict) -> Row:
-    before = "-" if metric.before is None else f"{_rate(metric.before)} ({metric.jobs_before})"
-    after = "-" if metric.after is None else f"{_rate(metric.after)} ({metric.jobs_after})"
-    change = noise = chance = "-"
+    before, after = "-", "-"
+    if metric.before is not None:
+        before = f"{figure(metric.before)} ({metric.jobs_before})"
+    if metric.after is not None:
+        of = f" of {metric.jobs_after}" if metric.jobs_after > DECIDING else ""
+        after = f"{figure(metric.after)} ({min(metric.jobs_after, DECIDING)}{of})"
+    noise = chance = "-"
     if metric.change is not None and metric.noise is not None:
-        change = f"{metric.change:+.1%}".replace("-0.0%", "+0.0%")
-        noise, chance = f"{metric.noise:.1%}", f"{metric.p:.2g}"
+        noise, chance = percent(metric.noise), f"{metric.p:.2g}"
     state = metric.verdict if metric.decides else f"{metric.verdict} (shown only)"
-    return metric.metric, metric.unit or "-", before, after, change, noise, chance, state, metric.reason
-
-
-def _rate(value: float | None) -> str:
-    return "-" if value is None else f"{value:.5g}"
+    return metric.metric, metric.unit or "-", before, after, change(metric.change), noise, chance, state, metric.reason
 
 
 def _text(report: Report) -> str:
-    return "\n".join([headline(report.verdict), *_lines(report_blocks(report))]) + "\n"
+    return "\n".join([report.headline, "; ".join(report.summary), *_lines(report_blocks(report))]) + "\n"
 
 
 def verdict_text(verdict: SystemVerdict) -> Iterator[str]:
@@ -218,6 +208,15 @@ def escaped(text: str) -> str:
 
 
 def _page(report: Report, name: str, **values: object) -> str:
+    return page(name, report.headline, tuple(report_blocks(report)), summary=report.summary, **values)
+
+
+def page(name: str, title: str, blocks: Sequence[Block], **values: object) -> str:
+    """Write a page of blocks with a template of this folder: `report.html.j2` or `report.md.j2`.
+
+    Both want `summary`, a few words each. HTML also wants `state`, the verdict; `plots`, each a `plots.Plot` (none
+    without matplotlib); and `lead`, that of them which shows the finding, or None.
+    """
     import jinja2
 
     environment = jinja2.Environment(
@@ -228,20 +227,19 @@ def _page(report: Report, name: str, **values: object) -> str:
         keep_trailing_newline=not name.endswith(".html.j2"),
     )
     environment.filters["markdown"] = escaped
-    blocks = tuple(report_blocks(report))
-    return environment.get_template(name).render(title=headline(report.verdict), blocks=blocks, **values)
+    return environment.get_template(name).render(title=title, blocks=blocks, states=get_args(State), **values)
 
 
 def _html(report: Report) -> str:
+    state = report.verdict.verdict
     try:
-        from lumisite.validate.report.plots import plots
+        from lumisite.validate.report.plots import lead, plots
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
-        raise ToolError(
-            "plots need matplotlib, which is not installed (pip install 'lumisite[report]', or --format markdown)"
-        ) from None
-    return _page(report, "report.html.j2", state=report.verdict.verdict, plots=plots(report), states=get_args(State))
+        return _page(report, "report.html.j2", state=state, plots=None, lead=None)
+    drawn = plots(report)
+    return _page(report, "report.html.j2", state=state, plots=drawn, lead=lead(report, drawn))
 
 
 def _junit(report: Report) -> str:
@@ -256,10 +254,11 @@ def _junit(report: Report) -> str:
         details = [f"{one.cause} ({some(one.nodes)}){': ' if one.advice else ''}{one.advice}" for one in gate.causes]
         _add_case(gates, gate.gate, gate.verdict, gate.reason, details, decides=not gate.follows)
     for metric in verdict.metrics:
-        details = [f"{key} {value}" for key, value in (("before", metric.before), ("after", metric.after)) if value]
+        sides = (("before", metric.before), ("after", metric.after))
+        details = [f"{key} {figure(value)}" for key, value in sides if value]
         _add_case(metrics, metric.metric, metric.verdict, metric.reason, details, decides=metric.decides)
     for slow in verdict.slow_nodes:
-        reason = f"{slow.below:.1%} below the median of all nodes (z {slow.z:.1f})"
+        reason = f"{percent(slow.below)} below the median of all nodes (z {slow.z:.1f})"
         _add_case(nodes, f"{slow.node} {slow.metric}", "bad-nodes", reason, [verdict.drain or ""])
     for suite in (gates, metrics, nodes):
         tags = {"tests": "testcase", "failures": "testcase/failure", "errors": "testcase/error"}
@@ -292,7 +291,7 @@ def _legal(text: str) -> str:
     return _ILLEGAL.sub("?", text)
 
 
-#: The forms of a report; HTML raises `ToolError` where matplotlib is not installed.
+#: The forms of a report; HTML has no plots where matplotlib is not installed.
 WRITERS: dict[str, Callable[[Report], str]] = {
     "text": _text,
     "markdown": lambda report: _page(report, "report.md.j2"),

@@ -44,6 +44,8 @@ class Runner:
     marks_s: float = 0.3
     slurm_s: float = 4.0
     grace_s: float = 3.0
+    progress: Callable[[float, float], None] = lambda done, total: None
+    """Told how many groups of steps are judged, or will never be, and of how many."""
     _polled: float = 0.0
     _first: dict[str, str] = field(default_factory=dict)
     """What the first job of the run measured that came to its end (`Run.seen`)."""
@@ -84,6 +86,8 @@ class Runner:
         self._submit_all()
         self._polled = time.monotonic() - max(0.0, self.slurm_s - 1)
         while any(job.goes_on for job in self.jobs):
+            groups = [(len(job.plan.groups), len(job.collected), job.goes_on) for job in self.jobs]
+            self.progress(sum(own if goes_on else every for every, own, goes_on in groups), sum(g[0] for g in groups))
             for job in self._in_slurm():
                 self._look(job)
             self._ask_slurm()

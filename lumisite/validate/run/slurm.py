@@ -129,10 +129,8 @@ def poll(jobs: Sequence[str]) -> Mapping[str, JobState]:
         if done.returncode != 0 and UNKNOWN not in done.stderr:
             raise SilentError(_last_words(done))
         rows = [(*line.strip().split("|"), "", "")[:3] for line in done.stdout.splitlines()]
-        found = {name: JobState(state, reason) for name, state, reason in rows}
-        states = {job: found.get(job) or _detail(job) for job in jobs}
-        # Slurm's own words are short; what is not would fill the terminal at each look.
-        return {job: JobState((one.state or "")[:200], one.reason[:200]) for job, one in states.items()}
+        found = {name: _said(state, reason) for name, state, reason in rows}
+        return {job: found.get(job) or _detail(job) for job in jobs}
     except SilentError as error:
         return dict.fromkeys(jobs, JobState(None, str(error)))
 
@@ -145,17 +143,22 @@ def cancel(jobs: Sequence[str]) -> None:
             raise ToolError(f"scancel {' '.join(jobs)}: {_last_words(done)}")
 
 
+def _said(state: str, reason: str = "") -> JobState:
+    """Give a state in Slurm's words, which are short: what is not would fill the terminal at each look."""
+    return JobState(state[:200], reason[:200])
+
+
 def _detail(job: str) -> JobState:
     done = _run(["scontrol", "--oneliner", "show", "job", job])
     told = dict(reversed(re.findall(r"\b(JobState|Reason)=(\S+)", done.stdout)))
     if done.returncode == 0 and "JobState" in told:
-        return JobState(told["JobState"], told.get("Reason", ""))
+        return _said(told["JobState"], told.get("Reason", ""))
     if UNKNOWN not in done.stderr:
         raise SilentError(_last_words(done))
     with suppress(ToolError):
         done = _run(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State"])
         if done.returncode == 0 and (words := done.stdout.split()):
-            return JobState(words[0])
+            return _said(words[0])
     return JobState("")
 
 

@@ -2,9 +2,10 @@
 
 A slot's score of a metric is the logarithm of its value, signed so that more is better. In an allocation, a variant is
 compared with the mean of the references and the sham there, so that what an allocation has of its own cancels out. The
-spread has two sources, which are pooled: slots of one arm in one allocation, and the differences between allocations;
-the second stands alone where it is larger than chance explains, for then the setting's worth changes from allocation to
-allocation. Sizes are judged in bands of like size, and each by itself beside that.
+spread has two sources, which are pooled: slots of one arm in one allocation, and the differences between allocations.
+The second stands alone where it is larger than chance explains, for then the setting's worth changes from allocation to
+allocation, and where slots differ so much that the limits for sham and drift leave only allocations that look calm.
+Sizes are judged in bands of like size, and each by itself beside that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from lumisite.validate.metric_names import parse_name, size_text
-from lumisite.validate.trial.design import Design, Measured, Slot, SlotResult
+from lumisite.validate.trial.design import Design, Measured, Slot, SlotResult, Thresholds
 from lumisite.validate.trial.stats import reach, within
 
 #: Where the bands of sizes begin, in bytes: what latency decides, what is between, and what bandwidth decides.
@@ -27,6 +28,8 @@ LEVEL, POWER = 0.95, 0.90
 #: Allocations differ by more than their slots explain from this ratio of variances on: quantile 0.99 of F with 2 and 6
 #: degrees of freedom, which three allocations have.
 APART = 10.9
+#: A limit is wide enough that it does not cut off the noise of slots, if it is so many times as large.
+WIDE = 3.0
 
 
 @dataclass(frozen=True, order=True)
@@ -153,7 +156,7 @@ def estimate_effect(
     arm: str,
     base: Sequence[str],
     sign: int,
-    alpha: float,
+    limits: Thresholds,
 ) -> Effect | None:
     """Estimate what an arm changes against those of `base`; None where fewer than two allocations measured both.
 
@@ -167,9 +170,9 @@ def estimate_effect(
     if len(sides) < 2:
         return None
     each = {number: statistics.fmean(own) - statistics.fmean(base) for number, (own, base) in sides.items()}
-    found = _estimate(list(each.values()), list(sides.values()))
+    found = _estimate(list(each.values()), list(sides.values()), math.log1p(min(limits.sham, limits.drift)) / WIDE)
     half = reach(LEVEL, found.freedom) * found.error
-    seen = (reach(1 - alpha, found.freedom) + reach(2 * POWER - 1, found.freedom)) * found.error
+    seen = (reach(1 - limits.alpha, found.freedom) + reach(2 * POWER - 1, found.freedom)) * found.error
     low, high = sorted((sign * found.mean - half, sign * found.mean + half))
     metric, workload, first, last = metrics.about(key)
     return Effect(
@@ -187,8 +190,13 @@ def estimate_effect(
     )
 
 
-def _estimate(each: Sequence[float], sides: Sequence[tuple[Sequence[float], Sequence[float]]]) -> _Estimate:
-    """Estimate the mean difference; a slot's variance is pooled from within and from between allocations."""
+def _estimate(
+    each: Sequence[float], sides: Sequence[tuple[Sequence[float], Sequence[float]]], most: float
+) -> _Estimate:
+    """Estimate the mean difference; a slot's variance is pooled from within and from between allocations.
+
+    That from within is believed up to a deviation of `most`.
+    """
     count = len(each)
     groups = [group for both in sides for group in both]
     inner = sum(statistics.variance(group) * (len(group) - 1) for group in groups if len(group) > 1)
@@ -198,7 +206,8 @@ def _estimate(each: Sequence[float], sides: Sequence[tuple[Sequence[float], Sequ
     between = statistics.variance(each) / part
     freedom = inner_freedom + count - 1
     pooled = (inner + between * (count - 1)) / freedom
-    if not inner_freedom or between > APART * inner / inner_freedom:
+    own = inner / inner_freedom if inner_freedom else 0.0
+    if own > most**2 or between > APART * own:
         pooled, freedom = max(between, pooled), count - 1
     return _Estimate(statistics.fmean(each), math.sqrt(pooled * part / count), freedom)
 

@@ -141,8 +141,7 @@ def _found(design: Design, metrics: Metrics, arm: Arm, allocations: Sequence[All
     scores = {one.number: one.scores for one in allocations if one.standing == "valid"}
     keys = sorted({key for one in scores.values() for key in one}) if shown else []
     effects = (
-        estimate_effect(metrics, key, scores, arm.name, (REFERENCE, SHAM), sign, design.thresholds.alpha)
-        for key in keys
+        estimate_effect(metrics, key, scores, arm.name, (REFERENCE, SHAM), sign, design.thresholds) for key in keys
     )
     return _Found(arm, sign, shown, proof, sides, tuple(effect for effect in effects if effect is not None))
 

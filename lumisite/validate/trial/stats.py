@@ -67,7 +67,7 @@ def adjusted(chances: Sequence[float]) -> list[float]:
     found = [1.0] * len(chances)
     least = 1.0
     for rank, place in reversed(list(enumerate(sorted(range(len(chances)), key=chances.__getitem__), start=1))):
-        least = found[place] = min(least, chances[place] * len(chances) / rank)
+        least = found[place] = min(least, chances[place] * (len(chances) / rank))
     return found
 
 

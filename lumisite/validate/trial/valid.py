@@ -152,7 +152,7 @@ def _untrue(design: Design, metrics: Metrics, scores: Scores, results: Sequence[
     if beyond := _beyond(metrics, sham, limits.sham):
         yield f"the sham differs from the references: {beyond}"
     control = [result for result in results if result.slot.arm == CONTROL]
-    if control and all(result.outcome == "done" for result in control):
+    if control and bands and all(result.outcome == "done" for result in control):
         costs = [contrast(own, [CONTROL], [REFERENCE, SHAM]) for own in bands.values()]
         worst = min((cost for cost in costs if cost is not None), default=0.0)
         if worst > log1p(-limits.control):

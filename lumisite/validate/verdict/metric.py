@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lumisite.site.model import MetricRule
-from lumisite.text import some
+from lumisite.text import figure, percent, some
 from lumisite.validate.lines import State
 from lumisite.validate.probes.probe import rounded
 from lumisite.validate.samples import Series
@@ -29,7 +29,6 @@ from lumisite.validate.verdict.stats import (
     least_chance,
     lower_tail,
     needed,
-    percent,
     spread,
 )
 
@@ -275,10 +274,10 @@ def _below_spec(units: Sequence[_Unit], rule: MetricRule) -> str:
         return ""
     value, higher = statistics.median(unit.value for unit in units), units[0].sign > 0
     if higher and value < rule.spec * rule.floor:
-        part = f"{rule.floor:.0%}".replace("%", " %")
-        return f"{value:.5g} is below {part} of the {rule.spec:.5g} that the site expects"
+        part = percent(rule.floor, 0)
+        return f"{figure(value)} is below {part} of the {figure(rule.spec)} that the site expects"
     if not higher and value > (most := rule.spec / rule.floor):
-        return f"{value:.5g} is above {most:.5g}, the limit for the {rule.spec:.5g} that the site expects"
+        return f"{figure(value)} is above {figure(most)}, the limit for the {figure(rule.spec)} that the site expects"
     return ""
 
 

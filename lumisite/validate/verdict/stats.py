@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 
-from lumisite.text import counted
+from lumisite.text import counted, percent
 from lumisite.validate.lines import State
 
 #: Chance of error of the rank test.
@@ -100,15 +100,6 @@ def judge_noisy(noise: float, before: Sequence[float], after: Sequence[float]) -
         return "inconclusive", f"{said} rule out a drop by half, and more jobs cannot, with {len(before)} before", 0
     more = max(1, settles[half] - len(after))
     return "inconclusive", f"{said} rule out a drop by half: {counted(more, 'more job')} would tell", more
-
-
-def percent(part: float) -> str:
-    """Write a part, whatever its sign.
-
-    >>> percent(-0.123)
-    '12.3 %'
-    """
-    return f"{abs(part):.1%}".replace("%", " %")
 
 
 def _count_up_to(ranks: Sequence[int], size: int, limit: int) -> int:

@@ -13,7 +13,7 @@ from itertools import chain
 
 from lumisite.site.model import MetricRule, Validation
 from lumisite.site.scalars import Line
-from lumisite.text import counted, drain_command, some
+from lumisite.text import counted, drain_command, figure, some
 from lumisite.validate.lines import State
 from lumisite.validate.metric_names import metric_order
 from lumisite.validate.probes.communicators import SHOWN_ONLY
@@ -36,13 +36,15 @@ class Terms:
     rules: tuple[MetricRule, ...] = ()
     allow_image_change: bool = False
     baseline_days: int = LEAST_DAYS
+    alone: bool = False
+    """Whether there is no baseline, by intent: gates and what the site expects decide."""
 
     @staticmethod
-    def of(validation: Validation | None, *, allow_image_change: bool = False) -> Terms:
+    def of(validation: Validation | None, *, allow_image_change: bool = False, alone: bool = False) -> Terms:
         """Give what a site asks, or what is asked where none is named."""
         if validation is None:
-            return Terms(allow_image_change=allow_image_change)
-        return Terms(validation.metrics, allow_image_change=allow_image_change, baseline_days=validation.baseline_days)
+            return Terms(allow_image_change=allow_image_change, alone=alone)
+        return Terms(validation.metrics, allow_image_change, validation.baseline_days, alone)
 
     def rule(self, metric: str) -> MetricRule:
         """Give the rule for a metric."""
@@ -117,7 +119,18 @@ def _judge(
         return MetricVerdict(old.metric, old.better, "inconclusive", "not measured after", decides=decides), ()
     rule = terms.rule(new.metric)
     baseline, notes = comparable(old, new, allow_image_change=terms.allow_image_change, least_days=terms.baseline_days)
-    return judge_metric(baseline, new, rule, slow_before, slow_after), notes
+    verdict = judge_metric(baseline, new, rule, slow_before, slow_after)
+    return (_by_spec(verdict, rule) if terms.alone and old is None else verdict), notes
+
+
+def _by_spec(verdict: MetricVerdict, rule: MetricRule) -> MetricVerdict:
+    """Let what the site expects decide by itself; a metric of which it expects nothing is only shown."""
+    if verdict.below_spec:
+        return verdict
+    if rule.spec is None:
+        return replace(verdict, decides=False, reason="no baseline, and the site expects no number")
+    told = f"{figure(verdict.after)} is within what the site expects, {figure(rule.spec)}"
+    return replace(verdict, verdict="pass", reason=told)
 
 
 def _overall(

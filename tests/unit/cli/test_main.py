@@ -145,7 +145,7 @@ def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
     assert loaded == {
         "lumisite",
         "lumisite.errors",
-        *(f"lumisite.cli{one}" for one in ("", ".commands", ".parser", ".plain")),
+        *(f"lumisite.cli{one}" for one in ("", ".commands", ".parser", ".plain", ".version")),
     }
 
 
@@ -205,7 +205,7 @@ def test_the_environment_chooses_the_site(capsys: pytest.CaptureFixture[str], mo
     assert run(capsys, "why", "MASTER_ADDR")[2] == "lumisite: site twin, by LUMISITE_SITE\n"
     assert run(capsys, "check")[1].startswith("twin.yaml: no faults")
     monkeypatch.setenv("LUMISITE_SITE", "twn")
-    right = "there is no embedded site 'twn' (did you mean twin?)"
+    right = "there is no embedded site 'twn' (did you mean twin?; a file is given with / or .yaml in its name)"
     assert run(capsys, "why", "MASTER_ADDR") == (2, "", f"lumisite: LUMISITE_SITE: {right}\n")
 
 

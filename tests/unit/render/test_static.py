@@ -101,7 +101,7 @@ def test_a_mount_keeps_its_flags() -> None:
 def test_a_value_that_an_engine_would_expand_is_lost_and_not_changed(sign: str) -> None:
     loaded = twin("edf", setting(f"name: PRICE, value: 'a{sign}b', exact: yes"))
     assert "PRICE" not in edf(loaded)["env"]
-    assert f"edf/: PRICE = a{sign}b" in losses(loaded, resolve_selection(loaded.site), load_templates())
+    assert f"edf/: PRICE = a{sign}b" in losses(render(loaded))
 
 
 @pytest.mark.parametrize("sign", ["$", "`", ";"])
@@ -109,7 +109,7 @@ def test_a_path_that_an_engine_would_expand_is_lost_and_not_changed(sign: str) -
     bind = f"binds:\n  - {{path: '/a{sign}b', exact: yes, where: task, why: w, source: here}}\n"
     loaded = twin("edf", ("binds:\n", bind))
     assert sign not in "".join(edf(loaded)["mounts"])
-    lost = losses(loaded, resolve_selection(loaded.site), load_templates())
+    lost = losses(render(loaded))
     assert f"edf/: the bind /a{sign}b, which would be expanded" in lost
 
 
@@ -129,7 +129,7 @@ def test_what_all_nodes_of_a_site_have_alike_is_known_before_the_step() -> None:
     changes = [setting(f"name: GPUS_{has.upper()}, value: x, when: {{gpus: {has}}}") for has in ("yes", "no")]
     loaded = twin("edf", *changes)  # no node of the twin has one
     assert [name for name in edf(loaded)["env"] if name.startswith("GPUS")] == ["GPUS_NO"]
-    assert not [one for one in losses(loaded, resolve_selection(loaded.site), load_templates()) if "GPUS" in one]
+    assert not [one for one in losses(render(loaded)) if "GPUS" in one]
 
 
 def test_what_a_module_needs_is_bound_before_what_it_binds_itself() -> None:
@@ -199,7 +199,7 @@ COMMON = ["CPU masks of tasks", "MIOPEN_USER_DB_PATH = a private node-local dire
 )
 def test_what_a_file_cannot_say_is_listed_once(emit: str, change: tuple[str, str] | None, lost: str) -> None:
     loaded = twin(emit, *([change] if change else []))
-    found = losses(loaded, resolve_selection(loaded.site), load_templates())
+    found = losses(render(loaded))
     folder = "edf" if emit == "edf" else "podman-hpc"
     assert {f"{folder}/: {one}" for one in (*COMMON, lost)} <= set(found)
     assert len(found) == len(set(found))
@@ -217,7 +217,7 @@ def test_what_may_be_left_alone_is_lost_only_where_another_entry_would_set_it() 
     left = "  - {name: X, leave: yes, when: {partition: [small-g]}, why: w, source: here}\n"
     for more, lost in (("", False), ("  - {name: X, value: y, why: w, source: here}\n", True)):
         loaded = twin("edf", (SETTINGS, f"{SETTINGS}{left}{more}"))
-        found = losses(loaded, resolve_selection(loaded.site), load_templates())
+        found = losses(render(loaded))
         assert ("edf/: X = y" in found) == lost
         assert not any("left alone" in one for one in found)
         assert "X" not in edf(loaded)["env"]
@@ -225,7 +225,7 @@ def test_what_may_be_left_alone_is_lost_only_where_another_entry_would_set_it() 
 
 def test_modulefiles_lose_nothing() -> None:
     loaded = load_text(site_text())
-    assert losses(loaded, resolve_selection(loaded.site), load_templates()) == []
+    assert losses(render(loaded)) == []
 
 
 def test_render_says_what_is_lost_and_strictly_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:

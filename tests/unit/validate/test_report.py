@@ -39,19 +39,23 @@ def text(came: Maintenance, capsys: Output, *options: str, code: int) -> str:
 
 def test_a_good_maintenance_is_one_line_and_the_tables(capsys: Output) -> None:
     out = text(Maintenance(), capsys, code=0)
-    assert out.startswith("PASS: every gate passed and nothing is slower than before\n")
+    assert out.startswith(
+        "PASS: every gate passed and nothing is slower than before\nlumi, platform 2026-01; measured "
+    )
     assert "what to do" not in out
     assert f"\n  {RENAMED}\n    site platforms.2024-08.libraries.libfabric\n" in out
     assert "\n    module singularity-CPEbits, singularity-AI-bindings\n" in out
     assert "\n  LUMI was updated. This is what it means for containers.\n" in out
-    assert re.search(r"ddp/samples_per_s +2n +[\d.]+ +[\d.]+ +9\d% +9\d%\n", out)
+    assert re.search(r"ddp/samples_per_s +2n +[\d.]+ +[\d.]+ +9\d % +9\d %\n", out)
 
 
 def test_a_slower_network_is_told_from_slower_nodes(capsys: Output) -> None:
     out = text(Maintenance(network=0.85), capsys, code=1)
     assert "  1. only metrics between nodes are slower" in out
     assert f"changed there: {RENAMED}" in out
-    assert re.search(r"64MiB/2n +GB/s +[\d.]+ \(10\) +[\d.]+ \(10\) +-1\d\.\d% .* fail +slower by 1\d\.\d %, p = ", out)
+    assert re.search(
+        r"64MiB/2n +GB/s +[\d.]+ \(10\) +[\d.]+ \(5 of 10\) +-1\d\.\d % .* fail +slower by 1\d\.\d %, p = ", out
+    )
     assert "only some message sizes" not in out
 
 
@@ -88,24 +92,9 @@ def test_a_broken_gate_comes_first_and_explains_the_numbers(capsys: Output) -> N
 
 def test_a_slow_node_is_named_with_its_line_to_drain(capsys: Output) -> None:
     out = text(Maintenance(slow_node="nid005017"), capsys, code=5)
-    assert out.startswith("BAD-NODES: the system is fine, some nodes are not\n")
+    assert out.startswith("BAD-NODES: nid005017 is bad; the system is fine\n")
     assert "  1. measure nid005017 once more; if the same comes out, drain" in out
     assert "\n  scontrol update nodename=nid005017 state=drain reason=" in out
-
-
-def test_the_sites_expectations_are_asked(capsys: Output) -> None:
-    write_runs(Path("runs"), Maintenance())
-    file = Path("runs/after/samples.jsonl")
-    file.write_text(file.read_text().replace("all_reduce_busbw/512MiB/2n", "all_reduce_busbw/128MiB/1n"))
-    assert main(["report", "runs/after", "--site", "lumi"]) == 4
-    assert "not measured before" in capsys.readouterr().out
-    raw = [json.loads(line) for line in file.read_text().splitlines()]
-    for one in raw:
-        if one.get("value"):
-            one["value"] /= 4
-    file.write_text("\n".join(map(json.dumps, raw)))
-    assert main(["report", "runs/after", "--site", "lumi"]) == 1
-    assert "is below 60 % of the 125 that the site expects" in capsys.readouterr().out
 
 
 def test_files_of_samples_do_and_what_is_missing_is_left_out(capsys: Output) -> None:
@@ -178,8 +167,13 @@ def test_what_is_not_decided_is_an_error_in_junit_and_what_cannot_decide_is_skip
     root = ElementTree.fromstring(capsys.readouterr().out)
     metrics = root[1]
     assert (metrics.get("failures"), metrics.get("skipped")) == ("0", "6")
-    assert main(["report", "runs/after", "--format", "junit"]) == 4
-    assert ElementTree.fromstring(capsys.readouterr().out).get("errors") == "14"
+    assert main(["report", "runs/after", "--format", "junit"]) == 0
+    root = ElementTree.fromstring(capsys.readouterr().out)
+    assert (root.get("errors"), root[1].get("skipped")) == ("0", "14")
+    file = Path("runs/after/samples.jsonl")
+    file.write_text(file.read_text().replace("ddp/samples_per_s/1n", "ddp/samples_per_s/4n"))
+    report(Maintenance(), "--format", "junit", code=1)
+    assert ElementTree.fromstring(capsys.readouterr().out).get("errors") == "2"
 
 
 def test_letters_that_xml_cannot_hold_are_replaced(capsys: Output) -> None:
@@ -202,12 +196,22 @@ def test_markdown_is_tables_whose_cells_are_only_text(capsys: Output) -> None:
     assert escaped("a|b\n<c> [d](e) `f`") == r"a\|b \<c\> \[d\](e) \`f\`"
 
 
-def test_html_without_matplotlib_says_what_to_install(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "lumisite.validate.report.plots", raising=False)  # of an earlier test
-    report(Maintenance(), "-o", "r.html", code=3)
-    assert "pip install 'lumisite[report]'" in capsys.readouterr().err
-    assert not Path("r.html").exists()
+
+
+def test_html_without_matplotlib_lacks_its_plots_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    report(Maintenance(network=0.85), "-o", "with.html", code=1)
+    without_matplotlib(monkeypatch)
+    report(Maintenance(), "-o", "without.html", code=1)
+    drawn, plain = Path("with.html").read_text(), Path("without.html").read_text()
+    assert "<figure" in drawn
+    assert "<figure" not in plain
+    assert "matplotlib was not installed" in plain
+    plots = re.compile(r"<figure.*?</figure>|<section><h2>Plots</h2>.*?</section>|<footer>.*?</footer>", re.DOTALL)
+    assert "".join(plots.sub("", drawn).split()) == "".join(plots.sub("", plain).split())
 
 
 def test_html_is_the_same_bytes_and_names_nothing_elsewhere() -> None:
@@ -371,7 +375,7 @@ def test_epochs_in_the_container_and_in_the_wrapper_stand_side_by_side(capsys: O
             ("b", "container", [2.0, 3.0, 1.0]),
         ):
             stream.write(json.dumps({"series": f"wrapper/epoch_s/{part}/2n", "run": run, "values": values}) + "\n")
-    assert main(["report", "runs/after"]) == 4
+    assert main(["report", "runs/after"]) == 0
     assert (
         "\nepochs, 2n\n"
         "epoch  container s  wrapper s  ratio\n"
@@ -379,7 +383,7 @@ def test_epochs_in_the_container_and_in_the_wrapper_stand_side_by_side(capsys: O
         "2      2.000        1.500      0.75\n"
         "\n"
     ) in capsys.readouterr().out
-    assert main(["report", "runs/after", "--format", "markdown"]) == 4
+    assert main(["report", "runs/after", "--format", "markdown"]) == 0
     assert "| 2 | 2.000 | 1.500 | 0.75 |" in capsys.readouterr().out
-    assert main(["report", "runs/after", "--format", "html"]) == 4
+    assert main(["report", "runs/after", "--format", "html"]) == 0
     assert "<h2>Epochs, 2n</h2>" in capsys.readouterr().out

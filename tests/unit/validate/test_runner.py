@@ -47,6 +47,20 @@ def test_every_step_of_every_job_gives_its_lines_once(played: PlayedSlurm, tmp_p
     assert len(played.jobs) == 2
 
 
+def test_it_tells_how_many_steps_are_judged(played: PlayedSlurm, tmp_path: Path) -> None:
+    told: list[tuple[float, float]] = []
+    run = create_run(tmp_path / "run", {})
+    one = runner(run)
+    one.progress = lambda done, total: told.append((done, total))
+    one.restore(run.hold())
+    one.work()
+    run.release()
+    assert told[0] == (0, 6)
+    assert told == sorted(told)
+    assert {total for _, total in told} == {6}
+    assert max(told)[0] > 2
+
+
 def test_a_refused_submission_ends_in_a_line_that_says_so(played: PlayedSlurm, tmp_path: Path) -> None:
     played.refuse = "Invalid account or account/partition combination specified"
     gates = job_gates(work(tmp_path / "run"))

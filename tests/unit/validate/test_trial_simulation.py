@@ -93,8 +93,8 @@ def test_nor_is_it_where_no_limit_throws_noisy_allocations_out(name: str, part: 
     found = worths(tried(machine, seed, a_trial(seed=seed, thresholds=wide)) for seed in range(tries))
     print(name, part, dict(found))
     right: Worth = "inert" if not part else "helps" if part > 0 else "harmful"
-    wrong = tries - found["underpowered"] - found[right]
-    assert wrong <= 0.01 * tries
+    # In 40 tries, one is what 0.5 % give every fifth time.
+    assert tries - found["underpowered"] - found[right] <= max(1, 0.01 * tries)
 
 
 @TRIES

@@ -255,4 +255,4 @@ def test_jobs_on_a_bad_node_do_not_judge_the_system(capsys: Output) -> None:
     Path("before").write_text("\n".join(samples(0, 10)))
     Path("after").write_text("\n".join([*halved, *good, *map(line_json, gates)]))
     assert main(["verdict", "--before", "before", "--after", "after"]) == 5
-    assert "(15)" in capsys.readouterr().out
+    assert "(5 of 15)" in capsys.readouterr().out

@@ -1,0 +1,37 @@
+"""What `--version` tells: the version, and the commit that this was made of."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from lumisite import __version__
+
+_PACKAGE = Path(__file__).parent.parent
+
+
+class TellVersion(argparse.Action):
+    """Tells the version and ends, as argparse's own action does; the commit is asked for only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Print on standard output, and end with 0."""
+        commit = commit_of(_PACKAGE)
+        print(f"lumisite {__version__}{f' (commit {commit})' if commit else ''}")
+        parser.exit()
+
+
+def commit_of(package: Path) -> str:
+    """Give the commit that a wheel's builder wrote down, or that of the checkout; empty where neither is known."""
+    written = package / "COMMIT"
+    if written.is_file():
+        return written.read_text(encoding="ascii").strip()
+    if not (package.parent / ".git").exists():
+        return ""
+    import subprocess  # no other start should pay for it
+
+    argv = ["git", "-C", str(package.parent), "rev-parse", "--short=12", "HEAD"]
+    try:
+        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:  # there is no git
+        return ""

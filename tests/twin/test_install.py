@@ -1,0 +1,120 @@
+"""What `make dist` builds, installed where admins install it: by EasyBuild, and on a machine with nothing but Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from lumisite import __version__
+from tests.support.easybuild import EB, environment_of_easybuild
+from tests.twin.cache import cached, remove_tree
+from tests.twin.roots import bootstrap
+
+pytestmark = [pytest.mark.lmod, pytest.mark.root]
+
+TOP = Path(__file__).parents[2]
+SUITES = ("bookworm", "trixie")
+LUMI = "site-out/MANIFEST.json"
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    done = said(sys.executable, ".ci/dist.py", str(folder), cwd=TOP)
+    assert f"lumisite-{__version__}" in done
+    return folder
+
+
+def said(*argv: str, cwd: Path, environment: dict[str, str] | None = None) -> str:
+    done = subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def bare_machine(suite: str) -> Path:
+    """Give a root that has Python and nothing that it needs not."""
+
+    def build(partial: Path) -> None:
+        bootstrap(suite, ("python3-minimal", "libpython3-stdlib"), partial / "tree")
+        remove_tree(partial / "tree/var/lib/apt")
+
+    return cached(f"bare-python-{suite}", {"version": 1}, build) / "tree"
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_one_file_is_all_that_a_machine_with_python_needs(suite: str, dist: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "lumisite.pyz").write_bytes((dist / "lumisite.pyz").read_bytes())
+    inside = (
+        f'mount --bind {home} "$1/mnt" && exec chroot "$1" env -i HOME=/mnt PATH=/usr/bin:/bin sh -c "cd /mnt && $2"'
+    )
+    command = "python3 lumisite.pyz render --rocm 6.2 && python3 lumisite.pyz --version"
+    done = said("unshare", "--mount", "sh", "-c", inside, "sh", str(bare_machine(suite)), command, cwd=tmp_path)
+    commit = said("git", "rev-parse", "--short=12", "HEAD", cwd=TOP).strip()
+    assert done.endswith(f"{LUMI}\nlumisite {__version__} (commit {commit})\n")
+    assert (home / LUMI).is_file()
+
+
+def test_one_file_has_what_each_python_needs_compiled(dist: Path) -> None:
+    names = zipfile.ZipFile(dist / "lumisite.pyz").namelist()
+    found = {name.split(".cpython-")[1].split("-")[0] for name in names if "/zstd/_zstd.cpython-" in name}
+    assert found == {"310", "311", "312", "313"}
+
+
+def test_a_python_that_is_too_old_is_named(dist: Path, tmp_path: Path) -> None:
+    preamble = zipfile.ZipFile(dist / "lumisite.pyz").read("site-packages/bin/preamble.py").decode()
+    old = preamble.replace("sys.version_info", "(3, 6, 15)")
+    done = subprocess.run([sys.executable, "-c", old], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.split(":")[0]) == (1, "lumisite needs Python 3.10 or newer, this is 3.6")
+
+
+def test_easybuild_installs_the_easyconfig(dist: Path, tmp_path: Path) -> None:
+    environment = dict(environment_of_easybuild())
+    words = (*EB, f"--prefix={tmp_path / 'eb'}", f"--sourcepath={dist}", str(dist / f"lumisite-{__version__}.eb"))
+    assert "COMPLETED" in said(*words, cwd=tmp_path, environment=environment)
+    load = (
+        f". /usr/share/lmod/lmod/init/sh; module use {tmp_path / 'eb/modules/all'}; module load lumisite; "
+        f"lumisite render --rocm 6.2 >/dev/null 2>&1; test -f {LUMI}; man -w lumisite; echo $SHIV_ROOT"
+    )
+    home = tmp_path / "user"
+    home.mkdir()
+    page, unpacked = said("sh", "-ec", load, cwd=tmp_path, environment={**environment, "HOME": str(home)}).split()
+    assert page.endswith("share/man/man1/lumisite.1")
+    assert Path(unpacked).is_dir()
+    assert not (home / ".shiv").exists()
+
+
+def test_the_wheel_brings_what_is_installed_beside_the_program(dist: Path) -> None:
+    names = zipfile.ZipFile(dist / f"lumisite-{__version__}-py3-none-any.whl").namelist()
+    beside = {name.split(".data/data/share/")[1] for name in names if ".data/data/share/" in name}
+    assert {
+        "bash-completion/completions/lumisite",
+        "zsh/site-functions/_lumisite",
+        "fish/vendor_completions.d/lumisite.fish",
+        "man/man1/lumisite.1",
+        "lumisite/site.schema.json",
+        "doc/lumisite/tutorial/first-site.md",
+    } <= beside
+
+
+#: What each shell is asked for; zsh completes only for a person at a terminal, so its list of commands is taken.
+ASK = {
+    "bash": """source "$1"; COMP_WORDS=(lumisite trans); COMP_CWORD=1; $(complete -p lumisite | sed 's/.*-F //; s/ .*//')
+        echo "${COMPREPLY[@]}" """,
+    "zsh": """zsh -fc '_describe() { print -l "${(@)${(P)2}%%:*}"; }; _arguments() { }; source "$1"; _shtab_lumisite_commands' \
+        zsh "$1" | grep trans""",
+    "fish": """fish --no-config -c "source '$1'; complete -C 'lumisite trans'" | cut -f1""",
+}
+
+
+@pytest.mark.parametrize("shell", ASK)
+def test_a_shell_completes_commands(shell: str, dist: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(dist / f"lumisite-{__version__}-py3-none-any.whl") as wheel:
+        name = next(one for one in wheel.namelist() if f"/share/{shell}" in one)
+        wheel.extract(name, tmp_path)
+    assert said("bash", "-c", ASK[shell], "bash", str(tmp_path / name), cwd=tmp_path).split()[:1] == ["transport"]
