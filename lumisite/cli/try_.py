@@ -70,7 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 130
     verdict = judge_trial(trial.design, results)
     if arguments.json:
-        print(json.dumps({"run": str(folder)} | asdict(verdict), indent=1, default=str))
+        answers = [asdict(answer) | {"setting": str(answer.setting)} for answer in verdict.answers]
+        print(json.dumps({"run": str(folder)} | asdict(verdict) | {"answers": answers}, indent=1, default=str))
     else:
         print("\n".join([*answer_lines(verdict), str(folder)]))
     if arguments.write is not None:

@@ -155,7 +155,7 @@ def _signs(design: Design, run: Run, plans: Sequence[JobPlan]) -> dict[str, Sign
 
 
 def _read_signs(arm: Arm, records: Sequence[Record]) -> Signs:
-    names = [one.name for one in arm.settings]
+    names = [one.name for one in ([arm.tried] if arm.tried else arm.settings)]
     named = {name: next((file for one in records if (file := text(one, "named", name))), "") for name in names}
     carried: Counter[str] = Counter()
     for record in records:
