@@ -171,25 +171,26 @@ def _metric_row(metric: MetricVerdict) -> Row:
 
 
 def _text(report: Report) -> str:
-    return "\n".join([report.headline, "; ".join(report.summary), *_lines(report_blocks(report))]) + "\n"
+    return "\n".join([report.headline, "; ".join(report.summary), *block_lines(report_blocks(report))]) + "\n"
 
 
 def verdict_text(verdict: SystemVerdict) -> Iterator[str]:
     """Write the verdict, line by line: gates, metrics, nodes, what to run next, and what it stands on."""
     yield verdict.verdict.upper()
-    yield from _lines(verdict_blocks(verdict))
+    yield from block_lines(verdict_blocks(verdict))
     if verdict.drain:
         yield "" if not verdict.slow_nodes else "  to drain them:"
         yield f"  {verdict.drain}"
     if verdict.verdict == "fail":
-        yield from _lines([Block("steps", "What to do", tuple(advice(verdict, ())))])
+        yield from block_lines([Block("steps", "What to do", tuple(advice(verdict, ())))])
     elif verdict.next_runs:
         yield from ("", *verdict.next_runs)
     if verdict.notes:
         yield from ("", *(f"note: {text}" for text in verdict.notes))
 
 
-def _lines(blocks: Iterable[Block]) -> Iterator[str]:
+def block_lines(blocks: Iterable[Block]) -> Iterator[str]:
+    """Write blocks for a terminal."""
     for block in blocks:
         heading = block.title[:1].lower() + block.title[1:]
         if block.kind == "table":

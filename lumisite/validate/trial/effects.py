@@ -11,14 +11,13 @@ Sizes are judged in bands of like size, and each by itself beside that.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
+from typing import TypeAlias
 
 from lumisite.validate.metric_names import parse_name, size_text
-from lumisite.validate.trial.design import Design, Measured, Slot, SlotResult, Thresholds
+from lumisite.validate.trial.design import Design, Measured, SlotResult, Thresholds
 from lumisite.validate.trial.stats import reach, within
 
 #: Where the bands of sizes begin, in bytes: what latency decides, what is between, and what bandwidth decides.
@@ -74,8 +73,10 @@ class Effect:
         return f"{self.metric}, {size_text(self.first)}{last}"
 
 
-#: By key, the score of each slot of one allocation.
-Scores = Mapping[Key, Mapping[Slot, float]]
+#: The scores of one arm in one allocation, by position.
+ArmScores: TypeAlias = Mapping[int, float]
+#: By key, the scores of each arm of one allocation.
+Scores: TypeAlias = Mapping[Key, Mapping[str, ArmScores]]
 
 
 class Metrics:
@@ -111,33 +112,41 @@ class Metrics:
 
     def scores(self, results: Sequence[SlotResult]) -> Scores:
         """Give the scores of one allocation. Of a band, only the metrics count that all its slots measured."""
-        found: dict[Key, dict[Slot, dict[str, float]]] = {}
+        found: dict[Key, dict[tuple[str, int], dict[str, float]]] = {}
         for result in results:
             if result.outcome == "done" and not result.slot.check:
+                place = result.slot.arm, result.slot.position
                 for name, measured in result.values.items():
-                    for key in self.keys.get(name, ()) if measured.values else ():
-                        found.setdefault(key, {}).setdefault(result.slot, {})[name] = _score(measured)
-        scores = {}
-        for key, slots in found.items():
-            common = sorted(set.intersection(*(set(own) for own in slots.values())))
-            if common:
-                scores[key] = {slot: statistics.fmean(own[name] for name in common) for slot, own in slots.items()}
+                    if (keys := self.keys.get(name)) and measured.values:
+                        score = _score(measured)
+                        for key in keys:
+                            found.setdefault(key, {}).setdefault(place, {})[name] = score
+        scores: dict[Key, dict[str, dict[int, float]]] = {}
+        for key, places in found.items():
+            common = sorted(set.intersection(*map(set, places.values())))
+            for (arm, position), own in places.items() if common else ():
+                mean = sum(own[name] for name in common) / len(common)
+                scores.setdefault(key, {}).setdefault(arm, {})[position] = mean
         return scores
 
 
 def _score(measured: Measured) -> float:
-    mean = statistics.fmean(map(math.log, measured.values))
+    mean = sum(map(math.log, measured.values)) / len(measured.values)
     return mean if measured.better == "higher" else -mean
 
 
-def contrast(scores: Mapping[Slot, float], arms: Sequence[str], others: Sequence[str]) -> float | None:
+def contrast(scores: Mapping[str, ArmScores], arms: Sequence[str], others: Sequence[str]) -> float | None:
     """Give how far one side's mean is above the other's, in logarithms; None where one side has none."""
     own, base = (_of(scores, names) for names in (arms, others))
-    return statistics.fmean(own) - statistics.fmean(base) if own and base else None
+    return _mean(own) - _mean(base) if own and base else None
 
 
-def _of(scores: Mapping[Slot, float], arms: Sequence[str]) -> list[float]:
-    return [score for slot, score in scores.items() if slot.arm in arms]
+def _of(scores: Mapping[str, ArmScores], arms: Sequence[str]) -> list[float]:
+    return [score for arm in arms for score in scores.get(arm, {}).values()]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
 
 
 @dataclass(frozen=True)
@@ -169,7 +178,7 @@ def estimate_effect(
     }
     if len(sides) < 2:
         return None
-    each = {number: statistics.fmean(own) - statistics.fmean(base) for number, (own, base) in sides.items()}
+    each = {number: _mean(own) - _mean(base) for number, (own, base) in sides.items()}
     found = _estimate(list(each.values()), list(sides.values()), math.log1p(min(limits.sham, limits.drift)) / WIDE)
     half = reach(LEVEL, found.freedom) * found.error
     seen = (reach(1 - limits.alpha, found.freedom) + reach(2 * POWER - 1, found.freedom)) * found.error
@@ -199,29 +208,25 @@ def _estimate(
     """
     count = len(each)
     groups = [group for both in sides for group in both]
-    inner = sum(statistics.variance(group) * (len(group) - 1) for group in groups if len(group) > 1)
+    inner = sum(map(_squares, groups))
     inner_freedom = sum(len(group) - 1 for group in groups)
     # How much of a slot's variance there is in the difference of two means.
-    part = statistics.fmean(1 / len(own) + 1 / len(base) for own, base in sides)
-    between = statistics.variance(each) / part
+    part = _mean([1 / len(own) + 1 / len(base) for own, base in sides])
+    between = _squares(each) / (count - 1) / part
     freedom = inner_freedom + count - 1
     pooled = (inner + between * (count - 1)) / freedom
     own = inner / inner_freedom if inner_freedom else 0.0
     if own > most**2 or between > APART * own:
         pooled, freedom = max(between, pooled), count - 1
-    return _Estimate(statistics.fmean(each), math.sqrt(pooled * part / count), freedom)
+    return _Estimate(_mean(each), math.sqrt(pooled * part / count), freedom)
+
+
+def _squares(values: Sequence[float]) -> float:
+    """Give the sum of squares about the mean; `statistics` is exact for fractions, and a hundred times as slow."""
+    mean = _mean(values)
+    return math.fsum((value - mean) ** 2 for value in values)
 
 
 def as_part(logarithm: float) -> float:
     """Give the part by which a value changes whose logarithm changes by so much, at most that of a googol."""
     return math.expm1(min(logarithm, 100 * math.log(10)))
-
-
-@cache
-def part_text(part: float) -> str:
-    """Write an effect.
-
-    >>> part_text(-0.0123)
-    '-1.2 %'
-    """
-    return f"{part:+.1%}".replace("%", " %").replace("-0.0 %", "+0.0 %")

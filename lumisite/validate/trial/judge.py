@@ -19,13 +19,13 @@ rate among the settings, for either direction by itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from lumisite.text import counted
+from lumisite.text import change, counted, percent
 from lumisite.validate.trial.design import REFERENCE, SHAM, Arm, Design, Setting, SlotResult
-from lumisite.validate.trial.effects import Effect, Metrics, estimate_effect, part_text
+from lumisite.validate.trial.effects import Effect, Metrics, Scores, estimate_effect
 from lumisite.validate.trial.stats import adjusted, fisher, rate_interval
 from lumisite.validate.trial.valid import BAD, Allocation, judge_allocations, next_allocation
 
@@ -115,8 +115,11 @@ def judge_trial(design: Design, results: Sequence[SlotResult]) -> TrialVerdict:
     valid = [one for one in allocations if one.standing == "valid"]
     waiting = next_allocation(design, allocations)
     metrics = Metrics(design, results)
-    found = [_found(design, metrics, arm, allocations) for arm in design.of_role("variant")]
-    found = _with_chances(found)
+    by_arm: dict[str, list[SlotResult]] = {}
+    for result in (result for one in allocations for result in one.clean):
+        by_arm.setdefault(result.slot.arm, []).append(result)
+    scores = {one.number: one.scores for one in valid}
+    found = _with_chances([_found(design, metrics, arm, by_arm, scores) for arm in design.of_role("variant")])
     ended, enough = waiting is None, len(valid) >= design.allocations
     return TrialVerdict(
         tuple(
@@ -132,13 +135,18 @@ def judge_trial(design: Design, results: Sequence[SlotResult]) -> TrialVerdict:
     )
 
 
-def _found(design: Design, metrics: Metrics, arm: Arm, allocations: Sequence[Allocation]) -> _Found:
+def _found(
+    design: Design,
+    metrics: Metrics,
+    arm: Arm,
+    by_arm: Mapping[str, Sequence[SlotResult]],
+    scores: Mapping[int, Scores],
+) -> _Found:
+    """Find what there is of one variant, from the clean results by arm and the scores of the valid allocations."""
     sign = -1 if arm.tried is not None and arm.tried.value is None else 1
-    clean = [result for one in allocations for result in one.clean]
-    own = [result for result in clean if result.slot.arm == arm.name]
+    own = by_arm.get(arm.name, ())
     shown, proof = _proof(own)
-    sides = (_rate(own), _rate([result for result in clean if result.slot.arm in (REFERENCE, SHAM)]))
-    scores = {one.number: one.scores for one in allocations if one.standing == "valid"}
+    sides = (_rate(own), _rate([*by_arm.get(REFERENCE, ()), *by_arm.get(SHAM, ())]))
     keys = sorted({key for one in scores.values() for key in one}) if shown else []
     effects = (
         estimate_effect(metrics, key, scores, arm.name, (REFERENCE, SHAM), sign, design.thresholds) for key in keys
@@ -235,9 +243,9 @@ def _in_numbers(design: Design, effects: Sequence[Effect]) -> tuple[Worth, str]:
         seen = max(one.mde for one in (workload if more else bands))
         what = "workload" if more else "metric"
         unasked = "" if workload else "; no workload was measured"
-        return "inert", f"no {what} changes by {_size(limits.smallest)} or more (MDE {_size(seen)}){only}{unasked}"
+        return "inert", f"no {what} changes by {percent(limits.smallest)} or more (MDE {percent(seen)}){only}{unasked}"
     widest = max(loose, key=lambda one: one.mde)
-    return "underpowered", f"an effect of {_size(limits.smallest)} is not excluded: {effect_text(widest)}{only}"
+    return "underpowered", f"an effect of {percent(limits.smallest)} is not excluded: {effect_text(widest)}{only}"
 
 
 def _log(part: float) -> float:
@@ -249,11 +257,7 @@ def _is_nothing(effect: Effect, smallest: float) -> bool:
     return max(abs(_log(effect.low)), abs(_log(effect.high))) < _log(smallest)
 
 
-def _size(part: float) -> str:
-    return part_text(part).lstrip("+")
-
-
 def effect_text(effect: Effect) -> str:
     """Write an effect with its interval, and the smallest that would have been seen."""
-    interval = f"{part_text(effect.low)} to {part_text(effect.high)}"
-    return f"{effect.name}: {part_text(effect.effect)} ({interval}; MDE {_size(effect.mde)})"
+    interval = f"{change(effect.low)} to {change(effect.high)}"
+    return f"{effect.name}: {change(effect.effect)} ({interval}; MDE {percent(effect.mde)})"

@@ -23,7 +23,7 @@ def within(t: float, freedom: int) -> float:
     for step in range(1 + odd, freedom, 2):
         total += term
         term *= square * step / (step + 1)
-    return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
+    return min(1.0, (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total)
 
 
 @cache
@@ -46,6 +46,7 @@ def fisher(bad: int, runs: int, bad_others: int, others: int) -> float:
     return ways / math.comb(every, wrong)
 
 
+@cache
 def rate_interval(bad: int, runs: int, chance: float = 0.95) -> tuple[float, float]:
     """Give the interval of Clopper and Pearson for the rate of which `bad` of `runs` were seen.
 
@@ -77,17 +78,17 @@ def _at_least(bad: int, runs: int, rate: float) -> float:
         return 1.0 if bad <= runs else 0.0
     if rate <= 0:
         return 0.0
-    fixed = math.lgamma(runs + 1)
-    return math.fsum(
-        math.exp(
-            fixed
-            - math.lgamma(count + 1)
-            - math.lgamma(runs - count + 1)
-            + count * math.log(rate)
-            + (runs - count) * math.log1p(-rate)
+    up, down, fixed = math.log(rate), math.log1p(-rate), math.lgamma(runs + 1)
+
+    def chance(counts: range) -> float:
+        """Give the chance of exactly one of these counts."""
+        parts = (math.lgamma(count + 1) + math.lgamma(runs - count + 1) for count in counts)
+        return math.fsum(
+            math.exp(fixed - part + count * up + (runs - count) * down)
+            for count, part in zip(counts, parts, strict=True)
         )
-        for count in range(bad, runs + 1)
-    )
+
+    return chance(range(bad, runs + 1)) if 2 * bad > runs else 1 - chance(range(bad))
 
 
 def _bisect(below: Callable[[float], bool], low: float, high: float) -> float:

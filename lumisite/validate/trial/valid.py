@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from math import log1p
 from typing import Literal, TypeAlias
 
-from lumisite.text import some
+from lumisite.text import change, some
 from lumisite.validate.trial.design import CONTROL, REFERENCE, SHAM, Design, Slot, SlotResult
-from lumisite.validate.trial.effects import Key, Metrics, Scores, as_part, contrast, part_text
+from lumisite.validate.trial.effects import Key, Metrics, Scores, as_part, contrast
 
 #: `open`: slots of it are still to run.
 Standing: TypeAlias = Literal["valid", "thrown out", "open"]
@@ -135,14 +135,16 @@ def _lost(design: Design, results: Sequence[SlotResult]) -> Iterator[str]:
 
 def _untrue(design: Design, metrics: Metrics, scores: Scores, results: Sequence[SlotResult]) -> Iterator[str]:
     """Say which of its own proofs an allocation fails, where first and last reference ended well."""
-    limits, outcomes = design.thresholds, {result.slot: result.outcome for result in results}
+    limits = design.thresholds
     # A band decides, not each of its sizes: of many comparisons some is beyond any limit.
     bands = {key: own for key, own in scores.items() if key.size < 0}
     if not bands and metrics.keys:
         yield "nothing was measured that decides"
         return
-    ends = [slot for slot in outcomes if slot.arm == REFERENCE and not slot.check]
-    drift = {key: own[ends[-1]] - own[ends[0]] for key, own in bands.items() if {ends[0], ends[-1]} <= own.keys()}
+    ends = [one.slot.position for one in results if one.slot.arm == REFERENCE and not one.slot.check]
+    first, last = ends[0], ends[-1]
+    references = {key: own.get(REFERENCE, {}) for key, own in bands.items()}
+    drift = {key: own[last] - own[first] for key, own in references.items() if {first, last} <= own.keys()}
     if beyond := _beyond(metrics, drift, limits.drift):
         yield f"drift from the first to the last reference: {beyond}"
     if any(result.slot.arm == SHAM and result.outcome in BAD for result in results):
@@ -156,11 +158,11 @@ def _untrue(design: Design, metrics: Metrics, scores: Scores, results: Sequence[
         costs = [contrast(own, [CONTROL], [REFERENCE, SHAM]) for own in bands.values()]
         worst = min((cost for cost in costs if cost is not None), default=0.0)
         if worst > log1p(-limits.control):
-            yield f"the positive control does not show: {part_text(as_part(worst))} at most"
+            yield f"the positive control does not show: {change(as_part(worst))} at most"
 
 
 def _beyond(metrics: Metrics, differs: Mapping[Key, float], limit: float) -> str:
     """Say which keys differ by more than a limit."""
     found = {key: value for key, value in differs.items() if abs(value) > log1p(limit)}
-    told = [f"{part_text(as_part(value))} in {metrics.about(key)[0]}" for key, value in sorted(found.items())]
+    told = [f"{change(as_part(value))} in {metrics.about(key)[0]}" for key, value in sorted(found.items())]
     return some(told, METRICS_SHOWN, ", ")

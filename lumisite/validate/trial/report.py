@@ -1,0 +1,210 @@
+"""The page of a trial: the answers first, then what they stand on, in the forms that the report of `validate` has."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+
+from lumisite.text import change, counted, percent, some
+from lumisite.validate.lines import State
+from lumisite.validate.report.write import Block, block_lines, page
+from lumisite.validate.trial.design import Design
+from lumisite.validate.trial.effects import Effect
+from lumisite.validate.trial.judge import Answer, Rate, TrialVerdict, Worth
+
+#: How the page shows an answer, from what is told first to what is told last.
+STATES: Mapping[Worth, State] = {
+    "harmful": "fail",
+    "needed": "pass",
+    "helps": "pass",
+    "inert": "pass",
+    "unverified": "inconclusive",
+    "underpowered": "inconclusive",
+}
+NODES_SHOWN = 16
+
+
+def headline(verdict: TrialVerdict) -> str:
+    """Say what was found in one line."""
+    if len(verdict.answers) == 1:
+        (answer,) = verdict.answers
+        return f"{answer.setting} is {answer.worth}" if answer.worth != "helps" else f"{answer.setting} helps"
+    counts = Counter(answer.worth for answer in verdict.answers)
+    told = ", ".join(f"{counts[worth]} {worth}" for worth in STATES if counts[worth])
+    return f"{counted(len(verdict.answers), 'setting')}: {told}"
+
+
+def summary(design: Design, verdict: TrialVerdict) -> tuple[str, ...]:
+    """Give what the answers stand on, a few words each."""
+    ran = len(verdict.allocations)
+    return (
+        f"{verdict.valid} of {counted(ran, 'allocation')} valid, {design.allocations} wanted",
+        f"{counted(verdict.runs, 'slot')} on {counted(len(verdict.nodes), 'node')}",
+        f"{verdict.node_hours:g} node hours",
+        *(() if verdict.next_allocation is None else ("the trial has not come to its end",)),
+    )
+
+
+def blocks(design: Design, verdict: TrialVerdict) -> Iterator[Block]:
+    """Give what there is below the headline."""
+    answers = sorted(verdict.answers, key=lambda answer: [*STATES].index(answer.worth))
+    rows = [(str(answer.setting), answer.worth, answer.reason, answer.proof) for answer in answers]
+    lines = [line for row in rows for line in (f"{row[0]}: {row[1]}", f"  {row[2]}", f"  took effect: {row[3]}")]
+    yield Block(
+        "table", "Answers", lines, "What each setting is worth", ("setting", "worth", "why", "took effect"), rows
+    )
+    yield _hangs(answers)
+    if effects := [(answer, effect) for answer in answers for effect in answer.effects]:
+        yield _effects("Effects", "With the setting against without it, 95 % interval", effects)
+    yield Block("plots", "Plots")
+    if sizes := [(answer, effect) for answer in answers for effect in answer.sizes]:
+        yield _effects("Effects by size", "Each size by itself", sizes)
+    if verdict.allocations:
+        yield _allocations(verdict)
+    yield Block("table", "Design", (), "Fixed before the first job", ("", ""), list(_design(design)))
+
+
+def _hangs(answers: Sequence[Answer]) -> Block:
+    head = ("setting", "with it", "rate", "without", "rate", "p worse", "p better")
+    rows = [
+        (
+            str(answer.setting),
+            *_rate(answer.hangs.with_it),
+            *_rate(answer.hangs.without),
+            f"{answer.hangs.worse:.2g}",
+            f"{answer.hangs.better:.2g}",
+        )
+        for answer in answers
+    ]
+    return Block(
+        "table", "Runs that hung or failed", (), "Counts, with the exact 95 % interval of the rate", head, rows
+    )
+
+
+def _rate(rate: Rate) -> tuple[str, str]:
+    hung = f" ({rate.hung} hung)" if rate.bad else ""
+    return f"{rate}{hung}", f"{percent(rate.low, 0)} to {percent(rate.high, 0)}"
+
+
+def _effects(title: str, caption: str, found: Sequence[tuple[Answer, Effect]]) -> Block:
+    head = ("setting", "metric", "effect", "interval", "MDE", "p", "allocations")
+    rows = [
+        (
+            str(answer.setting),
+            effect.name,
+            change(effect.effect),
+            f"{change(effect.low)} to {change(effect.high)}",
+            percent(effect.mde),
+            f"{effect.chance:.2g}",
+            " ".join(change(part) for part in effect.each.values()),
+        )
+        for answer, effect in found
+    ]
+    return Block("table", title, (), caption, head, rows)
+
+
+def _allocations(verdict: TrialVerdict) -> Block:
+    rows = [
+        (
+            str(one.number),
+            one.standing,
+            "; ".join(one.reasons) or "-",
+            some(one.nodes, NODES_SHOWN),
+            some(one.jobs) or "-",
+        )
+        for one in verdict.allocations
+    ]
+    head = ("allocation", "standing", "why", "nodes", "job")
+    return Block("table", "Allocations", (), "Those that count, and those that were run again", head, rows)
+
+
+def _design(design: Design) -> Iterator[tuple[str, str]]:
+    limits = design.thresholds
+    yield "seed", str(design.seed)
+    for arm in design.arms:
+        yield arm.name, f"{arm.role}: {', '.join(map(str, arm.settings)) or 'nothing changed'}"
+    yield "order", "; ".join(_order(design))
+    yield "what decides", ", ".join(design.metrics)
+    yield "workload", ", ".join(design.workload)
+    yield "of interest from", percent(limits.smallest)
+    yield "needed from", f"{percent(limits.needed)} of the workload lost without it"
+    yield "false discoveries", f"at most {percent(limits.alpha)}"
+    own = {"sham off by": limits.sham, "drift of": limits.drift, "control below": limits.control}
+    yield "thrown out", ", ".join(f"{what} {percent(limit)}" for what, limit in own.items())
+    yield "stops", f"at {design.allocations} valid allocations, or {design.most_allocations} in all"
+
+
+def _order(design: Design) -> Iterator[str]:
+    """Give the order of the allocations that were planned, without those in place of others."""
+    for number in range(1, design.allocations + 1):
+        yield f"{number}: {', '.join(slot.arm for slot in design.slots_of(number))}"
+
+
+def trial_document(design: Design, verdict: TrialVerdict) -> dict[str, object]:
+    """Give the document of `--json`; numbers are parts, of the setting against its absence."""
+    return {
+        "headline": headline(verdict),
+        "answers": [{**asdict(answer), "setting": str(answer.setting)} for answer in verdict.answers],
+        "allocations": [
+            {
+                "number": one.number,
+                "standing": one.standing,
+                "reasons": one.reasons,
+                "nodes": one.nodes,
+                "jobs": one.jobs,
+            }
+            for one in verdict.allocations
+        ],
+        "next_allocation": verdict.next_allocation,
+        "jobs": verdict.jobs,
+        "nodes": verdict.nodes,
+        "slots": verdict.runs,
+        "node_hours": verdict.node_hours,
+        "design": {**asdict(design), "sha256": design.digest},
+    }
+
+
+def _text(design: Design, verdict: TrialVerdict) -> str:
+    lines = [headline(verdict), "; ".join(summary(design, verdict)), *block_lines(blocks(design, verdict))]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown(design: Design, verdict: TrialVerdict) -> str:
+    return page("report.md.j2", headline(verdict), tuple(blocks(design, verdict)), summary=summary(design, verdict))
+
+
+def _html(design: Design, verdict: TrialVerdict) -> str:
+    try:
+        from lumisite.validate.trial.plots import plots
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        drawn = None
+    else:
+        drawn = plots(design, verdict)
+    return page(
+        "report.html.j2",
+        headline(verdict),
+        tuple(blocks(design, verdict)),
+        summary=summary(design, verdict),
+        state=state(verdict),
+        plots=drawn,
+        lead=drawn[0] if drawn else None,
+    )
+
+
+def state(verdict: TrialVerdict) -> State:
+    """Give the state that the page shows: the worst of the answers, else what is open."""
+    states = {STATES[answer.worth] for answer in verdict.answers}
+    return next((one for one in ("fail", "inconclusive") if one in states), "pass")
+
+
+#: The forms of a trial's report, as those of a run's have them.
+WRITERS: dict[str, Callable[[Design, TrialVerdict], str]] = {
+    "text": _text,
+    "markdown": _markdown,
+    "html": _html,
+    "json": lambda design, verdict: json.dumps(trial_document(design, verdict), indent=2) + "\n",
+}

@@ -1,0 +1,52 @@
+"""`try`: plan and judge 10,000 slots, of few settings in many allocations and of many in few; and how time grows.
+
+Processor time, which holds on a busy machine too.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+
+from lumisite.validate.trial.design import Design, Setting, SlotResult
+from lumisite.validate.trial.judge import judge_trial
+from tests.bench.measure import Row
+from tests.support.trials import Machine, a_trial, run_slot
+
+SLOTS = 10_000
+MACHINE = Machine(0.001, 0.005, hangs=lambda arm: 0.01)
+
+
+def run() -> list[Row]:
+    """Measure everything of this module."""
+    rows = []
+    for name, settings, attempts in (("many allocations", 1, 1), ("many settings", 40, 5), ("many attempts", 1, 500)):
+        whole, quarter = (_taken(slots, settings, attempts) for slots in (SLOTS, SLOTS // 4))
+        rows.append(Row(f"trial of {SLOTS:,} slots, {name}", whole, 5, f"a quarter takes {quarter:.2f} s", unit="s"))
+        rows.append(Row(f"4 x the slots, {name}", whole / quarter, 4.8, f"{whole:.2f} s and {quarter:.2f} s"))
+    return rows
+
+
+def _taken(slots: int, settings: int, attempts: int) -> float:
+    """Plan and judge so many slots; give the processor time, without that of making up what they measured.
+
+    The best of three: what else stands in memory is none of it.
+    """
+    tried = [Setting(f"TRIED{number}", "1") for number in range(settings)]
+    each = len(a_trial(tried, attempts=attempts).slots_of(1))
+    results = _results(a_trial(tried, attempts=attempts, allocations=round(slots / each)))
+    gc.freeze()
+    taken = []
+    for _ in range(3):
+        start = time.process_time()
+        judge_trial(a_trial(tried, attempts=attempts, allocations=round(slots / each)), results)
+        taken.append(time.process_time() - start)
+    gc.unfreeze()
+    return min(taken)
+
+
+def _results(design: Design) -> list[SlotResult]:
+    chance = random.Random(1)
+    last = [slot for slot in design.slots if slot.allocation <= design.allocations]
+    return [run_slot(MACHINE, chance, slot, len(last), 0.0) for slot in last]

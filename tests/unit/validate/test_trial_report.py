@@ -1,0 +1,96 @@
+"""The page of a trial, in each of its forms."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from lumisite.validate.trial.design import Design, Setting
+from lumisite.validate.trial.judge import TrialVerdict
+from lumisite.validate.trial.report import WRITERS, headline, state
+from tests.support.trials import MIB, Machine, a_trial, tried
+
+SETTINGS = (Setting("SLOWS", "1"), Setting("HANGS", "<b>"), Setting("NOTHING", "1"))
+PARTS = {"SLOWS=1": ("all_reduce_busbw/4MiB/", 0.5)}
+
+
+def one_size(arm: str, metric: str) -> float:
+    of, part = PARTS.get(arm, ("", 1.0))
+    return math.log(part) if of in metric else 0.0
+
+
+def a_verdict(settings: Sequence[Setting] = SETTINGS) -> tuple[Design, TrialVerdict]:
+    machine = Machine(0.001, 0.003, effect=one_size, hangs=lambda arm: 0.7 * arm.startswith("HANGS"))
+    design = a_trial(settings, 3, attempts=8)
+    return design, tried(machine, 3, design)
+
+
+DESIGN, VERDICT = a_verdict()
+
+
+def test_the_headline_counts_answers_or_gives_the_one() -> None:
+    assert headline(VERDICT) == "3 settings: 2 harmful, 1 inert"
+    design, alone = a_verdict([Setting("NOTHING", "1")])
+    assert headline(alone) == "NOTHING=1 is inert"
+    assert WRITERS["text"](design, alone).startswith("NOTHING=1 is inert\n3 of 3 allocations valid, 3 wanted; ")
+
+
+def test_the_page_is_as_bad_as_the_worst_answer() -> None:
+    assert state(VERDICT) == "fail"
+    assert state(a_verdict([Setting("NOTHING", "1")])[1]) == "pass"
+
+
+def test_text_says_answers_first_then_hangs_as_counts_and_effects_by_size() -> None:
+    said = WRITERS["text"](DESIGN, VERDICT)
+    assert said.index("SLOWS=1: harmful") < said.index("NOTHING=1: inert")
+    hangs = re.search(r"^HANGS=<b> +(\d+) of 24 \((\d+) hung\) +\d+ % to \d+ % +0 of 24", said, re.MULTILINE)
+    assert hangs
+    assert hangs[1] == hangs[2]
+    assert re.search(r"^SLOWS=1 +collectives/all_reduce_busbw/2n, 4MiB +-[45]\d\.\d %", said, re.MULTILINE)
+    assert f"seed               {DESIGN.seed}\n" in said
+
+
+def test_each_allocation_is_there_as_a_dot_and_as_a_number() -> None:
+    pytest.importorskip("matplotlib")
+    page = WRITERS["html"](DESIGN, VERDICT)
+    assert page == WRITERS["html"](DESIGN, VERDICT), "the same trial gives the same bytes"
+    assert "<b>" not in page, "a value is text"
+    titles = re.findall(r"<figcaption>(.*?)</figcaption>", page)
+    assert any("what it changes" in title for title in titles)
+    assert any("by size" in title for title in titles)
+    assert any("hung or failed" in title for title in titles)
+    row = re.search(r"4MiB</th>(.*?)</tr>", page)
+    assert row
+    assert len(re.findall(r"-[45]\d\.\d %", row[1])) == 3 + 3, "effect, interval and three allocations"
+
+
+def test_the_page_is_whole_without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "lumisite.validate.trial.plots", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
+    page = WRITERS["html"](DESIGN, VERDICT)
+    assert "There are no plots" in page
+    assert "SLOWS=1" in page
+
+
+def test_markdown_has_every_table() -> None:
+    said = WRITERS["markdown"](DESIGN, VERDICT)
+    titles = re.findall(r"^## (.*)", said, re.MULTILINE)
+    assert titles == ["Answers", "Runs that hung or failed", "Effects", "Effects by size", "Allocations", "Design"]
+    assert r"HANGS=\<b\>" in said
+
+
+def test_json_has_all_numbers_and_the_design() -> None:
+    told = json.loads(WRITERS["json"](DESIGN, VERDICT))
+    assert [one["worth"] for one in told["answers"]] == ["harmful", "harmful", "inert"]
+    slow = next(one for one in told["answers"][0]["sizes"] if one["first"] == 4 * MIB)
+    assert slow["effect"] == pytest.approx(-0.5, abs=0.02)
+    assert sorted(slow["each"]) == ["1", "2", "3"]
+    assert told["design"]["sha256"] == DESIGN.digest
+    assert told["design"]["thresholds"]["smallest"] == 0.03
+    assert [one["standing"] for one in told["allocations"]] == ["valid"] * 3
