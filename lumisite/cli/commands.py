@@ -279,6 +279,11 @@ COMMANDS: dict[str, Command] = {
             **RUN_FOLDER,
             "--unset NAME...": "try to do without a variable",
             "--against NAME=VALUE...": "what the reference sets (default: nothing more than what ranks have today)",
+            "--ledger": "try every entry of the ledger that ranks have here and nobody measured on this platform",
+            "--budget NODE_HOURS": About(
+                "with --ledger: as many entries as this is enough for, in their order (default: all)",
+                {"type": number_to(1_000_000)},
+            ),
             "--allocations K": About("valid allocations that are needed (default: 3)", COUNT),
             "--attempts A": About(
                 "slots of each setting in each allocation, for the rate of hangs (default: 1)", COUNT

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from lumisite.cli.parser import real_path, say, write_whole
@@ -26,23 +27,24 @@ from lumisite.errors import ResolveError
 from lumisite.site.evidence import HERE
 from lumisite.site.found import with_evidence
 from lumisite.site.load import LoadedSite, load_site, read_input, site_of
-from lumisite.text import columns, counted, some
+from lumisite.text import columns, counted
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.folder import Run, create_run, open_run
 from lumisite.validate.run.plan import target_of, with_specs
 from lumisite.validate.run.runner import Runner
-from lumisite.validate.trial.bad_input import check_asked, settings_of
+from lumisite.validate.trial.bad_input import check_asked, settings_of, unmeasured
 from lumisite.validate.trial.collect import results_of
-from lumisite.validate.trial.design import Design, SlotResult, design_text, plan, read_design
+from lumisite.validate.trial.design import Design, Setting, SlotResult, design_text, plan, read_design
 from lumisite.validate.trial.jobs import PROBES, check_probes, controls, deciding, planner, slot_seconds, trial_plans
-from lumisite.validate.trial.judge import Answer, TrialVerdict, effect_text, judge_trial
+from lumisite.validate.trial.judge import Answer, TrialVerdict, judge_trial
+from lumisite.validate.trial.report import WRITERS, trial_document
 from lumisite.validate.trial.valid import judge_allocations
 
 #: The largest seed that is drawn.
 SEEDS = 1_000_000
 DESIGN = "design.json"
 #: Options that only a new trial may have, beside those that every run keeps from its beginning.
-DESIGNED = ("settings", "unset", "against", "allocations", "attempts", "seed")
+DESIGNED = ("settings", "unset", "against", "ledger", "budget", "allocations", "attempts", "seed")
 
 
 @dataclass(frozen=True)
@@ -69,30 +71,17 @@ def run(arguments: argparse.Namespace) -> int:
     if results is None:
         return 130
     verdict = judge_trial(trial.design, results)
+    write_whole(folder / "report.html", WRITERS["html"](trial.design, verdict).encode())
     if arguments.json:
-        answers = [asdict(answer) | {"setting": str(answer.setting)} for answer in verdict.answers]
-        print(json.dumps({"run": str(folder)} | asdict(verdict) | {"answers": answers}, indent=1, default=str))
+        print(json.dumps({"run": str(folder)} | trial_document(trial.design, verdict), indent=1))
     else:
-        print("\n".join([*answer_lines(verdict), str(folder)]))
+        print(f"{WRITERS['text'](trial.design, verdict)}{folder}")
     if arguments.write is not None:
         write_evidence(arguments.write, trial, verdict)
     if not any(result.seconds for result in results):
         return 3
     worths = {answer.worth for answer in verdict.answers}
     return 1 if "harmful" in worths else 4 if worths & {"unverified", "underpowered"} else 0
-
-
-def answer_lines(verdict: TrialVerdict) -> Iterator[str]:
-    """Say what each setting is worth."""
-    for answer in verdict.answers:
-        yield f"{answer.setting}: {answer.worth}"
-        yield f"    {answer.reason}"
-        yield from (f"    {effect_text(effect)}" for effect in answer.effects)
-        yield f"    took effect: {answer.proof}"
-    thrown = [one for one in verdict.allocations if one.standing == "thrown out"]
-    for one in thrown:
-        yield f"allocation {one.number} does not count: {'; '.join(one.reasons)}"
-    yield f"{counted(verdict.valid, 'allocation')} count, {verdict.runs} slots on {some(verdict.nodes)}"
 
 
 def write_evidence(path: Path, trial: Trial, verdict: TrialVerdict) -> None:
@@ -175,9 +164,9 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
     check_probes(target, arguments.probe)
     tried, against = settings_of(arguments.settings, arguments.unset, arguments.against, target)
     metrics, thresholds = deciding(loaded.site, arguments.probe)
-    design = plan(
-        secrets.randbelow(SEEDS) if arguments.seed is None else arguments.seed,
-        tried,
+    designed = partial(
+        plan,
+        1 + secrets.randbelow(SEEDS) if arguments.seed is None else arguments.seed,
         against=against,
         control=controls(loaded.site),
         probes=arguments.probe,
@@ -188,6 +177,12 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
         attempts=arguments.attempts or 1,
         slot_s=slot_seconds(loaded.site, arguments.probe, asked.limit),
     )
+    if arguments.ledger:
+        if tried or against:
+            raise ResolveError("--ledger: takes its settings from the ledger (leave the others out)")
+        design = within_budget(designed, unmeasured(target), arguments.budget)
+    else:
+        design = designed(tried)
     asked = check_asked(asked, loaded, design)
     if not arguments.dry_run:
         require_shared(loaded.site, folder, "--out")
@@ -195,6 +190,26 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
         asked = with_nodes(asked, arguments)
     asked = replace(asked, design=design.digest)
     return Trial(with_specs(replace(asked, specs={}), loaded, planner(design)), loaded, design)
+
+
+def within_budget(
+    designed: Callable[[Sequence[Setting]], Design], found: Sequence[Setting], budget: int | None
+) -> Design:
+    """Give the design with as many of these settings as the budget is enough for, and say what it asks for."""
+    if not found:
+        raise ResolveError("--ledger: every entry that ranks have here is measured on this platform")
+    design = designed(found[:1])
+    if budget is not None and design.node_hours > budget:
+        raise ResolveError(f"--budget: {budget} node hours are less than one setting may take ({design.node_hours:g})")
+    for count in range(2, len(found) + 1):
+        more = designed(found[:count])
+        if budget is not None and more.node_hours > budget:
+            break
+        design = more
+    names = [str(one) for one in found[: len(design.of_role("variant"))]]
+    say(f"{len(names)} of {counted(len(found), 'entry')} without measured evidence: {', '.join(names)}")
+    say(f"{design.node_hours:g} node hours at most, {design.most_node_hours:g} where allocations are run again")
+    return design
 
 
 def design_lines(design: Design) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import deploy_site
 from tests.twin.login_node import LUMISITE, install_lumisite
 from tests.twin.process import Result
+from tests.twin.roots import USER_ID
 from tests.twin.test_communicators import processes
 from tests.twin.test_planted_faults import set_by_user
 
@@ -38,12 +40,12 @@ SIZES = (
 def site() -> Iterator[Cluster]:
     """A cluster whose links bound what is measured, with a description that may be written to."""
     require_twin()
-    with running(ClusterPlan(images=("torch",), management_rate="200mbit", high_speed_rate="800mbit")) as cluster:
+    with running(ClusterPlan(images=("torch",), management_rate="100mbit", high_speed_rate="400mbit")) as cluster:
         deploy_site(cluster)
         install_lumisite(cluster)
         description = cluster.shared / "scratch/site.yaml"
         description.write_text(site_text(RULES, SIZES))
-        description.chmod(0o666)
+        os.chown(description, USER_ID, USER_ID)
         shutil.copytree(SCRIPTS / "planted", cluster.shared / "scratch/planted")
         yield cluster
 
@@ -76,14 +78,18 @@ def test_what_ranks_have_is_needed_and_its_evidence_is_in_the_ledger(site: Clust
     done, told = tried(site, "needed", words)
     assert done.code == 0, done.stdout + done.stderr
     answer = answers(told)["USE_LIBUV unset"]
-    assert (answer["worth"], answer["reason"]) == ("needed", "0 of 5 hung or failed with it, 5 of 5 without"), done.stdout
+    assert (answer["worth"], answer["reason"]) == ("needed", "0 of 5 hung or failed with it, 5 of 5 without"), (
+        done.stdout
+    )
     after = path.read_text().splitlines(keepends=True)
     new = [line for line in after if line not in before.splitlines(keepends=True)]
     assert [line for line in after if line not in new] == before.splitlines(keepends=True)
     assert len(new) == 2
     assert "{effect: needed, by: measured, what: " in new[1]
     why = site.run(f"{LUMISITE} why --site /scratch/site.yaml USE_LIBUV").check().stdout
-    assert "needed, measured: 0 of 5 hung or failed with it, 5 of 5 without (platform 2026-01, torch.sif, 2 nodes" in why
+    assert (
+        "needed, measured: 0 of 5 hung or failed with it, 5 of 5 without (platform 2026-01, torch.sif, 2 nodes" in why
+    )
 
 
 def test_one_size_that_is_slow_is_harmful_and_what_nobody_reads_is_unverified(site: Cluster) -> None:

@@ -52,6 +52,21 @@ def given_to_ranks(target: Target) -> dict[str, str]:
     return {one.entry.name: one.entry.value for one in won if one.entry.value is not None}
 
 
+def unmeasured(target: Target) -> list[Setting]:
+    """Give what ranks have here by entries that nobody measured on this platform, as trials of doing without each."""
+    situation = replace(target.situation, nodes="several" if target.plan.nodes > 1 else "one")
+    found = []
+    for verdict in decide(target.site, situation).settings:
+        entry = verdict.entry
+        measured = any(
+            one.by == "measured" and one.of is None and one.platform in (None, target.site.platform)
+            for one in entry.evidence
+        )
+        if verdict.outcome == "wins" and entry.value is not None and not measured:
+            found.append(Setting(entry.name))
+    return found
+
+
 def _check_name(setting: Setting, target: Target) -> None:
     if setting.name.startswith(MADE_ANEW):
         raise ResolveError(f"try: {setting.name} is made anew in each task, whatever it was before")

@@ -194,7 +194,7 @@ def _acted_on(arm: Arm, signs: Signs, reference: Signs) -> tuple[TookEffect, str
     shown += [f"the log says: {line}" for line in signs.log[:1]]
     if signs.carried and reference.carried and signs.carried != reference.carried:
         shown.append(f"{signs.carried} carried the bytes, {reference.carried} does in the reference")
-    if more := sorted({*signs.devices} ^ {*reference.devices}):
+    if signs.devices and (more := sorted({*signs.devices} ^ {*reference.devices})):
         shown.append(f"open in one of both only: {some(more, 3, ', ')}")
     if shown:
         return "yes", "; ".join(shown)
