@@ -210,7 +210,7 @@ def _worth(design: Design, found: _Found, hangs: Hangs, *, ended: bool, enough: 
     if not enough:
         return "underpowered", f"fewer than {counted(design.allocations, 'allocation')} were valid"
     if not found.effects:
-        return "underpowered", f"nothing was measured in numbers; {told}"
+        return "underpowered", f"no two allocations have numbers; {told}"
     if _more(hangs.with_it, hangs.without) or _more(hangs.without, hangs.with_it):
         return "underpowered", f"{told}, which may be chance (`--attempts` asks for the rate)"
     return _in_numbers(design, found.effects)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from lumisite.text import change, counted, percent, some
 from lumisite.validate.lines import State
@@ -55,7 +55,8 @@ def blocks(design: Design, verdict: TrialVerdict) -> Iterator[Block]:
     yield Block(
         "table", "Answers", lines, "What each setting is worth", ("setting", "worth", "why", "took effect"), rows
     )
-    yield _hangs(answers)
+    if (hangs := _hangs(answers)).rows:
+        yield hangs
     if effects := [(answer, effect) for answer in answers for effect in answer.effects]:
         yield _effects("Effects", "With the setting against without it, 95 % interval", effects)
     yield Block("plots", "Plots")
@@ -73,10 +74,11 @@ def _hangs(answers: Sequence[Answer]) -> Block:
             str(answer.setting),
             *_rate(answer.hangs.with_it),
             *_rate(answer.hangs.without),
-            f"{answer.hangs.worse:.2g}",
-            f"{answer.hangs.better:.2g}",
+            _chance(answer.hangs.worse),
+            _chance(answer.hangs.better),
         )
         for answer in answers
+        if answer.worth != "unverified" or answer.hangs.with_it.bad or answer.hangs.without.bad
     ]
     return Block(
         "table", "Runs that hung or failed", (), "Counts, with the exact 95 % interval of the rate", head, rows
@@ -88,6 +90,10 @@ def _rate(rate: Rate) -> tuple[str, str]:
     return f"{rate}{hung}", f"{percent(rate.low, 0)} to {percent(rate.high, 0)}"
 
 
+def _chance(chance: float) -> str:
+    return f"{chance:.2g}" if chance >= 1e-6 else "<1e-6"
+
+
 def _effects(title: str, caption: str, found: Sequence[tuple[Answer, Effect]]) -> Block:
     head = ("setting", "metric", "effect", "interval", "MDE", "p", "allocations")
     rows = [
@@ -97,7 +103,7 @@ def _effects(title: str, caption: str, found: Sequence[tuple[Answer, Effect]]) -
             change(effect.effect),
             f"{change(effect.low)} to {change(effect.high)}",
             percent(effect.mde),
-            f"{effect.chance:.2g}",
+            _chance(effect.chance),
             " ".join(change(part) for part in effect.each.values()),
         )
         for answer, effect in found
@@ -167,7 +173,20 @@ def trial_document(design: Design, verdict: TrialVerdict) -> dict[str, object]:
 
 
 def _text(design: Design, verdict: TrialVerdict) -> str:
-    lines = [headline(verdict), "; ".join(summary(design, verdict)), *block_lines(blocks(design, verdict))]
+    """Write what fits on a screen: of effects, those on a workload and those that count; the page has all."""
+    alpha = design.thresholds.alpha
+    answers = [
+        replace(
+            answer,
+            effects=tuple(one for one in answer.effects if one.workload or one.chance <= alpha),
+            sizes=tuple(one for one in answer.sizes if one.chance <= alpha),
+        )
+        for answer in verdict.answers
+    ]
+    thrown = tuple(one for one in verdict.allocations if one.standing != "valid")
+    short = replace(verdict, answers=tuple(answers), allocations=thrown)
+    told = (block for block in blocks(design, short) if block.title != "Design")
+    lines = [headline(verdict), "; ".join(summary(design, verdict)), *block_lines(told)]
     return "\n".join(lines) + "\n"
 
 

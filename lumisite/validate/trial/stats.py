@@ -93,7 +93,7 @@ def _at_least(bad: int, runs: int, rate: float) -> float:
 
 def _bisect(below: Callable[[float], bool], low: float, high: float) -> float:
     """Give where `below`, true from `low` on, ends."""
-    for _ in range(100):
+    for _ in range(64):
         middle = (low + high) / 2
         if below(middle):
             low = middle

@@ -272,7 +272,7 @@ def test_a_trial_of_hangs_alone_needs_no_numbers() -> None:
     verdict = ran(machine, lambda result: replace(result, values={}))
     assert (verdict.valid, answer(verdict).worth) == (3, "harmful")
     quiet = ran(CALM, lambda result: replace(result, values={}))
-    assert answer(quiet).reason == "nothing was measured in numbers; 0 of 3 hung or failed with it, 0 of 9 without"
+    assert answer(quiet).reason == "no two allocations have numbers; 0 of 3 hung or failed with it, 0 of 9 without"
 
 
 def test_the_effect_of_an_allocation_that_differs_from_the_others_widens_the_interval() -> None:

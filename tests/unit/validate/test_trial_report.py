@@ -7,13 +7,14 @@ import math
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from lumisite.validate.trial.design import Design, Setting
-from lumisite.validate.trial.judge import TrialVerdict
+from lumisite.validate.trial.judge import TrialVerdict, judge_trial
 from lumisite.validate.trial.report import WRITERS, headline, state
-from tests.support.trials import MIB, Machine, a_trial, tried
+from tests.support.trials import MIB, Machine, a_trial, run_trial, tried
 
 SETTINGS = (Setting("SLOWS", "1"), Setting("HANGS", "<b>"), Setting("NOTHING", "1"))
 PARTS = {"SLOWS=1": ("all_reduce_busbw/4MiB/", 0.5)}
@@ -52,7 +53,16 @@ def test_text_says_answers_first_then_hangs_as_counts_and_effects_by_size() -> N
     assert hangs
     assert hangs[1] == hangs[2]
     assert re.search(r"^SLOWS=1 +collectives/all_reduce_busbw/2n, 4MiB +-[45]\d\.\d %", said, re.MULTILINE)
-    assert f"seed               {DESIGN.seed}\n" in said
+    assert re.findall(r"2n, ([0-9]+MiB)  ", said) == ["4MiB"], "of sizes, only what counts"
+    assert len(said.splitlines()) < 40
+
+
+def test_text_says_which_allocations_were_thrown_out() -> None:
+    machine = Machine(0.001, 0.003, drift=lambda allocation: 0.3 * (allocation == 2))
+    design = a_trial(seed=5)
+    said = WRITERS["text"](design, tried(machine, 5, design))
+    assert re.search(r"^2 +thrown out +drift from the first to the last reference: -2\d", said, re.MULTILINE)
+    assert "3 of 4 allocations valid, 3 wanted" in said
 
 
 def test_each_allocation_is_there_as_a_dot_and_as_a_number() -> None:
@@ -94,3 +104,13 @@ def test_json_has_all_numbers_and_the_design() -> None:
     assert told["design"]["sha256"] == DESIGN.digest
     assert told["design"]["thresholds"]["smallest"] == 0.03
     assert [one["standing"] for one in told["allocations"]] == ["valid"] * 3
+
+
+def test_of_what_is_unverified_no_number_is_told() -> None:
+    design = a_trial([Setting("NOBODY", "reads")], 1)
+    results = [replace(one, took_effect="unknown", evidence="") for one in run_trial(design, Machine(), 1)]
+    verdict = judge_trial(design, results)
+    said = WRITERS["markdown"](design, verdict)
+    assert "NOBODY=reads is unverified" in said
+    assert "nothing shows that it took effect" in said
+    assert not re.search(r"Effects|Runs that hung|MDE", said)
