@@ -1,4 +1,4 @@
-"""Writes the reference pages: `python -m docs.generate`. Each page's text is made by the module beside it."""
+"""Writes the reference pages and pictures: `python -m docs.generate`. A page's text is made by the module beside it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from docs.draw import PICTURES
 from docs.reference.cli import cli_page
 from docs.reference.settings import settings_page
 from docs.reference.site import plan_page, site_page
@@ -18,12 +19,13 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/plan.md": plan_page,
     "reference/settings.md": settings_page,
     "reference/site.md": site_page,
+    **PICTURES,
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the pages, or with `--check` name those that are stale; returns 0, or 1 when there are any."""
-    parser = argparse.ArgumentParser(prog="python -m docs.generate", description="Write docs/reference/.")
+    parser = argparse.ArgumentParser(prog="python -m docs.generate", description="Write pages and pictures.")
     parser.add_argument("--check", action="store_true", help="write nothing; name the stale pages and exit 1")
     arguments = parser.parse_args(argv)
     stale = stale_pages(DOCS)

@@ -1,7 +1,8 @@
 """Console blocks of a page: found, run for real in a folder of their own, compared, and rewritten on request.
 
 In a block ```` ```console ````, lines after `$ ` are commands and the others what they print, standard error included.
-A line `...` stands for any lines, and `…` in a line for any text. ```` ```console no-run ```` is only parsed.
+A line `...` stands for any lines, and `…` in a line for any text. ```` ```console no-run ```` is only parsed; what
+```` ```console twin ```` says is typed on the twin, by `tests/twin/test_transcripts.py`.
 ```` ```yaml file=NAME ```` and `append=NAME` write a file first, and ```` ```diff file=NAME ```` changes one, as the reader
 is told to. The folder has a copy of the embedded sites and of the examples where a checkout has them.
 """
@@ -31,7 +32,7 @@ JOINS = ("|", "&&", "||")
 WRITES = (">", ">>")
 #: What pages show in place of the folder that a test runs in.
 SHOWN_HOME = "/home/admin"
-KNOWN_WORDS = {"console": r"no-run", "yaml": r"(file|append)=[\w.-]+", "diff": r"file=[\w.-]+(/[\w.-]+)*"}
+KNOWN_WORDS = {"console": r"no-run|twin", "yaml": r"(file|append)=[\w.-]+", "diff": r"file=[\w.-]+(/[\w.-]+)*"}
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ def work_through(text: str, home: Path) -> tuple[str, list[str]]:
             _write(block, home)
         elif block.language == "diff" and block.words:
             _change(block, home)
-        elif block.language == "console" and "no-run" not in block.words:
+        elif block.language == "console" and not block.words:
             replaced.append((block, _run(block, session)))
     for block, new in reversed(replaced):
         lines[block.line : block.line + len(block.lines)] = new

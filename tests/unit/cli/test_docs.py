@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from docs.draw import PICTURES, drawn
 from docs.generate import DOCS, PAGES, main, stale_pages
 from docs.hooks import on_page_markdown
 from docs.markdown import plain, table
@@ -306,7 +307,7 @@ def test_every_room_is_explained() -> None:
 def test_the_table_of_contents_lists_every_page() -> None:
     listed = list(_names(yaml.safe_load((TOP / "mkdocs.yml").read_text())["nav"]))
     assert sorted(listed) == sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
-    assert set(PAGES) <= set(listed)
+    assert set(PAGES) <= {*listed, *PICTURES}
 
 
 def test_the_pages_build(tmp_path: Path) -> None:
@@ -314,7 +315,9 @@ def test_the_pages_build(tmp_path: Path) -> None:
     built = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     html = (tmp_path / "public/tutorial/first-site/index.html").read_text()
-    assert 'class="language-yaml"' in html
+    assert 'class="language-yaml ' in html
+    assert "content.code.copy" in html
+    assert not re.findall(r"<(?:script|img)[^>]*https?://|<link[^>]*stylesheet[^>]*https?://", html)
     assert "append=" not in html
     assert not [*tmp_path.rglob("*.py"), *tmp_path.rglob("*.pyc")]
 
@@ -355,3 +358,23 @@ def test_every_file_that_contributors_are_sent_to_is_there() -> None:
     )
     assert len(told) > 12
     assert [path for path in told if not (TOP / path.replace("NAME", "binds")).exists()] == []
+
+
+# Pictures
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_drawn_anew_when_its_source_changes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = (DOCS / name).read_text()
+    assert drawn(name, PICTURES[name].args[1], lambda text: "other") == picture
+    assert drawn(name, lambda: "x", lambda text: f"<svg>{text}</svg>").endswith("\n<svg>x</svg>")
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_fetches_nothing(name: str) -> None:
+    assert not re.findall(r"(?:src|href|url)\W+https?:", (DOCS / name).read_text())
+
+
+def test_which_command_when_has_every_command() -> None:
+    page = (DOCS / "how-to/which-command.md").read_text()
+    assert [name for name in commands_of(build_parser(COMMANDS)) if f"`lumisite {name}" not in page] == []

@@ -182,16 +182,16 @@ def test_another_name_of_apptainer_is_no_runtime_of_its_own() -> None:
 
 
 def test_home_is_not_bound_and_neither_is_what_the_login_node_lacks() -> None:
-    table = mounts({}, users="nfs4", work="lustre", local="xfs")
+    table = mounts({}, users="nfs4", shared="lustre", local="xfs")
     cluster = read_cluster(slurm(partition("all"), node("n1")))
-    login = small(m=mounts({}, users="nfs4", work="lustre"), home={"/said/HOME": b"/users/admin"})
+    login = small(m=mounts({}, users="nfs4", shared="lustre"), home={"/said/HOME": b"/users/admin"})
     value = written(seen({"cpu": small(m=table)}, cluster, login))
     assert {one["path"]: one.get("where") for one in value["file_systems"]} == {
         "/local": None,
         "/users": None,
-        "/work": "apptainer-userfilesystems",
+        "/shared": "apptainer-userfilesystems",
     }
-    assert value["root"] == "/work/lumisite"
+    assert value["root"] == "/shared/lumisite"
 
 
 @pytest.mark.parametrize(
@@ -246,26 +246,28 @@ def test_what_carries_data(link_layer: str, state: str, driver: str, fabric: tup
 
 
 def test_shared_is_what_is_the_same_on_two_nodes() -> None:
-    same, other = {"/work": "5 2026-01-02 00:00:00.5 +0000"}, {"/work": "5 2026-01-02 00:00:00.6 +0000"}
+    same, other = {"/shared": "5 2026-01-02 00:00:00.5 +0000"}, {"/shared": "5 2026-01-02 00:00:00.6 +0000"}
     table = {
-        "work": "ext4",
+        "shared": "ext4",
         "scratch": "lustre",
         "tmp": "tmpfs",
         "var_lib": "xfs",
         "scratch_deep": "nfs4",
         "x": "overlay",
     }
-    one, login = small(m=mounts(same, **table)), small(m=mounts(same, work="ext4"))
+    one, login = small(m=mounts(same, **table)), small(m=mounts(same, shared="ext4"))
     kinds = {folder.path: folder.kind for folder in folders_of(one, login)}
-    assert kinds == {"/scratch": "shared", "/tmp": "node-local", "/work": "shared"}
-    assert {one.path: one.kind for one in folders_of(one, small(m=mounts(other, work="ext4")))}["/work"] == "node-local"
+    assert kinds == {"/scratch": "shared", "/tmp": "node-local", "/shared": "shared"}
+    assert {one.path: one.kind for one in folders_of(one, small(m=mounts(other, shared="ext4")))}[
+        "/shared"
+    ] == "node-local"
 
 
 def test_a_facts_file_has_no_mounts_so_those_of_the_login_node_count() -> None:
-    login = small(m=mounts({}, users="nfs4", work="lustre", **{"a b": "nfs4", "x$y": "nfs4"}))
+    login = small(m=mounts({}, users="nfs4", shared="lustre", **{"a b": "nfs4", "x$y": "nfs4"}))
     captured = Node(small().facts, told({}))
     value = written(seen({"cpu": captured}, read_cluster(slurm(partition("all"), node("n1"))), login))
-    assert [one["path"] for one in value["file_systems"]] == ["/users", "/work"]
+    assert [one["path"] for one in value["file_systems"]] == ["/shared", "/users"]
 
 
 def test_questions_and_guesses_are_told() -> None:

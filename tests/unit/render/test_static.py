@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,8 +20,6 @@ from lumisite.render.templates import dotted_key, load_templates, quote_toml_or_
 from lumisite.site.load import LoadedSite
 from lumisite.site.selection import resolve_selection
 from tests.support.sites import load_text, site_faults, site_text
-
-tomllib = pytest.importorskip("tomllib")
 
 RUNTIME = "    prefix: SINGULARITY\n"
 SETTINGS = "settings:\n"
@@ -36,7 +35,7 @@ def render(loaded: LoadedSite, **asked: Any) -> dict[str, RenderedFile]:
 
 
 def edf(loaded: LoadedSite, name: str = AI) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = tomllib.loads(render(loaded)[f"edf/{name}.toml"].text)
+    found: Mapping[str, Any] = tomli.loads(render(loaded)[f"edf/{name}.toml"].text)
     return found
 
 
@@ -82,7 +81,7 @@ def test_a_tree_has_an_edf_by_each_name_and_nothing_that_runs() -> None:
 def test_only_the_default_version_has_the_plain_name() -> None:
     files = render(twin("edf"), cpe=["25.03", "24.03"])
     plain, default, other = (
-        tomllib.loads(files[f"edf/{AI}{one}.toml"].text) for one in ("", "-25.03-rocm6.2", "-24.03-rocm6.2")
+        tomli.loads(files[f"edf/{AI}{one}.toml"].text) for one in ("", "-25.03-rocm6.2", "-24.03-rocm6.2")
     )
     assert plain == default
     assert other["mounts"] == default["mounts"]
@@ -299,6 +298,6 @@ def test_jobs_of_a_validation_load_from_the_folder_that_the_site_has() -> None:
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(st.characters(codec="utf-8"), max_size=40))
 def test_toml_and_yaml_read_any_string_back(text: str) -> None:
-    assert tomllib.loads(f"x = {quote_toml_or_yaml(text)}\n") == {"x": text}
+    assert tomli.loads(f"x = {quote_toml_or_yaml(text)}\n") == {"x": text}
     assert yaml.safe_load(f"x: {quote_toml_or_yaml(text)}\n") == {"x": text}
-    assert tomllib.loads(f"{dotted_key('a.b+c.d')} = 1") == {"a": {"b+c": {"d": 1}}}
+    assert tomli.loads(f"{dotted_key('a.b+c.d')} = 1") == {"a": {"b+c": {"d": 1}}}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import tomli
 import yaml
 
 from lumisite.cli import main
@@ -103,8 +104,7 @@ def test_what_is_rendered_is_sound(rendered: Rendered, tmp_path: Path) -> None:
         subprocess.run(["dash", "-n", script], check=True)
     for module in tmp_path.glob("*.lua"):
         subprocess.run(["luac", "-p", module], check=True)
-    tomllib = pytest.importorskip("tomllib")  # of Python 3.11
-    environments = [tomllib.loads(text) for text in written(rendered, "edf").values()]
+    environments = [tomli.loads(text) for text in written(rendered, "edf").values()]
     told = [yaml.safe_load(text) for text in written(rendered, "podman-hpc").values()]
     assert all("mounts" in one for one in environments)
     assert all("cli_arg" in one for one in told)
