@@ -97,11 +97,10 @@ def test_one_size_that_is_slow_is_harmful_and_what_nobody_reads_is_unverified(si
     done, told = tried(site, "sizes", words, planted=True)
     assert done.code == 1, done.stdout + done.stderr
     found = answers(told)
-    assert {name: one["worth"] for name, one in found.items()} == {
-        "PLANTED_SLOW=1048576": "harmful",
-        "NOBODY_READS_THIS=1": "unverified",
-        "OMP_PROC_BIND=false": "inert",
-    }, done.stdout
+    assert found["PLANTED_SLOW=1048576"]["worth"] == "harmful", done.stdout
+    assert found["NOBODY_READS_THIS=1"]["worth"] == "unverified", done.stdout
+    # Two allocations on a busy machine may not exclude 3 %.
+    assert found["OMP_PROC_BIND=false"]["worth"] in ("inert", "underpowered"), done.stdout
     assert found["NOBODY_READS_THIS=1"]["effects"] == []
     sizes = {one["first"]: one["effect"] for one in found["PLANTED_SLOW=1048576"]["sizes"]}
     assert sizes[1 << 20] < -0.3
@@ -110,7 +109,7 @@ def test_one_size_that_is_slow_is_harmful_and_what_nobody_reads_is_unverified(si
 
 
 def test_a_hang_is_evidence_and_leaves_nothing_behind(site: Cluster) -> None:
-    words = "PLANTED_HANG=1 --probe communicators --allocations 1 --attempts 5 --limit 12"
+    words = "PLANTED_HANG=1 --probe communicators --allocations 1 --attempts 5 --limit 30"
     done, told = tried(site, "hang", words, planted=True)
     assert done.code == 1, done.stdout + done.stderr
     answer = answers(told)["PLANTED_HANG=1"]
