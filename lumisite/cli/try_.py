@@ -32,7 +32,7 @@ from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.folder import Run, create_run, open_run
 from lumisite.validate.run.plan import target_of, with_specs
 from lumisite.validate.run.runner import Runner
-from lumisite.validate.trial.bad_input import check_asked, settings_of, unmeasured
+from lumisite.validate.trial.bad_input import check_asked, given_to_ranks, settings_of, unmeasured
 from lumisite.validate.trial.collect import results_of
 from lumisite.validate.trial.design import Design, Setting, SlotResult, design_text, plan, read_design
 from lumisite.validate.trial.jobs import PROBES, check_probes, controls, deciding, planner, slot_seconds, trial_plans
@@ -89,12 +89,14 @@ def write_evidence(path: Path, trial: Trial, verdict: TrialVerdict) -> None:
     loaded, told = load_site(str(path) if "/" in str(path) else f"./{path}"), []
     if loaded.site.name != trial.asked.site:
         raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this was tried on {trial.asked.site}")
+    given = given_to_ranks(target_of(trial.asked, trial.loaded))
     for answer in verdict.answers:
         if answer.worth in ("unverified", "underpowered"):
             say(f"{answer.setting}: {answer.worth}, which is no evidence: nothing of it is written")
             continue
         found = evidence_of_answer(answer, trial, verdict)
-        data = with_evidence(loaded, answer.setting.name, answer.setting.value, found, str(path))
+        value = answer.setting.value or given.get(answer.setting.name)
+        data = with_evidence(loaded, answer.setting.name, value, found, str(path))
         loaded = site_of(data, path)
         told.append(f"{answer.setting.name}: {found['effect']}, {found['what']}")
     if told and write_whole(path, loaded.data):
