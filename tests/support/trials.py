@@ -28,7 +28,7 @@ class Machine:
     With `shared` noise all metrics of a slot go up and down together, as in the worst case for the mean of a band;
     otherwise each by itself, as in the worst case for the number of comparisons. `effect` gives the logarithm by which
     an arm changes a metric, `hangs` the chance that an arm hangs, `drift` the logarithm by which the last slot of an
-    allocation is slower than the first.
+    allocation is slower than the first. `metrics` is what slots measure, nothing where only hangs are of interest.
     """
 
     allocation: float = 0.003
@@ -37,6 +37,7 @@ class Machine:
     effect: Callable[[str, str], float] = lambda _arm, _metric: 0.0
     hangs: Callable[[str], float] = lambda _arm: 0.0
     drift: Callable[[int], float] = lambda _allocation: 0.0
+    metrics: Sequence[str] = METRICS
 
     def noisier(self, times: float) -> Machine:
         """Give the same machine with more noise."""
@@ -72,7 +73,7 @@ def run_slot(machine: Machine, chance: random.Random, slot: Slot, of: int, base:
     values = {}
     late = machine.drift(slot.allocation) * (slot.position - 1) / max(1, of - 1)
     common = chance.gauss(0, machine.slot)
-    for metric in METRICS if outcome == "done" else ():
+    for metric in machine.metrics if outcome == "done" else ():
         own = common if machine.shared else chance.gauss(0, machine.slot)
         hurt = machine.effect(slot.arm, metric)
         if slot.arm == "control":

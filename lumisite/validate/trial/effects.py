@@ -228,5 +228,5 @@ def _squares(values: Sequence[float]) -> float:
 
 
 def as_part(logarithm: float) -> float:
-    """Give the part by which a value changes whose logarithm changes by so much, at most that of a googol."""
-    return math.expm1(min(logarithm, 100 * math.log(10)))
+    """Give the part by which a value changes whose logarithm changes by so much; above -1, and at most a googol."""
+    return math.expm1(max(-30.0, min(logarithm, 100 * math.log(10))))

@@ -219,6 +219,14 @@ def test_a_plain_reference_that_hangs_after_a_hang_throws_out_and_ends_what_coun
     assert f"a plain reference hung after slot {hung.slot.position}" in verdict.allocations[1].reasons
 
 
+def test_after_something_was_left_on_a_node_no_hang_counts() -> None:
+    design = a_trial()
+    machine = replace(CALM, hangs=lambda arm: float(arm == TRIED))
+    results = map(arm_is("reference", 2, leftovers=("n1",)), run_trial(design, machine, 1))
+    hangs = answer(judge_trial(design, list(filter(None, results)))).hangs
+    assert (hangs.with_it.runs, hangs.without.runs) == (2, 7), "of the second allocation, the first reference alone"
+
+
 def after(design: Design, hung: SlotResult) -> int:
     """Count the references and shams that come after a slot."""
     later = (slot for slot in design.slots_of(hung.slot.allocation) if slot.position > hung.slot.position)
@@ -233,6 +241,8 @@ def test_a_trial_ends_by_its_rule_and_answers_nothing_before() -> None:
         verdict = judge_trial(design, results[:count])
         assert verdict.next_allocation == min(3, 1 + count // len(design.slots_of(1)))
         assert answer(verdict).worth in ("underpowered", "unverified")
+        if answer(verdict).worth == "underpowered":
+            assert answer(verdict).reason == "the trial has not come to its end"
     assert judge_trial(design, results).next_allocation is None
     shams = [replace(one, values={}) if one.slot.arm == "control" else one for one in results]
     assert judge_trial(design, shams).next_allocation == 4
@@ -294,9 +304,10 @@ def test_values_at_the_ends_of_what_is_measured_are_judged() -> None:
         size = 1e100 if result.slot.position % 2 else 1e-100
         return replace(result, values={name: replace(one, values=(size,)) for name, one in result.values.items()})
 
-    design = a_trial(thresholds=Thresholds(sham=1e90, drift=1e90, control=0.0))
-    for effect in answer(ran(CALM, wild, design)).effects:
-        assert math.isfinite(effect.mde)
+    design = a_trial(thresholds=Thresholds(sham=1e300, drift=1e300, control=-1e300))
+    effects = answer(ran(CALM, wild, design)).effects
+    assert effects
+    assert all(math.isfinite(effect.mde) and effect.mde > 1e50 for effect in effects)
 
 
 def test_identical_values_are_no_effect() -> None:

@@ -99,7 +99,7 @@ def test_nor_is_it_where_no_limit_throws_noisy_allocations_out(name: str, part: 
 
 @TRIES
 def test_a_hang_of_one_half_is_found_with_ten_attempts_in_each_of_three_allocations(tries: int) -> None:
-    machine = replace(LOUD, hangs=lambda arm: 0.5 if arm.startswith("TRIED") else 0.0)
+    machine = Machine(metrics=(), hangs=lambda arm: 0.5 if arm.startswith("TRIED") else 0.0)
     found = worths(tried(machine, seed, a_trial(seed=seed, attempts=10)) for seed in range(tries))
     print(dict(found))
     assert found["harmful"] >= 0.99 * tries
@@ -107,7 +107,7 @@ def test_a_hang_of_one_half_is_found_with_ten_attempts_in_each_of_three_allocati
 
 @TRIES
 def test_without_a_setting_that_keeps_from_a_hang_of_one_half_it_is_needed(tries: int) -> None:
-    machine = replace(LOUD, hangs=lambda arm: 0.0 if arm.startswith("TRIED") else 0.5)
+    machine = Machine(metrics=(), hangs=lambda arm: 0.0 if arm.startswith("TRIED") else 0.5)
     found = worths(tried(machine, seed, a_trial(seed=seed, attempts=10)) for seed in range(tries))
     print(dict(found))
     assert found["needed"] >= 0.99 * tries
@@ -115,7 +115,7 @@ def test_without_a_setting_that_keeps_from_a_hang_of_one_half_it_is_needed(tries
 
 @TRIES
 def test_hangs_that_have_nothing_to_do_with_the_setting_are_not_blamed_on_it(tries: int) -> None:
-    machine = replace(LOUD, hangs=lambda _arm: 0.2)
+    machine = Machine(metrics=(), hangs=lambda _arm: 0.2)
     found = worths(tried(machine, seed, a_trial(seed=seed, attempts=10)) for seed in range(tries))
     print(dict(found))
     assert tries - found["inert"] - found["underpowered"] <= 0.01 * tries
