@@ -25,7 +25,7 @@ from lumisite.cli.validate import (
 )
 from lumisite.errors import ResolveError
 from lumisite.site.evidence import HERE
-from lumisite.site.found import with_evidence
+from lumisite.site.found import require_today, with_evidence
 from lumisite.site.load import LoadedSite, load_site, read_input, site_of
 from lumisite.text import columns, counted
 from lumisite.validate.run.asked import Asked
@@ -59,6 +59,8 @@ class Trial:
 def run(arguments: argparse.Namespace) -> int:
     """Try settings, or go on with a trial, and print what they are worth."""
     trial = resumed_trial(arguments) if arguments.resume else new_trial(arguments)
+    if arguments.write is not None:
+        ledger_in(arguments.write, trial.asked)
     if arguments.dry_run:
         told = json.dumps(asdict(trial.design), indent=1) if arguments.json else "\n".join(design_lines(trial.design))
         print(told)
@@ -84,18 +86,25 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if "harmful" in worths else 4 if worths & {"unverified", "underpowered"} else 0
 
 
+def ledger_in(path: Path, asked: Asked) -> LoadedSite:
+    """Load the description that evidence goes into. Raises `LumisiteError` for another site's, or one with faults."""
+    loaded = load_site(str(path) if "/" in str(path) else f"./{path}")
+    if loaded.site.name != asked.site:
+        raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this is tried on {asked.site}")
+    require_today(loaded, str(path))
+    return loaded
+
+
 def write_evidence(path: Path, trial: Trial, verdict: TrialVerdict) -> None:
     """Add what was found to the ledger's entries in a file, all of it or nothing. Raises `LumisiteError`."""
-    loaded, told = load_site(str(path) if "/" in str(path) else f"./{path}"), []
-    if loaded.site.name != trial.asked.site:
-        raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this was tried on {trial.asked.site}")
+    loaded, told = ledger_in(path, trial.asked), []
     given = given_to_ranks(target_of(trial.asked, trial.loaded))
     for answer in verdict.answers:
         if answer.worth in ("unverified", "underpowered"):
             say(f"{answer.setting}: {answer.worth}, which is no evidence: nothing of it is written")
             continue
         found = evidence_of_answer(answer, trial, verdict)
-        value = answer.setting.value or given.get(answer.setting.name)
+        value = given.get(answer.setting.name) if answer.setting.value is None else answer.setting.value
         data = with_evidence(loaded, answer.setting.name, value, found, str(path))
         loaded = site_of(data, path)
         told.append(f"{answer.setting.name}: {found['effect']}, {found['what']}")

@@ -13,6 +13,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.errors import ResolveError
+from lumisite.site.load import EMBEDDED
 from lumisite.validate.run.asked import Asked, Batch, parse_asked
 from lumisite.validate.run.folder import Run, create_run, slot_run
 from lumisite.validate.run.plan import with_specs
@@ -355,6 +356,23 @@ def test_what_ranks_have_is_tried_by_doing_without_it() -> None:
 def test_bad_input_is_refused_before_any_job(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["try", "--site", "twin", "--seed", "1", *words]) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"lumisite: {said}")
+
+
+def test_a_file_that_evidence_cannot_go_into_is_told_before_any_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["try", "--site", "twin", "--seed", "1", "--dry-run", "A_B=1", "--write"]
+    (tmp_path / "other.yaml").write_text((EMBEDDED / "dardel.yaml").read_text())
+    (tmp_path / "faulty.yaml").write_text("lumisite: 2\n")
+    for name, said in (
+        ("other", "describes dardel, and this is tried on twin"),
+        ("faulty", "name"),
+        ("gone", "cannot"),
+    ):
+        assert main([*words, str(tmp_path / f"{name}.yaml")]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert said in captured.err
 
 
 def test_a_job_is_asked_for_as_long_as_its_slots_may_take() -> None:
