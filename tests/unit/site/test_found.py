@@ -62,6 +62,14 @@ def test_evidence_is_put_first_and_all_else_stays(entry: str, expected: str, val
     assert (found.evidence[0].effect, found.evidence[0].what) == ("needed", "5, and {6}")
 
 
+def test_of_several_entries_the_one_with_this_value_gets_it() -> None:
+    left = "  - {name: USE_LIBUV, leave: yes, when: {nodes: one}, why: x, source: y}\n"
+    before, after = added(left + ENTRY, "0")
+    assert after == before.replace(ENTRY, f"{ENTRY}    evidence:\n      - {LINE}\n")
+    _, after = added(left + ENTRY, "7")
+    assert load_text(after).site.settings[2].evidence[0].of == "7"
+
+
 def test_of_another_value_the_evidence_says_which() -> None:
     _, after = added(ENTRY, "a|[b]*", effect="harmful")
     (found,) = (one for one in load_text(after).site.settings if one.name == "USE_LIBUV")
