@@ -99,7 +99,7 @@ def _contents(
     found = groups([probe for probe in every if probe.name == NODE], plan, limit, nodes)
     probes = [replace(probe, shapes=(shape,)) for probe in every if probe.name in design.probes]
     arms = design.by_name
-    plain = partial(_plain, design, target, shape, nodes, limit or LIMITS_S[plan.backend])
+    plain = partial(_plain, design, target, shape, nodes)
     if first:
         for arm in design.arms:
             if arm.role in ("reference", "variant"):
@@ -128,10 +128,16 @@ def _with_arm(design: Design, part: Part, arm: Arm) -> Part:
 
 
 def _plain(
-    design: Design, target: Target, shape: Shape, nodes: tuple[str, ...], limit: int, slot: str, what: str, arm: Arm
+    design: Design, target: Target, shape: Shape, nodes: tuple[str, ...], slot: str, what: str, arm: Arm
 ) -> Group:
-    """Give a short step of an arm with the log on, which measures nothing."""
-    part = _with_arm(design, target.together("transport.py", *ARGUMENTS[target.plan.backend]), arm)
-    step = Step(what, part, shape, nodes, target.plan.tasks_per_node, limit, slot=slot, check=what == CHECK)
+    """Give a short step of an arm with the log on, which measures nothing; it has all the time of a probe.
+
+    What judges others must not be late itself, however short the limit is at which a slot counts as hung.
+    """
+    backend = target.plan.backend
+    names = (word for name in told_names(design) for word in ("--sign", name)) if what == SIGN else ()
+    part = _with_arm(design, target.together("transport.py", *ARGUMENTS[backend], *names), arm)
+    tasks = target.plan.tasks_per_node
+    step = Step(what, part, shape, nodes, tasks, LIMITS_S[backend], slot=slot, check=what == CHECK)
     passed = judge_together(lambda done, expected: [expected.gate("pass", f"{len(done)} ranks met")])
     return Group((step,), passed)

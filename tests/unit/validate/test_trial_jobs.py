@@ -82,6 +82,14 @@ def test_slots_run_in_the_order_of_the_design_each_with_a_check_behind_it() -> N
     assert found[1:] == [*signs, *slots]
 
 
+def test_what_judges_others_has_time_and_what_is_judged_its_limit() -> None:
+    design = a_design()
+    asked, _ = a_trial(design)
+    (plan,) = trial_plans(design, replace(asked, limit=5, batches=(replace(asked.batches[0], jobs=1),)), LOADED)
+    limits = {(step.probe, step.limit_s, "--sign" in step.part.arguments) for step in plan.steps}
+    assert limits == {("node", 5, False), ("sign", 180, True), ("check", 180, False), ("collectives", 5, False)}
+
+
 def test_whether_it_takes_effect_is_asked_once_in_each_batch() -> None:
     design = a_design()
     _, plans = a_trial(design, "/scratch/run", 2, 1)

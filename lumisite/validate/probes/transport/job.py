@@ -25,14 +25,15 @@ def measure(rank: own.Rank) -> None:
     if rank.backend == "nccl":
         # A file for each rank: lines of several in one stream tear each other.
         os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=str(log))
-    names = lumisite_record.options("tell")
+    names = lumisite_record.options("sign")
     if names:
         rank.load()
         rank.told["named"] = named(names)
     try:
         move(rank)
-        rank.record["named"] = {name: found or rank.told["named"][name] for name, found in named(names).items()}
-        rank.record["devices"] = devices() if names else []
+        if names:
+            rank.record["named"] = {name: found or rank.told["named"][name] for name, found in named(names).items()}
+            rank.record["devices"] = devices()
     finally:
         logs = sorted(rank.out.glob(f"{rank.rank}.log.*"))
         rank.record["log"] = "".join(path.read_text(errors="replace") for path in logs)[:LOG_BYTES]
