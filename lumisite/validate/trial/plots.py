@@ -2,64 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from matplotlib.axes import Axes
 
 from lumisite.text import change
 from lumisite.validate.metric_names import size_text
-from lumisite.validate.report.plots import AFTER, BAD, BEFORE, Plot
+from lumisite.validate.report.plots import AFTER, BAD, BEFORE, ROW, Plot
 from lumisite.validate.trial.design import Design
 from lumisite.validate.trial.effects import Effect
-from lumisite.validate.trial.judge import Answer, TrialVerdict
+from lumisite.validate.trial.judge import Answer
 
 #: Colours of effects by what they say: nothing, better, worse (palette: Okabe and Ito, 2008).
 NOTHING, BETTER, WORSE = BEFORE, AFTER, BAD
 
 
-def plots(design: Design, verdict: TrialVerdict) -> tuple[Plot, ...]:
-    """Give for each setting a plot of its bands, one of each curve of sizes, and one of what hung or failed."""
-    return tuple(plot for answer in verdict.answers for plot in _of(answer, design))
+def plots(design: Design, answers: Sequence[Answer]) -> tuple[Plot, ...]:
+    """Give for each setting, in this order, what hung or failed, its bands, and each curve of sizes."""
+    return tuple(plot for answer in answers for plot in _of(answer, design.thresholds.smallest))
 
 
-def _of(answer: Answer, design: Design) -> list[Plot]:
-    """Give the plots of one setting."""
-    smallest = design.thresholds.smallest
-    found = []
+def _of(answer: Answer, smallest: float) -> Iterator[Plot]:
+    if answer.hangs.with_it.bad or answer.hangs.without.bad:
+        yield _hangs(answer)
     if answer.effects:
         labels = [effect.name for effect in answer.effects]
-        found.append(_effects(f"{answer.setting}: what it changes", answer.effects, labels, smallest))
+        yield _effects(f"{answer.setting}: what it changes", answer.effects, labels, smallest, sideways=True)
     for metric in dict.fromkeys(effect.metric for effect in answer.sizes):
         own = [effect for effect in (*answer.effects, *answer.sizes) if effect.metric == metric]
         single = sorted((one for one in own if one.first == one.last), key=lambda one: one.first or 0)
         labels = [size_text(one.first or 0) for one in single]
-        found.append(_effects(f"{answer.setting}: {metric} by size", single, labels, smallest))
-    if answer.hangs.with_it.bad or answer.hangs.without.bad:
-        found.append(_hangs(answer))
-    return found
+        yield _effects(f"{answer.setting}: {metric} by size", single, labels, smallest)
 
 
-def _effects(title: str, effects: Sequence[Effect], labels: Sequence[str], smallest: float) -> Plot:
-    """Draw effects beside each other, with what is of no interest as a band around none."""
+def _effects(
+    title: str, effects: Sequence[Effect], labels: Sequence[str], smallest: float, *, sideways: bool = False
+) -> Plot:
+    """Draw effects beside each other, or below each other where names are long; grey is what is of no interest."""
 
     def draw(axes: Axes) -> None:
-        axes.axhspan(-100 * smallest, 100 * smallest, color="#999999", alpha=0.2, linewidth=0)
-        axes.axhline(0, color="black", linewidth=0.8)
+        span, line = (axes.axvspan, axes.axvline) if sideways else (axes.axhspan, axes.axhline)
+        span(-100 * smallest, 100 * smallest, color="#999999", alpha=0.2, linewidth=0)
+        line(0, color="black", linewidth=0.8)
         for place, effect in enumerate(effects):
             colour = NOTHING if effect.low <= 0 <= effect.high else BETTER if effect.effect > 0 else WORSE
-            axes.plot([place, place], [100 * effect.low, 100 * effect.high], color=colour, linewidth=2)
-            axes.plot([place], [100 * effect.effect], marker="_", color=colour, markersize=14, markeredgewidth=2)
-            dots = [100 * part for part in effect.each.values()]
-            axes.plot([place + 0.2] * len(dots), dots, "o", color=colour, markersize=4, alpha=0.8)
-        axes.set_xticks(range(len(effects)), labels, rotation=30, ha="right")
-        axes.set_xlim(-0.6, len(effects) - 0.4)
-        axes.set_ylabel("% with it, against without")
+            for parts, mark, at in (((effect.low, effect.high), "-", 0.0), (tuple(effect.each.values()), "o", 0.25)):
+                values, places = [100 * part for part in parts], [place + at] * len(parts)
+                both = (values, places) if sideways else (places, values)
+                axes.plot(*both, mark, color=colour, linewidth=3, markersize=4, alpha=0.8)
+        if sideways:
+            axes.set_yticks(range(len(effects)), labels, fontsize=7)
+            axes.set_ylim(len(effects) - 0.4, -0.6)
+            axes.set_xlabel("% with it, against without")
+        else:
+            axes.set_xticks(range(len(effects)), labels, rotation=30, ha="right")
+            axes.set_ylabel("% with it, against without")
 
     rows = [
         (label, change(one.effect), change(one.low), change(one.high), " ".join(map(change, one.each.values())))
         for label, one in zip(labels, effects, strict=True)
     ]
-    return Plot(title, title, ("", "effect", "from", "to", "allocations"), rows, draw)
+    head = ("", "effect", "from", "to", "allocations")
+    return Plot(title, title, head, rows, draw, ROW * len(effects) if sideways else 0)
 
 
 def _hangs(answer: Answer) -> Plot:

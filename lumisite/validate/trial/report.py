@@ -47,9 +47,14 @@ def summary(design: Design, verdict: TrialVerdict) -> tuple[str, ...]:
     )
 
 
+def worst_first(verdict: TrialVerdict) -> list[Answer]:
+    """Give the answers in the order in which they are told."""
+    return sorted(verdict.answers, key=lambda answer: [*STATES].index(answer.worth))
+
+
 def blocks(design: Design, verdict: TrialVerdict) -> Iterator[Block]:
     """Give what there is below the headline."""
-    answers = sorted(verdict.answers, key=lambda answer: [*STATES].index(answer.worth))
+    answers = worst_first(verdict)
     rows = [(str(answer.setting), answer.worth, answer.reason, answer.proof) for answer in answers]
     lines = [line for row in rows for line in (f"{row[0]}: {row[1]}", f"  {row[2]}", f"  took effect: {row[3]}")]
     yield Block(
@@ -202,7 +207,7 @@ def _html(design: Design, verdict: TrialVerdict) -> str:
             raise
         drawn = None
     else:
-        drawn = plots(design, verdict)
+        drawn = plots(design, worst_first(verdict))
     return page(
         "report.html.j2",
         headline(verdict),

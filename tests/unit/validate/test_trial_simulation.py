@@ -118,7 +118,8 @@ def test_hangs_that_have_nothing_to_do_with_the_setting_are_not_blamed_on_it(tri
     machine = Machine(metrics=(), hangs=lambda _arm: 0.2)
     found = worths(tried(machine, seed, a_trial(seed=seed, attempts=10)) for seed in range(tries))
     print(dict(found))
-    assert tries - found["inert"] - found["underpowered"] <= 0.01 * tries
+    # In 40 tries, one is what 0.6 % give every fifth time.
+    assert tries - found["inert"] - found["underpowered"] <= max(1, 0.01 * tries)
 
 
 @TRIES
