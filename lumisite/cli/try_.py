@@ -57,7 +57,7 @@ class Trial:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Try settings, or go on with a trial, and print what they are worth."""
+    """Run `try`: begin a trial or go on with one, and print what its settings are worth."""
     trial = resumed_trial(arguments) if arguments.resume else new_trial(arguments)
     if arguments.write is not None:
         ledger_in(arguments.write, trial.asked)

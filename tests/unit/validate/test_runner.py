@@ -71,7 +71,7 @@ def test_it_tells_how_many_steps_are_judged(played: PlayedSlurm, tmp_path: Path)
     one.restore(run.hold())
     one.work()
     run.release()
-    assert told[0] == (0, 6)
+    assert told[:1] == [(0, 6)]
     assert told == sorted(told)
     assert {total for _, total in told} == {6}
     assert max(told)[0] > 2
