@@ -10,6 +10,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "modules and releases (admins)": ("render", "diff", "deploy", "rollback", "releases", "status"),
     "jobs and images (user support)": ("why", "env", "masks", "binds", "images", "transport", "lint"),
     "before and after an update (engineers)": (
-        *("facts", "changes", "baseline", "validate", "verdict", "report", "reframe"),
+        *("facts", "changes", "baseline", "validate", "verdict", "report", "reframe", "try"),
     ),
 }

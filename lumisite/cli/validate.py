@@ -30,6 +30,7 @@ from lumisite.validate.run import slurm
 from lumisite.validate.run.asked import Asked, Batch, parse_asked
 from lumisite.validate.run.folder import SAMPLES, Run, create_run, gather, image_mark, lines_of, open_run, samples_of
 from lumisite.validate.run.plan import (
+    Planner,
     choose_node_sets,
     hunt_words,
     more_words,
@@ -61,17 +62,18 @@ def run(arguments: argparse.Namespace) -> int:
     # A baseline that cannot be used is told before anything is made or submitted.
     side = read_side(asked.baseline) if asked.baseline else None
     loaded = load_site(asked.site_file)
-    plans, facts = plans_of(asked, loaded), _facts_command(asked)
+    plans, facts = plans_of(asked, loaded), facts_command(asked)
     folder = Path(asked.folder)
     if arguments.dry_run:
         new = plans[-asked.batches[-1].jobs :]
-        print("\n".join(job_script(loaded.site, asked, plan, 1, facts) for plan in new))
+        named = slurm.is_here()
+        print("\n".join(job_script(loaded.site, asked, replace(plan, named=named), 1, facts) for plan in new))
         return 0
     run = Run(folder) if arguments.resume or more else create_run(folder, asked.about())
     journal = run.hold()
     if more:
         run.describe(asked.about())
-    if not _worked(Runner(run, loaded.site, asked, plans, say, facts=facts), journal, again=bool(arguments.resume)):
+    if not worked(Runner(run, loaded.site, asked, plans, say, facts=facts), journal, again=bool(arguments.resume)):
         return 130
     if not run.has_facts:
         say(f"no node could be captured; `lumisite facts -o {run.folder}/facts.json` on one tells what changed")
@@ -83,14 +85,14 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _facts_command(asked: Asked) -> tuple[str, ...]:
+def facts_command(asked: Asked) -> tuple[str, ...]:
     """Give the command that captures a node: this lumisite, where the node sees it."""
     path = os.environ.get("PYTHONPATH")
     place = ("env", f"PYTHONPATH={path}") if path else ()
     return (*place, sys.executable, "-m", "lumisite", "facts", "--site", asked.site_file)
 
 
-def _worked(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: bool) -> bool:
+def worked(runner: Runner, journal: Sequence[Mapping[str, object]], *, again: bool) -> bool:
     """Do the work of a run; false where Ctrl-C has stopped it."""
     resume = f"`lumisite {runner.asked.purpose} --resume {runner.asked.folder}`"
     runner.progress = Progress("steps", lines=False)
@@ -194,13 +196,14 @@ def _text(
 
 def new_run(arguments: argparse.Namespace) -> Asked:
     """Decide all that a run needs."""
-    stamp = _stamp()
+    stamp = stamp_now()
     folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-{arguments.command}")
     # An unknown probe is told before Slurm is asked.
     asked, loaded = decided(arguments, str(folder), stamp, arguments.jobs or JOBS[arguments.command])
-    require_shared(loaded.site, folder, "--out")
-    _before(asked)
-    return _with_nodes(asked, arguments)
+    if not arguments.dry_run:
+        require_shared(loaded.site, folder, "--out")
+    say_before(asked)
+    return with_nodes(asked, arguments)
 
 
 def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -> tuple[Asked, LoadedSite]:
@@ -225,14 +228,17 @@ def decided(arguments: argparse.Namespace, folder: str, stamp: str, jobs: int) -
         batches=(Batch(stamp, jobs, (nodes,), tuple(arguments.probe)),),
         specs={},
         sbatch=tuple(arguments.sbatch),
-        **{name: getattr(arguments, name) for name in ("account", "reservation", "limit", "jax_image", "wrapper")},
+        **{
+            name: getattr(arguments, name, None) for name in ("account", "reservation", "limit", "jax_image", "wrapper")
+        },
         baseline=_places(getattr(arguments, "baseline", [])),
         into=str(real_path(arguments.into)) if getattr(arguments, "into", None) else None,
     )
     return with_specs(asked, loaded), loaded
 
 
-def _stamp() -> str:
+def stamp_now() -> str:
+    """Give a name for what begins now."""
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid() % 1000:03}"
 
 
@@ -240,7 +246,7 @@ def _places(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(real_path(name)) for name in names)
 
 
-def _before(asked: Asked) -> None:
+def say_before(asked: Asked) -> None:
     """Say what will be missed later, before jobs are spent on it. Raises what a file that cannot be used raises."""
     if not asked.image_digest:
         say(f"{asked.image} is not there on this node: jobs look for it on theirs")
@@ -263,9 +269,11 @@ def require_shared(site: Site, folder: Path, what: str) -> None:
         raise ResolveError(f"{what}: {folder} is not on a file system that all nodes see (have {', '.join(shared)})")
 
 
-def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
-    """Choose the nodes of the last batch."""
+def with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
+    """Choose the nodes of the last batch; what is only printed where there is no Slurm leaves them to Slurm."""
     *earlier, batch = asked.batches
+    if arguments.dry_run and not slurm.is_here():
+        return asked
     only = slurm.expand(arguments.nodelist) if arguments.nodelist else None
     avoid = slurm.expand(arguments.avoid) if arguments.avoid else []
     if asked.reservation:
@@ -273,7 +281,7 @@ def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
         only = [name for name in reserved if only is None or name in only]
     nodes = slurm.nodes_of(asked.partition)
     size = len(batch.node_sets[0])
-    wanted = min(arguments.node_sets or NODE_SETS, batch.jobs)
+    wanted = min(getattr(arguments, "node_sets", None) or NODE_SETS, batch.jobs)
     taken = [names for one in earlier for names in one.node_sets]
     sets = choose_node_sets(nodes, size, wanted, taken, reserved=bool(asked.reservation), only=only, avoid=avoid)
     if len(sets) == 1 and set(sets[0]) in [set(names) for names in taken]:
@@ -285,23 +293,25 @@ def _with_nodes(asked: Asked, arguments: argparse.Namespace) -> Asked:
 
 def more_jobs(arguments: argparse.Namespace) -> Asked:
     """Add a batch of jobs to what a run was asked."""
-    asked, loaded = _recorded_run(arguments, "--more", KEPT)
+    asked, loaded = recorded_run(arguments, "--more", KEPT)
     probes = tuple(arguments.probe) or asked.batches[0].probes
-    batch = Batch(_stamp(), arguments.jobs or JOBS["validate"], asked.batches[0].node_sets[:1], probes)
+    batch = Batch(stamp_now(), arguments.jobs or JOBS["validate"], asked.batches[0].node_sets[:1], probes)
     asked = replace(asked, batches=(*asked.batches, batch))
-    return _with_nodes(with_specs(asked, loaded), arguments)
+    return with_nodes(with_specs(asked, loaded), arguments)
 
 
 def resumed_run(arguments: argparse.Namespace) -> Asked:
     """Give what a run that was interrupted was asked."""
-    return _recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED))[0]
+    return recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED))[0]
 
 
-def _recorded_run(arguments: argparse.Namespace, option: str, decided: Sequence[str]) -> tuple[Asked, LoadedSite]:
+def recorded_run(
+    arguments: argparse.Namespace, option: str, decided: Sequence[str], plans: Planner = plans_of
+) -> tuple[Asked, LoadedSite]:
     """Give what a run was asked, if it can go on as it began. Raises `ResolveError`."""
     place = str(vars(arguments)[option.strip("-")])
     _, about = open_run(real_path(place))
-    given = [name.replace("_", "-") for name in decided if getattr(arguments, name)]
+    given = [name.replace("_", "-") for name in decided if getattr(arguments, name, None)]
     if given:
         raise ResolveError(f"{option}: --{given[0]} was decided when the run began (leave it out)")
     asked = parse_asked(about, f"{option}: {place}/run.json")
@@ -310,6 +320,6 @@ def _recorded_run(arguments: argparse.Namespace, option: str, decided: Sequence[
     if real_path(place) != Path(asked.folder):
         raise ResolveError(f"{option}: {place} was moved, it began as {asked.folder} (move it back)")
     loaded = load_site(asked.site_file)
-    require_unchanged(asked, loaded, __version__, image_mark(asked.image), f"{option}: {place}")
+    require_unchanged(asked, loaded, __version__, image_mark(asked.image), f"{option}: {place}", plans)
     baseline = _places(getattr(arguments, "baseline", []))
     return replace(asked, baseline=baseline or asked.baseline), loaded

@@ -347,7 +347,7 @@ def sources_are_described(site: Site) -> Faults:
     """Where the site has a table of sources, each `source` is made of its names."""
     if not site.sources:
         for index, setting in enumerate(site.settings):
-            if setting.evidence:
+            if any(source_ids(one.source) != (HERE,) for one in setting.evidence):
                 yield f"settings[{index}].evidence", "has sources, which a table `sources` would describe"
         return
     for path, item, text in _keys_of(site):

@@ -6,6 +6,7 @@ import fnmatch
 import glob
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from lumisite.site.entries import Evidence, Setting
 from lumisite.site.model import Site
@@ -26,10 +27,11 @@ class Harm:
 
 
 def evidence_of(setting: Setting) -> tuple[Evidence, ...]:
-    """Give an entry's evidence; a `source` alone says that somebody wrote of it, and nothing of the effect."""
-    if setting.evidence or setting.source is None:
+    """Give an entry's evidence; its `source` says that somebody wrote of it, and nothing of the effect."""
+    if setting.source is None:
         return setting.evidence
-    return (Evidence(effect="unknown", by="documented" if setting.confirmed else "inferred", source=setting.source),)
+    by: Literal["documented", "inferred"] = "documented" if setting.confirmed else "inferred"
+    return (*setting.evidence, Evidence(effect="unknown", by=by, source=setting.source))
 
 
 def _patterns(setting: Setting, evidence: Evidence) -> tuple[str, ...]:

@@ -59,7 +59,11 @@ def embedded_sites() -> list[str]:
 
 def load_site_file(path: Path) -> LoadedSite:
     """Load a site description from `path`; raise `SiteError` with every fault that it has."""
-    data = read_input(path)
+    return site_of(read_input(path), path)
+
+
+def site_of(data: bytes, path: Path) -> LoadedSite:
+    """Read the text of a site description; `path` is where it is, or will be. Raises `SiteError` with every fault."""
     # Output names the file without its directory, so that a render does not depend on where the checkout is.
     site = decode(data, Site, file=str(path), scalars=SCALARS, stages=STAGES, older=prepared)
     return LoadedSite(site, shown(path.name), data, path.parent)

@@ -56,7 +56,7 @@ class _Text:
 
     def updated(self) -> str:
         """Give the new text."""
-        top = _pairs(yaml.compose(self.text, Loader=yaml.SafeLoader))
+        top = pairs_of(yaml.compose(self.text, Loader=yaml.SafeLoader))
         moved = [pair for pair in top if pair[0].value in STACKS]
         for key, value in top:
             match key.value:
@@ -94,22 +94,22 @@ class _Text:
 
     def of(self, node: Node) -> str:
         """Give the text of a value."""
-        return self.text[node.start_mark.index : _end(node)]
+        return self.text[node.start_mark.index : end_of(node)]
 
     def replace(self, node: Node, text: str) -> None:
-        self.edits.append((node.start_mark.index, _end(node), text))
+        self.edits.append((node.start_mark.index, end_of(node), text))
 
     def rename(self, mapping: Node, names: Mapping[str, str]) -> None:
-        for key, _ in _pairs(mapping):
+        for key, _ in pairs_of(mapping):
             if key.value in names:
                 self.replace(key, names[key.value])
 
     def each(self, table: Node, change: Any) -> None:
         seen = set()
-        for _, value in _pairs(table):
+        for _, value in pairs_of(table):
             if id(value) not in seen:  # an alias stands for one that is changed already
                 seen.add(id(value))
-                change(_pairs(value))
+                change(pairs_of(value))
 
     def span(self, pair: Pair) -> tuple[int, int]:
         """Give where the lines of a pair in block style begin and end, with the comments that belong to it."""
@@ -119,23 +119,17 @@ class _Text:
         comment = re.compile(rf" {{{indent}}}#")
         while (before := self.text.rfind("\n", 0, max(first - 1, 0)) + 1) < first and comment.match(self.text, before):
             first = before
-        last = self.line_end(max(_end(value), key.end_mark.index))
+        last = line_end(self.text, max(end_of(value), key.end_mark.index))
         deeper = re.compile(rf" {{{indent + 1},}}#.*\n?")
         while match := deeper.match(self.text, last):
             last = match.end()
         return first, last
 
-    def line_end(self, index: int) -> int:
-        if index and self.text[index - 1] == "\n":
-            return index
-        found = self.text.find("\n", index)
-        return len(self.text) if found < 0 else found + 1
-
     def moved(self, pair: Pair, name: str, indent: int) -> str:
         """Give the lines of a pair under another name and with other indentation."""
         first, last = self.span(pair)
         at = pair[0].start_mark.index
-        text = self.text[first:at] + name + self.text[_end(pair[0]) : last]
+        text = self.text[first:at] + name + self.text[end_of(pair[0]) : last]
         text = text if text.endswith("\n") else f"{text}\n"
         return textwrap.indent(textwrap.dedent(text), " " * indent) if indent else text
 
@@ -162,23 +156,23 @@ class _Text:
 
     def without(self, name: str) -> str:
         """Give the text of one table without a key of each of its entries."""
-        ((_, table),) = _pairs(yaml.compose(self.text, Loader=yaml.SafeLoader))
+        ((_, table),) = pairs_of(yaml.compose(self.text, Loader=yaml.SafeLoader))
         self.each(table, lambda pairs: self.drop(pairs, name))
         return self.edited()
 
     def runtime(self, key: yaml.nodes.ScalarNode, value: Node) -> None:
         """Put the runtime below its command."""
-        named = next(one for key, one in _pairs(value) if key.value == "name")
+        named = next(one for key, one in pairs_of(value) if key.value == "name")
         name = named.value
         self.replace(key, "runtimes")
-        if _is_flow(value):
-            rest = ", ".join(self.pair_text(pair) for pair in _pairs(value) if pair[0].value != "name")
+        if is_flow(value):
+            rest = ", ".join(self.pair_text(pair) for pair in pairs_of(value) if pair[0].value != "name")
             self.replace(value, f"{{{name}: {{{rest}}}}}")
             return
-        pairs = [pair for pair in _pairs(value) if pair[0].value != "name"]
-        first, last = self.span(_pairs(value)[0])[0], max(self.span(pair)[1] for pair in _pairs(value))
+        pairs = [pair for pair in pairs_of(value) if pair[0].value != "name"]
+        first, last = self.span(pairs_of(value)[0])[0], max(self.span(pair)[1] for pair in pairs_of(value))
         body = "".join(self.moved(pair, pair[0].value, 4) for pair in pairs)
-        behind = self.text[_end(named) : self.line_end(_end(named))].rstrip()
+        behind = self.text[end_of(named) : line_end(self.text, end_of(named))].rstrip()
         self.edits.append((first, last, f"  {name}:{behind}\n{body}"))
 
     def platform(self, pairs: list[Pair]) -> None:
@@ -208,11 +202,11 @@ class _Text:
     def flow(self, pairs: list[Pair], dropped: Iterable[str], more: str = "") -> None:
         """Write a mapping in flow style without some keys, and with something more."""
         kept = [self.pair_text(pair) for pair in pairs if pair[0].value not in dropped]
-        begin, end = pairs[0][0].start_mark.index, _end(pairs[-1][1])
+        begin, end = pairs[0][0].start_mark.index, end_of(pairs[-1][1])
         self.edits.append((begin, end, ", ".join([*kept, more] if more else kept)))
 
     def pair_text(self, pair: Pair) -> str:
-        return self.text[pair[0].start_mark.index : _end(pair[1])]
+        return self.text[pair[0].start_mark.index : end_of(pair[1])]
 
     def drop(self, pairs: list[Pair], name: str) -> None:
         """Leave a key out that says nothing."""
@@ -236,18 +230,28 @@ class _Text:
     def exact(self, entries: Node, keys: Collection[str]) -> None:
         """Say of values that they stand for themselves, which format 1 did not ask."""
         for entry in entries.value if isinstance(entries, yaml.nodes.SequenceNode) else ():
-            for key, value in _pairs(entry):
+            for key, value in pairs_of(entry):
                 if key.value in keys and is_for_shell(key.value, getattr(value, "value", None)):
-                    sign = ", " if _is_flow(entry) else "\n" + " " * key.start_mark.column
-                    self.edits.append((_end(value), _end(value), f"{sign}exact: yes"))
+                    sign = ", " if is_flow(entry) else "\n" + " " * key.start_mark.column
+                    self.edits.append((end_of(value), end_of(value), f"{sign}exact: yes"))
                     break
 
 
-def _pairs(node: Node | None) -> list[Pair]:
+def line_end(text: str, index: int) -> int:
+    """Give where the line of a letter ends, behind its line break."""
+    if index and text[index - 1] == "\n":
+        return index
+    found = text.find("\n", index)
+    return len(text) if found < 0 else found + 1
+
+
+def pairs_of(node: Node | None) -> list[Pair]:
+    """Give the keys and values of a mapping, none of what is none."""
     return cast(list[Pair], node.value) if isinstance(node, yaml.nodes.MappingNode) else []
 
 
-def _is_flow(node: Node) -> bool:
+def is_flow(node: Node) -> bool:
+    """Tell whether a value stands in brackets or braces."""
     return bool(getattr(node, "flow_style", False))
 
 
@@ -257,11 +261,11 @@ def _is_flow_pair(text: str, pairs: list[Pair]) -> bool:
     return bool(text[text.rfind("\n", 0, at) + 1 : at].strip())
 
 
-def _end(node: Node) -> int:
+def end_of(node: Node) -> int:
     """Give where the text of a value ends: a mark at the end of a block stands before what comes next."""
-    if isinstance(node, yaml.nodes.CollectionNode) and not _is_flow(node) and node.value:
+    if isinstance(node, yaml.nodes.CollectionNode) and not is_flow(node) and node.value:
         last = node.value[-1]
-        return max(map(_end, _leaves(last)))
+        return max(map(end_of, _leaves(last)))
     return cast(int, node.end_mark.index)
 
 

@@ -38,6 +38,9 @@ MEASURED = "--probe collectives"
 FACTS = "srun -N1 -w nid000001 lumisite facts --site twin -o /scratch/{when}.json"
 BASELINE = f"cd /scratch && lumisite baseline --site /scratch/twin-before.yaml {MEASURED} --into before.jsonl"
 VALIDATE = f"cd /scratch && lumisite validate --site twin --probe binds {MEASURED} --baseline before.jsonl --out /scratch/after"
+#: What jobs cannot do without is seen in few of them, however busy the machine is.
+TRY = "cd /scratch && lumisite try USE_LIBUV=0 --site twin --probe communicators --allocations 1 --attempts 5 --out try"
+TRIED = "0 of 5 hung or failed with it, 5 of 5 without"
 VERDICT = "cd /scratch && lumisite verdict --site twin --before before.jsonl --after after/samples.jsonl"
 
 
@@ -84,6 +87,9 @@ def rehearse() -> int:
 
         _title("and back: one command gives the release of before the maintenance")
         steps += [stage.rollback(), stage.user(f"{LOAD} && module list 2>&1", "24.03-rocm6.0")]
+
+        _title("what is one of its settings worth? with it and without it, in an order drawn by lot, beside a sham")
+        steps.append(stage.user(TRY, TRIED))
     _title("all as it should be" if all(steps) else "NOT as it should be")
     return 0 if all(steps) else 1
 

@@ -79,6 +79,8 @@ class Part:
     environment: tuple[tuple[str, str], ...] = ()
     bare: bool = False
     """Whether it runs before any module is loaded."""
+    without: tuple[str, ...] = ()
+    """Variables that its ranks do not have in the container, whatever sets them."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -88,7 +90,9 @@ class Part:
     @property
     def words(self) -> tuple[str, ...]:
         """What follows `srun` and its options."""
-        return (*self.start, f"{PROBES}/{self.script}", OUT, *self.arguments)
+        *before, program = self.start
+        without = ("env", *(f"--unset={name}" for name in self.without)) if self.without else ()
+        return (*before, *without, program, f"{PROBES}/{self.script}", OUT, *self.arguments)
 
 
 @dataclass(frozen=True)
@@ -199,6 +203,10 @@ class Step:
     limit_s: int
     together: bool = True
     """Whether a rank that fails ends the others, which would wait for it."""
+    slot: str = ""
+    """Which of a job's slots it belongs to, where the job does the same several times."""
+    check: bool = False
+    """Whether it only runs where its slot went wrong, and ends the job if it does so itself."""
 
     @property
     def label(self) -> str:
@@ -208,7 +216,7 @@ class Step:
     @property
     def folder(self) -> str:
         """Where the step's records lie below its job's folder."""
-        return "-".join(part for part in (self.probe, self.label, self.part.name) if part)
+        return "-".join(part for part in (self.slot, self.probe, self.label, self.part.name) if part)
 
     @property
     def ranks(self) -> int:
@@ -314,6 +322,11 @@ class Group:
         """A name of its own in its job."""
         return self.steps[0].folder
 
+    @property
+    def measures(self) -> str:
+        """The name of what it measures, which slots have in common."""
+        return replace(self.steps[0], slot="").folder
+
 
 def rounded(value: float, digits: int = 9) -> float:
     """Round to so many digits, for the same text on every machine; nine are more than any clock has."""
@@ -328,13 +341,16 @@ def scripts() -> dict[str, Path]:
 
 
 def spec_hash(contents: Sequence[bytes], group: Group) -> str:
-    """Give a short hash of what a group measures: its scripts and what they are asked, whatever the image."""
+    """Give a short hash of what a group measures: its scripts and what they are asked, whatever the image.
+
+    What slots have beside that in their environment is what they compare.
+    """
     seen = hashlib.sha256()
     for content in contents:
         seen.update(hashlib.sha256(content).digest())
     asked = [
-        [step.probe, step.shape, step.part.name, step.tasks, step.part.arguments, step.part.environment]
-        for step in group.steps
+        [one.probe, one.shape, one.part.name, one.tasks, one.part.arguments, () if one.slot else one.part.environment]
+        for one in group.steps
     ]
     seen.update(json.dumps(asked).encode())
     return seen.hexdigest()[:12]

@@ -28,7 +28,7 @@ from lumisite.site.decode import parse_json, short
 from lumisite.site.read import opened, read_file
 from lumisite.validate.lines import Gate, LineError, Sample, line_json, parse_line, parse_time
 from lumisite.validate.probes.probe import Line, Record, Step, Vector, scripts
-from lumisite.validate.run.script import DONE, FACTS, RECORDS, SEEN, SET_BEFORE
+from lumisite.validate.run.script import DONE, FACTS, LEFT, RECORDS, SEEN, SET_BEFORE, SKIPPED
 
 SAMPLES, SERIES, JOURNAL, RUN = "samples.jsonl", "series.jsonl", "jobs.jsonl", "run.json"
 #: No file of lines or record has more.
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class End:
-    """How a step or a job came to its own end: an exit code, `module:CODE` or `lost:STEP`; and when (since 1970, s)."""
+    """How a step or a job came to its own end: an exit code, or a word and what that is about; when (since 1970, s)."""
 
     code: str
     time: float
@@ -155,7 +155,9 @@ class Run:
     def set_aside(self, run: str, *, end: bool = False) -> None:
         """Take what a job has measured out of what counts; or how it ended, before it is submitted again."""
         for lines in (self._lines, self._vectors):
-            lines.take_out(lambda told: told.get("run") == run and (told.get("gate") == END) == end, self._aside)
+            lines.take_out(
+                lambda told: job_of(str(told.get("run"))) == run and (told.get("gate") == END) == end, self._aside
+            )
 
     @property
     def has_facts(self) -> bool:
@@ -193,7 +195,7 @@ class Run:
     def end(self, run: str, name: str) -> End | None:
         """Say how a job or a step came to its own end, by its mark; None if it has not."""
         words = self.marker(run, name)[-2:]
-        codes = r"[0-9]{1,3}|(module|lost):[\w:.-]+" if name == DONE else "[0-9]{1,3}"
+        codes = r"[0-9]{1,3}|(module|lost|unclean):[\w:.-]+" if name == DONE else f"[0-9]{{1,3}}|{SKIPPED}"
         time = _seconds(words[1:])
         return End(words[0], round(time, 3)) if time is not None and re.fullmatch(codes, words[0]) else None
 
@@ -220,6 +222,11 @@ class Run:
         rows = [line.split("\t") for line in self._text(run, SET_BEFORE).splitlines()]
         return [(row[0], row[1]) for row in rows if len(row) == 2]
 
+    def left(self, run: str) -> list[tuple[str, str, str]]:
+        """Give what steps of a job have left running on its nodes: the step, the node and the command."""
+        rows = [line.split("\t") for line in self._text(run, LEFT).splitlines()]
+        return [(row[0], row[1], row[2]) for row in rows if len(row) == 3]
+
     def last_words(self, run: str, name: str) -> str:
         """Give what the end of a file in a job's folder tells, each line once, on one line; empty if there is none."""
         try:
@@ -235,8 +242,11 @@ class Run:
         return words if len(words) <= WORDS_TOLD else f"{words[:half]} … {words[-half:]}"
 
 
-def create_run(folder: Path, about: Mapping[str, object]) -> Run:
-    """Make a run's folder with the probes' scripts and run.json. Raises `ResolveError` if there is one already."""
+def create_run(folder: Path, about: Mapping[str, object], files: Mapping[str, str] = {}) -> Run:
+    """Make a run's folder with the probes' scripts, other files and at last run.json.
+
+    Raises `ResolveError` if there is one already.
+    """
     if (folder / RUN).exists():
         raise ResolveError(f"--out: {folder} holds a run already (`--resume {folder}` continues it)")
     run = Run(folder)
@@ -244,6 +254,8 @@ def create_run(folder: Path, about: Mapping[str, object]) -> Run:
     (folder / "jobs").mkdir(exist_ok=True)
     for name in scripts():
         (run.probes / name).write_bytes(script_bytes(name))
+    for name, text in files.items():
+        put_file(folder / name, text.encode())
     run.describe(about)
     return run
 
@@ -259,6 +271,20 @@ def open_run(folder: Path) -> tuple[Run, dict[str, object]]:
     if not isinstance(about, dict):
         raise ResolveError(f"{folder / RUN} is not an object")
     return Run(folder), about
+
+
+def slot_run(run: str, slot: str) -> str:
+    """Give the name under which lines have what one slot of a job measured, or the job itself where it has none."""
+    return f"{run}.{slot}" if slot else run
+
+
+def job_of(name: str) -> str:
+    """Give the job that a line is of.
+
+    >>> job_of(slot_run("20260122T100000-017-01", "s03"))
+    '20260122T100000-017-01'
+    """
+    return name.partition(".")[0]
 
 
 def script_bytes(name: str) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
+from typing import TypeAlias
 
 from lumisite.errors import ResolveError, ToolError
 from lumisite.site.load import LoadedSite
@@ -19,6 +20,9 @@ from lumisite.validate.run.folder import script_bytes
 from lumisite.validate.run.script import JobPlan, validation_of
 from lumisite.validate.run.slurm import BUSY, FREE, RESERVED
 from lumisite.validate.verdict.system import SystemVerdict
+
+#: Gives all jobs of what was asked.
+Planner: TypeAlias = Callable[[Asked, LoadedSite], "list[JobPlan]"]
 
 
 def choose_node_sets(
@@ -72,10 +76,16 @@ def plan_jobs(
     return [JobPlan(run, nodes, tuple(contents(nodes)), f"{folder}/jobs/{run}") for run, nodes in named]
 
 
+def target_of(asked: Asked, loaded: LoadedSite) -> Target:
+    """Give what all that a run does follows from."""
+    site = loaded.site
+    return Target(site, resolve_selection(site), validation_of(site), asked.image, asked.jax_image, asked.wrapper)
+
+
 def plans_of(asked: Asked, loaded: LoadedSite) -> list[JobPlan]:
     """Give all jobs of a run. Raises `ResolveError` for an unknown probe."""
-    site, validation = loaded.site, validation_of(loaded.site)
-    target = Target(site, resolve_selection(site), validation, asked.image, asked.jax_image, asked.wrapper)
+    target = target_of(asked, loaded)
+    validation = target.plan
     plans: list[JobPlan] = []
     for batch in asked.batches:
         contents = partial(groups, choose_probes(target, batch.probes), validation, asked.limit)
@@ -83,17 +93,17 @@ def plans_of(asked: Asked, loaded: LoadedSite) -> list[JobPlan]:
     return plans
 
 
-def _specs(asked: Asked, loaded: LoadedSite) -> Mapping[str, str]:
+def _specs(plans: Sequence[JobPlan]) -> Mapping[str, str]:
     return {
-        group.folder: spec_hash([script_bytes(name) for step in group.steps for name in step.part.files], group)
-        for plan in plans_of(asked, loaded)
+        group.measures: spec_hash([script_bytes(name) for step in group.steps for name in step.part.files], group)
+        for plan in plans
         for group in plan.groups
     }
 
 
-def with_specs(asked: Asked, loaded: LoadedSite) -> Asked:
+def with_specs(asked: Asked, loaded: LoadedSite, plans: Planner = plans_of) -> Asked:
     """Note what is measured."""
-    return replace(asked, specs={**asked.specs, **_specs(asked, loaded)})
+    return replace(asked, specs={**asked.specs, **_specs(plans(asked, loaded))})
 
 
 def site_digest(loaded: LoadedSite) -> str:
@@ -101,7 +111,9 @@ def site_digest(loaded: LoadedSite) -> str:
     return hashlib.sha256(loaded.data).hexdigest()[:16]
 
 
-def require_unchanged(asked: Asked, loaded: LoadedSite, version: str, image_digest: str, place: str) -> None:
+def require_unchanged(
+    asked: Asked, loaded: LoadedSite, version: str, image_digest: str, place: str, plans: Planner = plans_of
+) -> None:
     """Raise `ResolveError` where going on would measure something else than the run began with."""
     why = ""
     if asked.lumisite != version:
@@ -110,7 +122,7 @@ def require_unchanged(asked: Asked, loaded: LoadedSite, version: str, image_dige
         why = f"the site description {asked.site_file} has changed since it began"
     elif asked.image_digest != image_digest:
         why = f"{asked.image} is another image than when it began"
-    elif any(asked.specs.get(name) != spec for name, spec in _specs(asked, loaded).items()):
+    elif any(asked.specs.get(name) != spec for name, spec in _specs(plans(asked, loaded)).items()):
         why = "the scripts of the probes have changed since it began"
     if why:
         raise ResolveError(f"{place}: {why}: what it measures now is not to be mixed with that (start a new run)")

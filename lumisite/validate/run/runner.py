@@ -19,9 +19,9 @@ from lumisite.validate.probes.ddp.judge import RATE, efficiency
 from lumisite.validate.probes.probe import Ended, Expected, Group, Line, rounded
 from lumisite.validate.run import slurm
 from lumisite.validate.run.asked import Asked
-from lumisite.validate.run.folder import End, Run
+from lumisite.validate.run.folder import End, Run, slot_run
 from lumisite.validate.run.job import LiveJob, changed, with_setters
-from lumisite.validate.run.script import CLAIM, DONE, EXIT, RECORDS, STEP_ERR, JobPlan, job_script
+from lumisite.validate.run.script import CLAIM, DONE, EXIT, RECORDS, SKIPPED, STEP_ERR, JobPlan, job_script
 
 #: How often a job is submitted that Slurm lost, while all its nodes are in service.
 TRIES = 3
@@ -55,6 +55,11 @@ class Runner:
     def __post_init__(self, plans: Sequence[JobPlan]) -> None:
         """Begin with all jobs."""
         self.jobs = [LiveJob(plan) for plan in plans]
+
+    def add(self, asked: Asked, plans: Sequence[JobPlan]) -> None:
+        """Take up what was asked for since: of all jobs, those that are new."""
+        self.asked = asked
+        self.jobs += [LiveJob(plan) for plan in plans[len(self.jobs) :]]
 
     def restore(self, journal: Sequence[Mapping[str, object]], *, again: bool = False) -> None:
         """Take up what the journal says; a job that was being submitted is looked for by its name.
@@ -160,6 +165,9 @@ class Runner:
                     job.shown = group.folder
                     self.say(f"{job.plan.run}: {group.folder} …")
                 continue
+            if all(end.code == SKIPPED for end in known):
+                job.collected.add(group.folder)
+                continue
             lines = with_setters(
                 self._judge(job, group, known), self._set_before(job), together=group.steps[0].together
             )
@@ -175,10 +183,10 @@ class Runner:
         run, first = job.plan.run, group.steps[0]
         expected = Expected(
             **vars(first),
-            run=run,
+            run=slot_run(run, first.slot),
             time=ends[-1].time,
             image=self.asked.image_digest,
-            spec=self.asked.specs[group.folder],
+            spec=self.asked.specs[group.measures],
         )
         ended = [
             Ended(
@@ -214,6 +222,11 @@ class Runner:
             return
         if done.code.startswith("lost"):
             self._lose_step(job, done.code.partition(":")[2])
+            return
+        if done.code.startswith("unclean"):
+            step = done.code.partition(":")[2]
+            cause = f"plain ranks did not meet in {step}, after what went wrong before it: nothing after that counts"
+            self._end(job, cause, "look at the nodes for what was left there")
             return
         silent = [group.folder for group in job.plan.groups if group.folder not in job.collected]
         if silent:

@@ -16,7 +16,9 @@ from lumisite.validate.run.slurm import LOST_STEP
 
 #: Names of what a job (job.sh) writes below its folder, and below each step's.
 DONE, EXIT, CLAIM, STEP_ERR, RECORDS = "done", "exit", "claim", "stderr", "records"
-FACTS, NODES, SEEN, SET_BEFORE = "facts.json", "nodes", "seen", "set-before"
+FACTS, NODES, SEEN, SET_BEFORE, LEFT = "facts.json", "nodes", "seen", "set-before", "left"
+#: The exit code of a step that did not run, as its slot had gone wrong, or had not.
+SKIPPED = "skipped"
 #: No more of it is read.
 HEAD_BYTES = 1 << 16
 
@@ -45,7 +47,9 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     values = {"job": plan.folder, "attempt": str(attempt), "current": f"{site.root}/current", "lost": LOST_STEP}
     lines += ["", *(f"{name}={shlex.quote(value)}" for name, value in values.items())]
     lines += [f"images=({shlex.join(filter(None, [asked.image, asked.jax_image]))})"]
-    lines += [read_file(Path(__file__).with_name("job.sh"), HEAD_BYTES).decode().rstrip("\n")]
+    slots = any(step.slot for step in plan.steps)
+    for name in ("job.sh", "slots.sh") if slots else ("job.sh",):
+        lines.append(read_file(Path(__file__).with_name(name), HEAD_BYTES).decode().rstrip("\n"))
     module = _module(site)
     lines += [f"capture {shlex.join(facts)}"] if facts else []
     if not plan.named:
@@ -58,6 +62,7 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     gpu = gpu_of_plan(site, validation)
     lines += [f"warm_up {gpu.tool}"] if gpu and validation.backend == "nccl" else []
     lines += [line for bare, line in steps if not bare]
+    lines += ["left_by end"] if slots else []
     lines += ["", "finish 0"]
     return "\n".join(lines) + "\n"
 
@@ -119,7 +124,8 @@ def _step_line(site: Site, validation: Validation, plan: JobPlan, step: Step, pr
     words += [word.replace(PROBES, probes).replace(OUT, out) for word in step.part.words]
     script = f'"$(cat {shlex.quote(f"{probes}/{step.part.script}")})"'
     quoted = " ".join(script if word == TEXT else shlex.quote(word) for word in words)
-    return f"step {step.folder} {step.limit_s} {quoted}"
+    verb = "check" if step.check else "in_slot" if step.slot else "step"
+    return f"{verb} {step.folder} {step.limit_s} {quoted}"
 
 
 def _cpus_per_task(site: Site, validation: Validation) -> int:

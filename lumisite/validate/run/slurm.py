@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -69,6 +70,11 @@ class RefusedError(ToolError):
 
 class SilentError(ToolError):
     """Slurm did not answer, and may have heard all the same."""
+
+
+def is_here() -> bool:
+    """Whether this machine has the commands of Slurm."""
+    return shutil.which("sbatch") is not None
 
 
 def nodes_of(partition: str) -> dict[str, str]:

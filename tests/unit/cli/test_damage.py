@@ -132,7 +132,7 @@ def test_what_may_not_be_read_is_one_line_or_a_reason(open_folder: Path, capfd: 
         "env --site lumi round",
         "validate --resume round",
         "validate --more round",
-        "validate --dry-run --out round",
+        "validate --out round",
         "reframe --judge round",
         "report round",
         "deploy round root",

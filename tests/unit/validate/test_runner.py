@@ -10,7 +10,7 @@ from lumisite.errors import ToolError
 from lumisite.validate.lines import Sample
 from lumisite.validate.run import slurm
 from lumisite.validate.run.folder import JOURNAL, SAMPLES, Run, create_run, gather, lines_of
-from tests.support.played_slurm import NODES, PlayedSlurm, job_gates, keys, play, runner, work
+from tests.support.played_slurm import NODES, PlayedSlurm, job_gates, keys, plans, play, runner, work
 
 
 @pytest.fixture
@@ -44,6 +44,22 @@ def test_every_step_of_every_job_gives_its_lines_once(played: PlayedSlurm, tmp_p
     lines = work(tmp_path / "run")
     assert len(keys(lines)) == 2 * (3 + 3 + 1) == len(set(keys(lines)))
     assert [gate.verdict for gate in job_gates(lines)] == ["pass", "pass"]
+    assert len(played.jobs) == 2
+
+
+def test_jobs_that_are_asked_for_later_run_beside_what_is_measured(played: PlayedSlurm, tmp_path: Path) -> None:
+    run = create_run(tmp_path / "run", {})
+    one = runner(run, jobs=1)
+    one.restore(run.hold())
+    one.work()
+    before = lines_of(tmp_path / "run" / SAMPLES)
+    one.add(one.asked, plans(tmp_path / "run", 2))
+    one.restore([])
+    one.work()
+    run.release()
+    after = lines_of(tmp_path / "run" / SAMPLES)
+    assert after[: len(before)] == before
+    assert len(keys(after)) == 2 * (3 + 3 + 1) == len(set(keys(after)))
     assert len(played.jobs) == 2
 
 

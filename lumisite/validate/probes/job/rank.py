@@ -42,6 +42,7 @@ class Rank:
         self.ranks = self.record["tasks"] = lumisite_record.number("SLURM_NTASKS", 1)
         settings = (*SETTINGS, *lumisite_record.options("settings"))
         self.settings = self.record["environment"] = lumisite_record.environment(settings)
+        self.given = self.record["given"] = {name: value_of(name) for name in lumisite_record.options("tell")}
         self.backend = lumisite_record.option("backend", "gloo")
         #: What PyTorch calls the GPUs of its build, or `cpu`.
         self.kind = lumisite_record.option("device", "cpu")
@@ -66,6 +67,7 @@ class Rank:
         """Write down where this rank is, with what is `told` of that."""
         with self.lock:
             now = {"host": self.record["host"], "rank": self.rank, "phase": self.phase, "time": time.time()}
+            now |= {"given": self.given} if self.given else {}
             # Never shorter than it was: the rest of a longer one would stay behind it.
             self.said = json.dumps({**now, **self.told}).ljust(len(self.said))
             self.at.seek(0)
@@ -122,6 +124,12 @@ class Rank:
         # issue 56297, cured by its pull request 154976 in 2025), and the process ends at once anyhow.
         if self.backend != "gloo":
             self.dist.destroy_process_group()
+
+
+def value_of(name: str) -> str | None:
+    """Give what a variable is for this rank, None where it has none."""
+    value = os.environ.get(name)
+    return None if value is None else lumisite_record.shown(value)
 
 
 def run(measure: Callable[[Rank], None]) -> None:

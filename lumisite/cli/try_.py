@@ -1,0 +1,239 @@
+"""The command `try`: what a setting is worth on this machine, by a trial that is planned before its first job."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from lumisite.cli.parser import real_path, say, write_whole
+from lumisite.cli.validate import (
+    JOBS_WANTED,
+    KEPT,
+    decided,
+    facts_command,
+    recorded_run,
+    require_shared,
+    say_before,
+    stamp_now,
+    with_nodes,
+    worked,
+)
+from lumisite.errors import ResolveError
+from lumisite.site.evidence import HERE
+from lumisite.site.found import require_today, with_evidence
+from lumisite.site.load import LoadedSite, load_site, read_input, site_of
+from lumisite.text import columns, counted
+from lumisite.validate.run.asked import Asked
+from lumisite.validate.run.folder import Run, create_run, open_run
+from lumisite.validate.run.plan import target_of, with_specs
+from lumisite.validate.run.runner import Runner
+from lumisite.validate.trial.bad_input import check_asked, given_to_ranks, settings_of, unmeasured
+from lumisite.validate.trial.collect import results_of
+from lumisite.validate.trial.design import Design, Setting, SlotResult, design_text, plan, read_design
+from lumisite.validate.trial.jobs import PROBES, check_probes, controls, deciding, planner, slot_seconds, trial_plans
+from lumisite.validate.trial.judge import Answer, TrialVerdict, judge_trial
+from lumisite.validate.trial.report import WRITERS, trial_document
+from lumisite.validate.trial.valid import judge_allocations
+
+#: The largest seed that is drawn.
+SEEDS = 1_000_000
+DESIGN = "design.json"
+#: Options that only a new trial may have, beside those that every run keeps from its beginning.
+DESIGNED = ("settings", "unset", "against", "ledger", "budget", "allocations", "attempts", "seed")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial at hand: what was asked, of which site, by which design."""
+
+    asked: Asked
+    loaded: LoadedSite
+    design: Design
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run `try`: begin a trial or go on with one, and print what its settings are worth."""
+    trial = resumed_trial(arguments) if arguments.resume else new_trial(arguments)
+    if arguments.write is not None:
+        ledger_in(arguments.write, trial.asked)
+    if arguments.dry_run:
+        told = json.dumps(asdict(trial.design), indent=1) if arguments.json else "\n".join(design_lines(trial.design))
+        print(told)
+        return 0
+    facts = facts_command(trial.asked)
+    folder = Path(trial.asked.folder)
+    files = {DESIGN: design_text(trial.design)}
+    run = Run(folder) if arguments.resume else create_run(folder, trial.asked.about(), files)
+    results = measured(trial, run, facts, again=bool(arguments.resume))
+    if results is None:
+        return 130
+    verdict = judge_trial(trial.design, results)
+    write_whole(folder / "report.html", WRITERS["html"](trial.design, verdict).encode())
+    if arguments.json:
+        print(json.dumps({"run": str(folder)} | trial_document(trial.design, verdict), indent=1))
+    else:
+        print(f"{WRITERS['text'](trial.design, verdict)}{folder}")
+    if arguments.write is not None:
+        write_evidence(arguments.write, trial, verdict)
+    if not any(result.seconds for result in results):
+        return 3
+    worths = {answer.worth for answer in verdict.answers}
+    return 1 if "harmful" in worths else 4 if worths & {"unverified", "underpowered"} else 0
+
+
+def ledger_in(path: Path, asked: Asked) -> LoadedSite:
+    """Load the description that evidence goes into. Raises `LumisiteError` for another site's, or one with faults."""
+    loaded = load_site(str(path) if "/" in str(path) else f"./{path}")
+    if loaded.site.name != asked.site:
+        raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this is tried on {asked.site}")
+    require_today(loaded, str(path))
+    return loaded
+
+
+def write_evidence(path: Path, trial: Trial, verdict: TrialVerdict) -> None:
+    """Add what was found to the ledger's entries in a file, all of it or nothing. Raises `LumisiteError`."""
+    loaded, told = ledger_in(path, trial.asked), []
+    given = given_to_ranks(target_of(trial.asked, trial.loaded))
+    for answer in verdict.answers:
+        if answer.worth in ("unverified", "underpowered"):
+            say(f"{answer.setting}: {answer.worth}, which is no evidence: nothing of it is written")
+            continue
+        found = evidence_of_answer(answer, trial, verdict)
+        value = given.get(answer.setting.name) if answer.setting.value is None else answer.setting.value
+        data = with_evidence(loaded, answer.setting.name, value, found, str(path))
+        loaded = site_of(data, path)
+        told.append(f"{answer.setting.name}: {found['effect']}, {found['what']}")
+    if told and write_whole(path, loaded.data):
+        for line in told:
+            say(f"{path} has as evidence: {line}")
+
+
+def evidence_of_answer(answer: Answer, trial: Trial, verdict: TrialVerdict) -> dict[str, str]:
+    """Give what an answer is for the ledger."""
+    return {
+        "effect": answer.worth,
+        "by": "measured",
+        "what": answer.reason,
+        "platform": trial.asked.platform,
+        "image": Path(trial.asked.image).name,
+        "nodes": str(trial.design.nodes),
+        "runs": str(answer.hangs.with_it.runs),
+        "date": trial.asked.started[:10],
+        "source": HERE,
+    }
+
+
+def measured(trial: Trial, run: Run, facts: Sequence[str], *, again: bool) -> list[SlotResult] | None:
+    """Run allocations until enough of them are valid, or no more may run; None where Ctrl-C has stopped it."""
+    design, asked, loaded = trial.design, trial.asked, trial.loaded
+    plans, journal = trial_plans(design, asked, loaded), run.hold()
+    runner = Runner(run, loaded.site, asked, plans, say, facts=facts)
+    told: set[int] = set()
+    while worked(runner, journal, again=again):
+        results = results_of(design, run, plans)
+        allocations = judge_allocations(design, results)
+        for one in (one for one in allocations if one.reasons and one.number not in told):
+            told.add(one.number)
+            say(f"allocation {one.number} is thrown out: {'; '.join(one.reasons)}")
+        valid = sum(one.standing == "valid" for one in allocations)
+        wanted = min(design.allocations - valid, design.most_allocations - len(plans))
+        latest = range(len(plans) - asked.batches[-1].jobs + 1, len(plans) + 1)
+        if wanted <= 0 or not any(result.seconds for result in results if result.slot.allocation in latest):
+            return results
+        batch = replace(asked.batches[-1], stamp=stamp_now(), jobs=wanted)
+        asked = with_specs(replace(asked, batches=(*asked.batches, batch)), loaded, planner(design))
+        run.describe(asked.about())
+        plans, journal, again = trial_plans(design, asked, loaded), [], False
+        runner.add(asked, plans)
+    return None
+
+
+def resumed_trial(arguments: argparse.Namespace) -> Trial:
+    """Give what a trial that was interrupted was asked, if it is as it was left. Raises `ResolveError`."""
+    place = real_path(arguments.resume)
+    open_run(place)
+    design = read_design(read_input(place / DESIGN), str(place / DESIGN))
+    asked, loaded = recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED, *DESIGNED), planner(design))
+    if asked.design != design.digest:
+        raise ResolveError(f"--resume: {place / DESIGN} is not the design that the trial began with (start a new run)")
+    return Trial(asked, loaded, design)
+
+
+def new_trial(arguments: argparse.Namespace) -> Trial:
+    """Decide all that a trial needs, and refuse what proves nothing. Raises `ResolveError`."""
+    arguments.probe = arguments.probe or list(PROBES)
+    stamp = stamp_now()
+    folder = real_path(arguments.out or f"lumisite-runs/{stamp[:15]}-try")
+    allocations = arguments.allocations or 3
+    asked, loaded = decided(arguments, str(folder), stamp, allocations)
+    target = target_of(asked, loaded)
+    check_probes(target, arguments.probe)
+    tried, against = settings_of(arguments.settings, arguments.unset, arguments.against, target)
+    metrics, thresholds = deciding(loaded.site, arguments.probe)
+    designed = partial(
+        plan,
+        1 + secrets.randbelow(SEEDS) if arguments.seed is None else arguments.seed,
+        against=against,
+        control=controls(loaded.site),
+        probes=arguments.probe,
+        metrics=metrics,
+        thresholds=thresholds,
+        nodes=len(asked.batches[0].node_sets[0]),
+        allocations=allocations,
+        attempts=arguments.attempts or 1,
+        slot_s=slot_seconds(loaded.site, arguments.probe, asked.limit),
+    )
+    if arguments.ledger:
+        if tried or against:
+            raise ResolveError("--ledger: takes its settings from the ledger (leave the others out)")
+        design = within_budget(designed, unmeasured(target), arguments.budget)
+    else:
+        design = designed(tried)
+    asked = check_asked(asked, loaded, design)
+    if not arguments.dry_run:
+        require_shared(loaded.site, folder, "--out")
+        say_before(asked)
+        asked = with_nodes(asked, arguments)
+    asked = replace(asked, design=design.digest)
+    return Trial(with_specs(replace(asked, specs={}), loaded, planner(design)), loaded, design)
+
+
+def within_budget(
+    designed: Callable[[Sequence[Setting]], Design], found: Sequence[Setting], budget: int | None
+) -> Design:
+    """Give the design with as many of these settings as the budget is enough for, and say what it asks for."""
+    if not found:
+        raise ResolveError("--ledger: every entry that ranks have here is measured on this platform")
+    design = designed(found[:1])
+    if budget is not None and design.node_hours > budget:
+        raise ResolveError(f"--budget: {budget} node hours are less than one setting may take ({design.node_hours:g})")
+    for count in range(2, len(found) + 1):
+        more = designed(found[:count])
+        if budget is not None and more.node_hours > budget:
+            break
+        design = more
+    names = [str(one) for one in found[: len(design.of_role("variant"))]]
+    say(f"{len(names)} of {counted(len(found), 'entry')} without measured evidence: {', '.join(names)}")
+    say(f"{design.node_hours:g} node hours at most, {design.most_node_hours:g} where allocations are run again")
+    return design
+
+
+def design_lines(design: Design) -> Iterator[str]:
+    """Say all that is fixed before the first job."""
+    limits = design.thresholds
+    yield f"seed {design.seed}: {counted(design.allocations, 'allocation')} of {counted(design.nodes, 'node')}"
+    yield from columns([[f"  {arm.name}", arm.role, ", ".join(map(str, arm.settings)) or "-"] for arm in design.arms])
+    yield f"probes {', '.join(design.probes)}; what decides: {', '.join(design.metrics)}"
+    for number in range(1, design.allocations + 1):
+        yield f"allocation {number}: {', '.join(slot.arm for slot in design.slots_of(number))}"
+    yield f"an effect counts from {limits.smallest:.0%}, false discoveries are bounded at {limits.alpha:.1%}"
+    yield (
+        f"an allocation is thrown out where the sham differs by {limits.sham:.0%}, the last reference by "
+        f"{limits.drift:.0%}, or the control costs less than {limits.control:.0%}; {design.most_allocations} at most"
+    )
+    yield f"{design.node_hours:g} node hours at most, {design.most_node_hours:g} where allocations are run again"

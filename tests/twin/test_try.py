@@ -1,0 +1,150 @@
+"""`lumisite try` on a real cluster: what a setting is worth, from the question to the ledger."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lumisite.cli import main
+from tests.support.sites import site_text
+from tests.twin import faults
+from tests.twin.cluster import Cluster, ClusterPlan, running
+from tests.twin.fence import SCRIPTS
+from tests.twin.fixtures import require_twin
+from tests.twin.helper_site import deploy_site
+from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.process import Result
+from tests.twin.roots import USER_ID
+from tests.twin.test_communicators import processes
+from tests.twin.test_planted_faults import set_by_user
+
+pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
+
+#: What the twin's limited links carry the same of, however busy the machine is; training needs its CPUs too.
+RULES = (
+    "    - {metric: 'ddp/samples_per_s/*', source: tests/twin}\n",
+    "    - {metric: 'ddp/samples_per_s/comm/*', threshold: 0.3, source: tests/twin}\n",
+)
+SIZES = (
+    "    - {metric: 'collectives/all_reduce_busbw/4MiB/*', source: tests/twin}\n",
+    "    - {metric: 'collectives/all_reduce_busbw/[14]MiB/*', source: tests/twin}\n",
+)
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Cluster]:
+    """A cluster whose links bound what is measured, with a description that may be written to."""
+    require_twin()
+    with running(ClusterPlan(images=("torch",), management_rate="100mbit", high_speed_rate="400mbit")) as cluster:
+        deploy_site(cluster)
+        install_lumisite(cluster)
+        description = cluster.shared / "scratch/site.yaml"
+        description.write_text(site_text(RULES, SIZES))
+        os.chown(description, USER_ID, USER_ID)
+        shutil.copytree(SCRIPTS / "planted", cluster.shared / "scratch/planted")
+        yield cluster
+
+
+def tried(cluster: Cluster, name: str, words: str, *, planted: bool = False) -> tuple[Result, dict[str, Any]]:
+    """Try, and give what it says as JSON."""
+    path = "export SINGULARITYENV_PYTHONPATH=/scratch/planted"
+    with set_by_user(cluster, *([path] if planted else [])):
+        command = f"try --site /scratch/site.yaml --seed 3 --json --out /scratch/{name} {words}"
+        done = cluster.run(f"cd /scratch && {LUMISITE} {command}", timeout_s=900)
+    return done, json.loads(done.stdout) if done.stdout.startswith("{") else {}
+
+
+def answers(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["setting"]: one for one in told["answers"]}
+
+
+def test_the_network_that_ranks_are_given_is_needed(site: Cluster) -> None:
+    done, told = tried(site, "network", "GLOO_SOCKET_IFNAME=hsn0 --probe ddp --allocations 2")
+    assert done.code == 0, done.stdout + done.stderr
+    answer = answers(told)["GLOO_SOCKET_IFNAME unset"]
+    assert answer["worth"] == "needed", done.stdout
+    assert "eth0 carried the bytes, hsn0 does in the reference" in answer["proof"]
+
+
+def test_what_ranks_have_is_needed_and_its_evidence_is_in_the_ledger(site: Cluster) -> None:
+    path = site.shared / "scratch/site.yaml"
+    before = path.read_text()
+    words = "USE_LIBUV=0 --probe communicators --allocations 1 --attempts 5 --write /scratch/site.yaml"
+    done, told = tried(site, "needed", words)
+    assert done.code == 0, done.stdout + done.stderr
+    answer = answers(told)["USE_LIBUV unset"]
+    assert (answer["worth"], answer["reason"]) == ("needed", "0 of 5 hung or failed with it, 5 of 5 without"), (
+        done.stdout
+    )
+    after = path.read_text().splitlines(keepends=True)
+    new = [line for line in after if line not in before.splitlines(keepends=True)]
+    assert [line for line in after if line not in new] == before.splitlines(keepends=True)
+    assert len(new) == 2
+    assert "{effect: needed, by: measured, what: " in new[1]
+    why = site.run(f"{LUMISITE} why --site /scratch/site.yaml USE_LIBUV").check().stdout
+    assert (
+        "needed, measured: 0 of 5 hung or failed with it, 5 of 5 without (platform 2026-01, torch.sif, 2 nodes" in why
+    )
+
+
+def test_one_size_that_is_slow_is_harmful_and_what_nobody_reads_is_unverified(site: Cluster) -> None:
+    words = "PLANTED_SLOW=1048576 NOBODY_READS_THIS=1 OMP_PROC_BIND=false --probe collectives --allocations 2"
+    done, told = tried(site, "sizes", words, planted=True)
+    assert done.code == 1, done.stdout + done.stderr
+    found = answers(told)
+    assert found["PLANTED_SLOW=1048576"]["worth"] == "harmful", done.stdout
+    assert found["NOBODY_READS_THIS=1"]["worth"] == "unverified", done.stdout
+    # Two allocations on a busy machine may not exclude 3 %.
+    assert found["OMP_PROC_BIND=false"]["worth"] in ("inert", "underpowered"), done.stdout
+    assert found["NOBODY_READS_THIS=1"]["effects"] == []
+    sizes = {one["first"]: one["effect"] for one in found["PLANTED_SLOW=1048576"]["sizes"]}
+    assert sizes[1 << 20] < -0.3
+    assert abs(sizes[4 << 20]) < 0.1
+    assert told["run"] == "/scratch/sizes"
+
+
+def test_a_hang_is_evidence_and_leaves_nothing_behind(site: Cluster) -> None:
+    words = "PLANTED_HANG=1 --probe communicators --allocations 1 --attempts 5 --limit 30"
+    done, told = tried(site, "hang", words, planted=True)
+    assert done.code == 1, done.stdout + done.stderr
+    answer = answers(told)["PLANTED_HANG=1"]
+    assert answer["worth"] == "harmful", done.stdout
+    assert answer["reason"] == "5 of 5 hung or failed with it, 0 of 5 without"
+    assert processes(site) == dict.fromkeys(site.nodes, "")
+    # Plain ranks met after each of them.
+    checks = sorted((site.shared / "scratch/hang/jobs").glob("*/s*-check-2n/exit"))
+    assert sorted(path.read_text().split()[0] for path in checks) == [*["0"] * 5, *["skipped"] * 6]
+
+
+def test_killed_it_goes_on_and_edited_it_is_refused(site: Cluster) -> None:
+    words = "OMP_PROC_BIND=false --probe collectives --allocations 1"
+    command = f"{LUMISITE} try --site /scratch/site.yaml --seed 3 --out /scratch/killed {words}"
+    site.run(f"cd /scratch && {{ {command} & }} 2>err; while ! grep -qs s02 err; do sleep 0.2; done; kill -9 $!")
+    lines = (site.shared / "scratch/killed/samples.jsonl").read_text().splitlines()
+    assert lines
+    done = site.run(f"{LUMISITE} try --resume /scratch/killed --json")
+    assert done.code in (0, 4), done.stderr
+    whole = (site.shared / "scratch/killed/samples.jsonl").read_text().splitlines()
+    assert whole[: len(lines)] == lines
+    keys = [(one.get("metric", one.get("gate")), one["run"]) for one in map(json.loads, whole)]
+    assert len(keys) == len({*keys})
+    submitted = (site.shared / "scratch/killed/jobs.jsonl").read_text().count('"submitted"')
+    assert submitted == len({run.partition(".")[0] for _, run in keys})
+    design = site.shared / "scratch/killed/design.json"
+    design.write_text(design.read_text().replace('"smallest": 0.03', '"smallest": 0.3'))
+    done = site.run(f"{LUMISITE} try --resume /scratch/killed")
+    assert done.code == 2
+    assert "was changed since the trial began" in done.stderr
+
+
+def test_a_plan_needs_neither_slurm_nor_a_shared_folder(site: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    with faults.node_drained(site, "nid000002"):
+        done = site.run(f"{LUMISITE} try --site twin --seed 3 --dry-run A_B=1")
+    assert done.code == 0, done.stderr
+    assert main(["try", "--site", "twin", "--seed", "3", "--dry-run", "A_B=1"]) == 0
+    assert capsys.readouterr().out == done.stdout
