@@ -73,3 +73,9 @@ JOBS: Arguments = {
     "--image FILE": IMAGE,
 }
 DRY_RUN = "print the jobs' scripts and submit nothing; needs no Slurm"
+DETAILS = "show every change and the diff of the files, on a terminal by PAGER"
+#: Short forms where one release of a stack is meant.
+ONE_RELEASE: Arguments = {
+    "--cpe V": About("the same as --use cpe=V", ONE),
+    "--rocm V": About("the same as --use rocm=V", ONE),
+}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lumisite.cli.arguments import (
     COUNT,
+    DETAILS,
     DRY_RUN,
     FULL,
     HOST_ROOT,
@@ -15,7 +16,7 @@ from lumisite.cli.arguments import (
     JSON,
     MOST_TASKS,
     NODES,
-    ONE,
+    ONE_RELEASE,
     OTHER_IMAGES,
     OUT,
     OUTPUT,
@@ -28,8 +29,6 @@ from lumisite.cli.arguments import (
     SITE,
 )
 from lumisite.cli.parser import About, Command, number_to
-
-DETAILS = "show every change and the diff of the files, on a terminal by PAGER"
 
 COMMANDS: dict[str, Command] = {
     "init": Command(
@@ -198,8 +197,7 @@ COMMANDS: dict[str, Command] = {
             "several times",
             "--platform P": PLATFORM,
             "--use STACK=V...": "release of a stack (default: the platform's own)",
-            "--cpe V": About("the same as --use cpe=V", ONE),
-            "--rocm V": About("the same as --use rocm=V", ONE),
+            **ONE_RELEASE,
             "--write FILE": About(
                 "also store it as a plan, to be reviewed, for `render`; what you have edited in FILE before stays",
                 PATH,
@@ -231,8 +229,8 @@ COMMANDS: dict[str, Command] = {
     ),
     "facts": Command(
         "capture what this node is, as one JSON file",
-        "Write down what a maintenance may change under the containers: system, kernel, glibc, Slurm, GPU driver, ROCm "
-        "and CPE releases, libraries, interfaces, GPUs, CPUs, kernel parameters, default versions of modules, Slurm's "
+        "Write down what a maintenance may change under the containers: system, kernel, glibc, Slurm, GPU driver, "
+        "releases of stacks, libraries, interfaces, GPUs, CPUs, kernel parameters, default versions of modules, Slurm's "
         "files, image names and the deployed release. Only files are read; no program is run and no root is needed. "
         "What is not there is absent in the file; what may not be read is said, with the command that opens it. The "
         "same node gives the same bytes.",
