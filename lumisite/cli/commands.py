@@ -15,6 +15,7 @@ from lumisite.cli.arguments import (
     JOBS,
     JSON,
     MOST_TASKS,
+    NODE_HOURS,
     NODES,
     ONE_RELEASE,
     OTHER_IMAGES,
@@ -193,8 +194,7 @@ COMMANDS: dict[str, Command] = {
             "--site NAME|FILE": SITE,
             "--host-root DIR": HOST_ROOT,
             "--family F": "image family (default: the one that recognises the image)",
-            "--library SONAME...": "a library to bring beside those of the family, such as libmpi.so.12; may be given "
-            "several times",
+            "--library SONAME...": "a library to bring beside those of the family (libmpi.so.12); several times",
             "--platform P": PLATFORM,
             "--use STACK=V...": "release of a stack (default: the platform's own)",
             **ONE_RELEASE,
@@ -230,7 +230,7 @@ COMMANDS: dict[str, Command] = {
     "facts": Command(
         "capture what this node is, as one JSON file",
         "Write down what a maintenance may change under the containers: system, kernel, glibc, Slurm, GPU driver, "
-        "releases of stacks, libraries, interfaces, GPUs, CPUs, kernel parameters, default versions of modules, Slurm's "
+        "releases of stacks, libraries, interfaces, GPUs, CPUs, kernel parameters, default modules, Slurm's "
         "files, image names and the deployed release. Only files are read; no program is run and no root is needed. "
         "What is not there is absent in the file; what may not be read is said, with the command that opens it. The "
         "same node gives the same bytes.",
@@ -303,14 +303,9 @@ COMMANDS: dict[str, Command] = {
             "--unset NAME...": "try to do without a variable",
             "--against NAME=VALUE...": "what the reference sets (default: nothing more than what ranks have today)",
             "--ledger": "try every entry of the ledger that ranks have here and nobody measured on this platform",
-            "--budget NODE_HOURS": About(
-                "with --ledger: as many entries as this is enough for, in their order (default: all)",
-                {"type": number_to(1_000_000)},
-            ),
+            "--budget NODE_HOURS": About("with --ledger: as many entries as this is enough for", NODE_HOURS),
             "--allocations K": About("valid allocations that are needed (default: 3)", COUNT),
-            "--attempts A": About(
-                "slots of each setting in each allocation, for the rate of hangs (default: 1)", COUNT
-            ),
+            "--attempts A": About("slots of each setting in an allocation, for the rate of hangs (default: 1)", COUNT),
             "--seed S": About("draw the order of slots from this number (default: at random)", COUNT),
             **{name: about for name, about in JOBS.items() if name != "--node-sets N"},
             "--write SITE.yaml": About("add the evidence to the ledger's entries in this file", PATH),
