@@ -1,11 +1,12 @@
-"""Texts that several rooms write: aligned tables, and the command that takes nodes out of service."""
+"""Texts that several rooms write or read: tables, lines, and the command that takes nodes out of service."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 
 def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -74,7 +75,11 @@ def drain_command(nodes: Iterable[str], reason: str) -> str:
 
 def yaml_key(text: str) -> str:
     """Write a key of YAML."""
-    return text if re.fullmatch(r"[A-Za-z][\w.+-]*|[0-9]+\.[\w.+-]+", text, re.ASCII) else json.dumps(text)
+    return (
+        text
+        if re.fullmatch(r"[A-Za-z][\w.+-]*|[0-9]+\.[\w.+-]+|[0-9]{4}-[0-9]{2}", text, re.ASCII)
+        else json.dumps(text)
+    )
 
 
 def yaml_text(text: str) -> str:
@@ -91,3 +96,43 @@ def flow(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(map(flow, value))}]"
     return yaml_text(str(value))
+
+
+def whole_lines(blocks: Iterable[bytes], keep: Callable[[bytes], bytes]) -> Iterator[bytes]:
+    """Cut the blocks of a file after a newline; the last one gets a newline if it has none.
+
+    `keep` is asked, while a line has no end yet, what of it is kept; it may raise.
+    """
+    rest = b""
+    for block in blocks:
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + memoryview(block)[:end]
+            rest = block[end:]
+        else:
+            rest = keep(rest + block)
+    if rest:
+        yield rest + b"\n"
+
+
+class Block(dict[str, object]):
+    """A mapping of YAML that has a line for each key, where `flow` would write all in one."""
+
+
+class Noted(NamedTuple):
+    """A value with comments above it, one a line; of a value that is `None` the comments are all that is written."""
+
+    value: object
+    notes: str
+
+
+def yaml_lines(block: Block, indent: str = "") -> Iterator[str]:
+    """Write a block of YAML; keys without a value are left out."""
+    for key, said in block.items():
+        value, notes = said if isinstance(said, Noted) else (said, "")
+        yield from (f"{indent}# {note}" for note in notes.splitlines())
+        if isinstance(value, Block) and value:
+            yield f"{indent}{yaml_key(key)}:"
+            yield from yaml_lines(value, f"{indent}  ")
+        elif value is not None:
+            yield f"{indent}{yaml_key(key)}: {flow(value)}"

@@ -147,7 +147,7 @@ ls_want_directory() {
 }
 # A variable, and its rules: the first that fits decides, as in the ledger.
 ls_variable() { ls_name=$1 ls_value=$2 ls_decided=; }
-# Comparisons of the image's ROCm, families in blanks, yes or no for its plugin (each may be empty); what to do, with which
+# Comparisons of the image's @STACK@, families in blanks, yes or no for its plugin (each may be empty); what to do, with which
 # value, and why. What an unknown image may hold is not guessed: a wrong value can hang it.
 ls_rule() {
 	if [ -n "$ls_decided" ]; then return 0; fi
@@ -155,7 +155,7 @@ ls_rule() {
 	while [ -n "$ls_rest" ]; do
 		ls_word=${ls_rest#* } ls_letter=${ls_rest%% *}
 		if [ -z "$ls_rocm" ]; then
-			ls_open='its ROCm release'
+			ls_open='its @STACK@ release'
 		elif ! test "$ls_rocm" "$ls_letter" "${ls_word%% *}"; then
 			return 0
 		fi
@@ -217,7 +217,7 @@ ls_correct() {
 	ls_know_file
 	ls_know_family
 	if [ -n "$ls_family" ]; then
-		ls_explain "$ls_path is of the family $ls_family${ls_rocm:+, with ROCm $((ls_rocm / 1000000)).$((ls_rocm / 1000 % 1000)).$((ls_rocm % 1000))}"
+		ls_explain "$ls_path is of the family $ls_family${ls_rocm:+, with @STACK@ $((ls_rocm / 1000000)).$((ls_rocm / 1000 % 1000)).$((ls_rocm % 1000))}"
 		ls_site_brought ls_take_out_unneeded
 		ls_site_binds
 		if [ -n "$ls_plan" ]; then ls_follow_plan; fi

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from docs.markdown import notice, plain, table
 from lumisite.cli.commands import COMMANDS
+from lumisite.cli.groups import GROUPS
 from lumisite.cli.parser import build_parser
 
 USAGE_WIDTH = 88
@@ -25,7 +26,11 @@ def cli_page() -> str:
         notice("the parser in lumisite/cli/"),
         plain(parser.description or ""),
         "The result goes to standard output, everything else to standard error.",
-        table(["command", "does"], [[f"[`{name}`](#{name})", plain(said)] for name, (said, _) in described.items()]),
+        *(
+            f"**{title[:1].upper()}{title[1:]}**\n\n"
+            + table(["command", "does"], [[f"[`{name}`](#{name})", plain(described[name][0])] for name in names])
+            for title, names in GROUPS.items()
+        ),
         "## Options of lumisite itself",
         arguments_list("lumisite", parser),
         "## Exit codes",
@@ -53,7 +58,7 @@ def _command_section(name: str, summary: str, command: argparse.ArgumentParser) 
     description = command.description or f"{summary[:1].upper()}{summary[1:]}."
     section = [f"## {name}", "\n".join(["```text", *usage(f"lumisite {name}", command), "```"]), plain(description)]
     listed = arguments_list(name, command)
-    return [*section, *filter(None, [listed, plain(command.epilog or "")])]
+    return [*section, *filter(None, [listed])]
 
 
 def usage(program: str, parser: argparse.ArgumentParser) -> list[str]:

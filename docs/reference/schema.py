@@ -51,7 +51,10 @@ def _object(kind: type, kinds: dict[str, Any]) -> dict[str, Any]:
             others = _schema(typing.get_args(hint)[1], kinds)
             continue
         name = item.name.rstrip("_")
-        known[name] = {"description": item.metadata["doc"], **_schema(hint, kinds)}
+        value = _schema(hint, kinds)
+        if item.metadata["alone"]:
+            value = {"anyOf": [value.get("items") or value["additionalProperties"], value]}
+        known[name] = {"description": item.metadata["doc"], **value}
         if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
             required.append(name)
     said = " ".join((kind.__doc__ or "").split())

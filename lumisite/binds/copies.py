@@ -30,7 +30,7 @@ Relation = Literal["same", "newer", "older", "different", "unknown"]
 def is_foundation(name: str) -> bool:
     """Tell whether a library is part of the C library or of GCC's run time, which are never bound one by one.
 
-    >>> [is_foundation(name) for name in ("libc.so.6", "ld-linux-x86-64.so.2", "libstdc++.so.6", "libcxi.so.1")]
+    >>> [is_foundation(name) for name in ("libc.so.6", "ld-linux-x86-64.so.2", "libstdc++.so.6", "libfabric.so.1")]
     [True, True, True, False]
     """
     return _FOUNDATION.fullmatch(posixpath.basename(name)) is not None
@@ -102,8 +102,8 @@ def in_order(names: Iterable[str]) -> list[str]:
 def stem(name: str) -> str:
     """Give what all versions of a library share in their names.
 
-    >>> stem("libjson-c.so.5"), stem("librccl-net.so")
-    ('libjson-c.so.', 'librccl-net.so.')
+    >>> stem("libjson-c.so.5"), stem("libx-net.so")
+    ('libjson-c.so.', 'libx-net.so.')
     """
     return name.removesuffix(".so").partition(".so.")[0] + ".so."
 

@@ -6,7 +6,7 @@ The question is: which roots, which directories of the host, which binds of modu
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -17,8 +17,9 @@ from lumisite.binds.copies import in_order, numbers_in
 from lumisite.errors import ResolveError
 from lumisite.images.container import container_of, library_path
 from lumisite.images.contents import read_holds
-from lumisite.images.family import recognise_family
+from lumisite.images.family import recognise_family, recognised
 from lumisite.images.sif import Image
+from lumisite.images.speed import parts_for_speed
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
 from lumisite.machine.tree import Tree, names_of, opened_by, resolve
@@ -29,10 +30,11 @@ from lumisite.site.ledger import Situation, decide
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, PlanLine, PlannedImage
 from lumisite.site.versions import Version
+from lumisite.vendors import all_software, all_vendors, software_of
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
 _ASSUMED_LEVELS = ("x86-64-v3", "x86-64-v2")
-#: Where a Cray library keeps its files below its directory. Images are built with GCC, so its builds come first.
+#: Where a library keeps its files below its own directory. Images are built with GCC, so its builds come first.
 _FOLDERS = (
     "lib64",
     "lib",
@@ -42,6 +44,9 @@ _FOLDERS = (
     "ofi/*/*/lib",
     "ofi/*/*/lib-abi-mpich",
 )
+
+#: What is said of an image that no family knows and that lacks something.
+UNKNOWN = "so how fast it runs between nodes is unknown: judge the log of a run with `lumisite transport`"
 
 #: What a plan file begins with.
 _HEADER = """\
@@ -53,12 +58,16 @@ _HEADER = """\
 
 @dataclass(frozen=True)
 class Plan:
-    """What an image needs from a host: a line for each library, and `notes` on the whole."""
+    """What an image needs from a host: a line for each library, and `notes` on the whole.
+
+    `fast` is false where no family knows the image and it lacks something that full speed on the network takes.
+    """
 
     family: str
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
     holds: Holds = field(default_factory=Holds)
+    fast: bool = True
 
     @property
     def sound(self) -> bool:
@@ -84,10 +93,13 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     name, why = recognise_family(site, request.image_paths, image.tree, request.releases, request.family)
     family = site.families[name]
     roots = (*family.libraries, *request.libraries)
-    holds = read_holds(name, image.tree)
+    known = request.family is not None or recognised(site, request.image_paths, image.tree) is not None
+    holds = read_holds(site, name, image.tree)
     notes = [f"image family {name} ({why})", *image.notes]
     if not roots:
-        return Plan(name, (), (*notes, f"{name} needs no library of the host: {family.why}"), holds)
+        notes.append(f"{name} needs no library of the host: {family.why}")
+        lacks = () if known else _speed(site, image.tree, ())
+        return Plan(name, (), (*notes, *lacks), holds, not lacks or lacks[-1] != UNKNOWN)
     folders, lacking = library_folders(request, host)
     sides, unknown = _sides(request, name, image.tree, host, folders)
     notes += lacking
@@ -98,7 +110,15 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     lines = closure(roots, sides)
     shut: Mapping[str, str] = getattr(image.tree, "unreadable", {})
     notes += (f"the image's {at} may not be read ({command})" for at, command in shut.items())
-    return Plan(name, lines, tuple(notes), holds)
+    brought = {line.library for line in lines if line.decision in ("bind", "skip")}
+    lacks = () if known else _speed(site, image.tree, brought)
+    return Plan(name, lines, (*notes, *lacks), holds, not lacks or lacks[-1] != UNKNOWN)
+
+
+def _speed(site: Site, image: Tree, brought: Collection[str]) -> tuple[str, ...]:
+    """Say what an image that no family knows has and lacks for full speed on the site's network."""
+    parts = tuple(parts_for_speed(site, image, brought))
+    return (*map(str, parts), *([] if all(part.at for part in parts) else [UNKNOWN]))
 
 
 def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -120,7 +140,7 @@ def library_folders(request: Request, host: Tree) -> tuple[tuple[str, ...], tupl
 
 
 def folders_below(host: Tree, path: str) -> Iterator[str]:
-    """Give the folders of libraries in a Cray library's directory, and the directory itself; none where it is not."""
+    """Give the folders of libraries in a library's own directory, and the directory itself; none where it is not."""
     for folder in _FOLDERS:
         yield from sorted(glob(host, f"{path}/{folder}"), key=numbers_in, reverse=True)
     yield from glob(host, path)
@@ -143,22 +163,29 @@ def _sides(
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
     """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
     rules = read_rules(host, cpu_levels(host, _ASSUMED_LEVELS), folders, captured=True)
-    rocm = f"/opt/rocm-{request.site.platforms[request.platform].defaults.get('rocm')}"
-    everywhere = dict.fromkeys((*rules.directories, *beyond(request.site, host, rocm)))
+    defaults = {}
+    for stack, version in request.site.platforms[request.platform].defaults.items():
+        if software := software_of(stack, request.site.stacks[stack].gpu):
+            defaults[software.name] = f"{software.folders[0]}{version}"
+    everywhere = dict.fromkeys((*rules.directories, *beyond(request.site, host, defaults)))
     return Loader(host, replace(rules, directories=tuple(everywhere)))
 
 
-def beyond(site: Site, host: Tree, rocm: str) -> Iterator[str]:
+def beyond(site: Site, host: Tree, defaults: Mapping[str, str]) -> Iterator[str]:
     """Give folders with libraries where a host's own loader does not look.
 
-    They are those from which the site binds a single library, those of ROCm, which a module puts on LD_LIBRARY_PATH
-    (the folder `rocm` first, then the newest), and of Cray's products with a folder of their own, such as the OFI
-    plugin. AMD's packages install to /opt/rocm-VERSION (ROCm installation guide for Linux).
+    They are those from which the site binds a single library, those of software that a module puts on LD_LIBRARY_PATH
+    (the folder of `defaults` first, then the newest), and of products with a folder of their own, such as a plugin.
     """
     for bind in site.binds:
         if ".so" in posixpath.basename(bind.path):
             yield posixpath.dirname(bind.path)
-    for pattern in (f"{rocm}/lib", "/opt/rocm-*/lib", "/opt/cray/*/lib"):
+    patterns = []
+    for _, software in all_software():
+        first = [defaults[software.name]] if software.name in defaults else []
+        tops = (*first, *(f"{start}*" for start in software.folders))
+        patterns += [f"{top}/{folder}" for top in tops for folder in software.libraries]
+    for pattern in (*patterns, *(one for maker in all_vendors() for one in maker.host_libraries)):
         yield from sorted(glob(host, pattern), key=numbers_in, reverse=True)
 
 

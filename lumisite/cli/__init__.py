@@ -11,9 +11,8 @@ import sys
 from collections.abc import Sequence
 
 from lumisite.cli.commands import COMMANDS
-from lumisite.cli.parser import build_parser, choose_site
+from lumisite.cli.parser import as_typed, choose_site, parse
 from lumisite.cli.plain import plain_output
-from lumisite.cli.progress import line_of_stderr
 from lumisite.errors import LumisiteError, refused
 
 
@@ -32,8 +31,7 @@ def _called(argv: Sequence[str] | None, first: list[str]) -> int:
     if not re.fullmatch(r"[0-9]{2,4}", os.environ.get("COLUMNS", "80"), re.ASCII):
         del os.environ["COLUMNS"]  # argparse takes any number of digits, and fails far from here
     try:
-        name = next((word for word in words if not word.startswith("-")), "")
-        arguments = build_parser(COMMANDS, name).parse_args(words)
+        arguments = parse(COMMANDS, words)
     except SystemExit as stop:  # argparse has printed help, the version or a usage error
         return stop.code if isinstance(stop.code, int) else 2
     try:
@@ -43,13 +41,16 @@ def _called(argv: Sequence[str] | None, first: list[str]) -> int:
         sys.stdout.flush()
     except LumisiteError as error:
         first.clear()  # the message names what it is about
-        print(f"lumisite: {error}" if "\n" not in str(error) else str(error), file=sys.stderr)
+        told = as_typed(str(error), arguments, words)
+        print(f"lumisite: {told}" if "\n" not in told else told, file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # The reader (head, less) has left; what it did not read is no failure of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
+        from lumisite.cli.progress import line_of_stderr
+
         line_of_stderr().end()
         print("lumisite: interrupted", file=sys.stderr)
         return 130

@@ -73,3 +73,4 @@ JOBS: Arguments = {
     "--image FILE": IMAGE,
 }
 DRY_RUN = "print the jobs' scripts and submit nothing; needs no Slurm"
+DETAILS = "show every change and the diff of the files, on a terminal by PAGER"

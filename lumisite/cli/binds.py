@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(rows_of_json(map(_entry, plan.lines)))
     elif plan.lines:
         print("\n".join(_table(plan.lines)))
-    return 0 if plan.sound else 1
+    return 1 if not plan.sound else 0 if plan.fast else 4
 
 
 def plan_image(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lumisite.cli.arguments import (
     COUNT,
+    DETAILS,
     DRY_RUN,
     FULL,
     HOST_ROOT,
@@ -44,10 +45,11 @@ COMMANDS: dict[str, Command] = {
     ),
     "check": Command(
         "find all faults of a site description",
-        "Read a site description and print every fault as file:line:column: key: what is wrong. Exit 0 when there is "
-        "none, 2 otherwise. With --update, write the file anew in today's format instead, with its comments, and show "
-        "what changes. With --host, check the deployed release against this node instead: exit 1 when something "
-        "that its modules need is not there as they need it, 5 when only this node can be meant.",
+        "Read a site description and print every fault as file:line:column: key: what is wrong, or as JSON with file, "
+        "line, column, key and message. Exit 0 when there is none, 2 otherwise. With --update, write the file anew in "
+        "today's format instead, with its comments, and show what changes. With --host, check the deployed release "
+        "against this node instead: exit 1 when something that its modules need is not there as they need it, 5 when "
+        "only this node can be meant.",
         {
             "file [FILE]": About("a YAML file, or an embedded site's name (default: as for --site)", {"default": ""}),
             "--update": "write the file anew in today's format, and show what changes",
@@ -55,6 +57,7 @@ COMMANDS: dict[str, Command] = {
             "--host": "check the deployed release of the site against this node",
             "--root ROOT": "with --host: the deployment root (default: the site's)",
             "--host-root DIR": "with --host: the root of the node, or of a copy of it (default: /)",
+            "--site NAME|FILE": "the same as FILE",
             "--json": JSON,
         },
         either=("--update", "--host"),
@@ -75,6 +78,7 @@ COMMANDS: dict[str, Command] = {
         {
             "names NAME...": "a variable, an absolute path, a module, or a SONAME",
             "--site NAME|FILE": SITE,
+            "--root ROOT": "explain what is deployed in this deployment root: its site, platform and releases",
             **SELECTION,
             "--family F": "image family (default: any)",
             "--nodes": About("nodes of the job step (default: any)", {"choices": ("one", "several")}),
@@ -120,7 +124,7 @@ COMMANDS: dict[str, Command] = {
     "diff": Command(
         "what deploying a rendered tree would change",
         None,
-        {"out OUT": OUT, "root ROOT": ROOT, "--full": FULL, "--json": JSON},
+        {"out OUT": OUT, "root ROOT": ROOT, "--details": DETAILS, "--full": FULL, "--json": JSON},
         module="release",
     ),
     "deploy": Command(
@@ -132,16 +136,35 @@ COMMANDS: dict[str, Command] = {
             "--apply": "write; without it, only show what would change",
             "--set-edits-aside": "go on over files that were edited by hand in ROOT; they stay in their release's "
             "folder",
+            "--change-site": "go on over a root that is of another site than OUT",
+            "--details": DETAILS,
             "--full": FULL,
         },
         module="release",
     ),
-    "rollback": Command("go one release back, at once", None, {"root ROOT": ROOT}, module="release"),
+    "rollback": Command(
+        "go one release back, at once",
+        None,
+        {"root ROOT": ROOT, "release [ID]": About("the release to go to (default: the one before)", {"default": ""})},
+        module="release",
+    ),
     "releases": Command(
         "what is deployed: releases, inputs, and whether they are whole",
         None,
         {"root ROOT": ROOT, "--json": JSON},
         module="release",
+    ),
+    "status": Command(
+        "what is deployed, whether it fits this machine, and what to do next",
+        "Say which release users load, of which site, whether it is whole and fits this node (as `check --host`), what "
+        "the site description has that it lacks, and the next command. The exit code is that of `check --host`, and 4 "
+        "where the site of the release is not known (--site names it).",
+        {
+            "root [ROOT]": "the deployment root (default: the site's)",
+            "--site NAME|FILE": "the site (default: the embedded one that the release is of)",
+            "--host-root DIR": HOST_ROOT,
+            "--json": JSON,
+        },
     ),
     "masks": Command(
         "the CPU mask of each task on a node",
@@ -162,8 +185,9 @@ COMMANDS: dict[str, Command] = {
     "binds": Command(
         "what a container needs from the host, library by library",
         "Print what an image needs from the host: each library with the decision to bind it, to skip it (the image "
-        "has it), to refuse it (the image cannot run it), or that the host misses it; with the reason and the chain "
-        "that led to it. The image is read, never run. Exit 0 when all is bound or skipped, 1 otherwise.",
+        "has it), to refuse it (the image cannot run it), or that the host misses it; with reason and chain. The image "
+        "is read, never run. Where no family recognises it, also what it lacks for full speed on the site's network. "
+        "Exit 0 when all is bound or skipped, 1 otherwise, 4 where an image without a family lacks something.",
         {
             "image IMAGE": "a SIF, or the folder of an unpacked image",
             "--site NAME|FILE": SITE,
@@ -213,7 +237,7 @@ COMMANDS: dict[str, Command] = {
         "same node gives the same bytes.",
         {
             "--site NAME|FILE": SITE,
-            "--root DIR": About("the node's root, or a copy (default: /)", {"default": "/"}),
+            "--host-root --root DIR": HOST_ROOT,
             "-o --output FILE": OUTPUT,
         },
     ),
@@ -270,41 +294,34 @@ COMMANDS: dict[str, Command] = {
     ),
     "try": Command(
         "what a setting is worth on this machine: evidence for the ledger",
-        "Run the reference (what ranks have today) first and last, and between them, in an order drawn from the seed, "
-        "each setting by itself, a sham, and a setting that is known to cost speed: in each of K allocations. What "
-        "ranks have already is tried by doing without it. Exit code 0: each setting has an answer, 1: one is harmful, "
-        "4: one has none (unverified, underpowered).",
+        "Run what ranks have today first and last, and between them, in an order drawn from the seed, each setting, a "
+        "sham and a control. What they have is tried by doing without. Exit 0: all have an answer, 1: one is harmful, 4.",
         {
             "settings [NAME=VALUE]...": "a variable with the value that is tried",
             **RUN_FOLDER,
             "--unset NAME...": "try to do without a variable",
             "--against NAME=VALUE...": "what the reference sets (default: nothing more than what ranks have today)",
             "--ledger": "try every entry of the ledger that ranks have here and nobody measured on this platform",
-            "--budget NODE_HOURS": About(
-                "with --ledger: as many entries as this is enough for, in their order (default: all)",
-                {"type": number_to(1_000_000)},
-            ),
+            "--budget NODE_HOURS": About("with --ledger: as many entries as this is enough for (default: all)", COUNT),
             "--allocations K": About("valid allocations that are needed (default: 3)", COUNT),
-            "--attempts A": About(
-                "slots of each setting in each allocation, for the rate of hangs (default: 1)", COUNT
-            ),
+            "--attempts A": About("slots of each setting in each allocation (default: 1)", COUNT),
             "--seed S": About("draw the order of slots from this number (default: at random)", COUNT),
             **{name: about for name, about in JOBS.items() if name != "--node-sets N"},
             "--write SITE.yaml": About("add the evidence to the ledger's entries in this file", PATH),
-            "--dry-run": "print the design and submit nothing; needs no Slurm and no shared folder",
+            "--dry-run": "print the design only",
             "--json": JSON,
         },
-        either=("--out", "--resume"),
-        module="try_",
+        ("--out", "--resume"),
+        "try_",
     ),
     "transport": Command(
-        "which network NCCL or RCCL really used",
-        "Read the logs of NCCL or RCCL (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV) of all ranks of a run and "
+        "which network NCCL, or a library like it, really used",
+        "Read the logs of NCCL or its like (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV) of all ranks of a run and "
         "tell whether the plugin carried the traffic over the expected fabric. Exit code 0: it did, 1: it did not, 4: "
         "the log does not show it.",
         {
             "logs LOG...": "a log, plain or gzip; - is standard input",
-            "--expect PROVIDER": "libfabric provider that must carry the traffic, such as cxi (default: that of "
+            "--expect PROVIDER": "libfabric provider that must carry the traffic, such as verbs (default: that of "
             "--site; without --site, any but those over sockets)",
             "--nics N": About("NICs that each process must find (default: as many as --site has)", COUNT),
             "--require-gdr": "fail without proof of GPU Direct RDMA",

@@ -7,15 +7,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumisite.cli.parser import load_selection, say, say_untried, tell, write_whole
+from lumisite.cli.parser import asked_for, load_selection, say, say_untried, tell, write_whole
 from lumisite.errors import ResolveError, SiteError
-from lumisite.site.load import load_plans, load_site
+from lumisite.site.load import embedded_sites, load_plans, load_site
 from lumisite.text import counted
 
 if TYPE_CHECKING:
     from lumisite.binds.plan import LibraryExplanation
     from lumisite.site.images import Holds
+    from lumisite.site.load import LoadedSite
     from lumisite.site.model import Site
+    from lumisite.site.selection import Selection
 
 
 def run_check(arguments: argparse.Namespace) -> int:
@@ -24,20 +26,25 @@ def run_check(arguments: argparse.Namespace) -> int:
         from lumisite.cli.host import check_deployed
 
         return check_deployed(arguments.file, arguments.root, arguments.host_root or "/", as_json=arguments.json)
+    if arguments.update and arguments.json:
+        raise ResolveError("--json: does not go with --update")
     if arguments.update:
         return _update(arguments.file, arguments.out)
     if arguments.out is not None:
         raise ResolveError("--out: goes with --update only")
-    for option, value in (("--root", arguments.root), ("--host-root", arguments.host_root), ("--json", arguments.json)):
+    for option, value in (("--root", arguments.root), ("--host-root", arguments.host_root)):
         if value:
             raise ResolveError(f"{option}: goes with --host only")
     try:
         loaded = load_site(arguments.file)
         plans = load_plans(loaded)
     except SiteError as error:
-        print(error)
+        tell(list(map(asdict, error.problems)), [str(error)], as_json=arguments.json)
         say(counted(len(error.problems), "fault"))
         return error.exit_code
+    if arguments.json:
+        print("[]")
+        return 0
     site = loaded.site
     releases = [f"{len(stack.releases)} {stack.title}" for stack in site.stacks.values()]
     say_untried(site)
@@ -83,7 +90,7 @@ def run_why(arguments: argparse.Namespace) -> int:
     """Explain each name; an unknown one is an error that names what comes close."""
     from lumisite.render.explain import explain
 
-    loaded, selection = load_selection(arguments)
+    loaded, selection = _deployed(arguments) if arguments.root else load_selection(arguments)
     libraries = _explain_libraries(arguments)
     holds = _holds(arguments, loaded.site)
     explanations = [
@@ -95,6 +102,39 @@ def run_why(arguments: argparse.Namespace) -> int:
     lines = ("\n\n".join(map(str, explanations)),)
     tell([asdict(explanation) for explanation in explanations], lines, as_json=arguments.json)
     return 0
+
+
+def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
+    """Load the site of the release that is deployed, and choose what it has. Raises `LumisiteError`."""
+    from lumisite.release.root import existing_root, inspect_release
+    from lumisite.render.manifest import sha256_of
+    from lumisite.site.selection import resolve_selection
+
+    if arguments.platform or asked_for(arguments):
+        raise ResolveError(
+            "--root: the release says its platform and releases (leave --platform, --use and the like out)"
+        )
+    root = existing_root(Path(arguments.root))
+    manifest = inspect_release(root, root.current).manifest if root.current else None
+    if manifest is None or not manifest.release:
+        raise ResolveError(
+            f"--root: {root.path} has no release that can be read (`lumisite releases {root.path}` tells)"
+        )
+    if not arguments.site and manifest.site not in embedded_sites():
+        raise ResolveError(f"--site: {manifest.release} is of site {manifest.site}, not embedded; name its description")
+    arguments.site, arguments.platform = arguments.site or manifest.site, manifest.platform
+    loaded = load_site(arguments.site)
+    if loaded.site.name != manifest.site:
+        raise ResolveError(f"--site: release {manifest.release} is of site {manifest.site}, this is {loaded.site.name}")
+    if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
+        say(f"{loaded.file} is not as it was when {manifest.release} was rendered: its present text is explained")
+    stacks = {stack: list(versions) for stack, versions in manifest.stacks.items()}
+    try:
+        selection = resolve_selection(loaded.site, platform=manifest.platform, **stacks)
+    except ResolveError as error:
+        raise ResolveError(f"--root: {manifest.release} is no more what {loaded.file} describes: {error}") from None
+    say(f"as release {manifest.release} has it")
+    return loaded, selection
 
 
 def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplanation]:

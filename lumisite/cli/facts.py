@@ -17,8 +17,8 @@ from lumisite.site.load import LoadedSite, embedded_sites, load_plans, load_site
 
 def run_facts(arguments: argparse.Namespace) -> int:
     """Capture a node."""
-    root = arguments.root
-    check_root(root, "--root", "node")
+    root = arguments.host_root
+    check_root(root)
     captured = capture(DiskTree(root), load_site(arguments.site).site)
     text = format_facts(captured.facts)
     for note in captured.notes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from lumisite.cli.parser import check_root, say, tell
 from lumisite.errors import LumisiteError, shown
@@ -15,27 +16,48 @@ from lumisite.release.node_state import HostFault, name_of, shared_faults
 from lumisite.release.root import existing_root, inspect_release
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import sha256_of
-from lumisite.site.load import load_site
+from lumisite.site.load import LoadedSite, load_site
 from lumisite.site.model import Site
 from lumisite.text import counted, drain_command
+
+
+class Checked(NamedTuple):
+    """What is wrong with a deployed release on a host, what was looked at, and what a new one would change."""
+
+    faults: Sequence[HostFault]
+    notes: Sequence[str]
+    summary: str
+    waiting: Sequence[str] = ()
 
 
 def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_json: bool) -> int:
     """Print one line for each fault; 0 when there is none, 5 when only this node can be meant, 1 otherwise."""
     check_root(host_root)
-    loaded = load_site(site_name)
-    host, place = DiskTree(host_root), Path(root_name or loaded.site.root)
+    loaded, host = load_site(site_name), DiskTree(host_root)
+    checked = checked_deployed(loaded, root_name, host)
+    code, drain = judged(loaded.site, host, checked.faults)
+    lines = [*map(str, checked.faults), *([f"to drain this node (nothing runs it): {drain}"] if drain else [])]
+    tell([_entry(fault, drain) for fault in checked.faults], map(shown, lines), as_json=as_json)
+    for note in (*checked.notes, *checked.waiting):
+        say(note)
+    say(f"{checked.summary}, {counted(len(checked.faults), 'fault') if checked.faults else 'no fault'}")
+    return code
+
+
+def checked_deployed(loaded: LoadedSite, root_name: str | None, host: DiskTree) -> Checked:
+    """Check the deployed release of a root (default: the site's) against a host; raises `LumisiteError` without one."""
+    place = Path(root_name or loaded.site.root)
     if root_name is None and not os.path.lexists(place):
         # Where the file system that holds the release is not mounted, that is the cause.
         everything = frozenset(one.path for one in loaded.site.file_systems)
         gone = list(shared_faults(loaded.site, everything, host, mounts_of(host)))
         if any(covers(fault.path, loaded.site.root) for fault in gone):
-            return _tell(loaded.site, host, gone, (), str(place), as_json=as_json)
+            return Checked(gone, (), str(place))
     expected = "a root that users can enter, and its admins alone can change,"
     doubts = root_doubts(place, whole_way=str(place) == loaded.site.root)
     faults = [HostFault(one.path, expected, one.found, one.remedy) for one in doubts]
     if faults and not os.access(place, os.R_OK | os.X_OK, effective_ids=True):
-        return _tell(loaded.site, host, faults, (), str(place), as_json=as_json)
+        return Checked(faults, (), str(place))
     root = existing_root(place)
     if not root.current:
         raise LumisiteError(f"{root.path}: no release is deployed there (`lumisite deploy OUT {root.path} --apply`)")
@@ -45,6 +67,7 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
         for fault in release.faults
     ]
     notes: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
     looked_at = 0
     manifest = release.manifest
     if manifest.release:
@@ -52,26 +75,16 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
         faults += checked.faults
         notes, looked_at = checked.notes, checked.looked_at
         if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
-            notes += (f"{loaded.file} is not as it was when {root.current} was rendered; its present text was used",)
-    summary = f"{root.current} against {host_root}: {looked_at} things looked at"
-    return _tell(loaded.site, host, faults, notes, summary, as_json=as_json)
+            waiting += (f"{loaded.file} is not as it was when {root.current} was rendered; its present text was used",)
+    return Checked(faults, notes, f"{root.current} against {host.name}: {looked_at} things looked at", waiting)
 
 
-def _tell(
-    site: Site, host: DiskTree, faults: Sequence[HostFault], notes: Sequence[str], summary: str, *, as_json: bool
-) -> int:
-    """Print faults, and the command that drains the node where it alone can be meant; give the exit code."""
+def judged(site: Site, host: DiskTree, faults: Sequence[HostFault]) -> tuple[int, str | None]:
+    """Give the exit code of faults, and the command that drains the node where it alone can be meant."""
     name = name_of(site, host)
     alone = [fault.path for fault in faults if fault.alone]
-    drain = None
-    if name is not None and alone:
-        drain = drain_command([name], ", ".join(dict.fromkeys(alone)))
-    lines = [*map(str, faults), *([f"to drain this node (nothing runs it): {drain}"] if drain else [])]
-    tell([_entry(fault, drain) for fault in faults], map(shown, lines), as_json=as_json)
-    for note in notes:
-        say(note)
-    say(f"{summary}, {counted(len(faults), 'fault') if faults else 'no fault'}")
-    return 0 if not faults else 5 if drain and len(alone) == len(faults) else 1
+    drain = drain_command([name], ", ".join(dict.fromkeys(alone))) if name is not None and alone else None
+    return (0 if not faults else 5 if drain and len(alone) == len(faults) else 1), drain
 
 
 def _entry(fault: HostFault, drain: str | None) -> dict[str, str]:

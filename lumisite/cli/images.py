@@ -19,6 +19,7 @@ from lumisite.images.cotainr import pin_systems
 from lumisite.images.inventory import Image, Reading, read_inventory, wanted_of
 from lumisite.images.lock import format_lock, lock_of, parse_lock, read_lock_file
 from lumisite.site.load import LoadedSite, load_plans, load_site
+from lumisite.site.model import Site
 from lumisite.text import counted
 
 
@@ -48,7 +49,8 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> int:
             raise LumisiteError(f"{error}; it is not replaced") from None
     given = tuple(map(_absolute, arguments.paths))
     images = _read(reading, given)
-    tell(list(map(asdict, images)), chain.from_iterable(map(_lines, images)), as_json=arguments.json)
+    lines = chain.from_iterable(_lines(reading.site, one) for one in images)
+    tell(list(map(asdict, images)), lines, as_json=arguments.json)
     broken = sum(bool(image.fault) for image in images)
     say(f"{counted(len(images), 'image')}, {f'{broken} cannot be used' if broken else 'all can be read'}")
     if file is not None:
@@ -105,7 +107,7 @@ def _absolute(path: str) -> str:
     return joined if ".." in joined.split("/") else posixpath.normpath(joined)
 
 
-def _lines(image: Image) -> Iterator[str]:
+def _lines(site: Site, image: Image) -> Iterator[str]:
     yield shown(image.path)
     yield from (f"    -> {shown(link)}" for link in image.links)
     if image.fault:
@@ -114,7 +116,7 @@ def _lines(image: Image) -> Iterator[str]:
     size = f"; {image.size / 1e6:,.0f} MB" if image.size is not None else ""
     digest = f"; {image.digest[: image.digest.index(':') + 13]}" if image.digest is not None else ""
     yield f"    {image.family} ({image.why}){size}{digest}"
-    yield f"    {', '.join(version_lines(image.versions)) or 'no version found in it'}"
+    yield f"    {', '.join(version_lines(site, image.versions)) or 'no version found in it'}"
     yield from (f"    {note}" for note in image.notes)
 
 

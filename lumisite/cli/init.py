@@ -24,6 +24,7 @@ from lumisite.machine.tree import names_of
 from lumisite.site.checks import STAGES
 from lumisite.site.cpus import CpusetError, parse_number_list
 from lumisite.site.decode import decode
+from lumisite.site.load import prepared
 from lumisite.site.model import Site
 from lumisite.site.scalars import SCALARS
 from lumisite.text import counted
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     comments = [line.split()[1] for line in text.splitlines() if line.lstrip().startswith("# ")]
     questions, guesses = comments.count("QUESTION:"), comments.count("guessed:")
     say(f"wrote {out}: {counted(questions, 'question')} to answer, {counted(guesses, 'guessed value')} to confirm")
-    decode(data, Site, file=str(out), scalars=SCALARS, stages=STAGES)
+    decode(data, Site, file=str(out), scalars=SCALARS, stages=STAGES, older=prepared)
     return 0
 
 

@@ -6,10 +6,12 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from lumisite.cli.groups import GROUPS
 from lumisite.cli.version import TellVersion
 from lumisite.errors import ResolveError, refused
 
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
     from lumisite.site.load import LoadedSite
     from lumisite.site.model import Site
     from lumisite.site.selection import Selection
+
+
+EXIT_CODES = (
+    "Exit codes: 0 fine, 1 a difference or a failed verdict, 2 usage or site description, "
+    "3 a tool or the system refused, 4 inconclusive, 5 the system is fine but some nodes are not."
+)
 
 
 class About(NamedTuple):
@@ -45,22 +53,33 @@ class Command(NamedTuple):
     module: str = ""
 
 
+class _Grouped(argparse.HelpFormatter):
+    """Help with the commands in their groups."""
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if not isinstance(action, argparse._SubParsersAction):
+            return super()._format_action(action)
+        told = {one.dest: indent(super(_Grouped, self)._format_action(one), "  ") for one in action._choices_actions}
+        return "\n".join(f"  {title}:\n{''.join(map(told.__getitem__, names))}" for title, names in GROUPS.items())
+
+
 def build_parser(commands: Mapping[str, Command], only: str | None = None) -> argparse.ArgumentParser:
-    """Build the parser, which stores the command's name as `command`.
+    """Build the parser, which stores the command's name as `command`, and its parser as `parser`.
 
     With `only`, no other command gets its arguments: giving them to all takes as long as rendering.
     """
     parser = argparse.ArgumentParser(
         prog="lumisite",
         description="The layer between Slurm and the container on an HPC site.",
-        epilog="Exit codes: 0 fine, 1 a difference or a failed verdict, 2 usage or site description, "
-        "3 a tool or the system refused, 4 inconclusive, 5 the system is fine but some nodes are not.",
+        epilog=EXIT_CODES,
+        formatter_class=_Grouped,
     )
     parser.add_argument("--version", action=TellVersion, nargs=0, help="tell the version and the commit")
     parsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     for name, command in commands.items():
-        own = parsers.add_parser(name, help=command.help, description=command.description)
+        own = parsers.add_parser(name, help=command.help, description=command.description, epilog=EXIT_CODES)
         if only in (None, name):
+            own.set_defaults(parser=own)
             _add_arguments(own, command)
     return parser
 
@@ -100,8 +119,50 @@ def number_to(most: int, no: str = "no") -> Callable[[str], int]:
 _TELL_SITE = ("check", "render", "resolve")
 
 
+def parse(commands: Mapping[str, Command], words: Sequence[str]) -> argparse.Namespace:
+    """Parse what was typed; what is mistyped comes back with what may have been meant."""
+    name = next((word for word in words if not word.startswith("-")), "")
+    parser = build_parser(commands, name)
+    if name and name not in commands:
+        parser.error(f"there is no command {name!r} ({_meant(name, commands) or 'see lumisite --help'})")
+    arguments, odd = parser.parse_known_args(words)
+    if odd:
+        options = [option for action in arguments.parser._actions for option in action.option_strings]
+        near = _meant(odd[0].partition("=")[0], options)
+        arguments.parser.error(f"unrecognized arguments: {' '.join(odd)}{f' ({near})' if near else ''}")
+    return arguments
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def as_typed(message: str, arguments: argparse.Namespace, words: Sequence[str]) -> str:
+    """Let an error name the option that was typed, where there are two for the same thing."""
+    from lumisite.site.selection import SHORT_FORMS
+
+    named, colon, rest = message.partition(":")
+    typed = {word.partition("=")[0] for word in words}
+    same = {"--host-root": "--root", "--site": "FILE" if getattr(arguments, "file", "") else "--site"}
+    if named in typed or not colon:
+        return message
+    if named.removeprefix("--") in SHORT_FORMS and "--use" in typed:
+        return f"--use {named.removeprefix('--')}:{rest}"
+    other = same.get(named, named)
+    return f"{other}:{rest}" if other in (*typed, "FILE") else message
+
+
 def choose_site(arguments: argparse.Namespace) -> Iterator[str]:
     """Fill in the site where none was asked for, and give a line that names it."""
+    if arguments.command == "why" and arguments.root:
+        return  # the release knows its site
+    if arguments.command == "check" and arguments.site:
+        if arguments.file:
+            raise ResolveError(f"--site: FILE is {arguments.file} already (leave one out)")
+        arguments.file = arguments.site
     for option in ("site", "file"):
         if getattr(arguments, option, None) == "":
             from lumisite.cli.chosen import default_site
@@ -129,7 +190,7 @@ def asked_for(arguments: argparse.Namespace) -> dict[str, list[str]]:
     for text in arguments.use:
         stack, sign, version = text.partition("=")
         if not sign or not stack:
-            raise ResolveError(f"--use: {text!r} is no stack with its release (cuda=12.8 would be right)")
+            raise ResolveError(f"--use: {text!r} is no stack with its release (NAME=12.8 would be right)")
         asked.setdefault(stack, []).append(version)
     return asked
 
@@ -139,10 +200,10 @@ def real_path(name: str | Path) -> Path:
     return Path(os.path.realpath(name))
 
 
-def check_root(root: str, option: str = "--host-root", what: str = "host") -> None:
+def check_root(root: str) -> None:
     """Refuse the root of a host that is no directory; raises `ResolveError`."""
     if "\0" in root or not Path(root).is_dir():
-        raise ResolveError(f"{option}: {root!r} is no directory (the root of a {what}, or of a copy of one)")
+        raise ResolveError(f"--host-root: {root!r} is no directory (the root of a host, or of a copy of one)")
 
 
 def tell(result: object, lines: Iterable[str], *, as_json: bool) -> None:

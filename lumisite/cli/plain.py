@@ -6,10 +6,12 @@ terminal or hide a line, and a bidirectional mark can turn a line of a diff arou
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any
 
 
@@ -21,6 +23,60 @@ def plain(text: str) -> str:
         letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode()
         for letter in text
     )
+
+
+#: What lines of a diff begin with, and the colour of each: SGR parameters of ECMA-48.
+_COLOURS = (
+    (re.compile(r"(---|\+\+\+) [ab/]|release "), "1"),
+    (re.compile(r"@@ "), "36"),
+    (re.compile(r"\+"), "32"),
+    (re.compile(r"-"), "31"),
+)
+
+
+def show(text: str) -> None:
+    """Print text; on a terminal with colours (unless NO_COLOR is set), and by PAGER where it is longer than that."""
+    if not sys.stdout.isatty():
+        print(text)
+        return
+    import shlex
+    import shutil
+    import subprocess
+
+    lines = plain(text).split("\n")
+    if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        lines = [_coloured(line) for line in lines]
+    content = "\n".join(lines) + "\n"
+    with suppress(OSError, ValueError):  # none there, or one that cannot be read: then without
+        command = shlex.split(os.environ.get("PAGER", "less"))
+        if command and len(lines) >= shutil.get_terminal_size().lines:
+            sys.stdout.flush()
+            values = {"LESS": "FRX", **os.environ}  # keeps colours and what was read on the screen
+            subprocess.run(command, input=content.encode(errors="backslashreplace"), env=values, check=False)
+            return
+    getattr(sys.stdout, "_stream", sys.stdout).write(content)
+
+
+def _coloured(line: str) -> str:
+    colour = next((colour for begin, colour in _COLOURS if begin.match(line)), None)
+    return f"\x1b[{colour}m{line}\x1b[0m" if colour else line
+
+
+class _Plain:
+    """A stream that is as another, but for what is written to it, and for what comes `first` on stderr."""
+
+    def __init__(self, stream: Any, first: list[str], line: Line) -> None:
+        self._stream, self._first, self.line = stream, first, line
+
+    def write(self, text: str) -> int:
+        self.line.clear()
+        while self._first:
+            print(self._first.pop(), file=sys.stderr, flush=True)
+        self._stream.write(plain(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class Line:
@@ -49,23 +105,6 @@ class Line:
         self._length = length
         self._stream.write(text)
         self._stream.flush()
-
-
-class _Plain:
-    """A stream that is as another, but for what is written to it, and for what comes `first` on stderr."""
-
-    def __init__(self, stream: Any, first: list[str], line: Line) -> None:
-        self._stream, self._first, self.line = stream, first, line
-
-    def write(self, text: str) -> int:
-        self.line.clear()
-        while self._first:
-            print(self._first.pop(), file=sys.stderr, flush=True)
-        self._stream.write(plain(text))
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 @contextmanager

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from lumisite.cli.plain import show
 from lumisite.errors import shown
 from lumisite.release.deploy import Plan, apply_plan, edits_text, load_out, plan_deploy, roll_back
-from lumisite.release.diff import compare, file_lines, meaning_lines, to_json
+from lumisite.release.diff import compare, file_lines, meaning_lines, summary_lines, to_json
 from lumisite.release.files import make_directories
 from lumisite.release.root import Actor, existing_root, list_releases, locked, read_root
 from lumisite.release.tree import fault_lines, owner_of, utc
@@ -25,32 +27,39 @@ def _diff(arguments: argparse.Namespace) -> int:
         edited = {str(release.path): [str(fault) for fault in release.faults] for release in plan.edited}
         print(json.dumps({**to_json(plan.difference), "edited": edited}, indent=2))
     else:
-        _show(plan, full=arguments.full)
+        _show(plan, arguments)
     if plan.edited:
         _say(edits_text(plan))
+    elif plan.difference and not arguments.json:
+        _say(f"deploy it: {_command('deploy', arguments.out, arguments.root, '--apply')}")
     return 1 if plan.difference or plan.edited else 0
 
 
 def _deploy(arguments: argparse.Namespace) -> int:
     out = load_out(arguments.out)
-    plan = plan_deploy(out, arguments.root, os.geteuid())
+    plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
     if not arguments.apply:
-        _show(plan, full=arguments.full)
+        _show(plan, arguments)
         if plan.edited:
             _say(edits_text(plan))
         if plan.nothing_to_do:
             return 0
         if not plan.is_damaged:
-            options = "--apply --set-edits-aside" if plan.edited else "--apply"
-            _say(f"nothing was written; run again with {options} to deploy it")
+            options = [*["--set-edits-aside"] * bool(plan.edited), *["--change-site"] * arguments.change_site]
+            command = _command("deploy", arguments.out, arguments.root, "--apply", *options)
+            _say(f"nothing was written; deploy it: {command}")
         return 1
     make_directories(Path(os.path.realpath(arguments.root)))
     actor = _actor()
     with locked(read_root(arguments.root).path, actor):
-        plan = plan_deploy(out, arguments.root, os.geteuid())
+        plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
         told = apply_plan(plan, actor, set_edits_aside=arguments.set_edits_aside)
-    _show(plan, full=arguments.full)  # by now a reader that has left stops nothing half-way
+    _show(plan, arguments)  # by now a reader that has left stops nothing half-way
     print(told)
+    if not plan.nothing_to_do:
+        _say(f"whether it fits: {_command('status', arguments.root)}")
+        if plan.root.current:
+            _say(f"go back: {_command('rollback', arguments.root)}")
     return 0
 
 
@@ -58,14 +67,15 @@ def _rollback(arguments: argparse.Namespace) -> int:
     actor = _actor()
     root = existing_root(arguments.root, os.geteuid()).path
     with locked(root, actor):
-        before, after, logged = roll_back(read_root(root), actor)
+        before, after, logged = roll_back(read_root(root), actor, arguments.release)
     print(f"rolled back {before.path.name} -> {after.path.name}")
     if before.manifest.release and (difference := compare(before, after)):
-        print("\n".join(meaning_lines(difference)))
+        show("\n".join(summary_lines(difference)))
     if before.faults:
         _say(f"{before.path}: is not as it was deployed, and stays so:{fault_lines(before.faults)}")
     if not logged:
         _say(f"{root}/history: could not be written; the link was moved all the same")
+    _say(f"whether it fits: {_command('status', arguments.root)}")
     return 0
 
 
@@ -94,15 +104,25 @@ def _row(release: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
     return (mark, *(shown(short[name] or "-") for name in names))
 
 
-def _show(plan: Plan, *, full: bool) -> None:
+def _show(plan: Plan, arguments: argparse.Namespace) -> None:
+    """Print what users will notice; all of it, and the files, only on request."""
     difference = plan.difference
     if not difference:
         print(f"no difference to {plan.root.current}")
         return
     if plan.current is None and plan.root.current:
         _say(f"{plan.root.release(plan.root.current)}: is missing, though {plan.root.path}/current names it")
-    lines = [f"release {difference.old or '(none)'} -> {difference.new}", *meaning_lines(difference), ""]
-    print("\n".join(lines + file_lines(difference, full=full)))
+    first = f"release {difference.old or '(none)'} -> {difference.new}"
+    if arguments.details or arguments.full:
+        show("\n".join([first, *meaning_lines(difference), "", *file_lines(difference, full=arguments.full)]))
+    else:
+        show("\n".join([first, *summary_lines(difference)]))
+        if difference.old and not getattr(arguments, "apply", False):
+            _say(f"all of it: {_command('diff', arguments.out, arguments.root, '--details')}")
+
+
+def _command(*words: object) -> str:
+    return shlex.join(["lumisite", *map(str, words)])
 
 
 def _actor() -> Actor:

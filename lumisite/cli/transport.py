@@ -14,11 +14,11 @@ from typing import BinaryIO
 from lumisite.cli.parser import tell
 from lumisite.cli.progress import Progress
 from lumisite.errors import shown
-from lumisite.site.load import load_site
 from lumisite.site.read import opened
 from lumisite.text import columns
 from lumisite.validate import InputError
 from lumisite.validate.transport.judge import Expectation, Result, judge
+from lumisite.validate.transport.lines import Evidence
 from lumisite.validate.transport.log import scan
 
 #: Exit codes of a verdict (design: 1 a failed verdict, 4 inconclusive).
@@ -31,13 +31,19 @@ _GZIP = 31
 _MOST_ZEROS = 64 << 20
 #: Processes of a passing run that are listed for a person.
 ROWS_SHOWN = 16
+#: Characters of a line of the log that are shown.
+EVIDENCE_SHOWN = 72
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge one run's logs."""
-    site = load_site(arguments.site).site if arguments.site else None
+    site = None
+    if arguments.site:
+        from lumisite.site.load import load_site  # most of what a start costs
+
+        site = load_site(arguments.site).site
     expected = arguments.expect or (site.fabric.carrier if site else None)
-    nics = arguments.nics or (site.fabric.nics if site else None)
+    nics = arguments.nics or (site.nics if site else None)
     log = scan((name, file_blocks(name)) for name in arguments.logs)
     result = judge(log, Expectation(expected, nics, arguments.require_gdr))
     tell(asdict(result), _transport_text(result), as_json=arguments.json)
@@ -48,11 +54,15 @@ def _transport_text(result: Result) -> Iterator[str]:
     yield f"{result.verdict.upper()}: {result.reasons[0] if result.reasons else 'no reason'}"
     yield from (f"  {reason}" for reason in result.reasons[1:])
     yield ""
-    yield f"plugin in use    {result.plugin_in_use}"
-    yield f"provider         {result.provider}"
-    yield f"network          {result.network}"
-    yield f"GPU Direct RDMA  {result.gdr}"
-    yield f"interfaces       {' '.join(result.interfaces) or 'not named'}"
+    answers = (
+        ("plugin in use", "plugin_in_use", result.plugin_in_use),
+        ("provider", "provider", result.provider),
+        ("network", "network", result.network),
+        ("GPU Direct RDMA", "gdr", result.gdr),
+        ("interfaces", "interfaces", " ".join(result.interfaces) or "not named"),
+    )
+    several = len({one.file for one in result.evidence.values() if one}) > 1
+    yield from columns([(title, answer, _line(result.evidence[name], several)) for title, name, answer in answers])
     shown = [one for one in result.processes if one.verdict != "pass"] or result.processes
     if not shown:
         return
@@ -66,6 +76,15 @@ def _transport_text(result: Result) -> Iterator[str]:
     yield from columns(rows)
     if len(shown) > ROWS_SHOWN:
         yield f"… and {len(shown) - ROWS_SHOWN} more"
+
+
+def _line(evidence: Evidence | None, several: bool) -> str:
+    """Say which line of the log an answer is from."""
+    if evidence is None:
+        return ""
+    place = f"{evidence.file}:{evidence.line}" if several else f"line {evidence.line}"
+    text = evidence.text if len(evidence.text) <= EVIDENCE_SHOWN else evidence.text[: EVIDENCE_SHOWN - 1] + "…"
+    return shown(f"{place}: {text}")
 
 
 def file_blocks(name: str) -> Iterator[bytes]:

@@ -25,7 +25,9 @@ def commit_of(package: Path) -> str:
     """Give the commit that a wheel's builder wrote down, or that of the checkout; empty where neither is known."""
     written = package / "COMMIT"
     if written.is_file():
-        return written.read_text(encoding="ascii").strip()
+        from lumisite.site.read import read_file
+
+        return read_file(written, 100).decode("ascii").strip()
     if not (package.parent / ".git").exists():
         return ""
     import subprocess  # no other start should pay for it

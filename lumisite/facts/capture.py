@@ -10,29 +10,29 @@ import itertools
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from lumisite.binds.copies import in_order, is_foundation, newest, numbers_in, public_versions, stem
 from lumisite.binds.plan import beyond, folders_below
-from lumisite.errors import LumisiteError
+from lumisite.errors import DifferenceError, LumisiteError
 from lumisite.facts.capture_plain import PARTS, with_closed, with_digests
 from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import Deployed, Facts, ImageFile, Library, Named, Program, Releases
-from lumisite.facts.site import INSTALLED
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import Found, Loaded, Loader, Rules, cpu_levels, read_rules, walk
 from lumisite.machine.tree import Tree, content_of, digest_of, head_of, names_of, resolve, size_of
+from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, parse_manifest
 from lumisite.site.model import Site
+from lumisite.vendors import all_fabrics, all_software, all_vendors, fabrics_of, plugins, software_of
+from lumisite.vendors.model import Software
 
-_CPE = "/opt/cray/pe/cpe"
 _RUNTIME = "runtime.executable"
-#: Libraries that a host is asked for whatever the site names: what carries traffic on Slingshot, and plugins, which are
+#: A library that a host is asked for whatever the site names, with what carries its fabric and with plugins, which are
 #: opened by names without a version.
-_ALWAYS = ("libcxi.so.1", "libfabric.so.1", "librccl-net", "libnccl-net")
+_ALWAYS = "libfabric.so.1"
 _GROUPS = ("GLIBC", "GLIBCXX", "CXXABI")
-#: Where HPE Cray's products stand, each with a directory for every release.
-_CRAY = ("/opt/cray", "/opt/cray/pe")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([-_+.][\w.]+)?")
 _LARGEST_FILE_BYTES, _LARGEST_PROGRAM_BYTES = 64 * 1024 * 1024, 256 * 1024 * 1024
 _MOST_FILES, _DEEPEST = 5000, 8
@@ -67,8 +67,7 @@ def capture(tree: Tree, site: Site) -> Captured:
         facts,
         slurm=_slurm(tree, searched),
         runtime=Program() if site.runtime.executable is None else _program(tree, site.runtime.executable),
-        rocm=_rocm(tree),
-        cpe=products.get(_CPE, Releases()),
+        stacks={one.name: found for _, one in all_software() if (found := _releases(tree, one)).versions},
         products=products,
         paths={path: _named(tree, path) for path in sorted({*stated, *folders})},
         dangling={**facts.dangling, **dangling},
@@ -116,27 +115,31 @@ def _loader(tree: Tree, site: Site, notes: list[str]) -> Loader:
     """Make a loader that also looks where only modules, binds or the site's own words lead."""
     stated = sorted((path for _, path in _stated_libraries(site)), key=numbers_in, reverse=True)
     folders = [folder for path in (*_in_force(tree, site), *stated) for folder in folders_below(tree, path)]
-    folders += sorted(glob(tree, "/opt/cray/libfabric/*/lib64"), key=numbers_in, reverse=True)
+    for pattern in (pattern for one in all_vendors() for pattern in one.libraries):
+        folders += sorted(glob(tree, pattern), key=numbers_in, reverse=True)
     library_path = tuple(dict.fromkeys(folders))
     try:
         rules = read_rules(tree, cpu_levels(tree), library_path, captured=True)
     except LumisiteError as error:
         rules = Rules(library_path=library_path)
         notes.append(str(error))
-    rocm = resolve(tree, "/opt/rocm").path
-    everywhere = dict.fromkeys((*rules.directories, *beyond(site, tree, rocm)))
+    defaults = {one.name: resolve(tree, one.default).path for _, one in all_software()}
+    everywhere = dict.fromkeys((*rules.directories, *beyond(site, tree, defaults)))
     return Loader(tree, replace(rules, directories=tuple(everywhere)))
 
 
 def _in_force(tree: Tree, site: Site) -> Iterator[str]:
-    """Give the directories of the releases that the node has as defaults, those of its CPE first.
+    """Give the directories of the releases that the node has as defaults, those of installed stacks first.
 
     Without such a link the release of the platform in force counts.
     """
-    link, platform = resolve(tree, f"{_CPE}/default"), site.platforms[site.platform]
-    default = platform.defaults.get(INSTALLED)
-    release = site.releases(INSTALLED).get(posixpath.basename(link.path) if link.links else str(default))
-    yield from release.libraries.values() if release else ()
+    platform = site.platforms[site.platform]
+    for stack in site.host_stacks:
+        software = software_of(stack, None)
+        link = None if software is None else resolve(tree, software.default)
+        default = posixpath.basename(link.path) if link and link.links else str(platform.defaults.get(stack))
+        release = site.releases(stack).get(default)
+        yield from release.libraries.values() if release else ()
     parents = dict.fromkeys(posixpath.dirname(path) for _, path in _stated_libraries(site))
     yield from (resolve(tree, f"{parent}/default").path for parent in parents)
     yield from platform.libraries.values()
@@ -146,13 +149,18 @@ def asked_stems(site: Site) -> set[str]:
     """Give the stems of the libraries that every capture looks for, whether they are needed or not."""
     borrowed = [name for family in site.families.values() for name in family.libraries]
     bound = (posixpath.basename(bind.path) for bind in site.binds)
-    return {stem(posixpath.basename(name)) for name in (*_ALWAYS, *borrowed, *(one for one in bound if ".so" in one))}
+    fabrics = fabrics_of(site.fabric.carrier) or tuple(all_fabrics())
+    carriers = (name for fabric in fabrics for name in fabric.libraries)
+    return {
+        stem(posixpath.basename(name))
+        for name in (_ALWAYS, *carriers, *plugins(), *borrowed, *(one for one in bound if ".so" in one))
+    }
 
 
 def _with_libraries(facts: Facts, loader: Loader, directories: Iterable[str], site: Site, notes: list[str]) -> Facts:
     """Add the libraries that the site's families and binds name, whatever their SONAMEs are now, and what they need.
 
-    A library counts by its stem (`libcxi` of `libcxi.so.1`), so one whose SONAME has changed is found too.
+    A library counts by its stem (`libfabric` of `libfabric.so.1`), so one whose SONAME has changed is found too.
     """
     tree = loader.tree
     asked = asked_stems(site)
@@ -229,9 +237,10 @@ def _glibc(loader: Loader) -> str | None:
 def _products(tree: Tree, site: Site) -> tuple[dict[str, Releases], dict[str, str]]:
     """Find the directories that hold one directory for each release of a product; and defaults that lead nowhere."""
     parents = {posixpath.dirname(at) for _, at in _stated_libraries(site) if _VERSION.fullmatch(posixpath.basename(at))}
-    parents |= {f"{top}/{name}" for top in _CRAY for name in names_of(tree, top)}
+    tops = {top for one in all_vendors() for top in one.products}
+    parents |= {f"{top}/{name}" for top in tops for name in names_of(tree, top)}
     found, dangling = {}, {}
-    for path in sorted(parents - set(_CRAY)):
+    for path in sorted(parents - tops):
         if versions := _versions(tree, path):
             place = resolve(tree, f"{path}/default")
             leads = bool(place.links)
@@ -258,11 +267,12 @@ def _versions(tree: Tree, folder: str, prefix: str = "") -> tuple[str, ...]:
     return tuple(in_order(name for name in named if names_of(tree, f"{folder}/{prefix}{name}")))
 
 
-def _rocm(tree: Tree) -> Releases:
-    """Find the ROCm releases on the host: /opt/rocm-VERSION, and the one that /opt/rocm names."""
-    versions = _versions(tree, "/opt", "rocm-")
-    default = posixpath.basename(resolve(tree, "/opt/rocm").path).removeprefix("rocm-")
-    return Releases(versions, default if default in versions else None)
+def _releases(tree: Tree, software: Software) -> Releases:
+    """Find the releases of software on the host, and the one that its link of defaults names."""
+    starts = [posixpath.split(start) for start in software.folders]
+    versions = dict.fromkeys(one for folder, prefix in starts for one in _versions(tree, folder, prefix))
+    default = posixpath.basename(resolve(tree, software.default).path).removeprefix(starts[0][1])
+    return Releases(tuple(in_order(versions)), default if default in versions else None)
 
 
 def _slurm(tree: Tree, directories: Iterable[str]) -> str | None:
@@ -338,7 +348,11 @@ def _deployed(tree: Tree, root: str) -> Deployed:
     for path in itertools.islice(_files(tree, place.path, _DEEPEST), _MOST_FILES):
         if digest := digest_of(tree, path, _LARGEST_FILE_BYTES):
             files[path[len(place.path) + 1 :]] = digest
-    return Deployed(posixpath.basename(place.path), files)
+    names: dict[str, str] = {}
+    with suppress(DifferenceError):
+        manifest = content_of(tree, f"{place.path}/{MANIFEST}", LARGEST_MANIFEST_BYTES) or b""
+        names = parse_manifest(manifest, MANIFEST).leads
+    return Deployed(posixpath.basename(place.path), files, names)
 
 
 def _files(tree: Tree, path: str, depth: int) -> Iterator[str]:

@@ -18,6 +18,7 @@ from lumisite.facts.facts import Facts, Plain
 from lumisite.machine.ldcache import config_lines, glob
 from lumisite.machine.tree import Tree, digest_of, first_line, names_of, resolve, small_text
 from lumisite.site.model import Site
+from lumisite.vendors import all_vendors
 
 #: What decides which calls of the system a container gets, or how its memory is placed.
 _SYSCTLS = (
@@ -32,12 +33,8 @@ _OF_ONE_BOOT = re.compile(
     r"(ignore_)?loglevel|.*(token|secret|passw|uuid|session|url|_data|ifname|hostname).*",
     re.IGNORECASE,
 )
-_NETWORK_MODULES = re.compile(r"cxi_\w+|cassini\w*|kdreg\w*|kfi\w*|mlx[45]_\w+|hfi1")
-#: Where Cray's modules and those of distributions stand, and the lists of folders that Lmod and Modules start with.
-_MODULE_ROOTS = (
-    "/opt/cray/modulefiles", "/opt/cray/pe/modulefiles", "/opt/cray/pe/lmod/modulefiles", "/opt/modulefiles",
-    "/etc/modulefiles", "/usr/share/modulefiles",
-)  # fmt: skip
+#: Where modules of distributions stand, and the lists of folders that Lmod and Modules start with.
+_MODULE_ROOTS = ("/opt/modulefiles", "/etc/modulefiles", "/usr/share/modulefiles")
 _MODULE_LISTS = (
     "/etc/lmod/modulespath", "/etc/lmod/.modulespath", "/usr/share/lmod/lmod/init/.modulespath",
     "/usr/share/Modules/init/.modulespath", "/etc/environment-modules/modulespath",
@@ -64,9 +61,6 @@ _SLURM_KEYS = (
     "SwitchType", "TaskPlugin", "TaskPluginParam",
 )  # fmt: skip
 _LARGEST_PLUGIN_BYTES = 64 * 1024 * 1024
-#: Folders of links to the libraries of the default releases; images have them on their LD_LIBRARY_PATH.
-_LINKED = ("/opt/cray/pe/lib64", "/opt/cray/pe/lib64/cce", "/opt/cray/lib64")
-
 #: What one capture reads of libraries for their digests, in about half a second.
 _MOST_DIGEST_BYTES = 256 * 1024 * 1024
 _MOST_TOLD = 20
@@ -130,10 +124,11 @@ def _hugepages(tree: Tree, _: Site) -> dict[str, str]:
 
 def _kernel_modules(tree: Tree, _: Site) -> dict[str, str]:
     """Give version and build of what drives the network: modules known by name, and those of the interfaces."""
+    known = "|".join(one.kernel_modules for one in all_vendors() if one.kernel_modules)
     links = (f"/sys/class/net/{name}/device/driver" for name in names_of(tree, "/sys/class/net"))
     places = [resolve(tree, path) for link in links for path in (f"{link}/module", link)]
     names = {posixpath.basename(place.path) for place in places if place.entry is not None}
-    names |= {name for name in names_of(tree, "/sys/module") if _NETWORK_MODULES.fullmatch(name)}
+    names |= {name for name in names_of(tree, "/sys/module") if re.fullmatch(known, name)}
     found = {}
     for name in sorted(names):
         version, build = (first_line(tree, f"/sys/module/{name}/{file}") for file in ("version", "srcversion"))
@@ -148,7 +143,8 @@ def _module_defaults(tree: Tree, site: Site) -> dict[str, str]:
     The site's own root is left out, as each file of a release is known by its digest.
     """
     listed = (line.strip() for path in _MODULE_LISTS for line in (small_text(tree, path) or "").splitlines())
-    roots = [*_MODULE_ROOTS, *(root for line in listed if line.startswith("/") for root in glob(tree, line))]
+    own = (folder for one in all_vendors() for folder in one.module_folders)
+    roots = [*own, *_MODULE_ROOTS, *(root for line in listed if line.startswith("/") for root in glob(tree, line))]
     waiting = [(root, _DEEPEST) for root in dict.fromkeys(roots) if not root.startswith(f"{site.root}/")]
     found: dict[str, str] = {}
     for _ in range(_MOST_MODULE_FOLDERS):
@@ -205,9 +201,12 @@ def _mark(tree: Tree, paths: Iterable[str]) -> str:
 
 
 def _links(tree: Tree, _: Site) -> dict[str, str]:
-    """Give where a folder of links is, and to how many files of which release of each product its links lead."""
+    """Give where a folder of links is, and to how many files of which release of each product its links lead.
+
+    Such are the folders of links to libraries of default releases, which images have on their LD_LIBRARY_PATH.
+    """
     found: dict[str, str] = {}
-    for folder in _LINKED:
+    for folder in (folder for one in all_vendors() for folder in one.linked):
         place, counts = resolve(tree, folder), Counter[str]()
         for name in names_of(tree, folder):
             at = resolve(tree, f"{folder}/{name}")

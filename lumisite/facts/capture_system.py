@@ -1,7 +1,7 @@
 """What the kernel and the distribution say of a node: sysfs, procfs, os-release.
 
-Sources: os-release(5); proc(5); Documentation/ABI/{stable,testing}/sysfs-* in Linux 6.1; for the options of the kernel
-that count, `src/misc/rocmwrap.cc` of RCCL, which reads /boot/config-RELEASE before it uses DMA-BUF.
+Sources: os-release(5); proc(5); Documentation/ABI/{stable,testing}/sysfs-* in Linux 6.1. Which drivers, adapters and
+options of the kernel count is the vendors'.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import replace
 
-from lumisite.facts.facts import CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
+from lumisite.facts.facts import Adapter, CpuGroup, Device, Driver, Facts, Interface, Kernel, KernelConfig, System
 from lumisite.machine.live import read_topology
 from lumisite.machine.topology import TopologyError
 from lumisite.machine.tree import Tree, content_of, first_line, names_of, resolve, small_text
 from lumisite.site.cpus import format_cpu_list
+from lumisite.vendors import all_fabrics, all_gpus, all_vendors
 
 _LARGEST_CONFIG_BYTES = 4 * 1024 * 1024
-_OPTIONS = ("CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
-_DRIVERS = ("amdgpu", "nvidia", "i915")
 
 
 def capture_system(tree: Tree, site: str, wanted: Collection[str], notes: list[str]) -> Facts:
@@ -84,11 +83,11 @@ def _kernel(tree: Tree) -> Kernel:
     if release is None:
         found = re.match(r"Linux version (\S+)", first_line(tree, "/proc/version") or "")
         release = found[1] if found else None
-    configs = {}
+    configs, wanted = {}, [option for one in all_vendors() for option in one.kernel_options]
     for path in (f"/boot/{name}" for name in names_of(tree, "/boot") if name.startswith("config-")):
         content = content_of(tree, path, _LARGEST_CONFIG_BYTES)
         if content is not None:
-            options = re.findall(rf"^({'|'.join(_OPTIONS)})=([a-z0-9]+)$".encode(), content, re.MULTILINE)
+            options = re.findall(rf"^({'|'.join(wanted)})=([a-z0-9]+)$".encode(), content, re.MULTILINE)
             named = {name.decode(): value.decode() for name, value in options}
             configs[path] = KernelConfig(hashlib.sha256(content).hexdigest(), named)
     return Kernel(release, configs)
@@ -98,8 +97,10 @@ def _drivers(tree: Tree) -> dict[str, Driver]:
     """Read the GPU drivers that are loaded, and which sources of them are installed."""
     sources = names_of(tree, "/usr/src")
     found = {}
-    for name in _DRIVERS:
+    for name, gpu in ((name, one) for one in all_gpus() for name in one.drivers):
         version, build = (first_line(tree, f"/sys/module/{name}/{file}") for file in ("version", "srcversion"))
+        if version is None and name in gpu.stated:
+            version = gpu.stated[name].version(small_text(tree, gpu.stated[name].paths) or "")
         mine = tuple(one for one in sources if one.startswith(f"{name}-") and one.isprintable())
         if version or build or mine:
             found[name] = Driver(version, build, mine)
@@ -131,12 +132,20 @@ def _bus(path: str) -> str | None:
     return parts[-1] if parts else None
 
 
-def _nics(tree: Tree) -> dict[str, Device]:
-    """Read the Cassini adapters."""
+def _nics(tree: Tree) -> dict[str, Adapter]:
+    """Read the adapters of every class that carries data."""
     found = {}
-    for name in names_of(tree, "/sys/class/cxi"):
-        device = resolve(tree, f"/sys/class/cxi/{name}/device")
-        if name.isprintable() and device.entry is not None:
-            numa = _number(tree, f"/sys/class/cxi/{name}/device/numa_node")
-            found[name] = Device(_bus(device.path), numa, first_line(tree, f"{device.path}/local_cpulist"))
+    for folder in dict.fromkeys(fabric.folder for fabric in all_fabrics()):
+        for name in names_of(tree, folder):
+            device = resolve(tree, f"{folder}/{name}/device")
+            if name.isprintable() and device.entry is not None:
+                link, state = (first_line(tree, f"{folder}/{name}/ports/1/{file}") for file in ("link_layer", "state"))
+                found[name] = Adapter(
+                    _bus(device.path),
+                    _number(tree, f"{folder}/{name}/device/numa_node"),
+                    first_line(tree, f"{device.path}/local_cpulist"),
+                    kind=posixpath.basename(folder),
+                    link=link,
+                    port=state and state.rpartition(" ")[2],
+                )
     return found

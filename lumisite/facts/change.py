@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 Kind = Literal[
     Plain,
-    "os", "kernel", "kernel-config", "glibc", "slurm", "runtime", "driver", "rocm", "cpe", "product", "default", "path",
+    "os", "kernel", "kernel-config", "glibc", "slurm", "runtime", "driver", "stack", "product", "default", "path",
     "soname", "library-gone", "library-new", "damaged", "library", "needs", "wants", "gives",
     "missing", "dangling", "interface", "nic",
     "gpu-count", "gpu-bus", "gpu-place", "cpus", "image", "release", "edited",
@@ -45,7 +45,7 @@ class Change(Generic[T]):
 
 @dataclass(frozen=True)
 class BootConfig:
-    """The file that RCCL reads: /boot/config-RELEASE of the running kernel, with its options; none is there for `None`.
+    """The file that libraries read: /boot/config-RELEASE of the running kernel, with its options, or none (`None`).
 
     `path` is `None` where the kernel is not known; `there` are the files of this kind, for whatever kernel.
     """
@@ -118,10 +118,10 @@ def _text(kind: Kind, subject: str, value: object) -> str | None:
 
 
 def driver_words(name: str, driver: Driver) -> str:
-    """Say which driver it is: its version, and the sources in /usr/src, which name AMD's release.
+    """Say which driver it is: its version, and the sources in /usr/src, which may name the vendor's release.
 
-    >>> driver_words("amdgpu", Driver("6.10.5", sources=("amdgpu-6.10.5-2084815",)))
-    'amdgpu 6.10.5 (amdgpu-6.10.5-2084815)'
+    >>> driver_words("gpu", Driver("6.10.5", sources=("gpu-6.10.5-2084815",)))
+    'gpu 6.10.5 (gpu-6.10.5-2084815)'
     """
     said = f"{name} {driver.version}" if driver.version else name
     return f"{said} ({', '.join(driver.sources)})" if driver.sources else said

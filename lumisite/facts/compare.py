@@ -11,12 +11,13 @@ from lumisite.binds.copies import is_foundation, stem
 from lumisite.facts.change import BootConfig, Change, DeployedFile, Kind, LoadedFile, SymbolVersion, parted
 from lumisite.facts.facts import Facts, Library, Plain, Releases
 from lumisite.machine.tree import is_under
+from lumisite.vendors import all_software
 
 T = TypeVar("T")
 Changes = Iterator[Change[Any]]
 
 #: What facts files of before lack: where one of two captures does not know it, it is not compared.
-_NEWER = ("mtu", "sha256")
+_NEWER = ("mtu", "sha256", "kind", "link", "port")
 
 
 def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[Change[Any], ...]:
@@ -31,20 +32,25 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
     found = tuple(change for change in seen if not _is_hidden(change, shut, before, after))
     subjects = {kind: {one.subject for one in found if one.kind == kind} for kind in get_args(Kind)}
     folders = [path for one in found if one.kind == "product" for path in (one.before, one.after) if path]
-    folders += [f"/opt/rocm-{one}" for pair in parted(before.rocm.versions, after.rocm.versions) for one in pair]
+    for _, one in all_software():
+        versions = (facts.stacks.get(one.name, Releases()).versions for facts in (before, after))
+        folders += [f"{start}{name}" for pair in parted(*versions) for name in pair for start in one.folders]
     folders += [*subjects["image"], *subjects["dangling"]]
     links = {posixpath.basename(path) for path in subjects["dangling"]}
     lost = {name for one in found if one.kind == "soname" for name in one.before or ()} | subjects["library-gone"]
     kinds = {path: {one.kind, after.paths.get(path, one).kind} for path, one in before.paths.items()}
     void = [path for path, pair in kinds.items() if "directory" in pair and pair & {"none", "dangling", "file"}]
     needed = {name for one in found if one.kind == "needs" for name in one.after or ()}
-    releases = tuple({**_RELEASES, "CPE": "/opt/cray/"}.get(one, f"{one}/") for one in subjects["default"])
+    software = {one.title: one for _, one in all_software()}
+    moving = (software.get(one) for one in subjects["default"])
+    releases = tuple(one.follows or one.folders[0] for one in moving if one is not None)
+    releases += tuple(f"{one}/" for one in subjects["default"] if one not in software)
     built = subjects["needs"] | subjects["wants"] | subjects["gives"]
 
     def is_told(change: Change[Any]) -> bool:
         """Tell whether a change only follows from another one, which is told."""
         name, paths = change.subject, [getattr(one, "path", None) for one in (change.before, change.after)]
-        top = "/opt/cray/pe/cpe" if name == "CPE" else name
+        top = software[name].folders[0].rstrip("/") if name in software else name
         if any(at.startswith(f"{one}/") for one in void for at in (top, *paths) if at):
             return True
         match change.kind:
@@ -64,7 +70,7 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
             case "default":
                 return f"{name}/default" in subjects["dangling"]
             case "dangling":
-                return name == "/opt/cray/pe/cpe/default" and "CPE" in subjects["default"]
+                return any(one.default == name and one.title in subjects["default"] for one in software.values())
             case "gpu-place":  # the CPUs near a GPU are those of an L3 group
                 return bool(subjects["cpus"]) and change.before.numa == change.after.numa  # type: ignore[union-attr]
         return False
@@ -88,10 +94,10 @@ def _differences(before: Facts, after: Facts, asked: Collection[str]) -> Changes
     yield from _entries("dangling", before.dangling, after.dangling)
     yield from _paths(before, after)
     yield from _entries("driver", before.drivers, after.drivers)
-    yield from _changed("rocm", "ROCm", before.rocm.versions or None, after.rocm.versions or None)
-    yield from _changed("default", "ROCm", before.rocm.default, after.rocm.default)
-    yield from _changed("cpe", "CPE", before.cpe.versions or None, after.cpe.versions or None)
-    yield from _changed("default", "CPE", before.cpe.default, after.cpe.default)
+    for _, one in all_software():
+        was, now = (facts.stacks.get(one.name, Releases()) for facts in (before, after))
+        yield from _changed("stack", one.title, was.versions or None, now.versions or None)
+        yield from _changed("default", one.title, was.default, now.default)
     yield from _gpus(before, after)
     yield from _entries("interface", before.interfaces, after.interfaces)
     yield from _entries("nic", before.nics, after.nics)
@@ -133,8 +139,7 @@ def _entries(kind: Kind, old: Mapping[str, T], new: Mapping[str, T]) -> Iterator
 
 
 _CLOSED = ("unreadable", "private")
-#: Where the releases of a subject without a path stand, and the changes of what has no path at all.
-_RELEASES = {"CPE": "/opt/cray/pe/cpe/", "ROCm": "/opt/rocm-"}
+#: The changes of what has no path at all.
 _WITHOUT_PATH = ("os", "kernel", "glibc", "slurm", "release")
 
 
@@ -166,7 +171,9 @@ def _is_hidden(change: Change[Any], shut: set[str], before: Facts, after: Facts)
         return True
     if change.subject in _behind(before, shut) | _behind(after, shut):
         return True
-    releases, texts = _RELEASES.get(change.subject), [change.subject]
+    # Where the releases of a subject without a path stand.
+    releases = next((one.folders[0] for _, one in all_software() if one.title == change.subject), None)
+    texts = [change.subject]
     for facts, value in ((before, change.before), (after, change.after)):
         names = value if isinstance(value, tuple) else (change.subject,)
         texts += [facts.loads.get(name, "") if isinstance(name, str) else "" for name in names]
@@ -198,8 +205,9 @@ def _boot_config(facts: Facts) -> BootConfig:
 
 
 def _products(before: Facts, after: Facts) -> Changes:
+    told = {one.folders[0].rstrip("/") for _, one in all_software()}  # as stacks
     for path, old, new in _pairs(before.products, after.products):
-        if path.endswith("/pe/cpe"):  # told as CPE
+        if path in told:
             continue
         was, now = old or Releases(), new or Releases()
         gone = [f"{path}/{version}" for version in was.versions if version not in now.versions]

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from lumisite.errors import shown
-from lumisite.images.contents import TITLES
+from lumisite.images.contents import title_of
 from lumisite.images.inventory import Image
 from lumisite.images.lock import Lock, LockedImage, locked
 from lumisite.machine.tree import is_under
@@ -54,7 +54,7 @@ def compare_images(
     changes = []
     for path in paths | set(now):
         before, after = lock.images.get(path), now.get(path)
-        kind, what = _judge(before, after)
+        kind, what = _judge(site, before, after)
         if kind is None:
             continue
         states = [state for state in (before, after) if state is not None]
@@ -70,7 +70,7 @@ def compare_images(
     return tuple(sorted(changes, key=lambda change: (_ORDER.index(change.kind), change.path)))
 
 
-def _judge(before: LockedImage | None, after: LockedImage | None) -> tuple[Kind | None, tuple[str, ...]]:
+def _judge(site: Site, before: LockedImage | None, after: LockedImage | None) -> tuple[Kind | None, tuple[str, ...]]:
     """Say how two states differ, also in words; `None` where they do not."""
     if after is None:
         return "vanished", ("is no longer among the images",)
@@ -84,7 +84,7 @@ def _judge(before: LockedImage | None, after: LockedImage | None) -> tuple[Kind 
     if _kept(before) == _kept(after):
         return None, ()
     versions = [
-        f"{TITLES.get(name, name)} {before.versions.get(name, '(none)')} -> {after.versions.get(name, '(none)')}"
+        f"{title_of(site, name)} {before.versions.get(name, '(none)')} -> {after.versions.get(name, '(none)')}"
         for name in dict.fromkeys((*before.versions, *after.versions))
         if before.versions.get(name) != after.versions.get(name)
     ]

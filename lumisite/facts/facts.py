@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from lumisite.errors import LumisiteError
 from lumisite.site.decode import JsonFile
+from lumisite.vendors import all_software
 
 #: A node with thousands of images needs one megabyte.
 LARGEST_FACTS_BYTES = 32 * 1024 * 1024
@@ -30,7 +31,7 @@ class System:
 
 @dataclass(frozen=True)
 class KernelConfig:
-    """A file with a kernel's configuration; `options` are those that RCCL asks for before it uses DMA-BUF."""
+    """A file with a kernel's configuration; `options` are those that a vendor's libraries ask for."""
 
     sha256: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -111,6 +112,15 @@ class Device:
 
 
 @dataclass(frozen=True)
+class Adapter(Device):
+    """A network adapter: its class in sysfs as `kind`, the `link` layer and the state of its first `port`, if told."""
+
+    kind: str | None = None
+    link: str | None = None
+    port: str | None = None
+
+
+@dataclass(frozen=True)
 class CpuGroup:
     """The CPUs (kernel numbers) under one L3 cache, or of one NUMA domain where no L3 is known."""
 
@@ -129,10 +139,14 @@ class ImageFile:
 
 @dataclass(frozen=True)
 class Deployed:
-    """The release that a deployment root's `current` names, and the SHA-256 of each of its files."""
+    """The release that a deployment root's `current` names, and the SHA-256 of each of its files.
+
+    `names` maps what users may type to the module that they get, or to nothing where only a message is left.
+    """
 
     release: str | None = None
     files: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -152,8 +166,8 @@ class Facts:
     `libraries` are by real path, `loads` maps a SONAME to the real path that a program would get, `missing` maps a
     SONAME that is needed and not there to who needs it; `beside` are other SONAMEs of all these, which are there and
     not needed. `damaged` maps the real path of a library that cannot be loaded to the reason, `dangling` a link to what
-    is wrong with it. `products` are by directory: `/opt/cray/libfabric`. `images` are by directory and name. GPUs are
-    in the order of their bus.
+    is wrong with it. `stacks` are by the name that the vendor's file has for them, `products` by directory, `images`
+    by directory and name. GPUs are in the order of their bus.
     `plain` holds for each of `Plain` that was looked for a text by name.
     """
 
@@ -165,8 +179,7 @@ class Facts:
     slurm: str | None = None
     runtime: Program = Program()
     drivers: Mapping[str, Driver] = field(default_factory=dict)
-    rocm: Releases = Releases()
-    cpe: Releases = Releases()
+    stacks: Mapping[str, Releases] = field(default_factory=dict)
     products: Mapping[str, Releases] = field(default_factory=dict)
     paths: Mapping[str, Named] = field(default_factory=dict)
     libraries: Mapping[str, Library] = field(default_factory=dict)
@@ -176,7 +189,7 @@ class Facts:
     damaged: Mapping[str, str] = field(default_factory=dict)
     dangling: Mapping[str, str] = field(default_factory=dict)
     interfaces: Mapping[str, Interface] = field(default_factory=dict)
-    nics: Mapping[str, Device] = field(default_factory=dict)
+    nics: Mapping[str, Adapter] = field(default_factory=dict)
     gpus: tuple[Device, ...] = ()
     cpus: tuple[CpuGroup, ...] = ()
     threads_per_core: int | None = None
@@ -197,10 +210,18 @@ def parse_facts(content: bytes, where: str) -> Facts:
     return _FILE.decode(content, Facts, where)
 
 
+def _older(values: dict[str, Any]) -> dict[str, Any]:
+    """Put the stacks where they stand today: files of before have each by its name beside the rest."""
+    named = {software.name for _, software in all_software()} & values.keys()
+    rest = {key: value for key, value in values.items() if key not in named}
+    return {**rest, "stacks": {name: values[name] for name in sorted(named)}} if named else values
+
+
 _FILE = JsonFile(
     name="facts file",
     key="lumisite_facts",
     remedy="`lumisite facts -o FILE` writes one",
     error=LumisiteError,
     prints=True,
+    older=_older,
 )

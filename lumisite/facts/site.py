@@ -6,16 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from lumisite.facts.facts import Facts
+from lumisite.facts.facts import Facts, Releases
 from lumisite.machine.topology import full_pci_bus
 from lumisite.site.images import told_release
 from lumisite.site.model import Module, Platform, Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import combinations, module_version
 from lumisite.site.versions import Version, parse_version
-
-#: The stacks that a capture finds on a node, by their usual names: one on the host, and one that a driver decides on.
-INSTALLED, DRIVEN = "cpe", "rocm"
+from lumisite.vendors import software_of
+from lumisite.vendors.model import Software
 
 What = Literal["site", "setting", "module", "family", "plan", "mask", "image", "helper"]
 
@@ -51,25 +50,42 @@ class Context:
     updated: Platform | None
     plans: tuple[LoadedPlan, ...] = ()
 
-    def leaves(self, release: Version | None) -> bool:
+    @property
+    def driven(self) -> tuple[str, ...]:
+        """The stacks of which a driver decides what runs, as far as a platform is known to have them."""
+        return tuple(stack for stack in self.site.gpu_stacks if stack in self.stated.stacks)
+
+    def stack_of(self, title: str) -> str:
+        """Give the site's stack for software on the host, by its title there; empty where the site has none."""
+        known = ((stack, self.software(stack)) for stack in self.site.stacks)
+        return next((stack for stack, one in known if one is not None and one.title == title), "")
+
+    def software(self, stack: str) -> Software | None:
+        """Give what a stack of the site is, where that is known."""
+        return software_of(stack, self.site.stacks[stack].gpu)
+
+    def on_host(self, stack: str) -> Releases:
+        """Give what the node has of a stack now."""
+        software = self.software(stack)
+        return Releases() if software is None else self.after.stacks.get(software.name, Releases())
+
+    def leaves(self, stack: str, release: Version | None) -> bool:
         """Tell whether the new driver no longer supports a release that the old one did."""
-        old, new = self.old.stacks.get(DRIVEN), self.updated.stacks.get(DRIVEN) if self.updated else None
+        old, new = self.old.stacks.get(stack), self.updated.stacks.get(stack) if self.updated else None
         if release is None or old is None or new is None:
             return False
         return old.in_range(release) and not new.in_range(release)
 
-    @property
-    def leaving(self) -> tuple[str, ...]:
-        """The releases of the site that the new driver no longer supports, as far as that is known."""
-        releases = self.site.releases(DRIVEN)
-        return tuple(release for release in releases if self.leaves(told_release(release)))
+    def leaving(self, stack: str) -> tuple[str, ...]:
+        """Give the releases of the site that the new driver no longer supports, as far as that is known."""
+        return tuple(release for release in self.site.releases(stack) if self.leaves(stack, told_release(release)))
 
-    def versions_with(self, module: Module, release: str) -> Iterator[str]:
-        """Give the versions of a module that have a release of the driven stack, for each installed supported one."""
-        hosts = {stack: self.old.stacks[stack].supported for stack in self.site.host_stacks if stack in self.old.stacks}
-        images = {stack: (self.old.defaults[stack],) for stack in self.site.gpu_stacks if stack in self.old.stacks}
-        chosen = {**hosts, **images, DRIVEN: (parse_version(release),)}
-        ordered = {stack: chosen[stack] for stack in self.site.stacks if stack in chosen}
+    def versions_with(self, module: Module, stack: str, release: str) -> Iterator[str]:
+        """Give the versions of a module that have a release of a driven stack, for each installed supported one."""
+        hosts = {name: self.old.stacks[name].supported for name in self.site.host_stacks if name in self.old.stacks}
+        images = {name: (self.old.defaults[name],) for name in self.site.gpu_stacks if name in self.old.stacks}
+        chosen = {**hosts, **images, stack: (parse_version(release),)}
+        ordered = {name: chosen[name] for name in self.site.stacks if name in chosen}
         yield from (module_version(self.site, module, one) for one in combinations(self.site, self.was, ordered))
 
     def undescribed(self, stack: str, releases: Iterable[str]) -> Iterator[Touch]:

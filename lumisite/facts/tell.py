@@ -15,11 +15,12 @@ from lumisite.facts.change import BootConfig, Change, Kind, known, parted
 from lumisite.facts.compare import compare
 from lumisite.facts.draft import draft_lines
 from lumisite.facts.facts import Facts
-from lumisite.facts.site import DRIVEN, Context, Touch, families_borrowing, make_context
+from lumisite.facts.site import Context, Touch, families_borrowing, make_context
 from lumisite.facts.touch import touches
 from lumisite.site.images import family_by_path
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
+from lumisite.vendors import all_software
 
 #: Of these a node has one, even where no file tells which.
 _ALWAYS_THERE = ("os", "kernel", "glibc", "slurm", "release", "cpus")
@@ -27,8 +28,7 @@ _ALWAYS_THERE = ("os", "kernel", "glibc", "slurm", "release", "cpus")
 #: Where this is all that changed; other kinds that are not named below are told by their own names.
 _PLAIN_TITLES: Mapping[Kind, str] = {
     **dict.fromkeys(("gpu-count", "gpu-place", "release", "os", "kernel", "glibc", "slurm"), "{}"),
-    "rocm": "ROCm on the host",
-    "cpe": "CPE on the host",
+    "stack": "{} on the host",
     "runtime": "container runtime",
     "cpus": "CPUs by L3@NUMA",
     "module-default": "default version of the modules in {}",
@@ -249,8 +249,6 @@ _TITLES: Mapping[Kind, str] = {
     "kernel": "Kernel",
     "slurm": "Slurm",
     "glibc": "glibc",
-    "rocm": "ROCm on the host",
-    "cpe": "Cray programming environment",
     "runtime": "Container runtime",
 }
 
@@ -271,9 +269,10 @@ def user_lines(changes: Iterable[Consequence], context: Context) -> tuple[str, .
             found[CHANGED].append(f"{shut if change.kind == 'unreadable' else words(change)}.")
     if replaced:
         found[CHANGED].append(f"Libraries of the host that images take are other files now: {', '.join(replaced)}.")
-    if context.updated is not None and context.leaving:
-        supported = f"the new GPU driver supports {context.updated.stacks[DRIVEN].runs}"
-        found[REBUILD].append(f"Images with ROCm {', '.join(context.leaving)}: {supported}.")
+    for stack in context.driven if context.updated is not None else ():
+        if context.updated is not None and (leaving := context.leaving(stack)):
+            supported = f"the new GPU driver supports {context.updated.stacks[stack].runs}"
+            found[REBUILD].append(f"Images with {site.stacks[stack].title} {', '.join(leaving)}: {supported}.")
     support = f"Support: {site.support.name}, {site.support.contact}"
     if not any(found.values()):
         return (f"Nothing changed on {site.title} that containers depend on.", "", support)
@@ -296,6 +295,8 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
     match change.kind:
         case kind if kind in _TITLES:
             yield CHANGED, f"{_TITLES[kind]}: {' -> '.join(_states(change))}."
+        case "stack":
+            yield CHANGED, f"{_on_host(name)}: {' -> '.join(_states(change))}."
         case "product" if was:
             if now:
                 yield CHANGED, f"{posixpath.basename(name)}: {posixpath.basename(was)} -> {posixpath.basename(now)}."
@@ -323,11 +324,25 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
         case "gpu-bus":
             yield CHANGED, f"The PCI bus ids of GPUs: {moved_buses(change)}."
             yield SCRIPTS, "PCI bus ids of GPUs that are written into scripts are wrong."
+        case "release":
+            yield from _names(context)
         case "image" if was == now:
             yield CHANGED, f"{name} was replaced by another image."
         case "image" if was:
             yield CHANGED, f"{name} now leads to {now}." if now else f"{name} is gone."
             yield from _stay(name, was, context)
+
+
+def _on_host(title: str) -> str:
+    return next((one.on_host for _, one in all_software() if one.title == title), title)
+
+
+def _names(context: Context) -> Iterator[tuple[str, str]]:
+    """Say which versions of modules are gone with their release, and what has their place."""
+    before, now = context.before.deployed.names, context.after.deployed.names
+    for name in sorted(name for name, was in before.items() if was == name != now.get(name)):
+        instead = f"{now[name]} has its place" if now.get(name) else "nothing has its place"
+        yield SCRIPTS, f"{name} is gone: {instead}."
 
 
 def _families(context: Context, sonames: Iterable[str]) -> str:

@@ -5,19 +5,32 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any, TypeAlias
 
 from lumisite.facts.capture import stated_paths
 from lumisite.facts.change import BootConfig, Change, DeployedFile, SymbolVersion, parted
-from lumisite.facts.facts import Driver, Facts, ImageFile, Interface
-from lumisite.facts.site import DRIVEN, INSTALLED, Context, Touch, families_borrowing
+from lumisite.facts.facts import Driver, ImageFile, Interface
+from lumisite.facts.named import (
+    Touches,
+    borrowed,
+    bound_files,
+    keys_naming,
+    modules_binding,
+    named,
+    plans_under,
+    plans_with,
+    settings_holding,
+    sonames_under,
+    stored_plan,
+)
+from lumisite.facts.site import Context, Touch, families_borrowing
 from lumisite.machine.tree import is_under
 from lumisite.site.images import family_by_path, told_release, told_releases
-from lumisite.site.plans import LoadedPlan
+from lumisite.vendors import all_vendors, gpu_of
 
 Names = tuple[str, ...]
-Touches = Iterator[Touch]
 Rule: TypeAlias = Callable[[Any, Context], Touches]
 
 
@@ -30,94 +43,13 @@ def touches(change: Change[Any], context: Context) -> tuple[Touch, ...]:
     return tuple(found.values())
 
 
-# What the site says of a path or a library
-
-
-def _keys_naming(context: Context, path: str, fault: str) -> Touches:
-    """Give the keys of the site description whose value is a path, or lies below it."""
-    for key, stated in stated_paths(context.site):
-        if is_under(stated, path):
-            yield Touch("site", key, f"names {path}, which {fault}")
-
-
-def _settings_holding(context: Context, text: str, fault: str = "") -> Touches:
-    """Give the variables of the ledger whose value holds a path or a name."""
-    whole = re.compile(rf"(?<![\w.-]){re.escape(text)}(?![\w-])")
-    for setting in context.site.settings:
-        if setting.value and whole.search(setting.value):
-            yield Touch("setting", setting.name, f"its value names {text}{fault}")
-
-
-def _modules_binding(context: Context, path: str, more: str = "") -> Touches:
-    """Give the modules that bind a path, a directory above it or something below it, and those that load these."""
-    found: dict[str, str] = {}
-    for bind in context.site.host_paths.values():
-        if bind.where in context.site.modules and (is_under(path, bind.path) or is_under(bind.path, path)):
-            found.setdefault(str(bind.where), f"binds {bind.path}")
-    for name, module in context.site.modules.items():
-        if name not in found and any(other in found for other in module.loads):
-            found[name] = f"loads {', '.join(other for other in module.loads if other in found)}"
-    yield from (Touch("module", name, f"{how}{more}") for name, how in found.items())
-
-
-def _plans_with(context: Context, sonames: Collection[str], behind: str, before: str = "") -> Touches:
-    """Give the plans that these libraries are in; the reason is the library with the words `before` and `behind` it."""
-    for family, hit in families_borrowing(context, sonames):
-        yield Touch("plan", family, f"{before}{hit}{behind}")
-    for stored in context.plans:
-        hits = sorted({line.library for line in stored.plan.lines}.intersection(sonames))
-        if hits:
-            yield _stored(stored, f"decides about {', '.join(hits)}")
-
-
-def _plans_under(context: Context, path: str) -> Touches:
-    """Give the stored plans that bind, or have on the library path, a path or what is below it."""
-    for stored in context.plans:
-        bound = (line.source for line in stored.plan.lines if line.decision == "bind" and line.source is not None)
-        hits = [str(at) for at in dict.fromkeys((*stored.plan.library_path, *bound)) if is_under(at, path)]
-        if hits:
-            yield _stored(stored, f"names {', '.join(hits)}")
-
-
-def _stored(stored: LoadedPlan, why: str) -> Touch:
-    """Call a stored plan by its file, and say which images it is for."""
-    return Touch("plan", stored.file, f"is for {', '.join(stored.plan.paths)}, and {why}")
-
-
-def _bound_files(context: Context, sonames: Collection[str], why: str) -> Touches:
-    """Give the binds of single libraries, with their modules."""
-    for key, bind in context.site.host_paths.items():
-        if posixpath.basename(bind.path) in sonames:
-            yield Touch("site", f"{key}.path", f"{bind.path} {why}")
-            if bind.where in context.site.modules:
-                yield Touch("module", str(bind.where), f"binds {bind.path}")
-
-
-def _sonames_under(path: str, *captures: Facts) -> list[str]:
-    return [soname for facts in captures for soname, at in facts.loads.items() if is_under(at, path)]
-
-
-def _borrowed(context: Context, sonames: Collection[str], now: str) -> Touches:
-    return _plans_with(context, sonames, f" from the host, {now}", before="its images borrow ")
-
-
-def _named(context: Context, path: str, fault: str) -> Touches:
-    yield from _keys_naming(context, path, fault)
-    yield from _modules_binding(context, path)
-    yield from _settings_holding(context, path)
-    yield from _plans_under(context, path)
-
-
-# The rules
-
-
 def _product(change: Change[str], context: Context) -> Touches:
     """A directory of a product has gone, has come, or both."""
     site, gone = context.site, change.before
     if gone is not None:
-        yield from _keys_naming(context, gone, "is gone")
-        yield from _settings_holding(context, gone, ", which is gone")
-        yield from _plans_under(context, gone)
+        yield from keys_naming(context, gone, "is gone")
+        yield from settings_holding(context, gone, ", which is gone")
+        yield from plans_under(context, gone)
         libraries = {
             name for one in site.platforms.values() for name, at in one.libraries.items() if is_under(at, gone)
         }
@@ -125,11 +57,12 @@ def _product(change: Change[str], context: Context) -> Touches:
             used = ", ".join(sorted(libraries.intersection(family.library_path)))
             if used:
                 yield Touch("family", name, f"the wrapper puts lib64 of {used} on its LD_LIBRARY_PATH")
-        yield from _plans_with(context, _sonames_under(gone, context.before), " came from a directory that is gone")
+        yield from plans_with(context, sonames_under(gone, context.before), " came from a directory that is gone")
     if change.after is not None and not any(is_under(path, change.after) for _, path in stated_paths(site)):
-        yield Touch("site", "platforms", f"no platform or CPE release names {change.after} yet")
+        known = " or ".join(["platform", *(f"{site.stacks[stack].title} release" for stack in site.host_stacks)])
+        yield Touch("site", "platforms", f"no {known} names {change.after} yet")
     another = "; what stands behind it is another release, so render it again"
-    yield from _modules_binding(context, change.before or change.after or "", another)
+    yield from modules_binding(context, change.before or change.after or "", another)
 
 
 def _library(change: Change[Any], context: Context) -> Touches:
@@ -146,9 +79,9 @@ def _library(change: Change[Any], context: Context) -> Touches:
     if lacking:
         yield from _missing(Change("missing", change.subject, None, lacking), context)
     else:
-        yield from _borrowed(context, names, how.get(kind, "which is there now"))
+        yield from borrowed(context, names, how.get(kind, "which is there now"))
     if kind != "library":
-        yield from _bound_files(context, names, "is bound by its name; bind what is there now")
+        yield from bound_files(context, names, "is bound by its name; bind what is there now")
 
 
 def _needs(change: Change[Names], context: Context) -> Touches:
@@ -157,15 +90,15 @@ def _needs(change: Change[Names], context: Context) -> Touches:
     said = [f"{name} {'has' if gives else 'needs'} {got} now"] if got else []
     no_more = "has no {} now, so what needs it cannot be loaded" if gives else "needs {} no more"
     said += [f"{name} {no_more.format(lost)}"] if lost else []
-    yield from _plans_with(context, [name], f": {'; '.join(said)}: work the binds out again")
+    yield from plans_with(context, [name], f": {'; '.join(said)}: work the binds out again")
     if not gives:
-        yield from _bound_files(context, change.before or (), f"was needed by {name}, which needs it no more")
+        yield from bound_files(context, change.before or (), f"was needed by {name}, which needs it no more")
 
 
 def _wants(change: Change[SymbolVersion], context: Context) -> Touches:
     lacks = f"an image that lacks {change.after} cannot load the host's " if change.after else ""
     behind = ": its plan refuses" if change.after else f" wants no {change.before} now: work the binds out again"
-    yield from _plans_with(context, [change.subject], behind, before=lacks)
+    yield from plans_with(context, [change.subject], behind, before=lacks)
 
 
 def _missing(change: Change[Names], context: Context) -> Touches:
@@ -175,7 +108,7 @@ def _missing(change: Change[Names], context: Context) -> Touches:
         facts, why = context.before, "can be loaded again, with {}"
     by_path = {path: soname for soname, path in facts.loads.items()}
     requesters = (by_path.get(path, posixpath.basename(path)) for path in change.after or change.before or ())
-    return _plans_with(context, [name, *requesters], f": {why.format(name)}")
+    return plans_with(context, [name, *requesters], f": {why.format(name)}")
 
 
 def _place(change: Change[Any], context: Context) -> Touches:
@@ -183,26 +116,30 @@ def _place(change: Change[Any], context: Context) -> Touches:
     path, mended = change.subject, change.after is None
     match change.kind:
         case "path":
-            yield from _named(context, path, "is not there" if change.now is None else "is not what it was")
-            yield from _plans_with(context, _sonames_under(path, context.before), f" came from {path}")
+            yield from named(context, path, "is not there" if change.now is None else "is not what it was")
+            yield from plans_with(context, sonames_under(path, context.before), f" came from {path}")
         case "dangling":
             leads = "leads somewhere again" if mended else "leads nowhere"
-            yield from _named(context, path, "is not what it was")
-            yield from _borrowed(context, [posixpath.basename(path)], f"where {path} {leads}")
+            yield from named(context, path, "is not what it was")
+            yield from borrowed(context, [posixpath.basename(path)], f"where {path} {leads}")
         case "unreadable":
-            sonames = _sonames_under(path, context.before, context.after)
-            yield from _named(context, path, "users can read again" if mended else "users cannot read")
-            yield from _borrowed(context, sonames, f"where users {'can' if mended else 'cannot'} read it")
+            sonames = sonames_under(path, context.before, context.after)
+            yield from named(context, path, "users can read again" if mended else "users cannot read")
+            yield from borrowed(context, sonames, f"where users {'can' if mended else 'cannot'} read it")
         case "links":
-            yield from _named(context, path, "leads elsewhere")
+            yield from named(context, path, "leads elsewhere")
 
 
 def _driver(change: Change[Driver], context: Context) -> Touches:
-    here = f"platforms.{context.now or context.was}.stacks.{DRIVEN}"
-    stated = context.stated.stacks.get(DRIVEN)
-    if stated is None:
-        return
-    title, supported = context.site.stacks[DRIVEN].title, stated.runs
+    for stack in context.driven:
+        if change.subject in gpu_of(str(context.site.stacks[stack].gpu)).drivers:
+            yield from _driven(stack, change, context)
+
+
+def _driven(stack: str, change: Change[Driver], context: Context) -> Touches:
+    """Another driver decides which releases of a stack run."""
+    here, stated = f"platforms.{context.now or context.was}.stacks.{stack}", context.stated.stacks[stack]
+    title, supported = context.site.stacks[stack].title, stated.runs
     if change.was != change.now:
         yield Touch("site", f"{here}.driver", f"says {stated.driver!r}")
     if context.updated is None:
@@ -210,54 +147,56 @@ def _driver(change: Change[Driver], context: Context) -> Touches:
         yield Touch("site", f"{here}.runs", why)
         return
     yield Touch("site", f"{here}.runs", f"the driver supports {title} {supported}")
-    series = {version.minor: str(version) for version in map(told_release, context.leaving) if version}
+    series = {version.minor: str(version) for version in map(told_release, context.leaving(stack)) if version}
     for release in series.values():
         why = f"{title} {release} is outside {supported}, so it is rendered no more"
         for name, module in context.site.modules.items():
-            versions = context.versions_with(module, release) if DRIVEN in module.version else ()
+            versions = context.versions_with(module, stack, release) if stack in module.version else ()
             yield from (Touch("module", f"{name}/{version}", why) for version in versions)
     for directory, images in context.after.images.items():
         for image, file in images.items():
             path = f"{directory}/{image}"
-            held = told_releases(context.site, file.target or path, path).get(DRIVEN)
-            if context.leaves(held):
+            held = told_releases(context.site, file.target or path, path).get(stack)
+            if context.leaves(stack, held):
                 yield Touch("image", path, f"{title} {held} is outside {supported}")
 
 
-def _rocm(change: Change[Names], context: Context) -> Touches:
+def _stack(change: Change[Names], context: Context) -> Touches:
+    """The host has other releases of a stack: one that images bring, too, or one that it has installed."""
     gone, come = parted(change.before, change.after)
-    for release in gone:
-        entry, folder = context.site.releases(DRIVEN).get(release), f"/opt/rocm-{release}"
-        if entry is not None and entry.found != "image":
-            why = f"says found: {entry.found}; the host has it no more"
-            yield Touch("site", f"stacks.{DRIVEN}.releases.{release}", why)
-        yield from _keys_naming(context, folder, "is gone")
-        for family, hit in families_borrowing(context, _sonames_under(folder, context.before)):
+    if not (stack := context.stack_of(change.subject)):
+        return
+    mine, old = context.site.stacks[stack], context.old.stacks.get(stack)
+    yield from chain.from_iterable(_gone_from_host(context, stack, one) for one in gone if mine.gpu is not None)
+    for release in gone if mine.gpu is None and old is not None else ():
+        why = f"{mine.title} {release} is gone"
+        if old is not None and release in map(str, old.installed):
+            yield Touch("site", f"platforms.{context.was}.stacks.{stack}.supported", why)
+        versioned = (name for name, module in context.site.modules.items() if stack in module.version)
+        yield from (Touch("module", f"{name}/{release}*", why) for name in versioned)
+    yield from context.undescribed(stack, come)
+
+
+def _gone_from_host(context: Context, stack: str, release: str) -> Touches:
+    entry, software = context.site.releases(stack).get(release), context.software(stack)
+    if entry is not None and entry.found != "image":
+        why = f"says found: {entry.found}; the host has it no more"
+        yield Touch("site", f"stacks.{stack}.releases.{release}", why)
+    for folder in (f"{start}{release}" for start in (software.folders if software else ())):
+        yield from keys_naming(context, folder, "is gone")
+        for family, hit in families_borrowing(context, sonames_under(folder, context.before)):
             yield Touch("plan", family, f"{hit} came from {folder}")
-        yield from _plans_under(context, folder)
-    yield from context.undescribed(DRIVEN, come)
-
-
-def _cpe(change: Change[Names], context: Context) -> Touches:
-    gone, come = parted(change.before, change.after)
-    here = context.old.stacks.get(INSTALLED)
-    for release in gone if here is not None else ():
-        if here is not None and release in map(str, here.installed):
-            yield Touch("site", f"platforms.{context.was}.stacks.{INSTALLED}.supported", f"CPE {release} is gone")
-        for name, module in context.site.modules.items():
-            if INSTALLED in module.version:
-                yield Touch("module", f"{name}/{release}*", f"CPE {release} is gone")
-    yield from context.undescribed(INSTALLED, come)
+        yield from plans_under(context, folder)
 
 
 def _default(change: Change[str], context: Context) -> Touches:
-    stack = {"CPE": INSTALLED, "ROCm": DRIVEN}.get(change.subject, "")
+    stack = context.stack_of(change.subject)
     stated = context.old.defaults.get(stack)
     kept = {soname: path for soname, path in context.before.loads.items() if path in context.after.libraries}
     moved = [soname for soname, path in kept.items() if context.after.loads.get(soname, path) != path]
-    yield from _plans_with(context, moved, f" from the host comes from another release of {change.subject} now")
+    yield from plans_with(context, moved, f" from the host comes from another release of {change.subject} now")
     if stated is None:
-        yield from _named(context, f"{change.subject}/default", "leads elsewhere")
+        yield from named(context, f"{change.subject}/default", "leads elsewhere")
         return
     yield Touch("site", f"platforms.{context.was}.stacks.{stack}.default", f"says {stated}")
     for name, module in context.site.modules.items():
@@ -273,7 +212,7 @@ def _interface(change: Change[Interface], context: Context) -> Touches:
     for key, names in (("interfaces", fabric.interfaces), ("management", fabric.management)):
         if name in names:
             yield Touch("site", f"fabric.{key}", f"names {name}, which {how}")
-    yield from _settings_holding(context, name)
+    yield from settings_holding(context, name)
     for kind, node in context.site.node_kinds.items():
         if any(nic.interface == name for nic in node.nics):
             yield Touch("site", f"node_kinds.{kind}.nics", f"places {name}")
@@ -282,7 +221,8 @@ def _interface(change: Change[Interface], context: Context) -> Touches:
 def _kernel_config(change: Change[BootConfig], context: Context) -> Touches:
     for setting in context.site.settings:
         if "DMABUF" in setting.name:
-            why = "RCCL reads /boot/config-RELEASE of the running kernel before it uses DMA-BUF"
+            who = dict.fromkeys(name for one in all_vendors() for name in one.kernel_options.values())
+            why = f"{' and '.join(who)} reads /boot/config-RELEASE of the running kernel before it uses DMA-BUF"
             yield Touch("setting", setting.name, why)
     for key, bind in context.site.host_paths.items():
         if bind.path.startswith("/boot"):
@@ -304,7 +244,7 @@ def _image(change: Change[ImageFile], context: Context) -> Touches:
     for path in dict.fromkeys((change.subject, *files)):
         for stored in context.plans:
             if any(fnmatch.fnmatchcase(path, pattern) for pattern in stored.plan.paths):
-                yield _stored(stored, f"{'no' if now is None else 'another'} file is behind {path} now")
+                yield stored_plan(stored, f"{'no' if now is None else 'another'} file is behind {path} now")
     if site.validation is not None and site.validation.image in (change.subject, was):
         led = "nowhere" if now is None else f"to {now}"
         yield Touch("site", "validation.image", f"the probes run in {change.subject}, which leads {led} now")
@@ -325,7 +265,7 @@ def _glibc(change: Change[str], context: Context) -> Touches:
             yield Touch("plan", name, "what images need of glibc is compared with the host's libraries")
     for stored in context.plans:
         if any(line.decision == "bind" for line in stored.plan.lines):
-            yield _stored(stored, "binds libraries that were built with another glibc, or may be now")
+            yield stored_plan(stored, "binds libraries that were built with another glibc, or may be now")
 
 
 def _same(change: Change[Any], context: Context) -> Touches:
@@ -351,6 +291,8 @@ def _same(change: Change[Any], context: Context) -> Touches:
         case "nic":
             for name in (name for name, kind in site.node_kinds.items() if kind.nics):
                 yield Touch("site", f"node_kinds.{name}.nics", f"{change.subject} is not where it was")
+            if change.subject in site.fabric.adapters:
+                yield Touch("site", "fabric.adapters", f"names {change.subject}, which is not what it was")
         case "release":
             for name in site.modules:
                 yield Touch("module", name, "users load it from the release that `current` names")
@@ -374,9 +316,9 @@ def _same(change: Change[Any], context: Context) -> Touches:
             for setting in (one for one in site.settings if re.search("HUGE|_HP$", one.name)):
                 yield Touch("setting", setting.name, "is about huge pages")
         case "module-default":
-            if INSTALLED in old.stacks:
-                why = f"says {old.defaults[INSTALLED]}; without a version users get {change.now}"
-                yield Touch("site", f"{here}.stacks.{INSTALLED}.default", why)
+            for stack in (stack for stack in site.host_stacks if stack in old.stacks):
+                why = f"says {old.defaults[stack]}; without a version users get {change.now}"
+                yield Touch("site", f"{here}.stacks.{stack}.default", why)
 
 
 #: All other kinds have the rule `_same`.
@@ -388,12 +330,11 @@ RULES: Mapping[str, Rule] = {
     "missing": _missing,
     **dict.fromkeys(("path", "dangling", "unreadable", "links"), _place),
     "driver": _driver,
-    "rocm": _rocm,
-    "cpe": _cpe,
+    "stack": _stack,
     "default": _default,
     "interface": _interface,
     "kernel-config": _kernel_config,
-    "sysctl": lambda change, context: _settings_holding(context, change.subject.rpartition("_")[2]),
+    "sysctl": lambda change, context: settings_holding(context, change.subject.rpartition("_")[2]),
     "image": _image,
     "edited": _edited,
     "glibc": _glibc,

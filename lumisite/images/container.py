@@ -81,7 +81,7 @@ class ContainerTree:
 def covers(folder: str, path: str) -> bool:
     """Tell whether a path is a folder, or below it.
 
-    >>> covers("/opt/cray", "/opt/cray/lib"), covers("/opt/cray", "/opt/cray-pe")
+    >>> covers("/opt/own", "/opt/own/lib"), covers("/opt/own", "/opt/own-pe")
     (True, False)
     """
     return path == folder or path.startswith(folder.rstrip("/") + "/")

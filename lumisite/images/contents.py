@@ -11,11 +11,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from lumisite.images.container import library_path
 from lumisite.machine.ldcache import conf_directories, glob
 from lumisite.machine.tree import Tree, resolve, text_of
 from lumisite.site.images import Holds, told_release
+from lumisite.site.model import Site
+from lumisite.vendors import all_vendors, fabrics_of, gpu_of, plugins, software_of
+
+if TYPE_CHECKING:
+    from lumisite.vendors.model import Collectives, Sign
 
 _LABELS = "/.singularity.d/labels.json"
 _LARGEST_TEXT_BYTES = 1024 * 1024
@@ -38,37 +44,28 @@ _LIBRARY_FOLDERS = (
     "/usr/local/lib",
 )
 #: Where images put what they build themselves: the folder of each release, and the plugin beside the libraries.
-_OWN_FOLDERS = (
-    "/opt/rocm/lib",
-    "/opt/cray/libfabric/*/lib64",
-    "/opt/libfabric*/lib*",
-    "/opt/aws-ofi-*",
-    "/opt/aws-ofi-*/lib",
-)
+_OWN_FOLDERS = ("/opt/libfabric*/lib*", "/opt/aws-ofi-*", "/opt/aws-ofi-*/lib")
 #: Where Python keeps packages: distributions, virtual environments, conda, and the environments of cotainr.
 _PACKAGE_FOLDERS = (
     "/opt/venv/lib/python3*/site-packages",
     "/opt/cotainr/conda/envs/*/lib/python3*/site-packages",
     "/opt/*conda*/envs/*/lib/python3*/site-packages",
     "/opt/*conda*/lib/python3*/site-packages",
-    "/LUMI_TYKKY/*/envs/*/lib/python3*/site-packages",
+    "/*_TYKKY*/*/envs/*/lib/python3*/site-packages",
     "/usr/local/lib/python3*/site-packages",
     "/usr/local/lib/python3*/dist-packages",
     "/usr/lib/python3*/site-packages",
     "/usr/lib64/python3*/site-packages",
     "/usr/lib/python3/dist-packages",
 )
-#: Names under which NCCL and RCCL look for a network plugin (`src/plugin/net.cc` of both).
-PLUGINS = ("librccl-net.so", "libnccl-net.so", "librccl-net-ofi.so", "libnccl-net-ofi.so")
 
-_ROCM = re.compile(r"\d+\.\d+(?:\.\d+)?")
 _TORCH = re.compile(r"^__version__\s*(?::[^=]*)?=\s*['\"]([\w.+!-]{1,100})['\"]", re.M)
 _PKG_CONFIG = re.compile(r"^Version:\s*(\d[\w.+-]{0,60})\s*$", re.M)
 #: What glibc says of itself (`csu/version.c`), and the plugin (PACKAGE_STRING in its log lines).
 _GLIBC = re.compile(rb"GNU C Library \([^)\0]{1,200}\) (?:stable|development) release version (\d+\.\d+)")
-_PLUGIN = re.compile(rb"aws-ofi-(?:nccl|rccl) (\d+\.\d+[\w.+-]{0,40})")
-#: How people call what has a version, where its key is not the word.
-TITLES = {"rocm": "ROCm", "ofi_plugin": "OFI plugin"}
+_PLUGIN = re.compile(rb"aws-ofi-[a-z]{0,8}ccl (\d+\.\d+[\w.+-]{0,40})")
+#: What labels call it, where that is not its key here: a regular expression.
+_WORDS = {"torch": "torch|pytorch", "ofi_plugin": "aws-ofi-[a-z]*ccl"}
 
 
 @dataclass(frozen=True)
@@ -79,30 +76,42 @@ class Version:
     of: str
 
 
-def read_versions(tree: Tree) -> dict[str, Version]:
-    """Read the version of each thing that is found; raises a `LumisiteError` for an image that is damaged there."""
+def read_versions(site: Site, tree: Tree) -> dict[str, Version]:
+    """Read the version of each thing that is found; raises a `LumisiteError` for an image that is damaged there.
+
+    Releases of the site's stacks come by their names, then what carries the traffic of its GPUs and of its fabric.
+    """
     labels = read_labels(tree)
-    folders = _library_folders(tree)
-    libc = _find(tree, folders, ["libc.so.6"])
+    folders = library_folders(tree)
+    libc = find_file(tree, folders, ["libc.so.6"])
+    carriers = {one.name: _signed(one.images, tree, folders) for one in collectives_of(site)}
+    fabric = [name for one in fabrics_of(site.fabric.carrier) for name in one.libraries]
     found = {
-        "rocm": _rocm(tree, folders),
         "torch": _torch(tree),
+        **carriers,
         "libfabric": _library(tree, folders, ["libfabric.so.1"], _libfabric),
-        "ofi_plugin": _library(tree, folders, PLUGINS, partial(_banner, _PLUGIN)),
-        "libcxi": _library(tree, folders, ["libcxi.so.1"]),
+        "ofi_plugin": _library(tree, folders, plugins(), partial(_banner, _PLUGIN)),
+        **{name.partition(".")[0]: _library(tree, folders, [name]) for name in fabric},
         "glibc": None if libc is None else _banner(_GLIBC, tree, libc),
     }
-    versions = {name: one or _label(labels, name) for name, one in found.items()}
+    stated = {name: one or _label(labels, _WORDS.get(name, re.escape(name))) for name, one in found.items()}
+    versions = {**_releases(site, tree, folders), **stated}
     return {name: one for name, one in versions.items() if one is not None}
 
 
-def read_holds(family: str | None, tree: Tree) -> Holds:
-    """Read what settings depend on in an image of a family: the ROCm release, and whether the OFI plugin is there."""
-    folders = _library_folders(tree)
-    rocm = _rocm(tree, folders) or _label(read_labels(tree), "rocm")
-    plugin = _find(tree, folders, PLUGINS) is not None
-    release = None if rocm is None else told_release(rocm.value)
-    return Holds(family, {} if release is None else {"rocm": release}, plugin)
+def read_holds(site: Site, family: str | None, tree: Tree) -> Holds:
+    """Read what settings depend on in an image of a family: releases of the site's stacks, and the OFI plugin."""
+    folders = library_folders(tree)
+    plugin = find_file(tree, folders, plugins()) is not None
+    stated = _releases(site, tree, folders).items()
+    told = {name: told_release(one.value) for name, one in stated if one is not None}
+    return Holds(family, {name: one for name, one in told.items() if one is not None}, plugin)
+
+
+def title_of(site: Site, name: str) -> str:
+    """Give the name that people have for what has a version."""
+    titles = {one.name: one.title for one in collectives_of(site)} | {"ofi_plugin": "OFI plugin"}
+    return site.stacks[name].title if name in site.stacks else titles.get(name, name)
 
 
 def read_labels(tree: Tree) -> dict[str, str]:
@@ -114,61 +123,78 @@ def read_labels(tree: Tree) -> dict[str, str]:
     return {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
 
 
-def _label(labels: Mapping[str, str], name: str) -> Version | None:
-    """Take a label that is named for one thing only, such as `org.example.rocm.version`.
+def _label(labels: Mapping[str, str], words: str) -> Version | None:
+    """Take a label that is named for one thing only, which fits the regular expression `words`.
 
-    >>> _label({"org.example.rocm.version": "6.2.4"}, "rocm")
-    Version(value='6.2.4', of='label org.example.rocm.version')
+    >>> _label({"org.example.glibc.version": "2.39"}, "glibc")
+    Version(value='2.39', of='label org.example.glibc.version')
     """
-    words = {"torch": ("torch", "pytorch"), "ofi_plugin": ("aws-ofi-rccl", "aws-ofi-nccl")}.get(name, (name,))
     for key in sorted(labels):
         last = re.sub(r"[._-]version$", "", key.lower()).rpartition(".")[2]
-        if last in words and re.fullmatch(r"v?\d[\w.+-]{0,60}", labels[key]):
+        if re.fullmatch(words, last) and re.fullmatch(r"v?\d[\w.+-]{0,60}", labels[key]):
             return Version(labels[key], f"label {key}")
     return None
 
 
-def _rocm(tree: Tree, folders: Iterable[str]) -> Version | None:
-    """Read `.info/version`, which AMD's packages write (ROCm installation guide): `6.2.4-139`.
+def _releases(site: Site, tree: Tree, folders: Iterable[str]) -> dict[str, Version | None]:
+    """Give for each stack of the site that images bring the release that is in an image."""
+    labels, found = read_labels(tree), {}
+    for name, stack in site.stacks.items():
+        software = None if stack.gpu is None else software_of(name, stack.gpu)
+        if software is not None:
+            words = "|".join(map(re.escape, {name, software.name}))
+            found[name] = _signed(software.images, tree, folders) or _label(labels, words)
+    return found
 
-    Where it is not there, the name of its folder says it, `/opt/rocm-6.2.4`, or that of RCCL's file:
-    librccl.so.1.0.70002 is of ROCm 7.0.2.
-    """
-    releases = glob(tree, "/opt/rocm-*")[::-1]
-    for folder in ("/opt/rocm", *releases):
-        path = f"{folder}/.info/version"
-        if match := _ROCM.match((text_of(tree, path, 200) or "").strip()):
-            return Version(match[0], path)
-    for folder in releases:
-        if match := _ROCM.fullmatch(folder.rpartition("-")[2]):
-            return Version(match[0], folder)
-    for path in (path for folder in folders for path in glob(tree, f"{folder}/librccl.so.1.0.*")):
-        if match := re.fullmatch(r"(\d{1,2})(\d\d)(\d\d)", path.rpartition(".")[2]):
-            return Version(".".join(str(int(part)) for part in match.groups()), path)
+
+def collectives_of(site: Site) -> tuple[Collectives, ...]:
+    """Give what carries collectives between the site's GPUs."""
+    return tuple(gpu_of(stack.gpu).collectives for stack in site.stacks.values() if stack.gpu is not None)
+
+
+def _signed(signs: Iterable[Sign], tree: Tree, folders: Iterable[str]) -> Version | None:
+    """Give the version that the first sign states; of several folders of releases the last by name."""
+    for sign in signs:
+        if sign.of in ("text", "path"):
+            paths = glob(tree, sign.paths)[::-1]
+        else:
+            within = folders if sign.of == "libraries" else packages_in(tree)
+            paths = tuple(path for folder in within for path in glob(tree, f"{folder}/{sign.paths}"))
+        for path in paths:
+            text = text_of(tree, path, _LARGEST_RECORD_BYTES) if sign.of == "text" else path
+            if version := sign.version(text or ""):
+                return Version(version, path)
     return None
+
+
+def packages_in(tree: Tree) -> Iterator[str]:
+    """Give the folders of Python packages in an image."""
+    yield from (folder for pattern in _PACKAGE_FOLDERS for folder in glob(tree, pattern))
 
 
 def _torch(tree: Tree) -> Version | None:
     """Join what the environments of an image have; one that has the same adds nothing."""
     seen: dict[str, str] = {}
-    for path in (f"{folder}/torch/version.py" for pattern in _PACKAGE_FOLDERS for folder in glob(tree, pattern)):
+    for path in (f"{folder}/torch/version.py" for folder in packages_in(tree)):
         if match := _TORCH.search(text_of(tree, path, _LARGEST_TEXT_BYTES) or ""):
             seen.setdefault(match[1], path)
     return Version(", ".join(seen), ", ".join(seen.values())) if seen else None
 
 
-def _library_folders(tree: Tree) -> tuple[str, ...]:
-    own = [folder for pattern in _OWN_FOLDERS for folder in glob(tree, pattern)]
+def library_folders(tree: Tree) -> tuple[str, ...]:
+    """Give the folders of libraries in an image, those that its own loader is told of first."""
+    patterns = (*(one for maker in all_vendors() for one in (*maker.image_libraries, *maker.libraries)), *_OWN_FOLDERS)
+    own = [folder for pattern in patterns for folder in glob(tree, pattern)]
     return tuple(dict.fromkeys((*library_path(tree)[0], *conf_directories(tree), *_LIBRARY_FOLDERS, *own)))
 
 
 def plugins_in(tree: Tree) -> tuple[str, ...]:
     """Give the paths of all that an image has under the names of a network plugin."""
-    paths = (f"{folder}/{name}" for folder in _library_folders(tree) for name in PLUGINS)
+    paths = (f"{folder}/{name}" for folder in library_folders(tree) for name in plugins())
     return tuple(path for path in paths if resolve(tree, path).entry is not None)
 
 
-def _find(tree: Tree, folders: Iterable[str], names: Iterable[str]) -> str | None:
+def find_file(tree: Tree, folders: Iterable[str], names: Iterable[str]) -> str | None:
     """Give the real path of the first of some names that is a file in a folder."""
     places = (resolve(tree, f"{folder}/{name}") for name in names for folder in folders)
     return next((place.path for place in places if place.entry is not None and place.entry.kind == "file"), None)
@@ -180,8 +206,8 @@ def _library(
     names: Iterable[str],
     stated: Callable[[Tree, str], Version | None] = lambda tree, path: None,
 ) -> Version | None:
-    """Give the release of a library as it is `stated`, else the real name of its file: `libcxi.so.1.5.0`."""
-    path = _find(tree, folders, names)
+    """Give the release of a library as it is `stated`, else the real name of its file: `libx.so.1.5.0`."""
+    path = find_file(tree, folders, names)
     return None if path is None else stated(tree, path) or Version(posixpath.basename(path), path)
 
 
@@ -208,7 +234,7 @@ def _banner(pattern: re.Pattern[bytes], tree: Tree, path: str) -> Version | None
     return None
 
 
-def version_lines(versions: Mapping[str, Version]) -> Iterator[str]:
-    """Write versions for people, as `ROCm 6.2.4`."""
+def version_lines(site: Site, versions: Mapping[str, Version]) -> Iterator[str]:
+    """Write versions for people, as `PyTorch 2.9.1` would be."""
     for name, one in versions.items():
-        yield f"{TITLES.get(name, name)} {one.value}"
+        yield f"{title_of(site, name)} {one.value}"

@@ -67,7 +67,7 @@ def holds_of_image(site: Site, path: str) -> tuple[Holds, str]:
     try:
         tree = open_image(real).tree
         found = recognised(site, (typed, real), tree)
-        return read_holds(None if found is None else found[0], tree), ""
+        return read_holds(site, None if found is None else found[0], tree), ""
     except LumisiteError as error:
         note = f"{path}: taken for what its name says, since it cannot be read: {error}"
     return holds_by_name(site, real, typed), note

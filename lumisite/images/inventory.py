@@ -150,7 +150,7 @@ def _read(reading: Reading, real: str, aliases: Sequence[Image], progress: Calla
             known = replace(known, size=source.size)
             known = replace(known, digest=digest_of(source, reading.digest, progress))
         image = open_image(path)
-        labels, versions = read_labels(image.tree), read_versions(image.tree)
+        labels, versions = read_labels(image.tree), read_versions(reading.site, image.tree)
         known = replace(known, labels=labels, versions=versions, notes=image.notes)
         for alias in aliases:
             family, why = recognise_family(reading.site, (alias.path, real), image.tree, reading.releases)

@@ -1,7 +1,8 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2154
 # What a node says of itself, for `lumisite init`: POSIX sh, since a compute node may have no Python.
 # Lines are `F PATH` (a file; its lines follow, each behind |), `L PATH<tab>TARGET` (a link), `D PATH` (something that is
 # there), and at last END. What cannot be read is left out. Arguments are more paths to look for.
+# Lines before these name what vendors have: $modules of the kernel, $classes of adapters, $stated files, $trees.
 exec 2>/dev/null </dev/null
 export LC_ALL=C TZ=UTC PATH="$PATH:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
@@ -52,14 +53,15 @@ for cpu in /sys/devices/system/cpu/cpu[0-9]*; do
   for cache in "$cpu"/cache/index*; do one "$cache/level" "$cache/shared_cpu_list"; done
 done
 one /sys/devices/system/node/node[0-9]*/cpulist
-for module in amdgpu nvidia i915 xe; do one "/sys/module/$module/version" "/sys/module/$module/srcversion"; done
+for module in $modules; do one "/sys/module/$module/version" "/sys/module/$module/srcversion"; done
 for net in /sys/class/net/*; do
   device "$net" operstate speed mtu
   [ -d "$net/bonding" ] && printf 'D %s/bonding\n' "$here"
 done
-for adapter in /sys/class/infiniband/* /sys/class/cxi/*; do
-  device "$adapter" ports/1/link_layer ports/1/state
+for class in $classes; do
+  for adapter in "$class"/*; do device "$adapter" ports/1/link_layer ports/1/state; done
 done
+all $stated
 for pci in /sys/bus/pci/devices/*; do
   class=
   read -r class <"$pci/class"
@@ -71,15 +73,19 @@ for pci in /sys/bus/pci/devices/*; do
   esac
 done
 
-for tree in / /opt/rocm* /opt/cray /usr/local/cuda* /opt/intel/oneapi/compiler/* /opt/cray/pe/cpe/* /opt/cray/libfabric/*; do
+for tree in / $trees; do
   leads "$tree"
 done
 for link in /*; do [ -L "$link" ] && leads "$link"; done
 for path in /usr/share/lmod /usr/share/modules /usr/share/Modules "$@"; do [ -e "$path" ] && printf 'D %s\n' "$path"; done
 for variable in LMOD_VERSION MODULES_CMD HOME; do said "$variable" printenv "$variable"; done
-for program in apptainer singularity; do
+for program in apptainer singularity podman-hpc; do
   path=$(command -v "$program") && printf 'F /said/%s path\n|%s\n' "$program" "$path" && said "$program" "$path" --version
 done
+# What srun has beside its own options, by its plug-ins.
+all /etc/slurm/plugstack.conf /etc/slurm/plugstack.conf.d/* /etc/slurm-llnl/plugstack.conf.d/*
+said 'srun --help' sh -c "srun --help | sed -n 's/^ *\\(--[a-z-]*\\)=.*/\\1/p' | grep -e '^--container-image$' -e '^--environment$'"
+command -v enroot >/dev/null && said enroot enroot version
 
 # The same folder on two nodes is the same file system where number and time of change are the same.
 printf 'F /said/stat\n'

@@ -15,8 +15,8 @@ from lumisite.site.cpus import format_cpu_list, parse_number_list
 Entry = dict[str, object]
 
 
-def describe_kind(kind: Kind, node: Node | None, fabric: Fabric) -> Entry:
-    """Give a kind's values by name; those that are empty are not known."""
+def describe_kind(kind: Kind, node: Node | None, fabric: Fabric, own: Fabric) -> Entry:
+    """Give a kind's values by name; those that are empty are not known. `own` is the fabric as its node has it."""
     slurm = min(kind.nodes, key=lambda one: one.memory_mib, default=SlurmNode("", {}))
     groups, cores = _groups(node) if node else ([], ())
     count = slurm.gpus[1]
@@ -36,7 +36,8 @@ def describe_kind(kind: Kind, node: Node | None, fabric: Fabric) -> Entry:
         interfaces, domains = node.facts.interfaces, {group["numa"] for group in groups}
         places = ((name, interfaces[name].numa) for name in fabric.interfaces if name in interfaces)
         found["nics"] = [{"interface": name, "numa": numa} for name, numa in places if numa in domains]
-        found["gpus"] = _gpus(node, groups, fabric)
+        found["gpus"] = _gpus(node, groups, own)
+        found |= {"adapters": own.adapters} if own.adapters != fabric.adapters else {}
     return found
 
 
@@ -62,7 +63,9 @@ def _groups(node: Node) -> tuple[list[Entry], tuple[Core, ...]]:
     for mine in together.values():
         threads = min(len(core.pu_os) for core in mine)
         firsts, seconds = ([core.pu_os[at] for core in mine if threads > at] for at in (0, 1))
-        groups.append(_group(firsts, seconds, mine[0].numa, mine[0].package))
+        group = _group(firsts, seconds, mine[0].numa, mine[0].package)
+        shared = mine[0].l3 is not None and len([l3 for l3, _ in together if l3 == mine[0].l3]) > 1
+        groups.append(group | ({"cache": mine[0].l3} if shared else {}))
     return groups, cores
 
 

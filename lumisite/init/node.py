@@ -10,13 +10,17 @@ from dataclasses import dataclass
 
 from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import Facts
-from lumisite.init.known import LOCAL, RUNTIMES, SHARED, STACKS, SYSTEM
+from lumisite.init.known import LOCAL, RUNTIMES, SHARED, SYSTEM
 from lumisite.init.slurm import is_name
 from lumisite.init.told import Told
 from lumisite.machine.host import parse_mounts
 from lumisite.machine.tree import is_under, names_of, resolve
+from lumisite.vendors import all_fabrics, fabrics_of
+from lumisite.vendors.model import Software
 
 _NET = "/sys/class/net"
+#: A line of plugstack.conf (spank(7)).
+_PYXIS = re.compile(r"\s*(required|optional)\s+\S*\bspank_pyxis\.so\b")
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}", re.ASCII)
 
 
@@ -40,6 +44,26 @@ class Node:
         if (real := self.facts.runtime.real) and not self.told.files:
             found[posixpath.basename(real)] = (real, self.facts.runtime.package or "")
         return {name: one for name, one in found.items() if name in RUNTIMES and can_be_bound(one[0])}
+
+    @property
+    def reads_no_modulefile(self) -> dict[str, dict[str, str]]:
+        """What else starts containers, by name: pyxis, a plug-in of srun, and podman-hpc, with the keys of each.
+
+        Sources: README.md of pyxis (046f414) for the option and the plug-in's file; docs/software/container-engine of
+        eth-cscs/cscs-docs (80abed1) for `--environment`, which takes an EDF.
+        """
+        found = {}
+        options = self.told.lines("/said/srun --help")
+        folders = ("/etc/slurm", "/etc/slurm/plugstack.conf.d", "/etc/slurm-llnl/plugstack.conf.d")
+        plugged = (line for folder in folders for path in self.told.below(folder) for line in self.told.lines(path))
+        if "--container-image" in options or any(map(_PYXIS.match, plugged)):
+            version = self.told.said("enroot")
+            found["pyxis"] = {"variant": f"pyxis, enroot {version}" if version else "pyxis", "emit": "edf"}
+            if "--environment" not in options:
+                found["pyxis"]["question"] = "what reads EDFs here? srun has no --environment"
+        if can_be_bound(self.told.said("podman-hpc path")):
+            found["podman-hpc"] = {"variant": self.told.said("podman-hpc") or "podman-hpc", "emit": "podman-hpc"}
+        return found
 
 
 @dataclass(frozen=True)
@@ -71,7 +95,7 @@ def node_of(told: Told, site: str, notes: list[str]) -> Node:
 def fabric_of(node: Node, address: str | None) -> Fabric:
     """Tell fast interfaces from those for management; `address` is by which Slurm reaches the node.
 
-    Where all are as fast, the one with that address manages, unless the others are called like it (`hsn0`, `hsn1`).
+    Where all are as fast, the one with that address manages, unless the others are called like it (`eth0`, `eth1`).
     """
     routes = list(_routes(node))
     routed = {name for name, _ in routes}
@@ -105,20 +129,19 @@ def _routes(node: Node) -> Iterator[tuple[str, ipaddress.IPv4Network]]:
 
 def _adapters(node: Node, fast: list[str]) -> tuple[str, tuple[str, ...]]:
     """Give what carries data, and its adapters: those of the fast interfaces, where an adapter is also Ethernet."""
-    if node.facts.nics:
-        return "cxi", tuple(filter(is_name, node.facts.nics))
-    found: dict[str, list[str]] = {}
-    for name in filter(is_name, names_of(node.told, "/sys/class/infiniband")):
-        here = f"/sys/class/infiniband/{name}"
-        driver = posixpath.basename(resolve(node.told, f"{here}/device/driver").path)
-        link, state = (" ".join(node.told.lines(f"{here}/ports/1/{one}")) for one in ("link_layer", "state"))
-        if driver == "efa":
-            found.setdefault("EFA", []).append(name)
-        elif link == "InfiniBand" and "ACTIVE" in state:
-            found.setdefault("IB", []).append(name)
-        elif "ACTIVE" in state and set(names_of(node.told, f"{here}/device/net")) & set(fast):
-            found.setdefault("RoCE", []).append(name)
-    return next(((one, tuple(found[one])) for one in ("EFA", "IB", "RoCE") if one in found), ("tcp", ()))
+    for fabric in all_fabrics():
+        found = []
+        for name, adapter in node.facts.nics.items():
+            here = f"{fabric.folder}/{name}/device"
+            driver = posixpath.basename(resolve(node.told, f"{here}/driver").path)
+            is_kind = adapter.kind in (None, posixpath.basename(fabric.folder)) and fabric.driver in ("", driver)
+            is_up = not fabric.link or (fabric.link == adapter.link and adapter.port == "ACTIVE")
+            is_fast = fabric.link != "Ethernet" or set(names_of(node.told, f"{here}/net")) & set(fast)
+            if is_name(name) and is_kind and is_up and is_fast:
+                found.append(name)
+        if found:
+            return fabric.carriers[0], tuple(found)
+    return "tcp", ()
 
 
 def adapter_near(node: Node, bus: str | None, fabric: Fabric) -> str | None:
@@ -126,8 +149,8 @@ def adapter_near(node: Node, bus: str | None, fabric: Fabric) -> str | None:
     gpu = resolve(node.told, f"/sys/bus/pci/devices/{bus}").path.split("/")
     shared = {}
     for name in fabric.adapters:
-        kind = "cxi" if fabric.carrier == "cxi" else "infiniband"
-        path = resolve(node.told, f"/sys/class/{kind}/{name}/device").path.split("/")
+        folder = fabrics_of(fabric.carrier)[0].folder
+        path = resolve(node.told, f"{folder}/{name}/device").path.split("/")
         common = posixpath.commonprefix([gpu, path])
         shared[name] = len(common) if any(part.startswith("pci") for part in common) else 0
     best = [name for name, common in shared.items() if common and common == max(shared.values())]
@@ -168,18 +191,18 @@ def has_folder(node: Node, path: str) -> bool:
     return any(line.endswith(f" directory {path}") for line in lines) or resolve(node.told, path).entry is not None
 
 
-def releases_of(node: Node, stack: str) -> tuple[list[str], str | None]:
-    """Give the releases of a stack that stand on the node, the oldest first, and the one that is the default."""
-    facts = {"rocm": node.facts.rocm, "cpe": node.facts.cpe}.get(stack)
+def releases_of(node: Node, software: Software) -> tuple[list[str], str | None]:
+    """Give the releases of software that stand on the node, the oldest first, and the one that is the default."""
+    facts = node.facts.stacks.get(software.name)
     if facts is not None and facts.versions:
         return sorted(filter(_VERSION.fullmatch, facts.versions), key=_order), facts.default
     found = []
-    for start in STACKS[stack].folders:
+    for start in software.folders:
         folder, prefix = posixpath.split(start)
         names = (name[len(prefix) :] for name in names_of(node.told, folder) if name.startswith(prefix))
         found += [name for name in names if _VERSION.fullmatch(name)]
-    default = resolve(node.told, STACKS[stack].default)
-    leads = posixpath.basename(default.path).removeprefix(posixpath.basename(STACKS[stack].folders[0]))
+    default = resolve(node.told, software.default)
+    leads = posixpath.basename(default.path).removeprefix(posixpath.basename(software.folders[0]))
     found = sorted(set(found), key=_order)
     return found, leads if leads in found else found[-1] if found else None
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lumisite.errors import LumisiteError
-from lumisite.machine.tree import Entry, first_line, names_of, small_text
+from lumisite.machine.tree import Entry, Memory, first_line, names_of, small_text
 from lumisite.site.read import read_file
+from lumisite.vendors import all_fabrics, all_gpus, all_software, all_vendors
 
 
 class ToldError(LumisiteError):
@@ -22,21 +24,20 @@ _SCRIPT_BYTES = 64 * 1024
 
 
 def collector() -> str:
-    """Give the script that makes a node tell; more paths to look for are its arguments."""
-    return read_file(Path(__file__).with_name("collect.sh"), _SCRIPT_BYTES).decode()
-
-
-@dataclass(frozen=True)
-class _Text:
-    name: str
-    content: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.content)
-
-    def read(self, offset: int, length: int) -> bytes:
-        return self.content[offset : offset + length]
+    """Give the script that makes a node tell, behind what vendors have; more paths to look for are its arguments."""
+    software = [one for _, one in all_software()]
+    trees = [f"{start}*" for one in software for start in one.folders] + [one.default for one in software]
+    trees += [one.bound for one in all_vendors()]
+    trees += [posixpath.dirname(folder) for one in all_vendors() for folder in one.libraries]
+    said = {
+        "modules": (name for one in all_gpus() for name in one.drivers),
+        "classes": (one.folder for one in all_fabrics()),
+        "stated": (sign.paths for one in all_gpus() for sign in one.stated.values()),
+        "trees": trees,
+    }
+    words = (f"{name}={shlex.quote(' '.join(dict.fromkeys(filter(None, values))))}" for name, values in said.items())
+    script = read_file(Path(__file__).with_name("collect.sh"), _SCRIPT_BYTES).decode()
+    return "\n".join((*words, script))
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ class Told:
         """Give the names in a directory."""
         return tuple(self.folders.get(path, ()))
 
-    def source(self, path: str) -> _Text:
+    def source(self, path: str) -> Memory:
         """Open a file."""
-        return _Text(path, "\n".join(self.files[path]).encode())
+        return Memory(path, "\n".join(self.files[path]).encode())
 
     def said(self, what: str) -> str:
         """Give the first line of what a command said; empty where it said nothing that can be shown."""

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lumisite.facts.change import driver_words
-from lumisite.init.known import CACHES, SOFTWARE, STACKS
+from lumisite.facts.platform import driven, installed, platform_block, release_of
+from lumisite.init.known import SOFTWARE
 from lumisite.init.machine import describe_kind
-from lumisite.init.node import Node, can_be_bound, fabric_of, folders_of, has_folder, module_systems, releases_of
+from lumisite.init.node import (
+    Fabric,
+    Node,
+    can_be_bound,
+    fabric_of,
+    folders_of,
+    has_folder,
+    module_systems,
+    releases_of,
+)
 from lumisite.init.slurm import Cluster, Kind, partitions_of
 from lumisite.render.templates import make_environment
 from lumisite.site.read import read_file
-from lumisite.text import flow, yaml_key
+from lumisite.site.scalars import PCI_BUS
+from lumisite.text import Block, Noted, flow, yaml_key, yaml_lines
+from lumisite.vendors import all_software, all_vendors, gpu_names, gpu_of, vendor
+from lumisite.vendors.model import Software
 
 #: What of Slurm's configuration decides what tasks find.
 _TOLD = ("MpiDefault", "JobContainerType", "SrunProlog", "TaskProlog", "Prolog")
 _TEMPLATE_BYTES = 64 * 1024
-#: A GPU's address as the kernel writes it; facts from a file may say anything.
-_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -60,22 +71,23 @@ def _values(seen: Seen) -> dict[str, object]:
     node, cluster = seen.node, seen.cluster
     known = [kind.name for kind in cluster.kinds]
     kinds = [*cluster.kinds, *(Kind(name, ()) for name in seen.nodes if name not in known)]
-    slurm = next((one for kind in kinds for one in kind.nodes if one.name == node.name), None)
-    fabric = fabric_of(node, seen.address(slurm.said.get("NodeAddr", slurm.name) if slurm else node.name))
+    fabrics = {name: _fabric(seen, one) for name, one in seen.nodes.items()}
+    fabric = _fabric(seen, node)
     folders = list(_folders(seen))
     shared = [str(one["path"]) for one in folders if one["kind"] == "shared"]
     lasting = [str(one["path"]) for one in folders if one["kind"] == "shared" and one["bound"]]
     stacks = list(_stacks(seen))
     gpu_stacks = [str(one["name"]) for one in stacks if "runs" in one]
-    runtimes = _runtimes(seen, [STACKS[name].flag for name in gpu_stacks])
+    gpus = {str(one["gpu"]): gpu_of(str(one["gpu"])) for one in stacks if "runs" in one}
+    runtimes = _runtimes(seen, {name: one.flag for name, one in gpus.items() if one.flag})
     runtime = next(iter(runtimes), "apptainer")
     images = seen.images(shared)
-    host = ["/opt/cray"] if node.facts.nics and has_folder(node, "/opt/cray") else []
-    modules = list(_modules(runtime, [str(one["name"]) for one in stacks], host=bool(host)))
+    classes = {one.kind for one in node.facts.nics.values()}
+    makers = (one for one in all_vendors() if classes & {posixpath.basename(kind.folder) for kind in one.fabrics})
+    host = [one.bound for one in makers if one.bound and has_folder(node, one.bound)]
+    modules = list(_modules(runtime, {str(one["name"]): "runs" in one for one in stacks}, host=bool(host)))
     spool = cluster.config.get("SlurmdSpoolDir", "")
     suffix = f"-{fabric.interfaces[0]}" if fabric.interfaces else ""
-    version = cluster.config.get("SLURM_VERSION", node.facts.slurm or "")
-    buses = {name: [gpu.bus for gpu in one.facts.gpus] for name, one in seen.nodes.items() if one.facts.gpus}
     return {
         "name": seen.name,
         "date": seen.date,
@@ -89,13 +101,11 @@ def _values(seen: Seen) -> dict[str, object]:
         "speeds": {one: _speed(node, one) for one in (*fabric.interfaces, *fabric.management)},
         "host_suffix": suffix if suffix and seen.address(f"{node.name}{suffix}") else "",
         "folders": folders,
-        "stacks": stacks,
+        "platform": "\n".join(yaml_lines(_platform(seen, stacks))),
         "gpu_stacks": gpu_stacks,
-        "os": node.facts.os.name or "unknown",
-        "slurm": version if version.replace(".", "").isdecimal() else "",
-        "kernel": node.facts.kernel.release or "",
-        "buses": {name: ids for name, ids in buses.items() if all(_BUS.fullmatch(bus or "") for bus in ids)},
-        "kinds": [describe_kind(kind, seen.nodes.get(kind.name), fabric) for kind in kinds],
+        "kinds": [
+            describe_kind(kind, seen.nodes.get(kind.name), fabric, fabrics.get(kind.name, fabric)) for kind in kinds
+        ],
         "of_slurm": {key: cluster.config[key] for key in _TOLD if key in cluster.config},
         "partitions": list(_partitions(cluster)),
         "images": images,
@@ -103,10 +113,47 @@ def _values(seen: Seen) -> dict[str, object]:
         "bind_modules": [one["name"] for one in modules[:-1]],
         "host": host,
         "spool": spool if can_be_bound(spool) and has_folder(node, spool) else "",
-        "caches": [one for name in gpu_stacks for one in CACHES.get(STACKS[name].gpu, ())],
+        "caches": [one for gpu in gpus.values() for one in gpu.caches],
         "systems": module_systems(seen.login) or module_systems(node),
         "modules": modules,
     }
+
+
+def _platform(seen: Seen, stacks: Sequence[Mapping[str, Any]]) -> Block:
+    """Give the stacks, and the only platform, with what was guessed of them."""
+    facts, month, source = seen.node.facts, seen.date[:7], f"here: read on {seen.node.name}, {seen.date}"
+    entries, tables = {}, Block()
+    for one in stacks:
+        found = {version: release_of(where, source) for version, where in one["releases"].items()}
+        if one["gpu"]:
+            several = sum(bool(other["gpu"]) for other in stacks) > 1
+            runs = Noted(one["runs"], f"guessed: what the driver runs (the release notes of {one['title']} tell)")
+            entries[one["name"]] = driven(one["default"], one["driver"], runs, kinds=one["kinds"] if several else None)
+        else:
+            found = {version: {"source": source} for version in found}
+            supported = Noted([*found], "guessed: all that is installed is supported (your log of maintenances)")
+            entries[one["name"]] = installed(one["default"], supported)
+        releases = Block({"releases": Block(found)})
+        tables[one["name"]] = Block({"title": one["title"], "gpu": one["gpu"] or None} | releases)
+    version = seen.cluster.config.get("SLURM_VERSION", facts.slurm or "")
+    buses = {name: [gpu.bus for gpu in one.facts.gpus] for name, one in seen.nodes.items() if one.facts.gpus}
+    known = {name: ids for name, ids in buses.items() if all(PCI_BUS.fullmatch(bus or "") for bus in ids)}
+    platform = platform_block(
+        since=Noted(seen.date, "guessed: the day on which this was read (your log of maintenances tells since when)"),
+        os=facts.os.name or "unknown",
+        slurm=version if version.replace(".", "").isdecimal() else None,
+        kernel=facts.kernel.release,
+        stacks=entries,
+        gpu_bus_ids=known or None,
+        source=source,
+    )
+    return Block({"stacks": tables, "platform": month, "platforms": Block({month: platform})})
+
+
+def _fabric(seen: Seen, node: Node) -> Fabric:
+    """Give a node's fabric; Slurm says by which address it reaches the node."""
+    slurm = next((one for kind in seen.cluster.kinds for one in kind.nodes if one.name == node.name), None)
+    return fabric_of(node, seen.address(slurm.said.get("NodeAddr", slurm.name) if slurm else node.name))
 
 
 def _speed(node: Node, name: str) -> str:
@@ -114,17 +161,17 @@ def _speed(node: Node, name: str) -> str:
     return "speed not known" if speed is None else f"{speed} Mbit/s"
 
 
-def _runtimes(seen: Seen, flags: list[str]) -> dict[str, dict[str, str]]:
+def _runtimes(seen: Seen, flags: Mapping[str, str]) -> dict[str, Mapping[str, object]]:
     """Give the keys of each runtime that was found; Apptainer's other name is none of its own."""
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, Mapping[str, object]] = {}
     node = next((one for one in (seen.node, seen.login) if one.programs), seen.node)
     for name, (path, says) in node.programs.items():
         is_apptainer = "apptainer" in f"{name} {says.partition(' ')[0]}".lower()
         if not (is_apptainer and "apptainer" in found):
-            found[name] = {"executable": path, "variant": says or name}
-            found[name] |= {"prefix": "APPTAINER" if is_apptainer else "SINGULARITY"}
-            found[name] |= {"gpu": flags[0]} if len(flags) == 1 and flags[0] else {}
-    return found
+            gpu = {"gpu": next(iter(flags.values())) if len(flags) == 1 else flags} if flags else {}
+            prefix = "APPTAINER" if is_apptainer else "SINGULARITY"
+            found[name] = {"executable": path, "variant": says or name, "prefix": prefix, **gpu}
+    return {**found, **seen.login.reads_no_modulefile, **seen.node.reads_no_modulefile}
 
 
 def _folders(seen: Seen) -> Iterator[dict[str, object]]:
@@ -140,26 +187,29 @@ def _folders(seen: Seen) -> Iterator[dict[str, object]]:
 
 def _stacks(seen: Seen) -> Iterator[dict[str, object]]:
     """Give what there is of each stack, and on nodes of which kinds."""
-    for name in STACKS:
-        nodes = seen.nodes or {"": seen.login}
-        found = {kind: stack for kind, node in nodes.items() if (stack := _stack_of(node, name))}
+    nodes = seen.nodes or {"": seen.login}
+    words = [(name, software) for name in gpu_names() for software in vendor(name).software]
+    words += [("", software) for _, software in all_software() if not software.driver]
+    for gpu, software in words:
+        found = {kind: stack for kind, node in nodes.items() if (stack := _stack_of(node, software))}
         if found:
-            yield next(iter(found.values())) | {"name": name, "known": STACKS[name], "kinds": list(found)}
+            keys = {"name": software.name, "title": software.title, "gpu": gpu, "kinds": list(found)}
+            yield next(iter(found.values())) | keys
 
 
-def _stack_of(node: Node, name: str) -> dict[str, object]:
+def _stack_of(node: Node, software: Software) -> dict[str, object]:
     """Give releases and default of a stack; of one for GPUs only where its driver tells what runs.
 
-    CUDA's drivers run all minor releases of their major one; of others the series of the host's own default is taken.
+    Some drivers run all minor releases of their major one; of others the series of the host's own default is taken.
     """
-    versions, default = releases_of(node, name)
+    versions, default = releases_of(node, software)
     keys: dict[str, object] = {}
-    if STACKS[name].gpu:
-        driver = node.facts.drivers.get(STACKS[name].driver)
+    if software.driver:
+        driver = node.facts.drivers.get(software.driver)
         if driver is None or not (driver.version or driver.build) or not node.facts.gpus:
             return {}
-        keys["driver"] = driver_words(STACKS[name].driver, driver)
-        if firsts := STACKS[name].drivers:
+        keys["driver"] = driver_words(software.driver, driver)
+        if firsts := software.drivers:
             text = (driver.version or "").partition(".")[0]
             number = int(text) if text.isdecimal() else 0
             major = next((major for major, first in firsts.items() if number >= first), 0)
@@ -187,14 +237,14 @@ def _partitions(cluster: Cluster) -> Iterator[dict[str, object]]:
             yield {"name": name, "others": others, "said": keys}
 
 
-def _modules(runtime: str, stacks: list[str], *, host: bool) -> Iterator[dict[str, object]]:
-    """Give the modules; the last one loads the others and has the helper."""
-    installed = [name for name in stacks if not STACKS[name].gpu]
+def _modules(runtime: str, stacks: Mapping[str, bool], *, host: bool) -> Iterator[dict[str, object]]:
+    """Give the modules; the last one loads the others and has the helper. `stacks` says which a driver decides on."""
+    installed = [name for name, is_driven in stacks.items() if not is_driven]
     rows = [("userfilesystems", "singularity-userfilesystems", list[str](), "Binds user file systems into containers")]
     if host:
         rows.append(("hostlibraries", "singularity-CPEbits", installed, "Binds libraries of the host into containers"))
     loads = [f"{runtime}-{row[0]}" for row in rows]
-    every = [*installed, *(name for name in stacks if STACKS[name].gpu)]
+    every = [*installed, *(name for name in stacks if name not in installed)]
     rows.append(("AI-bindings", "singularity-AI-bindings", every, "Everything that AI containers need here"))
     for end, template, version, summary in rows:
         keys: dict[str, object] = {"name": f"{runtime}-{end}", "template": template, "summary": summary}

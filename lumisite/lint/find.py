@@ -13,6 +13,7 @@ from typing import TypeAlias
 from lumisite.lint import images, launch, modules, resources, settings
 from lumisite.lint.job import Job, Told
 from lumisite.lint.shell import parse_script
+from lumisite.render.explain import references
 from lumisite.site.model import Site
 from lumisite.validate import InputError
 
@@ -20,39 +21,36 @@ from lumisite.validate import InputError
 SIZE_LIMIT_BYTES = 1 << 20
 LINE_LIMIT = 50_000
 
-_GUIDE, _TRAINING = "Lumi-supercomputer/lumi-userguide", "Lumi-supercomputer/LUMI-training-materials"
 Rule: TypeAlias = Callable[[Job], Iterator[Told]]
-#: Rules that hold on any machine, and those for jobs of this one only; each with what it is known from. What
-#: `harmful_value` is known from the site's ledger says.
+#: Rules that hold on any machine, and those for jobs of this one only; each with what it follows from. The site may say
+#: more (its `lint`), and what `harmful_value` is known from its ledger says.
 ANYWHERE: dict[Rule, str] = {
-    launch.miopen_name: "LUMI-AI-Guide 81 and 108; MIOpen documentation",
-    launch.miopen_mktemp: "LUMI-AI-Guide 108; ROCm/MIOpen 2214",
-    launch.with_conda: "LUMI-EasyBuild-containers, PyTorch recipes; LUMI training 2day-20260422",
-    launch.world_size: "laifs-container-tests pytorch-ddp-singlenode-srun",
-    launch.rdzv_literal: "LUMI-AI-Guide run_ddp_torchrun_4.sh",
-    launch.nodelist: "laifs-container-tests; sbatch(1)",
-    modules.build_with_binds: "LUMI training 2day-20260422 205-Containers",
-    modules.retired_folder: "Lumi-supercomputer/Getting_Started_with_AI_workshop bonus_material, commit f25016c; "
-    "Lumi-supercomputer/LUMI-EasyBuild-contrib easybuild/easyconfigs/s/singularity-AI-bindings",
+    launch.misnamed_variable: "the documentation of what reads it",
+    launch.cache_by_mktemp: "sbatch(1): the batch script runs on the first node",
+    launch.with_conda: "bash(1), QUOTING",
+    launch.world_size: "torch.distributed documentation, Environment variable initialization",
+    launch.rdzv_literal: "bash(1), QUOTING",
+    launch.nodelist: "sbatch(1) and scontrol(1)",
+    modules.build_with_binds: "the site description: modules and what they conflict with",
+    modules.retired_folder: "the site description: retired_modules",
     modules.host_venv: "python/cpython Doc/library/venv.rst (a venv keeps the Python that made it)",
 }
 HERE: dict[Rule, str] = {
-    launch.fixed_port: "LUMI-AI-Guide 05-multi-gpu-and-node",
-    launch.old_library: "LUMI-EasyBuild-contrib 422; LUMI training Update-202601",
+    launch.gpu_flag: "the site description: `gpu` of its runtimes",
+    launch.fixed_port: "the site description: partitions whose nodes are shared",
+    launch.old_library: "the site description: libraries of the current platform",
     modules.unknown_version: "the site description: releases of the current platform",
-    images.image_outside_range: f"{_TRAINING} User-Updates/Update-202601",
-    images.skipped_runscript: f"{_GUIDE} (containers are started by singularity run); "
-    "lumi-ai-factory/laifs-container-recipes runscript",
-    resources.gpu_binding: "LUMI training 2day-20260422 202-Binding; SchedMD bug 17875",
-    resources.too_many_cores: "lumi-userguide runjobs/scheduled-jobs/lumig-job.md",
-    resources.cpu_bind_and_count: "LUMI training 2day-20260422 202-Binding; srun(1)",
-    resources.memory_of_node: f"{_TRAINING} 2day-20260422/201-Slurm.md",
-    resources.memory_of_others: f"{_GUIDE} docs/runjobs/lumi_env/billing.md; {_TRAINING} 2day-20260422/201-Slurm.md",
+    images.image_outside_range: "the site description: what the driver of the current platform runs",
+    images.skipped_runscript: "the site description: activation of the image's family",
+    resources.gpu_binding: "srun(1), --gpu-bind",
+    resources.too_many_cores: "the site description: cores of the node kind",
+    resources.cpu_bind_and_count: "srun(1)",
+    resources.memory_of_node: "the site description: memory of the node kind",
+    resources.memory_of_others: "the site description: memory of the node kind",
     settings.harmful_value: "",
-    settings.wrong_interface: "HewlettPackard/shs-ccl-docs ccl_env.sh; NVIDIA/nccl src/misc/socket.cc; "
-    f"{_TRAINING} 2day-20260422/202-Binding.md; torch.distributed documentation, Common environment variables",
-    settings.shared_cache: "Lumi-supercomputer/LUMI-AI-Guide pull requests 108 and 112; ROCm/MIOpen issue 2214; "
-    "Lumi-supercomputer/LUMI-EasyBuild-containers recipe PyTorch-2.7.1; aniskhan25/lumi-apptainer-bench E3",
+    settings.wrong_interface: "the site description: fabric; NCCL's src/misc/socket.cc; torch.distributed "
+    "documentation, Common environment variables",
+    settings.shared_cache: "the site description: settings with a directory",
 }
 
 
@@ -76,5 +74,7 @@ def lint_script(data: bytes, name: str, site: Site) -> tuple[Finding, ...]:
     found: set[Finding] = set()
     for rule, source in (ANYWHERE | HERE if job.here else ANYWHERE).items():
         title = rule.__name__.replace("_", "-")
-        found.update(Finding(one.line, title, one.reason, one.right, one.source or source) for one in rule(job))
+        more = site.lint[title].source if title in site.lint else ""
+        known = "; ".join([*(map(str, references(site, more)) if site.sources else [more]), source]).strip("; ")
+        found.update(Finding(one.line, title, one.reason, one.right, one.source or known) for one in rule(job))
     return tuple(sorted(found))

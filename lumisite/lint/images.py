@@ -97,7 +97,6 @@ def skipped_runscript(job: Job) -> Iterator[Told]:
             image = start.image.rpartition("/")[2]
             yield Told(
                 start.line,
-                f"exec skips the runscript of {image}, "
-                "and what that does about ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES",
-                f"singularity run … {image} …",
+                f"exec skips the runscript of {image}, and what that does about the GPUs that a task sees",
+                f"{job.site.command} run … {image} …",
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -11,6 +11,8 @@ from typing import NamedTuple
 from lumisite.lint.shell import Command, Part, Script, Word
 from lumisite.lint.slurm import Step, read_options
 from lumisite.site.model import Site
+from lumisite.vendors import gpu_of
+from lumisite.vendors.model import Gpu
 
 _CONTAINER_PREFIX = re.compile(r"^(?:SINGULARITYENV|APPTAINERENV)_")
 #: Longer values are no name or path; values of values could grow without end.
@@ -102,6 +104,31 @@ class Job:
     def here(self) -> bool:
         """Whether the script may be for this machine: not where it names partitions, and none of these."""
         return not self.partitions or not self.partitions.isdisjoint(self.site.partitions)
+
+    @cached_property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """What is known of the GPUs that it may get: those of its partitions, else all that the site has."""
+        site, mine = self.site, self.partitions
+        own = [site.vendor_of(one.node_kind) for name, one in site.partitions.items() if name in mine]
+        every = [one.gpu for one in site.stacks.values()]
+        return tuple(gpu_of(name) for name in dict.fromkeys(own if any(own) else every) if name)
+
+    @cached_property
+    def misspelt(self) -> Mapping[str, str]:
+        """Variables that nothing reads, with those that are meant."""
+        return {wrong: right for gpu in self.gpus for wrong, right in gpu.misspelt.items()}
+
+    @cached_property
+    def caches(self) -> frozenset[str]:
+        """Variables that name directories of caches and databases."""
+        own = {setting.name for setting in self.site.settings if setting.directory is not None}
+        return frozenset(own | {cache.variable for gpu in self.gpus for cache in gpu.caches})
+
+    def own_directory(self, name: str) -> str:
+        """Give the line that leads a cache to a directory of the node's own."""
+        local = next((one.path for one in self.site.file_systems if one.kind == "node-local"), "$TMPDIR")
+        folder = re.sub(r"_(?:PATH|DIR)$", "", name).lower().replace("_", "-")
+        return f"export {name}={local}/${{USER}}/{folder}"
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:

@@ -21,18 +21,17 @@ _MKTEMP = r"(?<!\\)(?:\$\(|`)[^)`$]{0,200}\bmktemp\b"
 _CONDA = re.compile(r"(?<!\\)\$\{?WITH_CONDA\b")
 
 
-def miopen_name(job: Job) -> Iterator[Told]:
-    """The name of the variable without `_PATH`."""
-    for setting in job.named("MIOPEN_USER_DB"):
-        yield Told(
-            setting.line,
-            "MIOpen has no variable MIOPEN_USER_DB, so that its database stays in the home directory",
-            "export MIOPEN_USER_DB_PATH=/tmp/miopen-config-${USER}",
-        )
+def misnamed_variable(job: Job) -> Iterator[Told]:
+    """A variable that nothing reads, in place of one that has another name."""
+    for setting in job.named(*job.misspelt):
+        name = job.misspelt[setting.name]
+        right = job.own_directory(name) if name in job.caches else f"export {name}=…"
+        yield Told(setting.line, f"nothing reads {setting.name}, so that {name} keeps its default", right)
 
 
-def miopen_mktemp(job: Job) -> Iterator[Told]:
-    """`mktemp` in the batch script, for a variable of MIOpen or for one that such a variable is made of."""
+def cache_by_mktemp(job: Job) -> Iterator[Told]:
+    """`mktemp` in the batch script, for the directory of a cache or for a variable that such a one is made of."""
+    caches = job.caches | {name for name, right in job.misspelt.items() if right in job.caches}
     made: dict[str, set[int]] = {}
     for setting in job.settings:
         if setting.command.spot == "batch" and re.search(_MKTEMP, setting.value):
@@ -40,16 +39,29 @@ def miopen_mktemp(job: Job) -> Iterator[Told]:
         else:
             lines = set().union(*(made.get(name, ()) for name in variables_in(setting.value)))
             made[setting.name] = made.get(setting.name, set()) | lines
-    found = {line for name, lines in made.items() if name.startswith("MIOPEN_") for line in lines}
-    inside = re.compile(rf"\bMIOPEN_\w+=[\"'\\]*{_MKTEMP}")
+    found = {line: name for name, lines in made.items() if name in caches for line in lines}
+    inside = re.compile(rf"\b(?:{'|'.join(sorted(caches))})=[\"'\\]*{_MKTEMP}") if caches else re.compile(r"(?!)")
     batch = [word for command in job.commands if command.spot == "batch" for word in command.words]
-    found |= {line for word in batch for part in word.parts if part.quote != "'" for _, line in part.matches(inside)}
-    for line in found:
-        yield Told(
-            line,
-            "mktemp in the batch script makes a folder on the first node only",
-            "export MIOPEN_USER_DB_PATH=/tmp/miopen-config-${USER}-${SLURM_JOB_ID}, and mkdir -p it in the task",
-        )
+    parts = [part for word in batch for part in word.parts if part.quote != "'"]
+    found |= {line: text.partition("=")[0] for part in parts for text, line in part.matches(inside)}
+    for line, name in found.items():
+        right = f"{job.own_directory(job.misspelt.get(name, name))}, and mkdir -p it in the task"
+        yield Told(line, "mktemp in the batch script makes a folder on the first node only", right)
+
+
+def gpu_flag(job: Job) -> Iterator[Told]:
+    """The flag for GPUs of another vendor than the nodes have."""
+    site = job.site
+    kinds = {site.partitions[name].node_kind for name in job.partitions if name in site.partitions}
+    right = {flag for kind in kinds for flag in site.gpu_flags(kind)}
+    others = {flag for kind in site.node_kinds for flag in site.gpu_flags(kind)} - right
+    for word in (word for command in job.commands for word in command.behind(*RUNTIMES) or () if right):
+        if word.value.removeprefix("--") in others and word.value.startswith("--"):
+            yield Told(
+                word.line,
+                f"{word.value} is for other GPUs than those of {', '.join(sorted(kinds))} nodes",
+                f"--{' or --'.join(sorted(right))}, or no flag at all: tasks have it by the module",
+            )
 
 
 def fixed_port(job: Job) -> Iterator[Told]:
@@ -153,7 +165,7 @@ def nodelist(job: Job) -> Iterator[Told]:
 
 def old_library(job: Job) -> Iterator[Told]:
     """The directory of a library in another version than the host has."""
-    parts = [part for word in job.words for part in word.parts]
+    parts, module = [part for word in job.words for part in word.parts], job.site.helper_module
     for library in job.site.platforms[job.site.platform].libraries.values():
         folder, _, version = library.rpartition("/")
         pinned = re.compile(rf"{re.escape(folder)}/\d[\w.]*")
@@ -162,5 +174,5 @@ def old_library(job: Job) -> Iterator[Told]:
                 yield Told(
                     line,
                     f"{found} is not what this system has ({library}), so that the network plugin falls back to TCP",
-                    "module load singularity-AI-bindings, which binds what fits",
+                    f"module load {module}, which binds what fits" if module else library,
                 )

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from lumisite.lint.job import Job, Told
 from lumisite.lint.slurm import Option, Step, usable_cores
-from lumisite.site.model import NodeKind, Site
+from lumisite.site.model import Site
+from lumisite.site.nodes import NodeKind
 
 _MEMORY = ("mem", "mem-per-gpu", "mem-per-cpu")
 _PER_NODE = ("nodes", "gpus-per-node", "gres", "ntasks-per-node")
@@ -18,6 +19,8 @@ _UNIT_KIB = {"K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}
 
 def gpu_binding(job: Job) -> Iterator[Told]:
     """A binding of GPUs to several tasks without sharing."""
+    gpu = job.gpus[0] if job.gpus else None
+    library = gpu.collectives.title if gpu else "NCCL"
     for step in job.steps:
         flags, bind, each = (step.merged.get(name) for name in ("gres-flags", "gpu-bind", "gpus-per-task"))
         shared = flags and "allow-task-sharing" in flags.value
@@ -29,9 +32,9 @@ def gpu_binding(job: Job) -> Iterator[Told]:
             yield Told(
                 option.line,
                 f"--{option.name} with several tasks on a node hides the other GPUs from each task: "
-                "RCCL and MPI fail or slow down",
-                f"srun --gpu-bind=map:{_gpu_order(job.site)} --gres-flags=allow-task-sharing …, or no GPU binding and "
-                "ROCR_VISIBLE_DEVICES=$SLURM_LOCALID in the task",
+                f"{library} and MPI fail or slow down",
+                f"srun --gpu-bind=map:{_gpu_order(job.site)} --gres-flags=allow-task-sharing …, or no GPU binding"
+                + (f" and {gpu.visible[0]}=$SLURM_LOCALID in the task" if gpu else ""),
             )
 
 

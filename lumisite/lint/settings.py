@@ -147,18 +147,14 @@ def _named(interface: str, names: Iterable[str], whole: bool) -> bool:
 
 
 def shared_cache(job: Job) -> Iterator[Told]:
-    """A cache of MIOpen or of a compiler, which the ledger puts on the node, on a file system that all nodes share."""
-    caches = {setting.name for setting in job.site.settings if setting.directory is not None}
-    local = next((one.path for one in job.site.file_systems if one.kind == "node-local"), None)
-    for setting, value in _in_force(job, caches):
+    """A cache of kernels or of a compiler, which belongs on the node, on a file system that all nodes share."""
+    for setting, value in _in_force(job, job.caches):
         if where := _shared(value, job.site):
-            folder = re.sub(r"_(?:PATH|DIR)$", "", setting.name).lower().replace("_", "-")
-            right = f"{local}/${{USER}}/{folder}" if local else "a directory of the node's own"
             yield Told(
                 setting.line,
                 f"{setting.name} is {where}, which all nodes share: "
                 "many tasks write there at once, which is slow and fails at times",
-                f"export {setting.name}={right}, and mkdir -p it in the task",
+                f"{job.own_directory(setting.name)}, and mkdir -p it in the task",
             )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lumisite.lint.shell import Command
-from lumisite.site.model import NodeKind, Site
+from lumisite.site.model import Site
+from lumisite.site.nodes import NodeKind
 
 #: Options of sbatch and srun that take a value, which may be the next word (srun(1), sbatch(1) of Slurm 24.05).
 _VALUED = frozenset(
@@ -150,8 +151,9 @@ class Step:
         return tuple(
             name
             for name, one in site.partitions.items()
-            if (wanted := {key: value for key in ("constraint", "qos") if (value := getattr(one, key)) is not None})
-            and all(value in asked.get(key, ()) for key, value in wanted.items())
+            if (wanted := (("constraint", one.constraint and (one.constraint,)), ("qos", one.qos)))
+            and any(names for _, names in wanted)
+            and not any(names and set(names).isdisjoint(asked.get(key, ())) for key, names in wanted)
         )
 
     def node_kinds(self, site: Site) -> list[NodeKind]:

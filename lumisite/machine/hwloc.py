@@ -94,7 +94,7 @@ def parse_hwloc(data: bytes, file: str) -> Topology:
     """Read the text of an hwloc XML file; `file` is its name for messages. Raises `TopologyError`.
 
     PUs outside the machine's `allowed_cpuset` count as reserved. GPUs are numbered in the order of their PCI addresses,
-    which is ROCm's and NVML's order.
+    which is the order of the vendors' own tools.
     """
     objects = _objects(data, file)
     pus = [thing for thing in objects if thing.kind == "PU"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain
 from typing import NamedTuple
 
 from lumisite.errors import LumisiteError
@@ -125,6 +125,29 @@ def mask_tables(topology: Topology) -> Mapping[tuple[int, int], tuple[TaskMask, 
     return tables
 
 
+def shared_cores(topology: Topology, threads: int) -> Mapping[int, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]]:
+    """Give, by GPU, the PUs near it in the order of their cores, with the GPUs that share them; then those near none.
+
+    For whatever binds tasks at run time on part of a node; nothing where each GPU has cores of its own.
+    """
+    usable = _usable(topology, Request(1, threads))
+    pools = {gpu: _pool(topology, gpu) for gpu in topology.gpus}
+    parts: dict[tuple[int, ...], list[Core]] = {}
+    for pool in (pool for pool in dict.fromkeys(pools.values()) if pool.cores):
+        gpus = tuple(gpu.index for gpu in topology.gpus if pools[gpu] == pool)
+        parts[gpus] = _in_order(pool, usable)
+    far = {
+        tuple(topology.gpus[at].index for at in tasks): cores
+        for tasks, cores in _nearest(pools, [(gpu,) for gpu in topology.gpus], usable).items()
+    }
+    if not far and all(len(gpus) == 1 for gpus in parts):
+        return {}
+    rows = [
+        (tuple(pu for core in cores for pu in usable[core]), gpus) for gpus, cores in (*parts.items(), *far.items())
+    ]
+    return {gpu.index: tuple(row for row in rows if gpu.index in row[1] and row[0]) for gpu in topology.gpus}
+
+
 def _granted_gpus(topology: Topology, request: Request) -> tuple[Gpu, ...]:
     if request.gpus is None:
         return topology.gpus
@@ -210,8 +233,7 @@ def _divide(
 
     What is left over stays idle: equal tasks are worth more than one core more for the first of them.
     """
-    near = [core for core in pool.cores if core in usable]
-    near.sort(key=lambda core: (core.l3 is not None, core.l3 or 0, core.core_logical))
+    near = _in_order(pool, usable)
     if not near:
         return dict.fromkeys(weights, _Pool(_why_none(pool, request), ()))
     if len(weights) == 1:
@@ -228,30 +250,45 @@ def _divide(
     return shares
 
 
+def _in_order(pool: _Pool, usable: Mapping[Core, tuple[int, ...]]) -> list[Core]:
+    """Give the usable cores of a pool in the order in which they are cut: no share has more L3s than it needs."""
+    near = (core for core in pool.cores if core in usable)
+    return sorted(near, key=lambda core: (core.l3 is not None, core.l3 or 0, core.core_logical))
+
+
 def _far_cores(
     pools: Mapping[Gpu, _Pool], owned: Sequence[Sequence[Gpu]], usable: Mapping[Core, tuple[int, ...]]
 ) -> list[tuple[Core, ...]]:
-    """Deal out the cores that are near no GPU of the node, to the tasks with a GPU on their package, or to all.
+    """Deal out the cores near no GPU of the node: to the tasks with a GPU on their L3, on their package, or to all.
 
     The GPUs of some nodes all hang on one NUMA domain of several; the cores of the others are granted too.
     """
     shares: list[tuple[Core, ...]] = [()] * len(owned)
-    if not all(pool.cores for pool in pools.values()):  # near what a GPU of unknown place is, nobody can tell
-        return shares
-    near = frozenset(chain.from_iterable(pool.cores for pool in pools.values()))
-    on_package = [{core.package for gpu in own for core in pools[gpu].cores} for own in owned]
-    rest = sorted(
-        (core for core in usable if core not in near), key=lambda core: (core.package or 0, core.core_logical)
-    )
-    for package, cores in ((package, tuple(group)) for package, group in groupby(rest, lambda core: core.package)):
-        tasks = [task for task, own in enumerate(on_package) if package in own] or range(len(owned))
+    for tasks, cores in _nearest(pools, owned, usable).items():
         each = len(cores) // sum(len(owned[task]) for task in tasks)
         start = 0
         for task in tasks:
             stop = start + each * len(owned[task])
-            shares[task] += cores[start:stop]
+            shares[task] += tuple(cores[start:stop])
             start = stop
     return shares
+
+
+def _nearest(
+    pools: Mapping[Gpu, _Pool], owned: Sequence[Sequence[Gpu]], usable: Mapping[Core, tuple[int, ...]]
+) -> dict[tuple[int, ...], list[Core]]:
+    """Give the cores near no GPU by the tasks that they are nearest to."""
+    if not all(pool.cores for pool in pools.values()):  # near what a GPU of unknown place is, nobody can tell
+        return {}
+    near = frozenset(chain.from_iterable(pool.cores for pool in pools.values()))
+    around = [[core for gpu in own for core in pools[gpu].cores] for own in owned]
+    sides = [({core.l3 for core in cores} - {None}, {core.package for core in cores}) for cores in around]
+    nearest: dict[tuple[int, ...], list[Core]] = {}
+    for core in sorted(usable.keys() - near, key=lambda core: (core.package or 0, core.core_logical)):
+        on_l3 = tuple(task for task, (l3s, _) in enumerate(sides) if core.l3 in l3s)
+        on_package = tuple(task for task, (_, packages) in enumerate(sides) if core.package in packages)
+        nearest.setdefault(on_l3 or on_package or tuple(range(len(owned))), []).append(core)
+    return nearest
 
 
 def _why_none(pool: _Pool, request: Request) -> str:
@@ -282,6 +319,9 @@ def _task_mask(
     if missing and not far:
         return TaskMask(task, gpus, (), f"{named}: {'; '.join(missing)}")
     cores = chain(chain.from_iterable(share.cores for share in shares), far)
-    reasons = [share.name for share in shares] + [f"{counted(len(far), 'core')} near no GPU"] * bool(far)
+    reasons = [share.name for share in shares]
+    for numa in dict.fromkeys(core.numa for core in far):
+        place = "" if numa is None else f"of NUMA domain {numa} "
+        reasons.append(f"{counted(sum(core.numa == numa for core in far), 'core')} {place}near no GPU")
     pus = tuple(sorted(pu for core in cores for pu in usable[core]))
     return TaskMask(task, gpus, pus, f"{named}: {', '.join(reasons)}")

@@ -6,25 +6,16 @@ masks are decided from it alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from lumisite.errors import LumisiteError
+from lumisite.site.scalars import PCI_BUS
+from lumisite.vendors import all_gpus
 
 if TYPE_CHECKING:
-    from lumisite.site.model import NodeKind
-
-# PCI class (base class and subclass) of what may be a GPU, by PCI vendor. An MI250X is a "display controller", an
-# MI300 a "processing accelerator"; a server's own VGA chip comes from another vendor.
-_GPU_CLASSES = {
-    "1002": frozenset({"0300", "0302", "0380", "1200"}),  # AMD
-    "10de": frozenset({"0300", "0302"}),  # NVIDIA
-    "8086": frozenset({"0380"}),  # Intel; 0300 is what its processors have for a screen
-}
-
-_PCI_BUS = re.compile(r"([0-9a-f]{4,8}:)?([0-9a-f]{2})(:[0-9a-f]{2}\.[0-7])?")
+    from lumisite.site.nodes import NodeKind
 
 
 #: The PUs of one core, what tells its L3 from others (`None`: it has none), the kernel's number of its NUMA domain, and
@@ -54,7 +45,7 @@ class Core:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as ROCm or CUDA sees it (one GCD of an MI250X): its number, and the nearest place that is known.
+    """A GPU as its libraries see it (which may be a part of a card): its number, and the nearest place that is known.
 
     `pci_bus` is the whole PCI address in lower case (`0000:c1:00.0`), empty where it is not known. `l3` is only
     set where cores of that L3 are nearer than others of the NUMA domain; both are `None` where nothing is known.
@@ -88,12 +79,14 @@ def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topol
     is: its other thread is no place for a task either.
     """
     cores = cores_of(_groups_of(kind))
+    l3_of = {pu: core.l3 for core in cores for pu in core.pu_os}
+    near = [None if gpu.l3 is None else l3_of[kind.l3[gpu.l3].cores[0]] for gpu in kind.gpus]
     reserved = frozenset(kind.reserved or ())
     buses = [*map(full_pci_bus, bus_ids), *[""] * len(kind.gpus)]
     return Topology(
         name=name,
         cores=cores,
-        gpus=tuple(Gpu(index, buses[index], gpu.numa, gpu.l3) for index, gpu in enumerate(kind.gpus)),
+        gpus=tuple(Gpu(index, buses[index], gpu.numa, near[index]) for index, gpu in enumerate(kind.gpus)),
         reserved=frozenset(pu for core in cores if reserved.intersection(core.pu_os) for pu in core.pu_os),
     )
 
@@ -101,7 +94,8 @@ def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topol
 def _groups_of(kind: NodeKind) -> Iterator[CoreGroup]:
     for l3, group in enumerate(kind.l3):
         threads = [group.cores, group.siblings] if group.siblings else [group.cores]
-        yield from ((pus, l3, group.numa, group.package) for pus in zip(*threads, strict=True))
+        cache = ("own", l3) if group.cache is None else ("shared", group.cache)
+        yield from ((pus, cache, group.numa, group.package) for pus in zip(*threads, strict=True))
 
 
 def cores_of(groups: Iterable[CoreGroup]) -> tuple[Core, ...]:
@@ -118,7 +112,7 @@ def cores_of(groups: Iterable[CoreGroup]) -> tuple[Core, ...]:
 
 
 def gpus_of(places: Mapping[str, tuple[int | None, int | None]]) -> tuple[Gpu, ...]:
-    """Number GPUs in the order of their PCI addresses, which is ROCm's and NVML's; `places` has NUMA domain and L3."""
+    """Number GPUs in the order of their PCI addresses, as vendors' tools do; `places` has NUMA domain and L3."""
     return tuple(Gpu(index, bus, *places[bus]) for index, bus in enumerate(sorted(places, key=pci_order)))
 
 
@@ -128,17 +122,16 @@ def full_pci_bus(text: str) -> str:
     >>> full_pci_bus("C1"), full_pci_bus("0000:c1:00.0"), full_pci_bus("first")
     ('0000:c1:00.0', '0000:c1:00.0', '')
     """
-    found = _PCI_BUS.fullmatch(text.strip().lower())
+    found = PCI_BUS.fullmatch(text.strip().lower())
     return f"{found[1] or '0000:'}{found[2]}{found[3] or ':00.0'}" if found else ""
 
 
 def is_gpu(pci_class: str, pci_vendor: str) -> bool:
     """Tell whether a PCI function is a GPU for computing; both numbers are four lower-case hexadecimal digits.
 
-    Source: the PCI ID repository (pci.ids), and `lspci -n` as hwloc records it for MI50, MI250X and V100,
-    and Kata Containers' documentation for a GPU Max.
+    Which classes are, each vendor's file says.
     """
-    return pci_class in _GPU_CLASSES.get(pci_vendor, frozenset())
+    return any(pci_vendor == one.pci and pci_class in one.classes for one in all_gpus())
 
 
 def pci_order(pci_bus: str) -> tuple[int, ...]:
@@ -150,7 +143,7 @@ def place_of(cores: Sequence[Core], near: Iterable[int]) -> tuple[int | None, in
     """Give the NUMA domain and the L3 that hold all of the PUs in `near`, each `None` where there is no single one.
 
     PUs that the node does not have are left out; with none left both are `None`. An L3 that reaches beyond the
-    NUMA domain (Intel's sub-NUMA clusters) is `None` too: the domain is the nearer place.
+    NUMA domain (sub-NUMA clusters) is `None` too: the domain is the nearer place.
     """
     pus = frozenset(near)
     around = [core for core in cores if not pus.isdisjoint(core.pu_os)]

@@ -37,6 +37,23 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
+class Memory:
+    """A file that is already read."""
+
+    name: str
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        return len(self.content)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Give `length` bytes, fewer only where the file ends."""
+        return self.content[offset : offset + length]
+
+
+@dataclass(frozen=True)
 class Entry:
     """What stands at a path; `link` is where a symbolic link leads, as it is written."""
 

@@ -12,9 +12,10 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused
+from lumisite.errors import DifferenceError, LumisiteError, ToolError, refused, shown
 from lumisite.release.diff import Difference, compare
 from lumisite.release.files import make_directories, make_temporary, make_tree, remove, sync_directory
+from lumisite.release.names import with_earlier_names
 from lumisite.release.root import (
     Actor,
     Root,
@@ -22,12 +23,13 @@ from lumisite.release.root import (
     append_step,
     inspect_release,
     link_command,
+    manifests,
     point_current,
     read_root,
     shared_mode,
 )
 from lumisite.release.tree import Tree, fault_lines, load_tree
-from lumisite.render.manifest import MANIFEST, sha256_of
+from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,26 @@ def load_out(path: Path) -> Tree:
     return tree
 
 
-def plan_deploy(out: Tree, path: Path, admin: int | None = None) -> Plan:
+def plan_deploy(out: Tree, path: Path, admin: int | None = None, *, any_site: bool = True) -> Plan:
     """Compare a tree with what is deployed; reads only.
 
-    Raises `DifferenceError` for a root that a deploy by the user id `admin` must not touch.
+    Raises `DifferenceError` for a root that a deploy by the user id `admin` must not touch, `LumisiteError` for one of
+    another site unless `any_site`.
     """
     root = read_root(path, admin)
+    earlier = tuple(manifests(root))
+    site = earlier[0].site if earlier else out.manifest.site
+    if site != out.manifest.site and not any_site:
+        raise LumisiteError(
+            f"{out.path}: is of site {shown(out.manifest.site)}, and {root.path} is the deployment root of site "
+            f"{shown(site)}; nothing was written: name the root of {shown(out.manifest.site)}, or give --change-site "
+            f"where users of {shown(site)} shall get it"
+        )
     here = Path(os.path.realpath(out.path))
     if here in (root.path, *root.path.parents):
         raise LumisiteError(f"{path}: lies inside {out.path}, which is to be deployed into it; name another root")
-    current = there = _there(root, out)
+    current = there = _there(root, out, named := with_earlier_names(out, earlier))
+    out = there if there and not there.faults else named
     if root.current != out.manifest.release:
         exists = bool(root.current) and os.path.lexists(root.release(root.current))
         current = inspect_release(root, root.current) if exists else None
@@ -137,29 +149,35 @@ def edits_text(plan: Plan) -> str:
 
 def _make_whole(out: str, release: Tree) -> str:
     """Give the command for what lumisite never does: to write into a release that is there."""
-    return f"rsync -a --checksum --delete {shlex.quote(f'{out}/')} {shlex.quote(f'{release.path}/')}"
+    # What `deploy` itself has added begins with a dot, and is in no rendered tree.
+    own = f" --exclude='.*' --exclude={MANIFEST}" if release.manifest.rendered else ""
+    return f"rsync -a --checksum --delete{own} {shlex.quote(f'{out}/')} {shlex.quote(f'{release.path}/')}"
 
 
-def roll_back(root: Root, actor: Actor) -> tuple[Tree, Tree, bool]:
-    """Move the link one release back; the caller holds the lock.
+def roll_back(root: Root, actor: Actor, to: str = "") -> tuple[Tree, Tree, bool]:
+    """Move the link one release back, or to the release `to`; the caller holds the lock.
 
     Gives the release that users had, the one that they have now, and whether the history tells of it. Raises
     `ToolError` when there is no release before, `DifferenceError` when that release is not whole.
     """
     if not root.current:
         raise ToolError(f"{root.path}: has no current release; deploy one")
+    if to and (not is_release_id(to) or to == root.current):
+        why = "is what users load already" if to == root.current else "is no id of a release"
+        raise LumisiteError(f"{shown(to)}: {why}; `lumisite releases {shlex.quote(str(root.path))}` lists them")
     way = root.way
-    if len(way) < 2:
+    if not to and len(way) < 2:
         raise ToolError(f"{root.path}: {root.current} has no release before it; nothing was changed")
-    target = inspect_release(root, way[-2])
+    target = inspect_release(root, to or way[-2])
     if target.state == "missing":
         place = shlex.quote(str(root.path))
         raise DifferenceError(
             f"{target.path}: is missing; nothing was changed: `lumisite releases {place}` lists what is there, and "
-            f"`lumisite deploy {place}/releases/ID {place} --apply` goes to any of it"
+            f"`lumisite rollback {place} ID` goes to any of it"
         )
     if target.faults:
-        as_it_is = f"; to use it as it is, {link_command(root.path, way[-2])}" if target.state == "edited" else ""
+        link = link_command(root.path, target.path.name)
+        as_it_is = f"; to use it as it is, {link}" if target.state == "edited" else ""
         raise DifferenceError(
             f"{target.path}: is not as it was deployed; nothing was changed:{fault_lines(target.faults)}\n"
             f"to make it whole, render it again and {_make_whole('OUT', target)}{as_it_is}"
@@ -174,19 +192,26 @@ def roll_back(root: Root, actor: Actor) -> tuple[Tree, Tree, bool]:
     return left, target, logged
 
 
-def _there(root: Root, out: Tree) -> Tree | None:
-    """Give the release of the same id. It must have the same content: jobs that run rely on what it is."""
+def _there(root: Root, out: Tree, named: Tree) -> Tree | None:
+    """Give the release of the same id. It must have the same content: jobs that run rely on what it is.
+
+    `named` is what `out` would be deployed as today; what it was deployed as may lack names of later releases.
+    """
     path = root.release(out.manifest.release)
     if not os.path.lexists(path):
         return None
     if path.is_symlink() or not path.is_dir():
         raise DifferenceError(f"{path}: is not a directory, so lumisite did not make it; put the folder itself there")
-    there = inspect_release(root, path.name, out)
+    own = inspect_release(root, path.name)
+    as_told = own.rendered == out.rendered and not any(fault.path == MANIFEST for fault in own.faults)
+    there = own if as_told else inspect_release(root, path.name, named)
     step = root.deployed(path.name)
-    if step:
-        is_other = step.manifest != sha256_of(out.manifest_bytes)
+    if as_told:
+        is_other = False
+    elif step:
+        is_other = step.manifest != sha256_of(named.manifest_bytes)
     else:
-        is_other = bool(there.faults) and not inspect_release(root, path.name).faults
+        is_other = bool(there.faults) and not own.faults
     if is_other:
         unused = "" if root.current == path.name else ", or remove that folder when no job uses it"
         raise DifferenceError(

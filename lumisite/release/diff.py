@@ -8,7 +8,7 @@ the same tree.
 from __future__ import annotations
 
 import difflib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,10 +17,13 @@ from lumisite.errors import shown
 from lumisite.release.tree import Tree
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, ModuleSummary
 from lumisite.site.model import MODULEFILES
+from lumisite.text import counted, some
 
 _LISTS = ("binds", "provides", "loads", "conflicts")
 _MOST_LINES_COMPARED = 100_000  # many times what is rendered: a damaged file must not fill the memory
 _MOST_LINES_OF_A_FILE = 60
+#: Of a summary: with what is said around it, a terminal of 24 lines and 100 columns holds it.
+_MOST_LINES, _LINE = 14, 100
 
 
 class Pair(NamedTuple):
@@ -80,17 +83,21 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Difference:
-    """Everything that differs between the release `old` (empty: there is none) and `new`."""
+    """Everything that differs between the release `old` (empty: there is none) and `new`.
+
+    `names` are those that users may have typed, and the modules that each led and leads to.
+    """
 
     old: str
     new: str
     versions: Mapping[str, Pair] = field(default_factory=dict)
     modules: tuple[ModuleChange, ...] = ()
     settings: Mapping[str, ListChange] = field(default_factory=dict)
+    names: Mapping[str, Pair] = field(default_factory=dict)
     files: tuple[FileChange, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.versions or self.modules or self.settings or self.files)
+        return bool(self.versions or self.modules or self.settings or self.names or self.files)
 
 
 def compare(old: Tree | None, new: Tree) -> Difference:
@@ -103,6 +110,7 @@ def compare(old: Tree | None, new: Tree) -> Difference:
         versions=_versions(before, after),
         modules=modules,
         settings=_list_changes(before.settings, after.settings),
+        names=_led(before.leads, after.leads),
         files=tuple(_file_changes(_files(old) if old else {}, _files(new), modules)),
     )
 
@@ -115,6 +123,10 @@ def _versions(before: Manifest, after: Manifest) -> dict[str, Pair]:
     )
     given = [{name: text for name, text in one.items() if text} for one in (old, new)]
     return _pairs(given[0], given[1], dict.fromkeys((*new, *old)))
+
+
+def _led(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, Pair]:
+    return {name: Pair(old[name], new.get(name)) for name in sorted(old) if old[name] != new.get(name)}
 
 
 def _pairs(old: Mapping[str, str], new: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, Pair]:
@@ -184,13 +196,45 @@ def _files(tree: Tree) -> dict[str, File]:
 
 def meaning_lines(difference: Difference) -> list[str]:
     """Say what changes for users, one line for each thing."""
-    lines = [f"{name}: {_changed(*pair)}" for name, pair in difference.versions.items()]
-    lines += [_module_line(module) for module in difference.modules]
+    lines = [*_version_lines(difference), *map(_module_line, difference.modules)]
     for name, change in difference.settings.items():
         one = max(map(len, change)) <= 1  # one value instead of another is told as that
         told = _changed(*(next(iter(values), None) for values in change[::-1])) if one else ", ".join(_signed(change))
         lines.append(f"setting {name}: {told}")
+    return [*lines, *name_lines(difference)]
+
+
+def summary_lines(difference: Difference) -> list[str]:
+    """Say what users will notice, the rest in numbers: as much as fits on a screen."""
+    meaning = [*_version_lines(difference), *name_lines(difference), *map(_module_line, difference.modules)]
+    lines = [one if len(one) <= _LINE else f"{one[: _LINE - 2]} …" for one in meaning[:_MOST_LINES]]
+    lines += [f"and {len(meaning) - _MOST_LINES} more"] if len(meaning) > _MOST_LINES else []
+    if difference.settings:
+        names = some([*difference.settings], 3, ", ")
+        lines.append(f"{counted(len(difference.settings), 'setting')} of tasks: {names}")
+    kinds = Counter(change.what for change in difference.files)
+    if kinds:
+        told = ", ".join(f"{number} {what}" for what, number in kinds.most_common())
+        lines.append(f"{counted(kinds.total(), 'file')}: {told}")
     return lines
+
+
+def name_lines(difference: Difference) -> list[str]:
+    """Say which names that users may have typed before lead to another module now, a line for each of those."""
+    led: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, (_, to) in difference.names.items():
+        if to not in (None, name):
+            module, _, version = name.rpartition("/")
+            led[shown(module or name), to or ""].append(shown(version) if module else "(default)")
+    gone = "gone, and a load says so"
+    return [
+        f"{module}: {', '.join(names)} -> {shown(to.removeprefix(f'{module}/')) if to else gone}"
+        for (module, to), names in led.items()
+    ]
+
+
+def _version_lines(difference: Difference) -> list[str]:
+    return [f"{name}: {_changed(*pair)}" for name, pair in difference.versions.items()]
 
 
 def _module_line(module: ModuleChange) -> str:
@@ -273,6 +317,7 @@ def to_json(difference: Difference) -> dict[str, Any]:
             for module in difference.modules
         ],
         "settings": {name: change._asdict() for name, change in difference.settings.items()},
+        "names": {name: pair._asdict() for name, pair in difference.names.items()},
         "files": [
             {
                 "what": change.what,

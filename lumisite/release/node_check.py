@@ -13,7 +13,6 @@ from lumisite.binds.copies import in_order, is_foundation, newest, stem
 from lumisite.binds.plan import Request, folders_below, library_folders, loader_of_host
 from lumisite.errors import ResolveError, shown
 from lumisite.images.container import covers
-from lumisite.images.contents import PLUGINS
 from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.host import DiskTree, mounts_of
 from lumisite.machine.loader import Loaded, Need, Search, walk
@@ -34,6 +33,7 @@ from lumisite.site.decode import suggestion
 from lumisite.site.model import Family, Site
 from lumisite.site.selection import Combination, combinations
 from lumisite.site.versions import Version, parse_version
+from lumisite.vendors import plugins
 
 _UPDATED = "if the system was updated, describe its platform, render and deploy; if not, restore it"
 _REPLAN = "write its plan again (`lumisite binds {} --write`), render and deploy"
@@ -268,10 +268,11 @@ def _libraries(check: _Check, releases: Mapping[str, Version]) -> Iterator[HostF
     loader = loader_of_host(request, check.host, folders)
     with_plugin = [name for name, family in check.families.items() if family.plugin == "from-host"]
     # A plugin is opened by any of its names.
-    plugins = {name for name in PLUGINS if with_plugin and name not in check.wanted and _tried(loader.search(name))}
+    wanted = (name for name in plugins() if with_plugin and name not in check.wanted)
+    opened = [name for name in wanted if _tried(loader.search(name))]
     told = {part.soname for part in check.broken if part.soname}
     roots: list[Need] = []
-    for name, families in (check.wanted | dict.fromkeys(sorted(plugins), with_plugin)).items():
+    for name, families in (check.wanted | dict.fromkeys(sorted(opened), with_plugin)).items():
         search = loader.search(name)
         what = f"for image families {', '.join(families)}"
         if search.found is None:

@@ -22,9 +22,9 @@ from typing import Any
 
 from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError, refused, shown
 from lumisite.release.files import TEMPORARY, put_file, remove, sync_directory, umask
-from lumisite.release.tree import Fault, Tree, judge, load_tree, utc
+from lumisite.release.tree import Fault, Tree, judge, load_manifest, load_tree, utc
 from lumisite.release.trust import root_doubts
-from lumisite.render.manifest import MANIFEST, NO_MANIFEST, is_release_id, sha256_of
+from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, is_release_id, sha256_of
 from lumisite.site.decode import UnfitError, decode_values, parse_json
 from lumisite.site.read import UnfitFileError, read_file
 from lumisite.site.scalars import read_root_path
@@ -182,6 +182,19 @@ def inspect_release(root: Root, release: str, expected: Tree | None = None) -> T
     except DifferenceError as error:
         fault = Fault(MANIFEST, "edited", str(error).removeprefix(f"{path / MANIFEST}:").strip())
         return Tree(path, NO_MANIFEST, faults=(fault,))
+
+
+def manifests(root: Root) -> Iterator[Manifest]:
+    """Give what each release in a root says of itself, that of users first, then the last deployed; some may not read.
+
+    The first one tells the site of the root.
+    """
+    folder = root.path / "releases"
+    there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else ()
+    for name in dict.fromkeys([root.current, *(step.release for step in reversed(root.steps)), *there]):
+        if is_release_id(name):
+            with suppress(DifferenceError, NotADirectoryError):
+                yield load_manifest(folder / name)[0]
 
 
 def list_releases(root: Root) -> list[dict[str, Any]]:

@@ -78,6 +78,11 @@ class Tree:
         """The faults that are more than a mode."""
         return tuple(fault for fault in self.faults if fault.kind != "mode")
 
+    @property
+    def rendered(self) -> str:
+        """The SHA-256 of the manifest as it was rendered, before `deploy` added anything."""
+        return self.manifest.rendered or sha256_of(self.manifest_bytes)
+
     def files(self) -> dict[str, tuple[bytes, int]]:
         """Give the content and the mode of each file of a tree that is whole, the manifest last."""
         known = {path: (self.contents[path], int(entry.mode, 8)) for path, entry in self.manifest.files.items()}
@@ -90,6 +95,12 @@ def load_tree(directory: Path, manifest_sha256: str | None = None) -> Tree:
     Raises `DifferenceError` that names the manifest and what is wrong with it, `OSError` when the system refuses to
     list the tree.
     """
+    manifest, content = load_manifest(directory)
+    return judge(directory, manifest, content, manifest_sha256)
+
+
+def load_manifest(directory: Path) -> tuple[Manifest, bytes]:
+    """Read what a tree says of itself, and give the bytes too; raises `DifferenceError` when that is nothing."""
     path = directory / MANIFEST
     try:
         content = read_file(path, LARGEST_MANIFEST_BYTES, follow=False)
@@ -97,7 +108,7 @@ def load_tree(directory: Path, manifest_sha256: str | None = None) -> Tree:
         raise DifferenceError(f"{path}: is missing") from None
     except UnfitFileError as error:
         raise DifferenceError(f"{path}: {error.strerror}") from None
-    return judge(directory, parse_manifest(content, str(path)), content, manifest_sha256)
+    return parse_manifest(content, str(path)), content
 
 
 def judge(directory: Path, manifest: Manifest, manifest_bytes: bytes, manifest_sha256: str | None = None) -> Tree:

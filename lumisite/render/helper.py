@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 
 from lumisite.images.lock import Lock
-from lumisite.machine.masks import mask_tables
+from lumisite.machine.masks import mask_tables, shared_cores
 from lumisite.machine.topology import topology_of
 from lumisite.render import shell_text as sh
 from lumisite.render.helper_settings import (
     harm_chains,
     left_chains,
-    offset,
+    number_of,
+    offset_word,
     plugin_word,
     prolog_chains,
     rank_word,
-    release_word,
     step_of,
     wrapper_chains,
 )
@@ -39,7 +39,10 @@ from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, literal_path
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
+from lumisite.site.versions import Version
 
+#: What stands in scripts for the title of the stack that images bring.
+STACK_MARK = "@STACK@"
 #: The last line of a script, when all is defined.
 START = 'ls_start "$@"\n'
 
@@ -75,14 +78,10 @@ def join_filter(scripts: Mapping[str, str], site_file: str, data: Iterable[str])
 
 
 def for_stacks(site: Site, script: str) -> str:
-    """Give a script in the words of a site's stacks; where there are several, numbers of releases tell which it is."""
+    """Give a script with the title of the site's stack in place of its mark."""
     titles = [site.stacks[stack].title for stack in site.gpu_stacks]
     word = titles[0] if len(titles) == 1 and re.fullmatch(r"[\w.+ -]+", titles[0], re.ASCII) else "stack"
-    script = script.replace("ROCm", word)
-    if len(titles) > 1:
-        script = script.replace("+ ls_letter))", "+ ls_letter + ls_offset))")
-        script = script.replace("ls_rocm / 1000000))", "ls_rocm / 1000000 % 1000))")
-    return script
+    return script.replace(STACK_MARK, word)
 
 
 def _origin(mark: str, name: str, site_file: str) -> str:
@@ -157,7 +156,6 @@ def filter_data(of: HelperRelease) -> Iterator[str]:
 
 def _family(of: HelperRelease, name: str) -> str:
     family = of.site.families[name]
-    several = [str(offset(of.site, stack)) for stack in family.release_after if len(of.site.gpu_stacks) > 1]
     return sh.row(
         ls_needs=f" {' '.join(map(bind_marker, family.modules))} ",
         ls_front=":".join(family.prepend_path),
@@ -165,7 +163,7 @@ def _family(of: HelperRelease, name: str) -> str:
         ls_mpi=family.mpi or "",
         ls_has="yes" if has_plugin(of.site, name) else "no",
         ls_after=next(iter(family.release_after.values()), ""),
-        ls_offset=next(iter(several), ""),
+        ls_offset=offset_word(of.site, family.release_after),
     )
 
 
@@ -206,17 +204,30 @@ def _masks(site: Site) -> Iterator[str]:
     """Give the tables of whole nodes by kind, tasks and threads, and the CPUs near each GPU or of the node."""
     masks, cpus = [], []
     for name, kind in site.node_kinds.items():
-        word = shlex.quote(name)
-        for (tasks, threads), answers in mask_tables(topology_of(name, kind)).items():
+        word, topology = shlex.quote(name), topology_of(name, kind)
+        for (tasks, threads), answers in mask_tables(topology).items():
             least = min(len(answer.pu_os) for answer in answers)
             line = f"count={least} {sh.numbers('masks', (answer.mask for answer in answers))}"
             masks.append(([f"{word}/{tasks}/{threads}"], line))
             if tasks == 1:
                 cpus.append(([f"{word}/{threads}"], sh.numbers("words", answers[0].pu_os)))
             if tasks == len(kind.gpus):
-                cpus += [([f"{word}/{threads}/{one.gpus[0]}"], sh.numbers("words", one.pu_os)) for one in answers]
+                shared = shared_cores(topology, threads)
+                for one in answers:
+                    gpu = one.gpus[0]
+                    parts = (
+                        f"{sh.numbers('pool', pus)} && share {gpu} {' '.join(map(str, gpus))}"
+                        for pus, gpus in shared.get(gpu, ())
+                    )
+                    line = "; ".join(["runs=''", *parts, "words=$runs"]) if shared else sh.numbers("words", one.pu_os)
+                    cpus.append(([f"{word}/{threads}/{gpu}"], line))
     yield from sh.lookup("ls_site_masks", masks)
     yield from sh.lookup("ls_site_cpus", cpus)
+
+
+def shares_cores(site: Site) -> bool:
+    """Tell whether several GPUs of some node have the same cores near them, or some cores are near none."""
+    return any(shared_cores(topology_of(name, kind), 1) for name, kind in site.node_kinds.items() if kind.gpus)
 
 
 def wrapper_data(of: HelperRelease, command: str, plans: Sequence[LoadedPlan], lock: Lock | None) -> Iterator[str]:
@@ -238,7 +249,22 @@ def wrapper_data(of: HelperRelease, command: str, plans: Sequence[LoadedPlan], l
     yield from wrapper_binds(of)
     rows = [([shlex.quote(one.file)], list(_followed(site, one.plan))) for one in followed]
     yield from function("ls_site_follow", case('"$1"', rows) if rows else ())
-    yield from function("ls_site_settings", decide(wrapper_chains(site, of.decisions)))
+    settings = decide(wrapper_chains(site, of.decisions))
+    yield from function("ls_site_settings", chain(_WHICH_STACK if len(site.gpu_stacks) > 1 else (), settings))
+
+
+#: What was read in an image says of which stack its release is, else the family whose name told it.
+_WHICH_STACK = (
+    'if [ -n "$ls_known" ]; then ls_offset=${ls_held-}; fi',
+    'if [ -n "$ls_rocm" ]; then ls_rocm=$((ls_rocm + ${ls_offset:-0})); fi',
+)
+
+
+def _release(site: Site, known: Mapping[str, Version | None]) -> dict[str, str]:
+    """Give the release that was read in an image, and of which stack it is."""
+    held = {stack: version for stack in site.gpu_stacks if (version := known.get(stack)) is not None}
+    release = next(map(number_of, held.values()), "")
+    return {"ls_rocm": release, "ls_held": offset_word(site, held)}
 
 
 def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], str]]:
@@ -251,7 +277,7 @@ def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], st
     links, file = ((), "") if image is None else (image.names, image.file or "")
     values = row(
         ls_family=plan.family,
-        ls_rocm=release_word(site, plan.holds.stacks),
+        **_release(site, plan.holds.stacks),
         ls_plugin=plugin_word(plan.holds.plugin),
         ls_plan=loaded.file,
     )
@@ -293,7 +319,7 @@ def _locked(site: Site, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
                 family = ""
             values = row(
                 ls_family=family,
-                ls_rocm=release_word(site, {one: told_release(image.versions.get(one)) for one in site.gpu_stacks}),
+                **_release(site, {one: told_release(image.versions.get(one)) for one in site.gpu_stacks}),
                 ls_plugin=plugin_word("ofi_plugin" in image.versions),
             )
             yield [case_pattern(glob.escape(target))], values

@@ -84,14 +84,12 @@ def rank_word(text: str) -> str:
     return '"$ls_local_id"'.join(shlex.quote(part) if part else "" for part in text.split("{rank}"))
 
 
-def release_word(site: Site, releases: Mapping[str, Version | None]) -> str:
-    """Write the release of an image as the wrapper compares it; empty where none is known."""
-    known = (number_of(one, offset(site, stack)) for stack in site.gpu_stacks if (one := releases.get(stack)))
-    return next(known, "")
+def offset_word(site: Site, stacks: Iterable[str]) -> str:
+    """Write what tells numbers of the first of some stacks from those of the site's others; empty for its only one."""
+    return next((str(_offset(site, stack)) for stack in stacks if len(site.gpu_stacks) > 1), "")
 
 
-def offset(site: Site, stack: str) -> int:
-    """Give what tells numbers of one stack from those of the site's others: the first has none."""
+def _offset(site: Site, stack: str) -> int:
     return 10**9 * site.gpu_stacks.index(stack)
 
 
@@ -147,7 +145,7 @@ def _reason(site: Site, setting: Setting | None) -> str:
 def _tests(site: Site, when: When) -> Iterator[str]:
     """Give the comparisons of the image's release; where a site has several stacks, it must be of the one meant."""
     for stack in (stack for stack in site.gpu_stacks if stack in when.stacks):
-        begin = offset(site, stack)
+        begin = _offset(site, stack)
         if len(site.gpu_stacks) > 1:
             yield f"-ge {begin} -lt {begin + 10**9}"
         yield from (f"{_TESTS[sign]} {number_of(one, begin)}" for sign, one in when.stacks[stack].bounds)

@@ -88,7 +88,9 @@ class Manifest:
 
     `stacks` maps the name of each stack to its releases, `inputs` maps the name of each input to its SHA-256,
     `modules` maps `name/version` to its meaning, `plans` maps the
-    name of each stored plan that was compiled in to what it needs (older manifests say nothing of that),
+    name of each stored plan that was compiled in to what it needs (older manifests say nothing of that), `names` maps
+    each other name that leads to a module (itself without a version, old ones) to that, or to nothing where only a
+    message is left, `rendered` is the SHA-256 of the manifest that `deploy` has added such names to, else empty,
     `settings` maps a variable that is set in the task to one readable line for each of its entries, and
     `files` lists every file of the tree but the manifest itself.
     """
@@ -102,7 +104,14 @@ class Manifest:
     modules: Mapping[str, ModuleSummary] = field(default_factory=dict)
     settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     plans: Mapping[str, PlanSummary] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    rendered: str = ""
     files: Mapping[str, FileEntry] = field(default_factory=dict)
+
+    @property
+    def leads(self) -> dict[str, str]:
+        """Each name that users may type, and the module that they get."""
+        return {**self.names, **{name: name for name in self.modules}}
 
 
 #: What is said where there is no release.
@@ -150,7 +159,7 @@ _FILE = JsonFile(
     key="format",
     remedy="`lumisite render` writes one",
     error=DifferenceError,
-    may_lack=("plans",),
+    may_lack=("plans", "names", "rendered"),
     older=lambda values: {**_stacks_of(values), **values},
     ascii=False,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lumisite.errors import ResolveError
@@ -21,6 +21,7 @@ from lumisite.site.selection import (
     module_version,
     with_release,
 )
+from lumisite.vendors.gpus import CACHING
 
 #: How the names of its templates end, by module system.
 TEMPLATES: Mapping[str, str] = {"lmod": "lua", "tcl": "tcl"}
@@ -42,6 +43,7 @@ class ModulePlan:
     marker: str
     memory: str
     helper: bool
+    caching: str
     stack: str
     root: str
     release: str
@@ -76,11 +78,22 @@ def plan_modules(
                     f"{site_file}: modules.{name}.template: there is no {wanted}.j2 in modulefiles_src/ "
                     f"({suggestion(module.template, alike)})"
                 )
-        plans += [
-            _plan(site, selection, decisions[one.name], name, one, release)
-            for one in _combinations(site, selection, module)
-        ]
+        several = _combinations(site, selection, module)
+        versions = [(module_version(site, module, one), _releases(site, module, one)) for one in several]
+        if versions[1:]:
+            versions[0] = versions[0][0], f"{versions[0][1]} (the default)"
+        plans += [_plan(site, versions, decisions[one.name], name, one, release) for one in several]
     return plans
+
+
+def _releases(site: Site, module: Module, chosen: Combination) -> str:
+    """Say what a version stands for: releases, and the libraries of the host that come with them."""
+    stacks = [stack for stack in module.version if stack != PLATFORM]
+    named = [f"{site.stacks[stack].title} {chosen.releases[stack]}" for stack in stacks]
+    for stack in stacks:
+        release = site.releases(stack)[str(chosen.releases[stack])]
+        named += [f"{what} {path.rpartition('/')[2]}" for what, path in release.libraries.items()]
+    return ", ".join(named)
 
 
 def _combinations(site: Site, selection: Selection, module: Module) -> list[Combination]:
@@ -90,11 +103,16 @@ def _combinations(site: Site, selection: Selection, module: Module) -> list[Comb
 
 
 def _plan(
-    site: Site, selection: Selection, decision: Decision, name: str, chosen: Combination, release: str
+    site: Site,
+    told: Sequence[tuple[str, str]],
+    decision: Decision,
+    name: str,
+    chosen: Combination,
+    release: str,
 ) -> ModulePlan:
     module = site.modules[name]
     version = module_version(site, module, chosen)
-    versions = [module_version(site, module, other) for other in _combinations(site, selection, module)]
+    versions = [other for other, _ in told]
     binds = decision.bound_by(name)
     notices = _notices(site, name, module, chosen)
     # Library directories of the platform and of its releases that some bind makes visible.
@@ -102,12 +120,13 @@ def _plan(
     provides = [(what, at) for what, at in libraries.items() if any(covers(bind.path, at) for bind in binds)]
     loads = tuple(f"{other}/{module_version(site, site.modules[other], chosen)}" for other in module.loads)
     title = f"{name}/{version} for {site.title}, platform {chosen.platform}"
+    caching = filter(None, (CACHING.get(str(stack.gpu)) for stack in site.stacks.values()))
     return ModulePlan(
         name=name,
         version=version,
         template=module.template,
         systems=module.systems,
-        help=help_text(site, decision, name, title, notices, provides, loads),
+        help=help_text(site, decision, name, title, notices, provides, loads, told),
         whatis=(
             f"Name: {name}",
             f"Version: {version}",
@@ -121,6 +140,7 @@ def _plan(
         marker=bind_marker(name),
         memory=f"LUMISITE_SETS_{_variable_part(name)}",
         helper=module.helper,
+        caching="".join(f" and {one}" for one in dict.fromkeys(caching)),
         stack=chosen.name,
         root=site.root,
         release=release,

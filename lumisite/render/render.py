@@ -17,6 +17,7 @@ from lumisite.render.helper import (
     join_filter,
     join_script,
     prolog_data,
+    shares_cores,
     step_data,
     wrapper_data,
 )
@@ -38,6 +39,7 @@ RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
 
 #: The files of `spank_helpers/` that make up what a task runs.
 PROLOG = ("prolog.sh", "masks.sh", "step.sh")
+SHARES = "shares.sh"
 WRAPPER = ("wrapper.sh", "image.sh", "step.sh")
 
 
@@ -71,6 +73,8 @@ def render_tree(
         modules={plan.full_name: plan.summary for plan in modules},
         settings=_settings(decisions[selection.default.name]),
         plans=plan_summaries(one for one in plans if one.plan.platform == selection.platform),
+        names={f"{one.name}/{old}": one.full_name for one in modules for old in one.old_names}
+        | {one.name: one.full_name for one in reversed(modules)},
         files=file_entries(files),
     )
     release = f"{selection.platform}-{sha256_of(format_manifest(draft).encode())[:12]}"
@@ -129,7 +133,8 @@ def _helper_files(
 ) -> dict[str, RenderedFile]:
     scripts = {name.rpartition("/")[2]: for_stacks(loaded.site, text) for name, text in templates.items()}
     locked = None if lock is None else lock.lock
-    prolog = join_script(scripts, PROLOG, loaded.file, (*step_data(of), *prolog_data(of)))
+    shares = (SHARES,) if shares_cores(loaded.site) else ()
+    prolog = join_script(scripts, (*PROLOG[:-1], *shares, PROLOG[-1]), loaded.file, (*step_data(of), *prolog_data(of)))
     files = {
         "spank/task_prolog": RenderedFile(prolog, executable=True),
         "spank/cli_filter.lua": RenderedFile(join_filter(scripts, loaded.file, filter_data(of))),
@@ -146,6 +151,7 @@ def _inputs(
     site = loaded.site
     systems = {system for module in site.modules.values() for system in module.systems if "modulefile" in site.emitters}
     unused = tuple(f".{TEMPLATES[system]}.j2" for system in TEMPLATES if system not in systems)
+    unused += () if shares_cores(site) else (SHARES,)
     unused += tuple(template for emit, (template, _) in STATIC.items() if emit not in site.emitters)
     return {
         **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),

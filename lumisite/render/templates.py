@@ -124,8 +124,8 @@ def dotted_key(name: str) -> str:
 def lua_pattern(pattern: str) -> str:
     r"""Write a pattern of `case` as one of Lua's string.match (Lua 5.1 manual, 5.4.1) that fits the same whole texts.
 
-    >>> print(lua_pattern("*/lumi-[a-z]*-v2.[!6]?"))
-    ^.*/lumi%-[a-z].*%-v2%.[^6].$
+    >>> print(lua_pattern("*/torch-[a-z]*-v2.[!6]?"))
+    ^.*/torch%-[a-z].*%-v2%.[^6].$
     """
     found: list[str] = []
     inside = escaped = False

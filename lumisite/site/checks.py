@@ -14,6 +14,7 @@ from lumisite.site.entries import Bind, Setting
 from lumisite.site.evidence import HERE, policy_faults, source_ids
 from lumisite.site.ledger import STEP_CONDITIONS, depends_on_image, given_conditions, image_conditions
 from lumisite.site.model import Module, Platform, Site
+from lumisite.site.nodes import kind_faults
 from lumisite.site.references import PATTERN_SIGNS, shell_sign
 from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.selection import PLATFORM
@@ -141,31 +142,8 @@ def _one_vendor(site: Site, path: str, platform: Platform) -> Faults:
 def node_kinds_add_up(site: Site) -> Faults:
     """Cores belong to one L3 group, siblings pair up, and GPUs stand where the node has something."""
     for name, kind in site.node_kinds.items():
-        here = f"node_kinds.{name}"
-        seen: set[int] = set()
-        for index, group in enumerate(kind.l3):
-            cores, siblings = group.cores, group.siblings or ()
-            if siblings and len(siblings) != len(cores):
-                yield f"{here}.l3[{index}].siblings", f"{len(siblings)} siblings for {len(cores)} cores"
-            twice = sorted(seen.intersection(cores + siblings))
-            if twice or set(cores).intersection(siblings):
-                yield f"{here}.l3[{index}].cores", f"a CPU is named twice{': ' + str(twice[0]) if twice else ''}"
-            seen.update(cores + siblings)
-        for cpu in kind.reserved or ():
-            if cpu not in seen:
-                yield f"{here}.reserved", f"CPU {cpu} is in no L3 group"
-        domains = {group.numa for group in kind.l3}
-        for key in ("gpus", "nics"):
-            for index, one in enumerate(getattr(kind, key)):
-                if one.numa not in domains:
-                    yield f"{here}.{key}[{index}].numa", f"there is no NUMA domain {one.numa}"
-        for index, gpu in enumerate(kind.gpus):
-            if gpu.adapter is not None:
-                yield from unknown(f"{here}.gpus[{index}].adapter", [gpu.adapter], site.fabric.adapters)
-            if gpu.l3 is not None and gpu.l3 >= len(kind.l3):
-                yield f"{here}.gpus[{index}].l3", f"there is no L3 group {gpu.l3} (have 0 to {len(kind.l3) - 1})"
-            elif gpu.l3 is not None and kind.l3[gpu.l3].numa != gpu.numa:
-                yield f"{here}.gpus[{index}].numa", f"L3 group {gpu.l3} is in NUMA domain {kind.l3[gpu.l3].numa}"
+        adapters = site.fabric_of(name).adapters
+        yield from ((f"node_kinds.{name}.{key}", message) for key, message in kind_faults(kind, adapters))
 
 
 def families_cover_every_release(site: Site) -> Faults:
@@ -242,7 +220,7 @@ def _version_faults(site: Site, module: Module) -> Iterator[str]:
 
 def runtimes_are_read(site: Site) -> Faults:
     """A runtime says nothing to another kind of consumer than its own, and one of each kind is enough."""
-    return runtime_faults(site.runtimes)
+    return runtime_faults(site.runtimes, {stack.gpu for stack in site.stacks.values() if stack.gpu})
 
 
 def validation_fits(site: Site) -> Faults:
@@ -250,13 +228,13 @@ def validation_fits(site: Site) -> Faults:
     plan = site.validation
     if plan is None:
         return
-    partition = site.partitions.get(plan.partition)
-    most = None if partition is None else partition.max_nodes
+    most = site.partitions[plan.partition].max_nodes if plan.partition in site.partitions else None
     days, few = plan.baseline_days, plan.baseline_days < 3 and plan.baseline_why is None
     always: dict[str, int] = {}
     wrong = [
         ("nodes", most and plan.nodes > most, f"{plan.nodes} nodes, but {plan.partition} gives a job at most {most}"),
         ("nodes", plan.nodes < 2, f"{plan.nodes} is not several (2 would be right)"),
+        ("backend", plan.backend == "nccl" and not site.gpu_stacks, "nccl is for GPUs (gloo, or a stack with `gpu`)"),
         ("tasks_per_node", plan.tasks_per_node < 1, "no task measures nothing (one for each GPU would be right)"),
         ("baseline_days", days < 1, f"{days} days have no jobs (3 would be right)"),
         ("baseline_days", days >= 1 and few, f"{days} is few (3 would be right, or say `baseline_why`)"),

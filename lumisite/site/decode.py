@@ -38,13 +38,14 @@ class UnfitError(ValueError):
     """A value that a scalar type cannot take; the message says what would be right."""
 
 
-def key(doc: str, *, names: str = "", among: bool = False, **options: Any) -> Any:
+def key(doc: str, *, names: str = "", among: bool = False, alone: bool = False, **options: Any) -> Any:
     """Declare a site key: a dataclass field whose `doc` goes into the generated reference.
 
     `names` is the table of the site that must describe what the key names; `places` are the modules, and `task`.
+    Of a list, or of a mapping, that says `alone`, one value may stand without its brackets.
     A mapping that is `among` others is no key itself: what the table describes are keys beside those of other fields.
     """
-    return field(metadata={"doc": doc, "names": names, "among": among}, **options)
+    return field(metadata={"doc": doc, "names": names, "among": among, "alone": alone}, **options)
 
 
 #: Stands for a value that could not be decoded; its fault is already recorded.
@@ -194,7 +195,10 @@ class Decoder:
                 continue
             if name in fields:
                 item, inner = fields[name]
-                values[item.name] = self.value(child, inner, here)
+                alone = item.metadata.get("alone") and isinstance(child, str)
+                if alone:
+                    self.document.moved[f"{here}[0]"] = self.document.written(here)
+                values[item.name] = self.value([child] if alone else child, inner, here)
             elif among and name in more:
                 values[among.name][name] = self.value(child, typing.get_args(_hints(kind)[among.name])[1], here)
             elif self.by_hand:

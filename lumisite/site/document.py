@@ -14,7 +14,7 @@ import yaml
 
 from lumisite.errors import Problem, SiteError, file_fault, shown
 
-MAX_BYTES = 4 * 1024 * 1024  # 100 times LUMI's own description
+MAX_BYTES = 4 * 1024 * 1024  # 100 times the largest description of the package
 MAX_DEPTH = 32
 MAX_VALUES = 1_000_000  # aliases counted each time they are used: a file cannot unfold into gigabytes
 

@@ -31,7 +31,7 @@ class When:
     """Conditions; all that are given must hold. A stack with `gpu`, `family` and `plugin` are about the image."""
 
     stacks: Mapping[str, VersionRange] = key(
-        "Releases of a stack, by its name: `rocm: '>=6.2,<7'`.", names="stacks", among=True, default_factory=dict
+        "Releases of a stack, by its name: `mystack: '>=6.2,<7'`.", names="stacks", among=True, default_factory=dict
     )
     family: tuple[str, ...] | None = key("Image families by name.", names="families", default=None)
     plugin: bool | None = key("Whether the image holds the OFI plugin for NCCL.", default=None)
@@ -128,7 +128,7 @@ class Setting:
     )
     exact: bool = key("Whether `$` and `*` stand for themselves, which nothing fills in.", default=False)
     directory: Line | None = key(
-        "Set it to this directory, made private below the user's node-local one: `miopen`. `{rank}` in it is the "
+        "Set it to this directory, made private below the user's node-local one: `kernels`. `{rank}` in it is the "
         "task's number on its node.",
         default=None,
     )

@@ -132,7 +132,7 @@ def evidence_text(one: Evidence) -> str:
 def source_ids(text: str) -> tuple[str, ...]:
     """Give the names of `sources` that a `source` refers to.
 
-    >>> source_ids("HPE README; TM 205-Containers")
-    ('HPE', 'TM')
+    >>> source_ids("DOC README; TM 205-Containers")
+    ('DOC', 'TM')
     """
     return tuple((part.split() or [""])[0].rstrip(",:") for part in text.split(";"))

@@ -19,6 +19,11 @@ OF_PLATFORM = {
     INSTALLED: {"cpe": "default", "cpe_supported": "supported", "cpe_leftover": "leftover"},
     DRIVEN: {"rocm": "default", "driver": "driver", "driver_rocm": "runs", "rocm_in_use": "in_use"},
 }
+#: Today's key by the old one: of the network, and of a family, whose keys spoke of one stack, and do by stack today.
+OF_NETWORK = {"provider": "carrier"}
+OF_FAMILY = {"default_for": "default_for", "rocm_after": "release_after"}
+#: The keys of lists whose values are kept as they are written.
+AS_WRITTEN = {"settings": ("value",), "binds": ("path", "target"), "file_systems": ("path",)}
 VERSIONS = {"platform": ["platform"], "cpe": [INSTALLED], "cpe-rocm": [INSTALLED, DRIVEN]}
 #: Keys of earlier days that said nothing to lumisite, below each entry of a table.
 RETIRED = {"node_kinds": "title", "partitions": "time_limit", "cpe": "rocm"}
@@ -39,11 +44,11 @@ def upgraded(document: Document) -> Document:
         if name == "runtime":
             _runtime(document, new, value)
         elif name == "network":
-            new["fabric"] = _renamed(value, {"provider": "carrier"}) if isinstance(value, dict) else value
+            new["fabric"] = _renamed(value, OF_NETWORK) if isinstance(value, dict) else value
         elif name in STACKS:
             new.setdefault("stacks", {})[name] = {**STACKS[name], "releases": _without(value, RETIRED.get(name, ""))}
-        elif isinstance(value, list) and name in _AS_WRITTEN:
-            new[name] = [_exact(entry, _AS_WRITTEN[name]) for entry in value]
+        elif isinstance(value, list) and name in AS_WRITTEN:
+            new[name] = [_exact(entry, AS_WRITTEN[name]) for entry in value]
         elif isinstance(value, dict) and name in _TABLES:
             change, new[name] = _TABLES[name], {}
             for one, entry in value.items():
@@ -53,7 +58,8 @@ def upgraded(document: Document) -> Document:
     new["lumisite"] = "2"
     # In the order in which versions of modules name them.
     new["stacks"] = {name: new["stacks"][name] for name in STACKS if name in new.get("stacks", {})}
-    moved |= {"fabric": "network", "fabric.carrier": "network.provider", "runtimes": "runtime"}
+    moved |= {"fabric": "network", "runtimes": "runtime"}
+    moved |= {f"fabric.{key}": f"network.{one}" for one, key in OF_NETWORK.items()}
     moved |= {f"stacks.{name}.releases": name for name in STACKS}
     document.value = new
     return document
@@ -101,8 +107,8 @@ def _platform(entry: dict[str, Any], here: str, moved: dict[str, str]) -> dict[s
 
 
 def _family(entry: dict[str, Any], here: str, moved: dict[str, str]) -> dict[str, Any]:
-    new = _renamed(entry, {"rocm_after": "release_after"})
-    for key, old in (("default_for", "default_for"), ("release_after", "rocm_after")):
+    new = _renamed(entry, OF_FAMILY)
+    for old, key in OF_FAMILY.items():
         if key in new:
             moved |= {f"{here}.{key}": f"{here}.{old}", f"{here}.{key}.{DRIVEN}": f"{here}.{old}"}
             new[key] = {DRIVEN: new[key]}
@@ -149,8 +155,6 @@ def _lacking(key: str) -> Change:
     return lambda entry, _here, _moved: {name: one for name, one in entry.items() if name != key}
 
 
-#: The keys whose values are kept as they are written.
-_AS_WRITTEN = {"settings": ("value",), "binds": ("path", "target"), "file_systems": ("path",)}
 _TABLES: dict[str, Change] = {
     "platforms": _platform,
     "families": _family,

@@ -61,7 +61,7 @@ def told_release(text: str | None) -> Version | None:
 def release_by_name(after: str, path: str) -> Version | None:
     """Read a release from a path, behind the longest part that fits the pattern `after`.
 
-    >>> str(release_by_name("*-rocm-", "/images/base-rocm-rocm-6.2.4.sif")), str(release_by_name("*r", "a-r70f21.sif"))
+    >>> str(release_by_name("*-gpu-", "/images/base-gpu-gpu-6.2.4.sif")), str(release_by_name("*r", "a-r70f21.sif"))
     ('6.2.4', '7.0')
     """
     begin = next((at for at in range(len(path), -1, -1) if fnmatch.fnmatchcase(path[:at], after)), None)
@@ -78,7 +78,7 @@ def release_by_name(after: str, path: str) -> Version | None:
 def told_releases(site: Site, *paths: str) -> dict[str, Version]:
     """The releases in an image, as its name tells them to the wrapper; of other images, as their names say it.
 
-    `rocm/pytorch:rocm6.3_ubuntu22.04` is how images of other hands say it.
+    `NAME/pytorch:NAME6.3_ubuntu22.04`, with NAME for the stack, is how images of other hands say it.
     """
     found: dict[str, Version] = {}
     for stack in site.gpu_stacks:

@@ -10,6 +10,7 @@ from lumisite.errors import Problem, ResolveError, SiteError, file_fault, shown
 from lumisite.site.checks import STAGES
 from lumisite.site.decode import Rule, decode, suggestion
 from lumisite.site.document import MAX_BYTES, Document
+from lumisite.site.flags import with_flags
 from lumisite.site.format_1 import upgraded, upgraded_plan
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, plan_stages
@@ -69,8 +70,8 @@ def site_of(data: bytes, path: Path) -> LoadedSite:
 
 
 def prepared(document: Document) -> Document:
-    """Give a document as today's format has it, with what refers to other values filled in."""
-    return with_references(upgraded(document))
+    """Give a document as today's format has it, with what follows from other values filled in."""
+    return with_flags(with_references(upgraded(document)))
 
 
 def load_plans(loaded: LoadedSite, more: Sequence[Path] = ()) -> tuple[LoadedPlan, ...]:

@@ -5,12 +5,13 @@ The classes go without `__eq__` and `__repr__`, which nothing asks for: to gener
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lumisite.site.decode import key
 from lumisite.site.entries import Bind, FileSystem, HostPath, Known, Setting, Stated
-from lumisite.site.scalars import AbsolutePath, CpuList, Line, Name, PciBus, RelativePath, RootPath
+from lumisite.site.nodes import NodeKind
+from lumisite.site.scalars import AbsolutePath, Line, Name, PciBus, RelativePath, RootPath
 from lumisite.site.software import Fabric, PlatformStack, Release, Runtime, Stack
 from lumisite.site.versions import Version, VersionRange
 
@@ -19,7 +20,7 @@ from lumisite.site.versions import Version, VersionRange
 class Source:
     """Something that a reader can open: a repository, a document, an issue."""
 
-    title: Line = key("What it is: `HPE's settings for RCCL and NCCL on Slingshot`.")
+    title: Line = key("What it is: `the vendor's settings for NCCL on its network`.")
     address: Line = key("Where it is: `https://github.com/HewlettPackard/shs-ccl-docs`.")
     path: Line | None = key("The file, page or issue there, if it is always the same one.", default=None)
     date: Line | None = key("When it was written or read: `2026-04-30`.", default=None)
@@ -45,7 +46,7 @@ class Platform(Stated):
         "What there is of the site's stacks, by name.", names="stacks", default_factory=dict
     )
     libraries: Mapping[str, AbsolutePath] = key(
-        "Host directories that come with the system, not with a release: `libfabric: /opt/cray/libfabric/1.22.0`.",
+        "Host directories that come with the system, not with a release: `libfabric: /opt/libfabric/1.22.0`.",
         default_factory=dict,
     )
     gpu_bus_ids: Mapping[str, tuple[PciBus, ...]] = key(
@@ -59,45 +60,6 @@ class Platform(Stated):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class CacheGroup:
-    """Cores that share an L3 cache."""
-
-    cores: CpuList = key("First hardware thread of each core, in kernel numbers: `0-7`.")
-    siblings: CpuList | None = key("Second hardware threads, in the same order: `64-71`.", default=None)
-    numa: int = key("The NUMA domain that holds it.")
-    package: int | None = key("The package (socket) that holds it, where there are several.", default=None)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Gpu:
-    """A GPU as programs see it (on MI250X: a GCD)."""
-
-    l3: int | None = key("Index of the nearest entry of `l3`, if known.", default=None)
-    numa: int = key("The nearest NUMA domain.")
-    adapter: Name | None = key("Its nearest adapter of `fabric`.", default=None)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Nic:
-    """A network adapter."""
-
-    interface: Name = key("Name of the interface: `hsn0`.")
-    numa: int = key("The nearest NUMA domain.")
-    confirmed: bool = key("`no` when no source confirms the place.", default=True)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class NodeKind(Known):
-    """Nodes that are built alike."""
-
-    memory_mib: int = key("Memory that jobs can be given, in MiB.")
-    reserved: CpuList | None = key("Kernel CPU numbers that jobs never get: `0,8,16`.", default=None)
-    l3: tuple[CacheGroup, ...] = key("The L3 groups, in the order of their index.")
-    gpus: tuple[Gpu, ...] = key("The GPUs, in the order in which programs count them.", default=())
-    nics: tuple[Nic, ...] = key("The network adapters.", default=())
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Partition(Known):
     """A Slurm partition."""
 
@@ -105,7 +67,11 @@ class Partition(Known):
     whole_nodes: bool = key("Whether a job always gets whole nodes.")
     max_nodes: int | None = key("Most nodes for one job.", default=None)
     constraint: Name | None = key("What users ask for with `--constraint` to get its nodes.", default=None)
-    qos: Name | None = key("What users ask for with `--qos` to get its nodes.", default=None)
+    qos: tuple[Name, ...] = key(
+        "What users ask for with `--qos` to get its nodes, any one of a list: jobs of `validate` ask for the first.",
+        alone=True,
+        default=(),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -137,7 +103,7 @@ class Family(Stated):
     )
     plugin: Literal["in-image", "from-host", "none"] = key("Where its OFI plugin for NCCL comes from.", default="none")
     release_after: Mapping[str, Line] = key(
-        "By stack, a shell pattern of what stands before its release in paths of images: `*-rocm-` for `-rocm-6.2.4-`; "
+        "By stack, a shell pattern of what stands before its release in paths of images: `*-gpu-` for `-gpu-6.2.4-`; "
         "two digits without a dot are 7.0 for `70`.",
         names="stacks",
         default_factory=dict,
@@ -168,8 +134,7 @@ class Module:
 
     template: Line = key("The template in `modulefiles_src/`, without `.lua.j2` or `.tcl.j2`.")
     version: tuple[str, ...] = key(
-        "What its version is made of: `[platform]` for `2026-01`, `[cpe]` for `25.03`, `[cpe, rocm]` for "
-        "`25.03-rocm6.2`."
+        "What its version is made of: `[platform]` for `2026-01`, the name of a stack for its release, or of several."
     )
     systems: tuple[Literal["lmod", "tcl"], ...] = key(
         "The module systems that it is written for: `lmod`, and `tcl` for Environment Modules 5.", default=("lmod",)
@@ -205,7 +170,9 @@ class Validation(Known):
     partition: str = key("The partition that they run in.", names="partitions")
     tasks_per_node: int = key("Ranks on a node, one for each GPU.")
     nodes: int = key("Nodes of the job with several nodes.", default=2)
-    backend: Literal["nccl", "gloo"] = key("What carries the collectives: `nccl` (RCCL too) or `gloo`.")
+    backend: Literal["nccl", "gloo"] = key(
+        "What carries the collectives: `nccl`, as the GPUs' vendor has it, or `gloo`."
+    )
     time_limit: Line = key("Time limit of a job, as sbatch takes it: `00:30:00`.")
     metrics: tuple[MetricRule, ...] = key("What is expected of metrics, by name.", default=())
     baseline_days: int = key("Days that a baseline's jobs must come from; fewer than 3 hide daily noise.", default=3)
@@ -260,7 +227,7 @@ class Site:
     support: Support = key("Whom users ask.")
     sources: Mapping[str, Source] = key(
         "What `source` keys refer to, by a short name. Where there are any, each `source` is one or more of these "
-        "names, each with the place in it, parted by `;`: `HPE README; TM 205-Containers`. `here` is the machine "
+        "names, each with the place in it, parted by `;`: `DOC README; TM 205-Containers`. `here` is the machine "
         "itself.",
         default_factory=dict,
     )
@@ -277,6 +244,9 @@ class Site:
     settings: tuple[Setting, ...] = key("The settings ledger.", default=())
     modules: Mapping[str, Module] = key("The modulefiles, by name.")
     retired_modules: tuple[Line, ...] = key("Shell patterns of module folders that are not kept up.", default=())
+    lint: Mapping[str, Known] = key(
+        "Where more is said of what `lumisite lint` finds, by the name of the rule: `host-venv`.", default_factory=dict
+    )
     plans: tuple[RelativePath, ...] = key("Reviewed plans of `lumisite binds --write`, beside this file.", default=())
     validation: Validation | None = key("What is validated after a change, and how.", default=None)
     images: Images | None = key("The container images of the site.", default=None)
@@ -314,6 +284,11 @@ class Site:
         """The stacks that the host has."""
         return tuple(name for name, stack in self.stacks.items() if stack.gpu is None)
 
+    @property
+    def helper_module(self) -> str | None:
+        """The module that switches the srun helper on, and so loads all that containers need; none where none does."""
+        return next((name for name, one in self.modules.items() if one.helper and one.deprecated is None), None)
+
     def releases(self, stack: str) -> Mapping[str, Release]:
         """The releases of a stack; none where the site has no such stack."""
         return self.stacks[stack].releases if stack in self.stacks else {}
@@ -340,6 +315,28 @@ class Site:
     def kind_of(self, partition: str) -> NodeKind:
         """The node kind of a partition's nodes."""
         return self.node_kinds[self.partitions[partition].node_kind]
+
+    def fabric_of(self, kind: str) -> Fabric:
+        """The fabric, with the adapters that nodes of a kind have."""
+        own = self.node_kinds[kind].adapters
+        return self.fabric if own is None else replace(self.fabric, adapters=own)
+
+    def vendor_of(self, kind: str) -> str | None:
+        """Whose GPUs nodes of a kind have, as stacks say it; none where they have none, or nothing says it."""
+        here = self.platforms[self.platform].stacks
+        kinds = {name: here[name].kinds for name in self.gpu_stacks if name in here and self.node_kinds[kind].gpus}
+        return next((self.stacks[name].gpu for name, mine in kinds.items() if mine is None or kind in mine), None)
+
+    def gpu_flags(self, kind: str) -> set[str]:
+        """The flags by which runtimes bring in the GPUs of a node kind."""
+        vendor = self.vendor_of(kind)
+        return {one.gpu[vendor] for one in self.runtimes.values() if vendor is not None and vendor in one.gpu}
+
+    @property
+    def nics(self) -> int | None:
+        """How many adapters of a node traffic should use; not known where nodes with GPUs have different ones."""
+        counts = {self.fabric_of(name).nics for name, kind in self.node_kinds.items() if kind.gpus}
+        return (counts or {self.fabric.nics}).pop() if len(counts) < 2 else None
 
     def loaded_with(self, names: Iterable[str]) -> list[str]:
         """Modules by name, and all that they load; names that are not described load nothing."""

@@ -31,10 +31,12 @@ RootPath = NewType("RootPath", str)
 RelativePath = NewType("RelativePath", str)
 #: The name of an environment variable.
 VariableName = NewType("VariableName", str)
-#: What leads from a library to a root, the library first: `libcxi.so.1 <- libfabric.so.1 <- root`.
+#: What leads from a library to a root, the library first: `libdriver.so.1 <- libfabric.so.1 <- root`.
 Chain = NewType("Chain", tuple[str, ...])
 #: A PCI bus, `c1`, or the whole address of a device on it, `0000:c1:00.0`.
 PciBus = NewType("PciBus", str)
+#: In hexadecimal, as lspci(8) prints it: domain, bus, and device with function.
+PCI_BUS = re.compile(r"(?i:([0-9a-f]{4,8}:)?([0-9a-f]{2})(:[0-9a-f]{2}\.[0-7])?)", re.ASCII)
 #: Kernel CPU numbers, in the order in which they were typed.
 CpuList = NewType("CpuList", tuple[int, ...])
 #: Where a bind or a setting takes effect: `task` (the srun helper), or the name of a module.
@@ -185,9 +187,8 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         ),
         CpuList: read_cpu_list,
         NodeCount: read_node_count,
-        # In hexadecimal, as lspci(8) prints it.
         PciBus: _matching(
-            r"(?i:([0-9a-f]{4,8}:)?[0-9a-f]{2}(:[0-9a-f]{2}\.[0-7])?)",
+            PCI_BUS.pattern,
             "is not a PCI bus (c1 or 0000:c1:00.0 would be right)",
             PciBus,
         ),

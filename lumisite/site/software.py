@@ -3,14 +3,20 @@
 As in `model`, annotations are real types, and the classes go without `__eq__` and `__repr__`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from lumisite.site.decode import Faults, key
+from lumisite.site.decode import Faults, key, unknown
 from lumisite.site.entries import Known, Stated
 from lumisite.site.scalars import AbsolutePath, Line, Name
 from lumisite.site.versions import Version, VersionRange, parse_version
+from lumisite.vendors import gpu_names
+
+if TYPE_CHECKING:
+    GpuVendor = str
+else:
+    GpuVendor = Literal[gpu_names()]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -31,14 +37,19 @@ class Runtime(Known):
         default="modulefile",
     )
     annotations: Mapping[str, Line] = key(
-        "What every EDF says to the hooks of the container engine: `com.hooks.cxi.enabled: 'true'`.",
+        "What every EDF says to the hooks of the container engine: `com.hooks.NAME.enabled: 'true'`.",
         default_factory=dict,
     )
     arguments: tuple[Line, ...] = key("What every module for podman-hpc adds to its command: `--ipc=host`.", default=())
     shared_run: bool = key(
         "Whether podman-hpc starts one container for all tasks of a node, where a module is used.", default=False
     )
-    gpu: Name | None = key("The flag by which it brings the GPUs in, without its dashes: `rocm` or `nv`.", default=None)
+    gpu: Mapping[str, Name] = key(
+        "The flag by which it brings the GPUs in, without its dashes: `nv`. Tasks on nodes with GPUs have it as if it "
+        "were typed. Where there are GPUs of several vendors, a mapping has one for those of each.",
+        alone=True,
+        default_factory=dict,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -46,9 +57,9 @@ class Fabric(Known):
     """The high-speed network, as libraries name it."""
 
     carrier: Name = key(
-        "What must carry traffic: a provider of libfabric, such as `cxi`, or NCCL's own transport, `IB`."
+        "What must carry traffic: a provider of libfabric, such as `verbs`, or NCCL's own transport, `IB`."
     )
-    adapters: tuple[Name, ...] = key("Its adapters, as their driver names them: `[mlx5_0, mlx5_1]`.", default=())
+    adapters: tuple[Name, ...] = key("Its adapters, as their driver names them: `[adapter0, adapter1]`.", default=())
     interfaces: tuple[Name, ...] = key("High-speed interfaces, in order: `[ib0, ib1]`.")
     host_suffix: Name | None = key(
         "What to append to a host name where nodes do not reach each other by the plain one: `MASTER_ADDR` has it.",
@@ -71,7 +82,7 @@ class Release(Stated):
         "Where a release of a stack with `gpu` is found: `image`, `host` or `both`.", default=None
     )
     libraries: Mapping[str, AbsolutePath] = key(
-        "Host directories of the release by what they hold: `cray-mpich: /opt/cray/pe/mpich/8.1.32`.",
+        "Host directories of the release by what they hold: `mpich: /opt/mpich/8.1.32`.",
         default_factory=dict,
     )
 
@@ -80,8 +91,8 @@ class Release(Stated):
 class Stack:
     """Software whose versions matter to containers: what the host has installed, or what a GPU driver must run."""
 
-    title: Line = key("Its name, for people: `ROCm`.")
-    gpu: Literal["amd", "nvidia", "intel"] | None = key(
+    title: Line = key("Its name, for people.")
+    gpu: GpuVendor | None = key(
         "Whose GPUs it is for. Images bring it, and the driver decides which releases run; none: the host has it.",
         default=None,
     )
@@ -130,8 +141,8 @@ class PlatformStack:
         return self.in_range(version) or version in self.in_use or (self.compat is not None and version in self.compat)
 
 
-def runtime_faults(runtimes: Mapping[str, Runtime]) -> Faults:
-    """Find what nothing that is written for a runtime could read, and what it lacks."""
+def runtime_faults(runtimes: Mapping[str, Runtime], vendors: Collection[str]) -> Faults:
+    """Find what nothing that is written for a runtime could read, and what it lacks; `vendors` have GPUs here."""
     seen: dict[str, str] = {}
     for name, runtime in runtimes.items():
         here = f"runtimes.{name}"
@@ -140,12 +151,14 @@ def runtime_faults(runtimes: Mapping[str, Runtime]) -> Faults:
         if runtime.emit != "modulefile" and seen.setdefault(runtime.emit, name) != name:
             yield f"{here}.emit", f"{seen[runtime.emit]} has {runtime.emit} already (one of each is written)"
         for what, said, reader in (
+            ("gpu", runtime.gpu, "modulefile"),
             ("annotations", runtime.annotations, "edf"),
             ("arguments", runtime.arguments, "podman-hpc"),
             ("shared_run", runtime.shared_run, "podman-hpc"),
         ):
             if said and runtime.emit != reader:
                 yield f"{here}.{what}", f"nothing reads it with `emit: {runtime.emit}` (only with {reader})"
+        yield from unknown(f"{here}.gpu", runtime.gpu, vendors)
         for one in runtime.annotations:
             if any(other.startswith(f"{one}.") for other in runtime.annotations):
                 yield f"{here}.annotations.{one}", "others begin with it and a dot, which makes it a table"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -12,7 +12,18 @@ import yaml
 
 from lumisite.errors import SiteError
 from lumisite.site.document import parse_yaml, text_of
-from lumisite.site.format_1 import DRIVEN, OF_PLATFORM, RETIRED, STACKS, VERSIONS, is_for_shell, upgraded
+from lumisite.site.format_1 import (
+    AS_WRITTEN,
+    DRIVEN,
+    OF_FAMILY,
+    OF_NETWORK,
+    OF_PLATFORM,
+    RETIRED,
+    STACKS,
+    VERSIONS,
+    is_for_shell,
+    upgraded,
+)
 
 Node = yaml.nodes.Node
 Pair = tuple[yaml.nodes.ScalarNode, Node]
@@ -53,7 +64,7 @@ class _Text:
                     self.replace(value, "2")
                 case "network":
                     self.replace(key, "fabric")
-                    self.rename(value, {"provider": "carrier"})
+                    self.rename(value, OF_NETWORK)
                 case "runtime":
                     self.runtime(key, value)
                 case "platforms":
@@ -62,8 +73,8 @@ class _Text:
                     self.each(value, self.family)
                 case "modules":
                     self.each(value, self.module)
-                case "settings" | "binds" | "file_systems":
-                    self.exact(value)
+                case name if name in AS_WRITTEN:
+                    self.exact(value, AS_WRITTEN[name])
                 case name if name in RETIRED and name not in STACKS:
                     self.each(value, lambda pairs, name=name: self.drop(pairs, RETIRED[name]))
         if moved:
@@ -207,21 +218,20 @@ class _Text:
 
     def family(self, pairs: list[Pair]) -> None:
         for key, value in pairs:
-            if key.value in ("default_for", "rocm_after"):
+            if key.value in OF_FAMILY:
                 self.replace(value, f"{{{DRIVEN}: {self.of(value)}}}")
-                if key.value == "rocm_after":
-                    self.replace(key, "release_after")
+                self.replace(key, OF_FAMILY[key.value])
 
     def module(self, pairs: list[Pair]) -> None:
         for key, value in pairs:
             if key.value == "version" and isinstance(value, yaml.nodes.ScalarNode):
                 self.replace(value, f"[{', '.join(VERSIONS.get(value.value, [value.value]))}]")
 
-    def exact(self, entries: Node) -> None:
+    def exact(self, entries: Node, keys: Collection[str]) -> None:
         """Say of values that they stand for themselves, which format 1 did not ask."""
         for entry in entries.value if isinstance(entries, yaml.nodes.SequenceNode) else ():
             for key, value in pairs_of(entry):
-                if key.value in ("value", "path", "target") and is_for_shell(key.value, getattr(value, "value", None)):
+                if key.value in keys and is_for_shell(key.value, getattr(value, "value", None)):
                     sign = ", " if is_flow(entry) else "\n" + " " * key.start_mark.column
                     self.edits.append((end_of(value), end_of(value), f"{sign}exact: yes"))
                     break

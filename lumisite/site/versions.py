@@ -31,7 +31,7 @@ class Version:
 
     @property
     def minor(self) -> str:
-        """The first two numbers: 6.2 for 6.2.4, as LUMI's module names have it."""
+        """The first two numbers: 6.2 for 6.2.4, as names of modules have it."""
         return ".".join([*self.text.split("."), "0"][:2])
 
     def within(self, prefix: Version) -> bool:
@@ -45,7 +45,7 @@ class Version:
         return mine[: len(wanted)] == wanted
 
 
-# `packaging.specifiers` would do the same, but importing it takes as long as reading all of LUMI's description.
+# `packaging.specifiers` would do the same, but importing it takes as long as reading the largest description.
 _COMPARISONS = {
     ">=": operator.ge,
     "<=": operator.le,

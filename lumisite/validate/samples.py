@@ -6,10 +6,11 @@ All faults of the files are told together, each as `file:line: what is wrong (wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from lumisite.text import whole_lines
 from lumisite.validate import InputError
 from lumisite.validate.lines import LARGEST, LEAST, Better, Gate, LineError, Nodes, Sample, parse_line
 
@@ -90,23 +91,6 @@ class Faults:
         if self._first:
             more = self._count - len(self._first)
             raise SamplesError("\n".join([*self._first, *([f"… and {more} more"] if more else [])]))
-
-
-def whole_lines(blocks: Iterable[bytes], keep: Callable[[bytes], bytes]) -> Iterator[bytes]:
-    """Cut the blocks of a file after a newline; the last one gets a newline if it has none.
-
-    `keep` is asked, while a line has no end yet, what of it is kept; it may raise.
-    """
-    rest = b""
-    for block in blocks:
-        end = block.rfind(b"\n") + 1
-        if end:
-            yield rest + block[:end]
-            rest = block[end:]
-        else:
-            rest = keep(rest + block)
-    if rest:
-        yield rest + b"\n"
 
 
 def read_lines(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Recorded:

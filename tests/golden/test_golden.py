@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.render.helper import STACK_MARK
 from lumisite.render.manifest import MANIFEST
 
 HERE = Path(__file__).parent
@@ -46,8 +47,8 @@ def rendered(name: str, out: Path) -> dict[str, str]:
     found = {str(path.relative_to(out)): path.read_text().replace(release, "RELEASE") for path in paths}
     for script in (path for path in SCRIPTS.iterdir() if path.is_file()):
         # The first line is followed by where the file comes from.
-        same = script.read_text().partition("\n")[2]
-        found = {path: text.replace(same, f"... {script.name}\n") for path, text in found.items()}
+        same = re.escape(script.read_text().partition("\n")[2]).replace(re.escape(STACK_MARK), "(?:ROCm|stack)")
+        found = {path: re.sub(same, f"... {script.name}\n", text) for path, text in found.items()}
     executable = {str(path.relative_to(out)) for path in paths if path.stat().st_mode & stat.S_IXUSR}
     return {**found, NAMES: "".join(f"{path}{'*' if path in executable else ''}\n" for path in found)}
 

@@ -12,11 +12,11 @@ from lumisite.binds.plan import Plan, Request, make_plan
 from lumisite.errors import LumisiteError
 from lumisite.images.sif import Image, find_root
 from lumisite.images.squashfs import read_squashfs
-from lumisite.machine.tree import Tree
+from lumisite.machine.tree import Memory, Tree
 from lumisite.site.load import load_site
 from lumisite.site.versions import parse_version
 from tests.support.closures import FABRIC, host, stock
-from tests.support.dict_trees import DictTree, Link, Memory, write_tree
+from tests.support.dict_trees import DictTree, Link, write_tree
 from tests.support.images import PARTITION, PRIMARY, SQUASHFS, sif, squash
 from tests.unit.images.test_image import damaged
 from tests.unit.machine.test_elf import mutated

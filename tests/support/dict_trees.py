@@ -7,24 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from lumisite.machine.tree import Entry
-
-
-@dataclass(frozen=True)
-class Memory:
-    """A file that is already read."""
-
-    name: str
-    content: bytes
-
-    @property
-    def size(self) -> int:
-        """Its length in bytes."""
-        return len(self.content)
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Give a part of it."""
-        return self.content[offset : offset + length]
+from lumisite.machine.tree import Entry, Memory
 
 
 @dataclass(frozen=True)

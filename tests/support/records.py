@@ -30,7 +30,7 @@ def target_of(site: Site | str, image: str | None = None, rocm: str = "6.2", **o
     """Give what is probed of a site, with the image that it validates or another."""
     loaded = load_site(site).site if isinstance(site, str) else site
     assert loaded.validation is not None
-    selection = resolve_selection(loaded, rocm=[rocm])
+    selection = resolve_selection(loaded, rocm=[rocm] if "rocm" in loaded.stacks else [])
     return Target(loaded, selection, loaded.validation, image or loaded.validation.image, **options)
 
 

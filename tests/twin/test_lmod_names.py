@@ -117,6 +117,29 @@ def binds_of(module: str, cpe: str) -> Mapping[str, str]:
 
 
 @each_lmod
+def test_the_manual_reads_well_on_a_narrow_terminal(version: str, tmp_path: Path) -> None:
+    """Lmod prints the text as it is, and nothing of it is wider than 80 columns."""
+    lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
+    (told,) = lmod.run(f"module help {AI}", COLUMNS="80")
+    text = told.output
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    order = (
+        "Type:",
+        "Versions:",
+        "are now wrappers",
+        "To switch it off:",
+        "To read on:",
+        f"by {CPE}/25.03:",
+        "Support:",
+    )
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+    for one in SITE.host_paths.values():
+        if one.where in (FILES, CPE) and "cpe" not in one.when.stacks:
+            assert f"\n  {one.spec}\n" in text, "what the modules below bind"
+
+
+@each_lmod
 def test_spider_and_keyword_find_each_module(version: str, tmp_path: Path) -> None:
     lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
     keywords = [(name, word) for name, module in SITE.modules.items() for word in module.keywords]

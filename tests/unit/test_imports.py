@@ -25,6 +25,7 @@ ROOMS = (
     "images",
     "machine",
     "site",
+    "vendors",
     "text",
     "errors",
 )

@@ -26,6 +26,8 @@ from lumisite.site.ledger import Situation, default_family, of_modules
 from lumisite.site.model import Family, Site, Validation
 from lumisite.site.selection import Selection
 from lumisite.validate.lines import Better, Gate, GateOutcome, Sample
+from lumisite.vendors import fabrics_of, gpu_of
+from lumisite.vendors.model import Fabric, Gpu
 
 Shape: TypeAlias = Literal["one-gpu", "one-node", "several"]
 Backend: TypeAlias = Literal["nccl", "gloo"]
@@ -115,9 +117,30 @@ class Target:
         return self.site.families[self.family_name]
 
     @property
+    def kind(self) -> str:
+        """The node kind of the nodes that are probed."""
+        return self.site.partitions[self.plan.partition].node_kind
+
+    @property
     def has_gpus(self) -> bool:
-        """Whether the nodes that are probed have GPUs."""
-        return bool(self.site.kind_of(self.plan.partition).gpus)
+        """Whether they have GPUs."""
+        return bool(self.site.node_kinds[self.kind].gpus)
+
+    @property
+    def gpu(self) -> Gpu | None:
+        """What is known of the GPUs of the nodes that are probed; none where they have none."""
+        return gpu_of_plan(self.site, self.plan)
+
+    @property
+    def fabrics(self) -> tuple[Fabric, ...]:
+        """What is known of the adapters that the site's traffic goes through."""
+        return fabrics_of(self.site.fabric.carrier)
+
+    @property
+    def carriers(self) -> tuple[str, ...]:
+        """The vendors' libraries that may carry traffic, by the beginnings of their files' names."""
+        own = [self.gpu.collectives.library] if self.gpu else []
+        return (*own, *(name.partition(".so")[0] for one in self.fabrics for name in one.libraries))
 
     @property
     def situation(self) -> Situation:
@@ -130,7 +153,7 @@ class Target:
             plugin=has_plugin(self.site, self.family_name),
             gpus=self.has_gpus,
             partition=self.plan.partition,
-            kind=self.site.partitions[self.plan.partition].node_kind,
+            kind=self.kind,
         )
 
     def alone(self, script: str, *arguments: str, each: Each = "gpu", name: str = "") -> Part:
@@ -144,8 +167,19 @@ class Target:
     ) -> Part:
         """Give a part whose ranks work together, in the container."""
         start = (self.site.command, "--quiet", "exec", *BINDS, self.image, "python3")
-        asked = ("--backend", self.plan.backend, *arguments)
-        return Part(script, start, asked, (RANK, RECORD), name=name, environment=environment)
+        asked = [*each("carrier", self.carriers), *arguments]
+        backend: str = self.plan.backend
+        if backend == "nccl" and (gpu := self.gpu):
+            backend = gpu.collectives.backend
+            asked = ["--device", gpu.torch, *each("settings", (gpu.collectives.prefix, *gpu.prefixes)), *asked]
+        return Part(script, start, ("--backend", backend, *asked), (RANK, RECORD), name=name, environment=environment)
+
+
+def gpu_of_plan(site: Site, plan: Validation) -> Gpu | None:
+    """Give what is known of the GPUs of the nodes that are probed: nccl says that there are some."""
+    stacks = [site.stacks[name].gpu for name in site.gpu_stacks if plan.backend == "nccl"]
+    name = next(filter(None, [site.vendor_of(site.partitions[plan.partition].node_kind), *stacks]), None)
+    return gpu_of(name) if name else None
 
 
 def each(option: str, values: Iterable[str]) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ SUSPECTS: Mapping[str, tuple[Kind, ...]] = {
         "product", "default", "soname", "library-gone", "library", "missing", "dangling", "interface", "nic", "kernel",
         "kernel-config",
     ),
-    "node": ("driver", "rocm", "gpu-count", "gpu-bus", "gpu-place", "cpus", "kernel", "runtime"),
+    "node": ("driver", "stack", "gpu-count", "gpu-bus", "gpu-place", "cpus", "kernel", "runtime"),
 }  # fmt: skip
 #: Shapes that need no network.
 ALONE = ("1g", "1n")

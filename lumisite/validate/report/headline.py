@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 
 from lumisite.facts.change import Kind
 from lumisite.site.load import LoadedSite
-from lumisite.text import figure, percent, some
+from lumisite.text import counted, figure, percent, some
 from lumisite.validate.metric_names import parse_name
 from lumisite.validate.report.advice import ALONE, SUSPECTS, Changed
 from lumisite.validate.samples import Recorded
@@ -29,6 +29,8 @@ SENTENCES = {
 }
 #: Changes, gates and nodes that are named in a headline before they are only counted.
 NAMED = 2
+#: A longer cause is no part of a headline; it is told below.
+CAUSE_SHOWN = 120
 #: Drops within so much of each other are told as one number.
 ALIKE = 0.05
 DAY_S = 86400
@@ -60,7 +62,8 @@ def _broken(verdict: SystemVerdict) -> Iterator[str]:
     broken = [gate for gate in verdict.gates if gate.verdict == "fail" and not gate.follows]
     if broken:
         causes = [cause.cause for cause in broken[0].causes if not cause.follows]
-        why = f" ({causes[0]})" if causes and len(broken) == 1 else ""
+        short = len(broken) == 1 and causes and len(causes[0]) <= CAUSE_SHOWN
+        why = f" ({causes[0]})" if short else ""
         yield f"{some([gate.gate for gate in broken], NAMED, ', ')} failed{why}"
 
 
@@ -113,10 +116,12 @@ def _quiet(verdict: SystemVerdict, *, with_baseline: bool) -> Iterator[str]:
     if verdict.verdict == "bad-nodes":
         open_still = any(one.decides and one.on_slow_nodes for one in verdict.metrics)
         yield from _nodes(verdict)
-        yield "how the system is, jobs without them tell" if open_still else "the system is fine"
+        fine = "the system is fine" if with_baseline or judged else "the others pass every gate"
+        yield "how the system is, jobs without them tell" if open_still else fine
     elif verdict.verdict == "pass" and not with_baseline:
         gates = "every gate passed" if verdict.gates else "no gate was asked"
-        yield f"{gates}, and {len(judged)} metrics are as the site expects" if judged else f"{gates}; no baseline"
+        numbers = f"{counted(len(judged), 'metric')} {'is' if len(judged) == 1 else 'are'} as the site expects"
+        yield f"{gates}, and {numbers}" if judged else f"{gates}; no baseline"
     elif verdict.verdict == "inconclusive" and (reasons := list(_reasons(verdict))):
         yield f"{SENTENCES['inconclusive']} ({reasons[0]})"
     else:

@@ -80,7 +80,9 @@ def _worst(block: Block) -> int:
     """Give the place of the worst state in a table; causes and slow nodes are there only where something failed."""
     if block.title in ("Causes", "Slow nodes"):
         return 0
-    return min((WORST_FIRST.index(cell) for row in block.rows for cell in row if cell in WORST_FIRST), default=0)
+    return min(
+        (WORST_FIRST.index(cell) for row in block.rows for cell in row if cell in WORST_FIRST), default=len(WORST_FIRST)
+    )
 
 
 def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
@@ -103,7 +105,8 @@ def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
     if verdict.metrics:
         caption = "Metrics before and after; in brackets the jobs that decided, of how many"
         metrics = sorted(verdict.metrics, key=lambda one: (not one.decides, WORST_FIRST.index(one.verdict)))
-        yield Block("table", "Metrics", (), caption, METRIC_HEAD, [_metric_row(metric) for metric in metrics])
+        head, *numbers = _said([METRIC_HEAD, *map(_metric_row, metrics)])
+        yield Block("table", "Metrics", (), caption, head, numbers)
     if verdict.slow_nodes:
         slow = [(one.node, one.metric, percent(one.below), f"{one.z:.1f}") for one in verdict.slow_nodes]
         lines = [f"  {node}: {metric} {below} below the median of all nodes (z {z})" for node, metric, below, z in slow]
@@ -113,7 +116,7 @@ def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
 
 
 def _to_do(cause: Cause) -> str:
-    return f"nothing: it follows from {some(cause.follows)}" if cause.follows else cause.advice or LOOK
+    return f"nothing: it follows from {', '.join(cause.follows)}" if cause.follows else cause.advice or LOOK
 
 
 def _changes(report: Report) -> Block:
@@ -134,8 +137,14 @@ def _scalings(report: Report) -> Block:
         for scaling in report.scalings
         for bar in scaling.bars
     ]
-    head = ("rate", "shape", "before", "after", "efficiency before", "efficiency after")
+    head, *rows = _said([("rate", "shape", "before", "after", "efficiency before", "efficiency after"), *rows])
     return Block("table", "Scaling", (), "Rates by shape; efficiency against as many single nodes", head, rows)
+
+
+def _said(rows: Sequence[Row]) -> list[Row]:
+    """Leave out columns that say nothing below their head, as those of a baseline where there is none."""
+    kept = [number for number, cells in enumerate(zip(*rows, strict=True)) if {*cells[1:]} != {"-"}]
+    return [tuple(row[number] for number in kept) for row in rows]
 
 
 def _epochs(table: EpochTable) -> Block:

@@ -14,11 +14,12 @@ from lumisite.validate.lines import Gate, GateOutcome, Sample
 from lumisite.validate.probes.probe import Line
 from lumisite.validate.run.folder import END
 from lumisite.validate.run.script import JobPlan
+from lumisite.vendors import all_gpus
 
 #: Files that a job is set aside for that are named; more are counted.
 FILES_TOLD = 4
-#: Variables that bear on ranks that work together, whatever a cause says.
-NETWORK = ("NCCL_", "RCCL_", "FI_", "GLOO_", "MASTER_")
+#: Variables that bear on ranks that work together, whatever a cause says; so do those of vendors.
+NETWORK = ("NCCL_", "FI_", "GLOO_", "MASTER_")
 
 
 @dataclass
@@ -72,10 +73,11 @@ def _differences(old: Mapping[str, str], new: Mapping[str, str], names: set[str]
 
 def with_setters(lines: Sequence[Line], set_before: Sequence[str], *, together: bool) -> list[Line]:
     """Name to what did not pass the variables that were set before lumisite ran (NAME=VALUE …) and that bear on it."""
+    network = (*NETWORK, *(one.collectives.prefix for one in all_gpus()))
 
     def bears(told: str, gate: Gate) -> bool:
         name = re.escape(re.split(r"\W", told, maxsplit=1)[0])
-        return (together and told.startswith(NETWORK)) or bool(re.search(rf"\b{name}\b", f"{gate.cause} {gate.advice}"))
+        return (together and told.startswith(network)) or bool(re.search(rf"\b{name}\b", f"{gate.cause} {gate.advice}"))
 
     def named(line: Line) -> Line:
         if not isinstance(line, Gate) or line.verdict == "pass":

@@ -10,7 +10,7 @@ from pathlib import Path
 from lumisite.errors import ResolveError
 from lumisite.site.model import Site, Validation
 from lumisite.site.read import read_file
-from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, Step
+from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, Step, gpu_of_plan
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.slurm import LOST_STEP
 
@@ -59,8 +59,8 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     lines += [line for bare, line in steps if bare]
     lines += [f"module use {shlex.quote(f'{site.root}/current/{site.module_folder}')}"]
     lines += [f'module load {module} 2>"$job/module.stderr" || finish "module:$?"', "who_set", ""]
-    # As LUMI's own conda-python-distributed does.
-    lines += ["warm_up rocm-smi nvidia-smi"] if validation.backend == "nccl" else []
+    gpu = gpu_of_plan(site, validation)
+    lines += [f"warm_up {gpu.tool}"] if gpu and validation.backend == "nccl" else []
     lines += [line for bare, line in steps if not bare]
     lines += ["left_by end"] if slots else []
     lines += ["", "finish 0"]
@@ -94,7 +94,7 @@ def slurm_words(site: Site, asked: Asked, plan: JobPlan) -> Sequence[str]:
     if validation.backend == "nccl":
         words.append(f"--gpus-per-node={validation.tasks_per_node}")
         words.append("--mem=0")
-    own = () if partition is None else (("constraint", partition.constraint), ("qos", partition.qos))
+    own = () if partition is None else (("constraint", partition.constraint), ("qos", next(iter(partition.qos), None)))
     for name, value in (*own, ("account", asked.account), ("reservation", asked.reservation)):
         if value is not None:
             words.append(f"--{name}={value}")
@@ -102,12 +102,11 @@ def slurm_words(site: Site, asked: Asked, plan: JobPlan) -> Sequence[str]:
 
 
 def _module(site: Site) -> str:
-    names = [name for name, module in site.modules.items() if module.helper and module.deprecated is None]
     if "modulefile" not in site.emitters:
         raise ResolveError(f"site {site.name} has no modulefiles (runtimes: emit), which jobs would load")
-    if not names:
+    if site.helper_module is None:
         raise ResolveError(f"site {site.name} has no module with `helper: yes`, which jobs would load")
-    return shlex.quote(names[0])
+    return shlex.quote(site.helper_module)
 
 
 def _step_line(site: Site, validation: Validation, plan: JobPlan, step: Step, probes: str) -> str:

@@ -1,1 +1,1 @@
-"""Logs of NCCL and RCCL: which network carried the traffic."""
+"""Logs of NCCL: which network carried the traffic."""

@@ -1,4 +1,4 @@
-"""Decide from a run's NCCL or RCCL log whether its traffic went where it should have gone.
+"""Decide from a run's NCCL log whether its traffic went where it should have gone.
 
 A run passes when every process shows that the network plugin carries the traffic, through the expected libfabric
 provider, over the expected number of NICs, with no communicator on sockets and with every communicator complete. What
@@ -9,28 +9,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from lumisite.text import counted
-from lumisite.validate.lines import GateOutcome
-from lumisite.validate.transport.lines import Process, whole_names
+from lumisite.validate.transport.lines import Evidence, Process, whole_names
 from lumisite.validate.transport.log import Log, natural
+from lumisite.validate.transport.shown import (
+    INTERNAL,
+    OVER_SOCKETS,
+    Answer,
+    ProcessResult,
+    joined,
+    over_sockets,
+    seen,
+    what_is_shown,
+)
+from lumisite.vendors import is_own, words_of_logs
 
-Answer: TypeAlias = Literal["yes", "no", "unknown"]
+if TYPE_CHECKING:
+    from lumisite.validate.lines import GateOutcome
+
 #: How something counts, what it is, and the process that it is about; empty for the run.
-Reason: TypeAlias = tuple[GateOutcome, str, str]
+Reason: TypeAlias = "tuple[GateOutcome, str, str]"
 
-#: libfabric providers that run over the kernel's TCP or UDP: the plugin is in use and the fabric is not.
-OVER_SOCKETS = frozenset({"tcp", "sockets", "udp", "net"})
 #: Provider names that are whole though others begin with them.
-PROVIDERS = OVER_SOCKETS | {"cxi", "efa", "verbs", "psm", "psm2", "psm3", "opx", "shm", "gni"}
-#: NCCL's own networks: where one of these is used no plugin carries traffic.
-INTERNAL = frozenset({"Socket", "IB"})
-#: What sites call the carrier of NCCL's own network IB, which speaks to both kinds of adapters.
-OWN_IB = frozenset({"ib", "roce"})
-#: How networks are named that use the adapters of `NET/IB : Using`, plugins among them (`IBext_v8`).
-OVER_VERBS = ("IB", "UCX")
+PROVIDERS = OVER_SOCKETS | {"shm", *words_of_logs().providers}
 #: Names shown in a reason before it only counts.
 NAMES_SHOWN = 4
 #: What is said of a run that never left its node.
@@ -44,33 +48,13 @@ _ADDRESS = re.compile("0x[0-9a-f]+")
 class Expectation:
     """What should carry the traffic; None: any provider but those over sockets, any number of NICs.
 
-    `provider` is libfabric's name (`cxi`); for a network without libfabric its own name does (`IB`, which also carries
-    `RoCE`, `UCX`).
+    `provider` is libfabric's name (`verbs`); for a network without libfabric its own name does (`IB`, which also
+    carries `RoCE`, `UCX`).
     """
 
     provider: str | None = None
     nics: int | None = None
     require_gdr: bool = False
-
-
-@dataclass(frozen=True)
-class ProcessResult:
-    """One process, judged by itself."""
-
-    process: str
-    rank: int | None
-    host: str
-    verdict: GateOutcome
-    plugin_in_use: Answer
-    provider: str
-    network: str
-    nics: int | None
-    gdr: Answer
-    init: str
-
-    def __str__(self) -> str:
-        """Name the process, by its rank if that is known."""
-        return self.process if self.rank is None else f"rank {self.rank} ({self.process})"
 
 
 @dataclass(frozen=True)
@@ -85,6 +69,7 @@ class Result:
     interfaces: tuple[str, ...]
     processes: tuple[ProcessResult, ...]
     reasons: tuple[str, ...]
+    evidence: dict[str, Evidence | None] = field(compare=False)
 
 
 def judge(log: Log, expectation: Expectation) -> Result:
@@ -103,17 +88,19 @@ def judge(log: Log, expectation: Expectation) -> Result:
     elif expectation.require_gdr and gdr == "unknown":
         reasons.append(("inconclusive", "nothing proves GPU Direct RDMA in both directions", ""))
     verdict = _worst(verdict for verdict, _, _ in reasons)
-    plugin = {result.plugin_in_use for result in results}
     summary = [_summary(results, gdr)] if verdict == "pass" else []
+    views = [one if run.one_node else seen(process, one) for process, one in zip(log.processes, results, strict=True)]
+    shown = what_is_shown(log, views, seen(log.loose, run.result(log.loose)), gdr)
     return Result(
         verdict=verdict,
-        plugin_in_use="no" if "no" in plugin else "yes" if plugin == {"yes"} else "unknown",
-        provider=_joined(result.provider for result in results),
-        network=_joined(result.network for result in results),
-        gdr=gdr,
-        interfaces=_interfaces(log.processes),
-        processes=tuple(results),
+        plugin_in_use=shown.plugin_in_use,
+        provider=shown.provider,
+        network=shown.network,
+        gdr=shown.gdr,
+        interfaces=shown.interfaces,
+        processes=tuple(views),
         reasons=(*summary, *_told_once(reasons), *run.notes(results)),
+        evidence=shown.evidence,
     )
 
 
@@ -168,14 +155,14 @@ class _Run:
             return len(process.adapters) or None
         if process.counted or not process.providers:
             return max(process.counted, default=None)
-        return max(len(process.devices), len(self.devices[process.host])) or None
+        return max(len(process.devices), len(self.devices.get(process.host, ()))) or None
 
     def _gdr(self, process: Process) -> Answer:
-        """Judge GPU Direct RDMA of one process: channels first, then RCCL's summary, then what says that it is off.
+        """Judge GPU Direct RDMA of one process: channels first, then the summary of rings, then what says no.
 
         `Disabled for GPU … / HCA …` is one pair of many: it counts only where no pair is near enough.
         """
-        if "Socket" in process.networks or any(map(_over_sockets, self._providers(process))):
+        if "Socket" in process.networks or any(map(over_sockets, self._providers(process))):
             return "no"
         told = [channel.gdr for channel in process.channels if channel.gdr is not None]
         if told:
@@ -192,7 +179,7 @@ class _Run:
         if not self.crossed:
             return "yes" if results and all(result.gdr == "yes" for result in results) else "unknown"
         told = {channel.sends for process in self.processes for channel in process.channels if channel.gdr}
-        both_ways = len(told) == 2 or any("gdr on" in process.told for process in self.processes)
+        both_ways = {True, False} <= told or any("gdr on" in process.told for process in self.processes)
         pairs = zip(results, self.processes, strict=True)
         proved = all(result.gdr == "yes" or not process.channels for result, process in pairs)
         return "yes" if both_ways and proved else "unknown"
@@ -222,7 +209,7 @@ class _Run:
         networks = " and ".join(process.networks)
         if len(process.networks) > 1:
             yield "fail", f"communicators use different networks, {networks}"
-        elif networks == "IB" and (self.expectation.provider or "").casefold() in OWN_IB:
+        elif networks == "IB" and is_own(self.expectation.provider or ""):
             yield from self._wrong_nics(process, result)
         else:
             verb = "NCCL chose its" if self.one_node else "traffic goes through NCCL's"
@@ -247,7 +234,7 @@ class _Run:
                 networks = " and ".join(process.networks)
                 yield "inconclusive", f"network {networks} is in use, but no line names its provider"
         for name in providers:
-            if expected is None and _over_sockets(name):
+            if expected is None and over_sockets(name):
                 yield "fail", f"the plugin runs over sockets, provider {name}"
             elif expected is not None and expected not in (name, name.partition(";")[0]):
                 yield "fail", f"provider is {name}, expected {expected}"
@@ -269,9 +256,7 @@ class _Run:
         """Say what keeps the run as a whole from passing."""
         log = self.log
         if not self.processes:
-            what = (
-                "the lines of NCCL or RCCL say nothing of the network" if log.lines else "no line of NCCL or RCCL found"
-            )
+            what = "the lines of NCCL say nothing of the network" if log.lines else "no line of NCCL found"
             hint = "run with NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,ENV"
             yield "inconclusive", WITHIN if log.within_nodes else f"{what} ({hint})", ""
         elif log.bare:
@@ -297,10 +282,6 @@ class _Run:
             yield "the log does not show whether communicators completed (it has no INIT lines of that)"
 
 
-def _over_sockets(provider: str) -> bool:  # `tcp` and `tcp;ofi_rxm` alike
-    return not OVER_SOCKETS.isdisjoint(provider.split(";"))
-
-
 def _told_once(reasons: Iterable[Reason]) -> Iterator[str]:
     """Say each thing once, the worst first, with the processes that it is about."""
     alike: dict[tuple[GateOutcome, str], tuple[str, list[str]]] = {}
@@ -318,32 +299,14 @@ def _summary(results: Sequence[ProcessResult], gdr: Answer) -> str:
     counted = f", {nics.pop()} NICs" if len(nics) == 1 and None not in nics else ""
     return (
         f"{len(results)} process{'es' if len(results) > 1 else ''} on {nodes} node{'s' if nodes > 1 else ''}: provider "
-        f"{_joined(result.provider for result in results)}, network {_joined(result.network for result in results)}"
+        f"{joined(result.provider for result in results)}, network {joined(result.network for result in results)}"
         f"{counted}, GPU Direct RDMA {gdr}"
     )
-
-
-def _interfaces(processes: Iterable[Process]) -> tuple[str, ...]:
-    """List the devices of the networks in use; the bootstrap interface is not among them."""
-    names: dict[str, None] = {}
-    for process in processes:
-        networks = process.networks
-        if set(networks) - INTERNAL or not networks:
-            names.update(dict.fromkeys(sorted(process.devices, key=natural)))
-        if any(name.startswith(OVER_VERBS) for name in networks):
-            names.update(dict.fromkeys(sorted(process.adapters, key=natural)))
-        if "Socket" in networks or any(map(_over_sockets, process.providers)):
-            names.update(process.sockets)
-    return tuple(names)
 
 
 def _worst(verdicts: Iterable[GateOutcome]) -> GateOutcome:
     found = set(verdicts)
     return "fail" if "fail" in found else "inconclusive" if "inconclusive" in found else "pass"
-
-
-def _joined(names: Iterable[str]) -> str:
-    return ",".join(sorted({part for name in names for part in name.split(",")})) or "unknown"
 
 
 def _shortened(text: str) -> str:

@@ -1,46 +1,56 @@
-"""What single lines of NCCL and RCCL say, by version; and what they make of a process; `log` finds them in a log."""
+"""What single lines of NCCL, and of what is built on it, say, and what they make of a process; `log` finds them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from functools import lru_cache
+from typing import Literal, TypeAlias, cast
+
+from lumisite.vendors import words_of_logs
 
 #: Networks by names that are also the beginnings of others.
-NETWORKS = {"Socket", "IB", "OFI", "UCX", "Libfabric", "AWS Libfabric"}
+NETWORKS = {"Socket", "IB", "OFI", "UCX", "Libfabric", *words_of_logs().networks}
 
-# The last group is there when the line ends where it should: a torn one could have lost its /GDRDMA.
+# The last group is there when the line ends where it should: a torn one could have lost its /GDRDMA. Notes that people
+# write down leave the direction out.
 CHANNEL_LINE = re.compile(
-    rb"(send|eive)\] via NET/(.+?)/(\d{1,6})(?:\(\d+\))?(/GDRDMA(?:\(PCI\))?)?(?:/Shared)?(?:/flush=\w+)?"
+    rb"(?:(send|eive|\d)\] )?via NET/(.+?)/(\d{1,6})(?:\(\d+\))?(/GDRDMA(?:\(PCI\))?)?(?:/Shared)?(?:/flush=\w+)?"
     rb"(\s|$)?"
 )
 _INIT = re.compile(
     rb"comm (0x[0-9a-fA-F]+) rank (\d{1,9}) nranks (\d{1,9}) .*?- ?(Init START|Init COMPLETE|Abort COMPLETE)"
 )
-_PROVIDER = re.compile(rb"Selected [Pp]rovider is ([^ ,\r\n]+)(?:.*?\(found (\d{1,6}) nics?\))?")
-_NETWORK = re.compile(rb"(?:Using network|Assigned NET plugin) ([A-Za-z][\w./+-]*(?: [A-Z][\w./+-]*)*)")
-_SOCKETS = re.compile(rb"NET/Socket ?: Using ?\[")
+_PROVIDER = re.compile(rb"Selected +[Pp]rovider +is +([^ ,\r\n]+)(?:.*?\( *found +(\d{1,6}) +nics?)?")
+_NETWORK = re.compile(rb"(?:Using +network|Assigned NET plugin) +([A-Za-z][\w./+-]*(?: [A-Z][\w./+-]*)*)")
+_SOCKETS = re.compile(rb"NET/Socket *: *Using *\[")
 _SOCKET = re.compile(rb"\[\d+\]([\w.@-]+):")
-_ADAPTERS = re.compile(rb"NET/IB ?: Using ?\[")
-# Ports of one card stand in braces in NCCL 2.21 to 2.24: `[0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE}`.
+_ADAPTERS = re.compile(rb"NET/IB *: *Using *\[")
+# Ports of one card stand in braces in NCCL 2.21 to 2.24: `[0]={[0] nic_0:1/RoCE, [1] nic_1:1/RoCE}`.
 _ADAPTER = re.compile(rb"\[\d+\] ?([^\s:={]+):\d+(?::\d+)?/")
-_HCA = re.compile(rb"for HCA \d+ '([^']+)'")
+_HCA = re.compile(rb"for HCA (?:\d+ )?'([^']+)'")
+# What names the network that was opened, where no line says which one communicators use.
+_OPENED = re.compile(
+    rb"NET/([\w ]+?) *: GPU Direct RDMA .*for HCA|Initialized NET plugin ([A-Z]\w*)|"
+    rb"NET/Socket *: *Using +network (Socket)"
+)
 _GUID = re.compile(rb"GUID of (\S+?):")
 _NO_PLUGIN = re.compile(
     rb"No plugin found|Using internal net|using internal implementation|NET/Plugin ?: Could not find:|"
     rb"Failed to find ncclNetPlugin symbol"
 )
 _FAILED = re.compile(
-    rb"Unable to find a protocol that worked|aws-ofi-\w+ initialization failed|Initializing plugin failed|"
-    rb"Failed to initialize any NET plugin|Failed to initialize NET plugin (?!IB\b|Socket\b)|Only EFA provider is|"
-    rb"Invalid type of PCI bus|network .* not found"
+    rb"Unable to find a protocol that worked|-ofi-\w+ initialization failed|Initializing plugin failed|"
+    rb"Failed to initialize any NET plugin|Failed to initialize NET plugin (?!IB\b|Socket\b)|"
+    rb"Invalid type of PCI bus|network .* not found%b" % b"".join(b"|" + one.encode() for one in words_of_logs().failed)
 )
 _BROKEN = re.compile(rb"completed with error|Got completion .*with (?:error|status)|RC: (?:107|-38)\b|NO_SPACE")
-#: Warnings that tell why a communicator does not come up, and none of those that every good run of RCCL begins with.
+#: Warnings that tell why a communicator does not come up, and none of those that good runs begin with.
 TROUBLE = re.compile(
-    rb"(?!.*(?:Missing |NUMA |any local path |rocprofiler|performance|Could not read|symbol|libibverbs|CUDA library))"
+    rb"(?!.*(?:Missing |NUMA |any local path |performance|Could not read|symbol|libibverbs%b))"
     rb".*(?i:fail|error|closed|refused|time.?out|timed out|unable|invalid|could ?n[o']t|no such)"
+    % b"".join(b"|" + one.encode() for one in words_of_logs().harmless)
 )
 _OFF = re.compile(
     rb"disabling GDR|GDR not supported|GDR disabled|without GPUDirect RDMA|GPU Direct RDMA Disabled for HCA|"
@@ -49,10 +59,13 @@ _OFF = re.compile(
 
 #: What a line may tell: that the plugin was loaded, was given up for NCCL's own network, does not start, reports errors
 #: at run time; why a communicator may not come up; GPU Direct RDMA off, or off (far) and on (near) for one pair of GPU
-#: and adapter of many, or on by RCCL's summary; that the graph of a communicator is made.
+#: and adapter of many, or on by the summary of rings; that the graph of a communicator is made.
 Kind: TypeAlias = Literal[
     "loaded", "fell back", "failed", "broken", "warned", "gdr off", "gdr far", "gdr near", "gdr on", "graph"
 ]
+#: What a line shows: the field of `Process` that takes it, and a name, number or kind. Of channels: `channel` and the
+#: network's name, `gdr` and whether it is used.
+Fact: TypeAlias = tuple[str, str]
 Kinds: TypeAlias = tuple[tuple[Kind, re.Pattern[bytes]], ...]
 
 _GDR: Kinds = (
@@ -70,19 +83,28 @@ _TELLS: Mapping[bytes, Kinds] = {
     b"Tree": (("graph", re.compile(rb"^Trees \[")),),
     **dict.fromkeys((b"Erro", b"Fail", b"Inva"), (("failed", _FAILED),)),
 }
-_NETWORK_HEADS, _INIT_HEADS = (b"Usin", b"Assi"), (b"comm", b"nccl", b"[Ran")
+_NETWORK_HEADS, _INIT_HEADS, _OPENED_HEADS = (b"Usin", b"Assi"), (b"comm", b"nccl", b"[Ran"), (b"NET/", b"Init")
 #: First four bytes of the messages that say something, but for channels.
-HEADS = frozenset({*_TELLS, *_NETWORK_HEADS, *_INIT_HEADS})
+HEADS = frozenset({*_TELLS, *_NETWORK_HEADS, *_INIT_HEADS, *_OPENED_HEADS})
 
 
 @dataclass(frozen=True)
 class Channel:
-    """What one kind of `Channel … via NET/…` line says; `gdr` is None where the line is torn before it can tell."""
+    """What one kind of `Channel … via NET/…` line says; `sends` and `gdr` are None where it does not tell."""
 
     network: str
     device: int
-    sends: bool
+    sends: bool | None
     gdr: bool | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The line that shows something: its file, its number from 1, its text without what stands before `NCCL`."""
+
+    file: str
+    line: int
+    text: str
 
 
 @dataclass
@@ -90,8 +112,9 @@ class Process:
     """What the log says about one process: nothing here grows with the log.
 
     `pid` is what stands in brackets for processes without one. `ranks` count within its largest communicator, which has
-    `world` ranks (0: not said); `counted` are the NICs that the plugin says it found, `told` the first line of each
-    kind, `pending` the communicators that have begun and not completed. The others count lines.
+    `world` ranks (0: not said); `counted` are the NICs that the plugin says it found, `opened` the networks whose
+    devices were opened, `told` the first line of each kind, `pending` the communicators that have begun and not
+    completed. The others count lines.
     """
 
     host: str
@@ -106,6 +129,7 @@ class Process:
     counted: set[int] = field(default_factory=set)
     devices: set[str] = field(default_factory=set)
     sockets: dict[str, None] = field(default_factory=dict)
+    opened: set[str] = field(default_factory=set)
     adapters: set[str] = field(default_factory=set)
     told: dict[Kind, str] = field(default_factory=dict)
     pending: set[bytes] = field(default_factory=set)
@@ -134,7 +158,7 @@ class Process:
     def init(self) -> str:
         """How far its communicators came: complete, stuck, unfinished or unknown.
 
-        NCCL before 2.22 and RCCL connect rings and trees before `Init COMPLETE`; later NCCL connects each at its first
+        NCCL before 2.22 connects rings and trees before `Init COMPLETE`; later NCCL connects each at its first
         use, so that rings without trees are a fault only in a communicator that has not completed. Where nothing shows
         that one began, lines have been left out, and those of trees may be among them.
         """
@@ -148,29 +172,69 @@ class Process:
         return "unfinished" if self.begun or "graph" in self.told or self.rings else "unknown"
 
 
-def note(process: Process, text: bytes) -> None:
-    """Take one record that is no channel."""
+def note(process: Process, text: bytes) -> tuple[Fact, ...]:
+    """Take one record that is no channel, and give what it shows."""
     head = text[:4]
-    kinds = _TELLS.get(head, ())
-    if head == b"NET/":
-        if text.startswith(b"NET/Plugin"):
-            kinds = _OF_PLUGIN
-        else:
-            _note_net(process, text)
-    elif head in _NETWORK_HEADS:
-        if found := _NETWORK.match(text):
-            # Another process may have written into the line: `SocketNCCL` is Socket.
-            name = text_of(found[1])
-            process.used.add(next((known for known in ("Socket", "AWS Libfabric") if name.startswith(known)), name))
-    elif head in _INIT_HEADS:
+    if head in _INIT_HEADS:
         _note_init(process, text)
-    elif head == b"Conn":
+        return ()
+    if head == b"Conn":
         process.rings += text.startswith(b"Connected all rings")
         process.trees += text.startswith(b"Connected all trees")
-    for kind, pattern in kinds:
-        if pattern.search(text):
-            process.told.setdefault(kind, text_of(text))
-            break
+    facts = _facts(text)
+    for what, name in facts:
+        if what == "told":
+            process.told.setdefault(cast("Kind", name), text_of(text))
+        elif what == "nics":
+            process.counted.add(int(name))
+        elif what == "sockets":
+            process.sockets[name] = None
+        else:
+            getattr(process, what).add(name)
+    return facts
+
+
+@lru_cache(maxsize=4096)
+def _facts(text: bytes) -> tuple[Fact, ...]:
+    """Tell what a message shows; processes mostly say the same, so that few are read."""
+    return tuple(_read(text))
+
+
+def _read(text: bytes) -> Iterator[Fact]:
+    head = text[:4]
+    kinds = _TELLS.get(head, ())
+    if head == b"NET/" and text.startswith(b"NET/Plugin"):
+        kinds = _OF_PLUGIN
+    elif head == b"NET/":
+        yield from _read_net(text)
+    elif head in _NETWORK_HEADS and (found := _NETWORK.match(text)):
+        # Another process may have written into the line: `SocketNCCL` is Socket.
+        name = text_of(found[1])
+        yield "used", next((known for known in ("Socket", *words_of_logs().networks) if name.startswith(known)), name)
+    if head in _OPENED_HEADS and (found := _OPENED.match(text)):
+        yield "opened", text_of(next(filter(None, found.groups())))
+    told = next((kind for kind, pattern in kinds if pattern.search(text)), None)
+    if told:
+        yield "told", told
+
+
+def _read_net(text: bytes) -> Iterator[Fact]:
+    """Give the names of what a network uses."""
+    if found := _PROVIDER.search(text):
+        yield "providers", text_of(found[1])
+        if found[2]:
+            yield "nics", text_of(found[2])
+    elif _SOCKETS.match(text):
+        yield "opened", "Socket"
+        yield from (("sockets", text_of(one)) for one in _SOCKET.findall(text))
+    elif _ADAPTERS.match(text):
+        if cards := _ADAPTER.findall(text.partition(b"; OOB")[0]):
+            yield "opened", "IB"
+        yield from (("adapters", text_of(one)) for one in cards)
+    else:
+        mine = {b"NET/Socket": "sockets", b"NET/IB": "adapters"}.get(text.partition(b" ")[0].rstrip(b":"), "devices")
+        yield from (("devices", text_of(one)) for one in _GUID.findall(text))
+        yield from ((mine, text_of(one)) for one in _HCA.findall(text))
 
 
 def _note_init(process: Process, text: bytes) -> None:
@@ -187,22 +251,6 @@ def _note_init(process: Process, text: bytes) -> None:
     else:
         process.pending.discard(found[1])
         process.completed += found[4] == b"Init COMPLETE"
-
-
-def _note_net(process: Process, text: bytes) -> None:
-    """Take the names of what a network uses."""
-    if found := _PROVIDER.search(text):
-        process.providers.add(text_of(found[1]))
-        if found[2]:
-            process.counted.add(int(found[2]))
-    elif _SOCKETS.match(text):
-        process.sockets.update(dict.fromkeys(map(text_of, _SOCKET.findall(text))))
-    elif _ADAPTERS.match(text):
-        process.adapters.update(map(text_of, _ADAPTER.findall(text.partition(b"; OOB")[0])))
-    else:
-        process.devices.update(map(text_of, _GUID.findall(text)))
-        cards = process.adapters if text.startswith(b"NET/IB") else process.devices
-        cards.update(map(text_of, _HCA.findall(text)))
 
 
 def whole_names(names: Iterable[str], known: Collection[str], others: Collection[str]) -> list[str]:

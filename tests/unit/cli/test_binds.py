@@ -191,20 +191,19 @@ def test_a_sif_and_its_unpacked_tree_have_the_same_plan(hosts: Path, capsys: Out
 
 def test_an_image_that_no_family_recognises_gets_the_sites_default(hosts: Path, capsys: Output) -> None:
     image = str(hosts / "images/suse155")
-    assert answer(capsys, image, "--host-root", str(hosts / "after")) == []
-    assert main(["binds", image, "--host-root", str(hosts / "after")]) == 0
+    assert answer(capsys, image, "--host-root", str(hosts / "after"), code=4) == []
+    assert main(["binds", image, "--host-root", str(hosts / "after")]) == 4
     output = capsys.readouterr()
     assert output.out == ""
     assert "image family laif-multitorch (as the site's default for ROCm 6.3.4; no family recognises it)" in output.err
-    entries = answer(capsys, image, "--host-root", str(hosts / "after"), "--rocm", "6.2")
+    entries = answer(capsys, image, "--host-root", str(hosts / "after"), "--rocm", "6.2", code=4)
     assert len(entries) == 4, "the default for ROCm 6.2 is lumi-pytorch"
 
 
 def test_libraries_of_the_admin_come_beside_those_of_the_family(hosts: Path, capsys: Output) -> None:
     image, after = str(hosts / "images/suse155"), str(hosts / "after")
-    found = answer(
-        capsys, image, "--host-root", after, "--library", "libmpi_gnu_123.so.12", "--library", "libjson-c.so.5"
-    )
+    more = ("--library", "libmpi_gnu_123.so.12", "--library", "libjson-c.so.5")
+    found = answer(capsys, image, "--host-root", after, *more, code=4)
     assert decisions(found)["libmpi_gnu_123.so.12"] == "bind"
     assert found[0]["source"] == "/opt/cray/pe/mpich/8.1.32/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12"
     assert [entry["chain"] for entry in found][1] == "libjson-c.so.5 <- root"

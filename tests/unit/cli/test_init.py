@@ -20,6 +20,7 @@ cat "{0}/$last"
 """
 #: Options of srun end where the command begins.
 SRUN = """#!/bin/sh
+[ "$1" != --help ] || exit 0
 echo "$*" | head -1 >>"{0}/asked"
 env >>"{0}/environment"
 while [ "$1" != sh ]; do shift; done

@@ -145,10 +145,7 @@ def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
     assert loaded == {
         "lumisite",
         "lumisite.errors",
-        *(
-            f"lumisite.cli{one}"
-            for one in ("", ".arguments", ".commands", ".parser", ".plain", ".progress", ".version")
-        ),
+        *(f"lumisite.cli{one}" for one in ("", ".arguments", ".commands", ".groups", ".parser", ".plain", ".version")),
     }
 
 
@@ -171,6 +168,7 @@ def test_an_interrupt_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch, capsy
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
+    importlib.import_module("lumisite.cli.describe")  # which would keep for ever what it finds there
     monkeypatch.setattr("lumisite.site.load.load_site", interrupted)
     code, _, err = run(capsys, "resolve")
     assert (code, err) == (130, "lumisite: interrupted\n")
@@ -243,7 +241,7 @@ def test_a_release_of_any_stack_is_asked_for_by_use(capsys: pytest.CaptureFixtur
     assert "ROCm 6.3.4, 6.2.4" in run(capsys, "resolve", "--use", "rocm=6.2", "--use", "rocm=6.3")[1]
     for asked, said in (
         ("cuda=12", "--use cuda: lumi has no stack cuda (have cpe, rocm)"),
-        ("cuda", "--use: 'cuda' is no stack with its release (cuda=12.8 would be right)"),
-        ("=1", "--use: '=1' is no stack with its release (cuda=12.8 would be right)"),
+        ("cuda", "--use: 'cuda' is no stack with its release (NAME=12.8 would be right)"),
+        ("=1", "--use: '=1' is no stack with its release (NAME=12.8 would be right)"),
     ):
         assert run(capsys, "resolve", "--use", asked) == (2, "", f"lumisite: {said}\n")

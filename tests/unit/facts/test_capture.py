@@ -14,9 +14,12 @@ from lumisite.cli import main
 from lumisite.errors import LumisiteError, ToolError
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, Named, Releases, format_facts, parse_facts
+from lumisite.facts.tell import make_report, words
 from lumisite.machine.host import DiskTree
+from lumisite.machine.tree import Memory
+from lumisite.render.manifest import MANIFEST, format_manifest
 from lumisite.site.load import load_site
-from tests.support.dict_trees import DictTree, Link, Memory, write_tree
+from tests.support.dict_trees import DictTree, Link, write_tree
 from tests.support.nodes import (
     AFTER,
     BEFORE,
@@ -29,6 +32,7 @@ from tests.support.nodes import (
     lumi_node,
     sif_head,
 )
+from tests.support.trees import manifest
 
 LUMI = load_site("lumi").site
 
@@ -45,8 +49,8 @@ def test_a_whole_node_is_captured() -> None:
     (config,) = facts.kernel.configs.values()
     assert config.options == {"CONFIG_DMABUF_MOVE_NOTIFY": "y", "CONFIG_PCI_P2PDMA": "y"}
     assert facts.drivers["amdgpu"].version == "6.10.5"
-    assert (facts.rocm.versions, facts.rocm.default) == (("6.3.4",), "6.3.4")
-    assert (facts.cpe.versions, facts.cpe.default) == (("25.03", "25.09"), "25.03")
+    assert (facts.stacks["rocm"].versions, facts.stacks["rocm"].default) == (("6.3.4",), "6.3.4")
+    assert (facts.stacks["cpe"].versions, facts.stacks["cpe"].default) == (("25.03", "25.09"), "25.03")
     assert facts.products["/opt/cray/libfabric"].versions == ("1.22.0",)
     assert facts.products["/opt/cray/pe/mpich"].versions == ("8.1.32", "9.0.1")
     assert facts.loads["libcxi.so.1"] == "/usr/lib64/libcxi.so.1.6.0"
@@ -80,6 +84,58 @@ def test_a_whole_node_is_captured() -> None:
     assert facts.runtime.real == "/usr/bin/singularity"
     assert facts.paths["/scratch"] == Named("directory", "/pfs")
     assert facts.paths["/flash"] == Named("none")
+
+
+def other_node(cuda: str = "12.8", port: str = "4: ACTIVE") -> NodeFiles:
+    """A node with NVIDIA's driver and CUDA, and with an adapter of InfiniBand; no other vendor's."""
+    pci = "/sys/devices/pci0000:00/0000:18:00.0"
+    return {
+        f"/usr/local/cuda-{cuda}/lib64/libcudart.so.12": b"",
+        "/usr/local/cuda": Link("/etc/alternatives/cuda"),
+        "/etc/alternatives/cuda": Link(f"/usr/local/cuda-{cuda}"),
+        "/opt/intel/oneapi/compiler/2025.1/lib/x": b"",
+        "/proc/driver/nvidia/version": (
+            b"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.172.08  Release Build\nGCC version: gcc 13\n"
+        ),
+        "/sys/module/nvidia/srcversion": b"0A1B\n",
+        "/sys/class/infiniband/mlx5_0": Link(f"../../..{pci}/infiniband/mlx5_0"),
+        f"{pci}/infiniband/mlx5_0/device": Link("../.."),
+        f"{pci}/infiniband/mlx5_0/ports/1/link_layer": b"InfiniBand\n",
+        f"{pci}/infiniband/mlx5_0/ports/1/state": f"{port}\n".encode(),
+        f"{pci}/numa_node": b"1\n",
+    }
+
+
+def test_a_node_of_other_vendors_is_captured_too() -> None:
+    facts = capture(DictTree(other_node()), load_site("university").site).facts
+    assert facts.stacks == {"cuda": Releases(("12.8",), "12.8"), "oneapi": Releases(("2025.1",))}
+    assert (facts.drivers["nvidia"].version, facts.drivers["nvidia"].build) == ("570.172.08", "0A1B")
+    adapter = facts.nics["mlx5_0"]
+    assert (adapter.bus, adapter.numa, adapter.kind) == ("0000:18:00.0", 1, "infiniband")
+    assert (adapter.link, adapter.port) == ("InfiniBand", "ACTIVE")
+    assert parse_facts(format_facts(facts).encode(), "F") == facts
+
+
+def test_what_changed_is_told_by_the_title_of_the_stack() -> None:
+    site = load_site("university").site
+    before, after = (
+        capture(DictTree(files), site).facts for files in (other_node(), other_node("13.0", port="1: DOWN"))
+    )
+    report = make_report(before, after, site)
+    told = {words(one.change): one for one in report.changes}
+    assert {"CUDA on the host: 12.8 -> 13.0", "default CUDA: 12.8 -> 13.0"} <= set(told)
+    assert "network adapter mlx5_0: port ACTIVE -> DOWN" in told
+    stack = next(iter(site.gpu_stacks))
+    touched = {touch.name for touch in told["CUDA on the host: 12.8 -> 13.0"].touches}
+    assert f"stacks.{stack}.releases" in touched or "13.0" in site.releases(stack)
+    assert not any("ROCm" in line for line in (*report.draft, *report.users))
+
+
+def test_older_facts_files_have_each_stack_beside_the_rest() -> None:
+    old = b'{"lumisite_facts": 1, "site": "lumi", "rocm": {"versions": ["6.3.4"], "default": "6.3.4"}, "cpe": {"versions": ["25.03"]}}'
+    facts = parse_facts(old, "F")
+    assert (facts.stacks["rocm"].default, facts.stacks["cpe"].versions) == ("6.3.4", ("25.03",))
+    assert parse_facts(format_facts(facts).encode(), "F") == facts
 
 
 def test_an_empty_tree_has_no_facts_and_nothing_is_guessed() -> None:
@@ -180,7 +236,7 @@ def test_an_empty_directory_is_no_release(tmp_path: Path) -> None:
     for name in ("opt/rocm-6.0.3", "opt/cray/libfabric/1.15.2.0"):
         (root / name).mkdir()
     facts = capture(DiskTree(str(root)), LUMI).facts
-    assert facts.rocm.versions == ("6.3.4",)
+    assert facts.stacks["rocm"].versions == ("6.3.4",)
     assert facts.products["/opt/cray/libfabric"].versions == ("1.22.0",)
 
 
@@ -210,6 +266,15 @@ def test_a_deployed_file_is_known_by_its_hash() -> None:
     deployed = facts_of(lumi_node()).deployed
     edited = facts_of(lumi_node(AFTER, {f"/appl/local/lumisite/releases/{RELEASE}/{MODULEFILE}": b"edited\n"})).deployed
     assert {path for path in deployed.files if deployed.files[path] != edited.files[path]} == {MODULEFILE}
+
+
+def test_the_names_that_a_release_offers_are_captured() -> None:
+    old, new = "singularity-CPEbits/24.03", "singularity-CPEbits/25.03"
+    offered = replace(manifest(RELEASE), names={old: new})
+    path = f"/appl/local/lumisite/releases/{RELEASE}/{MANIFEST}"
+    deployed = facts_of(lumi_node(AFTER, {path: format_manifest(offered).encode()})).deployed
+    assert deployed.names == {old: new, new: new}
+    assert facts_of(lumi_node(AFTER, {path: b"{}"})).deployed.names == {}
 
 
 @pytest.mark.parametrize(

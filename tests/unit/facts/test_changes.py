@@ -11,7 +11,7 @@ import pytest
 
 from lumisite.facts.change import Change, Kind
 from lumisite.facts.compare import compare
-from lumisite.facts.facts import Facts, Named, Plain, Releases, format_facts, parse_facts
+from lumisite.facts.facts import Deployed, Facts, Named, Plain, Releases, format_facts, parse_facts
 from lumisite.facts.site import platform_of
 from lumisite.facts.tell import Report, make_report, report_lines, to_json, words
 from tests.support.breaks import BREAKS, LUMI, REQUIRED, facts_of, pasted, report_of
@@ -213,3 +213,12 @@ def test_any_two_facts_files_give_a_report(node: Facts, january: Report) -> None
         report = make_report(pair[0], pair[1], LUMI)
         assert all(line.isprintable() for line in report_lines(report))
         assert "draft" in pasted("lumi", report.draft).platforms
+
+
+def test_users_read_which_versions_of_modules_are_gone_and_what_has_their_place(node: Facts) -> None:
+    old, new = "2024-08-aaaaaaaaaaaa", "2026-01-bbbbbbbbbbbb"
+    before = Deployed(old, names={"ai": "ai/24", "ai/24": "ai/24", "ai/23": "ai/24", "gone/1": "gone/1", "x/1": "x/1"})
+    after = Deployed(new, names={"ai": "ai/25", "ai/25": "ai/25", "ai/24": "ai/25", "gone/1": "", "x/1": "x/1"})
+    report = make_report(replace(node, deployed=before), replace(node, deployed=after), LUMI)
+    said = [line for line in report.users if "is gone" in line]
+    assert said == ["- ai/24 is gone: ai/25 has its place.", "- gone/1 is gone: nothing has its place."]

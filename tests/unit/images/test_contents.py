@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from lumisite.images.family import holds_of_image
 from lumisite.machine.tree import resolve
 from lumisite.site.images import Holds
 from lumisite.site.load import load_site
+from lumisite.site.model import Site
+from lumisite.site.scalars import Line
+from lumisite.site.software import Stack
 from lumisite.site.versions import parse_version
 from tests.support.dict_trees import DictTree, Files, Link, write_tree
 
@@ -19,11 +23,12 @@ LIBC = (
     + b"GNU C Library (Ubuntu GLIBC 2.39-0ubuntu8.4) stable release version 2.39.\n"
     + bytes(999)
 )
+LUMI = load_site("lumi").site
 MULTIARCH = "/usr/lib/x86_64-linux-gnu"
 
 
 def versions(files: Files) -> dict[str, str]:
-    return {name: one.value for name, one in read_versions(DictTree(files)).items()}
+    return {name: one.value for name, one in read_versions(LUMI, DictTree(files)).items()}
 
 
 def laif() -> dict[str, bytes | Link]:
@@ -44,7 +49,7 @@ def laif() -> dict[str, bytes | Link]:
 
 
 def test_every_version_is_read_where_it_is_stated() -> None:
-    found = read_versions(DictTree(laif()))
+    found = read_versions(LUMI, DictTree(laif()))
     assert {name: (one.value, one.of) for name, one in found.items()} == {
         "rocm": ("6.4.4", "/opt/rocm/.info/version"),
         "torch": ("2.9.1+rocm6.4", "/opt/venv/lib/python3.12/site-packages/torch/version.py"),
@@ -53,7 +58,7 @@ def test_every_version_is_read_where_it_is_stated() -> None:
         "libcxi": ("libcxi.so.1.5.0", "/usr/lib/libcxi.so.1.5.0"),
         "glibc": ("2.39", f"{MULTIARCH}/libc.so.6"),
     }
-    assert next(version_lines(found)) == "ROCm 6.4.4"
+    assert next(version_lines(LUMI, found)) == "ROCm 6.4.4"
 
 
 @pytest.mark.parametrize("name", ["rocm", "torch", "libfabric", "ofi_plugin", "libcxi", "glibc"])
@@ -85,7 +90,7 @@ def test_the_path_that_the_image_sets_comes_first() -> None:
         "/opt/own/libcxi.so.1": b"\x7fELF",
         "/.singularity.d/env/10-docker2singularity.sh": b'export LD_LIBRARY_PATH="/opt/own"\n',
     }
-    assert read_versions(DictTree(files))["libcxi"].of == "/opt/own/libcxi.so.1"
+    assert read_versions(LUMI, DictTree(files))["libcxi"].of == "/opt/own/libcxi.so.1"
 
 
 def test_a_banner_across_two_reads_is_found() -> None:
@@ -176,14 +181,91 @@ def test_a_link_to_a_folder_may_end_in_dots() -> None:
     ],
 )
 def test_the_rocm_release_is_read_where_it_can_be(files: Files, rocm: str | None) -> None:
-    assert read_holds("some", DictTree(files)) == Holds("some", {"rocm": parse_version(rocm)} if rocm else {}, False)
+    assert read_holds(LUMI, "some", DictTree(files)) == Holds(
+        "some", {"rocm": parse_version(rocm)} if rocm else {}, False
+    )
+
+
+def of_vendor(vendor: str, stack: str) -> Site:
+    """LUMI with GPUs of another vendor, and a stack for them of any name."""
+    return replace(LUMI, stacks={stack: Stack(title=Line(f"the {stack}"), gpu=vendor, releases={})})
+
+
+PACKAGES = "/opt/venv/lib/python3.12/site-packages"
+CUDA_RECORD = b'{\n  "cuda" : {\n "name" : "CUDA SDK",\n "version" : "12.4.1"\n },\n "nsight" : {"version" : "9.9.9"}}'
+
+
+@pytest.mark.parametrize(
+    ("vendor", "files", "found"),
+    [
+        ("nvidia", {"/usr/local/cuda-12.4/version.json": CUDA_RECORD}, {"mine": "12.4.1"}),
+        (
+            "nvidia",
+            {"/usr/local/cuda": Link("cuda-11.0"), "/usr/local/cuda-11.0/version.txt": b"CUDA Version 11.0.228\n"},
+            {"mine": "11.0.228"},
+        ),
+        ("nvidia", {"/usr/local/cuda-12.8/bin/nvcc": b"", "/usr/local/cuda-beta/x": b""}, {"mine": "12.8"}),
+        ("nvidia", {f"{MULTIARCH}/libcudart.so.12.9.79": b""}, {"mine": "12.9"}),
+        (
+            "nvidia",
+            {
+                f"{PACKAGES}/nvidia_cuda_runtime_cu12-12.6.77.dist-info/RECORD": b"",
+                f"{PACKAGES}/nvidia_nccl_cu12-2.21.5.dist-info/RECORD": b"",
+            },
+            {"mine": "12.6", "nccl": "2.21.5"},
+        ),
+        ("nvidia", {f"{MULTIARCH}/libnccl.so.2.27.5": b""}, {"nccl": "2.27.5"}),
+        ("nvidia", {"/opt/rocm-6.2.4/.info/version": b"6.2.4-1"}, {}),
+        ("nvidia", {"/.singularity.d/labels.json": b'{"org.example.cuda.version": "12.2"}'}, {"mine": "12.2"}),
+        ("intel", {"/opt/intel/oneapi/compiler/2025.0/lib/x": b""}, {"mine": "2025.0"}),
+        ("intel", {"/opt/intel/oneapi/2025.2/lib/x": b""}, {"mine": "2025.2"}),
+        (
+            "intel",
+            {
+                f"{PACKAGES}/intel_sycl_rt-2025.0.4.dist-info/RECORD": b"",
+                f"{PACKAGES}/oneccl-2021.14.1.dist-info/RECORD": b"",
+            },
+            {"mine": "2025.0.4", "oneccl": "2021.14.1"},
+        ),
+        (
+            "amd",
+            {
+                "/opt/rocm/.info/version": b"6.4.4-129\n",
+                "/opt/rocm/lib/cmake/rccl/rccl-config-version.cmake": b'set(PACKAGE_VERSION "2.22.3")\n',
+            },
+            {"mine": "6.4.4", "rccl": "2.22.3"},
+        ),
+        ("nvidia", {"/usr/local/cuda/version.json": b'{"cuda": 7}'}, {}),
+    ],
+)
+def test_each_vendors_releases_are_read_by_the_name_that_the_site_has(
+    vendor: str, files: Files, found: dict[str, str]
+) -> None:
+    site = of_vendor(vendor, "mine")
+    assert {name: one.value for name, one in read_versions(site, DictTree(files)).items()} == found
+    release = {"mine": parse_version(found["mine"])} if "mine" in found else {}
+    assert read_holds(site, None, DictTree(files)).stacks == release
+
+
+def test_people_read_titles_of_the_site_and_of_the_vendor() -> None:
+    site = of_vendor("nvidia", "mine")
+    files: Files = {"/usr/local/cuda-12.4/version.json": CUDA_RECORD, f"{MULTIARCH}/libnccl.so.2.27.5": b""}
+    assert list(version_lines(site, read_versions(site, DictTree(files)))) == ["the mine 12.4.1", "NCCL 2.27.5"]
+
+
+def test_adapters_of_the_sites_fabric_have_their_library() -> None:
+    files: Files = {f"{MULTIARCH}/libibverbs.so.1": Link("libibverbs.so.1.14.50.0")}
+    files = {**files, f"{MULTIARCH}/libibverbs.so.1.14.50.0": b"\x7fELF"}
+    site = load_site("university").site
+    assert read_versions(site, DictTree(files))["libibverbs"].value == "libibverbs.so.1.14.50.0"
+    assert read_versions(LUMI, DictTree(files)) == {}
 
 
 def test_the_plugin_is_there_where_its_file_is() -> None:
-    assert read_holds(None, DictTree(laif())).plugin
+    assert read_holds(LUMI, None, DictTree(laif())).plugin
     without = {path: content for path, content in laif().items() if "rccl-net" not in path}
-    assert not read_holds(None, DictTree(without)).plugin
-    assert read_holds(None, DictTree({"/opt/aws-ofi-rccl/librccl-net.so": b""})).plugin
+    assert not read_holds(LUMI, None, DictTree(without)).plugin
+    assert read_holds(LUMI, None, DictTree({"/opt/aws-ofi-rccl/librccl-net.so": b""})).plugin
 
 
 def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) -> None:

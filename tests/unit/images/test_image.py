@@ -17,9 +17,9 @@ from lumisite.errors import ToolError
 from lumisite.images.sif import open_image
 from lumisite.images.squashfs import ImageError, read_squashfs
 from lumisite.machine.compression import unpacker
-from lumisite.machine.tree import Tree, resolve
+from lumisite.machine.tree import Memory, Tree, resolve
 from tests.support import images
-from tests.support.dict_trees import Link, Memory, write_tree
+from tests.support.dict_trees import Link, write_tree
 from tests.support.images import PRIMARY, SQUASHFS, needs_mksquashfs, sif, squash
 from tests.unit.machine.test_elf import mutated
 

@@ -14,6 +14,7 @@ from lumisite.init.slurm import Cluster, read_cluster
 from lumisite.init.write import Seen, describe
 from lumisite.site.checks import STAGES
 from lumisite.site.decode import decode
+from lumisite.site.load import prepared
 from lumisite.site.model import Site
 from lumisite.site.scalars import SCALARS
 from tests.support.dict_trees import Link
@@ -73,7 +74,7 @@ def seen(nodes: Mapping[str, Node], cluster: Cluster, login: Node | None = None)
 def written(one: Seen) -> dict[str, Any]:
     """Give the description, which has no faults."""
     text = describe(one)
-    decode(text.encode(), Site, file="skerry.yaml", scalars=SCALARS, stages=STAGES)
+    decode(text.encode(), Site, file="skerry.yaml", scalars=SCALARS, stages=STAGES, older=prepared)
     value: dict[str, Any] = yaml.load(text, Loader=yaml.BaseLoader)
     return value
 
@@ -149,6 +150,40 @@ def test_stacks_of_two_vendors_say_whose_they_are() -> None:
     }
 
 
+def test_a_kind_says_its_adapters_where_they_are_not_those_of_the_fabric() -> None:
+    lines = node("n1", gres="gpu:h100:2") + LUMI_G.replace("Partitions=standard-g", "Partitions=all")
+    nodes = {"mi250": node_of(told(lumi_node()), "lumi", []), "h100": h100()}
+    value = written(seen(nodes, read_cluster(slurm(partition("all"), lines))))
+    assert value["fabric"]["adapters"] == ["cxi0", "cxi1", "cxi2", "cxi3"]
+    assert value["node_kinds"]["h100"]["adapters"] == ["mlx5_0", "mlx5_1"]
+    assert [gpu["adapter"] for gpu in value["node_kinds"]["h100"]["gpus"]] == ["mlx5_1", "mlx5_0"]
+    assert "adapters" not in value["node_kinds"]["mi250"]
+
+
+def test_gpus_of_two_vendors_have_a_flag_each() -> None:
+    files: dict[str, bytes | Link] = {"/said/apptainer path": b"/usr/bin/apptainer"}
+    nodes = {"mi250": node_of(told({**lumi_node(), **files}), "lumi", []), "h100": h100()}
+    lines = node("n1", gres="gpu:h100:2") + LUMI_G.replace("Partitions=standard-g", "Partitions=all")
+    value = written(seen(nodes, read_cluster(slurm(partition("all"), lines))))
+    assert value["runtimes"]["apptainer"]["gpu"] == {"amd": "rocm", "nvidia": "nv"}
+
+
+def test_a_cache_of_two_domains_is_written_as_one() -> None:
+    """As Intel's processors have it, with sub-NUMA clusters on: Leonardo's, by its own numbers."""
+    files: dict[str, bytes | Link] = {"/sys/devices/system/cpu/online": b"0-31\n"}
+    files |= {f"/sys/devices/system/node/node{at}/cpulist": f"{16 * at}-{16 * at + 15}".encode() for at in (0, 1)}
+    for cpu in range(32):
+        here = f"/sys/devices/system/cpu/cpu{cpu}"
+        files |= {f"{here}/topology/physical_package_id": b"0\n", f"{here}/topology/core_cpus_list": f"{cpu}".encode()}
+        files |= {f"{here}/cache/index3/level": b"3\n", f"{here}/cache/index3/shared_cpu_list": b"0-31\n"}
+    cluster = read_cluster(slurm(partition("all"), node("n1", sockets=1, cores=32, total=32)))
+    (kind,) = written(seen({"cpu": small(files=files)}, cluster))["node_kinds"].values()
+    assert kind["l3"] == [
+        {"cores": "0-15", "numa": "0", "cache": "0"},
+        {"cores": "16-31", "numa": "1", "cache": "0"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("old", "new"), [("=NO", "=EXCLUSIVE"), ("=NO", "=NO Exclusive=NODE"), ("cons_tres", "linear")]
 )
@@ -179,6 +214,23 @@ def test_another_name_of_apptainer_is_no_runtime_of_its_own() -> None:
         "apptainer": "APPTAINER",
         "singularity": "SINGULARITY",
     }
+
+
+def test_pyxis_and_podman_hpc_are_runtimes_of_their_own() -> None:
+    says: dict[str, bytes | Link] = {"/said/srun --help": b"--container-image", "/said/enroot": b"3.4.1"}
+    says |= {"/said/podman-hpc path": b"/usr/bin/podman-hpc", "/said/podman-hpc": b"podman-hpc 1.2.2"}
+    cluster = read_cluster(slurm(partition("all"), node("n1")))
+    one = seen({"cpu": small(says=says)}, cluster)
+    runtimes = written(one)["runtimes"]
+    assert {name: (keys["emit"], keys["variant"]) for name, keys in runtimes.items()} == {
+        "pyxis": ("edf", "pyxis, enroot 3.4.1"),
+        "podman-hpc": ("podman-hpc", "podman-hpc 1.2.2"),
+    }
+    assert describe(one).count("# QUESTION: what reads EDFs here? srun has no --environment\n  pyxis:\n") == 1
+    says |= {"/said/srun --help": b"--container-image\n--environment", "/said/apptainer path": b"/usr/bin/apptainer"}
+    one = seen({"cpu": small(says=says)}, cluster)
+    assert list(written(one)["runtimes"]) == ["apptainer", "pyxis", "podman-hpc"]
+    assert "EDFs" not in describe(one)
 
 
 def test_home_is_not_bound_and_neither_is_what_the_login_node_lacks() -> None:
@@ -279,7 +331,7 @@ def test_questions_and_guesses_are_told() -> None:
     for command in (
         "lscpu -e",
         "lstopo",
-        "command -v apptainer singularity",
+        "command -v apptainer singularity podman-hpc",
         "ip -brief address",
         "findmnt",
         "module --version",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import lumisite.init
+from lumisite.init.node import node_of
 from lumisite.init.told import ToldError, read_told
 from lumisite.machine.live import read_topology
 from lumisite.machine.tree import resolve
@@ -33,6 +34,47 @@ def test_a_file_cannot_play_another_or_the_end() -> None:
 def test_an_answer_without_its_end_is_none(text: str) -> None:
     with pytest.raises(ToldError, match="the answer has no end"):
         read_told(text, "node")
+
+
+#: As NVIDIA/pyxis prints them in its README, and CSCS's container engine in its documentation.
+HELP = """      --cpu-bind=             Bind tasks to CPUs
+      --container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH
+                              [pyxis] the image to use for the container
+      --container-mounts=SRC:DST[:FLAGS][,SRC:DST...]
+{more}"""
+
+
+@pytest.mark.parametrize("more", ["", "      --environment=NAME|PATH the environment\n"])
+def test_the_collector_finds_plug_ins_of_srun_and_podman_hpc(tmp_path: Path, more: str) -> None:
+    says = {
+        "srun": f"[ $* = --help ] && cat <<'E'\n{HELP.format(more=more)}E",
+        "podman-hpc": "echo podman-hpc $*",
+        "enroot": "echo 3.4.1",
+    }
+    for name, script in says.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["sh", COLLECTOR], capture_output=True, text=True, check=True, env=path)
+    found = node_of(read_told(done.stdout, "node"), "site", []).reads_no_modulefile
+    assert found.pop("podman-hpc") == {"variant": "podman-hpc --version", "emit": "podman-hpc"}
+    question = {} if more else {"question": "what reads EDFs here? srun has no --environment"}
+    assert found == {"pyxis": {"variant": "pyxis, enroot 3.4.1", "emit": "edf", **question}}
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "there"),
+    [
+        ("plugstack.conf", "required /usr/local/lib/slurm/spank_pyxis.so runtime_path=/run/pyxis", True),
+        ("plugstack.conf.d/pyxis.conf", "optional spank_pyxis.so", True),
+        ("plugstack.conf", "#required /usr/local/lib/slurm/spank_pyxis.so", False),
+        ("plugstack.conf", "required /usr/lib/slurm/other.so /x/spank_pyxis.so", False),
+        ("slurm.conf", "PlugStackConfig=/etc/slurm/plugstack.conf", False),
+    ],
+)
+def test_pyxis_is_what_plugstack_names(file: str, line: str, there: bool) -> None:
+    node = node_of(told({f"/etc/slurm/{file}": f"# ours\n{line}\n".encode()}), "site", [])
+    assert ("pyxis" in node.reads_no_modulefile) == there
 
 
 def test_the_collector_says_what_this_machine_is() -> None:

@@ -56,8 +56,8 @@ def test_jobs_that_a_script_writes_or_submits_are_scripts_of_their_own(text: str
         (WHOLE + "if true; then srun --gpus-per-task=1 x; fi\n", ["3 gpu-binding"]),
         (WHOLE + "echo srun --gpus-per-task=1 x\ncommand -v srun\n", []),
         (PART + "if true; then export MASTER_PORT=4000; fi\n", ["3 fixed-port"]),
-        (PART + "for i in 1 2; do MIOPEN_USER_DB=/tmp/x srun y; done\n", ["3 miopen-name"]),
-        (PART + "srun --export=ALL,MIOPEN_USER_DB=/tmp/x y\n", ["3 miopen-name"]),
+        (PART + "for i in 1 2; do MIOPEN_USER_DB=/tmp/x srun y; done\n", ["3 misnamed-variable"]),
+        (PART + "srun --export=ALL,MIOPEN_USER_DB=/tmp/x y\n", ["3 misnamed-variable"]),
     ],
 )
 def test_what_stands_in_variables_and_after_reserved_words(text: str, expected: list[str]) -> None:
@@ -172,7 +172,7 @@ def test_a_script_that_the_container_runs_activates_conda() -> None:
     ],
 )
 def test_where_mktemp_runs(line: str, expected: int) -> None:
-    assert found(PART + line + "\n") == ["3 miopen-mktemp"] * expected
+    assert found(PART + line + "\n") == ["3 cache-by-mktemp"] * expected
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_memory_is_said_in_words_and_as_an_option() -> None:
     assert finding.reason == "4 GiB of memory on a node of which jobs get 2 GiB: the job never starts"
 
 
-ASKED = "small-g: {node_kind: lumi-g, whole_nodes: no, constraint: gpu, qos: shared"
+ASKED = "small-g: {node_kind: lumi-g, whole_nodes: no, constraint: gpu, qos: [debug, shared]"
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,7 @@ ASKED = "small-g: {node_kind: lumi-g, whole_nodes: no, constraint: gpu, qos: sha
     [
         ("-C gpu -q shared", ["3 memory-of-others"]),
         ("-C 'nvme&gpu' --qos=shared", ["3 memory-of-others"]),
+        ("-C gpu --qos=debug", ["3 memory-of-others"]),
         ("-C gpu -q other", []),
         ("-q shared", []),
     ],

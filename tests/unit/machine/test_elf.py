@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
-from tests.support.dict_trees import Memory
+from lumisite.machine.tree import Memory
 from tests.support.elves import elf
 
 DATA = Path(__file__).parents[2] / "data" / "elf"

@@ -17,8 +17,8 @@ from lumisite.errors import LumisiteError, ToolError
 from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.ldcache import conf_directories, read_cache
 from lumisite.machine.loader import Loader, Rules, Search, cpu_levels, read_rules
-from lumisite.machine.tree import Tree, resolve
-from tests.support.dict_trees import DictTree, Link, Memory, write_tree
+from lumisite.machine.tree import Memory, Tree, resolve
+from tests.support.dict_trees import DictTree, Link, write_tree
 from tests.support.elves import elf
 from tests.unit.machine.test_elf import mutated
 

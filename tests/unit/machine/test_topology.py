@@ -18,8 +18,8 @@ from lumisite.machine.topology import (
     topology_of,
 )
 from lumisite.site.load import load_site
-from lumisite.site.model import CacheGroup, NodeKind
-from lumisite.site.model import Gpu as KindGpu
+from lumisite.site.nodes import CacheGroup, NodeKind
+from lumisite.site.nodes import Gpu as KindGpu
 from lumisite.site.scalars import Line, read_cpu_list
 
 SITE = load_site("lumi").site

@@ -274,7 +274,6 @@ def test_usage_is_refused_in_one_line(node: Callable[[Files], Path], capsys: Out
     Path("empty").mkdir()
     for words, said in (
         (["--root", "root"], "--root: goes with --host only"),
-        (["--json"], "--json: goes with --host only"),
         (["--host", "--root", "nowhere"], "nowhere: does not exist"),
         (["--host", "--root", "empty"], "no release is deployed there"),
         (["--host", "--root", "root", "--host-root", "nowhere"], "--host-root: 'nowhere' is no directory"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lumisite.site.load import embedded_sites, load_site
-from tests.support.sites import site_faults, site_text
+from tests.support.sites import load_text, site_faults, site_text
 
 SETTING = "settings:\n"
 CPE, ROCM = (f"platforms.2026-01.stacks.{stack}" for stack in ("cpe", "rocm"))
@@ -87,8 +87,16 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
             f"{ROCM}.kinds[0]: nodes of the kind twin have no GPUs",
         ),
         (
+            ("small-g: {node_kind: twin,", "small-g: {node_kind: twin, qos: '',"),
+            "partitions.small-g.qos: has no text",
+        ),
+        (
             ("    nics:", "    gpus: [{numa: 0, adapter: mlx5_0}]\n    nics:"),
             "node_kinds.twin.gpus[0].adapter: mlx5_0 is not described (there are none)",
+        ),
+        (
+            ("    nics:", "    adapters: [mlx5_1]\n    gpus: [{numa: 0, adapter: mlx5_0}]\n    nics:"),
+            "node_kinds.twin.gpus[0].adapter: mlx5_0 is not described (did you mean mlx5_1?)",
         ),
         (
             ("title: the twin\n", "title: the twin\nknown_by: ['*']\n"),
@@ -129,6 +137,10 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
         (
             ("    nics:", "    gpus: [{l3: 1, numa: 0}]\n    nics:"),
             "node_kinds.twin.gpus[0].l3: there is no L3 group 1 (have 0 to 0)",
+        ),
+        (
+            ("numa: 0}\n", "numa: 0, cache: 0}\n    gpus: [{l3: 0, numa: 0}]\n"),
+            "node_kinds.twin.gpus[0].l3: its cache serves several NUMA domains (`numa` alone would be right)",
         ),
         (("    nics:", "    gpus: [{numa: 3}]\n    nics:"), "node_kinds.twin.gpus[0].numa: there is no NUMA domain 3"),
         (
@@ -251,6 +263,13 @@ def test_the_embedded_sites_have_no_faults(name: str) -> None:
 )
 def test_each_rule_names_key_fault_and_remedy(change: tuple[str, str], fault: str) -> None:
     assert fault in site_faults(change)
+
+
+def test_collectives_between_gpus_want_a_stack_that_says_whose() -> None:
+    fault = "validation.backend: nccl is for GPUs (gloo, or a stack with `gpu`)"
+    nccl = ("  backend: gloo\n", "  backend: nccl\n")
+    assert fault in site_faults(nccl, ("    gpu: amd\n", ""))
+    load_text(site_text(nccl))
 
 
 def test_two_default_families_for_one_rocm() -> None:

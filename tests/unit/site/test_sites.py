@@ -142,6 +142,14 @@ def test_no_site_speaks_of_another(rendered: Rendered) -> None:
     assert {word for word in words.difference(mine) if speaks_of(text, word)} == set()
 
 
+@pytest.mark.parametrize(("name", "nics"), [("lumi", 4), ("leonardo", 4), ("university", None), ("twin", 4)])
+def test_how_many_adapters_traffic_uses(name: str, nics: int | None) -> None:
+    """Where nodes with GPUs have different ones, the node that is asked about tells."""
+    site = site_of(name).site
+    assert site.nics == nics
+    assert {site.fabric_of(kind).nics for kind in site.node_kinds} == ({nics} if nics else {4, 8})
+
+
 @pytest.mark.parametrize(
     ("site", "kind", "right"),
     [

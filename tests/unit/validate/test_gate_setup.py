@@ -213,6 +213,9 @@ def test_jax_on_the_twin_passes_and_on_a_gpu_node_it_would_not() -> None:
     ]
     finding = only(judged(jax(target_of("lumi", jax_image="/j.sif")), recorded("jax")))
     assert finding.cause.endswith("JAX runs on the cpu, expected gpu")
+    assert finding.advice.endswith("or the GPU is hidden (ROCR_VISIBLE_DEVICES, --rocm)")
+    finding = only(judged(jax(target_of("university", jax_image="/j.sif")), recorded("jax")))
+    assert finding.advice.endswith("or the GPU is hidden (CUDA_VISIBLE_DEVICES, --nv)")
 
 
 # ---- wrapper

@@ -37,7 +37,7 @@ def a_plan(
 
 def script(name: str, plan: JobPlan, **options: str) -> str:
     asked = replace(an_asked(), account=options.get("account"), reservation=options.get("reservation"))
-    return job_script(LUMI if name == "lumi" else TWIN, asked, plan, 1)
+    return job_script(load_site(name).site, asked, plan, 1)
 
 
 def asked(text: str) -> list[str]:
@@ -103,10 +103,11 @@ def test_the_control_of_transport_is_forced_onto_sockets() -> None:
 
 def test_gpus_are_asked_once_per_node_before_anything_is_measured() -> None:
     text = script("lumi", a_plan("lumi"))
-    (line,) = [line for line in text.splitlines() if "rocm-smi" in line]
-    assert line.startswith("warm_up ")
+    (line,) = [line for line in text.splitlines() if line.startswith("warm_up ")]
+    assert line == "warm_up rocm-smi"
     assert text.index(line) < text.index("\nstep modules")
-    assert "rocm-smi" not in script("twin", a_plan("twin"))
+    assert "\nwarm_up nvidia-smi\n" in script("university", a_plan("university"))
+    assert "\nwarm_up " not in script("twin", a_plan("twin"))
 
 
 def test_one_node_alone_has_no_steps_for_several() -> None:
@@ -335,7 +336,7 @@ def test_shellcheck_finds_nothing_in_a_job_of_every_probe(tmp_path: Path) -> Non
 
 
 def test_a_partition_is_asked_for_as_the_site_wants_it() -> None:
-    partition = replace(LUMI.partitions["standard-g"], constraint=Name("gpu"), qos=Name("regular"))
+    partition = replace(LUMI.partitions["standard-g"], constraint=Name("gpu"), qos=(Name("regular"), Name("debug")))
     site = replace(LUMI, partitions={**LUMI.partitions, "standard-g": partition})
     plain, words = (asked(job_script(one, an_asked(), a_plan("lumi"), 1)) for one in (LUMI, site))
     assert sorted(word for word in words if word not in plain) == ["--constraint=gpu", "--qos=regular"]

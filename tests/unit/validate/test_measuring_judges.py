@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lumisite.site.load import load_site
+from lumisite.site.scalars import Name
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.collectives.judge import collectives
 from lumisite.validate.probes.ddp.judge import ddp, efficiency
@@ -336,6 +337,15 @@ def test_the_librarys_log_tells_and_the_control_must_fail(plain: str, control: s
     steps = [ended(logged(plain)), ended(logged(control), NCCL_NET="Socket")]
     gate = gate_of(judge_transport(LUMI, "nccl", steps, expected("transport")))
     assert gate.verdict == verdict, gate.cause
+
+
+def test_the_adapters_of_the_nodes_kind_are_counted() -> None:
+    lumi = load_site("lumi").site
+    kinds = {name: replace(kind, adapters=(Name("a"), Name("b"))) for name, kind in lumi.node_kinds.items()}
+    judge = transport(target_of(replace(lumi, node_kinds=kinds))).judge
+    steps = [ended(logged(GOOD_LOG)), ended(logged(SOCKET_LOG), NCCL_NET="Socket")]
+    gate = gate_of(judge(steps, expected("transport")))
+    assert (gate.verdict, "4 NICs, expected 2" in str(gate.cause)) == ("fail", True)
 
 
 def test_gpu_direct_is_asked_for_where_the_site_requires_it() -> None:

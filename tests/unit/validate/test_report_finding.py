@@ -55,6 +55,26 @@ def test_what_failed_is_in_the_headline(came: Maintenance, code: int, said: str,
     assert said in text(came, capsys, code=code).splitlines()[0]
 
 
+def test_a_long_cause_is_no_headline(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance(failed_gate="binds"))
+    file = Path("runs/after/samples.jsonl")
+    file.write_text(file.read_text().replace("rank 3 used", f"rank 3 {'of many ' * 20}used"))
+    out = text(Maintenance(), capsys, code=1)
+    assert out.startswith("FAIL: binds failed; libfabric changed\n")
+    assert f"rank 3 {'of many ' * 20}used sockets" in out
+
+
+def test_without_a_baseline_nothing_is_said_of_what_nobody_judged(capsys: Output) -> None:
+    write_runs(Path("runs"), Maintenance(slow_node="nid005017"))
+    assert main(["report", "runs/after"]) == 5
+    out = capsys.readouterr().out
+    assert out.startswith("BAD-NODES: nid005017 is bad; the others pass every gate\n")
+    assert out.index("slow nodes") < out.index("\ngate  ") < out.index("\nmetric  ")
+    assert re.search(r"\nmetric +unit +after +verdict +why\n", out)
+    Path("runs/after/samples.jsonl").write_text("")
+    assert main(["report", "runs/after"]) == 4
+
+
 def test_what_failed_comes_before_what_passed(capsys: Output) -> None:
     out = text(Maintenance(network=0.85), capsys, code=1)
     states = re.findall(r"  (fail|pass)  +(?:slower|no drop|the median)", out)
@@ -92,7 +112,7 @@ def test_the_sites_expectations_are_asked(capsys: Output) -> None:
     file.write_text(file.read_text().replace("all_reduce_busbw/512MiB/2n", "all_reduce_busbw/128MiB/1n"))
     assert main(["report", "runs/after", "--site", "lumi"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("PASS: every gate passed, and 1 metrics are as the site expects\n")
+    assert out.startswith("PASS: every gate passed, and 1 metric is as the site expects\n")
     assert "is within what the site expects, 125" in out
     assert main(["report", "runs/after", "--site", "lumi", "--baseline", "runs/before"]) == 4  # one was not measured
     assert "not measured before" in capsys.readouterr().out

@@ -50,6 +50,7 @@ def test_a_log_gives_the_answer_in_its_header(path: Path, capsys: Output) -> Non
         "interfaces",
         "processes",
         "reasons",
+        "evidence",
     ]
     expected = json.loads(header(path, "answer"))
     assert {key: found[key] for key in expected} == expected

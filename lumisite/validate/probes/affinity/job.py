@@ -1,4 +1,9 @@
-"""Record where a rank may run, and which GPU it has: `affinity.py OUTDIR`, one task for each rank, in the container."""
+"""Record where a rank may run, and which GPU it has; one task for each rank, in the container.
+
+`affinity.py OUTDIR [--selecting VARIABLE]… [--runtime LIBRARY:COUNT:BUS_ID]… [--device FILE]…`: the variables that
+choose GPUs, the run-time libraries that can name a GPU's PCI address with their functions for it, and the devices of
+which a node with GPUs has one.
+"""
 
 # mypy: disable-error-code="import-not-found"
 # lumisite_record stands beside this file in the job, and torch is in the image.
@@ -7,13 +12,6 @@ import ctypes
 from pathlib import Path
 
 import lumisite_record as record
-
-SELECTING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
-#: The run-time libraries that can name a GPU's PCI address, and the function that does.
-RUNTIMES = (
-    ("libamdhip64.so", "hipGetDeviceCount", "hipDeviceGetPCIBusId"),
-    ("libcudart.so", "cudaGetDeviceCount", "cudaDeviceGetPCIBusId"),
-)
 
 
 def main() -> None:
@@ -25,7 +23,7 @@ def main() -> None:
         granted=granted_cpus(),
         slurm=record.environment(("SLURM_CPU_BIND", "SLURM_CPUS_", "SLURM_TASKS_PER_NODE", "SLURM_GPU_BIND")),
         lumisite=record.environment(("LUMISITE",)),
-        selecting=record.environment(SELECTING),
+        selecting=record.environment(tuple(record.options("selecting"))),
         gpus=bus_ids(),
     )
     record.leave(facts)
@@ -51,11 +49,12 @@ def bus_ids() -> "list[str]":
 
     torch brings it where the image has none of its own; importing it makes its library known to the loader.
     """
-    for name, count, bus_id in RUNTIMES:
+    for runtime in record.options("runtime"):
+        name, count, bus_id = runtime.split(":")
         for library in (name, loaded_as(name)):
             try:
-                runtime = ctypes.CDLL(library)
-                return list(_bus_ids(getattr(runtime, count), getattr(runtime, bus_id)))
+                functions = ctypes.CDLL(library)
+                return list(_bus_ids(getattr(functions, count), getattr(functions, bus_id)))
             except (OSError, AttributeError, TypeError):
                 continue
     return []
@@ -75,7 +74,7 @@ def _bus_ids(count: "ctypes._FuncPointer", bus_id: "ctypes._FuncPointer") -> "li
 
 def loaded_as(name: str) -> str:
     """Give the path under which torch has loaded a library; it is not asked on a node without GPUs."""
-    if not any(Path(device).exists() for device in ("/dev/kfd", "/dev/nvidiactl")):
+    if not any(Path(device).exists() for device in record.options("device")):
         return name
     try:
         import torch  # noqa: F401  # it is imported for the libraries that it loads

@@ -10,7 +10,7 @@ from lumisite.machine.topology import Topology, topology_of
 from lumisite.site.cpus import CpusetError, format_cpu_list, parse_number_list
 from lumisite.text import counted
 from lumisite.validate.lines import GateOutcome
-from lumisite.validate.probes.probe import Expected, Line, Plan, Record, Target, probe
+from lumisite.validate.probes.probe import Expected, Line, Plan, Record, Target, each, probe
 from lumisite.validate.probes.ranks import Fault, judge_records, missing, tell
 from lumisite.validate.probes.records import text, texts, whole
 
@@ -18,7 +18,17 @@ from lumisite.validate.probes.records import text, texts, whole
 @probe("Each rank has the cores next to its GPU.")
 def affinity(target: Target) -> Plan:
     """Give the probe."""
-    return (target.alone("affinity.py"),), judge_records(partial(_judge, expected_topology(target)))
+    gpu = target.gpu
+    known = (
+        (
+            *each("selecting", gpu.visible),
+            *each("runtime", [":".join(gpu.bus_ids)] if gpu.bus_ids else []),
+            *each("device", [gpu.control]),
+        )
+        if gpu
+        else ()
+    )
+    return (target.alone("affinity.py", *known),), judge_records(partial(_judge, expected_topology(target)))
 
 
 def expected_topology(target: Target) -> Topology:

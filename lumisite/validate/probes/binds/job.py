@@ -1,8 +1,8 @@
 """Record what a container sees of the host, and which libraries a program really gets.
 
-`binds.py OUTDIR [--path PATH]… [--library SONAME]… [--plugin NAME]… [--import MODULE]…`, one task on each node, in the
-container. Libraries are looked for as a program would: by importing the framework, then by dlopen, then in
-/proc/self/maps.
+`binds.py OUTDIR [--path PATH]… [--library SONAME]… [--plugin NAME]… [--import MODULE]… [--carrier NAME]…`, one task on
+each node, in the container. Libraries are looked for as a program would: by importing the framework, then by dlopen,
+then in /proc/self/maps.
 """
 
 # mypy: disable-error-code="import-not-found"
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import lumisite_record as record
 
-#: What matters of all that is mapped: who carries the traffic.
-NAMED = ("librccl", "libnccl", "libfabric", "libcxi", "libmpi", "libhsa-runtime", "libamdhip", "libcudart", "libtorch")
+#: What matters of all that is mapped, beside the carriers that are given: who carries the traffic.
+NAMED = ("libnccl", "libfabric", "libmpi", "libtorch")
 
 
 def main() -> None:
@@ -32,7 +32,8 @@ def main() -> None:
     asked = os.environ.get("NCCL_NET_PLUGIN", "")
     facts["plugins"] = {name: opened(plugin_name(asked, name)) for name in record.options("plugin")}
     facts["libraries"] = {name: opened(name) for name in record.options("library")}
-    facts["mapped"] = [dict(record.mount_of(path, mounted), path=path) for path in record.mapped(NAMED)]
+    named = record.mapped((*NAMED, *record.options("carrier")))
+    facts["mapped"] = [dict(record.mount_of(path, mounted), path=path) for path in named]
     facts["environment"] = record.environment(("LD_LIBRARY_PATH", "LD_PRELOAD", "NCCL_NET_PLUGIN", "LUMISITE", "FI_"))
     record.leave(facts)
 

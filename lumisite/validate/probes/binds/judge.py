@@ -16,8 +16,9 @@ from lumisite.validate.probes.records import in_image, rows, table, text, value_
 
 Origin: TypeAlias = Literal["image", "host"]
 
-#: File names under which RCCL and NCCL look for a network plugin (src/plugin/net.cc of both, 2.18 to 2.27).
-PLUGINS = ("librccl-net.so", "libnccl-net.so")
+#: The file name under which NCCL looks for a network plugin, and what has its interface after a name of its own
+#: (src/plugin/net.cc of NCCL, 2.18 to 2.27).
+PLUGIN = "libnccl-net.so"
 FABRIC = "libfabric.so.1"
 #: The framework by which libraries come into use, as in a user's program.
 FRAMEWORK = "torch"
@@ -26,12 +27,13 @@ FRAMEWORK = "torch"
 @probe("What the modules bind is there in the container, and the right libraries are used.")
 def binds(target: Target) -> Plan:
     """Give the probe: what the node has is recorded outside of the container, as compute nodes need no Python."""
-    bound, origins = host_paths(target), library_origins(target)
+    bound, origins, plugins = host_paths(target), library_origins(target), plugin_names(target)
     inside = (
         *each("path", dict.fromkeys(bind.target or bind.path for bind in bound)),
         *each("import", [FRAMEWORK]),
-        *each("plugin", [name for name in origins if name in PLUGINS]),
-        *each("library", [name for name in origins if name not in PLUGINS]),
+        *each("plugin", [name for name in origins if name in plugins]),
+        *each("library", [name for name in origins if name not in plugins]),
+        *each("carrier", target.carriers),
     )
     host = Part("binds_host.sh", ("sh",), tuple(dict.fromkeys(bind.path for bind in bound)), each="node", name="host")
     container = target.alone("binds.py", *inside, each="node", name="container")
@@ -44,18 +46,25 @@ def host_paths(target: Target) -> list[HostPath]:
     return [bind for place in (*target.family.modules, TASK) for bind in decision.bound_by(place)]
 
 
-def library_origins(target: Target) -> dict[str, Origin]:
-    """Say for each network library whether it must come from the image or the host; of `PLUGINS` one must open.
+def plugin_names(target: Target) -> list[str]:
+    """Give the names under which a network plugin may be found, as the vendor's library looks for them."""
+    own = [f"{target.gpu.collectives.library}-net.so"] if target.gpu else []
+    return list(dict.fromkeys([*own, PLUGIN]))
 
-    It is only judged where libraries carry traffic: gloo needs none of them.
+
+def library_origins(target: Target) -> dict[str, Origin]:
+    """Say for each network library whether it must come from the image or the host.
+
+    Of the plugin's names one must open. It is only judged where libraries carry traffic: gloo needs none of them.
     """
     family = target.family
     if target.plan.backend != "nccl" or family.plugin == "none":
         return {}
     plugin: Origin = "image" if family.plugin == "in-image" else "host"
     fabric = (FABRIC,) if plugin == "image" else ()
-    host: dict[str, Origin] = {name: "host" for name in family.libraries if name not in PLUGINS}
-    return {**dict.fromkeys((*PLUGINS, *fabric), plugin), **host}
+    plugins = plugin_names(target)
+    host: dict[str, Origin] = {name: "host" for name in family.libraries if name not in plugins}
+    return {**dict.fromkeys((*plugins, *fabric), plugin), **host}
 
 
 def _judge(target: Target, records: Sequence[Record], expected: Expected) -> list[Line]:
@@ -71,9 +80,9 @@ def _judge(target: Target, records: Sequence[Record], expected: Expected) -> lis
     for record in inside:
         node = text(record, "host")
         faults += [Fault(*said, node) for said in _of_container(record, hosts.get(node, {}), bound)]
-        faults += [Fault(*said, node) for said in _of_libraries(record, origins, target.family_name)]
+        faults += [Fault(*said, node) for said in _of_libraries(record, origins, target)]
     passed = f"{counted(len(bound), 'bind')} are the host's own on {counted(len(expected.nodes), 'node')}"
-    return tell(faults, f"{passed}; {_in_use(inside)}", expected)
+    return tell(faults, f"{passed}; {_in_use(inside, target.carriers)}", expected)
 
 
 def _of_host(record: Record, bound: Sequence[HostPath]) -> Iterator[Said]:
@@ -104,12 +113,12 @@ def _of_container(record: Record, host: Record, bound: Sequence[HostPath]) -> It
             yield f"{cause}, though {by} binds it", advice
 
 
-def _of_libraries(record: Record, origins: Mapping[str, Origin], family: str) -> Iterator[Said]:
-    told = text(record, "imports", FRAMEWORK)
+def _of_libraries(record: Record, origins: Mapping[str, Origin], target: Target) -> Iterator[Said]:
+    family, told = target.family_name, text(record, "imports", FRAMEWORK)
     if told.startswith("error: "):
         yield f"{FRAMEWORK} cannot be imported: {told[7:]}", f"use an image with {FRAMEWORK}, or repair this one"
     refusals = table(record, "plugins")
-    plugins = [name for name in origins if name in PLUGINS]
+    plugins = [name for name in plugin_names(target) if name in origins]
     if plugins and all(refusals.get(name) != "" for name in plugins):
         words = "; ".join(str(refusals.get(name, "not tried")) for name in plugins)
         advice = f"family {family} has it from the {origins[plugins[0]]}: see `lumisite binds IMAGE`"
@@ -133,12 +142,12 @@ def _mapped(record: Record) -> Iterator[tuple[str, str, Origin]]:
         yield path, path.rpartition("/")[2], "image" if in_image(row) else "host"
 
 
-def _in_use(records: Sequence[Record]) -> str:
+def _in_use(records: Sequence[Record], carriers: Sequence[str]) -> str:
     """Say which libraries carry the traffic; those of a framework that uses none are told all the same."""
     told = {
         f"{name} from the {met} ({path})"
         for record in records
         for path, name, met in _mapped(record)
-        if any(word in name for word in ("rccl", "nccl", "libfabric", "libcxi"))
+        if any(word in name for word in ("nccl", "libfabric", *carriers))
     }
     return ("in use: " + ", ".join(sorted(told))) if told else "no library of the network is in use"

@@ -1,7 +1,7 @@
 """Time all-reduce, all-gather and reduce-scatter over sizes, and check every result.
 
-A size is the total: what is reduced, and what has been gathered or is scattered. Where the image has rccl-tests they
-are run first, before PyTorch takes the GPUs; rank 0 keeps what they print.
+A size is the total: what is reduced, and what has been gathered or is scattered. Where the image has nccl-tests, or
+the same programs of its own vendor, they are run first, before PyTorch takes the GPUs; rank 0 keeps what they print.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ import rank as own  # the modules beside this one
 # mypy: disable-error-code="import-not-found"
 
 ITEM_BYTES = 4
-#: Where LUMI's images have them, if not on PATH (the recipes of LUMI AI Factory, and of LUMI's older images).
-PLACES = ("/usr/libexec/rccl-tests", "/opt/rccltests")
 #: How long one of them may take, in seconds.
 TOOL_S = 90
 
 
 def measure(rank: own.Rank) -> None:
     """Measure every collective at every size."""
-    if rank.backend == "nccl":
+    if rank.kind != "cpu":
         tools(rank)
     rank.meet()
     found = rank.record["collectives"] = []
@@ -97,11 +95,12 @@ class Call:
 
 
 def tools(rank: own.Rank) -> None:
-    """Run rccl-tests where the image has them; all ranks take part through MPI, and rank 0 prints."""
+    """Run those programs where the image has them; all ranks take part through MPI, and rank 0 prints."""
     tables = {}
+    places = os.pathsep.join((os.environ.get("PATH", os.defpath), *lumisite_record.options("tools")))
     for text in lumisite_record.options("sweep"):
         name, _, sizes = text.partition(":")
-        tool = shutil.which(f"{name}_perf", path=os.pathsep.join((os.environ.get("PATH", os.defpath), *PLACES)))
+        tool = shutil.which(f"{name}_perf", path=places)
         if tool is None:
             continue
         rank.phase = f"running {name}_perf"

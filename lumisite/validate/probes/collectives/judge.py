@@ -29,7 +29,7 @@ SIZES: Mapping[Backend, Mapping[str, tuple[int, ...]]] = {
     },
 }
 REPEATS: Mapping[Backend, int] = {"nccl": 20, "gloo": 8}
-#: A row that rccl-tests print: size count type redop root, then time algbw busbw #wrong out of place, and in place.
+#: A row that nccl-tests print: size count type redop root, then time algbw busbw #wrong out of place, and in place.
 _ROW = re.compile(r"^ *(\d+)(?: +\S+){4} +(.+)$", re.MULTILINE)
 _RANK = re.compile(r"^#\s+Rank\s+\d+\b", re.MULTILINE)
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*0*([1-9]\d*)", re.MULTILINE)
@@ -41,14 +41,17 @@ def collectives(target: Target) -> Plan:
     """Give the probe."""
     backend = target.plan.backend
     sweeps = (f"{name}:{','.join(map(str, sizes))}" for name, sizes in SIZES[backend].items())
+    tools = target.gpu.collectives.tests if target.gpu else ()
     limits = ("--repeats", str(REPEATS[backend]), "--limit", "120")
-    return (target.together("collectives.py", *limits, *each("sweep", sweeps)),), judge_together(_judge)
+    return (target.together("collectives.py", *limits, *each("sweep", sweeps), *each("tools", tools)),), judge_together(
+        _judge
+    )
 
 
 def bus_bandwidth(collective: str, size: int, seconds: float, ranks: int) -> float:
     """Give GB/s (10^9) from the total size in bytes: what a link carries, whatever the number of ranks.
 
-    Source: doc/PERFORMANCE.md of nccl-tests and rccl-tests.
+    Source: doc/PERFORMANCE.md of nccl-tests.
 
     >>> bus_bandwidth("all_reduce", 10**9, 1.0, 4)
     1.5
@@ -98,7 +101,7 @@ def _wrong(done: Sequence[Record]) -> Iterator[str]:
 
 
 def _printed(name: str, said: str, ranks: int) -> tuple[dict[int, float], list[str]]:
-    r"""Read what one of rccl-tests printed, if it ran over all ranks: GB/s by size in bytes, and what is wrong.
+    r"""Read what one of nccl-tests printed, if it ran over all ranks: GB/s by size in bytes, and what is wrong.
 
     Of out of place and in place the worse counts. Checks that are off print N/A.
 

@@ -26,7 +26,7 @@ from lumisite.validate.probes.probe import Backend, Ended, Expected, Line, Plan,
 from lumisite.validate.probes.ranks import LOST, NO_BEAT_S, STDERR, trouble, who
 from lumisite.validate.probes.records import finished, number, rank_of, rows, table, text, whole
 
-#: As many as hung on LUMI with four nodes (lumi-ai-factory/laifs-container-recipes issue 44).
+#: As many as hung with four nodes where one of the settings below was missing.
 GROUPS = 8
 #: Where a rank can hang, in the order in which it comes there, as a cause says it.
 PLACES = {
@@ -51,7 +51,7 @@ MOMENTS: Mapping[str, Callable[[int, str], bool]] = {
     "NCCL_NET_GDR_LEVEL": lambda group, doing: group == 1 and doing != "making",
 }
 #: What to do where no setting is to blame.
-OTHERWISE = "the step's records have every rank's settings; the probe `transport` keeps the log of NCCL or RCCL"
+OTHERWISE = "the step's records have every rank's settings; the probe `transport` keeps the log of NCCL"
 
 
 @probe("Process groups come up one after the other, and none hangs.", "one-node", "several", together=True)

@@ -1,7 +1,7 @@
 """Train with DistributedDataParallel on synthetic data: a model bound by communication, and one bound by compute.
 
-The one bound by compute is convolutions: those of AMD GPUs come from MIOpen, whose first search is in the first step,
-which is kept apart. The probe `wrapper` runs it too, in two environments.
+The one bound by compute is convolutions: libraries of GPUs may search for the fastest ones at first, so the first step
+is kept apart. The probe `wrapper` runs it too, in two environments.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def train(rank: own.Rank, kind: str, layers: int, width: int, batch: int) -> dic
     """Train one model; give what was seen."""
     rank.torch.manual_seed(0)
     plain, shape = build(rank.torch, kind, layers, width)
-    ids = [rank.device.index] if rank.device.type == "cuda" else None
+    ids = [rank.device.index] if rank.kind != "cpu" else None
     model = rank.torch.nn.parallel.DistributedDataParallel(plain.to(rank.device), device_ids=ids)
     # Other data on every rank, so that gradients agree only if they were exchanged.
     rank.torch.manual_seed(1 + rank.rank)

@@ -1,7 +1,8 @@
-"""Record which devices JAX finds and whether they add up: `jax_devices.py OUTDIR [--one-gpu yes]`, in each rank.
+"""Record which devices JAX finds and whether they add up, in each rank.
 
-With several ranks it meets the others by jax.distributed, as a program would. Named so because a file `jax.py` would
-stand before the real one.
+`jax_devices.py OUTDIR [--one-gpu yes] [--selecting VARIABLE]…`, with the variables that choose GPUs. With several
+ranks it meets the others by jax.distributed, as a program would. Named so because a file `jax.py` would stand before
+the real one.
 """
 
 # mypy: disable-error-code="import-not-found"
@@ -19,7 +20,7 @@ def main() -> None:
     """Write the record."""
     facts = record.identity()
     ranks = record.number("SLURM_NTASKS", 1)
-    facts["environment"] = record.environment(("MASTER_", "JAX_", "XLA_", "LUMISITE", "ROCR_", "HIP_"))
+    facts["environment"] = record.environment(("MASTER_", "JAX_", "XLA_", "LUMISITE", *record.options("selecting")))
     try:
         facts.update(found(ranks))
     except Exception as error:
@@ -65,8 +66,7 @@ def meet(jax: "Any", ranks: int) -> None:
 
 def selected() -> bool:
     """Tell whether this rank sees one GPU only already."""
-    names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-    return any(os.environ.get(name) and "," not in os.environ[name] for name in names)
+    return any(os.environ.get(name) and "," not in os.environ[name] for name in record.options("selecting"))
 
 
 if __name__ == "__main__":

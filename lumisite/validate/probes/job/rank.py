@@ -23,9 +23,10 @@ import lumisite_record
 
 #: How long a rank that failed waits before it ends, so that the others can say what they met, in seconds.
 GRACE_S = 1.0
-#: Variables that tell how the libraries were set, as they are in the container, and libraries that may carry traffic.
-SETTINGS = ("NCCL_", "FI_", "GLOO_", "MIOPEN_", "HSA_")
-NAMED = ("librccl", "libnccl", "libfabric", "libcxi")
+#: Variables that tell how the libraries were set, as they are in the container, and libraries that may carry traffic;
+#: those of the site's vendors are given.
+SETTINGS = ("NCCL_", "FI_", "GLOO_")
+CARRIERS = ("libnccl", "libfabric")
 
 
 class Rank:
@@ -39,9 +40,12 @@ class Rank:
         self.record: dict[str, Any] = lumisite_record.identity()
         self.rank, self.local_rank = self.record["rank"], self.record["local_rank"]
         self.ranks = self.record["tasks"] = lumisite_record.number("SLURM_NTASKS", 1)
-        self.settings = self.record["environment"] = lumisite_record.environment(SETTINGS)
+        settings = (*SETTINGS, *lumisite_record.options("settings"))
+        self.settings = self.record["environment"] = lumisite_record.environment(settings)
         self.given = self.record["given"] = {name: value_of(name) for name in lumisite_record.options("tell")}
         self.backend = lumisite_record.option("backend", "gloo")
+        #: What PyTorch calls the GPUs of its build, or `cpu`.
+        self.kind = lumisite_record.option("device", "cpu")
         self.phase = "starting"
         self.told: dict[str, Any] = {}
         self.out = Path(sys.argv[1])
@@ -90,15 +94,16 @@ class Rank:
             raise RuntimeError("{} not set in the task, which the module does".format(" and ".join(missing)))
         self.torch, self.dist = torch, dist
         self.record["torch"] = torch.__version__
-        if self.backend == "nccl":
-            count = torch.cuda.device_count()
-            if count == 0:
-                raise RuntimeError("PyTorch sees no GPU")
-            self.device = torch.device("cuda", self.local_rank % count)
-            torch.cuda.set_device(self.device)
-        else:
+        if self.kind == "cpu":
             self.device = torch.device("cpu")
             torch.set_num_threads(1)
+            return
+        gpus = getattr(torch, self.kind)
+        count = gpus.device_count()
+        if count == 0:
+            raise RuntimeError("PyTorch sees no GPU")
+        self.device = torch.device(self.kind, self.local_rank % count)
+        gpus.set_device(self.device)
 
     def join(self) -> None:
         """Make the group that every program begins with."""
@@ -108,8 +113,8 @@ class Rank:
 
     def wait(self) -> None:
         """Wait until the device has done what it was given."""
-        if self.device.type == "cuda":
-            self.torch.cuda.synchronize(self.device)
+        if self.kind != "cpu":
+            getattr(self.torch, self.kind).synchronize(self.device)
 
     def leave(self) -> None:
         """Leave the others, when all are done."""
@@ -133,7 +138,7 @@ def run(measure: Callable[[Rank], None]) -> None:
     threading.Thread(target=rank.beat, daemon=True).start()
     try:
         measure(rank)
-        rank.record["mapped"] = lumisite_record.mapped(NAMED)
+        rank.record["mapped"] = lumisite_record.mapped((*CARRIERS, *lumisite_record.options("carrier")))
         rank.leave()
     except BaseException as error:  # whatever it was, the record says so, and the others hear of it
         rank.record.update(error=lumisite_record.words(error), error_at=rank.phase, error_time=time.time())

@@ -17,7 +17,7 @@ def main() -> None:
     facts.update(
         user=os.getuid(),
         directories={name: directory(os.environ.get(name), mounted) for name in record.options("variable")},
-        environment=record.environment(("MIOPEN_", "LUMISITE")),
+        environment=record.environment(("LUMISITE",)),
     )
     record.leave(facts)
 

@@ -22,7 +22,7 @@ SHARED_TYPES = (
 VERBOSE = "LUMISITE_VERBOSE=1 srun … says what the helper made of it"
 
 
-@probe("Each rank has MIOpen's databases on its own node, for itself.")
+@probe("Each rank has its caches and databases on its own node, for itself.")
 def miopen(target: Target) -> Plan:
     """Give the probe."""
     names = private_directories(target)

@@ -28,8 +28,6 @@ OWN = ("ext2", "ext3", "ext4", "xfs", "btrfs", "overlay", "tmpfs", "ramfs", "roo
 COMES_AND_GOES = ("autofs", "fuse", "squash")
 #: Libraries of one folder that a cause names; more are counted.
 NAMED_FILES = 3
-#: Devices of GPUs and of the network that a node may have, by the names that their drivers give them.
-DEVICES = ("/dev/kfd*", "/dev/dri/render*", "/dev/nvidia[0-9]*", "/dev/cxi[0-9]*")
 LINK = "look at the cable, the switch and the driver"
 MEND = "mount it or mend the path there"
 #: What `facts` of a record are called; of one with a unit, less is a fault where two nodes differ.
@@ -61,7 +59,7 @@ def node(target: Target) -> Plan:
     part = Part(
         "node.sh",
         ("sh", "-c", TEXT),
-        (local, *interfaces, "--", *paths, *_libraries(target), *DEVICES),
+        (local, *interfaces, "--", *paths, *_libraries(target), *_devices(target)),
         each="node",
         bare=True,
     )
@@ -87,6 +85,12 @@ def _libraries(target: Target) -> list[str]:
     site, selection = target.site, target.selection
     folders = site.libraries(selection.platform, selection.default.releases).values()
     return [f"{folder}/{name}/*.so*" for folder in dict.fromkeys(folders) for name in ("lib64", "lib")]
+
+
+def _devices(target: Target) -> list[str]:
+    """Give patterns of the devices of GPUs and of the network, by the names that their drivers give them."""
+    makers = (target.gpu, *target.fabrics)
+    return list(dict.fromkeys(pattern for one in makers if one for pattern in one.devices))
 
 
 def _judge(

@@ -48,7 +48,7 @@ def alone(rank: own.Rank) -> tuple[dict[str, Any], dict[str, Any]]:
     large = torch.zeros(rank.asked("size") // ITEM_BYTES, device=rank.device)
     copy = torch.empty_like(large)
     works: dict[str, Any] = {"product_s": lambda: left @ right, "copy_s": lambda: copy.copy_(large)}
-    if rank.device.type == "cuda":
+    if rank.kind != "cpu":
         host = torch.zeros(large.numel(), pin_memory=True)
         works["from_host_s"] = lambda: large.copy_(host, non_blocking=True)
     for work in works.values():

@@ -22,7 +22,7 @@ LOG_BYTES = 4 << 20
 def measure(rank: own.Rank) -> None:
     """Move data, and keep what the library said of it."""
     log = rank.out / f"{rank.rank}.log.%h.%p"
-    if rank.backend == "nccl":
+    if rank.kind != "cpu":
         # A file for each rank: lines of several in one stream tear each other.
         os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=str(log))
     names = lumisite_record.options("sign")

@@ -1,6 +1,6 @@
 """Judge `transport`: which network carried the bytes; and whether this gate can see at all.
 
-With NCCL or RCCL the library's log tells (lumisite/validate/transport/); with gloo, which has no such log, the
+With NCCL the library's log tells (lumisite/validate/transport/); with gloo, which has no such log, the
 counters of the interfaces do. A second step is forced onto the wrong network: if that does not come out as a failure,
 the gate is blind and says nothing of the first one.
 """
@@ -37,7 +37,7 @@ ARGUMENTS: Mapping[Backend, tuple[str, ...]] = {
 @probe("The high-speed network carries the bytes.", together=True)
 def transport(target: Target) -> Plan:
     """Give the probe: the plain part, and the control where there is a wrong network to force it onto."""
-    fabric, backend = target.site.fabric, target.plan.backend
+    fabric, backend = target.site.fabric_of(target.kind), target.plan.backend
     forced = {"nccl": ("NCCL_NET", "Socket")}
     if fabric.management:
         forced["gloo"] = ("GLOO_SOCKET_IFNAME", fabric.management[0])

@@ -10,7 +10,7 @@ from lumisite.validate.probes.probe import Backend, Expected, Line, Plan, Record
 from lumisite.validate.probes.ranks import STDERR, Fault, Said, faults_of, judge_records, tell
 from lumisite.validate.probes.records import slowest, table, text, texts
 
-#: The environment is much slower above this. A missing plugin cost a factor of 2 or more on LUMI and Perlmutter alike;
+#: The environment is much slower above this. A missing plugin cost a factor of 2 or more on two sites alike;
 #: what costs less is for the samples to show.
 SLOWER = 2.0
 EPOCHS = 4

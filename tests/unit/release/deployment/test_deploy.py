@@ -6,7 +6,8 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,21 +18,23 @@ from lumisite.release.root import Actor, locked, parse_history
 from lumisite.release.tree import load_tree
 from lumisite.render.manifest import MANIFEST
 from tests.support.scene import THIRD, Run, current, deploy
-from tests.support.trees import NEW, OLD, everything, tree, written
+from tests.support.trees import NEW, OLD, everything, manifest, tree, with_manifest, written
+
+NEXT = "whether it fits: lumisite status ROOT\ngo back: lumisite rollback ROOT\n"
 
 
 def test_without_apply_nothing_is_written(run: Run) -> None:
     code, out, err = run("deploy", "new", "ROOT")
     assert code == 1
     assert "singularity-CPEbits/25.03: new module, + /opt/cray" in out
-    assert err == "nothing was written; run again with --apply to deploy it\n"
+    assert err == "nothing was written; deploy it: lumisite deploy new ROOT --apply\n"
     assert not Path("ROOT").exists()
 
 
 def test_apply_shows_the_difference_and_moves_a_relative_link(run: Run) -> None:
     deploy("old")
     code, out, err = run("deploy", "new", "ROOT", "--apply")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, NEXT)
     assert "- /opt/cray/libfabric/1.15.2.0" in out
     assert out.endswith(f"deployed {NEW} (before: {OLD})\n")
     assert str(Path("ROOT/current").readlink()) == f"releases/{NEW}"
@@ -255,8 +258,51 @@ def test_a_terminal_that_knows_ascii_only_gets_all_of_the_difference(tmp_path: P
         check=False,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
     )
-    assert (found.returncode, found.stderr) == (1, b"")
+    assert (found.returncode, found.stderr) == (1, b"deploy it: lumisite deploy new ROOT --apply\n")
     assert b'+help("\\xe9")' in found.stdout
+
+
+# -- the site of a root
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> None:
+    """A rendered tree of another site."""
+    files = tree(THIRD)
+    written(tmp_path / "foreign", with_manifest(files, replace(manifest(THIRD), site="alps")))
+
+
+@pytest.mark.usefixtures("foreign")
+@pytest.mark.parametrize("options", [[], ["--apply"], ["--apply", "--set-edits-aside"]])
+def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run, options: Sequence[str]) -> None:
+    deploy("old")
+    before = everything(Path("ROOT/releases"))
+    code, out, err = run("deploy", "foreign", "ROOT", *options)
+    assert (code, out) == (2, "")
+    assert "foreign: is of site alps" in err
+    assert "is the deployment root of site lumi" in err
+    assert "--change-site" in err
+    assert (current(), everything(Path("ROOT/releases"))) == (OLD, before)
+
+
+@pytest.mark.usefixtures("foreign")
+def test_a_root_knows_its_site_also_when_the_release_of_users_cannot_be_read(run: Run) -> None:
+    deploy("old", "new")
+    Path("ROOT/current", MANIFEST).write_text("{}")
+    assert run("deploy", "foreign", "ROOT", "--apply", "--set-edits-aside")[0] == 2
+    assert Path("ROOT/current").readlink().name == NEW
+
+
+@pytest.mark.usefixtures("foreign")
+def test_who_means_it_changes_the_site_and_the_way_back_stays_open(run: Run) -> None:
+    deploy("old")
+    code, out, err = run("deploy", "foreign", "ROOT", "--apply", "--change-site")
+    assert (code, err) == (0, NEXT)
+    assert "site: lumi -> alps" in out
+    assert current() == THIRD
+    assert run("deploy", "new", "ROOT", "--apply")[0] == 2, "it is of the other site now"
+    assert run("rollback", "ROOT")[0] == 0
+    assert run("deploy", "new", "ROOT", "--apply")[0] == 0
 
 
 # -- two at once

@@ -45,7 +45,7 @@ def test_releases_as_json_says_what_is_edited_broken_and_missing(run: Run) -> No
 
 def test_diff_tells_by_its_exit_code_and_as_json(run: Run) -> None:
     deploy("new")
-    assert run("diff", "new", "ROOT") == (0, f"no difference to {NEW}\n", "")
+    assert run("diff", "new", "ROOT", "--details") == (0, f"no difference to {NEW}\n", "")
     code, out, err = run("diff", "old", "ROOT", "--json")
     assert (code, err) == (1, "")
     assert json.loads(out)["edited"] == {}
@@ -55,7 +55,7 @@ def test_diff_tells_by_its_exit_code_and_as_json(run: Run) -> None:
 def test_diff_shows_a_hand_edit_that_a_deploy_would_undo(run: Run) -> None:
     deploy("new")
     Path("ROOT/current/spank/bin/singularity").write_text("#!/bin/sh\necho mine\n")
-    code, out, err = run("diff", "new", "ROOT")
+    code, out, err = run("diff", "new", "ROOT", "--details")
     assert code == 1
     assert "-echo mine\n+exit 0\n" in out
     assert "spank/bin/singularity: edited (" in err

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from lumisite.release.root import Step, way_back
-from tests.support.scene import Run, current, deploy, edit_current
+from tests.support.scene import THIRD, Run, current, deploy, edit_current
 from tests.support.trees import NEW, OLD
 
 
 def test_rollback_goes_one_release_back_at_once_and_tells_what_changes(run: Run) -> None:
     deploy("old", "new")
     code, out, err = run("rollback", "ROOT")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, "whether it fits: lumisite status ROOT\n")
     assert out == (
         f"rolled back {NEW} -> {OLD}\n"
         "platform: 2026-01 -> 2025-06\n"
-        "singularity-CPEbits/25.03: + /opt/cray/libfabric/1.15.2.0, - /opt/cray/libfabric/1.22.0, "
-        "FI_VERSION: 1.22.0 -> 1.15.2.0\n"
+        "singularity-CPEbits/25.03: + /opt/cray/libfabric/1.15.2.0, - /opt/cray/libfabric/1.22.0, FI_VERSIO …\n"
+        "1 file: 1 changed\n"
     )
     assert current() == OLD
 
@@ -34,6 +34,22 @@ def test_each_rollback_goes_one_further_until_there_is_none(run: Run) -> None:
     code, _, err = run("rollback", "ROOT")
     assert code == 3
     assert f"{OLD} has no release before it; nothing was changed" in err
+
+
+def test_rollback_goes_to_any_release_that_is_named(run: Run) -> None:
+    deploy("old", "new", "third")
+    code, out, _ = run("rollback", "ROOT", OLD)
+    assert (code, out.splitlines()[0], current()) == (0, f"rolled back {THIRD} -> {OLD}", OLD)
+    assert run("rollback", "ROOT")[0] == 3, "nothing is before it"
+    assert run("rollback", "ROOT", NEW)[0] == 0, "forward too"
+    assert current() == NEW
+    for name, code, message in ((NEW, 2, "users load already"), ("../x", 2, "no id"), ("2020-01-x", 1, "is missing")):
+        found, out, err = run("rollback", "ROOT", name)
+        assert (found, out, current()) == (code, "", NEW)
+        assert message in err
+    (Path("ROOT/releases") / THIRD / "spank/task_prolog").write_text("x")
+    assert run("rollback", "ROOT", THIRD)[0] == 1
+    assert current() == NEW
 
 
 def test_a_deploy_after_a_rollback_starts_from_there(run: Run) -> None:

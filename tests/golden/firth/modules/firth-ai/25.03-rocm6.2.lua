@@ -7,15 +7,54 @@ All that AI containers need.
 
 firth-ai is deprecated: It is old [2024] {so to say}. Use firth-next instead.
 
+Type:
+  module load firth-ai
+  srun apptainer exec IMAGE COMMAND
+      each task gets what stands below, no option is needed
+
+`singularity` and `apptainer` are now wrappers, first on PATH: they add what
+the image that runs takes, and start the real apptainer (/usr/bin/apptainer),
+or the one that a module of yours has put on PATH. `apptainer build` gets no
+binds from this. `type apptainer` shows which one you have.
+
+To switch it off:
+  LUMISITE=off srun apptainer ...
+      for one step: helper and wrapper do nothing; the modules' binds stay
+  module unload firth-ai
+      the environment of before comes back
+
+To read on:
+  LUMISITE_VERBOSE=1 srun apptainer ...
+      each task says what was set and bound, and why
+  module help firth-files
+  module help firth-mpi
+  lumisite why NAME, lumisite env IMAGE
+      the same before a job runs, where lumisite is installed
+
 Loads:
   firth-files/2026-01
       Binds the file systems
   firth-mpi/25.03
       Binds MPI
 
+Appends to APPTAINER_BINDPATH, by firth-files/2026-01:
+  /scratch
+      project space
+
+Appends to APPTAINER_BINDPATH, by firth-mpi/25.03:
+  /opt/cray
+      MPI and libfabric
+  /etc/firth/host.conf:/etc/host.conf:ro
+      names of hosts
+
 Sets, unless you have set it:
   FIRTH_PRICE = 100% of $5, {a} "b" [c] \d
       text that a shell would read
+  SLURM_TASK_PROLOG = the helper
+      srun runs it before each task
+
+Keeps in LUMISITE_* what an unload takes back; what you had set before stays
+yours.
 
 Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it
 does the following. What depends on the image (its ROCm release, its family,
@@ -39,9 +78,6 @@ Sets, unless you have set it, what jobs need first:
       the first node
   MIOPEN_USER_DB_PATH = a private node-local directory, miopen
       locks on shared file systems
-
-LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it
-does.
 
 Support: Firth's "help" desk
   help@firth.example

@@ -5,9 +5,17 @@ firth-files/2026-01 for Firth, platform 2026-01
 
 Binds the file systems.
 
+Type:
+  module load firth-files
+  apptainer exec IMAGE COMMAND
+      it gets the binds below
+
 Appends to APPTAINER_BINDPATH:
   /scratch
       project space
+
+Keeps in LUMISITE_* what an unload takes back; what you had set before stays
+yours.
 
 Unload it before `apptainer build`, which fails on binds.
 

@@ -5,6 +5,11 @@ firth-mpi/25.03 for Firth, platform 2026-01
 
 Binds MPI.
 
+Type:
+  module load firth-mpi
+  apptainer exec IMAGE COMMAND
+      it gets the binds below
+
 Appends to APPTAINER_BINDPATH:
   /opt/cray
       MPI and libfabric
@@ -16,6 +21,9 @@ Host libraries behind these binds:
       libfabric
   /opt/cray/pe/mpich/8.1.32
       cray-mpich
+
+Keeps in LUMISITE_* what an unload takes back; what you had set before stays
+yours.
 
 Unload it before `apptainer build`, which fails on binds.
 

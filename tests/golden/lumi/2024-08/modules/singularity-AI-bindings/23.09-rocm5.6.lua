@@ -6,12 +6,83 @@ singularity-AI-bindings/23.09-rocm5.6 for LUMI, platform 2024-08
 Everything that AI containers need on LUMI: binds, network, CPU masks and
 caches.
 
+Type:
+  module load singularity-AI-bindings
+  srun singularity exec IMAGE COMMAND
+      each task gets what stands below, no option is needed
+
+Versions: without one you get the default, 23.09-rocm6.0, which is right for
+nearly all. CPE in a version says which libraries of the host are bound. Of
+ROCm the image that runs decides, whatever the version says.
+
+There are:
+  23.09-rocm6.0
+      CPE 23.09, ROCm 6.0.3, cray-mpich 8.1.27 (the default)
+  23.09-rocm5.6
+      CPE 23.09, ROCm 5.6.1, cray-mpich 8.1.27
+  23.09-rocm5.7
+      CPE 23.09, ROCm 5.7.3, cray-mpich 8.1.27
+  23.09-rocm6.1
+      CPE 23.09, ROCm 6.1.3, cray-mpich 8.1.27
+  23.09-rocm6.2
+      CPE 23.09, ROCm 6.2.4, cray-mpich 8.1.27
+
+`singularity` and `apptainer` are now wrappers, first on PATH: they add what
+the image that runs takes, and start the real singularity
+(/usr/bin/singularity), or the one that a module of yours has put on PATH.
+`singularity build` gets no binds from this. `type singularity` shows which
+one you have.
+
+To switch it off:
+  LUMISITE=off srun singularity ...
+      for one step: helper and wrapper do nothing; the modules' binds stay
+  module unload singularity-AI-bindings
+      the environment of before comes back
+
+To read on:
+  LUMISITE_VERBOSE=1 srun singularity ...
+      each task says what was set and bound, and why
+  module help singularity-userfilesystems
+  module help singularity-CPEbits
+  lumisite why NAME, lumisite env IMAGE
+      the same before a job runs, where lumisite is installed
+
 Loads:
   singularity-userfilesystems/2024-08
       Binds the user file systems of LUMI into containers
   singularity-CPEbits/23.09
       Binds the parts of the Cray programming environment that images cannot
       carry: libfabric, libcxi, Cray MPICH
+
+Appends to SINGULARITY_BINDPATH, by singularity-userfilesystems/2024-08:
+  /pfs
+      the Lustre file systems themselves, where the other paths lead
+  /scratch
+      project scratch space
+  /projappl
+      project software
+  /project
+      project space
+  /flash
+      project space on flash storage
+  /appl
+      central software, the container images among it
+
+Appends to SINGULARITY_BINDPATH, by singularity-CPEbits/23.09:
+  /opt/cray
+      libfabric, Cray MPICH with its GPU transport layer, PMI and PALS: what
+      carries traffic on Slingshot
+  /usr/lib64/libcxi.so.1
+      libfabric's cxi provider loads it
+  /usr/lib64/libjansson.so.4
+      images before PyTorch 2.6 were built to take it from the host
+
+Sets, unless you have set it:
+  SLURM_TASK_PROLOG = the helper
+      srun runs it before each task
+
+Keeps in LUMISITE_* what an unload takes back; what you had set before stays
+yours.
 
 Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it
 does the following. What depends on the image (its ROCm release, its family,
@@ -97,9 +168,6 @@ Sets, unless you have set it, what jobs need first:
 
 MPI inside LUMI AI Factory images needs `srun --mpi=pmi2`. No module sets
 that, since it would reach programs outside of containers too.
-
-LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it
-does.
 
 Support: LUMI User Support Team
   https://lumi-supercomputer.eu/user-support/need-help/

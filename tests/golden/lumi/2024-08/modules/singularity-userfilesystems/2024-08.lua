@@ -5,6 +5,11 @@ singularity-userfilesystems/2024-08 for LUMI, platform 2024-08
 
 Binds the user file systems of LUMI into containers.
 
+Type:
+  module load singularity-userfilesystems
+  singularity exec IMAGE COMMAND
+      it gets the binds below
+
 Appends to SINGULARITY_BINDPATH:
   /pfs
       the Lustre file systems themselves, where the other paths lead
@@ -18,6 +23,9 @@ Appends to SINGULARITY_BINDPATH:
       project space on flash storage
   /appl
       central software, the container images among it
+
+Keeps in LUMISITE_* what an unload takes back; what you had set before stays
+yours.
 
 Unload it before `singularity build`, which fails on binds.
 

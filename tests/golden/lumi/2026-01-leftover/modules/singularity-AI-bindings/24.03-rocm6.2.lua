@@ -9,12 +9,67 @@ caches.
 singularity-AI-bindings/24.03-rocm6.2 is deprecated: CPE 24.03 is no longer
 supported since 2026-01-21. Use singularity-AI-bindings/25.03-rocm6.2 instead.
 
+Type:
+  module load singularity-AI-bindings
+  srun singularity exec IMAGE COMMAND
+      each task gets what stands below, no option is needed
+
+`singularity` and `apptainer` are now wrappers, first on PATH: they add what
+the image that runs takes, and start the real singularity
+(/usr/bin/singularity), or the one that a module of yours has put on PATH.
+`singularity build` gets no binds from this. `type singularity` shows which
+one you have.
+
+To switch it off:
+  LUMISITE=off srun singularity ...
+      for one step: helper and wrapper do nothing; the modules' binds stay
+  module unload singularity-AI-bindings
+      the environment of before comes back
+
+To read on:
+  LUMISITE_VERBOSE=1 srun singularity ...
+      each task says what was set and bound, and why
+  module help singularity-userfilesystems
+  module help singularity-CPEbits
+  lumisite why NAME, lumisite env IMAGE
+      the same before a job runs, where lumisite is installed
+
 Loads:
   singularity-userfilesystems/2026-01
       Binds the user file systems of LUMI into containers
   singularity-CPEbits/24.03
       Binds the parts of the Cray programming environment that images cannot
       carry: libfabric, libcxi, Cray MPICH
+
+Appends to SINGULARITY_BINDPATH, by singularity-userfilesystems/2026-01:
+  /pfs
+      the Lustre file systems themselves, where the other paths lead
+  /scratch
+      project scratch space
+  /projappl
+      project software
+  /project
+      project space
+  /flash
+      project space on flash storage
+  /appl
+      central software, the container images among it
+
+Appends to SINGULARITY_BINDPATH, by singularity-CPEbits/24.03:
+  /opt/cray
+      libfabric, Cray MPICH with its GPU transport layer, PMI and PALS: what
+      carries traffic on Slingshot
+  /usr/lib64/libcxi.so.1
+      libfabric's cxi provider loads it
+  /usr/lib64/libjansson.so.4
+      images before PyTorch 2.6 were built to take it from the host
+
+Sets, unless you have set it:
+  SLURM_TASK_PROLOG = the helper
+      srun runs it before each task
+
+Keeps in LUMISITE_* what an unload takes back; what you had set before stays
+yours.
 
 Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it
 does the following. What depends on the image (its ROCm release, its family,
@@ -100,9 +155,6 @@ Sets, unless you have set it, what jobs need first:
 
 MPI inside LUMI AI Factory images needs `srun --mpi=pmi2`. No module sets
 that, since it would reach programs outside of containers too.
-
-LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it
-does.
 
 Support: LUMI User Support Team
   https://lumi-supercomputer.eu/user-support/need-help/

@@ -9,6 +9,11 @@ libfabric, libcxi, Cray MPICH.
 singularity-CPEbits/24.03 is deprecated: CPE 24.03 is no longer supported
 since 2026-01-21. Use singularity-CPEbits/25.03 instead.
 
+Type:
+  module load singularity-CPEbits
+  singularity exec IMAGE COMMAND
+      it gets the binds below
+
 Appends to SINGULARITY_BINDPATH:
   /opt/cray
       libfabric, Cray MPICH with its GPU transport layer, PMI and PALS: what
@@ -27,6 +32,9 @@ Host libraries behind these binds:
       cray-pmi
   /opt/cray/pals/1.3.2
       cray-pals
+
+Keeps in LUMISITE_* what an unload takes back; what you had set before stays
+yours.
 
 Unload it before `singularity build`, which fails on binds.
 

@@ -6,6 +6,11 @@ singularity-CPEbits/25.03 for LUMI, platform 2026-01
 Binds the parts of the Cray programming environment that images cannot carry:
 libfabric, libcxi, Cray MPICH.
 
+Type:
+  module load singularity-CPEbits
+  singularity exec IMAGE COMMAND
+      it gets the binds below
+
 Appends to SINGULARITY_BINDPATH:
   /opt/cray
       libfabric, Cray MPICH with its GPU transport layer, PMI and PALS: what
@@ -20,6 +25,9 @@ Host libraries behind these binds:
       cray-mpich
   /opt/cray/pe/pmi/6.1.15
       cray-pmi
+
+Keeps in LUMISITE_* what an unload takes back; what you had set before stays
+yours.
 
 Unload it before `singularity build`, which fails on binds.
 

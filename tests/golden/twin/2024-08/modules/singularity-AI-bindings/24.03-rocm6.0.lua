@@ -5,11 +5,61 @@ singularity-AI-bindings/24.03-rocm6.0 for the twin, platform 2024-08
 
 Everything that AI containers need on the twin.
 
+Type:
+  module load singularity-AI-bindings
+  srun singularity exec IMAGE COMMAND
+      each task gets what stands below, no option is needed
+
+`singularity` and `apptainer` are now wrappers, first on PATH: they add what
+the image that runs takes, and start the real singularity
+(/usr/bin/singularity), or the one that a module of yours has put on PATH.
+`singularity build` gets no binds from this. `type singularity` shows which
+one you have.
+
+To switch it off:
+  LUMISITE=off srun singularity ...
+      for one step: helper and wrapper do nothing; the modules' binds stay
+  module unload singularity-AI-bindings
+      the environment of before comes back
+
+To read on:
+  LUMISITE_VERBOSE=1 srun singularity ...
+      each task says what was set and bound, and why
+  module help singularity-userfilesystems
+  module help singularity-CPEbits
+  lumisite why NAME, lumisite env IMAGE
+      the same before a job runs, where lumisite is installed
+
 Loads:
   singularity-userfilesystems/2024-08
       Binds the user file systems of the twin into containers
   singularity-CPEbits/24.03
       Binds the stand-ins for the Cray programming environment into containers
+
+Appends to SINGULARITY_BINDPATH, by singularity-userfilesystems/2024-08:
+  /scratch
+      project scratch space
+  /project
+      project space
+  /projappl
+      project software
+  /flash
+      project space on flash storage
+  /appl
+      central software, the container images among it
+
+Appends to SINGULARITY_BINDPATH, by singularity-CPEbits/24.03:
+  /opt/cray
+      stand-ins for libfabric, Cray MPICH and the plugin
+  /usr/lib64/libcxi.so.1
+      libfabric's cxi provider loads it
+
+Sets, unless you have set it:
+  SLURM_TASK_PROLOG = the helper
+      srun runs it before each task
+
+Keeps in LUMISITE_* what an unload takes back; what you had set before stays
+yours.
 
 Switches the srun helper on (SLURM_TASK_PROLOG). In each task of a job step it
 does the following. What depends on the image (its ROCm release, its family,
@@ -41,9 +91,6 @@ Sets, unless you have set it, what jobs need first:
       the first node of the step, by its name on the high-speed network
   MASTER_PORT = master port, worked out on the node
       a fixed port collides where jobs share a node
-
-LUMISITE=off switches the helper off, LUMISITE_VERBOSE=1 makes it say what it
-does.
 
 Support: the developers of lumisite
   docs/reference/twin.md

@@ -5,6 +5,11 @@ singularity-CPEbits/24.03 for the twin, platform 2024-08
 
 Binds the stand-ins for the Cray programming environment into containers.
 
+Type:
+  module load singularity-CPEbits
+  singularity exec IMAGE COMMAND
+      it gets the binds below
+
 Appends to SINGULARITY_BINDPATH:
   /opt/cray
       stand-ins for libfabric, Cray MPICH and the plugin
@@ -16,6 +21,9 @@ Host libraries behind these binds:
       libfabric
   /opt/cray/pe/mpich/8.1.29
       cray-mpich
+
+Keeps in LUMISITE_* what an unload takes back; what you had set before stays
+yours.
 
 Unload it before `singularity build`, which fails on binds.
 

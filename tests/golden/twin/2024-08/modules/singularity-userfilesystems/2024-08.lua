@@ -5,6 +5,11 @@ singularity-userfilesystems/2024-08 for the twin, platform 2024-08
 
 Binds the user file systems of the twin into containers.
 
+Type:
+  module load singularity-userfilesystems
+  singularity exec IMAGE COMMAND
+      it gets the binds below
+
 Appends to SINGULARITY_BINDPATH:
   /scratch
       project scratch space
@@ -16,6 +21,9 @@ Appends to SINGULARITY_BINDPATH:
       project space on flash storage
   /appl
       central software, the container images among it
+
+Keeps in LUMISITE_* what an unload takes back; what you had set before stays
+yours.
 
 Unload it before `singularity build`, which fails on binds.
 

@@ -1,0 +1,81 @@
+"""What an image holds of all that full speed on a site's network takes, and what it lacks of it; nothing is run.
+
+A library for collectives between GPUs opens a network plugin, the plugin libfabric, and libfabric a provider, which is
+linked with the library of the adapters. Where one of them is missing, traffic goes over sockets, and nothing says so.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from lumisite.images.contents import collectives_of, find_file, library_folders, packages_in
+from lumisite.machine.elf import ElfError, read_needed
+from lumisite.machine.ldcache import glob
+from lumisite.machine.tree import Tree, names_of
+from lumisite.site.model import Site
+from lumisite.vendors import fabrics_of, is_own, plugins
+
+_LIBFABRIC = "libfabric.so.1"
+_PLANNED = "by the plan"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that full speed takes: what it is, and where it is, empty where it is missing, with what that means."""
+
+    what: str
+    at: str
+    means: str
+
+    def __str__(self) -> str:
+        return f"it has {self.what}: {self.at}" if self.at else f"missing for full speed: {self.what}; {self.means}"
+
+
+def parts_for_speed(site: Site, tree: Tree, brought: Collection[str]) -> Iterator[Part]:
+    """Give what an image has and lacks; `brought` are SONAMEs of which its plan says that a container has them."""
+    carrier, folders = site.fabric.carrier, library_folders(tree)
+    for library in collectives_of(site):
+        file = f"{library.library}.so*"
+        places = [f"{folder}/{file}" for folder in folders]
+        places += [f"{one}/{inner}/{file}" for one in packages_in(tree) for inner in ("torch/lib", "*/*/lib")]
+        at = next((path for place in places for path in glob(tree, place)), "")
+        yield Part(library.title, at, f"no {file}: nothing in it speaks between GPUs, or a program has it inside")
+    linked = [name for fabric in fabrics_of(carrier) for name in fabric.libraries]
+    if not linked:
+        return
+    if is_own(carrier):
+        at = _PLANNED if linked[0] in brought else find_file(tree, folders, linked) or ""
+        yield Part(f"{linked[0]} for {carrier}", at, "collectives between nodes go over sockets")
+        return
+    at = _PLANNED if set(plugins()) & set(brought) else find_file(tree, folders, plugins()) or ""
+    names = dict.fromkeys(name for library in collectives_of(site) for name in library.plugins)
+    yield Part("a network plugin", at, f"none of {', '.join(names)}: collectives between nodes go over sockets")
+    if _LIBFABRIC in brought:
+        yield Part("libfabric", _PLANNED, "")
+        return
+    libfabric = find_file(tree, folders, [_LIBFABRIC]) or ""
+    yield Part("libfabric", libfabric, f"no {_LIBFABRIC}: a plugin cannot load")
+    if libfabric:
+        at = next((path for path in _providers(tree, libfabric) if set(linked) & set(_needed(tree, path))), "")
+        means = f"nothing in or beside {libfabric} is linked with {linked[0]}: it takes TCP"
+        yield Part(f"libfabric's provider for {carrier}", at, means)
+    if not set(linked) & set(brought):
+        at = find_file(tree, folders, linked) or ""
+        yield Part(linked[0], at, f"libfabric has no provider {carrier} without it")
+
+
+def _providers(tree: Tree, libfabric: str) -> Iterator[str]:
+    """Give what may hold a provider: libfabric itself, and what stands beside it (fabric(7), FI_PROVIDER_PATH)."""
+    yield libfabric
+    folder = posixpath.join(posixpath.dirname(libfabric), "libfabric")
+    yield from (f"{folder}/{name}" for name in names_of(tree, folder))
+
+
+def _needed(tree: Tree, path: str) -> tuple[str, ...]:
+    source = tree.source(path)
+    try:
+        return () if source is None else tuple(read_needed(source))
+    except ElfError:
+        return ()

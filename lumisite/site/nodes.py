@@ -1,0 +1,87 @@
+"""What a site description says of nodes that are built alike: cores, GPUs, adapters.
+
+As in `model`, annotations are real types, and the classes go without `__eq__` and `__repr__`.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from lumisite.site.decode import Faults, key, unknown
+from lumisite.site.entries import Known
+from lumisite.site.scalars import CpuList, Name
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class CacheGroup:
+    """Cores that share an L3 cache."""
+
+    cores: CpuList = key("First hardware thread of each core, in kernel numbers: `0-7`.")
+    siblings: CpuList | None = key("Second hardware threads, in the same order: `64-71`.", default=None)
+    numa: int = key("The NUMA domain that holds it.")
+    package: int | None = key("The package (socket) that holds it, where there are several.", default=None)
+    cache: int | None = key(
+        "Where one L3 cache serves several NUMA domains: a number of it, the same in the groups of each domain.",
+        default=None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Gpu:
+    """A GPU as programs see it, which may be a part of a card."""
+
+    l3: int | None = key("Index of the nearest entry of `l3`, if known.", default=None)
+    numa: int = key("The nearest NUMA domain.")
+    adapter: Name | None = key("Its nearest adapter of `fabric`.", default=None)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Nic:
+    """A network adapter."""
+
+    interface: Name = key("Name of the interface: `ib0`.")
+    numa: int = key("The nearest NUMA domain.")
+    confirmed: bool = key("`no` when no source confirms the place.", default=True)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class NodeKind(Known):
+    """Nodes that are built alike."""
+
+    memory_mib: int = key("Memory that jobs can be given, in MiB.")
+    reserved: CpuList | None = key("Kernel CPU numbers that jobs never get: `0,8,16`.", default=None)
+    l3: tuple[CacheGroup, ...] = key("The L3 groups, in the order of their index.")
+    gpus: tuple[Gpu, ...] = key("The GPUs, in the order in which programs count them.", default=())
+    nics: tuple[Nic, ...] = key("The network adapters.", default=())
+    adapters: tuple[Name, ...] | None = key(
+        "Its adapters of the fabric, where they are not those of `fabric.adapters`.", default=None
+    )
+
+
+def kind_faults(kind: NodeKind, adapters: Collection[str]) -> Faults:
+    """Find what does not add up in a node kind, by its keys; `adapters` are those that its nodes have."""
+    seen: set[int] = set()
+    for index, group in enumerate(kind.l3):
+        cores, siblings = group.cores, group.siblings or ()
+        if siblings and len(siblings) != len(cores):
+            yield f"l3[{index}].siblings", f"{len(siblings)} siblings for {len(cores)} cores"
+        twice = sorted(seen.intersection(cores + siblings))
+        if twice or set(cores).intersection(siblings):
+            yield f"l3[{index}].cores", f"a CPU is named twice{': ' + str(twice[0]) if twice else ''}"
+        seen.update(cores + siblings)
+    for cpu in kind.reserved or ():
+        if cpu not in seen:
+            yield "reserved", f"CPU {cpu} is in no L3 group"
+    domains = {group.numa for group in kind.l3}
+    for name in ("gpus", "nics"):
+        for index, one in enumerate(getattr(kind, name)):
+            if one.numa not in domains:
+                yield f"{name}[{index}].numa", f"there is no NUMA domain {one.numa}"
+    for index, gpu in enumerate(kind.gpus):
+        if gpu.adapter is not None:
+            yield from unknown(f"gpus[{index}].adapter", [gpu.adapter], adapters)
+        if gpu.l3 is not None and gpu.l3 >= len(kind.l3):
+            yield f"gpus[{index}].l3", f"there is no L3 group {gpu.l3} (have 0 to {len(kind.l3) - 1})"
+        elif gpu.l3 is not None and kind.l3[gpu.l3].cache is not None:
+            yield f"gpus[{index}].l3", "its cache serves several NUMA domains (`numa` alone would be right)"
+        elif gpu.l3 is not None and kind.l3[gpu.l3].numa != gpu.numa:
+            yield f"gpus[{index}].numa", f"L3 group {gpu.l3} is in NUMA domain {kind.l3[gpu.l3].numa}"

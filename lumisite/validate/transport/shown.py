@@ -1,0 +1,157 @@
+"""What a log shows, whoever is proved by it: the answer to each question with the line that gives it.
+
+A fragment of a log shows what its few lines say; whether every process is proved is the verdict's business (`judge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from lumisite.validate.transport.lines import Evidence, Process
+from lumisite.validate.transport.log import Log, natural
+
+if TYPE_CHECKING:
+    from lumisite.validate.lines import GateOutcome
+
+Answer: TypeAlias = Literal["yes", "no", "unknown"]
+
+#: libfabric providers that run over the kernel's TCP or UDP: the plugin is in use and the fabric is not.
+OVER_SOCKETS = frozenset({"tcp", "sockets", "udp", "net"})
+#: NCCL's own networks: where one of these is used no plugin carries traffic.
+INTERNAL = frozenset({"Socket", "IB"})
+#: How networks are named that use the adapters of `NET/IB : Using`, plugins among them (`IBext_v8`).
+OVER_VERBS = ("IB", "UCX")
+
+
+@dataclass(frozen=True)
+class ProcessResult:
+    """One process, judged by itself."""
+
+    process: str
+    rank: int | None
+    host: str
+    verdict: GateOutcome
+    plugin_in_use: Answer
+    provider: str
+    network: str
+    nics: int | None
+    gdr: Answer
+    init: str
+
+    def __str__(self) -> str:
+        """Name the process, by its rank if that is known."""
+        return self.process if self.rank is None else f"rank {self.rank} ({self.process})"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The answers for a run, and the lines that give them; None where none does."""
+
+    plugin_in_use: Answer
+    provider: str
+    network: str
+    gdr: Answer
+    interfaces: tuple[str, ...]
+    evidence: dict[str, Evidence | None]
+
+
+def seen(process: Process, proved: ProcessResult) -> ProcessResult:
+    """Add to what is proved of a process what its lines on devices show.
+
+    NCCL opens networks in an order, plugins, IB, sockets, and stops at the first one that works (`src/plugin/net.cc`):
+    one that was opened last is in use, though no line says so.
+    """
+    if process.networks or not (name := _opened(process)):
+        return proved
+    if name not in INTERNAL:
+        return replace(proved, plugin_in_use="yes", network=name)
+    gdr: Answer = "no" if name == "Socket" else proved.gdr
+    return replace(proved, plugin_in_use="no", provider="none", network=name, gdr=gdr)
+
+
+def _opened(process: Process) -> str:
+    """Give the network that was opened last; NCCL before 2.8 opens sockets for its bootstrap in any case."""
+    others = sorted(process.opened - INTERNAL)
+    if others:
+        return others[0]
+    by_plugin = process.providers or "loaded" in process.told
+    if "IB" in process.opened:
+        return "" if by_plugin else "IB"
+    gave_up = {"failed", "fell back"} & {*process.told}
+    return "Socket" if "Socket" in process.opened and (gave_up or not process.providers) else ""
+
+
+def what_is_shown(log: Log, results: Sequence[ProcessResult], loose: ProcessResult, gdr: Answer) -> Shown:
+    """Join what processes show; `gdr` is what is proved of the run, `loose` what stands in the midst of other text."""
+    all_of_them = [*results, loose]
+    plugins = {result.plugin_in_use for result in results} - {"unknown"} or {loose.plugin_in_use}
+    plugin: Answer = "no" if "no" in plugins else "yes" if "yes" in plugins else "unknown"
+    told = {result.gdr for result in all_of_them}
+    if "no" in told:
+        gdr = "no"
+    elif not any(result.init == "complete" for result in results) and "yes" in told:
+        # Where communicators completed, channels of one direction only are a log that has lost some.
+        gdr = "yes"
+    provider = joined(result.provider for result in results)
+    network = joined(result.network for result in results)
+    shown = Shown(
+        plugin_in_use=plugin,
+        provider=provider if provider != "unknown" else loose.provider,
+        network=network if network != "unknown" else loose.network,
+        gdr=gdr,
+        interfaces=_interfaces(zip([*log.processes, log.loose], all_of_them, strict=True)),
+        evidence={},
+    )
+    shown.evidence.update(_evidence(log, shown))
+    return shown
+
+
+def _evidence(log: Log, shown: Shown) -> Iterator[tuple[str, Evidence | None]]:
+    """Give for each answer the line that shows it best: channels, then what says what is used, then what was opened."""
+
+    def first(*facts: tuple[str, str]) -> Evidence | None:
+        return next((log.evidence[fact] for fact in facts if fact in log.evidence), None)
+
+    names = sorted(shown.network.split(","), key=lambda name: name not in INTERNAL)
+    network = first(*((what, name) for name in names for what in ("channel", "used", "opened")))
+    gave_up = first(("told", "failed"), ("told", "fell back"))
+    carried = network if shown.plugin_in_use == "yes" or names[0] in INTERNAL else gave_up
+    providers = shown.provider.split(",")
+    provider = carried if "none" in providers else first(*(("providers", name) for name in providers))
+    over = provider if any(map(over_sockets, providers)) else carried
+    gdr = {
+        "yes": first(("gdr", "True"), ("told", "gdr on")),
+        "no": first(("gdr", "False"), ("told", "gdr off"), ("told", "gdr far")) or over,
+    }.get(shown.gdr)
+    devices = ((what, name) for name in shown.interfaces for what in ("devices", "adapters", "sockets"))
+    yield "plugin_in_use", None if shown.plugin_in_use == "unknown" else carried
+    yield "provider", provider
+    yield "network", network
+    yield "gdr", gdr
+    yield "interfaces", first(*devices)
+
+
+def _interfaces(pairs: Iterable[tuple[Process, ProcessResult]]) -> tuple[str, ...]:
+    """List the devices of the networks in use; the bootstrap interface is not among them."""
+    names: dict[str, None] = {}
+    for process, result in pairs:
+        networks = {*result.network.split(",")} - {"unknown"}
+        if networks - INTERNAL or not networks:
+            names.update(dict.fromkeys(sorted(process.devices, key=natural)))
+        if any(name.startswith(OVER_VERBS) for name in networks):
+            names.update(dict.fromkeys(sorted(process.adapters, key=natural)))
+        if "Socket" in networks or any(map(over_sockets, process.providers)):
+            names.update(process.sockets)
+    return tuple(names)
+
+
+def over_sockets(provider: str) -> bool:
+    """Tell whether a provider runs over sockets: `tcp` and `tcp;ofi_rxm` alike."""
+    return not OVER_SOCKETS.isdisjoint(provider.split(";"))
+
+
+def joined(names: Iterable[str]) -> str:
+    """Join what processes have; one of which nothing is known adds nothing."""
+    return ",".join(sorted({part for name in names for part in name.split(",")} - {"unknown"})) or "unknown"

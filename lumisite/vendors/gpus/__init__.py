@@ -1,0 +1,4 @@
+"""Vendors of GPUs, by the word that `stacks.*.gpu` of a site has for them."""
+
+#: What of a vendor's keeps caches on disk, for people. It stands here since modules name it: to render loads no vendor.
+CACHING = {"amd": "MIOpen"}

@@ -1,0 +1,77 @@
+"""AMD.
+
+Sources: ROCm installation guide for Linux (packages install to /opt/rocm-VERSION and write .info/version);
+`src/misc/rocmwrap.cc` (what it asks of the kernel before it uses DMA-BUF), `src/plugin/net.cc` and `CMakeLists.txt` of
+RCCL; MIOpen's pages on its databases and caches; the PCI ID repository. An MI250X is a "display controller", an
+MI300 a "processing accelerator".
+"""
+
+from lumisite.vendors.model import Cache, Collectives, Gpu, LogWords, Sign, Software, Vendor
+
+_RELEASE = r"(\d+)\.(\d+)(?:\.(\d+))?"
+
+VENDOR = Vendor(
+    title="AMD",
+    gpu=Gpu(
+        pci="1002",
+        classes=frozenset({"0300", "0302", "0380", "1200"}),
+        drivers=("amdgpu",),
+        control="/dev/kfd",
+        devices=("/dev/kfd*", "/dev/dri/render*"),
+        flag="rocm",
+        visible=("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+        tool="rocm-smi",
+        torch="cuda",
+        jax=("rocm", "gpu"),
+        collectives=Collectives(
+            name="rccl",
+            title="RCCL",
+            library="librccl",
+            prefix="RCCL_",
+            plugins=("librccl-net.so", "librccl-net-ofi.so"),
+            images=(
+                Sign(
+                    of="text",
+                    paths="/opt/rocm/lib/cmake/rccl/rccl-config-version.cmake",
+                    says=r'PACKAGE_VERSION "(\d+)\.(\d+)\.(\d+)',
+                ),
+            ),
+            tests=("/usr/libexec/rccl-tests", "/opt/rccltests"),
+        ),
+        bus_ids=("libamdhip64.so", "hipGetDeviceCount", "hipDeviceGetPCIBusId"),
+        prefixes=("MIOPEN_", "HSA_"),
+        caches=(
+            Cache(
+                variable="MIOPEN_USER_DB_PATH",
+                directory="miopen/db",
+                why="MIOpen's databases lock each other on a shared file system",
+            ),
+            Cache(
+                variable="MIOPEN_CUSTOM_CACHE_DIR",
+                directory="miopen/cache",
+                why="MIOpen's kernels are compiled by many ranks at once",
+            ),
+        ),
+        misspelt={"MIOPEN_USER_DB": "MIOPEN_USER_DB_PATH"},
+    ),
+    software=(
+        Software(
+            name="rocm",
+            title="ROCm",
+            folders=("/opt/rocm-",),
+            default="/opt/rocm",
+            libraries=("lib",),
+            driver="amdgpu",
+            images=(
+                Sign(of="text", paths="/opt/rocm/.info/version", says=_RELEASE),
+                Sign(of="text", paths="/opt/rocm-*/.info/version", says=_RELEASE),
+                Sign(of="path", paths="/opt/rocm-*", says=rf"-{_RELEASE}$"),
+                # librccl.so.1.0.70002 is of 7.0.2.
+                Sign(of="libraries", paths="librccl.so.1.0.*", says=r"\.(\d{1,2})(\d\d)(\d\d)$"),
+            ),
+        ),
+    ),
+    image_libraries=("/opt/rocm/lib",),
+    log=LogWords(harmless=("rocprofiler",)),
+    kernel_options={"CONFIG_DMABUF_MOVE_NOTIFY": "RCCL", "CONFIG_PCI_P2PDMA": "RCCL"},
+)

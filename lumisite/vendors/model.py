@@ -1,0 +1,181 @@
+"""What there is to know of a vendor. Paths are those of a host or an image; patterns are of `glob` unless said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Sign:
+    """Where a version is stated: a pattern of paths, and a regular expression for what is found there.
+
+    One group of `says` is the version as it stands, several are its numbers. `of` is what is read: the beginning of the
+    `text` of a file, the `path` itself, or the path of a file in a folder of `libraries` or of Python `packages` (where
+    `paths` is its name there).
+    """
+
+    of: Literal["text", "path", "libraries", "packages"]
+    paths: str
+    says: str
+
+    def version(self, text: str) -> str | None:
+        """Give the version that a text or path states, if it does."""
+        match = re.search(self.says, text)
+        if match is None or match.re.groups == 1:
+            return match and match[1]
+        return ".".join(str(int(number)) for number in match.groups() if number is not None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Software:
+    """Software whose releases matter to containers, by the name that it usually has as a stack of a site.
+
+    `words` is what people read of it where its title is not enough. `folders` are what stands before the version in
+    paths of its releases, `default` the link to the default one, `libraries` the folders of libraries below a release;
+    `follows` is what stands before the paths of what changes with the default.
+    `driver` is the kernel module that decides what runs, none for what the host has installed; `drivers` says by major
+    version the first major version of the driver that runs all of its minor ones. `images` says where images state the
+    release, what counts more first.
+    """
+
+    name: str
+    title: str
+    words: str = ""
+    folders: tuple[str, ...]
+    default: str
+    follows: str = ""
+    libraries: tuple[str, ...] = ()
+    driver: str = ""
+    drivers: Mapping[int, int] = field(default_factory=dict)
+    images: tuple[Sign, ...] = ()
+
+    @property
+    def on_host(self) -> str:
+        """What of it a node has, for people."""
+        return self.words or f"{self.title} on the host"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Collectives:
+    """A vendor's library for collectives between GPUs.
+
+    `backend` is what PyTorch calls it, `library` what its files are called (up to `.so`), `prefix` how its variables
+    begin, `plugins` under which names it looks for a network plugin, `images` where images state its version; `tests`
+    are folders of images with its tests, if not on PATH.
+    """
+
+    name: str
+    title: str
+    library: str
+    prefix: str
+    backend: str = "nccl"
+    plugins: tuple[str, ...] = ()
+    images: tuple[Sign, ...] = ()
+    tests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Cache:
+    """A directory that ranks must not share: the variable that names it, its place below the private one, and why."""
+
+    variable: str
+    directory: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Gpu:
+    """A vendor's GPUs.
+
+    `pci` is the vendor's PCI number, `classes` the PCI classes (base class and subclass, in hex) of what is a GPU.
+    `drivers` are kernel modules; `stated` says where else the version of a driver is stated. `control` is the device
+    that is there where GPUs can be used, `devices` are patterns of all of them. `flag` is the option of container
+    runtimes, without dashes. `visible` are the variables that say which GPUs a process sees, what counts more first.
+    `tool` is the program that lists GPUs, `torch` what PyTorch calls such a device, `jax` what JAX calls the platform.
+    `bus_ids` are the run-time library that can tell PCI addresses, and its functions that count GPUs and tell the
+    address of one; `prefixes` are how variables of its libraries begin. `misspelt` are names of variables that people
+    write, with the right ones.
+    """
+
+    pci: str
+    classes: frozenset[str]
+    drivers: tuple[str, ...]
+    stated: Mapping[str, Sign] = field(default_factory=dict)
+    control: str
+    devices: tuple[str, ...]
+    flag: str = ""
+    visible: tuple[str, ...]
+    tool: str
+    torch: str
+    jax: tuple[str, ...] = ()
+    collectives: Collectives
+    bus_ids: tuple[str, str, str] | None = None
+    prefixes: tuple[str, ...] = ()
+    caches: tuple[Cache, ...] = ()
+    misspelt: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Fabric:
+    """A kind of adapters for data.
+
+    `carriers` are the words that `fabric.carrier` of a site may have for it, the usual one first. `folder` is the class
+    of adapters in sysfs; where several kinds are in it, `driver` or `link` (layer) tells this one. `devices` are
+    patterns of its devices in /dev, `libraries` the SONAMEs that carry its traffic. `interface` is how its interfaces
+    are usually called, without the number. `own` are carriers that NCCL's own network `IB` is, which needs no plugin.
+    """
+
+    title: str
+    carriers: tuple[str, ...]
+    folder: str
+    driver: str = ""
+    link: str = ""
+    devices: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    interface: str = ""
+    own: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LogWords:
+    """What logs of NCCL call a vendor's products.
+
+    `providers` are those of libfabric, `networks` what plugins call themselves. `failed` are regular expressions for
+    what says that a plugin does not start, `harmless` for warnings that good runs begin with.
+    """
+
+    providers: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    harmless: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Vendor:
+    """A vendor.
+
+    `products` are folders with a folder for each product, in which each release has one; `linked` folders of links to
+    libraries of default releases; `libraries` patterns of folders with libraries that a module would have found,
+    `host_libraries` of more on a host, `image_libraries` of more in images; `module_folders` where its modulefiles
+    stand. `kernel_modules` is a regular expression for modules of the kernel whose version matters; `kernel_options`
+    are options of the kernel's configuration, with who reads them. `bound` is the folder whose libraries containers
+    borrow, `log` the words of logs.
+    """
+
+    title: str
+    gpu: Gpu | None = None
+    software: tuple[Software, ...] = ()
+    fabrics: tuple[Fabric, ...] = ()
+    products: tuple[str, ...] = ()
+    linked: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    host_libraries: tuple[str, ...] = ()
+    image_libraries: tuple[str, ...] = ()
+    module_folders: tuple[str, ...] = ()
+    kernel_modules: str = ""
+    kernel_options: Mapping[str, str] = field(default_factory=dict)
+    bound: str = ""
+    log: LogWords = field(default_factory=LogWords)

@@ -1,0 +1,156 @@
+"""One way to say things: the same words in all commands, and errors that name what was typed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.cli.commands import COMMANDS
+from lumisite.cli.groups import GROUPS
+from lumisite.cli.parser import EXIT_CODES
+from lumisite.site.load import EMBEDDED
+from tests.support.sites import site_text
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("rendr", "there is no command 'rendr' (did you mean render?)"),
+        ("--help-me", "unrecognized arguments: --help-me"),
+        ("xyzzy", "there is no command 'xyzzy' (see lumisite --help)"),
+        ("render --rokm 6.2", "lumisite render: error: unrecognized arguments: --rokm 6.2 (did you mean --rocm?)"),
+        ("render --rokm=6.2", "unrecognized arguments: --rokm=6.2 (did you mean --rocm?)"),
+        ("releases root what", "unrecognized arguments: what\n"),
+    ],
+)
+def test_what_is_mistyped_comes_back_with_what_was_meant(words: str, said: str, capsys: Output) -> None:
+    assert main(words.split()) == 2
+    err = capsys.readouterr().err
+    assert "usage: lumisite" in err
+    assert said in err or words == "--help-me"
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("render --use rocm=9.9", "--use rocm: lumi has no ROCm 9.9"),
+        ("render --rocm 9.9", "--rocm: lumi has no ROCm 9.9"),
+        ("facts --root nowhere", "--root: 'nowhere' is no directory"),
+        ("facts --host-root nowhere", "--host-root: 'nowhere' is no directory"),
+        ("facts --host-root=nowhere", "--host-root: 'nowhere' is no directory"),
+        ("check nowhere", "FILE: there is no embedded site 'nowhere'"),
+        ("check --site nowhere", "--site: there is no embedded site 'nowhere'"),
+        ("render --site nowhere", "--site: there is no embedded site 'nowhere'"),
+        ("check a.yaml --site b.yaml", "--site: FILE is a.yaml already (leave one out)"),
+        ("check --root x", "--root: goes with --host only"),
+        ("check --update --json", "--json: does not go with --update"),
+    ],
+)
+def test_errors_name_the_option_that_was_typed(words: str, first: str, capsys: Output) -> None:
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err.startswith(f"lumisite: {first}")
+
+
+def test_a_site_is_a_file_or_a_name_for_check_too(capsys: Output) -> None:
+    for words in (["check", "lumi"], ["check", "--site", "lumi"], ["check", "--site", str(EMBEDDED / "lumi.yaml")]):
+        assert main(words) == 0
+        assert "lumi.yaml: no faults" in capsys.readouterr().out
+
+
+def test_faults_of_a_site_are_json_for_a_machine(capsys: Output) -> None:
+    assert main(["check", "--json", "--site", "lumi"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    Path("site.yaml").write_text(site_text(("title: the twin", "titel: the twin"), ("kind: shared", "kind: shred")))
+    assert main(["check", "site.yaml"]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert main(["check", "site.yaml", "--json"]) == 2
+    out, err = capsys.readouterr()
+    faults = json.loads(out)
+    assert [list(fault) for fault in faults] == [["file", "line", "column", "key", "message"]] * 3
+    assert ["{file}:{line}:{column}: {key}: {message}".format_map(fault) for fault in faults] == lines
+    assert err == "lumisite: 3 faults\n"
+
+
+def test_help_has_each_command_once_by_who_uses_it(capsys: Output) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
+    places = [out.index(f"\n  {title}:\n") for title in GROUPS]
+    assert places == sorted(places)
+    for (title, names), start in zip(GROUPS.items(), places, strict=True):
+        own = out[start:].partition("\n\n")[0]
+        assert all(f"\n    {name} " in own for name in names), title
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_has_the_exit_codes(name: str, capsys: Output) -> None:
+    assert main([name, "--help"]) == 0
+    assert " ".join(EXIT_CODES.split()) in " ".join(capsys.readouterr().out.split())
+
+
+def test_each_kind_of_root_has_one_name() -> None:
+    for name, command in COMMANDS.items():
+        spelled = [words.split() for words in command.arguments]
+        assert all("--host-root" in words for words in spelled if words[-1] == "DIR" and "root" in words[0]), name
+        assert all("--root" in words or words[0] == "root" for words in spelled if words[-1] == "ROOT"), name
+
+
+def test_why_answers_for_what_is_deployed(capsys: Output) -> None:
+    assert main(["render", "--rocm", "6.2", "--platform", "2026-01"]) == 0
+    assert main(["deploy", "site-out", "root", "--apply"]) == 0
+    capsys.readouterr()
+    assert main(["why", "--root", "root", "singularity-AI-bindings"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("singularity-AI-bindings (module; platform 2026-01, cpe 25.03, rocm 6.2.4)\n")
+    assert err.startswith("lumisite: as release 2026-01-")
+    assert main(["why", "singularity-AI-bindings"]) == 0
+    assert "rocm 6.3.4" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--rocm", "6.3"), "--root: the release says its platform and releases"),
+        (("--platform", "2026-01"), "--root: the release says its platform and releases"),
+        (("--site", "twin"), "--site: release 2026-01-"),
+    ],
+)
+def test_a_release_says_by_itself_what_it_is(words: tuple[str, ...], said: str, capsys: Output) -> None:
+    assert main(["render"]) == 0
+    assert main(["deploy", "site-out", "root", "--apply"]) == 0
+    capsys.readouterr()
+    assert main(["why", "--root", "root", "MIOPEN_USER_DB_PATH", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_release_of_a_file_wants_that_file_and_says_when_it_has_changed(capsys: Output) -> None:
+    text = (
+        (EMBEDDED / "twin.yaml").read_text().replace("\nsite: twin", "\nsite: ours").replace("name: twin", "name: ours")
+    )
+    Path("ours.yaml").write_text(text)
+    shutil.copytree(EMBEDDED / "plans", "plans") if (EMBEDDED / "plans").is_dir() else None
+    assert main(["render", "--site", "ours.yaml"]) == 0
+    assert main(["deploy", "site-out", "root", "--apply"]) == 0
+    capsys.readouterr()
+    name = "NCCL_SOCKET_IFNAME"
+    assert main(["why", "--root", "root", name]) == 2
+    assert "is of site ours, not embedded; name its description" in capsys.readouterr().err
+    assert main(["why", "--root", "root", name, "--site", "ours.yaml"]) == 0
+    assert "is not as it was" not in capsys.readouterr().err
+    Path("ours.yaml").write_text(f"{text}\n# more\n")
+    assert main(["why", "--root", "root", name, "--site", "ours.yaml"]) == 0
+    assert "ours.yaml is not as it was when" in capsys.readouterr().err
+
+
+def test_a_root_without_a_release_says_so(capsys: Output) -> None:
+    Path("root").mkdir()
+    assert main(["why", "--root", "root", "NCCL_SOCKET_IFNAME"]) == 2
+    assert "has no release that can be read" in capsys.readouterr().err
+    assert main(["why", "--root", "nowhere", "NCCL_SOCKET_IFNAME"]) == 2
+    assert "nowhere: does not exist" in capsys.readouterr().err

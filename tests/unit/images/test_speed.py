@@ -1,0 +1,93 @@
+"""What an image that no family knows has and lacks for full speed on a site's network."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.images.speed import parts_for_speed
+from lumisite.site.load import load_site
+from tests.support.dict_trees import DictTree, Files, write_tree
+from tests.support.elves import elf
+
+LIB = "/usr/lib/x86_64-linux-gnu"
+WHEELS = "/usr/local/lib/python3.12/site-packages"
+LUMI, IB = (load_site(name).site for name in ("lumi", "university"))
+
+FAST: Files = {
+    "/opt/rocm-6.4.4/lib/librccl.so.1": elf("librccl.so.1"),
+    f"{WHEELS}/torch/lib/librccl.so": elf("librccl.so.1"),
+    f"{LIB}/librccl-net.so": elf("librccl-net.so", ["libfabric.so.1"]),
+    f"{LIB}/libfabric.so.1": elf("libfabric.so.1", ["libcxi.so.1"]),
+    f"{LIB}/libcxi.so.1": elf("libcxi.so.1"),
+}
+
+
+def lacks(files: Files, brought: Collection[str] = ()) -> list[str]:
+    return [part.what for part in parts_for_speed(LUMI, DictTree(files), brought) if not part.at]
+
+
+def without(*names: str) -> Files:
+    return {path: content for path, content in FAST.items() if not any(name in path for name in names)}
+
+
+def test_an_image_that_brings_all_lacks_nothing() -> None:
+    assert lacks(FAST) == []
+    assert {part.at for part in parts_for_speed(LUMI, DictTree(FAST), ())} >= {f"{LIB}/librccl-net.so"}
+
+
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [
+        (["librccl.so"], ["RCCL"]),
+        (["librccl-net"], ["a network plugin"]),
+        (["libfabric"], ["libfabric"]),
+        (["libcxi"], ["libcxi.so.1"]),
+        (["lib"], ["RCCL", "a network plugin", "libfabric", "libcxi.so.1"]),
+    ],
+)
+def test_what_is_missing_is_named(names: list[str], missing: list[str]) -> None:
+    assert lacks(without(*names)) == missing
+
+
+def test_the_collectives_of_a_wheel_count() -> None:
+    assert lacks(without("/opt/rocm")) == []
+
+
+def test_a_libfabric_of_a_distribution_has_no_provider_for_the_network() -> None:
+    files = {**FAST, f"{LIB}/libfabric.so.1": elf("libfabric.so.1", ["libibverbs.so.1"])}
+    assert lacks(files) == ["libfabric's provider for cxi"]
+    files[f"{LIB}/libfabric/libcxi-fi.so"] = elf("libcxi-fi.so", ["libcxi.so.1"])
+    assert lacks(files) == [], "a provider may stand beside it"
+    files[f"{LIB}/libfabric/libcxi-fi.so"] = b"\x7fELF damaged"
+    assert lacks(files) == ["libfabric's provider for cxi"]
+
+
+def test_what_the_plan_brings_is_not_missing() -> None:
+    assert lacks(without("libfabric", "libcxi"), {"libfabric.so.1", "libcxi.so.1"}) == []
+
+
+def test_nccls_own_network_needs_no_plugin() -> None:
+    files = {f"{WHEELS}/nvidia/nccl/lib/libnccl.so.2": elf("libnccl.so.2"), f"{LIB}/libibverbs.so.1": elf("x")}
+    assert [part.what for part in parts_for_speed(IB, DictTree(files), ()) if not part.at] == []
+    del files[f"{LIB}/libibverbs.so.1"]
+    assert [part.what for part in parts_for_speed(IB, DictTree(files), ()) if not part.at] == ["libibverbs.so.1 for IB"]
+
+
+@pytest.mark.parametrize("left_out", ["", "librccl-net"])
+def test_binds_says_so_with_an_exit_code_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], left_out: str
+) -> None:
+    write_tree(tmp_path / "image", without(left_out) if left_out else FAST)
+    write_tree(tmp_path / "host", {"/lib64/ld-linux-x86-64.so.2": elf("ld-linux-x86-64.so.2")})
+    arguments = ["binds", "image", "--site", "lumi", "--host-root", "host"]
+    assert main(arguments) == (4 if left_out else 0)
+    error = capsys.readouterr().err
+    assert f"it has libfabric: {LIB}/libfabric.so.1" in error
+    assert ("missing for full speed: a network plugin; none of librccl-net.so" in error) == bool(left_out)
+    assert ("lumisite transport" in error) == bool(left_out)
+    assert main([*arguments, "--family", "laif-multitorch"]) == 0, "who says the family vouches for it"
+    assert "full speed" not in capsys.readouterr().err

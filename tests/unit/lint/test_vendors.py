@@ -1,0 +1,86 @@
+"""What rules say of one vendor's variables and libraries, and where more is said: by the site and its vendors."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumisite.lint.find import ANYWHERE, HERE, Finding, lint_script
+from lumisite.site.load import EMBEDDED, embedded_sites, load_site
+from tests.support.sites import load_text, site_text
+
+UNIVERSITY = (EMBEDDED / "university.yaml").read_text()
+SITES = {name: load_site(name).site for name in embedded_sites()}
+SITES["intel"] = load_text(UNIVERSITY.replace("gpu: nvidia", "gpu: intel")).site
+SITES["silent"] = load_text(site_text(("MIOPEN_CUSTOM_CACHE_DIR\n    directory: ", "OTHER\n    directory: "))).site
+
+
+def found(site: str, text: str) -> list[Finding]:
+    return list(lint_script(text.encode(), "s", SITES[site]))
+
+
+@pytest.mark.parametrize(
+    ("site", "partition", "library", "variable"),
+    [
+        ("lumi", "dev-g", "RCCL", "ROCR_VISIBLE_DEVICES"),
+        ("university", "gpu", "NCCL", "CUDA_VISIBLE_DEVICES"),
+        ("intel", "gpu", "oneCCL", "ZE_AFFINITY_MASK"),
+        # Two vendors in one cluster.
+        ("dardel", "gpu", "RCCL", "ROCR_VISIBLE_DEVICES"),
+        ("dardel", "gpugh", "NCCL", "CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_a_binding_of_gpus_names_what_fails_and_what_to_set(
+    site: str, partition: str, library: str, variable: str
+) -> None:
+    (finding,) = found(site, f"#SBATCH -p {partition}\nsrun -n 4 -N 1 --gpu-bind=closest x\n")
+    assert finding.rule == "gpu-binding"
+    assert f": {library} and MPI fail" in finding.reason
+    assert finding.right.endswith(f"or no GPU binding and {variable}=$SLURM_LOCALID in the task")
+
+
+def test_a_variable_that_nothing_reads_is_one_of_the_sites_vendor() -> None:
+    text = "export MIOPEN_USER_DB=/tmp/x\nsrun x\n"
+    (finding,) = found("lumi", text)
+    assert (finding.rule, finding.right) == (
+        "misnamed-variable",
+        "export MIOPEN_USER_DB_PATH=/tmp/${USER}/miopen-user-db",
+    )
+    assert finding.reason == "nothing reads MIOPEN_USER_DB, so that MIOPEN_USER_DB_PATH keeps its default"
+    assert found("university", text) == []
+    assert [one.rule for one in found("dardel", f"#SBATCH -p gpu\n{text}")] == ["misnamed-variable"]
+    assert found("dardel", f"#SBATCH -p gpugh\n{text}") == []
+
+
+@pytest.mark.parametrize(
+    ("site", "name", "right"),
+    [
+        ("university", "CUDA_CACHE_PATH", "/local/${USER}/cuda-cache"),
+        ("university", "TRITON_CACHE_DIR", "/local/${USER}/triton-cache"),
+        ("university", "MIOPEN_USER_DB_PATH", ""),
+        # The site says nothing of it, its vendor does.
+        ("silent", "MIOPEN_CUSTOM_CACHE_DIR", "/tmp/${USER}/miopen-custom-cache"),
+    ],
+)
+def test_a_folder_of_the_first_node_for_a_cache_that_the_site_has(site: str, name: str, right: str) -> None:
+    findings = found(site, f"export {name}=$(mktemp -d)\nsrun x\n")
+    assert [one.rule for one in findings] == ["cache-by-mktemp"] * bool(right)
+    assert all(right in one.right and one.right.startswith(f"export {name}=") for one in findings)
+
+
+def test_the_module_that_binds_what_fits_is_the_sites() -> None:
+    text = "#SBATCH -p dev-g\nexport LD_LIBRARY_PATH=/opt/cray/libfabric/1.15.2.0/lib64\nsrun x\n"
+    (finding,) = found("lumi", text)
+    assert finding.right == "module load singularity-AI-bindings, which binds what fits"
+
+
+def test_the_site_says_where_more_is_said_of_a_rule() -> None:
+    text = "#SBATCH -p {}\nsrun -n 4 -N 1 --gpu-bind=closest x\n"
+    (lumi,), (university,) = found("lumi", text.format("dev-g")), found("university", text.format("gpu"))
+    assert lumi.source.startswith("TM: LUMI training materials, 2day-20260422 202-Binding <https://")
+    assert lumi.source.endswith(university.source)
+    assert university.source == "srun(1), --gpu-bind"
+
+
+@pytest.mark.parametrize("name", [name for name in SITES if SITES[name].lint])
+def test_what_a_site_says_is_of_rules_that_there_are(name: str) -> None:
+    assert set(SITES[name].lint) <= {rule.__name__.replace("_", "-") for rule in (*ANYWHERE, *HERE)}

@@ -1,0 +1,188 @@
+"""Masks of nodes as they are built elsewhere, against what `hwloc-distrib` does, written down here, and against itself.
+
+`hwloc-distrib N` cuts the cores that it is given into N runs of neighbours, all as long. So of a node, in three steps:
+
+1. The cores of a NUMA domain with GPUs are cut into as many runs as it has GPUs, in the order of the GPUs.
+2. A domain without GPUs is granted too. It is nearest to the GPUs with which it shares an L3 cache; if there are none, to
+   those of its package; if there are none either, to all. It is cut into as many runs as these are.
+3. A task has what its GPU has.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from lumisite.machine.masks import Request, TaskMask, cpu_masks, mask_tables
+from lumisite.machine.topology import Core, Topology, recognise, topology_of
+from lumisite.site.cpus import format_cpu_list
+from lumisite.site.load import load_site
+from lumisite.site.model import Site
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A NUMA domain of a machine, by the numbers that its documents print."""
+
+    cores: range
+    package: int
+    l3: int
+    gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What documents say of a node; `site` and `kind` describe it, `synthetic` is it for hwloc."""
+
+    site: str
+    kind: str
+    domains: tuple[Domain, ...]
+    synthetic: str
+
+
+def superchips(number: int, cores: int) -> tuple[Domain, ...]:
+    """Processor and GPU in one: each domain is a package with one GPU."""
+    return tuple(Domain(range(cores * at, cores * (at + 1)), at, at, (at,)) for at in range(number))
+
+
+MACHINES = {
+    # CINECA, "Booster Section": one Xeon 8358 with an L3 for all, two domains; four GPUs and adapters on the first.
+    "leonardo": Machine(
+        "leonardo",
+        "booster",
+        (Domain(range(16), 0, 0, (0, 1, 2, 3)), Domain(range(16, 32), 0, 0)),
+        "pack:1 l3:1 numa:2 core:16 pu:1",
+    ),
+    # CSCS: four GH200 superchips with 72 cores each.
+    "gh200": Machine("alps", "gh200", superchips(4, 72), "pack:4 numa:1 core:72 pu:1"),
+    # Job scripts for Viper-GPU: two MI300A with 24 cores each.
+    "mi300a": Machine("viper", "apu", superchips(2, 24), "pack:2 numa:1 core:24 pu:1"),
+    # `nvidia-smi topo -m` of a DGX H100: GPUs 0 to 3 on cores 0-51, the others on 52-103; an adapter for each GPU.
+    "dgx-h100": Machine(
+        "university",
+        "dgx",
+        (Domain(range(52), 0, 0, (0, 1, 2, 3)), Domain(range(52, 104), 1, 1, (4, 5, 6, 7))),
+        "pack:2 numa:1 core:52 pu:1",
+    ),
+}
+
+
+@pytest.fixture(params=MACHINES)
+def machine(request: pytest.FixtureRequest) -> Machine:
+    return MACHINES[request.param]
+
+
+def nearest(domain: Domain, domains: Sequence[Domain]) -> list[int]:
+    """The GPUs that a domain's cores are dealt out to."""
+    on_l3 = [gpu for one in domains if one.l3 == domain.l3 for gpu in one.gpus]
+    on_package = [gpu for one in domains if one.package == domain.package for gpu in one.gpus]
+    everywhere = [gpu for one in domains for gpu in one.gpus]
+    return sorted([*domain.gpus] or on_l3 or on_package or everywhere)
+
+
+def expected(machine: Machine) -> dict[int, set[int]]:
+    """The cores of each GPU, by the three steps."""
+    found: dict[int, set[int]] = {}
+    for domain in machine.domains:
+        gpus = nearest(domain, machine.domains)
+        each = len(domain.cores) // len(gpus)
+        for at, gpu in enumerate(gpus):
+            found.setdefault(gpu, set()).update(domain.cores[at * each : (at + 1) * each])
+    return found
+
+
+def node(machine: Machine) -> Topology:
+    return topology_of(machine.kind, site(machine).node_kinds[machine.kind])
+
+
+def site(machine: Machine) -> Site:
+    return load_site(machine.site).site
+
+
+def cores_of(answers: Sequence[TaskMask]) -> dict[int, set[int]]:
+    return {answer.gpus[0]: set(answer.pu_os) for answer in answers}
+
+
+def test_one_task_for_each_gpu_has_the_cores_near_it(machine: Machine) -> None:
+    right = expected(machine)
+    answers = cpu_masks(node(machine), Request(len(right)))
+    assert cores_of(answers) == right
+    assert [answer.mask for answer in answers] == [f"{sum(1 << cpu for cpu in right[gpu]):#x}" for gpu in sorted(right)]
+    assert cores_of(mask_tables(node(machine))[len(right), 1]) == right
+    # Every core that is granted is in use.
+    assert set().union(*right.values()) == {cpu for domain in machine.domains for cpu in domain.cores}
+
+
+def test_half_the_tasks_have_two_gpus_and_the_cores_of_both(machine: Machine) -> None:
+    right = expected(machine)
+    for answer in cpu_masks(node(machine), Request(len(right) // 2)):
+        assert set(answer.pu_os) == right[answer.gpus[0]] | right[answer.gpus[1]]
+
+
+def bitmap(cores: range) -> str:
+    """Cores as hwloc writes them: words of 32 bits, the highest first."""
+    mask = sum(1 << cpu for cpu in cores)
+    return ",".join(f"0x{mask >> 32 * word & 0xFFFFFFFF:08x}" for word in reversed(range(cores.stop // 32 + 1)))
+
+
+def test_hwloc_distrib_cuts_each_domain_alike(machine: Machine) -> None:
+    program = shutil.which("hwloc-distrib")
+    if program is None:
+        pytest.skip("hwloc-distrib is not installed (.ci/packages)")
+    found: dict[int, set[int]] = {}
+    for domain in machine.domains:
+        gpus = nearest(domain, machine.domains)
+        words = ["--taskset", "--restrict", bitmap(domain.cores), str(len(gpus))]
+        done = subprocess.run(
+            [program, "-i", machine.synthetic, *words], check=True, capture_output=True, text=True, timeout=60
+        )
+        for gpu, line in zip(gpus, done.stdout.split(), strict=True):
+            mask = int(line, 16)
+            found.setdefault(gpu, set()).update(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)
+    assert found == expected(machine)
+
+
+@pytest.mark.parametrize(
+    ("granted", "gpus"),
+    [
+        (range(16), (0, 1)),
+        (range(16), (2,)),
+        (range(8, 24), (1, 3)),
+        (range(16, 32), (0, 1, 2, 3)),
+        (range(32), (3, 0)),
+    ],
+)
+def test_part_of_a_node_uses_every_granted_core_nearest_first(granted: range, gpus: tuple[int, ...]) -> None:
+    """Leonardo's nodes are shared: whoever has GPUs has them on domain 0, and cores of either domain."""
+    near, far = (sorted(set(granted).intersection(part)) for part in (range(16), range(16, 32)))
+    answers = cpu_masks(node(MACHINES["leonardo"]), Request(len(gpus), cpus=frozenset(granted), gpus=gpus))
+    for at, answer in enumerate(answers):
+        runs = [part[at * (each := len(part) // len(gpus)) : (at + 1) * each] for part in (near, far)]
+        assert set(answer.pu_os) == {cpu for run in runs for cpu in run}
+        said = f"{len(runs[1])} cores of NUMA domain 1 near no GPU"
+        assert (said in answer.reason) == bool(runs[1]), answer.reason
+        assert ("hold no core of NUMA domain 0" in answer.reason) == (not near)
+    assert set().union(*(answer.pu_os for answer in answers)) == set(granted)
+
+
+def test_a_node_of_one_cache_and_two_domains_is_recognised() -> None:
+    """As hwloc shows it: one L3 with all cores, and the GPUs on the first domain."""
+    machine = MACHINES["leonardo"]
+    buses = site(machine).platforms["2025-03"].gpu_bus_ids["booster"]
+    described = topology_of("booster", site(machine).node_kinds["booster"], buses)
+    cores = tuple(Core(core, (core,), 0, core // 16) for core in range(32))
+    seen = Topology("node", cores, tuple(replace(gpu, l3=None) for gpu in described.gpus))
+    assert recognise(seen, [described]) is not None
+    assert recognise(replace(seen, cores=tuple(replace(core, l3=core.numa) for core in cores)), [described]) is None
+
+
+def test_each_gpu_of_a_dgx_has_its_adapter() -> None:
+    machine = MACHINES["dgx-h100"]
+    adapters = [gpu.adapter for gpu in site(machine).node_kinds["dgx"].gpus]
+    assert len(set(adapters)) == 8
+    assert site(machine).fabric_of("dgx").adapters == tuple(adapters)
+    assert format_cpu_list(expected(machine)[7]) == "91-103"

@@ -1,0 +1,114 @@
+"""What `diff` and `deploy` show: what fits on a screen, all of it on request; colours and a pager on a terminal alone."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lumisite.render.manifest import ModuleSummary
+from tests.support.scene import Run, deploy
+from tests.support.trees import NEW, OLD, manifest, tree, with_manifest, written
+
+ESCAPE = "\x1b["
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> None:
+    """A release that differs from the old one in more than any screen holds."""
+    paths = [f"/opt/{number:03}" for number in range(200)]
+    modules = {f"m{number:02}/1": ModuleSummary(binds=tuple(paths)) for number in range(40)}
+    settings = {f"VARIABLE_{number}": ("1",) for number in range(50)}
+    files = {**tree(NEW), **{f"modules/m{number:02}/1.lua": tree()["spank/task_prolog"] for number in range(40)}}
+    described = replace(manifest(NEW), modules=modules, settings=settings)
+    written(tmp_path / "large", with_manifest(files, described))
+    deploy("old")
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("command", ["diff", "deploy"])
+def test_a_summary_fits_on_a_screen_and_tells_how_to_see_all(run: Run, command: str) -> None:
+    code, out, err = run(command, "large", "ROOT")
+    assert code == 1
+    lines = (out + err).splitlines()
+    assert len(lines) <= 23
+    assert max(map(len, lines)) <= 100
+    assert f"release {OLD} -> {NEW}" == lines[0]
+    assert "platform: 2025-06 -> 2026-01" in lines
+    assert any(re.fullmatch(r"singularity-CPEbits: 25\.03 -> gone, .*", line) for line in lines), "names come first"
+    assert re.search(r"^and \d+ more$", out, re.MULTILINE)
+    assert "51 settings of tasks: NCCL_SOCKET_IFNAME, VARIABLE_0, VARIABLE_1 and 48 more\n" in out
+    assert re.search(r"^4[0-9] files: \d+ new, \d+ changed", out, re.MULTILINE)
+    assert "all of it: lumisite diff large ROOT --details\n" in err
+    assert "deploy it: lumisite deploy large ROOT --apply\n" in err
+    code, out, err = run(command, "large", "ROOT", "--details")
+    assert code == 1
+    assert "setting VARIABLE_49: (none) -> 1\n" in out
+    assert "\n+++ b/modules/singularity-CPEbits/25.03.lua\n" in out
+    assert "all of it" not in err
+
+
+def on_terminal(*arguments: str, **environment: str) -> str:
+    """What a terminal of 24 lines and 80 columns gets on stdout."""
+    main, other = pty.openpty()
+    values: Mapping[str, str] = {
+        **os.environ,
+        "TERM": "xterm",
+        "NO_COLOR": "",
+        "LINES": "24",
+        "COLUMNS": "80",
+        **environment,
+    }
+    command = [sys.executable, "-m", "lumisite", *arguments]
+    with subprocess.Popen(command, stdin=other, stdout=other, stderr=subprocess.DEVNULL, env=values):
+        os.close(other)
+        found = b""
+        while True:
+            try:
+                part = os.read(main, 65536)
+            except OSError:  # as Linux says that the other side is closed
+                break
+            if not part:
+                break
+            found += part
+    os.close(main)
+    return found.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.usefixtures("large")
+def test_colours_are_for_terminals(run: Run) -> None:
+    plain = run("diff", "large", "ROOT", "--details")[1]
+    assert ESCAPE not in plain
+    coloured = on_terminal("diff", "large", "ROOT", "--details", PAGER="cat")
+    assert ESCAPE in coloured
+    assert re.sub(r"\x1b\[\d*m", "", coloured) == plain
+    assert on_terminal("diff", "large", "ROOT", "--details", PAGER="cat", NO_COLOR="1") == plain
+    assert on_terminal("diff", "large", "ROOT", "--details", PAGER="cat", TERM="dumb") == plain
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("pager", ["sed s/^/PAGED:/", "", "/nonexistent/pager", "'"])
+def test_a_pager_is_for_what_is_longer_than_the_terminal(run: Run, pager: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAGER", "false")
+    plain = run("diff", "large", "ROOT", "--details")[1]
+    assert plain.startswith("release "), "no terminal, no pager"
+    long = on_terminal("diff", "large", "ROOT", "--details", PAGER=pager, NO_COLOR="1")
+    short = on_terminal("diff", "large", "ROOT", PAGER=pager, NO_COLOR="1")
+    assert long.startswith("PAGED:release" if pager.startswith("sed") else "release ")
+    assert long.replace("PAGED:", "") == plain
+    assert short.startswith("release ")
+
+
+def test_what_stands_in_files_is_no_colour(run: Run, tmp_path: Path) -> None:
+    files = tree(NEW, libfabric="\x1b[31m1.22.0")
+    written(tmp_path / "hostile", files)
+    deploy("old")
+    assert "\\x1b[31m1.22.0" in on_terminal("diff", "hostile", "ROOT", "--full", PAGER="cat")
+    assert f"{ESCAPE}31m1.22" not in on_terminal("diff", "hostile", "ROOT", "--full", PAGER="cat")

@@ -1,0 +1,81 @@
+"""`status`: what is deployed, whether it fits, and the next command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lumisite.cli import main
+from tests.unit.release.test_node_check import Output, host
+from tests.unit.release.test_node_check import node as node  # the fixture
+
+
+def status(capsys: Output, *options: str) -> tuple[int, dict[str, Any]]:
+    capsys.readouterr()
+    code = main(["status", "root", "--host-root", "host", "--json", *options])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_release_that_fits_needs_nothing(node: Callable[..., Path], capsys: Output) -> None:
+    node(host())
+    code, found = status(capsys)
+    assert (code, found["site"], found["state"], found["before"]) == (0, "twin", "whole", None)
+    assert (found["fits"], found["faults"], found["waiting"], found["next"]) == (True, [], [], "nothing")
+    assert main(["status", "root", "--host-root", "host"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split(maxsplit=1) == ["root", f"{Path('root').resolve()} of site twin"]
+    assert [line.split()[0] for line in lines] == [
+        *("root", "release", "for", "deployed", "before", "fits", "waiting", "next")
+    ]
+
+
+def test_what_does_not_fit_is_told_with_the_check_that_says_more(node: Callable[..., Path], capsys: Output) -> None:
+    node({path: one for path, one in host().items() if path != "/usr/bin/singularity"})
+    code, found = status(capsys)
+    root = Path("root").resolve()
+    assert (code, found["fits"]) == (1, False)
+    assert found["faults"][0].startswith("/usr/bin/singularity: is not there")
+    assert found["next"] == f"lumisite check twin --host --root {root}"
+    assert main(["status", "root", "--host-root", "host"]) == 1
+    assert "           /usr/bin/singularity: is not there\n" in capsys.readouterr().out
+
+
+def test_an_edited_release_sends_back(node: Callable[..., Path], capsys: Output) -> None:
+    node(host())
+    Path("root/current/spank/task_prolog").write_text("mine")
+    code, found = status(capsys)
+    assert (code, found["state"]) == (1, "edited")
+    assert found["next"] == f"lumisite deploy OUT {Path('root').resolve()} --apply"
+
+
+def test_what_the_site_has_and_the_release_lacks_is_waiting(node: Callable[..., Path], capsys: Output) -> None:
+    node(host())
+    text = Path(__file__).parents[3].joinpath("lumisite/sites/twin.yaml").read_text()
+    Path("twin.yaml").write_text(text + "# later\n")
+    code, found = status(capsys, "--site", "twin.yaml")
+    assert (code, found["fits"]) == (0, True)
+    assert found["waiting"][0].startswith("twin.yaml is not as it was")
+    assert found["next"].startswith("lumisite render --site twin.yaml --out site-out, then lumisite diff site-out ")
+
+
+def test_another_site_and_no_site_are_told(node: Callable[..., Path], capsys: Output) -> None:
+    node(host())
+    code, found = status(capsys, "--site", "lumi")
+    assert (code, found["fits"]) == (1, False)
+    assert "is of site twin, not of lumi" in found["faults"][0]
+    manifest = Path("root/current/MANIFEST.json")
+    manifest.write_text(manifest.read_text().replace('"site": "twin"', '"site": "elsewhere"'))
+    code, found = status(capsys)
+    assert (code, found["fits"]) == (4, None)
+    assert found["next"].endswith("--site FILE")
+
+
+def test_an_empty_root_says_how_to_begin(capsys: Output, tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    assert main(["status", str(tmp_path / "root")]) == 1
+    out = capsys.readouterr().out
+    assert out.endswith(f"next: lumisite render, then lumisite deploy OUT {tmp_path}/root --apply\n")
+    assert main(["status", str(tmp_path / "none")]) == 2
+    assert "does not exist" in capsys.readouterr().err

@@ -1,0 +1,93 @@
+"""`module help` as the users' manual: what a load brings, with the modules below it, and how to get rid of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates
+from lumisite.site.load import load_site
+from lumisite.site.scalars import Place
+from lumisite.site.selection import resolve_selection
+
+AI, CPE, FILES = "singularity-AI-bindings", "singularity-CPEbits", "singularity-userfilesystems"
+LUMI = load_site("lumi")
+
+
+def helps(**asked: list[str]) -> dict[str, str]:
+    """The help of each modulefile of LUMI by the module's full name."""
+    files = render_tree(LUMI, resolve_selection(LUMI.site, platform=None, **asked), load_templates())
+    found = {}
+    for path, file in files.items():
+        if match := re.fullmatch(r"modules/(.*/[^.].*)\.lua", path):
+            text = re.search(r"help\(\[=*\[\n(.*?)\]=*\]\)", file.text, re.DOTALL)
+            assert text is not None
+            found[match[1]] = text[1]
+    return found
+
+
+@pytest.fixture(scope="module")
+def manual() -> str:
+    return helps(rocm=["6.2", "6.3"], cpe=["25.03", "25.09"])[f"{AI}/25.03-rocm6.2"]
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_it_begins_with_what_to_type(manual: str) -> None:
+    assert f"Type:\n  module load {AI}\n  srun singularity exec IMAGE COMMAND\n" in manual
+    assert manual.index("Type:") < manual.index("Versions:") < manual.index("Loads:")
+
+
+def test_each_version_is_told_with_what_differs_and_which_to_take(manual: str) -> None:
+    assert "without one you get the default, 25.03-rocm6.3, which is right" in words(manual)
+    for entry in (
+        "25.03-rocm6.3 CPE 25.03, ROCm 6.3.4, cray-mpich 8.1.32, cray-pmi 6.1.15 (the default)",
+        "25.03-rocm6.2 CPE 25.03, ROCm 6.2.4, cray-mpich 8.1.32",
+        "25.09-rocm6.2 CPE 25.09, ROCm 6.2.4, cray-mpich 9.0.1",
+        "25.09-rocm6.3 CPE 25.09",
+    ):
+        assert entry in words(manual)
+    assert "CPE in a version says which libraries of the host are bound." in words(manual)
+    assert "Of ROCm the image that runs decides" in words(manual)
+    assert "Versions:" not in helps(rocm=["6.2"])[f"{AI}/25.03-rocm6.2"], "there is one"
+
+
+def test_what_the_modules_below_bring_is_told_too(manual: str) -> None:
+    for one in LUMI.site.host_paths.values():
+        if one.where in (FILES, CPE) and "cpe" not in one.when.stacks:
+            assert f"{one.spec} {one.why}" in words(manual)
+    assert f"Appends to SINGULARITY_BINDPATH, by {CPE}/25.03:\n  /opt/cray\n" in manual
+    loaded = dataclasses.replace(
+        LUMI,
+        site=dataclasses.replace(
+            LUMI.site,
+            settings=tuple(
+                dataclasses.replace(one, where=Place(CPE)) if one.name == "PYTHONNOUSERSITE" else one
+                for one in LUMI.site.settings
+            ),
+        ),
+    )
+    files = render_tree(loaded, resolve_selection(LUMI.site, rocm=["6.2"]), load_templates())
+    text = words(files[f"modules/{AI}/25.03-rocm6.2.lua"].text)
+    assert f"Sets, unless you have set it, by {CPE}/25.03: PYTHONNOUSERSITE = 1 packages in" in text
+
+
+def test_it_says_whose_singularity_runs_and_how_to_switch_that_off(manual: str) -> None:
+    assert "`singularity` and `apptainer` are now wrappers, first on PATH" in words(manual)
+    assert "start the real singularity (/usr/bin/singularity)" in words(manual)
+    assert "SLURM_TASK_PROLOG = the helper" in manual
+    assert "To switch it off:\n  LUMISITE=off srun singularity ...\n" in manual
+    assert f"\n  module unload {AI}\n" in manual
+    assert "To read on:\n  LUMISITE_VERBOSE=1 srun singularity ...\n" in manual
+    assert LUMI.site.support.contact in manual
+    assert "wrappers" not in helps(rocm=["6.2"])[f"{CPE}/25.03"]
+
+
+def test_no_line_is_wider_than_a_terminal() -> None:
+    for name, text in helps(rocm=["all"], cpe=["25.03", "25.09"]).items():
+        assert [line for line in text.splitlines() if len(line) > 80] == [], name

@@ -1,0 +1,196 @@
+"""What fragments of logs show, in the forms in which people publish them; none of them is proof of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lumisite.cli import main
+from lumisite.validate.transport.judge import Expectation, Result, judge
+from lumisite.validate.transport.log import scan
+from tests.support.logs import Run
+
+RANK = "nid005001:7000:7040 [0] NCCL INFO "
+OTHER = "nid005002:7001:7041 [1] NCCL INFO "
+ANY = Expectation()
+
+
+def shown(text: str, expectation: Expectation = ANY) -> Result:
+    return judge(scan([("log", [text.encode()])]), expectation)
+
+
+#: Lines, and what they show: plugin in use, provider, network, GPU Direct RDMA, interfaces.
+FRAGMENTS = {
+    "interfaces of sockets": (
+        f"{RANK}NET/Socket : Using [0]nmn0:10.252.1.7<0> [1]hsn0:fe80::1%hsn0<0>",
+        ("no", "none", "Socket", "no", ["nmn0", "hsn0"]),
+    ),
+    "interfaces of sockets without a host": (
+        "[0] NCCL INFO NET/Socket : Using [0]eth0:10.252.1.7<0> [1]",
+        ("no", "none", "Socket", "no", ["eth0"]),
+    ),
+    "a device of sockets": (
+        f"{RANK}NET/Socket : GPU Direct RDMA Disabled for HCA 0 'hsn0'",
+        ("no", "none", "Socket", "no", ["hsn0"]),
+    ),
+    "the plugin does not start, and sockets are opened": (
+        (
+            "n1:7:8 [1] nccl_net_ofi_create_plugin:259 NCCL WARN NET/OFI aws-ofi-nccl initialization failed\n"
+            "n1:7:8 [1] NCCL INFO NET/Socket : Using [0]eth0:10.0.227.37<0>"
+        ),
+        ("no", "none", "Socket", "no", ["eth0"]),
+    ),
+    "sockets for the bootstrap, then adapters": (
+        f"{RANK}NET/Socket : Using [0]eno1:10.1.1.1<0>\n{RANK}NET/IB : Using [0]mlx5_0:1/IB ; OOB eno1:10.1.1.1<0>",
+        ("no", "none", "IB", "unknown", ["mlx5_0"]),
+    ),
+    "no adapter but the one out of band": (
+        f"{RANK}NET/IB : Using [RO]; OOB eth0:10.1.1.1<0>\n{RANK}NET/Socket : Using [0]eth0:10.1.1.1<0>",
+        ("no", "none", "Socket", "no", ["eth0"]),
+    ),
+    "adapters of a plugin over verbs": (
+        f"{RANK}NET/Plugin: Loaded net plugin NCCL RDMA Plugin v6 (v6)\n{RANK}NET/IB : Using [0]mlx5_0:1/IB",
+        ("unknown", "unknown", "unknown", "unknown", []),
+    ),
+    "initialised, and not said to be used": (
+        f"{RANK}Initialized NET plugin IB",
+        ("no", "none", "IB", "unknown", []),
+    ),
+    "devices of a plugin": (
+        f"{RANK}NET/AWS Libfabric : GPU Direct RDMA Enabled for HCA 0 'cxi0'",
+        ("yes", "unknown", "AWS Libfabric", "unknown", ["cxi0"]),
+    ),
+    "any blanks": (
+        f"{RANK}  NET/OFI  Selected  provider is  cxi,  fabric is cxi   ( found 1 nics )",
+        ("unknown", "cxi", "unknown", "unknown", []),
+    ),
+    "blanks before the count": (
+        "NCCL INFO NET/OFI Selected provider is cxi   (found 1 nics)\nNCCL INFO Using network Libfabric",
+        ("yes", "cxi", "Libfabric", "unknown", []),
+    ),
+    "one process each says one thing": (
+        f"{RANK}Using network Libfabric\n{OTHER}NET/OFI Selected provider is efa (found 3 nics)\n{OTHER}Bootstrap: Using e0",
+        ("yes", "efa", "Libfabric", "unknown", []),
+    ),
+    "channels of one rank, one way": (
+        f"{RANK}Channel 00/0 : 4092[d6000] -> 0[d6000] [receive] via NET/AWS Libfabric/2/GDRDMA comm 0x9b nRanks 4096",
+        ("yes", "unknown", "AWS Libfabric", "yes", []),
+    ),
+    "channels of one rank, not by GPU Direct": (
+        f"{RANK}Ring 00 : 7 -> 8 [receive] via NET/AWS Libfabric/0",
+        ("yes", "unknown", "AWS Libfabric", "no", []),
+    ),
+    "a note of a channel without its direction": (
+        f"{RANK}Channel 00/04 : 0[0] -> 4[0] via NET/IB/0/GDRDMA",
+        ("no", "none", "IB", "yes", []),
+    ),
+    "messages behind something else": (
+        (
+            "gpu-02 ... Channel 00/0 : 7[3] -> 0[0] [send] via NET/Libfabric/0/GDRDMA\n"
+            "gpu-02 ... NET/OFI Selected provider is efa, fabric is efa (found 1 nics)"
+        ),
+        ("yes", "efa", "Libfabric", "yes", []),
+    ),
+    "a record, and a message of which the rest is gone": (
+        f"{RANK}NET/OFI Selected Provider is efa (found 4 nics)\n...\nvia NET/AWS Libfabric/1/GDRDMA\n...",
+        ("yes", "efa", "AWS Libfabric", "yes", []),
+    ),
+    "a plugin's own log": (
+        "INFO: Function: ofi_init Line: 686: NET/OFI Selected Provider is efa",
+        ("unknown", "efa", "unknown", "unknown", []),
+    ),
+    "prose": (f"{RANK}NET/Socket : Using network Socket", ("no", "none", "Socket", "no", [])),
+}
+
+
+@pytest.mark.parametrize("name", FRAGMENTS)
+def test_a_fragment_shows_what_it_says_and_proves_nothing(name: str) -> None:
+    text, answers = FRAGMENTS[name]
+    result = shown(text)
+    found = (result.plugin_in_use, result.provider, result.network, result.gdr, list(result.interfaces))
+    assert found == answers
+    asked = (Expectation(), Expectation("cxi"), Expectation("efa", 4, require_gdr=True))
+    assert all(shown(text, one).verdict != "pass" for one in asked)
+
+
+def test_what_is_shown_is_not_what_is_asked_of_every_rank() -> None:
+    """One rank's channels in one direction show GPU Direct RDMA; a run that must prove it does not pass by them."""
+    text = (
+        f"{RANK}NET/OFI Selected provider is cxi, fabric is cxi (found 4 nics)\n"
+        f"{RANK}Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Libfabric/0/GDRDMA\n"
+    )
+    result = shown(text, Expectation("cxi", 4, require_gdr=True))
+    assert (result.gdr, result.verdict) == ("yes", "inconclusive")
+    assert "nothing proves GPU Direct RDMA in both directions" in result.reasons
+
+
+def lines_of(result: Result) -> dict[str, int | None]:
+    return {name: None if one is None else one.line for name, one in result.evidence.items()}
+
+
+def test_each_answer_has_the_line_that_gives_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "\n".join(
+        [
+            "training begins",
+            f"{RANK}Bootstrap : Using hsn0:10.253.1.7<0>",
+            f"{RANK}NET/OFI Selected provider is cxi, fabric is cxi (found 4 nics)",
+            f"{RANK}Using network Libfabric",
+            f"{RANK}NET/Libfabric : GPU Direct RDMA Enabled for HCA 0 'cxi0'",
+            f"{RANK}Channel 00/0 : 0[0] -> 1[0] via P2P/IPC",
+            f"{RANK}Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Libfabric/0",
+            f"{RANK}Channel 01/0 : 1[0] -> 0[0] [receive] via NET/Libfabric/1/GDRDMA",
+        ]
+    )
+    assert lines_of(shown(text)) == {"plugin_in_use": 7, "provider": 3, "network": 7, "gdr": 7, "interfaces": 5}
+    (tmp_path / "log").write_text(text + "\n")
+    main(["transport", "log", "--json"])
+    evidence = json.loads(capsys.readouterr().out)["evidence"]
+    assert evidence["provider"] == {
+        "file": "log",
+        "line": 3,
+        "text": "NET/OFI Selected provider is cxi, fabric is cxi (found 4 nics)",
+    }
+    main(["transport", "log"])
+    printed = capsys.readouterr().out
+    assert "line 3: NET/OFI Selected provider is cxi" in printed
+    assert "line 7: Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Libfabric/0" in printed
+
+
+def test_the_line_of_what_is_not_in_use_is_that_of_the_fault() -> None:
+    text = "\n".join(
+        [
+            f"{OTHER}Using network Libfabric",
+            f"{RANK}NET/Plugin: Could not find: librccl-net.so",
+            f"{RANK}NET/Socket : Using [0]nmn0:10.252.1.7<0>",
+        ]
+    )
+    assert lines_of(shown(text)) == {"plugin_in_use": 3, "provider": 3, "network": 3, "gdr": 3, "interfaces": 3}
+    assert lines_of(shown(text.rpartition("\n")[0])) == {
+        "plugin_in_use": 2,
+        "provider": 2,
+        "network": 1,
+        "gdr": None,
+        "interfaces": None,
+    }
+
+
+def test_lines_are_counted_over_blocks_and_for_each_file() -> None:
+    text = ("other output\n" * 5000 + Run().text().decode()).encode()
+    first = judge(scan([("log", [text])]), Expectation())
+    cut = judge(scan([("log", (text[at : at + 1000] for at in range(0, len(text), 1000)))]), Expectation())
+    assert first.evidence == cut.evidence
+    lines = text.decode().split("\n")
+    assert all(one is None or one.text in lines[one.line - 1] for one in first.evidence.values())
+    assert first.evidence["provider"].line > 5000  # type: ignore[union-attr]
+    second = judge(scan([("a", [b"nothing\n" * 9]), ("b", [text])]), Expectation())
+    assert [(one.file, one.line) for one in second.evidence.values() if one] == [
+        ("b", one.line) for one in first.evidence.values() if one
+    ]
+
+
+def test_a_line_of_odd_bytes_is_shown_on_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log").write_bytes(RANK.encode() + b"NET/OFI Selected provider is cxi\x1b]0;x\x07\xff\n")
+    main(["transport", "log"])
+    assert "\x1b" not in capsys.readouterr().out

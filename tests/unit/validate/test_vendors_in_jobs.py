@@ -1,0 +1,253 @@
+"""What jobs are told of the vendors of a site: the scripts know none by themselves."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from lumisite.site.load import EMBEDDED, load_site
+from lumisite.site.model import Site
+from lumisite.validate.probes.probe import Part, scripts
+from lumisite.validate.probes.suite import choose_probes
+from tests.support.records import target_of
+from tests.support.sites import load_text, site_text
+
+UNIVERSITY = (EMBEDDED / "university.yaml").read_text()
+SITES = {
+    "lumi": load_site("lumi").site,
+    "nvidia": load_text(UNIVERSITY).site,
+    "intel": load_text(UNIVERSITY.replace("gpu: nvidia", "gpu: intel")).site,
+    "twin": load_site("twin").site,
+    # GPUs that no node kind describes.
+    "undescribed": load_text(site_text(("  backend: gloo\n", "  backend: nccl\n"))).site,
+}
+AMD = ("--settings RCCL_", "--settings MIOPEN_", "--settings HSA_")
+
+
+def part(site: Site, probe: str, number: int = 0, **options: str) -> Part:
+    target = target_of(site, **options)
+    (found,) = choose_probes(target, [probe])[-1:]
+    return found.parts[number]
+
+
+def given(words: tuple[str, ...], *options: str) -> list[str]:
+    """Give these options of a part, with their values."""
+    pairs = pairwise(words)
+    return [f"{name} {value}" for name, value in pairs if name.removeprefix("--") in options]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "lumi",
+            [
+                "--backend nccl",
+                "--device cuda",
+                *AMD,
+                "--carrier librccl",
+                "--carrier libcxi",
+            ],
+        ),
+        (
+            "nvidia",
+            [
+                "--backend nccl",
+                "--device cuda",
+                "--settings NCCL_",
+                "--settings CUDA_",
+                "--carrier libnccl",
+                "--carrier libibverbs",
+            ],
+        ),
+        (
+            "intel",
+            [
+                "--backend xccl",
+                "--device xpu",
+                "--settings CCL_",
+                "--settings ZE_",
+                "--carrier libccl",
+                "--carrier libibverbs",
+            ],
+        ),
+        ("twin", ["--backend gloo"]),
+        ("undescribed", ["--backend nccl", "--device cuda", *AMD, "--carrier librccl"]),
+    ],
+)
+def test_ranks_are_told_their_device_and_what_may_carry_traffic(name: str, expected: list[str]) -> None:
+    for probe in ("transport", "communicators", "collectives", "ddp", "pairs"):
+        assert given(part(SITES[name], probe).arguments, "backend", "device", "settings", "carrier") == expected
+
+
+def test_places_of_programs_that_images_have() -> None:
+    tools = ["--tools /usr/libexec/rccl-tests", "--tools /opt/rccltests"]
+    assert given(part(SITES["lumi"], "collectives").arguments, "tools") == tools
+    assert given(part(SITES["nvidia"], "collectives").arguments, "tools") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("lumi", ["/dev/kfd*", "/dev/dri/render*", "/dev/cxi[0-9]*"]),
+        ("nvidia", ["/dev/nvidia[0-9]*", "/dev/infiniband/uverbs*"]),
+        ("intel", ["/dev/dri/render*", "/dev/infiniband/uverbs*"]),
+        ("twin", []),
+    ],
+)
+def test_nodes_are_asked_for_the_devices_of_their_vendors(name: str, expected: list[str]) -> None:
+    assert [word for word in part(SITES[name], "node").arguments if word.startswith("/dev/")] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "lumi",
+            (
+                "--selecting ROCR_VISIBLE_DEVICES --selecting HIP_VISIBLE_DEVICES "
+                "--runtime libamdhip64.so:hipGetDeviceCount:hipDeviceGetPCIBusId --device /dev/kfd"
+            ),
+        ),
+        (
+            "nvidia",
+            (
+                "--selecting CUDA_VISIBLE_DEVICES "
+                "--runtime libcudart.so:cudaGetDeviceCount:cudaDeviceGetPCIBusId --device /dev/nvidiactl"
+            ),
+        ),
+        ("intel", "--selecting ZE_AFFINITY_MASK --device /dev/dri"),
+        ("twin", ""),
+    ],
+)
+def test_ranks_look_for_their_own_gpus(name: str, expected: str) -> None:
+    assert " ".join(part(SITES[name], "affinity").arguments) == expected
+    jax = part(SITES[name], "jax", jax_image="/j.sif").arguments
+    assert given(jax, "selecting") == given(tuple(expected.split()), "selecting")
+
+
+def test_libraries_are_those_of_the_vendors() -> None:
+    lumi, nvidia = (part(SITES[name], "binds", 1).arguments for name in ("lumi", "nvidia"))
+    assert given(lumi, "plugin", "carrier") == [
+        *("--plugin librccl-net.so", "--plugin libnccl-net.so"),
+        *("--carrier librccl", "--carrier libcxi"),
+    ]
+    assert given(nvidia, "plugin", "carrier") == ["--carrier libnccl", "--carrier libibverbs"]
+
+
+# ---------------------------------------------------------------- the scripts themselves
+
+#: PyTorch as far as a rank asks it for its device; the group is a made-up one.
+TORCH = """
+__version__ = "0"
+device = lambda kind, index=0: f"{kind}:{index}"
+ones = lambda *_, device: print("made on", device)
+set_num_threads = print
+class Gpus:
+    device_count = lambda: 3
+    set_device = lambda device: print("set", device)
+    synchronize = lambda device: print("waited for", device)
+xpu = Gpus
+"""
+DISTRIBUTED = """
+init_process_group = lambda backend, **_: print("met by", backend)
+all_reduce = barrier = destroy_process_group = lambda *_, **__: None
+get_world_size = lambda: 1
+"""
+
+
+def test_a_rank_takes_the_device_that_it_is_told(tmp_path: Path) -> None:
+    for name in ("rank.py", "lumisite_record.py"):
+        (tmp_path / name).write_bytes(scripts()[name].read_bytes())
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text(TORCH)
+    (tmp_path / "torch/distributed.py").write_text(DISTRIBUTED)
+    (tmp_path / "meet.py").write_text("import rank\nrank.run(rank.Rank.meet)\n")
+    (tmp_path / "out").mkdir()
+    own = {
+        "MASTER_ADDR": "none",
+        "MASTER_PORT": "1",
+        "SLURM_PROCID": "0",
+        "SLURM_LOCALID": "4",
+        "CCL_X": "1",
+        "ZE_Y": "2",
+    }
+    command = [
+        sys.executable,
+        "meet.py",
+        "out",
+        "--limit",
+        "9",
+        "--backend",
+        "xccl",
+        "--device",
+        "xpu",
+        "--settings",
+        "CCL_",
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, **own}, timeout=30, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines() == ["set xpu:1", "met by xccl", "made on xpu:1", "waited for xpu:1"]
+    assert json.loads((tmp_path / "out/0.json").read_text())["environment"] == {"CCL_X": "1"}
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"), [("cuda", {"all_reduce": "-b 8 -e 64 -f 2 -g 1 -c 1\n"}), ("cpu", None)]
+)
+def test_programs_of_the_image_are_run_on_gpus_alone(device: str, expected: object, tmp_path: Path) -> None:
+    for name in ("collectives.py", "rank.py", "lumisite_record.py"):
+        (tmp_path / name).write_bytes(scripts()[name].read_bytes())
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/all_reduce_perf").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "tools/all_reduce_perf").chmod(0o755)
+    own = {**os.environ, "SLURM_PROCID": "0"}
+    command = [
+        sys.executable,
+        "collectives.py",
+        "out",
+        "--sweep",
+        "all_reduce:8,64",
+        "--tools",
+        str(tmp_path / "tools"),
+    ]
+    (tmp_path / "out").mkdir()
+    # There is no PyTorch, and what was run before stays.
+    subprocess.run([*command, "--device", device], cwd=tmp_path, env=own, timeout=30, check=False)
+    assert json.loads((tmp_path / "out/0.json").read_text()).get("tables") == expected
+
+
+class Runtime:
+    """A run-time library with two GPUs, whose functions are called as it is told."""
+
+    def __init__(self, name: str) -> None:
+        if name != "libtwo.so":
+            raise OSError(name)
+
+    def count(self, number: ctypes._CArgObject) -> int:
+        ctypes.cast(number, ctypes.POINTER(ctypes.c_int))[0] = 2
+        return 0
+
+    def address(self, text: ctypes.Array[ctypes.c_char], size: ctypes.c_int, index: ctypes.c_int) -> int:
+        text.value = f"0000:C{index.value}:00.0".encode()[: size.value]
+        return 0
+
+
+def test_addresses_come_from_the_library_that_the_site_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(scripts()["lumisite_record.py"].parent))
+    found: dict[str, object] = {"__name__": "affinity"}
+    exec(compile(scripts()["affinity.py"].read_text(), "affinity.py", "exec"), found)
+    monkeypatch.setattr(ctypes, "CDLL", Runtime)
+    monkeypatch.setattr(
+        sys, "argv", ["affinity.py", "out", "--runtime", "libgone.so:a:b", "--runtime", "libtwo.so:count:address"]
+    )
+    bus_ids = found["bus_ids"]
+    assert callable(bus_ids)
+    assert bus_ids() == ["0000:c0:00.0", "0000:c1:00.0"]
