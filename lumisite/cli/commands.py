@@ -295,7 +295,7 @@ COMMANDS: dict[str, Command] = {
     "try": Command(
         "what a setting is worth on this machine: evidence for the ledger",
         "Run what ranks have today first and last, and between them, in an order drawn from the seed, each setting, a "
-        "sham and a control. What they have is tried by doing without. Exit 0: all have an answer, 1: harmful, 4: none.",
+        "sham and a control. What they have is tried by doing without. Exit 0: all answered, 1: harmful, 4: not all.",
         {
             "settings [NAME=VALUE]...": "a variable with the value that is tried",
             **RUN_FOLDER,
