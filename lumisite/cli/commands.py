@@ -15,7 +15,6 @@ from lumisite.cli.arguments import (
     JOBS,
     JSON,
     MOST_TASKS,
-    NODE_HOURS,
     NODES,
     ONE_RELEASE,
     OTHER_IMAGES,
@@ -293,27 +292,25 @@ COMMANDS: dict[str, Command] = {
     ),
     "try": Command(
         "what a setting is worth on this machine: evidence for the ledger",
-        "Run the reference (what ranks have today) first and last, and between them, in an order drawn from the seed, "
-        "each setting by itself, a sham, and a setting that is known to cost speed: in each of K allocations. What "
-        "ranks have already is tried by doing without it. Exit code 0: each setting has an answer, 1: one is harmful, "
-        "4: one has none (unverified, underpowered).",
+        "Run what ranks have today first and last, and between them, in an order drawn from the seed, each setting, a "
+        "sham and a control. What they have is tried by doing without. Exit 0: all answered, 1: harmful, 4: not all.",
         {
             "settings [NAME=VALUE]...": "a variable with the value that is tried",
             **RUN_FOLDER,
             "--unset NAME...": "try to do without a variable",
             "--against NAME=VALUE...": "what the reference sets (default: nothing more than what ranks have today)",
             "--ledger": "try every entry of the ledger that ranks have here and nobody measured on this platform",
-            "--budget NODE_HOURS": About("with --ledger: as many entries as this is enough for", NODE_HOURS),
+            "--budget NODE_HOURS": About("with --ledger: as many entries as this is enough for (default: all)", COUNT),
             "--allocations K": About("valid allocations that are needed (default: 3)", COUNT),
-            "--attempts A": About("slots of each setting in an allocation, for the rate of hangs (default: 1)", COUNT),
+            "--attempts A": About("slots of each setting in each allocation (default: 1)", COUNT),
             "--seed S": About("draw the order of slots from this number (default: at random)", COUNT),
             **{name: about for name, about in JOBS.items() if name != "--node-sets N"},
             "--write SITE.yaml": About("add the evidence to the ledger's entries in this file", PATH),
-            "--dry-run": "print the design and submit nothing; needs no Slurm and no shared folder",
+            "--dry-run": "print the design only",
             "--json": JSON,
         },
-        either=("--out", "--resume"),
-        module="try_",
+        ("--out", "--resume"),
+        "try_",
     ),
     "transport": Command(
         "which network NCCL, or a library like it, really used",
