@@ -76,6 +76,8 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("validate --site twin --out fresh --dry-run --baseline runs/before --nodelist nid[1-2]", "runs/before/*", "fresh"),
     ("baseline --resume base", f"base/{{run.json,{_JOBS},{_STEPS}}}", "base into"),
     ("baseline --site site.yaml --out fresh --dry-run --nodelist nid[1-2]", f"site.yaml {_SLURM}", "fresh"),
+    ("try NCCL_ALGO=Ring --site site.yaml --seed 1 --dry-run", "site.yaml", ""),
+    ("try --ledger --site lumi.yaml --seed 1 --dry-run --json", "lumi.yaml", ""),
     ("reframe --site site.yaml --image sifs/image.sif -o module.py", "{site.yaml,sifs/image.sif}", "module.py"),
     ("reframe --judge stage --job 7", f"stage/{{run.json,{_JOBS},jobs/*/nodes,{_STEPS}}} {_SLURM}", "stage"),
     ("transport rank.log", "rank.log", ""),

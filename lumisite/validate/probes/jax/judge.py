@@ -24,8 +24,10 @@ def jax(target: Target) -> Plan:
 
 def _hiding(target: Target) -> list[str]:
     """Name the variable and the option by which a process sees a GPU, or none."""
-    flag = target.site.runtime.gpu or (target.gpu.flag if target.gpu else "")
-    return [*(target.gpu.visible[:1] if target.gpu else ()), *([f"--{flag}"] if flag else [])]
+    if target.gpu is None:
+        return []
+    flags = target.site.gpu_flags(target.kind) or {target.gpu.flag}
+    return [*target.gpu.visible[:1], *(f"--{flag}" for flag in sorted(flags) if flag)]
 
 
 def _judge(platform: str, hiding: Sequence[str], records: Sequence[Record], expected: Expected) -> list[Line]:
