@@ -54,7 +54,7 @@ def _groups(node: Node) -> tuple[list[Entry], tuple[Core, ...]]:
         # The kernel numbers all first threads before all second ones.
         threads = node.facts.threads_per_core or 1
         split = ((parse_number_list(group.cpus), group.numa) for group in node.facts.cpus)
-        halves = ((cpus, len(cpus) // threads, numa) for cpus, numa in split)
+        halves = ((cpus, max(1, len(cpus) // threads), numa) for cpus, numa in split if cpus)
         return [_group(cpus[:at], cpus[at : 2 * at], numa, None) for cpus, at, numa in halves], ()
     together: dict[tuple[int | None, int | None], list[Core]] = {}
     for core in cores:

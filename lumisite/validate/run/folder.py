@@ -218,9 +218,9 @@ class Run:
         return [dict(zip(row[:-1:2], row[1:-1:2], strict=False)) for row in rows if row[-1] == "end"]
 
     def set_before(self, run: str) -> list[tuple[str, str]]:
-        """Give each variable (NAME=VALUE) that was set in a job before lumisite ran, with who set it."""
+        """Give each variable (NAME=VALUE, cut where it is long) that was set before lumisite ran, with who set it."""
         rows = [line.split("\t") for line in self._text(run, SET_BEFORE).splitlines()]
-        return [(row[0], row[1]) for row in rows if len(row) == 2]
+        return [(row[0][:WORDS_TOLD], row[1][:WORDS_TOLD]) for row in rows if len(row) == 2]
 
     def left(self, run: str) -> list[tuple[str, str, str]]:
         """Give what steps of a job have left running on its nodes: the step, the node and the command."""

@@ -369,3 +369,9 @@ def test_a_node_without_answer_has_what_slurm_says() -> None:
 
 def test_interfaces_of_the_wrong_kind_are_no_fabric() -> None:
     assert fabric_of(small(), None) == Fabric("tcp", (), (), ())
+
+
+def test_a_facts_file_that_counts_more_threads_than_cpus_has_cores_all_the_same() -> None:
+    captured = Node(replace(small().facts, threads_per_core=8), told({}))
+    value = written(seen({"cpu": captured}, read_cluster(slurm(partition("all"), node("n1")))))
+    assert value["node_kinds"]["cpu"]["l3"][0]["cores"]

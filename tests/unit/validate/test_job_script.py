@@ -340,3 +340,10 @@ def test_a_partition_is_asked_for_as_the_site_wants_it() -> None:
     site = replace(LUMI, partitions={**LUMI.partitions, "standard-g": partition})
     plain, words = (asked(job_script(one, an_asked(), a_plan("lumi"), 1)) for one in (LUMI, site))
     assert sorted(word for word in words if word not in plain) == ["--constraint=gpu", "--qos=regular"]
+
+
+def test_a_long_value_that_was_set_before_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "jobs/x").mkdir(parents=True)
+    (tmp_path / "jobs/x/set-before").write_text(f"A={'x' * 50_000}\tthe site\n")
+    [(what, who)] = Run(tmp_path).set_before("x")
+    assert (len(what), who) == (400, "the site")
