@@ -8,7 +8,6 @@ from lumisite.cli.parser import About, Arguments, number_to
 
 #: The prolog is run for each task of a node.
 MOST_TASKS = {"type": number_to(1024)}
-NODE_HOURS = {"type": number_to(1_000_000)}
 COUNT = {"type": number_to(10_000, "not a")}
 PATH = {"type": Path}
 #: A list too, as where there may be several.

@@ -6,13 +6,12 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from lumisite.cli import main
 from tests.support.sites import site_text
-from tests.twin import faults
 from tests.twin.cluster import Cluster, ClusterPlan, running
 from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
@@ -20,7 +19,6 @@ from tests.twin.helper_site import deploy_site
 from tests.twin.login_node import LUMISITE, install_lumisite
 from tests.twin.process import Result
 from tests.twin.roots import USER_ID
-from tests.twin.test_communicators import processes
 from tests.twin.test_planted_faults import set_by_user
 
 pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
@@ -36,8 +34,8 @@ SIZES = (
 )
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Cluster]:
+@contextmanager
+def trial_cluster() -> Iterator[Cluster]:
     """A cluster whose links bound what is measured, with a description that may be written to."""
     require_twin()
     with running(ClusterPlan(images=("torch",), management_rate="100mbit", high_speed_rate="400mbit")) as cluster:
@@ -47,6 +45,12 @@ def site() -> Iterator[Cluster]:
         description.write_text(site_text(RULES, SIZES))
         os.chown(description, USER_ID, USER_ID)
         shutil.copytree(SCRIPTS / "planted", cluster.shared / "scratch/planted")
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Cluster]:
+    with trial_cluster() as cluster:
         yield cluster
 
 
@@ -106,45 +110,3 @@ def test_one_size_that_is_slow_is_harmful_and_what_nobody_reads_is_unverified(si
     assert sizes[1 << 20] < -0.3
     assert abs(sizes[4 << 20]) < 0.1
     assert told["run"] == "/scratch/sizes"
-
-
-def test_a_hang_is_evidence_and_leaves_nothing_behind(site: Cluster) -> None:
-    words = "PLANTED_HANG=1 --probe communicators --allocations 1 --attempts 5 --limit 30"
-    done, told = tried(site, "hang", words, planted=True)
-    assert done.code == 1, done.stdout + done.stderr
-    answer = answers(told)["PLANTED_HANG=1"]
-    assert answer["worth"] == "harmful", done.stdout
-    assert answer["reason"] == "5 of 5 hung or failed with it, 0 of 5 without"
-    assert processes(site) == dict.fromkeys(site.nodes, "")
-    # Plain ranks met after each of them.
-    checks = sorted((site.shared / "scratch/hang/jobs").glob("*/s*-check-2n/exit"))
-    assert sorted(path.read_text().split()[0] for path in checks) == [*["0"] * 5, *["skipped"] * 6]
-
-
-def test_killed_it_goes_on_and_edited_it_is_refused(site: Cluster) -> None:
-    words = "OMP_PROC_BIND=false --probe collectives --allocations 1"
-    command = f"{LUMISITE} try --site /scratch/site.yaml --seed 3 --out /scratch/killed {words}"
-    site.run(f"cd /scratch && {{ {command} & }} 2>err; while ! grep -qs s02 err; do sleep 0.2; done; kill -9 $!")
-    lines = (site.shared / "scratch/killed/samples.jsonl").read_text().splitlines()
-    assert lines
-    done = site.run(f"{LUMISITE} try --resume /scratch/killed --json")
-    assert done.code in (0, 4), done.stderr
-    whole = (site.shared / "scratch/killed/samples.jsonl").read_text().splitlines()
-    assert whole[: len(lines)] == lines
-    keys = [(one.get("metric", one.get("gate")), one["run"]) for one in map(json.loads, whole)]
-    assert len(keys) == len({*keys})
-    submitted = (site.shared / "scratch/killed/jobs.jsonl").read_text().count('"submitted"')
-    assert submitted == len({run.partition(".")[0] for _, run in keys})
-    design = site.shared / "scratch/killed/design.json"
-    design.write_text(design.read_text().replace('"smallest": 0.03', '"smallest": 0.3'))
-    done = site.run(f"{LUMISITE} try --resume /scratch/killed")
-    assert done.code == 2
-    assert "was changed since the trial began" in done.stderr
-
-
-def test_a_plan_needs_neither_slurm_nor_a_shared_folder(site: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    with faults.node_drained(site, "nid000002"):
-        done = site.run(f"{LUMISITE} try --site twin --seed 3 --dry-run A_B=1")
-    assert done.code == 0, done.stderr
-    assert main(["try", "--site", "twin", "--seed", "3", "--dry-run", "A_B=1"]) == 0
-    assert capsys.readouterr().out == done.stdout
