@@ -61,6 +61,7 @@ done
 for class in $classes; do
   for adapter in "$class"/*; do device "$adapter" ports/1/link_layer ports/1/state; done
 done
+# shellcheck disable=SC2086 # a list of patterns
 all $stated
 for pci in /sys/bus/pci/devices/*; do
   class=
