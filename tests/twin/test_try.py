@@ -97,7 +97,8 @@ def test_what_ranks_have_is_needed_and_its_evidence_is_in_the_ledger(site: Clust
 
 
 def test_one_size_that_is_slow_is_harmful_and_what_nobody_reads_is_unverified(site: Cluster) -> None:
-    words = "PLANTED_SLOW=1048576 NOBODY_READS_THIS=1 OMP_PROC_BIND=false --probe collectives --allocations 2"
+    words = "PLANTED_SLOW=1048576 NOBODY_READS_THIS=1 OMP_PROC_BIND=false "
+    words += "LUMISITE_CPU_BIND=off --probe collectives --allocations 2"
     done, told = tried(site, "sizes", words, planted=True)
     assert done.code == 1, done.stdout + done.stderr
     found = answers(told)
@@ -106,6 +107,8 @@ def test_one_size_that_is_slow_is_harmful_and_what_nobody_reads_is_unverified(si
     # Two allocations on a busy machine may not exclude 3 %.
     assert found["OMP_PROC_BIND=false"]["worth"] in ("inert", "underpowered"), done.stdout
     assert found["NOBODY_READS_THIS=1"]["effects"] == []
+    # Tasks have no mask here, so that to do without one changes nothing, and nothing is said of it.
+    assert found["LUMISITE_CPU_BIND=off"]["worth"] == "unverified", done.stdout
     sizes = {one["first"]: one["effect"] for one in found["PLANTED_SLOW=1048576"]["sizes"]}
     assert sizes[1 << 20] < -0.3
     assert abs(sizes[4 << 20]) < 0.1

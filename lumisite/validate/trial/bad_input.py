@@ -17,6 +17,8 @@ from lumisite.validate.trial.design import Design, Setting, setting_of
 
 #: The beginnings of names that Slurm, the helper or a runtime makes anew in each task.
 MADE_ANEW = ("SLURM_", "LUMISITE", "SINGULARITY", "APPTAINER")
+#: What a user says to the helper, by which its masks and its choice of GPUs are tried.
+SWITCHES = ("LUMISITE_CPU_BIND", "LUMISITE_GPUS")
 #: What an allocation needs beside its slots: to load the module, to look at its nodes, and the signs; in seconds.
 BESIDE_S = 600
 
@@ -68,7 +70,7 @@ def unmeasured(target: Target) -> list[Setting]:
 
 
 def _check_name(setting: Setting, target: Target) -> None:
-    if setting.name.startswith(MADE_ANEW):
+    if setting.name.startswith(MADE_ANEW) and setting.name not in SWITCHES:
         raise ResolveError(f"try: {setting.name} is made anew in each task, whatever it was before")
     own = [one for one in target.site.settings if one.name == setting.name]
     if any(one.computed or one.directory for one in own):

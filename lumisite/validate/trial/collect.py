@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lumisite.errors import ResolveError
+from lumisite.site.cpus import format_cpu_list
 from lumisite.text import some
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.probe import TIMED_OUT, Group, Record, Step
@@ -23,11 +24,12 @@ _REFUSED = re.compile(r"not available|ignor|invalid|unsupported|not supported|un
 
 @dataclass
 class Signs:
-    """What a short step of an arm told, beside its ranks' environment."""
+    """What a short step of an arm told, beside its ranks' environment; `cpus` are those of each rank."""
 
     named: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
     carried: str = ""
+    cpus: tuple[str, ...] = ()
     log: tuple[str, ...] = ()
 
 
@@ -164,7 +166,8 @@ def _read_signs(arm: Arm, records: Sequence[Record]) -> Signs:
     lines = [line for record in records for line in text(record, "log").splitlines()]
     told = (line.partition("NCCL ")[2] for line in lines if any(re.search(rf"\b{name}\b", line) for name in names))
     devices = {device for record in records for device in texts(record, "devices")}
-    return Signs(named, tuple(sorted(devices)), most[0][0] if most else "", tuple(dict.fromkeys(filter(None, told))))
+    cpus, log = tuple(map(_cpu_list, records)), tuple(dict.fromkeys(filter(None, told)))
+    return Signs(named, tuple(sorted(devices)), most[0][0] if most else "", cpus, log)
 
 
 def took_effect(
@@ -189,11 +192,19 @@ def took_effect(
     return _acted_on(arm, signs, reference or Signs())
 
 
+def _cpu_list(record: Record) -> str:
+    cpus = record.get("cpus")
+    return format_cpu_list(cpu for cpu in cpus if isinstance(cpu, int)) if isinstance(cpus, list) else ""
+
+
 def _acted_on(arm: Arm, signs: Signs, reference: Signs) -> tuple[TookEffect, str]:
     shown = [f"{file} names {name}" for name, file in signs.named.items() if file]
     shown += [f"the log says: {line}" for line in signs.log[:1]]
     if signs.carried and reference.carried and signs.carried != reference.carried:
         shown.append(f"{signs.carried} carried the bytes, {reference.carried} does in the reference")
+    if moved := [rank for rank, (now, was) in enumerate(zip(signs.cpus, reference.cpus, strict=False)) if now != was]:
+        rank = moved[0]
+        shown.append(f"rank {rank} may run on CPUs {signs.cpus[rank]}, on {reference.cpus[rank]} in the reference")
     if signs.devices and (more := sorted({*signs.devices} ^ {*reference.devices})):
         shown.append(f"open in one of both only: {some(more, 3, ', ')}")
     if shown:

@@ -54,6 +54,11 @@ def test_bad_input_is_refused_before_any_job(words: list[str], said: str, capsys
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"lumisite: {said}")
 
 
+@pytest.mark.parametrize("words", ["LUMISITE_CPU_BIND=off", "LUMISITE_GPUS=one", "NCCL_ALGO=Ring"])
+def test_what_a_user_may_say_to_the_helper_can_be_tried(words: str) -> None:
+    assert main(["try", "--site", "twin", "--seed", "1", "--dry-run", words]) == 0
+
+
 def test_a_file_that_evidence_cannot_go_into_is_told_before_any_job(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -301,6 +301,7 @@ REACHED = [{"rank": 0, "given": {"A_B": "1"}}, {"rank": 1, "given": {"A_B": "1"}
         (REACHED, Signs(), ("unknown", "it reached every rank, and no file that a rank has in use names A_B")),
         (REACHED, Signs({"A_B": "liba.so"}), ("yes", "liba.so names A_B")),
         (REACHED, Signs(carried="eth0"), ("yes", "eth0 carried the bytes, hsn0 does in the reference")),
+        (REACHED, Signs(cpus=("0-3", "0-3")), ("yes", "rank 0 may run on CPUs 0-3, on 1 in the reference")),
         (REACHED, Signs(devices=("anon_inode:[userfaultfd]",)), ("yes", "open in one of both only: anon_inode:[userfaultfd]")),
         (
             REACHED,
@@ -322,4 +323,4 @@ REACHED = [{"rank": 0, "given": {"A_B": "1"}}, {"rank": 1, "given": {"A_B": "1"}
 def test_what_shows_that_a_setting_took_effect(
     records: list[dict[str, Any]], signs: Signs | None, expected: tuple[str, str]
 ) -> None:
-    assert took_effect(ARM, records, signs, Signs(carried="hsn0")) == expected
+    assert took_effect(ARM, records, signs, Signs(carried="hsn0", cpus=("1", "2"))) == expected

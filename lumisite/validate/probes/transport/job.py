@@ -34,6 +34,7 @@ def measure(rank: own.Rank) -> None:
         if names:
             rank.record["named"] = {name: found or rank.told["named"][name] for name, found in named(names).items()}
             rank.record["devices"] = devices()
+            rank.record["cpus"] = sorted(os.sched_getaffinity(0))
     finally:
         logs = sorted(rank.out.glob(f"{rank.rank}.log.*"))
         rank.record["log"] = "".join(path.read_text(errors="replace") for path in logs)[:LOG_BYTES]
