@@ -18,7 +18,7 @@ from lumisite.machine.ldcache import conf_directories, glob
 from lumisite.machine.tree import Tree, resolve, text_of
 from lumisite.site.images import Holds, told_release
 from lumisite.site.model import Site
-from lumisite.vendors import all_vendors, fabrics_of, gpu_of, plugins, software_of
+from lumisite.vendors import all_fabrics, all_vendors, fabrics_of, gpu_of, plugins, software_of
 
 if TYPE_CHECKING:
     from lumisite.vendors.model import Collectives, Sign
@@ -85,7 +85,7 @@ def read_versions(site: Site, tree: Tree) -> dict[str, Version]:
     folders = library_folders(tree)
     libc = find_file(tree, folders, ["libc.so.6"])
     carriers = {one.name: _signed(one.images, tree, folders) for one in collectives_of(site)}
-    fabric = [name for one in fabrics_of(site.fabric.carrier) for name in one.libraries]
+    fabric = [name for one in fabrics_of(site.fabric.carrier) or all_fabrics() for name in one.libraries]
     found = {
         "torch": _torch(tree),
         **carriers,

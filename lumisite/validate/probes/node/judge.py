@@ -19,6 +19,7 @@ from lumisite.text import some
 from lumisite.validate.probes.probe import TEXT, Ended, Expected, Line, Part, Plan, Record, Target, probe
 from lumisite.validate.probes.ranks import NOT_STARTED, STDERR, Said
 from lumisite.validate.probes.records import number, table, text, texts, value_at, whole
+from lumisite.vendors import all_fabrics, all_gpus
 
 #: A clock counts as wrong that is further from the others, in seconds; tasks of a step start within a few.
 CLOCK_S = 30
@@ -88,9 +89,12 @@ def _libraries(target: Target) -> list[str]:
 
 
 def _devices(target: Target) -> list[str]:
-    """Give patterns of the devices of GPUs and of the network, by the names that their drivers give them."""
-    makers = (target.gpu, *target.fabrics)
-    return list(dict.fromkeys(pattern for one in makers if one for pattern in one.devices))
+    """Give patterns of the devices of GPUs and of the network, by the names that their drivers give them.
+
+    Where the site says nothing of one they are those of all vendors: what all nodes have but one is missed all the same.
+    """
+    gpus, fabrics = [target.gpu] if target.gpu else all_gpus(), target.fabrics or tuple(all_fabrics())
+    return list(dict.fromkeys(pattern for one in (*gpus, *fabrics) for pattern in one.devices))
 
 
 def _judge(
