@@ -91,7 +91,7 @@ def _libraries(target: Target) -> list[str]:
 def _devices(target: Target) -> list[str]:
     """Give patterns of the devices of GPUs and of the network, by the names that their drivers give them.
 
-    Where the site says nothing of one they are those of all vendors: what all nodes have but one is missed all the same.
+    Where the site says nothing of one they are those of all vendors: what one node of many lacks is told all the same.
     """
     gpus, fabrics = [target.gpu] if target.gpu else all_gpus(), target.fabrics or tuple(all_fabrics())
     return list(dict.fromkeys(pattern for one in (*gpus, *fabrics) for pattern in one.devices))
