@@ -73,7 +73,7 @@ def test_every_link_is_slower(site: Cluster) -> None:
     # The system, and no node.
     assert "drain" not in second.stdout
     (row,) = [line for line in second.stdout.splitlines() if line.startswith("collectives/all_reduce_busbw/4MiB/2n")]
-    assert re.search(r" -1[3-7]\.\d% ", row), row
+    assert re.search(r" -1[3-7]\.\d % ", row), row
     assert "; confirmed: " in row
 
 

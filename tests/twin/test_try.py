@@ -98,13 +98,13 @@ def test_what_ranks_have_is_needed_and_its_evidence_is_in_the_ledger(site: Clust
 
 def test_one_size_that_is_slow_is_harmful_and_what_nobody_reads_is_unverified(site: Cluster) -> None:
     words = "PLANTED_SLOW=1048576 NOBODY_READS_THIS=1 OMP_PROC_BIND=false "
-    words += "LUMISITE_CPU_BIND=off --probe collectives --allocations 2"
+    words += "LUMISITE_CPU_BIND=off --probe collectives --allocations 3"
     done, told = tried(site, "sizes", words, planted=True)
     assert done.code == 1, done.stdout + done.stderr
     found = answers(told)
     assert found["PLANTED_SLOW=1048576"]["worth"] == "harmful", done.stdout
     assert found["NOBODY_READS_THIS=1"]["worth"] == "unverified", done.stdout
-    # Two allocations on a busy machine may not exclude 3 %.
+    # Three allocations on a busy machine may not exclude 3 %.
     assert found["OMP_PROC_BIND=false"]["worth"] in ("inert", "underpowered"), done.stdout
     assert found["NOBODY_READS_THIS=1"]["effects"] == []
     # Tasks have no mask here, so that to do without one changes nothing, and nothing is said of it.
