@@ -68,20 +68,24 @@ def test_a_controller_that_is_away_for_a_while_costs_nothing_but_time(site: Clus
     assert "Slurm does not answer" in err
 
 
-def test_a_node_whose_slurmd_is_killed_fails_no_gate_and_its_job_is_run_again(site: Cluster) -> None:
-    with at_work(site, "killed-slurmd", PROBES, "communicators-2n …") as process:
+@pytest.mark.parametrize("ranks", ["live", "die"])
+def test_a_node_whose_slurmd_is_killed_fails_no_gate_and_its_job_is_run_again(site: Cluster, ranks: str) -> None:
+    name = f"killed-slurmd-{ranks}"
+    with at_work(site, name, PROBES, "communicators-2n …") as process:
         with faults.daemon_away(site, "nid000002", "slurmd", "KILL"):
+            if ranks == "die":  # of which srun hears at once, and of slurmd only when it wants something of it
+                site.run("until pkill -KILL -f [p]robes/communicators.py; do sleep 0.1; done", node="nid000002").check()
             code, out, err = ended(process)
         wait_idle(site)
     assert code == 4, out + err
-    (gate,) = not_passed(site, "killed-slurmd")
+    (gate,) = not_passed(site, name)
     assert (gate.gate, gate.verdict) == ("job", "inconclusive")
     assert "nid000002" in gate.cause
     assert "nid000001" not in gate.cause
-    assert "--resume /scratch/killed-slurmd" in gate.advice
-    done = site.run(f"{LUMISITE} validate --resume /scratch/killed-slurmd")
+    assert f"--resume /scratch/{name}" in gate.advice
+    done = site.run(f"{LUMISITE} validate --resume /scratch/{name}")
     assert done.code == 0, done.stdout + done.stderr
-    assert not not_passed(site, "killed-slurmd")
+    assert not not_passed(site, name)
 
 
 # ---- what changes in mid-run

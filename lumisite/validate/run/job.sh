@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2154,SC2016 # what the lines before it assign, and what another shell expands
 # What the script of every job begins with, behind the lines that say `job` (its folder), `attempt` (the number of it),
-# `current` (the link to the release in force), `images`, and `lost` (how srun tells of a step that Slurm lost).
+# `current` (the link to the release in force), `images`, `lost` (how srun tells of a step that Slurm lost), and `away`
+# (how it tells of a node or a daemon that does not answer).
 # Every step leaves its exit code and the time in FOLDER/exit.
 mark() { printf '%s\n' "$2" >"$1.partial" && mv "$1.partial" "$1"; }
 finish() {
@@ -57,6 +58,9 @@ who_set() {
     printf '%s\t%s\n' "$told" "$by"
   done >"$job/set-before.partial" && mv "$job/set-before.partial" "$job/set-before"
 }
+# Whether a node takes no steps any more, and what srun says of it. Where one dies, the step's ranks on the others fail
+# first, and Slurm itself finds out only after SlurmdTimeout.
+node_away() { each_node true 2>&1 >/dev/null | grep -E "$away"; }
 # step FOLDER LIMIT_S COMMAND...: what Slurm lost says nothing of the system. It is run again, and at last ends the job.
 step() {
   name=$1 limit=$2 folder=$job/$1
@@ -70,7 +74,7 @@ step() {
     code=$?
     [ "$code" != 0 ] || break
     # Slurm that has just come back may keep srun waiting until its time is over, without a word.
-    if ! grep -Eq "$lost" "$folder/stderr"; then
+    if ! grep -Eq "$lost" "$folder/stderr" && ! node_away >>"$folder/stderr"; then
       [ "$left" != 10 ] && [ ! "$(ls "$folder/records")" ] || break
     fi
     [ "$left" != no ] || finish "lost:$name"

@@ -12,7 +12,7 @@ from lumisite.site.model import Site, Validation
 from lumisite.site.read import read_file
 from lumisite.validate.probes.probe import OUT, PROBES, TEXT, Group, Step, gpu_of_plan
 from lumisite.validate.run.asked import Asked
-from lumisite.validate.run.slurm import LOST_STEP
+from lumisite.validate.run.slurm import AWAY, LOST_STEP
 
 #: Names of what a job (job.sh) writes below its folder, and below each step's.
 DONE, EXIT, CLAIM, STEP_ERR, RECORDS = "done", "exit", "claim", "stderr", "records"
@@ -44,7 +44,8 @@ def job_script(site: Site, asked: Asked, plan: JobPlan, attempt: int, facts: Seq
     """Give the text of the script; `facts` is the command that captures the job's first node, if any."""
     validation = validation_of(site)
     lines = ["#!/bin/bash -l", *(f"#SBATCH {word}" for word in slurm_words(site, asked, plan))]
-    values = {"job": plan.folder, "attempt": str(attempt), "current": f"{site.root}/current", "lost": LOST_STEP}
+    values = {"job": plan.folder, "attempt": str(attempt), "current": f"{site.root}/current"}
+    values |= {"lost": LOST_STEP, "away": AWAY}
     lines += ["", *(f"{name}={shlex.quote(value)}" for name, value in values.items())]
     lines += [f"images=({shlex.join(filter(None, [asked.image, asked.jax_image]))})"]
     slots = any(step.slot for step in plan.steps)

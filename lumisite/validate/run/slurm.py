@@ -36,12 +36,13 @@ SILENT = (
 )
 #: What they say of a job that they do not know, or no longer.
 UNKNOWN = "Invalid job id"
-#: What srun says of a step that Slurm did not start, kept waiting or lost (src/api/step_launch.c), for grep -E.
-LOST_STEP = (
-    "^srun: (Step created for|Job .* step creation)|"
+#: What srun says where a node or a daemon does not answer (src/api/step_launch.c), for grep -E.
+AWAY = (
     f"^(srun|slurmstepd[^:]*): error: .*({SILENT}|Unable to confirm allocation|Task launch for .* failed on node|"
     "[Nn]ode failure|NODE FAILURE|Required node not available|Slurmd could not connect IO|Job/step already completing)"
 )
+#: The same, and what it says of a step that Slurm kept waiting.
+LOST_STEP = f"^srun: (Step created for|Job .* step creation)|{AWAY}"
 #: For how long a question is asked again while Slurm does not answer, and how often, in seconds.
 ASK_S, AGAIN_S = 60.0, 5.0
 #: States of a node in which it takes jobs now, and in which it will later, sinfo(1).

@@ -151,6 +151,7 @@ case $* in
   ;;
 *kill-on-bad-exit=0\ true*)
   [ ! -e "$HOME/said" ] || cat "$HOME/said"
+  [ ! -e "$HOME/away" ] || cat "$HOME/away" >&2
   ;;
 *fails*) echo "no container" >&2; exit 7 ;;
 *hangs*) exec /bin/sleep 60 ;;
@@ -258,6 +259,23 @@ def test_a_step_that_slurm_lost_is_run_again(tmp_path: Path) -> None:
     folder = run(tmp_path, {"good": "lost"})
     assert next(folder.glob("good-*/exit")).read_text().split()[0] == "0"
     assert (folder / "done").read_text().split()[1] == "0"
+
+
+@pytest.mark.parametrize(
+    ("said", "end"),
+    [
+        ("srun: error: Task launch for StepId=7.4 failed on node n2: Communication connection failure", "lost:bad-1n"),
+        # What a step has left on a node is the step's doing.
+        ("srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)", "0"),
+        ("", "0"),
+    ],
+)
+def test_a_bad_end_counts_only_if_all_nodes_still_take_steps(tmp_path: Path, said: str, end: str) -> None:
+    (tmp_path / "away").write_text(f"{said}\n")
+    folder = run(tmp_path, {"good": "good", "bad": "fails"})
+    assert (folder / "done").read_text().split()[1] == end
+    assert bool(list(folder.glob("bad-*/exit"))) == (end == "0")
+    assert said in next(folder.glob("bad-*/stderr")).read_text() or end == "0"
 
 
 def test_what_slurm_loses_for_good_ends_the_job_and_fails_no_step(tmp_path: Path) -> None:
