@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from lumisite.images.container import covers
 from lumisite.lint.job import Job, Told
 from lumisite.lint.shell import RUNTIMES, Command
 from lumisite.site.model import Site
@@ -45,7 +46,7 @@ def build_with_binds(job: Job) -> Iterator[Told]:
     ours = True
     for command in job.commands:
         verb, names = _request(job, command)
-        ours &= verb != "use" or _of_site(job.site, names)
+        ours &= verb != "use" or all(covers(job.site.root, folder) for folder in names)
         if verb in _EMPTIES or _without_binds(command):
             loaded.clear()
         for name in names:
@@ -63,11 +64,6 @@ def build_with_binds(job: Job) -> Iterator[Told]:
                 f"{told} binds paths that a new image does not have, and the build fails",
                 f"module unload {told} before the build",
             )
-
-
-def _of_site(site: Site, folders: Iterable[str]) -> bool:
-    """Whether modules in these folders are those of the site, and not others of the same names."""
-    return all(f"{folder}/".startswith(f"{site.root.rstrip('/')}/") for folder in folders)
 
 
 def _without_binds(command: Command) -> bool:
@@ -91,7 +87,7 @@ def unknown_version(job: Job) -> Iterator[Told]:
     for command in job.commands:
         verb, names = _request(job, command)
         if verb == "use":
-            others |= not _of_site(job.site, (name for name in names if not _retired(job.site, name)))
+            others |= not all(covers(job.site.root, name) or _retired(job.site, name) for name in names)
         for name in names if verb in ("load", "add") and not others else ():
             module, _, version = name.partition("/")
             known = _versions(job.site, module)
