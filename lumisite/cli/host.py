@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from lumisite.cli.parser import check_root, say, tell
 from lumisite.errors import LumisiteError, shown
-from lumisite.images.container import covers
 from lumisite.machine.host import DiskTree, mounts_of
+from lumisite.machine.tree import is_under
 from lumisite.release.node_check import check_host
 from lumisite.release.node_state import HostFault, name_of, shared_faults
 from lumisite.release.root import existing_root, inspect_release
@@ -55,7 +55,7 @@ def checked_deployed(loaded: LoadedSite, root_name: str | None, host: DiskTree, 
         # Where the file system that holds the release is not mounted, that is the cause.
         everything = frozenset(one.path for one in loaded.site.file_systems)
         gone = list(shared_faults(loaded.site, everything, host, mounts_of(host)))
-        if any(covers(fault.path, loaded.site.root) for fault in gone):
+        if any(is_under(loaded.site.root, fault.path) for fault in gone):
             return Checked(gone, (), str(place))
     expected = "a root that users can enter, and its admins alone can change,"
     doubts = root_doubts(place, whole_way=str(place) == loaded.site.root)

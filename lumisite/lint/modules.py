@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from lumisite.images.container import covers
 from lumisite.lint.job import Job, Told
 from lumisite.lint.shell import RUNTIMES, Command
+from lumisite.machine.tree import is_under
 from lumisite.site.model import Site
 from lumisite.site.selection import combinations, module_version, usable
 
@@ -46,7 +46,7 @@ def build_with_binds(job: Job) -> Iterator[Told]:
     ours = True
     for command in job.commands:
         verb, names = _request(job, command)
-        ours &= verb != "use" or all(covers(job.site.root, folder) for folder in names)
+        ours &= verb != "use" or all(is_under(folder, job.site.root) for folder in names)
         if verb in _EMPTIES or _without_binds(command):
             loaded.clear()
         for name in names:
@@ -87,7 +87,7 @@ def unknown_version(job: Job) -> Iterator[Told]:
     for command in job.commands:
         verb, names = _request(job, command)
         if verb == "use":
-            others |= not all(covers(job.site.root, name) or _retired(job.site, name) for name in names)
+            others |= not all(is_under(name, job.site.root) or _retired(job.site, name) for name in names)
         for name in names if verb in ("load", "add") and not others else ():
             module, _, version = name.partition("/")
             known = _versions(job.site, module)
