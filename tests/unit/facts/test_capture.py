@@ -332,7 +332,7 @@ def test_a_cut_or_scratched_facts_file_gives_an_error_or_facts() -> None:
         (["--root", "/nowhere"], "--root: '/nowhere' is no directory"),
         (["--root", "/etc/passwd"], "is no directory"),
         (["--root", "a\0b"], "is no directory"),
-        (["-o", "/nowhere/x"], "cannot write '/nowhere/x': No such file or directory"),
+        (["-o", "/nowhere/x"], "cannot write /nowhere/x: No such file or directory"),
         (["--site", "lumo"], "did you mean lumi?"),
     ],
 )
