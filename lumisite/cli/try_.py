@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from lumisite.cli.parser import real_path, say, write_whole
+from lumisite.cli.parser import real_path, say, tell, write_whole
 from lumisite.cli.validate import (
     JOBS_WANTED,
     KEPT,
@@ -37,7 +36,7 @@ from lumisite.validate.trial.collect import results_of
 from lumisite.validate.trial.design import Design, Setting, SlotResult, design_text, plan, read_design
 from lumisite.validate.trial.jobs import PROBES, check_probes, controls, deciding, planner, slot_seconds, trial_plans
 from lumisite.validate.trial.judge import Answer, TrialVerdict, judge_trial
-from lumisite.validate.trial.report import WRITERS, trial_document
+from lumisite.validate.trial.report import WRITERS, design_rows, trial_document
 from lumisite.validate.trial.valid import judge_allocations
 
 #: The largest seed that is drawn.
@@ -62,8 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.write is not None:
         ledger_in(arguments.write, trial.asked)
     if arguments.dry_run:
-        told = json.dumps(asdict(trial.design), indent=1) if arguments.json else "\n".join(design_lines(trial.design))
-        print(told)
+        tell(asdict(trial.design), columns([*design_rows(trial.design)]), as_json=arguments.json)
         return 0
     facts = facts_command(trial.asked)
     folder = Path(trial.asked.folder)
@@ -74,10 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 130
     verdict = judge_trial(trial.design, results)
     write_whole(folder / "report.html", WRITERS["html"](trial.design, verdict).encode())
-    if arguments.json:
-        print(json.dumps({"run": str(folder)} | trial_document(trial.design, verdict), indent=1))
-    else:
-        print(f"{WRITERS['text'](trial.design, verdict)}{folder}")
+    lines = f"{WRITERS['text'](trial.design, verdict)}{folder}"
+    tell({"run": str(folder)} | trial_document(trial.design, verdict), [lines], as_json=arguments.json)
     if arguments.write is not None:
         write_evidence(arguments.write, trial, verdict)
     if not any(result.seconds for result in results):
@@ -221,19 +217,3 @@ def within_budget(
     say(f"{len(names)} of {counted(len(found), 'entry')} without measured evidence: {', '.join(names)}")
     say(f"{design.node_hours:g} node hours at most, {design.most_node_hours:g} where allocations are run again")
     return design
-
-
-def design_lines(design: Design) -> Iterator[str]:
-    """Say all that is fixed before the first job."""
-    limits = design.thresholds
-    yield f"seed {design.seed}: {counted(design.allocations, 'allocation')} of {counted(design.nodes, 'node')}"
-    yield from columns([[f"  {arm.name}", arm.role, ", ".join(map(str, arm.settings)) or "-"] for arm in design.arms])
-    yield f"probes {', '.join(design.probes)}; what decides: {', '.join(design.metrics)}"
-    for number in range(1, design.allocations + 1):
-        yield f"allocation {number}: {', '.join(slot.arm for slot in design.slots_of(number))}"
-    yield f"an effect counts from {limits.smallest:.0%}, false discoveries are bounded at {limits.alpha:.1%}"
-    yield (
-        f"an allocation is thrown out where the sham differs by {limits.sham:.0%}, the last reference by "
-        f"{limits.drift:.0%}, or the control costs less than {limits.control:.0%}; {design.most_allocations} at most"
-    )
-    yield f"{design.node_hours:g} node hours at most, {design.most_node_hours:g} where allocations are run again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,8 +102,10 @@ def test_a_plan_is_printed_without_slurm_and_without_a_shared_folder(capsys: pyt
     assert (told["seed"], len(told["slots"])) == (1, 30)
     assert main(words) == 0
     out = capsys.readouterr().out
-    for part in ("seed 1: 3 allocations of 2 nodes", "NCCL_MAX_NCHANNELS=4", "sham", "node hours at most"):
-        assert part in out
+    rows = dict(re.split(" {2,}", line, maxsplit=1) for line in out.splitlines())
+    assert (rows["seed"], rows["control"]) == ("1", "control: NCCL_MAX_NCHANNELS=4")
+    assert rows["allocation 3"] == "reference, control, NCCL_CROSS_NIC=2, sham, reference"
+    assert rows["node hours"] == "6 at most on 2 nodes, 12 where allocations are run again"
     assert main(["validate", "--site", "lumi", "--dry-run", "--probe", "ddp"]) == 0
     out = capsys.readouterr().out
     assert "#SBATCH --nodes=2\n" in out
