@@ -34,7 +34,16 @@ from lumisite.validate.run.runner import Runner
 from lumisite.validate.trial.bad_input import check_asked, given_to_ranks, settings_of, unmeasured
 from lumisite.validate.trial.collect import results_of
 from lumisite.validate.trial.design import Design, Setting, SlotResult, design_text, plan, read_design
-from lumisite.validate.trial.jobs import PROBES, check_probes, controls, deciding, planner, slot_seconds, trial_plans
+from lumisite.validate.trial.jobs import (
+    PROBES,
+    SIGN,
+    check_probes,
+    controls,
+    deciding,
+    planner,
+    slot_seconds,
+    trial_plans,
+)
 from lumisite.validate.trial.judge import Answer, TrialVerdict, judge_trial
 from lumisite.validate.trial.report import WRITERS, design_rows, trial_document
 from lumisite.validate.trial.valid import judge_allocations
@@ -183,6 +192,7 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
         allocations=allocations,
         attempts=arguments.attempts or 1,
         slot_s=slot_seconds(loaded.site, arguments.probe, asked.limit),
+        sign_s=slot_seconds(loaded.site, (SIGN,), None),
     )
     if arguments.ledger:
         if tried or against:

@@ -19,8 +19,6 @@ from lumisite.validate.trial.design import Design, Setting, setting_of
 MADE_ANEW = ("SLURM_", "LUMISITE", "SINGULARITY", "APPTAINER")
 #: What a user says to the helper, by which its masks and its choice of GPUs are tried.
 SWITCHES = ("LUMISITE_CPU_BIND", "LUMISITE_GPUS")
-#: What an allocation needs beside its slots: to load the module, to look at its nodes, and the signs; in seconds.
-BESIDE_S = 600
 
 
 def settings_of(
@@ -91,17 +89,16 @@ def check_asked(asked: Asked, loaded: LoadedSite, design: Design) -> Asked:
     nodes = words.get("nodes", words.get("N"))
     if nodes is not None and nodes != str(design.nodes):
         raise ResolveError(f"--sbatch: {nodes} nodes are another allocation than the design's (--nodes {nodes})")
-    slots = len(design.slots_of(1)) + sum(arm.role != "sham" for arm in design.arms)
-    needed = slots * design.slot_s + BESIDE_S
+    minutes = design.job_s // 60 + 1
     given = words.get("time", words.get("t"))
     usual = seconds_of(str(validation_of(loaded.site).time_limit))
     if given is not None and (seconds_of(given) or math.inf) < len(design.slots_of(1)) * design.slot_s:
         raise ResolveError(
-            f"--sbatch: {given} is less than an allocation may take ({needed // 60 + 1} minutes; fewer settings, "
+            f"--sbatch: {given} is less than an allocation may take ({minutes} minutes; fewer settings, "
             "probes or attempts, or a shorter --limit)"
         )
-    if given is None and (usual or 0) < needed:
-        return replace(asked, sbatch=(*asked.sbatch, f"--time={needed // 60 + 1}"))
+    if given is None and (usual or 0) < design.job_s:
+        return replace(asked, sbatch=(*asked.sbatch, f"--time={minutes}"))
     return asked
 
 

@@ -29,6 +29,8 @@ REFERENCE, SHAM, CONTROL = "reference", "sham", "control"
 DECIDING = ("*_busbw/*", "ddp/samples_per_s/*")
 #: Patterns of those of them that are a workload: what users run, not a microbenchmark.
 WORKLOAD = ("ddp/*",)
+#: What a job needs beside its slots and signs: to load the module, to look at its nodes, checks; in seconds.
+BESIDE_S = 600
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
@@ -94,8 +96,8 @@ class Design:
 
     Stopping rule: allocations run in their order until `allocations` are valid, or `most_allocations` have run, and
     nothing else ends a trial. `attempts`: in each allocation every variant runs at least so often, and so do references
-    and sham together. `slot_s` bounds one slot, in seconds; node hours are those of `allocations`, and of
-    `most_allocations`, were every slot to take so long.
+    and sham together. `slot_s` bounds one slot, and `job_s` the job of one allocation, in seconds; node hours are those
+    of `allocations`, and of `most_allocations`, were every job to take so long.
     """
 
     seed: int
@@ -110,6 +112,7 @@ class Design:
     most_allocations: int
     attempts: int
     slot_s: int
+    job_s: int
     node_hours: float
     most_node_hours: float
 
@@ -211,16 +214,19 @@ def plan(
     allocations: int = 3,
     attempts: int = 1,
     slot_s: int,
+    sign_s: int = 0,
     thresholds: Thresholds | None = None,
 ) -> Design:
     """Make the design: each of `tried` is a variant by itself, `against` is what the reference sets.
 
-    The same arguments give the same design. Raises `ResolveError` for what cannot be compared.
+    `sign_s` bounds the short step that asks whether an arm takes effect, in seconds. The same arguments give the same
+    design. Raises `ResolveError` for what cannot be compared.
     """
     arms = _arms(tried, against, control)
     most = 2 * allocations
     slots = [slot for number in range(1, most + 1) for slot in _order(seed, number, arms, attempts)]
-    hours = len(slots) / most * slot_s * nodes / 3600
+    job_s = len(slots) // most * slot_s + (1 + len(tried)) * sign_s + BESIDE_S
+    hours = job_s * nodes / 3600
     return Design(
         seed=seed,
         arms=arms,
@@ -234,6 +240,7 @@ def plan(
         most_allocations=most,
         attempts=attempts,
         slot_s=slot_s,
+        job_s=job_s,
         node_hours=round(hours * allocations, 3),
         most_node_hours=round(hours * most, 3),
     )

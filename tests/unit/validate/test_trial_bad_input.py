@@ -82,8 +82,8 @@ def test_a_job_is_asked_for_as_long_as_its_slots_may_take() -> None:
     asked, _ = a_trial(design)
     assert check_asked(asked, LOADED, design).sbatch == (
         "--qos=x",
-        "--time=41",
-    )  # 6 slots, 4 signs of 180 s, 10 minutes
+        "--time=38",
+    )  # 6 slots and 3 signs of 180 s, 10 minutes
     longer = replace(asked, sbatch=("--time=02:00:00",))
     assert check_asked(longer, LOADED, design) == longer
 
@@ -105,7 +105,7 @@ def test_a_plan_is_printed_without_slurm_and_without_a_shared_folder(capsys: pyt
     rows = dict(re.split(" {2,}", line, maxsplit=1) for line in out.splitlines())
     assert (rows["seed"], rows["control"]) == ("1", "control: NCCL_MAX_NCHANNELS=4")
     assert rows["allocation 3"] == "reference, control, NCCL_CROSS_NIC=2, sham, reference"
-    assert rows["node hours"] == "6 at most on 2 nodes, 12 where allocations are run again"
+    assert rows["node hours"] == "7.8 at most on 2 nodes, 15.6 where allocations are run again"
     assert main(["validate", "--site", "lumi", "--dry-run", "--probe", "ddp"]) == 0
     out = capsys.readouterr().out
     assert "#SBATCH --nodes=2\n" in out

@@ -36,6 +36,7 @@ def a_design(*tried: Setting, probes: tuple[str, ...] = ("collectives",), alloca
         nodes=2,
         allocations=allocations,
         slot_s=180,
+        sign_s=180,
     )
 
 
