@@ -103,7 +103,7 @@ def ledger_in(path: Path, asked: Asked) -> LoadedSite:
 def write_evidence(path: Path, trial: Trial, verdict: TrialVerdict) -> None:
     """Add what was found to the ledger's entries in a file, all of it or nothing. Raises `LumisiteError`."""
     loaded, told = ledger_in(path, trial.asked), []
-    given = given_to_ranks(target_of(trial.asked, trial.loaded))
+    given = {name: one.value for name, one in given_to_ranks(target_of(trial.asked, trial.loaded)).items()}
     for answer in verdict.answers:
         if answer.worth in ("unverified", "underpowered"):
             say(f"{answer.setting}: {answer.worth}, which is no evidence: nothing of it is written")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lumisite.errors import ResolveError
+from lumisite.site.entries import Setting as Entry
 from lumisite.site.ledger import decide
 from lumisite.site.load import LoadedSite
 from lumisite.validate.probes.probe import Target
@@ -37,34 +38,32 @@ def settings_of(
     reference = [setting_of(text, "--against") for text in against]
     for one in (*wanted, *reference):
         _check_name(one, target)
-    set_already = given_to_ranks(target)
+    given = given_to_ranks(target)
     own = [one.name for one in reference]
     turned = [
-        Setting(one.name) if one.name not in own and set_already.get(one.name) == one.value else one for one in wanted
+        Setting(one.name)
+        if one.name not in own and (entry := given.get(one.name)) and entry.value == one.value
+        else one
+        for one in wanted
     ]
     return turned, reference
 
 
-def given_to_ranks(target: Target) -> dict[str, str]:
-    """Give the values of variables that the ledger surely gives to ranks here."""
+def given_to_ranks(target: Target) -> dict[str, Entry]:
+    """Give the entries of the ledger that surely give ranks a value here, by variable."""
     situation = replace(target.situation, nodes="several" if target.plan.nodes > 1 else "one")
-    won = (one for one in decide(target.site, situation).settings if one.outcome == "wins")
-    return {one.entry.name: one.entry.value for one in won if one.entry.value is not None}
+    won = (one.entry for one in decide(target.site, situation).settings if one.outcome == "wins")
+    return {entry.name: entry for entry in won if entry.value is not None}
 
 
 def unmeasured(target: Target) -> list[Setting]:
     """Give what ranks have here by entries that nobody measured on this platform, as trials of doing without each."""
-    situation = replace(target.situation, nodes="several" if target.plan.nodes > 1 else "one")
-    found = []
-    for verdict in decide(target.site, situation).settings:
-        entry = verdict.entry
-        measured = any(
-            one.by == "measured" and one.of is None and one.platform in (None, target.site.platform)
-            for one in entry.evidence
-        )
-        if verdict.outcome == "wins" and entry.value is not None and not measured:
-            found.append(Setting(entry.name))
-    return found
+    platforms = (None, target.site.platform)
+    return [
+        Setting(name)
+        for name, entry in given_to_ranks(target).items()
+        if not any(one.by == "measured" and one.of is None and one.platform in platforms for one in entry.evidence)
+    ]
 
 
 def _check_name(setting: Setting, target: Target) -> None:

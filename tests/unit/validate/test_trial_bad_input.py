@@ -19,7 +19,7 @@ from tests.unit.validate.test_trial_jobs import HELD, NEW, TWIN, a_design, a_tri
 
 
 def test_what_ranks_have_is_tried_by_doing_without_it() -> None:
-    assert given_to_ranks(TWIN)["GLOO_SOCKET_IFNAME"] == "hsn0"
+    assert given_to_ranks(TWIN)["GLOO_SOCKET_IFNAME"].value == "hsn0"
     assert settings_of(["GLOO_SOCKET_IFNAME=hsn0", "A=1"], ["B"], [], TWIN)[0] == [
         HELD,
         Setting("A", "1"),
@@ -53,6 +53,13 @@ def test_what_ranks_have_is_tried_by_doing_without_it() -> None:
 def test_bad_input_is_refused_before_any_job(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["try", "--site", "twin", "--seed", "1", *words]) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"lumisite: {said}")
+
+
+def test_what_ranks_have_is_that_of_as_many_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["try", "--site", "lumi", "--dry-run", "NCCL_CROSS_NIC=1"]
+    for nodes, variant in (("2", "NCCL_CROSS_NIC unset"), ("1", "NCCL_CROSS_NIC=1")):
+        assert main([*words, "--nodes", nodes]) == 0
+        assert f"variant: {variant}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", ["LUMISITE_CPU_BIND=off", "LUMISITE_GPUS=one", "NCCL_ALGO=Ring"])
