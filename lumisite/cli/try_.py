@@ -52,7 +52,7 @@ from lumisite.validate.trial.valid import judge_allocations
 SEEDS = 1_000_000
 DESIGN = "design.json"
 #: Options that only a new trial may have, beside those that every run keeps from its beginning.
-DESIGNED = ("settings", "unset", "against", "ledger", "budget", "allocations", "attempts", "seed")
+DESIGNED = ("unset", "against", "ledger", "budget", "allocations", "attempts", "seed")
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,10 @@ def resumed_trial(arguments: argparse.Namespace) -> Trial:
     """Give what a trial that was interrupted was asked, if it is as it was left. Raises `ResolveError`."""
     place = real_path(arguments.resume)
     open_run(place)
+    if arguments.settings:
+        raise ResolveError(
+            f"--resume: what is tried was decided when the run began ({arguments.settings[0]}: leave it out)"
+        )
     design = read_design(read_input(place / DESIGN), str(place / DESIGN))
     asked, loaded = recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED, *DESIGNED), planner(design))
     if asked.design != design.digest:
@@ -194,6 +198,8 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
         slot_s=slot_seconds(loaded.site, arguments.probe, asked.limit),
         sign_s=slot_seconds(loaded.site, (SIGN,), None),
     )
+    if arguments.budget and not arguments.ledger:
+        raise ResolveError("--budget: is for --ledger (leave it out, or give both)")
     if arguments.ledger:
         if tried or against:
             raise ResolveError("--ledger: takes its settings from the ledger (leave the others out)")

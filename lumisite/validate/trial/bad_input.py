@@ -14,7 +14,7 @@ from lumisite.site.load import LoadedSite
 from lumisite.validate.probes.probe import Target
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.script import validation_of
-from lumisite.validate.trial.design import Design, Setting, setting_of
+from lumisite.validate.trial.design import NAME, Design, Setting, setting_of
 
 #: The beginnings of names that Slurm, the helper or a runtime makes anew in each task.
 MADE_ANEW = ("SLURM_", "LUMISITE", "SINGULARITY", "APPTAINER")
@@ -30,12 +30,13 @@ def settings_of(
     What ranks have already is tried by doing without it: so the reference is what works today.
     """
     wanted = [setting_of(text) for text in tried]
-    if bare := next((one.name for one in wanted if one.value is None), None):
-        raise ResolveError(f"try: {bare} has no value (NAME=VALUE, or `--unset {bare}`)")
-    if bad := next((text for text in unset if "=" in text), None):
-        raise ResolveError(f"--unset: {bad!r} is no name (--unset NAME would be right)")
-    wanted += [setting_of(text, "--unset") for text in unset]
     reference = [setting_of(text, "--against") for text in against]
+    for option, read in (("try", wanted), ("--against", reference)):
+        if bare := next((one.name for one in read if one.value is None), None):
+            raise ResolveError(f"{option}: {bare} has no value (NAME=VALUE, or `--unset {bare}` to try without it)")
+    if bad := next((text for text in unset if not NAME.fullmatch(text)), None):
+        raise ResolveError(f"--unset: {bad!r} is no name (--unset NAME would be right)")
+    wanted += map(Setting, unset)
     for one in (*wanted, *reference):
         _check_name(one, target)
     given = given_to_ranks(target)

@@ -31,7 +31,8 @@ DECIDING = ("*_busbw/*", "ddp/samples_per_s/*")
 WORKLOAD = ("ddp/*",)
 #: What a job needs beside its slots and signs: to load the module, to look at its nodes, checks; in seconds.
 BESIDE_S = 600
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+#: What a variable of the environment may be called.
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ _FILE = JsonFile(
 def setting_of(text: str, option: str = "try") -> Setting:
     """Read NAME=VALUE, or NAME alone for one that is unset; `option` is named in the `ResolveError` for another."""
     name, equals, value = text.partition("=")
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise ResolveError(f"{option}: {text!r} is no setting (NAME=VALUE would be right)")
     if not value.isprintable():
         raise ResolveError(f"{option}: the value of {name} has a character that does not print")
@@ -257,6 +258,10 @@ def _arms(tried: Sequence[Setting], against: Sequence[Setting], control: Sequenc
         raise ResolveError(f"try: {twice} stands twice")
     if same := next((str(one) for one in tried if one in against), None):
         raise ResolveError(f"try: the reference has {same} too, so there is nothing to compare")
+    if control and {*control} <= {*against}:
+        raise ResolveError(
+            f"--against: {', '.join(map(str, control))} is the control, which has to cost speed against it"
+        )
     reference = tuple(against)
     variants = [Arm(str(one), "variant", (*_without(against, [one]), one), one) for one in tried]
     controls = [Arm(CONTROL, "control", (*_without(against, control), *control))] if control else []

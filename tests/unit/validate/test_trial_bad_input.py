@@ -35,8 +35,19 @@ def test_what_ranks_have_is_tried_by_doing_without_it() -> None:
     [
         ([], "try: there is nothing to try (NAME=VALUE, or --unset NAME)"),
         (["1A=2"], "try: '1A=2' is no setting (NAME=VALUE would be right)"),
-        (["A"], "try: A has no value (NAME=VALUE, or `--unset A`)"),
+        (["A"], "try: A has no value (NAME=VALUE, or `--unset A` to try without it)"),
+        (["A=1", "--against", "B"], "--against: B has no value (NAME=VALUE, or `--unset B` to try without it)"),
         (["A=1", "--unset", "B=2"], "--unset: 'B=2' is no name (--unset NAME would be right)"),
+        (["A=1", "--unset", "B-2"], "--unset: 'B-2' is no name (--unset NAME would be right)"),
+        (["A=1", "--budget", "9"], "--budget: is for --ledger (leave it out, or give both)"),
+        (
+            ["A=1", "--against", "GLOO_SOCKET_IFNAME=eth0"],
+            "--against: GLOO_SOCKET_IFNAME=eth0 is the control, which has",
+        ),
+        (
+            ["A=1", "--nodes", "1"],
+            "--nodes: one rank on one node measures nothing that slots compare (--nodes 2 would be",
+        ),
         (
             ["MASTER_ADDR=x"],
             "try: MASTER_ADDR is worked out by the helper on each node, so no value of it can be compared",
