@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from lumisite.cli.validate import (
 )
 from lumisite.errors import ResolveError
 from lumisite.site.evidence import HERE
-from lumisite.site.found import require_today, with_evidence
+from lumisite.site.found import with_evidence
 from lumisite.site.load import LoadedSite, load_site, read_input, site_of
 from lumisite.text import columns, counted
 from lumisite.validate.run.asked import Asked
@@ -33,7 +33,7 @@ from lumisite.validate.run.plan import target_of, with_specs
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.trial.bad_input import check_asked, given_to_ranks, settings_of, unmeasured
 from lumisite.validate.trial.collect import results_of
-from lumisite.validate.trial.design import Design, Setting, SlotResult, design_text, plan, read_design
+from lumisite.validate.trial.design import REFERENCE, Design, Setting, SlotResult, design_text, plan, read_design
 from lumisite.validate.trial.jobs import (
     PROBES,
     SIGN,
@@ -44,7 +44,7 @@ from lumisite.validate.trial.jobs import (
     slot_seconds,
     trial_plans,
 )
-from lumisite.validate.trial.judge import Answer, TrialVerdict, judge_trial
+from lumisite.validate.trial.judge import TrialVerdict, judge_trial
 from lumisite.validate.trial.report import WRITERS, design_rows, trial_document
 from lumisite.validate.trial.valid import judge_allocations
 
@@ -68,7 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run `try`: begin a trial or go on with one, and print what its settings are worth."""
     trial = resumed_trial(arguments) if arguments.resume else new_trial(arguments)
     if arguments.write is not None:
-        ledger_in(arguments.write, trial.asked)
+        # What cannot stand in the ledger is told before jobs are spent on it.
+        unknown = evidence_of(trial, "unknown", "tried", 1)
+        with_all(arguments.write, trial, {one.tried: unknown for one in trial.design.arms if one.tried})
     if arguments.dry_run:
         tell(asdict(trial.design), columns([*design_rows(trial.design)]), as_json=arguments.json)
         return 0
@@ -91,43 +93,45 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if "harmful" in worths else 4 if worths & {"unverified", "underpowered"} else 0
 
 
-def ledger_in(path: Path, asked: Asked) -> LoadedSite:
-    """Load the description that evidence goes into. Raises `LumisiteError` for another site's, or one with faults."""
+def with_all(path: Path, trial: Trial, found: Mapping[Setting, Mapping[str, str]]) -> LoadedSite:
+    """Give the description in a file with evidence of all these settings. Raises `LumisiteError`."""
     loaded = load_site(str(path) if "/" in str(path) else f"./{path}")
-    if loaded.site.name != asked.site:
-        raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this is tried on {asked.site}")
-    require_today(loaded, str(path))
+    if loaded.site.name != trial.asked.site:
+        raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this is tried on {trial.asked.site}")
+    has: dict[str, str | None] = {
+        name: one.value for name, one in given_to_ranks(target_of(trial.asked, trial.loaded)).items()
+    }
+    has |= {one.name: one.value for one in trial.design.by_name[REFERENCE].settings}
+    for setting, evidence in found.items():
+        value = has.get(setting.name) if setting.value is None else setting.value
+        loaded = site_of(with_evidence(loaded, setting.name, value, evidence, str(path)), path)
     return loaded
 
 
 def write_evidence(path: Path, trial: Trial, verdict: TrialVerdict) -> None:
     """Add what was found to the ledger's entries in a file, all of it or nothing. Raises `LumisiteError`."""
-    loaded, told = ledger_in(path, trial.asked), []
-    given = {name: one.value for name, one in given_to_ranks(target_of(trial.asked, trial.loaded)).items()}
+    found = {}
     for answer in verdict.answers:
         if answer.worth in ("unverified", "underpowered"):
             say(f"{answer.setting}: {answer.worth}, which is no evidence: nothing of it is written")
-            continue
-        found = evidence_of_answer(answer, trial, verdict)
-        value = given.get(answer.setting.name) if answer.setting.value is None else answer.setting.value
-        data = with_evidence(loaded, answer.setting.name, value, found, str(path))
-        loaded = site_of(data, path)
-        told.append(f"{answer.setting.name}: {found['effect']}, {found['what']}")
-    if told and write_whole(path, loaded.data):
-        for line in told:
-            say(f"{path} has as evidence: {line}")
+        else:
+            found[answer.setting] = evidence_of(trial, answer.worth, answer.reason, answer.hangs.with_it.runs)
+    if found and write_whole(path, with_all(path, trial, found).data):
+        for setting, evidence in found.items():
+            say(f"{path} has as evidence: {setting.name}: {evidence['effect']}, {evidence['what']}")
 
 
-def evidence_of_answer(answer: Answer, trial: Trial, verdict: TrialVerdict) -> dict[str, str]:
-    """Give what an answer is for the ledger."""
+def evidence_of(trial: Trial, effect: str, what: str, runs: int) -> dict[str, str]:
+    """Give what was found for the ledger; a reference that is not what ranks have today is told too."""
+    against = ", ".join(map(str, trial.design.by_name[REFERENCE].settings))
     return {
-        "effect": answer.worth,
+        "effect": effect,
         "by": "measured",
-        "what": answer.reason,
+        "what": f"{what}; against {against}" if against else what,
         "platform": trial.asked.platform,
         "image": Path(trial.asked.image).name,
         "nodes": str(trial.design.nodes),
-        "runs": str(answer.hangs.with_it.runs),
+        "runs": str(runs),
         "date": trial.asked.started[:10],
         "source": HERE,
     }
