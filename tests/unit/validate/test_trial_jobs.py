@@ -280,6 +280,16 @@ def test_a_number_that_was_changed_is_refused(left: Left) -> None:
         results_of(design, run, plans)
 
 
+def test_a_gate_that_was_changed_is_refused(left: Left) -> None:
+    design, run, plans, _ = left
+    gate = {"gate": "collectives", "cause": "x", "advice": "", "nodes": ["n1", "n2"], "time": 9.0, "run": "b0-01.s02"}
+    with (run.folder / "samples.jsonl").open("a") as stream:
+        for verdict in ("pass", "fail"):
+            stream.write(json.dumps(gate | {"verdict": verdict}) + "\n")
+    with pytest.raises(ResolveError, match=r"collectives of b0-01\.s02 has two verdicts"):
+        results_of(design, run, plans)
+
+
 def test_what_a_trial_was_asked_is_sealed() -> None:
     asked, _ = a_trial(a_design())
     about = json.loads(json.dumps(asked.about()))
