@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 
 from lumisite.text import change, counted, percent, some
 from lumisite.validate.lines import State
@@ -199,13 +200,10 @@ def _markdown(design: Design, verdict: TrialVerdict) -> str:
 
 
 def _html(design: Design, verdict: TrialVerdict) -> str:
-    try:
+    drawn = None
+    if find_spec("matplotlib"):
         from lumisite.validate.trial.plots import plots
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        drawn = None
-    else:
+
         drawn = plots(design, worst_first(verdict))
     return page(
         "report.html.j2",
