@@ -6,6 +6,7 @@ import argparse
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
@@ -51,6 +52,8 @@ from lumisite.validate.trial.valid import judge_allocations
 #: The largest seed that is drawn.
 SEEDS = 1_000_000
 DESIGN = "design.json"
+#: From which likeness on one name may be another one that was mistyped; most names begin alike.
+NEAR = 0.9
 #: Options that only a new trial may have, beside those that every run keeps from its beginning.
 DESIGNED = ("unset", "against", "ledger", "budget", "allocations", "attempts", "seed")
 
@@ -187,6 +190,10 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
     target = target_of(asked, loaded)
     check_probes(target, arguments.probe)
     tried, against = settings_of(arguments.settings, arguments.unset, arguments.against, target)
+    known = sorted({one.name for one in loaded.site.settings})
+    for one in (*tried, *against):
+        if one.name not in known and (near := get_close_matches(one.name, known, n=1, cutoff=NEAR)):
+            say(f"{one.name} is not in the ledger (did you mean {near[0]}?)")
     metrics, thresholds = deciding(loaded.site, arguments.probe)
     designed = partial(
         plan,

@@ -66,6 +66,13 @@ def test_bad_input_is_refused_before_any_job(words: list[str], said: str, capsys
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"lumisite: {said}")
 
 
+def test_a_variable_that_may_be_mistyped_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["try", "--site", "lumi", "--dry-run", "NCCL_CROS_NIC=1", "NCCL_CROSS_NIC=1", "NCCL_ALGO=Ring"]
+    assert main(words) == 0
+    told = "lumisite: NCCL_CROS_NIC is not in the ledger (did you mean NCCL_CROSS_NIC?)\n"
+    assert capsys.readouterr().err == told
+
+
 def test_what_ranks_have_is_that_of_as_many_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["try", "--site", "lumi", "--dry-run", "NCCL_CROSS_NIC=1"]
     for nodes, variant in (("2", "NCCL_CROSS_NIC unset"), ("1", "NCCL_CROSS_NIC=1")):
