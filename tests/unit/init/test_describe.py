@@ -285,7 +285,6 @@ def test_what_carries_data(link_layer: str, state: str, driver: str, fabric: tup
     here, device = "/sys/class/infiniband/mlx5_0", "/sys/devices/pci0000:00/0000:00:00.0"
     files: dict[str, bytes | Link] = {
         f"{here}/device": Link(device),
-        f"{device}/net/eth0/x": b"",
         f"{device}/driver": Link(f"/{driver}"),
     }
     files |= {
@@ -293,8 +292,19 @@ def test_what_carries_data(link_layer: str, state: str, driver: str, fabric: tup
         f"{here}/ports/1/state": state.encode(),
         f"/{driver}/x": b"",
     }
-    found = fabric_of(small(net=network(eth0=(100000, "10.1.0")), adapter=files), "10.1.0.1")
-    assert (found.carrier, found.adapters) == fabric
+    asked = small(net=network(eth0=(100000, "10.1.0")), adapter=files)
+    for one in (asked, Node(asked.facts, told({}))):  # of a facts file the same is known
+        found = fabric_of(one, "10.1.0.1")
+        assert (found.carrier, found.adapters) == fabric
+
+
+def test_an_adapter_of_another_interface_is_no_fast_one() -> None:
+    here, device = "/sys/class/infiniband/mlx5_0", "/sys/devices/pci0000:00/0000:01:00.0"
+    files: dict[str, bytes | Link] = {f"{here}/device": Link(device), f"{device}/numa_node": b"0\n"}
+    files |= {f"{here}/ports/1/link_layer": b"Ethernet\n", f"{here}/ports/1/state": b"4: ACTIVE\n"}
+    for fast, adapters in (("eth0", ()), ("eth1", ("mlx5_0",))):
+        speeds = {name: (100000 if name == fast else 1000, f"10.{at}.0") for at, name in enumerate(("eth0", "eth1"))}
+        assert fabric_of(small(net=network(**speeds), adapter=files), None).adapters == adapters
 
 
 def test_shared_is_what_is_the_same_on_two_nodes() -> None:
