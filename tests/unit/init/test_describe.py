@@ -138,6 +138,19 @@ def test_a_node_with_gpus_and_infiniband() -> None:
     assert value["modules"]["apptainer-AI-bindings"]["version"] == ["cuda"]
 
 
+@pytest.mark.parametrize("driver", ["i915", "xe"])
+def test_each_driver_of_a_vendor_runs_its_stack(driver: str) -> None:
+    files = pci("pci0000:00/0000:29:00.0", "0x038000", "0x8086") | {
+        f"/sys/module/{driver}/srcversion": b"1AB\n",
+        "/opt/intel/oneapi/compiler/2025.0/x": b"",
+        "/opt/intel/oneapi/compiler/latest": Link("2025.0"),
+    }
+    value = written(
+        seen({"max": small(files=files)}, read_cluster(slurm(partition("all"), node("n1", gres="gpu:max:1"))))
+    )
+    assert value["platforms"]["2026-11"]["stacks"]["oneapi"]["driver"] == driver
+
+
 def test_stacks_of_two_vendors_say_whose_they_are() -> None:
     lines = node("n1", gres="gpu:h100:2") + LUMI_G.replace("Partitions=standard-g", "Partitions=all")
     nodes = {"mi250": node_of(told(lumi_node()), "lumi", []), "h100": h100()}
