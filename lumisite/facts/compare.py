@@ -12,7 +12,7 @@ from lumisite.binds.copies import is_foundation, stem
 from lumisite.facts.change import BootConfig, Change, DeployedFile, Kind, LoadedFile, Renamed, SymbolVersion, parted
 from lumisite.facts.facts import Adapter, Facts, Interface, Library, Plain, Releases
 from lumisite.machine.tree import is_under
-from lumisite.vendors import all_software
+from lumisite.vendors import all_software, all_vendors
 
 T = TypeVar("T")
 D = TypeVar("D", Interface, Adapter)
@@ -202,7 +202,8 @@ def _is_hidden(change: Change[Any], shut: set[str], before: Facts, after: Facts)
 def _kernel_configs(before: Facts, after: Facts) -> Changes:
     """Give one change for a file that moved, with its old path as subject, and one for options, with its new path."""
     old, new = _boot_config(before), _boot_config(after)
-    if old.path is None or old.options is None:
+    readers = {name for one in all_vendors() if one.gpu and one.kernel_options for name in one.gpu.drivers}
+    if old.path is None or old.options is None or not readers & before.drivers.keys() & after.drivers.keys():
         return
     if new.options is None or new.path != old.path:
         yield Change("kernel-config", old.path, old, new)

@@ -129,6 +129,14 @@ def test_an_adapter_with_another_name_is_one_change() -> None:
     assert not any(touch.name.endswith("nics") for touch in one.touches)
 
 
+def test_the_configuration_of_the_kernel_counts_where_a_driver_is_whose_libraries_read_it() -> None:
+    site, told = load_site("university").site, []
+    for kernel in ("6.1", "6.2"):
+        moved = {"/proc/sys/kernel/osrelease": kernel.encode(), f"/boot/config-{kernel}": b"CONFIG_PCI_P2PDMA=y\n"}
+        told.append(capture(DictTree({**other_node(), **moved}), site).facts)
+    assert [one.change.kind for one in make_report(told[0], told[1], site).changes] == ["kernel"]
+
+
 def test_gpus_are_not_compared_where_a_capture_lacks_the_topology() -> None:
     """Without it GPUs have no places, so a capture has none of them; the capture has said why."""
     files = lumi_node(changes={"/sys/devices/system/cpu/online": None})
