@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -64,6 +65,21 @@ def test_one_file_has_what_each_python_needs_compiled(dist: Path) -> None:
     names = zipfile.ZipFile(dist / "lumisite.pyz").namelist()
     found = {name.split(".cpython-")[1].split("-")[0] for name in names if "/zstd/_zstd.cpython-" in name}
     assert found == {"310", "311", "312", "313"}
+
+
+@pytest.mark.parametrize("room", ["rw", "ro"])
+def test_one_file_runs_where_it_cannot_unpack_itself_at_home(dist: Path, room: str) -> None:
+    inside = (
+        f"mount --bind {dist} /mnt && for one in /tmp /var/tmp; do mount -t tmpfs -o {room} none $one; done && cd /proc && "
+        "env -i HOME=/proc /usr/bin/python3 -IS /mnt/lumisite.pyz --version && ls -A /tmp"
+    )
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", inside], capture_output=True, text=True, check=False)
+    if room == "rw":
+        assert re.fullmatch(rf"lumisite {__version__} \(commit \w+\)\n", done.stdout), done.stderr
+        assert done.stderr == ""
+    else:
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(r"lumisite: cannot unpack itself: .*/proc/\.shiv.* SHIV_ROOT\)\n", done.stderr)
 
 
 def test_a_python_that_is_too_old_is_named(dist: Path, tmp_path: Path) -> None:
