@@ -67,11 +67,11 @@ def _rollback(arguments: argparse.Namespace) -> int:
     actor = _actor()
     root = existing_root(arguments.root, os.geteuid()).path
     with locked(root, actor):
-        before, after, logged = roll_back(read_root(root), actor, arguments.release)
-    print(f"rolled back {before.path.name} -> {after.path.name}")
+        before, after, logged = roll_back(now := read_root(root), actor, arguments.release)
+    print(f"rolled back {now.current or '(none)'} -> {after.path.name}")
     if before.manifest.release and (difference := compare(before, after)):
         show("\n".join(summary_lines(difference)))
-    if before.faults:
+    if now.current and before.faults:
         _say(f"{before.path}: is not as it was deployed, and stays so:{fault_lines(before.faults)}")
     if not logged:
         _say(f"{root}/history: could not be written; the link was moved all the same")

@@ -46,7 +46,8 @@ def _status(
     place = shlex.quote(str(root.path))
     status: dict[str, Any] = {"root": str(root.path), "release": root.current or None}
     if current is None:
-        return 1, {**status, "next": f"lumisite render, then lumisite deploy OUT {place} --apply"}
+        there = f"lumisite releases {place}, then lumisite rollback {place} ID" if listed else ""
+        return 1, {**status, "next": there or f"lumisite render, then lumisite deploy OUT {place} --apply"}
     keys = ("site", "platform", "stacks", "deployed", "by", "lumisite", "state")
     before = (_with_role(listed, "before") or {}).get("release")
     status |= {**{key: current[key] for key in keys}, "before": before}

@@ -160,17 +160,20 @@ def roll_back(root: Root, actor: Actor, to: str = "") -> tuple[Tree, Tree, bool]
     Gives the release that users had, the one that they have now, and whether the history tells of it. Raises
     `ToolError` when there is no release before, `DifferenceError` when that release is not whole.
     """
-    if not root.current:
-        raise ToolError(f"{root.path}: has no current release; deploy one")
+    place = shlex.quote(str(root.path))
+    if not root.current and not to:
+        raise ToolError(
+            f"{root.path}: has no current release; deploy one, or go to one that is there: `lumisite releases {place}` "
+            f"lists them, `lumisite rollback {place} ID` goes"
+        )
     if to and (not is_release_id(to) or to == root.current):
         why = "is what users load already" if to == root.current else "is no id of a release"
-        raise LumisiteError(f"{shown(to)}: {why}; `lumisite releases {shlex.quote(str(root.path))}` lists them")
+        raise LumisiteError(f"{shown(to)}: {why}; `lumisite releases {place}` lists them")
     way = root.way
     if not to and len(way) < 2:
         raise ToolError(f"{root.path}: {root.current} has no release before it; nothing was changed")
     target = inspect_release(root, to or way[-2])
     if target.state == "missing":
-        place = shlex.quote(str(root.path))
         raise DifferenceError(
             f"{target.path}: is missing; nothing was changed: `lumisite releases {place}` lists what is there, and "
             f"`lumisite rollback {place} ID` goes to any of it"

@@ -171,8 +171,8 @@ def _stand_on(stack: list[str], release: str) -> None:
 def inspect_release(root: Root, release: str, expected: Tree | None = None) -> Tree:
     """Judge a release by `expected`, else by its own manifest if that is the one that was deployed."""
     path = root.release(release)
-    if path.is_symlink() or not path.is_dir():
-        what = "is not a directory" if os.path.lexists(path) else "missing"
+    if not release or path.is_symlink() or not path.is_dir():
+        what = "is not a directory" if release and os.path.lexists(path) else "missing"
         return Tree(path, NO_MANIFEST, faults=(Fault(".", "missing", what),))
     if expected:
         return judge(path, expected.manifest, expected.manifest_bytes)

@@ -139,6 +139,21 @@ def test_rollback_of_a_root_without_a_release_is_refused(run: Run) -> None:
     assert "has no current release; deploy one" in err
 
 
+def test_a_root_that_has_lost_its_link_goes_to_a_release_that_is_named(run: Run) -> None:
+    deploy("old", "new")
+    Path("ROOT/current").unlink()
+    place = Path("ROOT").absolute()
+    code, _, err = run("rollback", "ROOT")
+    assert code == 3
+    assert f"`lumisite rollback {place} ID` goes" in err
+    assert run("status", "ROOT")[1].endswith(f"next: lumisite releases {place}, then lumisite rollback {place} ID\n")
+    code, out, err = run("rollback", "ROOT", NEW)
+    assert (code, out, err) == (0, f"rolled back (none) -> {NEW}\n", "whether it fits: lumisite status ROOT\n")
+    assert current() == NEW
+    assert run("rollback", "ROOT")[0] == 0, "the way back is as before"
+    assert current() == OLD
+
+
 def step(release: str, before: str, action: str = "deploy") -> Step:
     return Step(action, release, before, "", "", "")
 
