@@ -36,7 +36,8 @@ from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
 class Plan:
     """What a deploy of `out` would do.
 
-    `there` is the release of the same id from before; it and `current` are None when they do not exist.
+    `there` is the release of the same id from before; it and `current` are None when they do not exist. `site` is that
+    of the root's releases.
     """
 
     root: Root
@@ -44,6 +45,12 @@ class Plan:
     current: Tree | None
     there: Tree | None
     difference: Difference
+    site: str
+
+    @property
+    def is_of_another_site(self) -> bool:
+        """Whether users of one site would get what is for another."""
+        return self.site != self.out.manifest.site
 
     @property
     def edited(self) -> tuple[Tree, ...]:
@@ -100,7 +107,7 @@ def plan_deploy(out: Tree, path: Path, admin: int | None = None, *, any_site: bo
     if root.current != out.manifest.release:
         exists = bool(root.current) and os.path.lexists(root.release(root.current))
         current = inspect_release(root, root.current) if exists else None
-    return Plan(root, out, current, there, compare(current, out))
+    return Plan(root, out, current, there, compare(current, out), site)
 
 
 def apply_plan(plan: Plan, actor: Actor, *, set_edits_aside: bool) -> str:
