@@ -95,6 +95,8 @@ def read_root(path: Path, admin: int | None = None) -> Root:
             raise LumisiteError(f"the deployment root {error}") from None
     if os.path.lexists(path) and not path.is_dir():
         raise LumisiteError(f"{path}: is not a directory; name the directory that holds, or shall hold, the releases")
+    if os.path.lexists(path / MANIFEST):
+        raise LumisiteError(f"{given}: is what `lumisite render` wrote (it has a {MANIFEST}); name a deployment root")
     if admin is not None and (doubts := tuple(root_doubts(given, admin))):
         raise DifferenceError("\n".join(map(str, doubts)))
     try:
@@ -110,7 +112,10 @@ def existing_root(path: Path, admin: int | None = None) -> Root:
     """Read a deployment root that must be there."""
     root = read_root(path, admin)
     if not root.path.is_dir():
-        raise LumisiteError(f"{path}: does not exist; name the directory that holds the releases")
+        raise LumisiteError(
+            f"{path}: does not exist; name the deployment root, or `lumisite deploy OUT {shlex.quote(str(path))} --apply` "
+            "makes it"
+        )
     return root
 
 

@@ -128,8 +128,16 @@ def test_rollback_goes_even_when_its_line_cannot_be_written(run: Run, monkeypatc
 def test_a_root_that_does_not_exist_is_a_usage_error(run: Run, command: str) -> None:
     code, _, err = run(command, "ROOT")
     assert code == 2
-    assert "ROOT: does not exist" in err
+    assert "ROOT: does not exist; name the deployment root, or `lumisite deploy OUT ROOT --apply` makes it" in err
     assert not Path("ROOT").exists()
+
+
+@pytest.mark.parametrize("words", [("deploy", "new", "old", "--apply"), ("releases", "old"), ("status", "old")])
+def test_a_rendered_tree_is_no_deployment_root(run: Run, words: tuple[str, ...]) -> None:
+    code, _, err = run(*words)
+    assert code == 2
+    assert "old: is what `lumisite render` wrote (it has a MANIFEST.json); name a deployment root" in err
+    assert not Path("old/releases").exists()
 
 
 def test_rollback_of_a_root_without_a_release_is_refused(run: Run) -> None:
