@@ -113,8 +113,8 @@ def existing_root(path: Path, admin: int | None = None) -> Root:
     root = read_root(path, admin)
     if not root.path.is_dir():
         raise LumisiteError(
-            f"{path}: does not exist; name the deployment root, or `lumisite deploy OUT {shlex.quote(str(path))} --apply` "
-            "makes it"
+            f"{path}: does not exist; name the deployment root, or `lumisite deploy OUT {shlex.quote(str(path))} "
+            "--apply` makes it"
         )
     return root
 
