@@ -36,7 +36,7 @@ def speed(top: Path) -> list[Row]:
     )
     collectives = _written(top / "collectives.log", Run().text() + line * 20000, 200)
     rows = []
-    for name, path, least, most in (("channels", channels, 200, 2.2), ("collectives", collectives, 300, 1.3)):
+    for name, path, least, most in (("channels", channels, 200, 1.8), ("collectives", collectives, 300, 1.3)):
         ratio, taken, peer = in_turn(
             partial(_judge, path), partial(_seconds, [sys.executable, "-c", PEER, str(path)]), 5
         )
