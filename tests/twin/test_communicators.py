@@ -160,8 +160,8 @@ def test_the_setting_that_hangs_is_named_with_the_value_met_in_the_container(
     """The module of the twin sets PHB. Here the time of the step ends before a rank loses its patience."""
     name = f"settings-{len(settings)}"
     with planted(site, "rccl", f"export {settings}", hangs=""):
-        done, gates = validate(site, name, "--site /scratch/nccl.yaml --probe communicators --limit 8")
+        done, gates = validate(site, name, "--site /scratch/nccl.yaml --probe communicators --limit 12")
     assert done.code == bool(cause), done.stdout + done.stderr
     found = gates["communicators"]
-    assert found.cause == f"not done after 8 s: {cause}" if cause else found.verdict == "pass"
+    assert found.cause == f"not done after 12 s: {cause}" if cause else found.verdict == "pass"
     assert processes(site) == dict.fromkeys(site.nodes, "")

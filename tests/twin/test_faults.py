@@ -38,13 +38,16 @@ else:
 
 
 def transfer_s(twin: Cluster, interface: str) -> float:
-    """Time a transfer from the second node to the first over one interface."""
+    """Time a transfer from the second node to the first over one interface: the best of three, as a busy CPU adds."""
     (twin.exchange / "transfer.py").write_text(TRANSFER)
     first, second = twin.nodes
     address = Host(first, 2).address(interface)
     script = f"python3 {EXCHANGE}/transfer.py"
-    twin.run(f"{script} receive {address}", node=first).check()
-    return float(twin.run(f"{script} send {address}", node=second).check().stdout)
+    once = []
+    for _ in range(3):
+        twin.run(f"{script} receive {address}", node=first).check()
+        once.append(float(twin.run(f"{script} send {address}", node=second).check().stdout))
+    return min(once)
 
 
 @pytest.mark.measures
@@ -54,11 +57,11 @@ def test_the_management_interface_is_slow_from_the_start(twin: Cluster) -> None:
 
 @pytest.mark.measures
 def test_an_interface_is_throttled(twin: Cluster) -> None:
-    usual = transfer_s(twin, "hsn1")
     with faults.interface_throttled(twin, twin.nodes[1], "hsn1", "40mbit"):
-        assert transfer_s(twin, "hsn1") > 3 * usual
-        assert transfer_s(twin, "hsn2") < 3 * usual
-    assert transfer_s(twin, "hsn1") < 3 * usual
+        slow = transfer_s(twin, "hsn1")
+        assert transfer_s(twin, "hsn2") < slow / 3
+    assert slow > 1.5  # eight million bytes at that rate take 1.6 s
+    assert transfer_s(twin, "hsn1") < slow / 3
 
 
 def test_an_interface_is_down(twin: Cluster) -> None:
@@ -178,7 +181,8 @@ def test_the_cpu_of_one_node_is_slow(twin: Cluster) -> None:
     with faults.slow_cpu(twin, first, 0.1):
         slowed = seconds()
     assert slowed[first] > 2 * slowed[second]
-    usual = seconds()
+    rounds = [seconds() for _ in range(3)]  # the best of each node: others may use the CPUs of both
+    usual = {node: min(one[node] for one in rounds) for node in (first, second)}
     assert usual[first] < 2 * usual[second]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -17,7 +15,7 @@ from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import deploy_site
 from tests.twin.login_node import LUMISITE, install_lumisite
 from tests.twin.test_planted_faults import set_by_user
-from tests.twin.test_validate import at_work, gates, lines, validate
+from tests.twin.test_validate import at_work, ended, gates, lines, validate
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
@@ -45,12 +43,6 @@ def site() -> Iterator[Cluster]:
         yield cluster
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """What came of it; to wait for Slurm takes its time."""
-    out, err = process.communicate(timeout=400)
-    return process.returncode, out, err
-
-
 def not_passed(cluster: Cluster, run: str) -> list[Gate]:
     return [line for line in lines(cluster, run) if isinstance(line, Gate) and line.verdict != "pass"]
 
@@ -61,11 +53,12 @@ def not_passed(cluster: Cluster, run: str) -> list[Gate]:
 def test_a_controller_that_is_away_for_a_while_costs_nothing_but_time(site: Cluster) -> None:
     with at_work(site, "away", "--probe modules --probe affinity --probe conda", "modules-2n …") as process:
         with faults.daemon_away(site, LOGIN, "slurmctld"):
-            time.sleep(25)
+            assert process.stderr is not None
+            told = next((line for line in process.stderr if "Slurm does not answer" in line), "")
         code, out, err = ended(process)
     assert code == 0, out + err
     assert not not_passed(site, "away")
-    assert "Slurm does not answer" in err
+    assert told
 
 
 @pytest.mark.parametrize("ranks", ["live", "die"])

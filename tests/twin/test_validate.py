@@ -15,8 +15,6 @@ import pytest
 from lumisite.facts.facts import parse_facts
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.run.folder import SAMPLES, SERIES, lines_of
-from lumisite.validate.samples import read_lines
-from lumisite.validate.verdict.nodes import slow_nodes
 from tests.twin import faults
 from tests.twin.cluster import Cluster, ClusterPlan, running
 from tests.twin.fixtures import require_twin
@@ -119,7 +117,8 @@ def send(cluster: Cluster, name: str, signal: str) -> None:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=120)
+    """What came of it; to wait for Slurm takes its time."""
+    out, err = process.communicate(timeout=400)
     return process.returncode, out, err
 
 
@@ -174,25 +173,6 @@ def test_a_baseline_is_gathered_and_says_what_it_lacks(site: Cluster) -> None:
     spread = {one["name"]: one for one in json.loads(told.stdout)["distributions"]}
     assert spread["ddp/step_time_s/comm/2n"]["before"]
     assert spread["ddp/step_time_s/comm/2n"]["after"]
-
-
-@pytest.mark.measures
-def test_a_slow_node_is_found_among_four() -> None:
-    require_twin()
-    with running(ClusterPlan(nodes=4, images=("torch",))) as cluster:
-        deploy_site(cluster)
-        install_lumisite(cluster)
-        # Not a slow CPU: four nodes share two cores here, and each waits for the others anyhow.
-        with faults.interface_throttled(cluster, "nid000003", "hsn0", "100mbit"):
-            done = validate(cluster, "hunt", "--probe pairs --nodes 4")
-        assert done.code == 5, done.stdout + done.stderr
-        assert "scontrol update nodename=nid000003 state=drain" in done.stdout
-        data = (cluster.shared / "scratch/hunt" / SAMPLES).read_bytes()
-    metric = b'"metric": "pairs/all_reduce_busbw/2MiB/2n"'
-    found = [line for line in data.splitlines(keepends=True) if metric in line]
-    assert len(found) == 4  # the ring's edges
-    slow = slow_nodes(read_lines([("hunt", found)]).series.values())
-    assert [node.node for node in slow] == ["nid000003"]
 
 
 # ---- what jobs do
