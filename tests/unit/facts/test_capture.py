@@ -169,7 +169,7 @@ def test_what_changed_is_told_by_the_title_of_the_stack() -> None:
     assert set(where.values()) == {"names mlx5_0, which is not what it was"}, "it is where it was"
     stack = next(iter(site.gpu_stacks))
     touched = {touch.name for touch in told["CUDA on the host: 12.8 -> 13.0"].touches}
-    assert f"stacks.{stack}.releases" in touched or "13.0" in site.releases(stack)
+    assert touched == {f"stacks.{stack}.releases.12.8"}
     assert not any("ROCm" in line for line in (*report.draft, *report.users))
 
 
@@ -374,7 +374,7 @@ def test_a_cut_or_scratched_facts_file_gives_an_error_or_facts() -> None:
         (["--root", "/nowhere"], "--root: '/nowhere' is no directory"),
         (["--root", "/etc/passwd"], "is no directory"),
         (["--root", "a\0b"], "is no directory"),
-        (["-o", "/nowhere/x"], "cannot write '/nowhere/x': No such file or directory"),
+        (["-o", "/nowhere/x"], "cannot write /nowhere/x: No such file or directory"),
         (["--site", "lumo"], "did you mean lumi?"),
     ],
 )
