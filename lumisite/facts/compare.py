@@ -124,7 +124,7 @@ def _changed(kind: Kind, subject: str, old: T | None, new: T | None) -> Iterator
         unknown = {name: None for name in _NEWER if None in (getattr(old, name, 0), getattr(new, name, 0))}
         one, other = (replace(side, **unknown) for side in (old, new))  # type: ignore[type-var]
     if one != other:
-        yield Change(kind, subject, old, new)
+        yield Change(kind, subject, one, other)
 
 
 def _pairs(old: Mapping[str, T], new: Mapping[str, T]) -> Iterator[tuple[str, T | None, T | None]]:

@@ -24,7 +24,6 @@ VENDOR = Vendor(
             folder="/sys/class/cxi",
             devices=("/dev/cxi[0-9]*",),
             libraries=("libcxi.so.1",),
-            interface="hsn",
         ),
     ),
     products=("/opt/cray", "/opt/cray/pe"),

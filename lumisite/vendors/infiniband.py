@@ -28,7 +28,6 @@ VENDOR = Vendor(
             link="InfiniBand",
             devices=_DEVICES,
             libraries=_LIBRARIES,
-            interface="ib",
             own=("IB",),
         ),
         Fabric(

@@ -123,8 +123,8 @@ class Fabric:
 
     `carriers` are the words that `fabric.carrier` of a site may have for it, the usual one first. `folder` is the class
     of adapters in sysfs; where several kinds are in it, `driver` or `link` (layer) tells this one. `devices` are
-    patterns of its devices in /dev, `libraries` the SONAMEs that carry its traffic. `interface` is how its interfaces
-    are usually called, without the number. `own` are carriers that NCCL's own network `IB` is, which needs no plugin.
+    patterns of its devices in /dev, `libraries` the SONAMEs that carry its traffic. `own` are carriers that NCCL's own
+    network `IB` is, which needs no plugin.
     """
 
     title: str
@@ -134,7 +134,6 @@ class Fabric:
     link: str = ""
     devices: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
-    interface: str = ""
     own: tuple[str, ...] = ()
 
 

@@ -22,7 +22,7 @@ PLAIN = {"twin", "university"}
 PRODUCTS = (
     *("amd", "rocr", "hip", "hsa", "kfd", "miopen", "gcd", "mi250x", "mi300a"),
     *("nvidia", "nvml", "cudart", "dgx", "gh200", "mellanox", "mlx5", "connectx", "hopper"),
-    *("intel", "xpu", "sycl", "hpe", "cray", "cassini", "libcxi", "shasta", "frontier", "craype"),
+    *("intel", "xpu", "sycl", "hpe", "cray", "cassini", "libcxi", "hsn", "shasta", "frontier", "craype"),
 )
 #: What is `allowed` in files that fit a pattern, and why.
 EXCEPTIONS = (
@@ -60,7 +60,6 @@ def words() -> frozenset[str]:
         found |= {name for cache in gpu.caches for name in (cache.variable,)}
     for fabric in all_fabrics():
         found |= {fabric.title, *fabric.carriers[:1]} if fabric.folder != "/sys/class/infiniband" else set()
-        found |= {fabric.interface} - {"ib"}
     # NCCL is the name of the common interface, and of the libraries that have it.
     neutral = {"", "nccl", "and", "infiniband", "roce", *PLAIN}
     return frozenset(word.lower() for word in found if word.lower() not in neutral)

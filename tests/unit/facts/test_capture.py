@@ -137,14 +137,6 @@ def test_the_configuration_of_the_kernel_counts_where_a_driver_is_whose_librarie
     assert [one.change.kind for one in make_report(told[0], told[1], site).changes] == ["kernel"]
 
 
-def test_gpus_are_not_compared_where_a_capture_lacks_the_topology() -> None:
-    """Without it GPUs have no places, so a capture has none of them; the capture has said why."""
-    files = lumi_node(changes={"/sys/devices/system/cpu/online": None})
-    before, after = facts_of(lumi_node()), facts_of(files)
-    for pair in ((before, after), (after, before)):
-        assert [one.change.kind for one in make_report(*pair, LUMI).changes] == ["cpus"]
-
-
 def test_what_changed_is_told_by_the_title_of_the_stack() -> None:
     site = load_site("university").site
     before, after = (

@@ -222,3 +222,21 @@ def test_users_read_which_versions_of_modules_are_gone_and_what_has_their_place(
     report = make_report(replace(node, deployed=before), replace(node, deployed=after), LUMI)
     said = [line for line in report.users if "is gone" in line]
     assert said == ["- ai/24 is gone: ai/25 has its place.", "- gone/1 is gone: nothing has its place."]
+
+
+def test_what_an_older_capture_did_not_know_is_no_part_of_a_change() -> None:
+    before, after = facts_of(lumi_node()), facts_of(lumi_node())
+    hsn0 = before.interfaces["hsn0"]
+    before = replace(before, interfaces={**before.interfaces, "hsn0": replace(hsn0, mtu=None, state="up")})
+    after = replace(after, interfaces={**after.interfaces, "hsn0": replace(hsn0, mtu=9000, state="down")})
+    (one,) = make_report(before, after, LUMI).changes
+    assert words(one.change) == "interface hsn0: state up -> down"
+    assert not any("MTU" in touch.why for touch in one.touches)
+
+
+def test_gpus_are_not_compared_where_a_capture_lacks_the_topology() -> None:
+    """Without it GPUs have no places, so a capture has none of them; the capture has said why."""
+    files = lumi_node(changes={"/sys/devices/system/cpu/online": None})
+    before, after = facts_of(lumi_node()), facts_of(files)
+    for pair in ((before, after), (after, before)):
+        assert [one.change.kind for one in make_report(*pair, LUMI).changes] == ["cpus"]
