@@ -40,7 +40,6 @@ def show(text: str) -> None:
         print(text)
         return
     import shlex
-    import shutil
     import subprocess
 
     lines = plain(text).split("\n")
