@@ -193,6 +193,28 @@ def test_the_finding_comes_first_and_nothing_is_beside_the_window(
         assert layout.smallest > 7  # pixels
 
 
+@pytest.mark.parametrize("gates", [0, 200])
+@pytest.mark.parametrize("width", [390, WIDTH])
+def test_long_names_and_causes_and_many_gates_and_none_are_not_cut(width: int, gates: int, tmp_path: Path) -> None:
+    host = f"node-of-a-cloud-in-a-region-far-away-1.{'compute-pool-' * 10}x.example.org"
+    before, after = write_runs(tmp_path / "runs", Maintenance(network=0.85, slow_node="nid005009"))
+    for file in after.glob("*.json*"):
+        file.write_text(file.read_text().replace("nid005009", host))
+    rows = list(map(json.loads, (after / "samples.jsonl").read_text().splitlines()))
+    gate = next(row for row in rows if "gate" in row) | {"verdict": "fail", "cause": f"{'a cause ' * 20}{'x' * 300}"}
+    rows = [row for row in rows if "gate" not in row] + [{**gate, "gate": f"gate_{n:03}"} for n in range(gates)]
+    (after / "samples.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    page = tmp_path / "report.html"
+    assert main(["report", str(after), "--baseline", str(before), "-o", str(page)]) == 1
+    layout = measured(page, width)
+    assert layout.first.startswith(
+        "FAIL: gate_000, gate_001 and 198 more failed; 15 %" if gates else "FAIL: 15 % slower"
+    )
+    assert layout.first.endswith(f"{host} is bad")
+    assert (layout.width, layout.beside, layout.texts) == (width, [], [])
+    assert "node-of…r-away-1" in layout.plots[-1].words
+
+
 def test_a_thousand_nodes_and_a_run_without_baseline_are_drawn_too(tmp_path: Path) -> None:
     _, after = write_runs(tmp_path / "runs", Maintenance(slow_node="nid005900", nodes=1000))
     page = tmp_path / "report.html"

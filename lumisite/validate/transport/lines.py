@@ -44,8 +44,9 @@ _NO_PLUGIN = re.compile(
 )
 _FAILED = re.compile(
     rb"Unable to find a protocol that worked|find any optimal provider|-ofi-\w+ initialization failed|"
-    rb"Initializing plugin failed|Failed to initialize any NET plugin|Failed to initialize NET plugin (?!IB\b|Socket\b)|"
-    rb"Invalid type of PCI bus|network .* not found%b" % b"".join(b"|" + one.encode() for one in words_of_logs().failed)
+    rb"Initializing plugin failed|Failed to initialize any NET plugin|Invalid type of PCI bus|"
+    rb"Failed to initialize NET plugin (?!IB\b|Socket\b)|network .* not found%b"
+    % b"".join(b"|" + one.encode() for one in words_of_logs().failed)
 )
 _BROKEN = re.compile(rb"completed with error|Got completion .*with (?:error|status)|RC: (?:107|-38)\b|NO_SPACE")
 #: Warnings that tell why a communicator does not come up, and none of those that good runs begin with.

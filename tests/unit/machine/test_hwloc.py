@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumisite.machine import hwloc
@@ -154,7 +154,7 @@ def test_a_file_that_is_too_large_is_not_even_parsed() -> None:
 SOURCE = (NODES / "two-sockets-nvidia.xml").read_bytes()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(st.data())
 def test_any_damage_to_a_real_file_is_read_or_refused(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(SOURCE)))
