@@ -35,16 +35,7 @@ from lumisite.validate.run.runner import Runner
 from lumisite.validate.trial.bad_input import check_asked, given_to_ranks, settings_of, unmeasured
 from lumisite.validate.trial.collect import results_of
 from lumisite.validate.trial.design import REFERENCE, Design, Setting, SlotResult, design_text, plan, read_design
-from lumisite.validate.trial.jobs import (
-    PROBES,
-    SIGN,
-    check_probes,
-    controls,
-    deciding,
-    planner,
-    slot_seconds,
-    trial_plans,
-)
+from lumisite.validate.trial.jobs import PROBES, SIGN, check_probes, controls, deciding, slot_seconds, trial_plans
 from lumisite.validate.trial.judge import TrialVerdict, judge_trial
 from lumisite.validate.trial.report import WRITERS, design_rows, trial_document
 from lumisite.validate.trial.valid import judge_allocations
@@ -158,7 +149,7 @@ def measured(trial: Trial, run: Run, facts: Sequence[str], *, again: bool) -> li
         if wanted <= 0 or not any(result.seconds for result in results if result.slot.allocation in latest):
             return results
         batch = replace(asked.batches[-1], stamp=stamp_now(), jobs=wanted)
-        asked = with_specs(replace(asked, batches=(*asked.batches, batch)), loaded, planner(design))
+        asked = with_specs(replace(asked, batches=(*asked.batches, batch)), loaded, partial(trial_plans, design))
         run.describe(asked.about())
         plans, journal, again = trial_plans(design, asked, loaded), [], False
         runner.add(asked, plans)
@@ -174,7 +165,7 @@ def resumed_trial(arguments: argparse.Namespace) -> Trial:
             f"--resume: what is tried was decided when the run began ({arguments.settings[0]}: leave it out)"
         )
     design = read_design(read_input(place / DESIGN), str(place / DESIGN))
-    asked, loaded = recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED, *DESIGNED), planner(design))
+    asked, loaded = recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED, *DESIGNED), partial(trial_plans, design))
     if asked.design != design.digest:
         raise ResolveError(f"--resume: {place / DESIGN} is not the design that the trial began with (start a new run)")
     return Trial(asked, loaded, design)
@@ -223,7 +214,7 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
         say_before(asked)
         asked = with_nodes(asked, arguments)
     asked = replace(asked, design=design.digest)
-    return Trial(with_specs(replace(asked, specs={}), loaded, planner(design)), loaded, design)
+    return Trial(with_specs(replace(asked, specs={}), loaded, partial(trial_plans, design)), loaded, design)
 
 
 def within_budget(
@@ -232,14 +223,12 @@ def within_budget(
     """Give the design with as many of these settings as the budget is enough for, and say what it asks for."""
     if not found:
         raise ResolveError("--ledger: every entry that ranks have here is measured on this platform")
-    design = designed(found[:1])
-    if budget is not None and design.node_hours > budget:
-        raise ResolveError(f"--budget: {budget} node hours are less than one setting may take ({design.node_hours:g})")
-    for count in range(2, len(found) + 1):
-        more = designed(found[:count])
-        if budget is not None and more.node_hours > budget:
-            break
-        design = more
+    every = [designed(found[:count]) for count in range(1, len(found) + 1)]
+    design = next((one for one in reversed(every) if budget is None or one.node_hours <= budget), None)
+    if design is None:
+        raise ResolveError(
+            f"--budget: {budget} node hours are less than one setting may take ({every[0].node_hours:g})"
+        )
     names = [str(one) for one in found[: len(design.of_role("variant"))]]
     say(f"{len(names)} of {counted(len(found), 'entry')} without measured evidence: {', '.join(names)}")
     say(f"{design.node_hours:g} node hours at most, {design.most_node_hours:g} where allocations are run again")

@@ -108,13 +108,11 @@ def seconds_of(text: str) -> int | None:
     >>> seconds_of("90"), seconds_of("1:30"), seconds_of("00:15:00"), seconds_of("1-2"), seconds_of("x")
     (5400, 90, 900, 93600, None)
     """
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+(?::\d+){0,2})", text)
     if found is None:
         return None
-    days, *parts = (None if part is None else int(part) for part in found.groups())
-    numbers = [part for part in parts if part is not None]
-    if days is not None or len(numbers) == 3:
-        hours, minutes, seconds = (*numbers, 0, 0)[:3]
-    else:
-        hours, minutes, seconds = 0, *(*numbers, 0)[:2]
-    return (((days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+    days, parts = int(found[1] or 0), [int(part) for part in found[2].split(":")]
+    if found[1] is None and len(parts) < 3:
+        parts.insert(0, 0)
+    hours, minutes, seconds = [*parts, 0, 0][:3]
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

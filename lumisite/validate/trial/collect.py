@@ -77,7 +77,8 @@ class _Slot:
         steps = [step for group in groups for step in group.steps]
         outcome, cause = self._outcome(steps)
         arm = self.design.by_name[self.slot.arm]
-        reached, evidence = took_effect(arm, self._records(steps), signs.get(arm.name), signs.get(REFERENCE))
+        every = [record for step in steps for record in self.run.records(self.plan.run, step) if "given" in record]
+        reached, evidence = took_effect(arm, every, signs.get(arm.name), signs.get(REFERENCE))
         last = self.slot == self.design.slots_of(self.slot.allocation)[-1]
         names = {step.folder for step in steps} | ({"end"} if last else set())
         return SlotResult(
@@ -124,10 +125,6 @@ class _Slot:
         if any(gate.verdict == "fail" for gate in bad):
             return "failed", cause
         return ("lost", cause) if bad else ("done", "")
-
-    def _records(self, steps: Sequence[Step]) -> list[Record]:
-        """Give what each rank said of itself, in every step that has run."""
-        return [record for step in steps for record in self.run.records(self.plan.run, step) if "given" in record]
 
     def _seconds(self, steps: Sequence[Step]) -> float:
         began = [time for step in steps if (time := self.run.step_began(self.plan.run, step)) is not None]

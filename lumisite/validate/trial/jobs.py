@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -70,11 +70,6 @@ def trial_plans(design: Design, asked: Asked, loaded: LoadedSite) -> list[JobPla
         contents = partial(_contents, design, target, asked.limit, numbers)
         plans += plan_jobs(batch.stamp, asked.folder, batch.node_sets, batch.jobs, contents)
     return plans
-
-
-def planner(design: Design) -> Callable[[Asked, LoadedSite], list[JobPlan]]:
-    """Give what plans the jobs of a trial, where a run's own are asked for."""
-    return partial(trial_plans, design)
 
 
 def slot_name(slot: Slot) -> str:

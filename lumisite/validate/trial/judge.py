@@ -18,9 +18,9 @@ rate among the settings, for either direction by itself.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log1p
 from typing import Literal, TypeAlias
 
 from lumisite.text import change, counted, percent
@@ -223,7 +223,7 @@ def _more(own: Rate, base: Rate) -> bool:
 
 def _in_numbers(design: Design, effects: Sequence[Effect]) -> tuple[Worth, str]:
     limits = design.thresholds
-    counts = [one for one in effects if one.chance <= limits.alpha and abs(_log(one.effect)) >= _log(limits.smallest)]
+    counts = [one for one in effects if one.chance <= limits.alpha and abs(log1p(one.effect)) >= log1p(limits.smallest)]
     worse = [one for one in counts if one.effect < 0]
     better = [one for one in counts if one.effect > 0]
     if worse:
@@ -249,13 +249,9 @@ def _in_numbers(design: Design, effects: Sequence[Effect]) -> tuple[Worth, str]:
     return "underpowered", f"an effect of {percent(limits.smallest)} is not excluded: {effect_text(widest)}{only}"
 
 
-def _log(part: float) -> float:
-    return math.log1p(part)
-
-
 def _is_nothing(effect: Effect, smallest: float) -> bool:
     """Tell whether the whole interval is smaller than what is of interest."""
-    return max(abs(_log(effect.low)), abs(_log(effect.high))) < _log(smallest)
+    return max(abs(log1p(effect.low)), abs(log1p(effect.high))) < log1p(smallest)
 
 
 def effect_text(effect: Effect) -> str:

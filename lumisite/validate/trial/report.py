@@ -159,13 +159,7 @@ def trial_document(design: Design, verdict: TrialVerdict) -> dict[str, object]:
         "headline": headline(verdict),
         "answers": [{**asdict(answer), "setting": str(answer.setting)} for answer in verdict.answers],
         "allocations": [
-            {
-                "number": one.number,
-                "standing": one.standing,
-                "reasons": one.reasons,
-                "nodes": one.nodes,
-                "jobs": one.jobs,
-            }
+            {name: getattr(one, name) for name in ("number", "standing", "reasons", "nodes", "jobs")}
             for one in verdict.allocations
         ],
         "next_allocation": verdict.next_allocation,

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,7 +19,7 @@ from lumisite.validate.run.plan import with_specs
 from lumisite.validate.run.script import DONE, EXIT, RECORDS, JobPlan, job_script
 from lumisite.validate.trial.collect import Signs, results_of, took_effect
 from lumisite.validate.trial.design import Arm, Design, Setting, plan
-from lumisite.validate.trial.jobs import controls, planner, trial_plans
+from lumisite.validate.trial.jobs import controls, trial_plans
 from tests.support.asked import LOADED, an_asked
 from tests.support.records import target_of
 
@@ -43,7 +44,7 @@ def a_design(*tried: Setting, probes: tuple[str, ...] = ("collectives",), alloca
 def a_trial(design: Design, folder: str = "/scratch/run", *jobs: int) -> tuple[Asked, list[JobPlan]]:
     batches = tuple(Batch(f"b{at}", count, (("n1", "n2"),)) for at, count in enumerate(jobs or (design.allocations,)))
     asked = replace(an_asked(), purpose="try", folder=folder, batches=batches, specs={}, design=design.digest)
-    asked = with_specs(asked, LOADED, planner(design))
+    asked = with_specs(asked, LOADED, partial(trial_plans, design))
     return asked, trial_plans(design, asked, LOADED)
 
 
