@@ -13,6 +13,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import shiv.cli as shiv
+from shiv import builder
+
 from lumisite import __version__
 
 TOP = Path(__file__).parent.parent
@@ -26,6 +29,25 @@ PREAMBLE = """\
 import sys
 if sys.version_info < (3, 10):
     sys.exit("lumisite needs Python 3.10 or newer, this is %d.%d: python3.11 lumisite.pyz ..." % sys.version_info[:2])
+"""
+#: What the one file starts with, in place of shiv's two lines: where it cannot unpack itself (no home, a full one, one
+#: that is read-only) it does so for this one call. What runs later tells of its own errors.
+MAIN = """\
+import os, shutil, sys, tempfile
+import {module}
+try:
+    {module}.{fn}()
+except (OSError, RuntimeError) as error:
+    if "lumisite" in sys.modules:
+        raise
+    try:
+        folder = os.environ["SHIV_ROOT"] = tempfile.mkdtemp(prefix="lumisite-")
+    except OSError:
+        sys.exit("lumisite: cannot unpack itself: %s (name a folder of your own in SHIV_ROOT)" % error)
+    try:
+        {module}.{fn}()
+    finally:
+        shutil.rmtree(folder)
 """
 
 
@@ -60,8 +82,10 @@ def zipapp(wheel: Path, folder: Path) -> None:
         for path in (folder / python).glob("*.whl"):
             zipfile.ZipFile(path).extractall(site)  # noqa: S202  # a wheel, which pip has checked
     (folder / "preamble.py").write_text(PREAMBLE)
+    builder.MAIN_TEMPLATE = MAIN
     out = ("--output-file", DIST / "lumisite.pyz", "--compressed", "--reproducible")
-    run("shiv.cli", "--site-packages", site, "--console-script", "lumisite", "--preamble", folder / "preamble.py", *out)
+    argv = ("--site-packages", site, "--console-script", "lumisite", "--preamble", folder / "preamble.py", *out)
+    shiv.main(list(map(str, argv)), standalone_mode=False)
 
 
 def easyconfig() -> None:

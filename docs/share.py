@@ -30,7 +30,7 @@ COMPLETIONS = {
 def share(top: Path) -> None:
     """Write the files below `top`/share."""
     parser = build_parser(COMMANDS)
-    texts = {path: shtab.complete(parser, shell) for shell, path in COMPLETIONS.items()}
+    texts = {path: shtab.complete(_completed(), shell) for shell, path in COMPLETIONS.items()}
     texts["man/man1/lumisite.1"] = _man_page(parser)
     texts["lumisite/site.schema.json"] = site_schema()
     texts |= {f"doc/lumisite/{path.relative_to(DOCS)}": path.read_text() for path in sorted(DOCS.rglob("*.md"))}
@@ -38,6 +38,18 @@ def share(top: Path) -> None:
         path = top / "share" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+def _completed() -> argparse.ArgumentParser:
+    """Give the parser as completions need it: a value may be a file, and of a command its line of help is shown."""
+    parser = build_parser(COMMANDS)
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    for name, own in commands.choices.items():
+        own.description = COMMANDS[name].help
+        for action in own._actions:
+            if action.nargs != 0 and not action.choices:
+                vars(action)["complete"] = shtab.FILE
+    return parser
 
 
 def _man_page(parser: argparse.ArgumentParser) -> str:

@@ -13,6 +13,8 @@ from lumisite.site.load import load_plans, load_site
 from lumisite.text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lumisite.binds.plan import LibraryExplanation
     from lumisite.site.images import Holds
     from lumisite.site.load import LoadedSite
@@ -90,13 +92,15 @@ def run_why(arguments: argparse.Namespace) -> int:
     """Explain each name; an unknown one is an error that names what comes close."""
     from lumisite.render.explain import explain
 
-    loaded, selection = _deployed(arguments) if arguments.root else load_selection(arguments)
+    loaded, selection, led = _deployed(arguments) if arguments.root else (*load_selection(arguments), {})
     libraries = _explain_libraries(arguments)
     holds = _holds(arguments, loaded.site)
     explanations = [
         libraries[name]
         if name in libraries
-        else explain(loaded, selection, name, holds=holds, nodes=arguments.nodes, partition=arguments.partition)
+        else explain(
+            loaded, selection, led.get(name, name), holds=holds, nodes=arguments.nodes, partition=arguments.partition
+        )
         for name in arguments.names
     ]
     lines = ("\n\n".join(map(str, explanations)),)
@@ -104,8 +108,11 @@ def run_why(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
-    """Load the site of the release that is deployed, and choose what it has. Raises `LumisiteError`."""
+def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection, Mapping[str, str]]:
+    """Load the site of the release that is deployed, choose what it has, and give what its other names lead to.
+
+    Raises `LumisiteError`.
+    """
     from lumisite.cli.chosen import own_site
     from lumisite.release.root import existing_root, inspect_release
     from lumisite.render.manifest import sha256_of
@@ -135,7 +142,12 @@ def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection]:
     except ResolveError as error:
         raise ResolveError(f"--root: {manifest.release} is no more what {loaded.file} describes: {error}") from None
     say(f"as release {manifest.release} has it")
-    return loaded, selection
+    led = {name: manifest.names[name] for name in arguments.names if "/" in name and name in manifest.names}
+    for name, to in led.items():
+        if not to:
+            raise ResolveError(f"{name}: is gone, and nothing replaces it; `module load {name}` says why")
+        say(f"{name} leads to {to}")
+    return loaded, selection, led
 
 
 def _explain_libraries(arguments: argparse.Namespace) -> dict[str, LibraryExplanation]:

@@ -154,8 +154,10 @@ def as_typed(message: str, arguments: argparse.Namespace, words: Sequence[str]) 
 
 def choose_site(arguments: argparse.Namespace) -> Iterator[str]:
     """Fill in the site where none was asked for, and give a line that names it."""
-    if arguments.command == "why" and arguments.root:
-        return  # the release knows its site
+    if any(getattr(arguments, name, None) for name in ("resume", "more")) or (
+        arguments.command == "why" and arguments.root
+    ):
+        return  # the run or the release knows its site
     if arguments.command == "check" and arguments.site:
         if arguments.file:
             raise ResolveError(f"--site: FILE is {arguments.file} already (leave one out)")

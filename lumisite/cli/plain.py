@@ -40,6 +40,7 @@ def show(text: str) -> None:
         print(text)
         return
     import shlex
+    import signal
     import subprocess
 
     lines = plain(text).split("\n")
@@ -51,8 +52,12 @@ def show(text: str) -> None:
         if command and len(lines) >= shutil.get_terminal_size().lines:
             sys.stdout.flush()
             values = {"LESS": "FRX", **os.environ}  # keeps colours and what was read on the screen
-            subprocess.run(command, input=content.encode(errors="backslashreplace"), env=values, check=False)
-            return
+            pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=values)
+            before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's, which sets the terminal back
+            pager.communicate(content.encode(errors="backslashreplace"))
+            signal.signal(signal.SIGINT, before)
+            if pager.returncode not in (1, 127):  # else it has refused, and shown nothing
+                return
     getattr(sys.stdout, "_stream", sys.stdout).write(content)
 
 

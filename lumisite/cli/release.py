@@ -31,7 +31,7 @@ def _diff(arguments: argparse.Namespace) -> int:
     if plan.edited:
         _say(edits_text(plan))
     elif plan.difference and not arguments.json:
-        _say(f"deploy it: {_command('deploy', arguments.out, arguments.root, '--apply')}")
+        _say(_how_to_deploy(plan, arguments))
     return 1 if plan.difference or plan.edited else 0
 
 
@@ -45,9 +45,7 @@ def _deploy(arguments: argparse.Namespace) -> int:
         if plan.nothing_to_do:
             return 0
         if not plan.is_damaged:
-            options = [*["--set-edits-aside"] * bool(plan.edited), *["--change-site"] * arguments.change_site]
-            command = _command("deploy", arguments.out, arguments.root, "--apply", *options)
-            _say(f"nothing was written; deploy it: {command}")
+            _say(f"nothing was written; {_how_to_deploy(plan, arguments)}")
         return 1
     make_directories(Path(os.path.realpath(arguments.root)))
     actor = _actor()
@@ -63,15 +61,21 @@ def _deploy(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _how_to_deploy(plan: Plan, arguments: argparse.Namespace) -> str:
+    options = [*["--set-edits-aside"] * bool(plan.edited), *["--change-site"] * plan.is_of_another_site]
+    only = f", where users of {shown(plan.site)} shall get it" * plan.is_of_another_site
+    return f"deploy it{only}: {_command('deploy', arguments.out, arguments.root, '--apply', *options)}"
+
+
 def _rollback(arguments: argparse.Namespace) -> int:
     actor = _actor()
     root = existing_root(arguments.root, os.geteuid()).path
     with locked(root, actor):
-        before, after, logged = roll_back(read_root(root), actor, arguments.release)
-    print(f"rolled back {before.path.name} -> {after.path.name}")
+        before, after, logged = roll_back(now := read_root(root), actor, arguments.release)
+    print(f"rolled back {now.current or '(none)'} -> {after.path.name}")
     if before.manifest.release and (difference := compare(before, after)):
         show("\n".join(summary_lines(difference)))
-    if before.faults:
+    if now.current and before.faults:
         _say(f"{before.path}: is not as it was deployed, and stays so:{fault_lines(before.faults)}")
     if not logged:
         _say(f"{root}/history: could not be written; the link was moved all the same")

@@ -12,7 +12,7 @@ from lumisite.cli.host import checked_deployed, judged
 from lumisite.cli.parser import check_root, tell
 from lumisite.errors import LumisiteError, shown
 from lumisite.machine.host import DiskTree
-from lumisite.release.root import Root, existing_root, inspect_release, release_row
+from lumisite.release.root import Root, existing_root, inspect_release, list_releases, release_row
 from lumisite.release.tree import Tree
 from lumisite.site.load import LoadedSite, load_site
 from lumisite.text import columns
@@ -42,7 +42,8 @@ def _status(
     place = shlex.quote(str(root.path))
     status: dict[str, Any] = {"root": str(root.path), "release": root.current or None}
     if release is None:
-        return 1, {**status, "next": f"lumisite render, then lumisite deploy OUT {place} --apply"}
+        there = f"lumisite releases {place}, then lumisite rollback {place} ID" if list_releases(root) else ""
+        return 1, {**status, "next": there or f"lumisite render, then lumisite deploy OUT {place} --apply"}
     current = release_row(root, release)
     keys = ("site", "platform", "stacks", "deployed", "by", "lumisite", "state")
     before = root.before if root.before and root.release(root.before).exists() else None

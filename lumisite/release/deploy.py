@@ -36,7 +36,8 @@ from lumisite.render.manifest import MANIFEST, is_release_id, sha256_of
 class Plan:
     """What a deploy of `out` would do.
 
-    `there` is the release of the same id from before; it and `current` are None when they do not exist.
+    `there` is the release of the same id from before; it and `current` are None when they do not exist. `site` is that
+    of the root's releases.
     """
 
     root: Root
@@ -44,6 +45,12 @@ class Plan:
     current: Tree | None
     there: Tree | None
     difference: Difference
+    site: str
+
+    @property
+    def is_of_another_site(self) -> bool:
+        """Whether users of one site would get what is for another."""
+        return self.site != self.out.manifest.site
 
     @property
     def edited(self) -> tuple[Tree, ...]:
@@ -100,7 +107,7 @@ def plan_deploy(out: Tree, path: Path, admin: int | None = None, *, any_site: bo
     if root.current != out.manifest.release:
         exists = bool(root.current) and os.path.lexists(root.release(root.current))
         current = inspect_release(root, root.current) if exists else None
-    return Plan(root, out, current, there, compare(current, out))
+    return Plan(root, out, current, there, compare(current, out), site)
 
 
 def apply_plan(plan: Plan, actor: Actor, *, set_edits_aside: bool) -> str:
@@ -160,17 +167,20 @@ def roll_back(root: Root, actor: Actor, to: str = "") -> tuple[Tree, Tree, bool]
     Gives the release that users had, the one that they have now, and whether the history tells of it. Raises
     `ToolError` when there is no release before, `DifferenceError` when that release is not whole.
     """
-    if not root.current:
-        raise ToolError(f"{root.path}: has no current release; deploy one")
+    place = shlex.quote(str(root.path))
+    if not root.current and not to:
+        raise ToolError(
+            f"{root.path}: has no current release; deploy one, or go to one that is there: `lumisite releases {place}` "
+            f"lists them, `lumisite rollback {place} ID` goes"
+        )
     if to and (not is_release_id(to) or to == root.current):
         why = "is what users load already" if to == root.current else "is no id of a release"
-        raise LumisiteError(f"{shown(to)}: {why}; `lumisite releases {shlex.quote(str(root.path))}` lists them")
+        raise LumisiteError(f"{shown(to)}: {why}; `lumisite releases {place}` lists them")
     to = to or root.before
     if not to:
         raise ToolError(f"{root.path}: {root.current} has no release before it; nothing was changed")
     target = inspect_release(root, to)
     if target.state == "missing":
-        place = shlex.quote(str(root.path))
         raise DifferenceError(
             f"{target.path}: is missing; nothing was changed: `lumisite releases {place}` lists what is there, and "
             f"`lumisite rollback {place} ID` goes to any of it"

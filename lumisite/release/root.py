@@ -96,6 +96,8 @@ def read_root(path: Path, admin: int | None = None) -> Root:
             raise LumisiteError(f"the deployment root {error}") from None
     if os.path.lexists(path) and not path.is_dir():
         raise LumisiteError(f"{path}: is not a directory; name the directory that holds, or shall hold, the releases")
+    if os.path.lexists(path / MANIFEST):
+        raise LumisiteError(f"{given}: is what `lumisite render` wrote (it has a {MANIFEST}); name a deployment root")
     if admin is not None and (doubts := tuple(root_doubts(given, admin))):
         raise DifferenceError("\n".join(map(str, doubts)))
     try:
@@ -111,7 +113,10 @@ def existing_root(path: Path, admin: int | None = None) -> Root:
     """Read a deployment root that must be there."""
     root = read_root(path, admin)
     if not root.path.is_dir():
-        raise LumisiteError(f"{path}: does not exist; name the directory that holds the releases")
+        raise LumisiteError(
+            f"{path}: does not exist; name the deployment root, or `lumisite deploy OUT {shlex.quote(str(path))} "
+            "--apply` makes it"
+        )
     return root
 
 
@@ -172,8 +177,8 @@ def _stand_on(stack: list[str], release: str) -> None:
 def inspect_release(root: Root, release: str, expected: Tree | None = None) -> Tree:
     """Judge a release by `expected`, else by its own manifest if that is the one that was deployed."""
     path = root.release(release)
-    if path.is_symlink() or not path.is_dir():
-        what = "is not a directory" if os.path.lexists(path) else "missing"
+    if not release or path.is_symlink() or not path.is_dir():
+        what = "is not a directory" if release and os.path.lexists(path) else "missing"
         return Tree(path, NO_MANIFEST, faults=(Fault(".", "missing", what),))
     if expected:
         return judge(path, expected.manifest, expected.manifest_bytes)

@@ -9,7 +9,6 @@ import html
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,13 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from lumisite.cli import main
 from lumisite.facts.facts import Facts, Interface, Releases, format_facts
 from tests.support.example_runs import Maintenance, write_runs
-
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="chromium is not installed (Debian: chromium)")
+from tests.support.tools import tool
 
 WIDTH = 1200
 #: Measures the page as it is laid out; put into a copy, because the page itself runs nothing.
@@ -69,9 +67,9 @@ def browse(home: Path, *arguments: str) -> tuple[str, list[str]]:
     """Run the browser without a display; give what it prints, and what the page made it complain about."""
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr", "--v=0"]
     offline = "--host-resolver-rules=MAP * ~NOTFOUND"
-    assert BROWSER is not None
+    browser = tool("chromium", "chromium-browser", "google-chrome")
     done = subprocess.run(
-        [BROWSER, *flags, offline, f"--user-data-dir={home}/profile", *arguments],
+        [browser, *flags, offline, f"--user-data-dir={home}/profile", *arguments],
         capture_output=True,
         text=True,
         check=True,
@@ -123,18 +121,17 @@ def measured(page: Path, width: int = WIDTH) -> Layout:
 
 def colours(page: Path, height: int, plots: Sequence[Plot]) -> Iterator[set[tuple[int, ...]]]:
     """Give the colours of each plot on a picture of the page."""
-    image = pytest.importorskip("PIL.Image")
     picture = page.with_suffix(".png")
     _, complaints = browse(
         page.parent, f"--window-size={WIDTH},{height}", f"--screenshot={picture}", page.as_uri()
     )  # fmt: skip
     assert complaints == []
-    with image.open(picture) as whole:
+    with Image.open(picture) as whole:
         assert whole.size == (WIDTH, height)
         for plot in plots:
             x, y, width, height_px = plot.box
             part = whole.convert("RGB").crop((round(x), round(y), round(x + width), round(y + height_px)))
-            yield {colour for _, colour in part.getcolors(1 << 24)}
+            yield {colour for _, colour in part.getcolors(1 << 24) or () if isinstance(colour, tuple)}
 
 
 def rgb(text: str) -> tuple[int, ...]:
@@ -173,9 +170,7 @@ def test_every_plot_is_seen_and_nothing_is_complained_about(tmp_path: Path) -> N
 def test_the_finding_comes_first_and_nothing_is_beside_the_window(
     width: int, drawn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if drawn:
-        pytest.importorskip("matplotlib")
-    else:
+    if not drawn:
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         monkeypatch.delitem(sys.modules, "lumisite.validate.report.plots", raising=False)  # of an earlier test
     came = Maintenance(network=0.85, slow_node="nid005009", failed_gate="transport")
@@ -196,6 +191,28 @@ def test_the_finding_comes_first_and_nothing_is_beside_the_window(
     if drawn:
         assert layout.plots[0].box[1] < 1500, "the plot that shows it is not far below"
         assert layout.smallest > 7  # pixels
+
+
+@pytest.mark.parametrize("gates", [0, 200])
+@pytest.mark.parametrize("width", [390, WIDTH])
+def test_long_names_and_causes_and_many_gates_and_none_are_not_cut(width: int, gates: int, tmp_path: Path) -> None:
+    host = f"node-of-a-cloud-in-a-region-far-away-1.{'compute-pool-' * 10}x.example.org"
+    before, after = write_runs(tmp_path / "runs", Maintenance(network=0.85, slow_node="nid005009"))
+    for file in after.glob("*.json*"):
+        file.write_text(file.read_text().replace("nid005009", host))
+    rows = list(map(json.loads, (after / "samples.jsonl").read_text().splitlines()))
+    gate = next(row for row in rows if "gate" in row) | {"verdict": "fail", "cause": f"{'a cause ' * 20}{'x' * 300}"}
+    rows = [row for row in rows if "gate" not in row] + [{**gate, "gate": f"gate_{n:03}"} for n in range(gates)]
+    (after / "samples.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    page = tmp_path / "report.html"
+    assert main(["report", str(after), "--baseline", str(before), "-o", str(page)]) == 1
+    layout = measured(page, width)
+    assert layout.first.startswith(
+        "FAIL: gate_000, gate_001 and 198 more failed; 15 %" if gates else "FAIL: 15 % slower"
+    )
+    assert layout.first.endswith(f"{host} is bad")
+    assert (layout.width, layout.beside, layout.texts) == (width, [], [])
+    assert "node-of…r-away-1" in layout.plots[-1].words
 
 
 def test_a_thousand_nodes_and_a_run_without_baseline_are_drawn_too(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -66,6 +67,21 @@ def test_one_file_has_what_each_python_needs_compiled(dist: Path) -> None:
     assert found == {"310", "311", "312", "313"}
 
 
+@pytest.mark.parametrize("room", ["rw", "ro"])
+def test_one_file_runs_where_it_cannot_unpack_itself_at_home(dist: Path, room: str) -> None:
+    inside = (
+        f"mount --bind {dist} /mnt && for one in /tmp /var/tmp; do mount -t tmpfs -o {room} none $one; done && cd /proc && "
+        "env -i HOME=/proc /usr/bin/python3 -IS /mnt/lumisite.pyz --version && ls -A /tmp"
+    )
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", inside], capture_output=True, text=True, check=False)
+    if room == "rw":
+        assert re.fullmatch(rf"lumisite {__version__} \(commit \w+\)\n", done.stdout), done.stderr
+        assert done.stderr == ""
+    else:
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(r"lumisite: cannot unpack itself: .*/proc/\.shiv.* SHIV_ROOT\)\n", done.stderr)
+
+
 def test_a_python_that_is_too_old_is_named(dist: Path, tmp_path: Path) -> None:
     preamble = zipfile.ZipFile(dist / "lumisite.pyz").read("site-packages/bin/preamble.py").decode()
     old = preamble.replace("sys.version_info", "(3, 6, 15)")
@@ -102,19 +118,25 @@ def test_the_wheel_brings_what_is_installed_beside_the_program(dist: Path) -> No
     } <= beside
 
 
-#: What each shell is asked for; zsh completes only for a person at a terminal, so its list of commands is taken.
+#: What completes the last word of a line in each shell; zsh does so for a person at a terminal, which `script` gives it.
 ASK = {
-    "bash": """source "$1"; COMP_WORDS=(lumisite trans); COMP_CWORD=1; $(complete -p lumisite | sed 's/.*-F //; s/ .*//')
-        echo "${COMPREPLY[@]}" """,
-    "zsh": """zsh -fc '_describe() { print -l "${(@)${(P)2}%%:*}"; }; _arguments() { }; source "$1"; _shtab_lumisite_commands' \
-        zsh "$1" | grep trans""",
-    "fish": """fish --no-config -c "source '$1'; complete -C 'lumisite trans'" | cut -f1""",
+    "bash": """source "$1"; read -ra COMP_WORDS <<<"lumisite $2"; COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        $(complete -p lumisite | sed 's/.*-F //; s/ .*//'); echo "${COMPREPLY[@]}" """,
+    "zsh": r"""export TERM=dumb; cp "$1" _lumisite; { printf '%s\n' "fpath=($PWD \$fpath); autoload -Uz compinit; compinit -u"
+        sleep 2; printf "lumisite $2\t"; sleep 2; printf '\x01echo GOT \n'; sleep 1; echo exit; } |
+        script -qec 'zsh -f' /dev/null | grep '^GOT' | sed 's/.* //'""",
+    "fish": """fish --no-config -c "source '$1'; complete -C 'lumisite $2'" | cut -f1""",
 }
 
 
+@pytest.mark.parametrize(
+    ("typed", "whole"), [("trans", "transport"), ("deploy a-tr", "a-tree"), ("why --root a-tr", "a-tree")]
+)
 @pytest.mark.parametrize("shell", ASK)
-def test_a_shell_completes_commands(shell: str, dist: Path, tmp_path: Path) -> None:
+def test_a_shell_completes_commands_and_files(shell: str, typed: str, whole: str, dist: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(dist / f"lumisite-{__version__}-py3-none-any.whl") as wheel:
         name = next(one for one in wheel.namelist() if f"/share/{shell}" in one)
         wheel.extract(name, tmp_path)
-    assert said("bash", "-c", ASK[shell], "bash", str(tmp_path / name), cwd=tmp_path).split()[:1] == ["transport"]
+    (tmp_path / "a-tree").mkdir()
+    found = said("bash", "-c", ASK[shell], "bash", str(tmp_path / name), typed, cwd=tmp_path).split()
+    assert [one.rstrip("/") for one in found[:1]] == [whole]

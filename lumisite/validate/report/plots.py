@@ -150,17 +150,23 @@ def _map(one: NodeMap) -> Plot:
         for (line, column), (node, _) in zip(places, one.nodes, strict=True):
             if node in one.slow:
                 axes.plot(column, line, marker="x", color=BAD, markersize=12, markeredgewidth=3)
-                axes.annotate(node, (column, line), xytext=(0, 8), textcoords="offset points", ha="center")
+                axes.annotate(_short(node), (column, line), xytext=(0, 8), textcoords="offset points", ha="center")
         axes.set_xlim(-1, min(ROW, len(places)))
         axes.set_ylim(max(lines) + 1, -1.5)
         axes.set_xticks([])
-        axes.set_yticks(range(max(lines) + 1), [node for node, _ in one.nodes[::ROW]])
+        axes.set_yticks(range(max(lines) + 1), [_short(node) for node, _ in one.nodes[::ROW]])
         axes.grid(visible=False)
         axes.figure.colorbar(shown, ax=axes, label="% from the median", pad=0.02)
 
     slowest = sorted(one.nodes, key=lambda pair: (pair[1], pair[0]))[:10]
     rows = [(node, change(part - 1), "slow" if node in one.slow else "") for node, part in slowest]
     return Plot(f"{one.metric}: nodes", one.metric, ("slowest nodes", "from the median", ""), rows, draw, len(places))
+
+
+def _short(node: str) -> str:
+    """Give a node's name as it fits beside a plot; the tables have it whole."""
+    host = node.partition(".")[0]
+    return host if len(host) <= 16 else f"{host[:7]}…{host[-8:]}"
 
 
 def lead(report: Report, every: Sequence[Plot]) -> Plot | None:

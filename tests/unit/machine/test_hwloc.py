@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from lumisite.machine import hwloc
 from lumisite.machine.hwloc import parse_hwloc
 from lumisite.machine.topology import Gpu, Topology, TopologyError
 from lumisite.site.cpus import parse_number_list
+from tests.support.tools import tool
 from tests.unit.machine.test_topology import LUMI_G
 
 NODES = Path(__file__).parents[2] / "data" / "nodes"
@@ -170,9 +170,7 @@ def test_any_damage_to_a_real_file_is_read_or_refused(data: st.DataObject) -> No
 
 @pytest.mark.parametrize("name", FILES)
 def test_hwloc_itself_says_the_same(name: str) -> None:
-    calc = shutil.which("hwloc-calc")
-    if calc is None:
-        pytest.skip("hwloc-calc is missing (Debian: hwloc-nox)")
+    calc = tool("hwloc-calc")
 
     def ask(*question: str) -> tuple[int, ...]:
         command = [calc, "-i", str(NODES / name), "--physical-output", "-I", *question]

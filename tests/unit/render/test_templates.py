@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 
@@ -20,6 +19,7 @@ from lumisite.render.templates import (
     quote_tcl,
     quote_tcl_text,
 )
+from tests.support.tools import tool
 
 LUA = ("lua5.3", "lua5.4")
 SHELLS = ("sh", "dash", "bash")
@@ -69,13 +69,6 @@ TRICKY = st.sampled_from(
 )
 TEXT = st.one_of(st.text(st.characters(codec="utf-8"), max_size=40), st.lists(TRICKY, max_size=12).map("".join))
 TEXTS = st.lists(TEXT, min_size=1, max_size=50)
-
-
-def tool(name: str) -> str:
-    path = shutil.which(name)
-    if path is None:
-        pytest.skip(f"{name} is not installed (.ci/packages installs it)")
-    return path
 
 
 def read_back(lua: str, expressions: Sequence[str]) -> list[bytes]:

@@ -286,6 +286,17 @@ def test_a_tree_of_another_site_is_refused_and_both_are_named(run: Run, options:
 
 
 @pytest.mark.usefixtures("foreign")
+@pytest.mark.parametrize("words", [("diff", "foreign", "ROOT"), ("deploy", "foreign", "ROOT", "--change-site")])
+def test_the_next_command_is_one_that_is_not_refused(run: Run, words: Sequence[str]) -> None:
+    deploy("old")
+    code, _, err = run(*words)
+    assert code == 1
+    command = "lumisite deploy foreign ROOT --apply --change-site"
+    assert f"deploy it, where users of lumi shall get it: {command}\n" in err
+    assert run(*command.split()[1:])[0] == 0
+
+
+@pytest.mark.usefixtures("foreign")
 def test_a_root_knows_its_site_also_when_the_release_of_users_cannot_be_read(run: Run) -> None:
     deploy("old", "new")
     Path("ROOT/current", MANIFEST).write_text("{}")

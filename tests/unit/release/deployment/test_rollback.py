@@ -128,8 +128,16 @@ def test_rollback_goes_even_when_its_line_cannot_be_written(run: Run, monkeypatc
 def test_a_root_that_does_not_exist_is_a_usage_error(run: Run, command: str) -> None:
     code, _, err = run(command, "ROOT")
     assert code == 2
-    assert "ROOT: does not exist" in err
+    assert "ROOT: does not exist; name the deployment root, or `lumisite deploy OUT ROOT --apply` makes it" in err
     assert not Path("ROOT").exists()
+
+
+@pytest.mark.parametrize("words", [("deploy", "new", "old", "--apply"), ("releases", "old"), ("status", "old")])
+def test_a_rendered_tree_is_no_deployment_root(run: Run, words: tuple[str, ...]) -> None:
+    code, _, err = run(*words)
+    assert code == 2
+    assert "old: is what `lumisite render` wrote (it has a MANIFEST.json); name a deployment root" in err
+    assert not Path("old/releases").exists()
 
 
 def test_rollback_of_a_root_without_a_release_is_refused(run: Run) -> None:
@@ -137,6 +145,21 @@ def test_rollback_of_a_root_without_a_release_is_refused(run: Run) -> None:
     code, _, err = run("rollback", "ROOT")
     assert code == 3
     assert "has no current release; deploy one" in err
+
+
+def test_a_root_that_has_lost_its_link_goes_to_a_release_that_is_named(run: Run) -> None:
+    deploy("old", "new")
+    Path("ROOT/current").unlink()
+    place = Path("ROOT").absolute()
+    code, _, err = run("rollback", "ROOT")
+    assert code == 3
+    assert f"`lumisite rollback {place} ID` goes" in err
+    assert run("status", "ROOT")[1].endswith(f"next: lumisite releases {place}, then lumisite rollback {place} ID\n")
+    code, out, err = run("rollback", "ROOT", NEW)
+    assert (code, out, err) == (0, f"rolled back (none) -> {NEW}\n", "whether it fits: lumisite status ROOT\n")
+    assert current() == NEW
+    assert run("rollback", "ROOT")[0] == 0, "the way back is as before"
+    assert current() == OLD
 
 
 def step(release: str, before: str, action: str = "deploy") -> Step:

@@ -66,8 +66,9 @@ def on_terminal(*arguments: str, **environment: str) -> str:
         "COLUMNS": "80",
         **environment,
     }
-    command = [sys.executable, "-m", "lumisite", *arguments]
-    with subprocess.Popen(command, stdin=other, stdout=other, stderr=subprocess.DEVNULL, env=values):
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "lumisite", *arguments]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=other, stdout=other, stderr=quiet, env=values, start_new_session=True):
         os.close(other)
         found = b""
         while True:
@@ -94,7 +95,7 @@ def test_colours_are_for_terminals(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("large")
-@pytest.mark.parametrize("pager", ["sed s/^/PAGED:/", "", "/nonexistent/pager", "'"])
+@pytest.mark.parametrize("pager", ["sed s/^/PAGED:/", "", "/nonexistent/pager", "'", "false"])
 def test_a_pager_is_for_what_is_longer_than_the_terminal(run: Run, pager: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGER", "false")
     plain = run("diff", "large", "ROOT", "--details")[1]
@@ -104,6 +105,14 @@ def test_a_pager_is_for_what_is_longer_than_the_terminal(run: Run, pager: str, m
     assert long.startswith("PAGED:release" if pager.startswith("sed") else "release ")
     assert long.replace("PAGED:", "") == plain
     assert short.startswith("release ")
+
+
+@pytest.mark.usefixtures("large")
+def test_control_c_is_the_pagers() -> None:
+    pager = """sh -c 'trap "echo STAYS" INT; sleep 0.3; kill -INT 0; sleep 0.3; cat >/dev/null; echo ENDS'"""
+    shown = on_terminal("diff", "large", "ROOT", "--details", PAGER=pager)
+    assert "STAYS" in shown
+    assert shown.endswith("ENDS\n")
 
 
 def test_what_stands_in_files_is_no_colour(run: Run, tmp_path: Path) -> None:
