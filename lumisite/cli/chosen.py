@@ -6,13 +6,9 @@ import fnmatch
 import os
 import re
 import socket
-from typing import TYPE_CHECKING
 
 from lumisite.site import load
 from lumisite.site.document import parse_yaml
-
-if TYPE_CHECKING:
-    from lumisite.render.manifest import Manifest
 
 #: The site where nothing says which.
 _OTHERWISE = "lumi"
@@ -31,9 +27,9 @@ def default_site() -> tuple[str, str]:
     return _OTHERWISE, "the default"
 
 
-def own_site(manifest: Manifest) -> str:
-    """Give the name by which a release's own site can be loaded; empty where that is not embedded."""
-    return manifest.site if manifest.site in load.embedded_sites() else ""
+def own_site(name: str) -> str:
+    """Give the name of a release's own site if that can be loaded by it, else nothing."""
+    return name if name in load.embedded_sites() else ""
 
 
 def _known_by(name: str) -> tuple[str, ...]:

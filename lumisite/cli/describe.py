@@ -128,7 +128,7 @@ def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection, Map
         raise ResolveError(
             f"--root: {root.path} has no release that can be read (`lumisite releases {root.path}` tells)"
         )
-    arguments.site, arguments.platform = arguments.site or own_site(manifest), manifest.platform
+    arguments.site, arguments.platform = arguments.site or own_site(manifest.site), manifest.platform
     if not arguments.site:
         raise ResolveError(f"--site: {manifest.release} is of site {manifest.site}, not embedded; name its description")
     loaded = load_site(arguments.site)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import sys
@@ -11,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lumisite.cli.parser import tell
 from lumisite.cli.plain import show
 from lumisite.errors import shown
 from lumisite.release.deploy import Plan, apply_plan, edits_text, load_out, plan_deploy, roll_back
@@ -25,7 +25,7 @@ def _diff(arguments: argparse.Namespace) -> int:
     plan = plan_deploy(load_out(arguments.out), arguments.root)
     if arguments.json:
         edited = {str(release.path): [str(fault) for fault in release.faults] for release in plan.edited}
-        print(json.dumps({**to_json(plan.difference), "edited": edited}, indent=2))
+        tell({**to_json(plan.difference), "edited": edited}, (), as_json=True)
     else:
         _show(plan, arguments)
     if plan.edited:
@@ -87,7 +87,7 @@ def _releases(arguments: argparse.Namespace) -> int:
     listed = list_releases(existing_root(arguments.root))
     if arguments.json:
         told = [{**one.pop("stacks"), **one, "faults": list(map(str, one["faults"]))} for one in map(dict, listed)]
-        print(json.dumps(told, indent=2))
+        tell(told, (), as_json=True)
     elif listed:
         stacks = dict.fromkeys(stack for one in listed for stack in one["stacks"])
         names = ("release", "deployed", "site", "platform", *stacks, "lumisite", "inputs", "state")

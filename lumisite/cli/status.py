@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     loaded = load_site(name) if name else None
     root = existing_root(Path(loaded.site.root if loaded and not arguments.root else arguments.root))
     release = inspect_release(root, root.current) if root.current else None
-    if release and not name and (name := own_site(release.manifest)):
+    if release and not name and (name := own_site(release.manifest.site)):
         loaded = load_site(name)
     code, status = _status(root, release, (name, loaded), DiskTree(arguments.host_root))
     tell(status, _lines(status), as_json=arguments.json)

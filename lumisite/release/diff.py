@@ -110,7 +110,7 @@ def compare(old: Tree | None, new: Tree) -> Difference:
         versions=_versions(before, after),
         modules=modules,
         settings=_list_changes(before.settings, after.settings),
-        names=_led(before.leads, after.leads),
+        names=_pairs(before.leads, after.leads, sorted(before.leads)),
         files=tuple(_file_changes(_files(old) if old else {}, _files(new), modules)),
     )
 
@@ -125,12 +125,9 @@ def _versions(before: Manifest, after: Manifest) -> dict[str, Pair]:
     return _pairs(given[0], given[1], dict.fromkeys((*new, *old)))
 
 
-def _led(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, Pair]:
-    return {name: Pair(old[name], new.get(name)) for name in sorted(old) if old[name] != new.get(name)}
-
-
-def _pairs(old: Mapping[str, str], new: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, Pair]:
-    pairs = {name: Pair(old.get(name), new.get(name)) for name in names or sorted({*old, *new})}
+def _pairs(old: Mapping[str, str], new: Mapping[str, str], names: Iterable[str] | None = None) -> dict[str, Pair]:
+    every = sorted({*old, *new}) if names is None else names
+    pairs = {name: Pair(old.get(name), new.get(name)) for name in every}
     return {name: pair for name, pair in pairs.items() if pair.old != pair.new}
 
 
