@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ class Hook(BuildHookInterface):  # type: ignore[type-arg]
         """Add the files; in a source that is no checkout there is no commit to tell."""
         if version == "editable":
             return
-        argv = ["git", "-C", self.root, "rev-parse", "--short=12", "HEAD"]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
+        sys.path.insert(0, self.root)
+        from lumisite.cli.version import commit_of
+
+        if commit := commit_of(Path(self.root, "lumisite")):
             with tempfile.NamedTemporaryFile("w", delete=False) as file:
-                file.write(done.stdout)
+                file.write(f"{commit}\n")
             build_data["force_include"][file.name] = "lumisite/COMMIT"
         if (share := Path(self.root) / "build/share").is_dir():
             build_data["shared_data"][str(share)] = "share"

@@ -48,12 +48,17 @@ def graph(text: str) -> str:
     return svg[svg.index("<svg") :]
 
 
-def shown_on_terminal() -> str:
-    """Run the command of the picture, and give the first lines of what a terminal shows."""
+def told_by(*words: str) -> str:
+    """Run a command, and give its standard output."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-        main(ENV.split()[1:])
-    told = re.sub(r"/tmp/lumisite-[0-9]+", "/tmp/lumisite-1000", out.getvalue())  # whoever draws it
+        main(words)
+    return out.getvalue()
+
+
+def shown_on_terminal() -> str:
+    """Run the command of the picture, and give the first lines of what a terminal shows."""
+    told = re.sub(r"/tmp/lumisite-[0-9]+", "/tmp/lumisite-1000", told_by(*ENV.split()[1:]))  # whoever draws it
     lines = [f"$ {ENV}", *told.splitlines()]
     return "\n".join([*(line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in lines[:LINES]), "…"])
 
@@ -74,10 +79,7 @@ GAP = 24
 
 def report_text() -> str:
     """Give what the page of a report is made from."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-        main([*REPORT, "--format", "markdown"])
-    return out.getvalue().replace(f"lumisite {__version__}", "") + PAGE.read_text()
+    return told_by(*REPORT, "--format", "markdown").replace(f"lumisite {__version__}", "") + PAGE.read_text()
 
 
 def seen_in_windows(_: str) -> str:

@@ -25,10 +25,10 @@ from lumisite.binds.copies import (
     summary,
     users_of,
 )
-from lumisite.images.container import Bound, ContainerTree, covers
+from lumisite.images.container import Bound, ContainerTree
 from lumisite.machine.elf import ElfInfo
 from lumisite.machine.loader import Found, Loaded, Loader, Need, Search, walk
-from lumisite.machine.tree import resolve
+from lumisite.machine.tree import is_under, resolve
 from lumisite.site.plans import PlanLine
 from lumisite.site.scalars import AbsolutePath, Chain
 from lumisite.site.scalars import Line as Text
@@ -315,7 +315,7 @@ def _placed(case: _Case, host: Found, source: str, sides: Sides) -> tuple[str, s
     by = sides.view.bound_at(seen.real) if seen is not None else None
     if seen is not None and by is not None and sides.view.host_path(seen.real) == host.real:
         return seen.path, seen.path, by.by, f"{by.by} binds {by.source} already, and the loader finds it {seen.how}"
-    module = next((one for one in sides.view.bound if covers(one.target, source)), None)
+    module = next((one for one in sides.view.bound if is_under(source, one.target)), None)
     inside = f" ({module.by} binds {module.source}, but this image's loader does not look there)" if module else ""
     if seen is not None:
         return source, seen.real, None, f"put over the copy that the loader finds {seen.how}{inside}"

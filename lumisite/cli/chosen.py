@@ -6,9 +6,13 @@ import fnmatch
 import os
 import re
 import socket
+from typing import TYPE_CHECKING
 
 from lumisite.site import load
 from lumisite.site.document import parse_yaml
+
+if TYPE_CHECKING:
+    from lumisite.render.manifest import Manifest
 
 #: The site where nothing says which.
 _OTHERWISE = "lumi"
@@ -25,6 +29,11 @@ def default_site() -> tuple[str, str]:
             if os.path.lexists(sign) if sign.startswith("/") else fnmatch.fnmatchcase(host, sign):
                 return name, f"as {sign} is here" if sign.startswith("/") else f"as this host is {host}"
     return _OTHERWISE, "the default"
+
+
+def own_site(manifest: Manifest) -> str:
+    """Give the name by which a release's own site can be loaded; empty where that is not embedded."""
+    return manifest.site if manifest.site in load.embedded_sites() else ""
 
 
 def _known_by(name: str) -> tuple[str, ...]:

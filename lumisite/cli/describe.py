@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lumisite.cli.parser import asked_for, load_selection, say, say_untried, tell, write_whole
 from lumisite.errors import ResolveError, SiteError
-from lumisite.site.load import embedded_sites, load_plans, load_site
+from lumisite.site.load import load_plans, load_site
 from lumisite.text import counted
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection, Map
 
     Raises `LumisiteError`.
     """
+    from lumisite.cli.chosen import own_site
     from lumisite.release.root import existing_root, inspect_release
     from lumisite.render.manifest import sha256_of
     from lumisite.site.selection import resolve_selection
@@ -127,9 +128,9 @@ def _deployed(arguments: argparse.Namespace) -> tuple[LoadedSite, Selection, Map
         raise ResolveError(
             f"--root: {root.path} has no release that can be read (`lumisite releases {root.path}` tells)"
         )
-    if not arguments.site and manifest.site not in embedded_sites():
+    arguments.site, arguments.platform = arguments.site or own_site(manifest), manifest.platform
+    if not arguments.site:
         raise ResolveError(f"--site: {manifest.release} is of site {manifest.site}, not embedded; name its description")
-    arguments.site, arguments.platform = arguments.site or manifest.site, manifest.platform
     loaded = load_site(arguments.site)
     if loaded.site.name != manifest.site:
         raise ResolveError(f"--site: release {manifest.release} is of site {manifest.site}, this is {loaded.site.name}")

@@ -79,7 +79,7 @@ def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple
     """Give the plans of the modules that a load brings, what is loaded first before the rest."""
     if asked == _NONE:
         return ()
-    name = asked or next((name for name, module in site.modules.items() if module.helper), next(iter(site.modules)))
+    name = asked or site.helper_module or next(iter(site.modules))
     known = {plan.full_name: plan for plan in plans}
     first = known.get(name) or next((plan for plan in plans if plan.name == name), None)
     if first is None:

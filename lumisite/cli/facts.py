@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from lumisite.cli.parser import check_root, say, tell
-from lumisite.errors import ResolveError, ToolError
+from lumisite.cli.parser import check_root, say, tell, write_text
+from lumisite.errors import ResolveError
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, format_facts, parse_facts
 from lumisite.facts.tell import make_report, report_lines, to_json
@@ -20,16 +19,9 @@ def run_facts(arguments: argparse.Namespace) -> int:
     root = arguments.host_root
     check_root(root)
     captured = capture(DiskTree(root), load_site(arguments.site).site)
-    text = format_facts(captured.facts)
     for note in captured.notes:
         say(note)
-    if arguments.output is None:
-        sys.stdout.write(text)
-        return 0
-    try:
-        Path(arguments.output).write_text(text, encoding="ascii")
-    except (OSError, ValueError) as error:
-        raise ToolError(f"cannot write {arguments.output!r}: {getattr(error, 'strerror', None) or error}") from None
+    write_text(format_facts(captured.facts), arguments.output)
     return 0
 
 

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 from lumisite.cli.parser import check_root, say, tell
 from lumisite.errors import LumisiteError, shown
-from lumisite.images.container import covers
 from lumisite.machine.host import DiskTree, mounts_of
+from lumisite.machine.tree import is_under
 from lumisite.release.node_check import check_host
 from lumisite.release.node_state import HostFault, name_of, shared_faults
 from lumisite.release.root import existing_root, inspect_release
+from lumisite.release.tree import Tree
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import sha256_of
 from lumisite.site.load import LoadedSite, load_site
@@ -44,24 +45,30 @@ def check_deployed(site_name: str, root_name: str | None, host_root: str, *, as_
     return code
 
 
-def checked_deployed(loaded: LoadedSite, root_name: str | None, host: DiskTree) -> Checked:
-    """Check the deployed release of a root (default: the site's) against a host; raises `LumisiteError` without one."""
+def checked_deployed(loaded: LoadedSite, root_name: str | None, host: DiskTree, release: Tree | None = None) -> Checked:
+    """Check the deployed `release` of a root (default: the site's) against a host.
+
+    It is read where it is not given; raises `LumisiteError` where there is none.
+    """
     place = Path(root_name or loaded.site.root)
     if root_name is None and not os.path.lexists(place):
         # Where the file system that holds the release is not mounted, that is the cause.
         everything = frozenset(one.path for one in loaded.site.file_systems)
         gone = list(shared_faults(loaded.site, everything, host, mounts_of(host)))
-        if any(covers(fault.path, loaded.site.root) for fault in gone):
+        if any(is_under(loaded.site.root, fault.path) for fault in gone):
             return Checked(gone, (), str(place))
     expected = "a root that users can enter, and its admins alone can change,"
     doubts = root_doubts(place, whole_way=str(place) == loaded.site.root)
     faults = [HostFault(one.path, expected, one.found, one.remedy) for one in doubts]
     if faults and not os.access(place, os.R_OK | os.X_OK, effective_ids=True):
         return Checked(faults, (), str(place))
-    root = existing_root(place)
-    if not root.current:
-        raise LumisiteError(f"{root.path}: no release is deployed there (`lumisite deploy OUT {root.path} --apply`)")
-    release = inspect_release(root, root.current)
+    if release is None:
+        root = existing_root(place)
+        if not root.current:
+            raise LumisiteError(
+                f"{root.path}: no release is deployed there (`lumisite deploy OUT {root.path} --apply`)"
+            )
+        release = inspect_release(root, root.current)
     faults += [
         HostFault(str(release.path / fault.path), "what was deployed", fault.what, "deploy it again, or roll back")
         for fault in release.faults
@@ -69,14 +76,14 @@ def checked_deployed(loaded: LoadedSite, root_name: str | None, host: DiskTree) 
     notes: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     looked_at = 0
-    manifest = release.manifest
+    name, manifest = release.path.name, release.manifest
     if manifest.release:
         checked = check_host(loaded.site, manifest, host)
         faults += checked.faults
         notes, looked_at = checked.notes, checked.looked_at
         if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
-            waiting += (f"{loaded.file} is not as it was when {root.current} was rendered; its present text was used",)
-    return Checked(faults, notes, f"{root.current} against {host.name}: {looked_at} things looked at", waiting)
+            waiting += (f"{loaded.file} is not as it was when {name} was rendered; its present text was used",)
+    return Checked(faults, notes, f"{name} against {host.name}: {looked_at} things looked at", waiting)
 
 
 def judged(site: Site, host: DiskTree, faults: Sequence[HostFault]) -> tuple[int, str | None]:

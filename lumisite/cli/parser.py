@@ -12,8 +12,9 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from lumisite.cli.groups import GROUPS
+from lumisite.cli.plain import plain
 from lumisite.cli.version import TellVersion
-from lumisite.errors import ResolveError, refused
+from lumisite.errors import ResolveError, ToolError, refused, shown
 
 if TYPE_CHECKING:
     from lumisite.site.load import LoadedSite
@@ -144,21 +145,19 @@ def as_typed(message: str, arguments: argparse.Namespace, words: Sequence[str]) 
     """Let an error name the option that was typed, where there are two for the same thing."""
     from lumisite.site.selection import SHORT_FORMS
 
+    others = {"--host-root": "--root", "--site": "FILE"} | {f"--{stack}": f"--use {stack}" for stack in SHORT_FORMS}
+    typed = {word.partition("=")[0] for word in words} | ({"FILE"} if getattr(arguments, "file", "") else set())
     named, colon, rest = message.partition(":")
-    typed = {word.partition("=")[0] for word in words}
-    same = {"--host-root": "--root", "--site": "FILE" if getattr(arguments, "file", "") else "--site"}
-    if named in typed or not colon:
-        return message
-    if named.removeprefix("--") in SHORT_FORMS and "--use" in typed:
-        return f"--use {named.removeprefix('--')}:{rest}"
-    other = same.get(named, named)
-    return f"{other}:{rest}" if other in (*typed, "FILE") else message
+    other = others.get(named, named)
+    return f"{other}{colon}{rest}" if named not in typed and other.split(" ")[0] in typed else message
 
 
 def choose_site(arguments: argparse.Namespace) -> Iterator[str]:
     """Fill in the site where none was asked for, and give a line that names it."""
-    if arguments.command == "why" and arguments.root:
-        return  # the release knows its site
+    if any(getattr(arguments, name, None) for name in ("resume", "more")) or (
+        arguments.command == "why" and arguments.root
+    ):
+        return  # the run or the release knows its site
     if arguments.command == "check" and arguments.site:
         if arguments.file:
             raise ResolveError(f"--site: FILE is {arguments.file} already (leave one out)")
@@ -236,3 +235,14 @@ def write_whole(path: Path, content: bytes) -> bool:
         return replace_file(path, content)
     except OSError as error:
         raise refused("write", error) from None
+
+
+def write_text(text: str, output: str | None) -> None:
+    """Write to a file, which may be a device, or to standard output; raises `ToolError`."""
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        Path(output).write_text(plain(text), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ToolError(f"cannot write {shown(output)}: {getattr(error, 'strerror', None) or error}") from None

@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lumisite import __version__
-from lumisite.cli.parser import real_path, say
-from lumisite.cli.report import write_text
+from lumisite.cli.parser import real_path, say, write_text
 from lumisite.cli.transport import EXIT
 from lumisite.cli.validate import decided, require_shared
 from lumisite.errors import ResolveError

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from lumisite.cli.facts import load_facts
-from lumisite.cli.parser import say, tell
-from lumisite.cli.plain import plain
+from lumisite.cli.parser import say, tell, write_text
 from lumisite.cli.transport import file_blocks
-from lumisite.errors import refused
 from lumisite.facts.facts import Facts
 from lumisite.site.decode import parse_json
 from lumisite.site.load import LoadedSite, embedded_sites, load_site, read_input
@@ -106,17 +103,6 @@ def _vectors(path: Path) -> tuple[Vector, ...]:
         behind = ", and with them all behind them" * (left_out == LEFT_OUT)
         say(f"{path}: {left_out} lines cannot be read and are left out of plots{behind}")
     return found
-
-
-def write_text(text: str, output: str | None) -> None:
-    """Write to a file, or to standard output."""
-    if output is None:
-        sys.stdout.write(text)
-        return
-    try:
-        Path(output).write_text(plain(text), encoding="utf-8")
-    except OSError as error:
-        raise refused("write", error) from None
 
 
 def run(arguments: argparse.Namespace) -> int:

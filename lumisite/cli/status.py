@@ -7,13 +7,14 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from lumisite.cli.chosen import default_site
+from lumisite.cli.chosen import default_site, own_site
 from lumisite.cli.host import checked_deployed, judged
 from lumisite.cli.parser import check_root, tell
 from lumisite.errors import LumisiteError, shown
 from lumisite.machine.host import DiskTree
-from lumisite.release.root import Root, existing_root, list_releases
-from lumisite.site.load import LoadedSite, embedded_sites, load_site
+from lumisite.release.root import Root, existing_root, inspect_release, list_releases, release_row
+from lumisite.release.tree import Tree
+from lumisite.site.load import LoadedSite, load_site
 from lumisite.text import columns
 
 _MOST_FAULTS = 5
@@ -25,31 +26,27 @@ def run(arguments: argparse.Namespace) -> int:
     name = arguments.site or ("" if arguments.root else default_site()[0])
     loaded = load_site(name) if name else None
     root = existing_root(Path(loaded.site.root if loaded and not arguments.root else arguments.root))
-    listed = list_releases(root)
-    current = _with_role(listed, "current")
-    if loaded is None and current and current["site"] in embedded_sites():
-        name, loaded = current["site"], load_site(current["site"])
-    code, status = _status(root, listed, (name, loaded), DiskTree(arguments.host_root))
+    release = inspect_release(root, root.current) if root.current else None
+    if release and not name and (name := own_site(release.manifest)):
+        loaded = load_site(name)
+    code, status = _status(root, release, (name, loaded), DiskTree(arguments.host_root))
     tell(status, _lines(status), as_json=arguments.json)
     return code
 
 
-def _with_role(listed: list[dict[str, Any]], role: str) -> dict[str, Any] | None:
-    return next((one for one in listed if one["role"] == role), None)
-
-
 def _status(
-    root: Root, listed: list[dict[str, Any]], site: tuple[str, LoadedSite | None], host: DiskTree
+    root: Root, release: Tree | None, site: tuple[str, LoadedSite | None], host: DiskTree
 ) -> tuple[int, dict[str, Any]]:
     """Give the exit code and the keys of the JSON; `site` has the name by which it was asked for."""
-    (name, loaded), current = site, _with_role(listed, "current")
+    name, loaded = site
     place = shlex.quote(str(root.path))
     status: dict[str, Any] = {"root": str(root.path), "release": root.current or None}
-    if current is None:
-        there = f"lumisite releases {place}, then lumisite rollback {place} ID" if listed else ""
+    if release is None:
+        there = f"lumisite releases {place}, then lumisite rollback {place} ID" if list_releases(root) else ""
         return 1, {**status, "next": there or f"lumisite render, then lumisite deploy OUT {place} --apply"}
+    current = release_row(root, release)
     keys = ("site", "platform", "stacks", "deployed", "by", "lumisite", "state")
-    before = (_with_role(listed, "before") or {}).get("release")
+    before = root.before if root.before and root.release(root.before).exists() else None
     status |= {**{key: current[key] for key in keys}, "before": before}
     back = f"lumisite rollback {place}" if before else f"lumisite deploy OUT {place} --apply"
     if loaded is None:
@@ -58,7 +55,7 @@ def _status(
         mend = f"lumisite status {place} --site FILE" if current["site"] else back
         return 4 if current["site"] else 1, {**status, "next": mend}
     try:
-        checked = checked_deployed(loaded, str(root.path), host)
+        checked = checked_deployed(loaded, str(root.path), host, release)
     except LumisiteError as error:  # such as a release for what the site description does not have
         return 1, {**status, "fits": False, "faults": [str(error)], "waiting": [], "next": back}
     code, drain = judged(loaded.site, host, checked.faults)

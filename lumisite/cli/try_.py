@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
-from lumisite.cli.parser import real_path, say, write_whole
+from lumisite.cli.parser import real_path, say, tell, write_whole
 from lumisite.cli.validate import (
     JOBS_WANTED,
     KEPT,
@@ -25,7 +25,7 @@ from lumisite.cli.validate import (
 )
 from lumisite.errors import ResolveError
 from lumisite.site.evidence import HERE
-from lumisite.site.found import require_today, with_evidence
+from lumisite.site.found import with_evidence
 from lumisite.site.load import LoadedSite, load_site, read_input, site_of
 from lumisite.text import columns, counted
 from lumisite.validate.run.asked import Asked
@@ -34,17 +34,28 @@ from lumisite.validate.run.plan import target_of, with_specs
 from lumisite.validate.run.runner import Runner
 from lumisite.validate.trial.bad_input import check_asked, given_to_ranks, settings_of, unmeasured
 from lumisite.validate.trial.collect import results_of
-from lumisite.validate.trial.design import Design, Setting, SlotResult, design_text, plan, read_design
-from lumisite.validate.trial.jobs import PROBES, check_probes, controls, deciding, planner, slot_seconds, trial_plans
-from lumisite.validate.trial.judge import Answer, TrialVerdict, judge_trial
-from lumisite.validate.trial.report import WRITERS, trial_document
+from lumisite.validate.trial.design import REFERENCE, Design, Setting, SlotResult, design_text, plan, read_design
+from lumisite.validate.trial.jobs import (
+    PROBES,
+    SIGN,
+    check_probes,
+    controls,
+    deciding,
+    planner,
+    slot_seconds,
+    trial_plans,
+)
+from lumisite.validate.trial.judge import TrialVerdict, judge_trial
+from lumisite.validate.trial.report import WRITERS, design_rows, trial_document
 from lumisite.validate.trial.valid import judge_allocations
 
 #: The largest seed that is drawn.
 SEEDS = 1_000_000
 DESIGN = "design.json"
+#: From which likeness on one name may be another one that was mistyped; most names begin alike.
+NEAR = 0.9
 #: Options that only a new trial may have, beside those that every run keeps from its beginning.
-DESIGNED = ("settings", "unset", "against", "ledger", "budget", "allocations", "attempts", "seed")
+DESIGNED = ("unset", "against", "ledger", "budget", "allocations", "attempts", "seed")
 
 
 @dataclass(frozen=True)
@@ -60,10 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Run `try`: begin a trial or go on with one, and print what its settings are worth."""
     trial = resumed_trial(arguments) if arguments.resume else new_trial(arguments)
     if arguments.write is not None:
-        ledger_in(arguments.write, trial.asked)
+        # What cannot stand in the ledger is told before jobs are spent on it.
+        unknown = evidence_of(trial, "unknown", "tried", 1)
+        with_all(arguments.write, trial, {one.tried: unknown for one in trial.design.arms if one.tried})
     if arguments.dry_run:
-        told = json.dumps(asdict(trial.design), indent=1) if arguments.json else "\n".join(design_lines(trial.design))
-        print(told)
+        tell(asdict(trial.design), columns([*design_rows(trial.design)]), as_json=arguments.json)
         return 0
     facts = facts_command(trial.asked)
     folder = Path(trial.asked.folder)
@@ -74,10 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 130
     verdict = judge_trial(trial.design, results)
     write_whole(folder / "report.html", WRITERS["html"](trial.design, verdict).encode())
-    if arguments.json:
-        print(json.dumps({"run": str(folder)} | trial_document(trial.design, verdict), indent=1))
-    else:
-        print(f"{WRITERS['text'](trial.design, verdict)}{folder}")
+    lines = f"{WRITERS['text'](trial.design, verdict)}{folder}"
+    tell({"run": str(folder)} | trial_document(trial.design, verdict), [lines], as_json=arguments.json)
     if arguments.write is not None:
         write_evidence(arguments.write, trial, verdict)
     if not any(result.seconds for result in results):
@@ -86,43 +96,45 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if "harmful" in worths else 4 if worths & {"unverified", "underpowered"} else 0
 
 
-def ledger_in(path: Path, asked: Asked) -> LoadedSite:
-    """Load the description that evidence goes into. Raises `LumisiteError` for another site's, or one with faults."""
+def with_all(path: Path, trial: Trial, found: Mapping[Setting, Mapping[str, str]]) -> LoadedSite:
+    """Give the description in a file with evidence of all these settings. Raises `LumisiteError`."""
     loaded = load_site(str(path) if "/" in str(path) else f"./{path}")
-    if loaded.site.name != asked.site:
-        raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this is tried on {asked.site}")
-    require_today(loaded, str(path))
+    if loaded.site.name != trial.asked.site:
+        raise ResolveError(f"--write: {path} describes {loaded.site.name}, and this is tried on {trial.asked.site}")
+    has: dict[str, str | None] = {
+        name: one.value for name, one in given_to_ranks(target_of(trial.asked, trial.loaded)).items()
+    }
+    has |= {one.name: one.value for one in trial.design.by_name[REFERENCE].settings}
+    for setting, evidence in found.items():
+        value = has.get(setting.name) if setting.value is None else setting.value
+        loaded = site_of(with_evidence(loaded, setting.name, value, evidence, str(path)), path)
     return loaded
 
 
 def write_evidence(path: Path, trial: Trial, verdict: TrialVerdict) -> None:
     """Add what was found to the ledger's entries in a file, all of it or nothing. Raises `LumisiteError`."""
-    loaded, told = ledger_in(path, trial.asked), []
-    given = given_to_ranks(target_of(trial.asked, trial.loaded))
+    found = {}
     for answer in verdict.answers:
         if answer.worth in ("unverified", "underpowered"):
             say(f"{answer.setting}: {answer.worth}, which is no evidence: nothing of it is written")
-            continue
-        found = evidence_of_answer(answer, trial, verdict)
-        value = given.get(answer.setting.name) if answer.setting.value is None else answer.setting.value
-        data = with_evidence(loaded, answer.setting.name, value, found, str(path))
-        loaded = site_of(data, path)
-        told.append(f"{answer.setting.name}: {found['effect']}, {found['what']}")
-    if told and write_whole(path, loaded.data):
-        for line in told:
-            say(f"{path} has as evidence: {line}")
+        else:
+            found[answer.setting] = evidence_of(trial, answer.worth, answer.reason, answer.hangs.with_it.runs)
+    if found and write_whole(path, with_all(path, trial, found).data):
+        for setting, evidence in found.items():
+            say(f"{path} has as evidence: {setting.name}: {evidence['effect']}, {evidence['what']}")
 
 
-def evidence_of_answer(answer: Answer, trial: Trial, verdict: TrialVerdict) -> dict[str, str]:
-    """Give what an answer is for the ledger."""
+def evidence_of(trial: Trial, effect: str, what: str, runs: int) -> dict[str, str]:
+    """Give what was found for the ledger; a reference that is not what ranks have today is told too."""
+    against = ", ".join(map(str, trial.design.by_name[REFERENCE].settings))
     return {
-        "effect": answer.worth,
+        "effect": effect,
         "by": "measured",
-        "what": answer.reason,
+        "what": f"{what}; against {against}" if against else what,
         "platform": trial.asked.platform,
         "image": Path(trial.asked.image).name,
         "nodes": str(trial.design.nodes),
-        "runs": str(answer.hangs.with_it.runs),
+        "runs": str(runs),
         "date": trial.asked.started[:10],
         "source": HERE,
     }
@@ -157,6 +169,10 @@ def resumed_trial(arguments: argparse.Namespace) -> Trial:
     """Give what a trial that was interrupted was asked, if it is as it was left. Raises `ResolveError`."""
     place = real_path(arguments.resume)
     open_run(place)
+    if arguments.settings:
+        raise ResolveError(
+            f"--resume: what is tried was decided when the run began ({arguments.settings[0]}: leave it out)"
+        )
     design = read_design(read_input(place / DESIGN), str(place / DESIGN))
     asked, loaded = recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED, *DESIGNED), planner(design))
     if asked.design != design.digest:
@@ -174,6 +190,10 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
     target = target_of(asked, loaded)
     check_probes(target, arguments.probe)
     tried, against = settings_of(arguments.settings, arguments.unset, arguments.against, target)
+    known = sorted({one.name for one in loaded.site.settings})
+    for one in (*tried, *against):
+        if one.name not in known and (near := get_close_matches(one.name, known, n=1, cutoff=NEAR)):
+            say(f"{one.name} is not in the ledger (did you mean {near[0]}?)")
     metrics, thresholds = deciding(loaded.site, arguments.probe)
     designed = partial(
         plan,
@@ -187,7 +207,10 @@ def new_trial(arguments: argparse.Namespace) -> Trial:
         allocations=allocations,
         attempts=arguments.attempts or 1,
         slot_s=slot_seconds(loaded.site, arguments.probe, asked.limit),
+        sign_s=slot_seconds(loaded.site, (SIGN,), None),
     )
+    if arguments.budget and not arguments.ledger:
+        raise ResolveError("--budget: is for --ledger (leave it out, or give both)")
     if arguments.ledger:
         if tried or against:
             raise ResolveError("--ledger: takes its settings from the ledger (leave the others out)")
@@ -221,19 +244,3 @@ def within_budget(
     say(f"{len(names)} of {counted(len(found), 'entry')} without measured evidence: {', '.join(names)}")
     say(f"{design.node_hours:g} node hours at most, {design.most_node_hours:g} where allocations are run again")
     return design
-
-
-def design_lines(design: Design) -> Iterator[str]:
-    """Say all that is fixed before the first job."""
-    limits = design.thresholds
-    yield f"seed {design.seed}: {counted(design.allocations, 'allocation')} of {counted(design.nodes, 'node')}"
-    yield from columns([[f"  {arm.name}", arm.role, ", ".join(map(str, arm.settings)) or "-"] for arm in design.arms])
-    yield f"probes {', '.join(design.probes)}; what decides: {', '.join(design.metrics)}"
-    for number in range(1, design.allocations + 1):
-        yield f"allocation {number}: {', '.join(slot.arm for slot in design.slots_of(number))}"
-    yield f"an effect counts from {limits.smallest:.0%}, false discoveries are bounded at {limits.alpha:.1%}"
-    yield (
-        f"an allocation is thrown out where the sham differs by {limits.sham:.0%}, the last reference by "
-        f"{limits.drift:.0%}, or the control costs less than {limits.control:.0%}; {design.most_allocations} at most"
-    )
-    yield f"{design.node_hours:g} node hours at most, {design.most_node_hours:g} where allocations are run again"

@@ -137,7 +137,7 @@ def _nics(tree: Tree) -> dict[str, Adapter]:
     found = {}
     for folder in dict.fromkeys(fabric.folder for fabric in all_fabrics()):
         for name in names_of(tree, folder):
-            device = resolve(tree, f"{folder}/{name}/device")
+            device, driver = (resolve(tree, f"{folder}/{name}/{end}") for end in ("device", "device/driver"))
             if name.isprintable() and device.entry is not None:
                 link, state = (first_line(tree, f"{folder}/{name}/ports/1/{file}") for file in ("link_layer", "state"))
                 found[name] = Adapter(
@@ -145,6 +145,7 @@ def _nics(tree: Tree) -> dict[str, Adapter]:
                     _number(tree, f"{folder}/{name}/device/numa_node"),
                     first_line(tree, f"{device.path}/local_cpulist"),
                     kind=posixpath.basename(folder),
+                    driver=None if driver.entry is None else posixpath.basename(driver.path),
                     link=link,
                     port=state and state.rpartition(" ")[2],
                 )

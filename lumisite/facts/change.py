@@ -66,6 +66,13 @@ class LoadedFile:
 
 
 @dataclass(frozen=True)
+class Renamed:
+    """The name that a device has now, at the same PCI address."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class SymbolVersion:
     """The highest version that a library needs of a group, as ELF writes it: `GLIBC_2.38`."""
 
@@ -104,6 +111,8 @@ def _text(kind: Kind, subject: str, value: object) -> str | None:
             return value.target or subject
         case DeployedFile():
             return value.sha256
+        case Renamed():
+            return value.name
         case Device() if kind == "gpu-place":
             return f"NUMA domain {known(value.numa)}, CPUs {known(value.cpus)}"
         case Interface() | Device():

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import posixpath
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass, replace
 from typing import Any, TypeVar, get_args
 
 from lumisite.binds.copies import is_foundation, stem
-from lumisite.facts.change import BootConfig, Change, DeployedFile, Kind, LoadedFile, SymbolVersion, parted
-from lumisite.facts.facts import Facts, Library, Plain, Releases
+from lumisite.facts.change import BootConfig, Change, DeployedFile, Kind, LoadedFile, Renamed, SymbolVersion, parted
+from lumisite.facts.facts import Adapter, Facts, Interface, Library, Plain, Releases
 from lumisite.machine.tree import is_under
-from lumisite.vendors import all_software
+from lumisite.vendors import all_software, all_vendors
 
 T = TypeVar("T")
+D = TypeVar("D", Interface, Adapter)
 Changes = Iterator[Change[Any]]
 
 #: What facts files of before lack: where one of two captures does not know it, it is not compared.
@@ -99,8 +101,8 @@ def _differences(before: Facts, after: Facts, asked: Collection[str]) -> Changes
         yield from _changed("stack", one.title, was.versions or None, now.versions or None)
         yield from _changed("default", one.title, was.default, now.default)
     yield from _gpus(before, after)
-    yield from _entries("interface", before.interfaces, after.interfaces)
-    yield from _entries("nic", before.nics, after.nics)
+    yield from _devices("interface", before.interfaces, after.interfaces)
+    yield from _devices("nic", before.nics, after.nics)
     yield from _kernel_configs(before, after)
     yield from _images(before, after)
     yield from _deployed(before, after)
@@ -133,6 +135,17 @@ def _pairs(old: Mapping[str, T], new: Mapping[str, T]) -> Iterator[tuple[str, T 
 def _entries(kind: Kind, old: Mapping[str, T], new: Mapping[str, T]) -> Iterator[Change[T]]:
     for name, was, now in _pairs(old, new):
         yield from _changed(kind, name, was, now)
+
+
+def _devices(kind: Kind, old: Mapping[str, D], new: Mapping[str, D]) -> Changes:
+    """Give what differs by name; a device with another name at the same address is one change."""
+    lost, got = parted(old, new)
+    gone, come = Counter(old[name].bus for name in lost), {new[name].bus: name for name in got}
+    only = {bus for bus, count in Counter(new[name].bus for name in got).items() if bus and count == gone[bus] == 1}
+    renamed = {name: come[old[name].bus] for name in lost if old[name].bus in only}
+    yield from (Change(kind, name, old[name], Renamed(now)) for name, now in renamed.items())
+    left = {name: one for name, one in old.items() if name not in renamed}
+    yield from _entries(kind, left, {name: one for name, one in new.items() if name not in renamed.values()})
 
 
 # What one of two captures could not read
@@ -189,7 +202,8 @@ def _is_hidden(change: Change[Any], shut: set[str], before: Facts, after: Facts)
 def _kernel_configs(before: Facts, after: Facts) -> Changes:
     """Give one change for a file that moved, with its old path as subject, and one for options, with its new path."""
     old, new = _boot_config(before), _boot_config(after)
-    if old.path is None or old.options is None:
+    readers = {name for one in all_vendors() if one.gpu and one.kernel_options for name in one.gpu.drivers}
+    if old.path is None or old.options is None or not readers & before.drivers.keys() & after.drivers.keys():
         return
     if new.options is None or new.path != old.path:
         yield Change("kernel-config", old.path, old, new)
@@ -285,6 +299,8 @@ def _file(facts: Facts, path: str) -> LoadedFile:
 
 
 def _gpus(before: Facts, after: Facts) -> Changes:
+    if not (before.cpus and after.cpus):  # without CPUs a capture has no GPUs either, and says why
+        return
     if len(before.gpus) != len(after.gpus):
         yield Change("gpu-count", "GPUs", len(before.gpus), len(after.gpus))
         return

@@ -113,9 +113,13 @@ class Device:
 
 @dataclass(frozen=True)
 class Adapter(Device):
-    """A network adapter: its class in sysfs as `kind`, the `link` layer and the state of its first `port`, if told."""
+    """A network adapter: its class in sysfs as `kind`, the `link` layer and the state of its first `port`, if told.
+
+    Where its `driver` is another one, the interface says so.
+    """
 
     kind: str | None = None
+    driver: str | None = field(default=None, compare=False)
     link: str | None = None
     port: str | None = None
 

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from lumisite.facts.capture import stated_paths
-from lumisite.facts.change import BootConfig, Change, DeployedFile, SymbolVersion, parted
+from lumisite.facts.change import BootConfig, Change, DeployedFile, Renamed, SymbolVersion, parted
 from lumisite.facts.facts import Driver, ImageFile, Interface
 from lumisite.facts.named import (
     Touches,
@@ -204,11 +204,16 @@ def _default(change: Change[str], context: Context) -> Touches:
             yield Touch("module", name, f"its default version follows the default {change.subject}")
 
 
-def _interface(change: Change[Interface], context: Context) -> Touches:
-    fabric, name = context.site.fabric, change.subject
-    how = "is gone" if change.after is None else "is there now" if change.before is None else "is not what it was"
-    if change.before is not None and change.after is not None and change.before.mtu != change.after.mtu:
-        how = "has another MTU, which all nodes must share"
+def _became(change: Change[Any]) -> str:
+    if isinstance(change.after, Renamed):
+        return f"is called {change.now} now"
+    return "is gone" if change.after is None else "is there now" if change.before is None else "is not what it was"
+
+
+def _interface(change: Change[Interface | Renamed], context: Context) -> Touches:
+    fabric, name, how = context.site.fabric, change.subject, _became(change)
+    if isinstance(change.before, Interface) and isinstance(change.after, Interface):
+        how = "has another MTU, which all nodes must share" if change.before.mtu != change.after.mtu else how
     for key, names in (("interfaces", fabric.interfaces), ("management", fabric.management)):
         if name in names:
             yield Touch("site", f"fabric.{key}", f"names {name}, which {how}")
@@ -216,6 +221,19 @@ def _interface(change: Change[Interface], context: Context) -> Touches:
     for kind, node in context.site.node_kinds.items():
         if any(nic.interface == name for nic in node.nics):
             yield Touch("site", f"node_kinds.{kind}.nics", f"places {name}")
+
+
+def _adapter(change: Change[Any], context: Context) -> Touches:
+    """An adapter has gone, has come, has another name or place, or its port is not what it was."""
+    site, name, how = context.site, change.subject, _became(change)
+    places = {one and (one.numa, one.cpus) for one in (change.before, change.after) if not isinstance(one, Renamed)}
+    named_by: dict[str, tuple[str | None, ...]] = {"fabric.adapters": site.fabric.adapters}
+    for kind, node in site.node_kinds.items():
+        here = f"node_kinds.{kind}"
+        if node.nics and len(places) > 1:
+            yield Touch("site", f"{here}.nics", f"{name} {how}")
+        named_by |= {f"{here}.adapters": node.adapters or (), f"{here}.gpus": tuple(gpu.adapter for gpu in node.gpus)}
+    yield from (Touch("site", key, f"names {name}, which {how}") for key, names in named_by.items() if name in names)
 
 
 def _kernel_config(change: Change[BootConfig], context: Context) -> Touches:
@@ -288,11 +306,6 @@ def _same(change: Change[Any], context: Context) -> Touches:
                 why = "if this node is of that kind: its CPUs are grouped in another way"
                 yield Touch("site", f"node_kinds.{name}.l3", why)
                 yield Touch("mask", name, "masks are made of these groups")
-        case "nic":
-            for name in (name for name, kind in site.node_kinds.items() if kind.nics):
-                yield Touch("site", f"node_kinds.{name}.nics", f"{change.subject} is not where it was")
-            if change.subject in site.fabric.adapters:
-                yield Touch("site", "fabric.adapters", f"names {change.subject}, which is not what it was")
         case "release":
             for name in site.modules:
                 yield Touch("module", name, "users load it from the release that `current` names")
@@ -333,6 +346,7 @@ RULES: Mapping[str, Rule] = {
     "stack": _stack,
     "default": _default,
     "interface": _interface,
+    "nic": _adapter,
     "kernel-config": _kernel_config,
     "sysctl": lambda change, context: settings_holding(context, change.subject.rpartition("_")[2]),
     "image": _image,

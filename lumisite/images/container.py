@@ -12,7 +12,7 @@ import re
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 
-from lumisite.machine.tree import Entry, Source, Tree, resolve, text_of
+from lumisite.machine.tree import Entry, Source, Tree, is_under, resolve, text_of
 
 _VARIABLE = "LD_LIBRARY_PATH"
 _ENVIRONMENT = "/.singularity.d/env"
@@ -75,16 +75,7 @@ class ContainerTree:
 
     def bound_at(self, path: str) -> Bound | None:
         """Give the bind that covers a path of the container."""
-        return next((one for one in reversed(self.bound) if covers(one.target, path)), None)
-
-
-def covers(folder: str, path: str) -> bool:
-    """Tell whether a path is a folder, or below it.
-
-    >>> covers("/opt/own", "/opt/own/lib"), covers("/opt/own", "/opt/own-pe")
-    (True, False)
-    """
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
+        return next((one for one in reversed(self.bound) if is_under(path, one.target)), None)
 
 
 def container_of(image: Tree, host: Tree, binds: Sequence[tuple[str, str, str]]) -> ContainerTree:

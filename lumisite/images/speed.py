@@ -1,7 +1,8 @@
 """What an image holds of all that full speed on a site's network takes, and what it lacks of it; nothing is run.
 
 A library for collectives between GPUs opens a network plugin, the plugin libfabric, and libfabric a provider, which is
-linked with the library of the adapters. Where one of them is missing, traffic goes over sockets, and nothing says so.
+linked with the library of the adapters; some of these libraries open libfabric themselves. Where one of them is
+missing, traffic goes over sockets, and nothing says so.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ def parts_for_speed(site: Site, tree: Tree, brought: Collection[str]) -> Iterato
         at = _PLANNED if linked[0] in brought else find_file(tree, folders, linked) or ""
         yield Part(f"{linked[0]} for {carrier}", at, "collectives between nodes go over sockets")
         return
-    at = _PLANNED if set(plugins()) & set(brought) else find_file(tree, folders, plugins()) or ""
-    names = dict.fromkeys(name for library in collectives_of(site) for name in library.plugins)
-    yield Part("a network plugin", at, f"none of {', '.join(names)}: collectives between nodes go over sockets")
+    if names := dict.fromkeys(name for library in collectives_of(site) for name in library.plugins):
+        at = _PLANNED if set(plugins()) & set(brought) else find_file(tree, folders, plugins()) or ""
+        yield Part("a network plugin", at, f"none of {', '.join(names)}: collectives between nodes go over sockets")
     if _LIBFABRIC in brought:
         yield Part("libfabric", _PLANNED, "")
         return

@@ -42,7 +42,6 @@ device() {
   behind=$real
   one "$behind/numa_node" "$behind/local_cpulist"
   leads "$behind/driver"
-  for net in "$behind"/net/*; do [ -d "$net" ] && printf 'D %s\n' "$net"; done
 }
 
 one /proc/sys/kernel/hostname /proc/sys/kernel/osrelease /proc/meminfo

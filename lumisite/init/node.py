@@ -129,15 +129,15 @@ def _routes(node: Node) -> Iterator[tuple[str, ipaddress.IPv4Network]]:
 
 def _adapters(node: Node, fast: list[str]) -> tuple[str, tuple[str, ...]]:
     """Give what carries data, and its adapters: those of the fast interfaces, where an adapter is also Ethernet."""
+    buses = {node.facts.interfaces[name].bus for name in fast} - {None}
     for fabric in all_fabrics():
         found = []
         for name, adapter in node.facts.nics.items():
-            here = f"{fabric.folder}/{name}/device"
-            driver = posixpath.basename(resolve(node.told, f"{here}/driver").path)
-            is_kind = adapter.kind in (None, posixpath.basename(fabric.folder)) and fabric.driver in ("", driver)
+            is_kind = adapter.kind in (None, posixpath.basename(fabric.folder))
+            is_driven = fabric.driver in ("", adapter.driver)
             is_up = not fabric.link or (fabric.link == adapter.link and adapter.port == "ACTIVE")
-            is_fast = fabric.link != "Ethernet" or set(names_of(node.told, f"{here}/net")) & set(fast)
-            if is_name(name) and is_kind and is_up and is_fast:
+            is_fast = fabric.link != "Ethernet" or adapter.bus in buses
+            if is_name(name) and is_kind and is_driven and is_up and is_fast:
                 found.append(name)
         if found:
             return fabric.carriers[0], tuple(found)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lumisite.facts.change import driver_words
+from lumisite.facts.facts import Driver
 from lumisite.facts.platform import driven, installed, platform_block, release_of
 from lumisite.init.known import SOFTWARE
 from lumisite.init.machine import describe_kind
@@ -189,26 +190,27 @@ def _stacks(seen: Seen) -> Iterator[dict[str, object]]:
     """Give what there is of each stack, and on nodes of which kinds."""
     nodes = seen.nodes or {"": seen.login}
     words = [(name, software) for name in gpu_names() for software in vendor(name).software]
-    words += [("", software) for _, software in all_software() if not software.driver]
+    words += [("", software) for maker, software in all_software() if maker.gpu is None]
     for gpu, software in words:
-        found = {kind: stack for kind, node in nodes.items() if (stack := _stack_of(node, software))}
+        found = {kind: stack for kind, node in nodes.items() if (stack := _stack_of(node, software, gpu))}
         if found:
             keys = {"name": software.name, "title": software.title, "gpu": gpu, "kinds": list(found)}
             yield next(iter(found.values())) | keys
 
 
-def _stack_of(node: Node, software: Software) -> dict[str, object]:
+def _stack_of(node: Node, software: Software, gpu: str) -> dict[str, object]:
     """Give releases and default of a stack; of one for GPUs only where its driver tells what runs.
 
     Some drivers run all minor releases of their major one; of others the series of the host's own default is taken.
     """
     versions, default = releases_of(node, software)
     keys: dict[str, object] = {}
-    if software.driver:
-        driver = node.facts.drivers.get(software.driver)
-        if driver is None or not (driver.version or driver.build) or not node.facts.gpus:
+    if gpu:
+        mine = ((name, node.facts.drivers.get(name, Driver())) for name in gpu_of(gpu).drivers)
+        name, driver = next((one for one in mine if one[1].version or one[1].build), ("", Driver()))
+        if not name or not node.facts.gpus:
             return {}
-        keys["driver"] = driver_words(software.driver, driver)
+        keys["driver"] = driver_words(name, driver)
         if firsts := software.drivers:
             text = (driver.version or "").partition(".")[0]
             number = int(text) if text.isdecimal() else 0

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from lumisite.lint.job import Job, Told
 from lumisite.lint.shell import RUNTIMES, Command
+from lumisite.machine.tree import is_under
 from lumisite.site.model import Site
 from lumisite.site.selection import combinations, module_version, usable
 
@@ -15,6 +16,9 @@ _VERBS = ("load", "add", "unload", "rm", "del", "swap", "use", "purge", "reset",
 _EMPTIES = ("purge", "reset", "restore")
 #: Modules of other hands that carry binds; a site's own, and those that they conflict with, do so too.
 _BINDINGS = re.compile(r"singularity-(?:\w+-)?bindings")
+_BIND_LIST = re.compile(r"(?:SINGULARITY|APPTAINER)_BIND(?:PATH)?")
+#: Past the wrapper that the site's module has put on PATH.
+_RUNTIME_BY_PATH = re.compile(rf".*/(?:{'|'.join(RUNTIMES)})")
 #: Modules whose Python is the host's: `python`, or with a vendor in front.
 _PYTHONS = re.compile(r"(?:\w+-)?python(?:/.*)?", re.IGNORECASE)
 #: What Lmod takes for the version that it would choose itself.
@@ -35,12 +39,14 @@ def _request(job: Job, command: Command) -> tuple[str, tuple[str, ...]]:
 
 
 def build_with_binds(job: Job) -> Iterator[Told]:
-    """The build of an image while a module has its binds in the environment."""
-    modules = job.site.modules
+    """The build of an image while a module has its binds in the environment, and no wrapper of ours takes them away."""
+    modules, helper = job.site.modules, job.site.helper_module
     carrying = {*modules, *(name for module in modules.values() for name in module.conflicts)}
     loaded: dict[str, str] = {}
+    ours = True
     for command in job.commands:
         verb, names = _request(job, command)
+        ours &= verb != "use" or all(is_under(folder, job.site.root) for folder in names)
         if verb in _EMPTIES or _without_binds(command):
             loaded.clear()
         for name in names:
@@ -49,8 +55,10 @@ def build_with_binds(job: Job) -> Iterator[Told]:
                 loaded.pop(module, None)
             elif verb in ("load", "add", "swap") and (module in carrying or _BINDINGS.fullmatch(module)):
                 loaded[module] = name
-        if loaded and _builds(command) and not _replaces_binds(command):
-            told = " ".join(sorted(loaded.values()))
+        wrapped = ours and helper in loaded and not any(map(_RUNTIME_BY_PATH.fullmatch, command.values))
+        left = sorted(name for module, name in loaded.items() if not wrapped or module not in modules)
+        if left and _builds(command) and not _replaces_binds(command):
+            told = " ".join(left)
             yield Told(
                 command.line,
                 f"{told} binds paths that a new image does not have, and the build fails",
@@ -60,12 +68,12 @@ def build_with_binds(job: Job) -> Iterator[Told]:
 
 def _without_binds(command: Command) -> bool:
     """Whether it takes the binds away from all that follows."""
-    unset = command.values[:1] == ("unset",) and "SINGULARITY_BIND" in command.values
+    unset = command.values[:1] == ("unset",) and any(map(_BIND_LIST.fullmatch, command.values))
     return unset or (_replaces_binds(command) and not _builds(command))
 
 
 def _replaces_binds(command: Command) -> bool:
-    return any(name == "SINGULARITY_BIND" and name not in word.value for name, word in command.assignments)
+    return any(_BIND_LIST.fullmatch(name) and name not in word.value for name, word in command.assignments)
 
 
 def _builds(command: Command) -> bool:
@@ -75,12 +83,11 @@ def _builds(command: Command) -> bool:
 
 def unknown_version(job: Job) -> Iterator[Told]:
     """A version of a module of the site that the site cannot have now; modules from folders of others are theirs."""
-    root = f"{job.site.root.rstrip('/')}/"
     others = False
     for command in job.commands:
         verb, names = _request(job, command)
         if verb == "use":
-            others |= not all(f"{name}/".startswith(root) or _retired(job.site, name) for name in names)
+            others |= not all(is_under(name, job.site.root) or _retired(job.site, name) for name in names)
         for name in names if verb in ("load", "add") and not others else ():
             module, _, version = name.partition("/")
             known = _versions(job.site, module)

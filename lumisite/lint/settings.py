@@ -10,6 +10,7 @@ from typing import Literal
 
 from lumisite.lint.images import Start, holds_of, starts_of
 from lumisite.lint.job import Job, Setting, Told
+from lumisite.machine.tree import is_under
 from lumisite.render.explain import references
 from lumisite.site.evidence import Harm, harms
 from lumisite.site.images import Holds
@@ -162,6 +163,6 @@ def _shared(path: str, site: Site) -> str | None:
     """Say where on a shared file system a path is; a home directory is always on one."""
     if _HOME.match(path):
         return "in the home directory"
-    holding = [one for one in site.file_systems if f"{path}/".startswith(f"{one.path.rstrip('/')}/")]
+    holding = [one for one in site.file_systems if is_under(path, one.path)]
     nearest = max(holding, key=lambda one: len(one.path), default=None)
     return f"on {nearest.path}" if nearest and nearest.kind == "shared" else None

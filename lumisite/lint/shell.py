@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from lumisite.render.runtimes import RUNTIMES as RUNTIMES
+
 #: Scripts in scripts (`bash -c '...'`) are read to this depth, and expansions in expansions to that one.
 DEPTH_LIMIT = 4
 NESTING_LIMIT = 50
 
 #: What only names a program that follows, and does not start it.
 TALKERS = frozenset({"echo", "printf", "which", "type", "command", "man", "grep", "alias", "hash", "module", "ml"})
-RUNTIMES = ("singularity", "apptainer")
 _LAUNCHERS = ("srun", "mpirun", "mpiexec")
 
 #: What stands between words: nothing but space, a comment, or what leads to a file (whose name is read as a word); a

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 
 from lumisite.errors import ToolError, refused
-from lumisite.machine.tree import Entry, Source, resolve, text_of
+from lumisite.machine.tree import Entry, Source, is_under, resolve, text_of
 from lumisite.site.read import open_regular, read_file, regular_size
 
 #: No reader asks for more at once, so that a file of any size takes little memory.
@@ -231,7 +231,7 @@ def parse_mounts(lines: Iterable[str]) -> Iterator[Mount]:
 
 def mount_of(mounts: tuple[Mount, ...], path: str) -> Mount | None:
     """Give the mount that a path without links is on; of several at one place, the last one."""
-    inside = (one for one in mounts if f"{path}/".startswith(f"{one.point.rstrip('/')}/"))
+    inside = (one for one in mounts if is_under(path, one.point))
     return max(reversed(tuple(inside)), key=lambda one: len(one.point), default=None)
 
 

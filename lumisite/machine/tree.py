@@ -137,7 +137,11 @@ def opened_by(tree: Tree, path: str) -> str | None:
 
 
 def is_under(path: str, top: str) -> bool:
-    """Tell whether a path is another one, or lies below it."""
+    """Tell whether a path is another one, or lies below it.
+
+    >>> is_under("/opt/own/lib", "/opt/own"), is_under("/opt/own-pe", "/opt/own")
+    (True, False)
+    """
     return path == top or path.startswith(f"{top.rstrip('/')}/")
 
 

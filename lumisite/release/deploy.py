@@ -176,10 +176,10 @@ def roll_back(root: Root, actor: Actor, to: str = "") -> tuple[Tree, Tree, bool]
     if to and (not is_release_id(to) or to == root.current):
         why = "is what users load already" if to == root.current else "is no id of a release"
         raise LumisiteError(f"{shown(to)}: {why}; `lumisite releases {place}` lists them")
-    way = root.way
-    if not to and len(way) < 2:
+    to = to or root.before
+    if not to:
         raise ToolError(f"{root.path}: {root.current} has no release before it; nothing was changed")
-    target = inspect_release(root, to or way[-2])
+    target = inspect_release(root, to)
     if target.state == "missing":
         raise DifferenceError(
             f"{target.path}: is missing; nothing was changed: `lumisite releases {place}` lists what is there, and "

@@ -12,11 +12,10 @@ from typing import Literal
 from lumisite.binds.copies import in_order, is_foundation, newest, stem
 from lumisite.binds.plan import Request, folders_below, library_folders, loader_of_host
 from lumisite.errors import ResolveError, shown
-from lumisite.images.container import covers
 from lumisite.machine.elf import ElfError, read_elf
 from lumisite.machine.host import DiskTree, mounts_of
 from lumisite.machine.loader import Loaded, Need, Search, walk
-from lumisite.machine.tree import Place, resolve
+from lumisite.machine.tree import Place, is_under, resolve
 from lumisite.release.node_state import (
     ENTER,
     READ,
@@ -90,7 +89,7 @@ class _Check:
 
     def own(self, path: str) -> bool:
         """Tell whether a path is on this node alone."""
-        return not any(covers(folder, path) for folder in self.shared)
+        return not any(is_under(path, folder) for folder in self.shared)
 
     def may(self, path: str, real: str, what: str, need: int) -> HostFault | None:
         """Say what `permitted` says."""
@@ -129,7 +128,7 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
         else:
             found.append(HostFault(one.path, f"the image of {one.file}", one.what, _REPLAN.format(one.path)))
     lost = [one.cause for one in unmounted]
-    rest = (one for one in found if not any(covers(path, one.cause) for path in lost))
+    rest = (one for one in found if not any(is_under(one.cause, path) for path in lost))
     told: dict[str, HostFault] = {}
     for fault in (*unmounted, *rest):
         told.setdefault(fault.cause or str(fault), fault)
@@ -202,7 +201,7 @@ def _runtime(check: _Check) -> HostFault | None:
     if place.entry is None or place.entry.kind != "file":
         shut = check.may(path, place.path, expected, 0)
         return shut or HostFault(path, expected, _what(place), remedy, cause=place.path)
-    if covers(check.site.root, place.path):
+    if is_under(place.path, check.site.root):
         return HostFault(path, expected, f"leads to {place.path}, lumisite's own wrapper", remedy)
     if (source := check.host.source(place.path)) is not None and source.size == 0:
         return HostFault(path, expected, "is empty", remedy, check.own(place.path), place.path)

@@ -17,6 +17,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +76,10 @@ class Root:
         """Give the last step that deployed a release, if any did."""
         return next((s for s in reversed(self.steps) if s.action == "deploy" and s.release == release), None)
 
-    @property
-    def way(self) -> tuple[str, ...]:
-        """The releases that rollback walks, the oldest first; the last is the current one."""
-        return way_back(self.steps, self.current)
+    @cached_property
+    def before(self) -> str:
+        """The release that rollback goes to, which may be gone; empty where there is none."""
+        return ["", "", *way_back(self.steps, self.current)][-2]
 
 
 def read_root(path: Path, admin: int | None = None) -> Root:
@@ -203,33 +204,33 @@ def manifests(root: Root) -> Iterator[Manifest]:
 
 
 def list_releases(root: Root) -> list[dict[str, Any]]:
-    """Give every release in a root and the one that the link names, the newest first, by the keys of the JSON.
-
-    `role` is `current`, `before` (where rollback goes) or empty; `inputs` is one hash over all inputs.
-    """
-    way = root.way
-    roles = {**({way[-2]: "before"} if len(way) > 1 else {}), root.current: "current"}
+    """Give the `release_row` of every release in a root and of the one that the link names, the newest first."""
     folder = root.path / "releases"
     names = {root.current, *(entry.name for entry in folder.iterdir())} if folder.is_dir() else {root.current}
-    listed = []
-    for name in filter(is_release_id, names):
-        found, step = inspect_release(root, name), root.deployed(name)
-        manifest, inputs = found.manifest, json.dumps(dict(found.manifest.inputs), sort_keys=True)
-        changed = "" if found.state == "missing" else utc(found.path.stat().st_mtime)
-        one = {
-            "release": name,
-            "role": roles.get(name, ""),
-            "deployed": step.time if step else changed,
-            "by": step.by if step else "",
-            **{key: getattr(manifest, key) for key in ("site", "platform", "stacks", "lumisite")},
-            "inputs": sha256_of(inputs.encode()) if manifest.release else "",
-            "state": found.state,
-            "faults": found.faults,
-        }
-        listed.append(one)
+    listed = [release_row(root, inspect_release(root, name)) for name in filter(is_release_id, names)]
     order = {step.release: number for number, step in enumerate(root.steps) if step.action == "deploy"}
     listed.sort(key=lambda one: (order.get(one["release"], -1), one["deployed"], one["release"]), reverse=True)
     return listed
+
+
+def release_row(root: Root, release: Tree) -> dict[str, Any]:
+    """Tell of one release by the keys of the JSON.
+
+    `role` is `current`, `before` (where rollback goes) or empty; `inputs` is one hash over all inputs.
+    """
+    name, manifest = release.path.name, release.manifest
+    step, inputs = root.deployed(name), json.dumps(dict(manifest.inputs), sort_keys=True)
+    changed = "" if release.state == "missing" else utc(release.path.stat().st_mtime)
+    return {
+        "release": name,
+        "role": {root.before: "before", root.current: "current"}.get(name, ""),
+        "deployed": step.time if step else changed,
+        "by": step.by if step else "",
+        **{key: getattr(manifest, key) for key in ("site", "platform", "stacks", "lumisite")},
+        "inputs": sha256_of(inputs.encode()) if manifest.release else "",
+        "state": release.state,
+        "faults": release.faults,
+    }
 
 
 @contextmanager

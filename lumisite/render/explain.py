@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lumisite.errors import ResolveError
-from lumisite.images.container import covers
+from lumisite.machine.tree import is_under
 from lumisite.site.decode import suggestion
 from lumisite.site.entries import FileSystem, HostPath, Setting
 from lumisite.site.evidence import checked, evidence_of, evidence_text
@@ -121,7 +121,7 @@ def explain(
     if name.startswith("/"):
         paths = [one.entry.path for one in decision.binds]
         if binds := [
-            _entry(site, one) for one in decision.binds if covers(one.entry.path, name) or name == one.entry.target
+            _entry(site, one) for one in decision.binds if is_under(name, one.entry.path) or name == one.entry.target
         ]:
             return _explained(name, "bind", situation, binds)
         raise ResolveError(f"{name}: {site.name} binds no such path ({suggestion(name, paths)})")

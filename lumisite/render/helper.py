@@ -30,7 +30,6 @@ from lumisite.render.helper_settings import (
     wrapper_chains,
 )
 from lumisite.render.modules import bind_marker
-from lumisite.render.shell_text import assign, call, case, case_pattern, decide, function, lookup, row
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import FileSystem, HostPath
 from lumisite.site.images import family_by_path, has_plugin, told_release
@@ -237,20 +236,20 @@ def wrapper_data(of: HelperRelease, command: str, plans: Sequence[LoadedPlan], l
     yield from step_data(of)
     # Without a path of the site, one that no system has: the wrapper goes on to PATH.
     folder = posixpath.dirname(site.runtime.executable or "/")
-    yield assign(ls_site_runtime=posixpath.join(folder, command))
+    yield sh.assign(ls_site_runtime=posixpath.join(folder, command))
     # A plan that names an image counts more than one of which a pattern only fits it.
     planned = [planned for one in followed for planned in _planned(site, one)]
-    yield from lookup("ls_site_plan", sorted(planned, key=lambda one: one[1].endswith("ls_planned=''")))
-    yield from lookup("ls_site_image", () if lock is None else _locked(site, lock))
+    yield from sh.lookup("ls_site_plan", sorted(planned, key=lambda one: one[1].endswith("ls_planned=''")))
+    yield from sh.lookup("ls_site_image", () if lock is None else _locked(site, lock))
     families = site.families.items()
     patterns = [(list(map(sh.case_pattern, one.paths)), sh.row(ls_family=name)) for name, one in families if one.paths]
     yield from sh.lookup("ls_site_name", patterns)
     yield from sh.lookup("ls_site_family", (([shlex.quote(name)], _family(of, name)) for name in site.families))
     yield from wrapper_binds(of)
     rows = [([shlex.quote(one.file)], list(_followed(site, one.plan))) for one in followed]
-    yield from function("ls_site_follow", case('"$1"', rows) if rows else ())
-    settings = decide(wrapper_chains(site, of.decisions))
-    yield from function("ls_site_settings", chain(_WHICH_STACK if len(site.gpu_stacks) > 1 else (), settings))
+    yield from sh.function("ls_site_follow", sh.case('"$1"', rows) if rows else ())
+    settings = sh.decide(wrapper_chains(site, of.decisions))
+    yield from sh.function("ls_site_settings", chain(_WHICH_STACK if len(site.gpu_stacks) > 1 else (), settings))
 
 
 #: What was read in an image says of which stack its release is, else the family whose name told it.
@@ -275,7 +274,7 @@ def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], st
     """
     plan, image = loaded.plan, loaded.plan.image
     links, file = ((), "") if image is None else (image.names, image.file or "")
-    values = row(
+    values = sh.row(
         ls_family=plan.family,
         **_release(site, plan.holds.stacks),
         ls_plugin=plugin_word(plan.holds.plugin),
@@ -288,7 +287,7 @@ def _planned(site: Site, loaded: LoadedPlan) -> Iterator[tuple[Sequence[str], st
         ([path for path in names if not literal_path(path)], "''"),
     ):
         if paths:
-            yield list(map(case_pattern, paths)), f"{values} ls_planned={led}"
+            yield list(map(sh.case_pattern, paths)), f"{values} ls_planned={led}"
 
 
 def _followed(site: Site, plan: ImagePlan) -> Iterator[str]:
@@ -299,10 +298,10 @@ def _followed(site: Site, plan: ImagePlan) -> Iterator[str]:
                 yield f'ls_take_out_planned "${{{bind_marker(bind.where)}-}}" {shlex.quote(bind.spec)}'
     for line in plan.lines:
         if line.spec is not None and line.by is None:
-            yield call("ls_add_planned", str(line.source), str(line.target), line.spec)
+            yield sh.call("ls_add_planned", str(line.source), str(line.target), line.spec)
     for line in plan.unmet:
-        yield call("ls_accept", f"runs without the host's {line.library} here: {line.accepted}")
-    yield assign(ls_libraries=":".join(plan.library_path))
+        yield sh.call("ls_accept", f"runs without the host's {line.library} here: {line.accepted}")
+    yield sh.assign(ls_libraries=":".join(plan.library_path))
 
 
 def _locked(site: Site, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
@@ -317,9 +316,9 @@ def _locked(site: Site, lock: Lock) -> Iterator[tuple[Sequence[str], str]]:
             stands_in = family not in site.families or site.families[family].default_for is not None
             if stands_in and family_by_path(site, target, path) != family:
                 family = ""
-            values = row(
+            values = sh.row(
                 ls_family=family,
                 **_release(site, {one: told_release(image.versions.get(one)) for one in site.gpu_stacks}),
                 ls_plugin=plugin_word("ofi_plugin" in image.versions),
             )
-            yield [case_pattern(glob.escape(target))], values
+            yield [sh.case_pattern(glob.escape(target))], values

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lumisite.errors import ResolveError
-from lumisite.images.container import covers
+from lumisite.machine.tree import is_under
 from lumisite.render.manifest import ModuleSummary
 from lumisite.render.module_help import help_text
 from lumisite.site.decode import suggestion
@@ -117,7 +117,7 @@ def _plan(
     notices = _notices(site, name, module, chosen)
     # Library directories of the platform and of its releases that some bind makes visible.
     libraries = site.libraries(chosen.platform, chosen.releases)
-    provides = [(what, at) for what, at in libraries.items() if any(covers(bind.path, at) for bind in binds)]
+    provides = [(what, at) for what, at in libraries.items() if any(is_under(at, bind.path) for bind in binds)]
     loads = tuple(f"{other}/{module_version(site, site.modules[other], chosen)}" for other in module.loads)
     title = f"{name}/{version} for {site.title}, platform {chosen.platform}"
     caching = filter(None, (CACHING.get(str(stack.gpu)) for stack in site.stacks.values()))

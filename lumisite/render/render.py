@@ -25,6 +25,7 @@ from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entr
 from lumisite.render.module_help import paragraph, support
 from lumisite.render.modules import TEMPLATES, ModulePlan, plan_modules
 from lumisite.render.plan_images import plan_summaries
+from lumisite.render.runtimes import RUNTIMES
 from lumisite.render.static import STATIC, Said, static_files
 from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, decide_combinations, describe_action
@@ -139,7 +140,7 @@ def _helper_files(
         "spank/task_prolog": RenderedFile(prolog, executable=True),
         "spank/cli_filter.lua": RenderedFile(join_filter(scripts, loaded.file, filter_data(of))),
     }
-    for command in ("singularity", "apptainer"):
+    for command in RUNTIMES:
         text = join_script(scripts, WRAPPER, loaded.file, wrapper_data(of, command, plans, locked))
         files[f"spank/bin/{command}"] = RenderedFile(text, executable=True)
     return files

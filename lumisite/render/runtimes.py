@@ -1,4 +1,4 @@
-"""The options of the container runtimes that the wrapper must step over to find the image.
+"""The container runtimes, and the options of theirs that the wrapper must step over to find the image.
 
 Source: `cmd/internal/cli/singularity.go`, `action_flags.go` and `actions.go` of SingularityCE 4 and `apptainer.go` and
 the like of Apptainer 1 (main branches of August 2026). Where the wrapper meets an option that is not listed, it no
@@ -6,6 +6,9 @@ longer knows which argument is the image, and corrects nothing.
 """
 
 from __future__ import annotations
+
+#: What the wrapper stands for.
+RUNTIMES = ("singularity", "apptainer")
 
 #: Before the command: options with a value, and without one.
 GLOBAL_VALUED = ("--config", "-c")

@@ -30,7 +30,8 @@ def with_evidence(loaded: LoadedSite, name: str, value: str | None, found: Mappi
     which this is; a variable without an entry gets one that leaves it alone. Raises `ResolveError` for a file of
     format 1, `SiteError` for one that cannot be read.
     """
-    require_today(loaded, file)
+    if parse_yaml(loaded.data, file).value.get("lumisite") != "2":
+        raise ResolveError(f"{file}: is of an older format (`lumisite check --update {file}` writes it anew)")
     text = text_of(loaded.data, file)
     top = {key.value: node for key, node in pairs_of(yaml.compose(text, Loader=yaml.SafeLoader))}
     index = _index(loaded.site.settings, name, value)
@@ -39,12 +40,6 @@ def with_evidence(loaded: LoadedSite, name: str, value: str | None, found: Mappi
     if value is not None and loaded.site.settings[index].value != value:
         found = {**_about(value, found)}
     return _with_line(text, cast(list[Node], top["settings"].value)[index], flow(found)).encode()
-
-
-def require_today(loaded: LoadedSite, file: str) -> None:
-    """Refuse a file of an older format, whose entries may stand elsewhere; raises `ResolveError`."""
-    if parse_yaml(loaded.data, file).value.get("lumisite") != "2":
-        raise ResolveError(f"{file}: is of an older format (`lumisite check --update {file}` writes it anew)")
 
 
 def _index(settings: Sequence[Setting], name: str, value: str | None) -> int | None:

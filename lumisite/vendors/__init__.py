@@ -68,11 +68,11 @@ def plugins() -> tuple[str, ...]:
 
 
 def software_of(stack: str, gpu: str | None) -> Software | None:
-    """Give the software that a stack of a site is: its vendor's of GPUs, else what has its name and no driver."""
+    """Give the software that a stack of a site is: its vendor's of GPUs, else what has its name."""
     if gpu is not None:
         mine = vendor(gpu).software
         return next((one for one in mine if one.name == stack), mine[0])
-    return next((one for _, one in all_software() if one.name == stack and not one.driver), None)
+    return next((one for maker, one in all_software() if one.name == stack and maker.gpu is None), None)
 
 
 def all_software() -> Iterator[tuple[Vendor, Software]]:

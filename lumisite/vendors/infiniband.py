@@ -1,6 +1,7 @@
 """InfiniBand and RoCE, of whatever maker, and what else Linux has in the class of InfiniBand.
 
-Sources: Linux' Documentation/ABI/stable/sysfs-class-infiniband; rdma-core (libibverbs.so.1, /dev/infiniband).
+Sources: Linux' Documentation/ABI/stable/sysfs-class-infiniband; rdma-core (libibverbs.so.1, libefa.so.1,
+/dev/infiniband); `prov/efa/configure.m4` of libfabric, whose provider for EFA is not built without libefa.
 """
 
 from lumisite.vendors.model import Fabric, LogWords, Vendor
@@ -18,7 +19,7 @@ VENDOR = Vendor(
             folder=_CLASS,
             driver="efa",
             devices=_DEVICES,
-            libraries=_LIBRARIES,
+            libraries=("libefa.so.1",),
         ),
         Fabric(
             title="InfiniBand",

@@ -36,7 +36,7 @@ class Software:
     `words` is what people read of it where its title is not enough. `folders` are what stands before the version in
     paths of its releases, `default` the link to the default one, `libraries` the folders of libraries below a release;
     `follows` is what stands before the paths of what changes with the default.
-    `driver` is the kernel module that decides what runs, none for what the host has installed; `drivers` says by major
+    Of a vendor of GPUs its driver decides what runs, of others what the host has installed; `drivers` says by major
     version the first major version of the driver that runs all of its minor ones. `images` says where images state the
     release, what counts more first.
     """
@@ -48,7 +48,6 @@ class Software:
     default: str
     follows: str = ""
     libraries: tuple[str, ...] = ()
-    driver: str = ""
     drivers: Mapping[int, int] = field(default_factory=dict)
     images: tuple[Sign, ...] = ()
 

@@ -9,7 +9,6 @@ import html
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,13 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from lumisite.cli import main
 from lumisite.facts.facts import Facts, Interface, Releases, format_facts
 from tests.support.example_runs import Maintenance, write_runs
-
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="chromium is not installed (Debian: chromium)")
+from tests.support.tools import tool
 
 WIDTH = 1200
 #: Measures the page as it is laid out; put into a copy, because the page itself runs nothing.
@@ -69,9 +67,9 @@ def browse(home: Path, *arguments: str) -> tuple[str, list[str]]:
     """Run the browser without a display; give what it prints, and what the page made it complain about."""
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr", "--v=0"]
     offline = "--host-resolver-rules=MAP * ~NOTFOUND"
-    assert BROWSER is not None
+    browser = tool("chromium", "chromium-browser", "google-chrome")
     done = subprocess.run(
-        [BROWSER, *flags, offline, f"--user-data-dir={home}/profile", *arguments],
+        [browser, *flags, offline, f"--user-data-dir={home}/profile", *arguments],
         capture_output=True,
         text=True,
         check=True,
@@ -123,18 +121,17 @@ def measured(page: Path, width: int = WIDTH) -> Layout:
 
 def colours(page: Path, height: int, plots: Sequence[Plot]) -> Iterator[set[tuple[int, ...]]]:
     """Give the colours of each plot on a picture of the page."""
-    image = pytest.importorskip("PIL.Image")
     picture = page.with_suffix(".png")
     _, complaints = browse(
         page.parent, f"--window-size={WIDTH},{height}", f"--screenshot={picture}", page.as_uri()
     )  # fmt: skip
     assert complaints == []
-    with image.open(picture) as whole:
+    with Image.open(picture) as whole:
         assert whole.size == (WIDTH, height)
         for plot in plots:
             x, y, width, height_px = plot.box
             part = whole.convert("RGB").crop((round(x), round(y), round(x + width), round(y + height_px)))
-            yield {colour for _, colour in part.getcolors(1 << 24)}
+            yield {colour for _, colour in part.getcolors(1 << 24) or () if isinstance(colour, tuple)}
 
 
 def rgb(text: str) -> tuple[int, ...]:
@@ -173,9 +170,7 @@ def test_every_plot_is_seen_and_nothing_is_complained_about(tmp_path: Path) -> N
 def test_the_finding_comes_first_and_nothing_is_beside_the_window(
     width: int, drawn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if drawn:
-        pytest.importorskip("matplotlib")
-    else:
+    if not drawn:
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         monkeypatch.delitem(sys.modules, "lumisite.validate.report.plots", raising=False)  # of an earlier test
     came = Maintenance(network=0.85, slow_node="nid005009", failed_gate="transport")

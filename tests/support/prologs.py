@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from lumisite.render.templates import load_templates
 from lumisite.site.load import EMBEDDED, LoadedSite
 from lumisite.site.selection import resolve_selection
 from tests.support.sites import load_text
+from tests.support.tools import tool
 
 #: `make unit` is content with the shells of Debian and of LUMI.
 SHELLS = ("dash", "bash", pytest.param("busybox", marks=pytest.mark.thorough))
@@ -42,9 +42,7 @@ STEP = {
 
 def shell_command(shell: str, folder: Path) -> list[str]:
     """Give the command for a shell as `#!/bin/sh` starts it: bash by the name sh, which makes it POSIX-minded."""
-    found = shutil.which(shell)
-    if found is None:
-        pytest.skip(f"{shell} is not installed (.ci/packages installs it)")
+    found = tool(shell)
     if shell == "busybox":
         return [found, "sh"]
     link = folder / f"as-{shell}" / "sh"

@@ -54,7 +54,7 @@ def words() -> frozenset[str]:
     for vendor in all_vendors():
         found |= set(vendor.title.split())
     for _, software in all_software():
-        found |= {software.name, software.title, software.driver}
+        found |= {software.name, software.title}
     for gpu in all_gpus():
         found |= {gpu.collectives.title, gpu.collectives.name, gpu.tool, *gpu.drivers, *gpu.visible}
         found |= {name for cache in gpu.caches for name in (cache.variable,)}

@@ -48,11 +48,12 @@ def headline(
     """
     slower = [one for one in verdict.metrics if one.decides and one.verdict in ("fail", "unconfirmed")]
     slower = [one for one in slower if not one.on_slow_nodes]
-    said = [*_broken(verdict), *_slower(slower, since), *_below(slower)]
+    broken = list(_broken(verdict))
+    said = [*broken, *_slower(slower, since), *_below(slower)]
     if said:
         if verdict.verdict == "inconclusive":
             said[-1] += ", not confirmed yet"
-        said += [*_suspects(slower, changed, gates=bool(list(_broken(verdict)))), *_nodes(verdict)]
+        said += [*_suspects(slower, changed, gates=bool(broken)), *_nodes(verdict)]
     else:
         said = list(_quiet(verdict, with_baseline=with_baseline))
     return f"{verdict.verdict.upper()}: {'; '.join(said)}"

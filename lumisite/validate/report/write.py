@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from typing import Literal, TypeAlias, get_args
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -241,15 +242,13 @@ def page(name: str, title: str, blocks: Sequence[Block], **values: object) -> st
 
 
 def _html(report: Report) -> str:
-    state = report.verdict.verdict
-    try:
+    drawn = first = None
+    if find_spec("matplotlib"):
         from lumisite.validate.report.plots import lead, plots
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        return _page(report, "report.html.j2", state=state, plots=None, lead=None)
-    drawn = plots(report)
-    return _page(report, "report.html.j2", state=state, plots=drawn, lead=lead(report, drawn))
+
+        drawn = plots(report)
+        first = lead(report, drawn)
+    return _page(report, "report.html.j2", state=report.verdict.verdict, plots=drawn, lead=first)
 
 
 def _junit(report: Report) -> str:

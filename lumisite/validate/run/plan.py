@@ -79,7 +79,8 @@ def plan_jobs(
 def target_of(asked: Asked, loaded: LoadedSite) -> Target:
     """Give what all that a run does follows from."""
     site = loaded.site
-    return Target(site, resolve_selection(site), validation_of(site), asked.image, asked.jax_image, asked.wrapper)
+    plan = replace(validation_of(site), nodes=len(asked.node_sets[0]))
+    return Target(site, resolve_selection(site), plan, asked.image, asked.jax_image, asked.wrapper)
 
 
 def plans_of(asked: Asked, loaded: LoadedSite) -> list[JobPlan]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from lumisite.text import counted
+from lumisite.text import counted, some
 from lumisite.validate.transport.lines import Evidence, Process, whole_names
 from lumisite.validate.transport.log import Log, natural
 from lumisite.validate.transport.shown import (
@@ -262,6 +262,10 @@ class _Run:
         elif log.bare:
             cut = "messages have been cut out of a log: nothing shows how many processes there were"
             yield "inconclusive", cut, ""
+        silent = [str(rank) for rank in sorted(log.ends) if not log.ends[rank]]
+        if self.crossed and not self.world and (silent or not log.ends):
+            which = f": {some(silent, NAMES_SHOWN, ', ')}" if silent else ""
+            yield "inconclusive", f"channels lead to ranks that say nothing in the log{which}", ""
         if self.missing:
             shown = ", ".join(map(str, self.missing[:NAMES_SHOWN])) + (", …" if len(self.missing) > NAMES_SHOWN else "")
             hint = "; Ray left repeated lines out, set RAY_DEDUP_LOGS=0" if log.dropped else ""

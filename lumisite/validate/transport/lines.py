@@ -19,10 +19,12 @@ CHANNEL_LINE = re.compile(
     rb"(?:(send|eive|\d)\] )?via NET/(.+?)/(\d{1,6})(?:\(\d+\))?(/GDRDMA(?:\(PCI\))?)?(?:/Shared)?(?:/flush=\w+)?"
     rb"(\s|$)?"
 )
+#: Between which ranks a channel leads; what stands in brackets is theirs, or its direction.
+PEERS = re.compile(rb" (\d{1,9})(?:\[\w+\])? -> (\d{1,9})(?:\[\w+\])? \[(send|receive)\Z")
 _INIT = re.compile(
     rb"comm (0x[0-9a-fA-F]+) rank (\d{1,9}) nranks (\d{1,9}) .*?- ?(Init START|Init COMPLETE|Abort COMPLETE)"
 )
-_PROVIDER = re.compile(rb"Selected +[Pp]rovider +is +([^ ,\r\n]+)(?:.*?\( *found +(\d{1,6}) +nics?)?")
+_PROVIDER = re.compile(rb"Selected +[Pp]rovider +is +([\w;:+.-]+)(?:.*?\( *found +(\d{1,6}) +nics?)?")
 _NETWORK = re.compile(rb"(?:Using +network|Assigned NET plugin) +([A-Za-z][\w./+-]*(?: [A-Z][\w./+-]*)*)")
 _SOCKETS = re.compile(rb"NET/Socket *: *Using *\[")
 _SOCKET = re.compile(rb"\[\d+\]([\w.@-]+):")
@@ -33,7 +35,7 @@ _HCA = re.compile(rb"for HCA (?:\d+ )?'([^']+)'")
 # What names the network that was opened, where no line says which one communicators use.
 _OPENED = re.compile(
     rb"NET/([\w ]+?) *: GPU Direct RDMA .*for HCA|Initialized NET plugin ([A-Z]\w*)|"
-    rb"NET/Socket *: *Using +network (Socket)"
+    rb"NET/(Socket) *: *Using +(?:network|\d+ threads)\b"
 )
 _GUID = re.compile(rb"GUID of (\S+?):")
 _NO_PLUGIN = re.compile(
@@ -41,9 +43,10 @@ _NO_PLUGIN = re.compile(
     rb"Failed to find ncclNetPlugin symbol"
 )
 _FAILED = re.compile(
-    rb"Unable to find a protocol that worked|-ofi-\w+ initialization failed|Initializing plugin failed|"
-    rb"Failed to initialize any NET plugin|Failed to initialize NET plugin (?!IB\b|Socket\b)|"
-    rb"Invalid type of PCI bus|network .* not found%b" % b"".join(b"|" + one.encode() for one in words_of_logs().failed)
+    rb"Unable to find a protocol that worked|find any optimal provider|-ofi-\w+ initialization failed|"
+    rb"Initializing plugin failed|Failed to initialize any NET plugin|Invalid type of PCI bus|"
+    rb"Failed to initialize NET plugin (?!IB\b|Socket\b)|network .* not found%b"
+    % b"".join(b"|" + one.encode() for one in words_of_logs().failed)
 )
 _BROKEN = re.compile(rb"completed with error|Got completion .*with (?:error|status)|RC: (?:107|-38)\b|NO_SPACE")
 #: Warnings that tell why a communicator does not come up, and none of those that good runs begin with.

@@ -17,6 +17,7 @@ from lumisite.text import whole_lines
 from lumisite.validate.transport.lines import (
     CHANNEL_LINE,
     HEADS,
+    PEERS,
     TROUBLE,
     Channel,
     Evidence,
@@ -31,6 +32,8 @@ LINE_LIMIT = 1 << 18
 #: Prefixes of lines whose process is remembered, and channel lines that were seen: what is over this is found anew.
 PREFIXES_KEPT = 100_000
 CHANNELS_KEPT = 200_000
+#: Ranks at the ends of channels that are remembered: more than any run has.
+RANKS_KEPT = 1_000_000
 #: No more records than this are on one line because processes tear one another's.
 TORN_TOGETHER = 4
 #: Ways of a channel that stays in its node; the last one is that of NCCL up to 2.11.
@@ -73,7 +76,8 @@ class Log:
 
     `within_nodes`: channels within a node were seen; `dropped`: Ray left lines out; `lines`: there are lines of NCCL;
     `bare`: there are its messages without anything before them; `loose`: what messages in the midst of other text say;
-    `evidence`: the first line that shows each fact.
+    `evidence`: the first line that shows each fact; `ends`: the ranks at the ends of channels between nodes, by whether
+    a line of their own process names them, while no line says how many ranks there are.
     """
 
     processes: list[Process] = field(default_factory=list)
@@ -83,6 +87,7 @@ class Log:
     bare: bool = False
     loose: Process = field(default_factory=lambda: Process("", ""))
     evidence: dict[Fact, Evidence] = field(default_factory=dict)
+    ends: dict[int, bool] = field(default_factory=dict)
 
 
 def scan(sources: Iterable[tuple[str, Iterable[bytes]]]) -> Log:
@@ -183,6 +188,8 @@ class _Scanner:
             behind.partition(b"\n")[0] + b"\n" + head[-4:] + head.rpartition(b"\n")[2].rsplit(b"NCCL ", 1)[0]
             for head, behind in pairwise(heads)
         }
+        if not any(process.world for process in self._processes.values()):
+            self._read_ends(heads[:-1])
         facts: set[Fact] = set()
         told -= self._told
         for one in told:
@@ -199,6 +206,13 @@ class _Scanner:
         if not self._log.evidence.keys() >= facts:
             for found in CHANNEL_LINE.finditer(block):
                 self._show(facts.intersection(_shown_by(found)), block, found.start())
+
+    def _read_ends(self, heads: Iterable[bytes]) -> None:
+        for found in filter(None, (PEERS.search(head[-80:]) for head in heads)):
+            own, other = map(int, found.group(1, 2) if found[3] == b"send" else found.group(2, 1))
+            if len(self._log.ends) < RANKS_KEPT:
+                self._log.ends.setdefault(other, False)
+                self._log.ends[own] = True
 
     def _read_bare(self, block: bytes, *, alone: bool) -> None:
         """Take messages without anything before them, of which only the file tells whose they are.

@@ -8,19 +8,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lumisite.errors import ResolveError
+from lumisite.site.entries import Setting as Entry
 from lumisite.site.ledger import decide
 from lumisite.site.load import LoadedSite
 from lumisite.validate.probes.probe import Target
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.script import validation_of
-from lumisite.validate.trial.design import Design, Setting, setting_of
+from lumisite.validate.trial.design import NAME, Design, Setting, setting_of
 
 #: The beginnings of names that Slurm, the helper or a runtime makes anew in each task.
 MADE_ANEW = ("SLURM_", "LUMISITE", "SINGULARITY", "APPTAINER")
 #: What a user says to the helper, by which its masks and its choice of GPUs are tried.
 SWITCHES = ("LUMISITE_CPU_BIND", "LUMISITE_GPUS")
-#: What an allocation needs beside its slots: to load the module, to look at its nodes, and the signs; in seconds.
-BESIDE_S = 600
 
 
 def settings_of(
@@ -31,42 +30,41 @@ def settings_of(
     What ranks have already is tried by doing without it: so the reference is what works today.
     """
     wanted = [setting_of(text) for text in tried]
-    if bare := next((one.name for one in wanted if one.value is None), None):
-        raise ResolveError(f"try: {bare} has no value (NAME=VALUE, or `--unset {bare}`)")
-    if bad := next((text for text in unset if "=" in text), None):
-        raise ResolveError(f"--unset: {bad!r} is no name (--unset NAME would be right)")
-    wanted += [setting_of(text, "--unset") for text in unset]
     reference = [setting_of(text, "--against") for text in against]
+    for option, read in (("try", wanted), ("--against", reference)):
+        if bare := next((one.name for one in read if one.value is None), None):
+            raise ResolveError(f"{option}: {bare} has no value (NAME=VALUE, or `--unset {bare}` to try without it)")
+    if bad := next((text for text in unset if not NAME.fullmatch(text)), None):
+        raise ResolveError(f"--unset: {bad!r} is no name (--unset NAME would be right)")
+    wanted += map(Setting, unset)
     for one in (*wanted, *reference):
         _check_name(one, target)
-    set_already = given_to_ranks(target)
+    given = given_to_ranks(target)
     own = [one.name for one in reference]
     turned = [
-        Setting(one.name) if one.name not in own and set_already.get(one.name) == one.value else one for one in wanted
+        Setting(one.name)
+        if one.name not in own and (entry := given.get(one.name)) and entry.value == one.value
+        else one
+        for one in wanted
     ]
     return turned, reference
 
 
-def given_to_ranks(target: Target) -> dict[str, str]:
-    """Give the values of variables that the ledger surely gives to ranks here."""
+def given_to_ranks(target: Target) -> dict[str, Entry]:
+    """Give the entries of the ledger that surely give ranks a value here, by variable."""
     situation = replace(target.situation, nodes="several" if target.plan.nodes > 1 else "one")
-    won = (one for one in decide(target.site, situation).settings if one.outcome == "wins")
-    return {one.entry.name: one.entry.value for one in won if one.entry.value is not None}
+    won = (one.entry for one in decide(target.site, situation).settings if one.outcome == "wins")
+    return {entry.name: entry for entry in won if entry.value is not None}
 
 
 def unmeasured(target: Target) -> list[Setting]:
     """Give what ranks have here by entries that nobody measured on this platform, as trials of doing without each."""
-    situation = replace(target.situation, nodes="several" if target.plan.nodes > 1 else "one")
-    found = []
-    for verdict in decide(target.site, situation).settings:
-        entry = verdict.entry
-        measured = any(
-            one.by == "measured" and one.of is None and one.platform in (None, target.site.platform)
-            for one in entry.evidence
-        )
-        if verdict.outcome == "wins" and entry.value is not None and not measured:
-            found.append(Setting(entry.name))
-    return found
+    platforms = (None, target.site.platform)
+    return [
+        Setting(name)
+        for name, entry in given_to_ranks(target).items()
+        if not any(one.by == "measured" and one.of is None and one.platform in platforms for one in entry.evidence)
+    ]
 
 
 def _check_name(setting: Setting, target: Target) -> None:
@@ -91,17 +89,16 @@ def check_asked(asked: Asked, loaded: LoadedSite, design: Design) -> Asked:
     nodes = words.get("nodes", words.get("N"))
     if nodes is not None and nodes != str(design.nodes):
         raise ResolveError(f"--sbatch: {nodes} nodes are another allocation than the design's (--nodes {nodes})")
-    slots = len(design.slots_of(1)) + sum(arm.role != "sham" for arm in design.arms)
-    needed = slots * design.slot_s + BESIDE_S
+    minutes = design.job_s // 60 + 1
     given = words.get("time", words.get("t"))
     usual = seconds_of(str(validation_of(loaded.site).time_limit))
     if given is not None and (seconds_of(given) or math.inf) < len(design.slots_of(1)) * design.slot_s:
         raise ResolveError(
-            f"--sbatch: {given} is less than an allocation may take ({needed // 60 + 1} minutes; fewer settings, "
+            f"--sbatch: {given} is less than an allocation may take ({minutes} minutes; fewer settings, "
             "probes or attempts, or a shorter --limit)"
         )
-    if given is None and (usual or 0) < needed:
-        return replace(asked, sbatch=(*asked.sbatch, f"--time={needed // 60 + 1}"))
+    if given is None and (usual or 0) < design.job_s:
+        return replace(asked, sbatch=(*asked.sbatch, f"--time={minutes}"))
     return asked
 
 

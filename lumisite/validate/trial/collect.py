@@ -136,12 +136,16 @@ class _Slot:
 
 
 def _require_once(lines: Sequence[Sample | Gate], file: str) -> None:
-    counts = Counter((line.metric, line.run, line.nodes) for line in lines if isinstance(line, Sample))
-    if twice := next((key for key, count in counts.items() if count > 1), None):
-        raise ResolveError(
-            f"{file}: {twice[0]} of {twice[1]} has two values: a line or a record was changed since it was measured, "
-            "so this proves nothing (start a new run)"
-        )
+    """Refuse two values of a metric, and a gate that passed and did not: `--resume` judges all anew, and adds it."""
+    said: dict[tuple[str, str, tuple[str, ...]], Sample | bool] = {}
+    for line in lines:
+        name, what = (line.metric, line) if isinstance(line, Sample) else (line.gate, line.verdict == "pass")
+        if said.setdefault((name, line.run, line.nodes), what) != what:
+            kind = "values" if isinstance(line, Sample) else "verdicts"
+            raise ResolveError(
+                f"{file}: {name} of {line.run} has two {kind}: a line or a record was changed since it was measured, "
+                "so this proves nothing (start a new run)"
+            )
 
 
 def _signs(design: Design, run: Run, plans: Sequence[JobPlan]) -> dict[str, Signs]:

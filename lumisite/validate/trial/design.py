@@ -29,7 +29,10 @@ REFERENCE, SHAM, CONTROL = "reference", "sham", "control"
 DECIDING = ("*_busbw/*", "ddp/samples_per_s/*")
 #: Patterns of those of them that are a workload: what users run, not a microbenchmark.
 WORKLOAD = ("ddp/*",)
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+#: What a job needs beside its slots and signs: to load the module, to look at its nodes, checks; in seconds.
+BESIDE_S = 600
+#: What a variable of the environment may be called.
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,8 @@ class Design:
 
     Stopping rule: allocations run in their order until `allocations` are valid, or `most_allocations` have run, and
     nothing else ends a trial. `attempts`: in each allocation every variant runs at least so often, and so do references
-    and sham together. `slot_s` bounds one slot, in seconds; node hours are those of `allocations`, and of
-    `most_allocations`, were every slot to take so long.
+    and sham together. `slot_s` bounds one slot, and `job_s` the job of one allocation, in seconds; node hours are those
+    of `allocations`, and of `most_allocations`, were every job to take so long.
     """
 
     seed: int
@@ -110,6 +113,7 @@ class Design:
     most_allocations: int
     attempts: int
     slot_s: int
+    job_s: int
     node_hours: float
     most_node_hours: float
 
@@ -182,7 +186,7 @@ _FILE = JsonFile(
 def setting_of(text: str, option: str = "try") -> Setting:
     """Read NAME=VALUE, or NAME alone for one that is unset; `option` is named in the `ResolveError` for another."""
     name, equals, value = text.partition("=")
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise ResolveError(f"{option}: {text!r} is no setting (NAME=VALUE would be right)")
     if not value.isprintable():
         raise ResolveError(f"{option}: the value of {name} has a character that does not print")
@@ -211,16 +215,19 @@ def plan(
     allocations: int = 3,
     attempts: int = 1,
     slot_s: int,
+    sign_s: int = 0,
     thresholds: Thresholds | None = None,
 ) -> Design:
     """Make the design: each of `tried` is a variant by itself, `against` is what the reference sets.
 
-    The same arguments give the same design. Raises `ResolveError` for what cannot be compared.
+    `sign_s` bounds the short step that asks whether an arm takes effect, in seconds. The same arguments give the same
+    design. Raises `ResolveError` for what cannot be compared.
     """
     arms = _arms(tried, against, control)
     most = 2 * allocations
     slots = [slot for number in range(1, most + 1) for slot in _order(seed, number, arms, attempts)]
-    hours = len(slots) / most * slot_s * nodes / 3600
+    job_s = len(slots) // most * slot_s + (1 + len(tried)) * sign_s + BESIDE_S
+    hours = job_s * nodes / 3600
     return Design(
         seed=seed,
         arms=arms,
@@ -234,6 +241,7 @@ def plan(
         most_allocations=most,
         attempts=attempts,
         slot_s=slot_s,
+        job_s=job_s,
         node_hours=round(hours * allocations, 3),
         most_node_hours=round(hours * most, 3),
     )
@@ -250,6 +258,10 @@ def _arms(tried: Sequence[Setting], against: Sequence[Setting], control: Sequenc
         raise ResolveError(f"try: {twice} stands twice")
     if same := next((str(one) for one in tried if one in against), None):
         raise ResolveError(f"try: the reference has {same} too, so there is nothing to compare")
+    if control and {*control} <= {*against}:
+        raise ResolveError(
+            f"--against: {', '.join(map(str, control))} is the control, which has to cost speed against it"
+        )
     reference = tuple(against)
     variants = [Arm(str(one), "variant", (*_without(against, [one]), one), one) for one in tried]
     controls = [Arm(CONTROL, "control", (*_without(against, control), *control))] if control else []

@@ -18,12 +18,12 @@ from typing import TypeAlias
 
 from lumisite.validate.metric_names import parse_name, size_text
 from lumisite.validate.trial.design import Design, Measured, SlotResult, Thresholds
-from lumisite.validate.trial.stats import reach, within
+from lumisite.validate.trial.stats import reach, seen_from, within
 
 #: Where the bands of sizes begin, in bytes: what latency decides, what is between, and what bandwidth decides.
 BANDS = (0, 1 << 20, 64 << 20)
-#: The chance that the interval holds the effect, and that an effect of the size of the MDE is seen.
-LEVEL, POWER = 0.95, 0.90
+#: The chance that the interval holds the effect.
+LEVEL = 0.95
 #: Allocations differ by more than their slots explain from this ratio of variances on: quantile 0.99 of F with 2 and 6
 #: degrees of freedom, which three allocations have.
 APART = 10.9
@@ -45,9 +45,9 @@ class Key:
 class Effect:
     """What a setting changes of one key, with it against without it, in parts (0.05: 5 % better, whatever is better).
 
-    `low` and `high` are the 95 % interval, `mde` the smallest effect that would have been seen in nine of ten trials;
-    `chance` is the false discovery rate at which the effect counts, among all that the trial asked. `each` has the
-    effect by allocation. `first` and `last` size are in bytes, None where the metric has none.
+    `low` and `high` are the 95 % interval, `mde` the smallest effect that would have been seen in nine of ten trials,
+    were it the only one; `chance` is the false discovery rate at which the effect counts, among all that the trial
+    asked. `each` has the effect by allocation. `first` and `last` size are in bytes, None where the metric has none.
     """
 
     metric: str
@@ -169,7 +169,7 @@ def estimate_effect(
 ) -> Effect | None:
     """Estimate what an arm changes against those of `base`; None where fewer than two allocations measured both.
 
-    `sign` is -1 where the arm is without the setting that is tried.
+    `sign` is -1 where the arm is without the setting that is tried; `limits` has the alpha that one effect has to pass.
     """
     sides = {
         number: (own, others)
@@ -181,7 +181,6 @@ def estimate_effect(
     each = {number: _mean(own) - _mean(base) for number, (own, base) in sides.items()}
     found = _estimate(list(each.values()), list(sides.values()), math.log1p(min(limits.sham, limits.drift)) / WIDE)
     half = reach(LEVEL, found.freedom) * found.error
-    seen = (reach(1 - limits.alpha, found.freedom) + reach(2 * POWER - 1, found.freedom)) * found.error
     low, high = sorted((sign * found.mean - half, sign * found.mean + half))
     metric, workload, first, last = metrics.about(key)
     return Effect(
@@ -190,7 +189,7 @@ def estimate_effect(
         as_part(sign * found.mean),
         as_part(low),
         as_part(high),
-        as_part(seen),
+        as_part(seen_from(limits.alpha, found.freedom) * found.error),
         1 - within(found.mean / found.error, found.freedom) if found.error else float(found.mean == 0),
         {number: as_part(sign * value) for number, value in each.items()},
         first,

@@ -50,7 +50,11 @@ def slot_seconds(site: Site, probes: Sequence[str], limit_s: int | None) -> int:
 
 
 def check_probes(target: Target, names: Sequence[str]) -> None:
-    """Refuse probes that cannot run in slots; raises `ResolveError`."""
+    """Refuse probes that cannot run in slots, and ranks that have nobody to meet; raises `ResolveError`."""
+    if target.plan.nodes * target.plan.tasks_per_node == 1:
+        raise ResolveError(
+            "--nodes: one rank on one node measures nothing that slots compare (--nodes 2 would be right)"
+        )
     for probe in choose_probes(target, names):
         if probe.name in names and not (probe.together and "several" in probe.shapes and len(probe.parts) == 1):
             raise ResolveError(f"--probe: {probe.name} measures nothing that slots compare ({', '.join(PROBES)} do)")

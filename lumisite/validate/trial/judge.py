@@ -148,9 +148,10 @@ def _found(
     shown, proof = _proof(own)
     sides = (_rate(own), _rate([*by_arm.get(REFERENCE, ()), *by_arm.get(SHAM, ())]))
     keys = sorted({key for one in scores.values() for key in one}) if shown else []
-    effects = (
-        estimate_effect(metrics, key, scores, arm.name, (REFERENCE, SHAM), sign, design.thresholds) for key in keys
-    )
+    # What the false discovery rate asks of one effect where no other one is.
+    alone = design.thresholds.alpha / max(1, len(keys) * len(design.of_role("variant")))
+    limits = replace(design.thresholds, alpha=alone)
+    effects = (estimate_effect(metrics, key, scores, arm.name, (REFERENCE, SHAM), sign, limits) for key in keys)
     return _Found(arm, sign, shown, proof, sides, tuple(effect for effect in effects if effect is not None))
 
 

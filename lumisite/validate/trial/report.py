@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 
 from lumisite.text import change, counted, percent, some
 from lumisite.validate.lines import State
@@ -69,7 +70,7 @@ def blocks(design: Design, verdict: TrialVerdict) -> Iterator[Block]:
         yield _effects("Effects by size", "Each size by itself", sizes)
     if verdict.allocations:
         yield _allocations(verdict)
-    yield Block("table", "Design", (), "Fixed before the first job", ("", ""), list(_design(design)))
+    yield Block("table", "Design", (), "Fixed before the first job", ("", ""), list(design_rows(design)))
 
 
 def _hangs(answers: Sequence[Answer]) -> Block:
@@ -131,12 +132,15 @@ def _allocations(verdict: TrialVerdict) -> Block:
     return Block("table", "Allocations", (), "Those that count, and those that were run again", head, rows)
 
 
-def _design(design: Design) -> Iterator[tuple[str, str]]:
+def design_rows(design: Design) -> Iterator[tuple[str, str]]:
+    """Say all that is fixed before the first job; of allocations, those in place of others are left out."""
     limits = design.thresholds
     yield "seed", str(design.seed)
+    yield "probes", ", ".join(design.probes)
     for arm in design.arms:
         yield arm.name, f"{arm.role}: {', '.join(map(str, arm.settings)) or 'nothing changed'}"
-    yield "order", "; ".join(_order(design))
+    for number in range(1, design.allocations + 1):
+        yield f"allocation {number}", ", ".join(slot.arm for slot in design.slots_of(number))
     yield "what decides", ", ".join(design.metrics)
     yield "workload", ", ".join(design.workload)
     yield "of interest from", percent(limits.smallest)
@@ -145,12 +149,8 @@ def _design(design: Design) -> Iterator[tuple[str, str]]:
     own = {"sham off by": limits.sham, "drift of": limits.drift, "control below": limits.control}
     yield "thrown out", ", ".join(f"{what} {percent(limit)}" for what, limit in own.items())
     yield "stops", f"at {design.allocations} valid allocations, or {design.most_allocations} in all"
-
-
-def _order(design: Design) -> Iterator[str]:
-    """Give the order of the allocations that were planned, without those in place of others."""
-    for number in range(1, design.allocations + 1):
-        yield f"{number}: {', '.join(slot.arm for slot in design.slots_of(number))}"
+    again = f"{design.most_node_hours:g} where allocations are run again"
+    yield "node hours", f"{design.node_hours:g} at most on {counted(design.nodes, 'node')}, {again}"
 
 
 def trial_document(design: Design, verdict: TrialVerdict) -> dict[str, object]:
@@ -200,13 +200,10 @@ def _markdown(design: Design, verdict: TrialVerdict) -> str:
 
 
 def _html(design: Design, verdict: TrialVerdict) -> str:
-    try:
+    drawn = None
+    if find_spec("matplotlib"):
         from lumisite.validate.trial.plots import plots
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        drawn = None
-    else:
+
         drawn = plots(design, worst_first(verdict))
     return page(
         "report.html.j2",

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from lumisite.validate.verdict.stats import POWER_Z
+
 
 def within(t: float, freedom: int) -> float:
     """Give the chance that Student's t with so many degrees of freedom is at most `t` away from 0.
@@ -33,6 +35,15 @@ def reach(chance: float, freedom: int) -> float:
     while within(most, freedom) < chance:
         most *= 2
     return _bisect(lambda t: within(t, freedom) < chance, 0.0, most)
+
+
+def seen_from(alpha: float, freedom: int) -> float:
+    """Give how many standard errors an effect has to have, so that nine of ten trials find it at `alpha`, two-sided.
+
+    Normal approximation of noncentral t, whose spread counts where there are few degrees of freedom.
+    """
+    least = reach(1 - alpha, freedom)
+    return least * (1 - 1 / (4 * freedom)) + POWER_Z * math.sqrt(1 + least**2 / (2 * freedom))
 
 
 def fisher(bad: int, runs: int, bad_others: int, others: int) -> float:

@@ -130,7 +130,7 @@ def _lost(design: Design, results: Sequence[SlotResult]) -> Iterator[str]:
     lost = [f"slot {one.slot.position} (reference)" for one in (ends[0], ends[-1]) if one.outcome == "lost"]
     lost += [f"all slots of {arm.name}" for arm in design.arms if arm.name not in kept and arm.role != "reference"]
     if lost:
-        yield f"lost: {some(lost, NODES_SHOWN)}"
+        yield f"lost: {some(lost, NODES_SHOWN, ', ')}"
 
 
 def _untrue(design: Design, metrics: Metrics, scores: Scores, results: Sequence[SlotResult]) -> Iterator[str]:

@@ -61,7 +61,6 @@ VENDOR = Vendor(
             folders=("/opt/rocm-",),
             default="/opt/rocm",
             libraries=("lib",),
-            driver="amdgpu",
             images=(
                 Sign(of="text", paths="/opt/rocm/.info/version", says=_RELEASE),
                 Sign(of="text", paths="/opt/rocm-*/.info/version", says=_RELEASE),

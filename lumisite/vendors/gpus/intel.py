@@ -44,7 +44,6 @@ VENDOR = Vendor(
             folders=(f"{_ONEAPI}/compiler/", f"{_ONEAPI}/"),
             default=f"{_ONEAPI}/compiler/latest",
             libraries=("lib",),
-            driver="i915",
             images=(
                 Sign(of="path", paths=f"{_ONEAPI}/compiler/[0-9]*", says=rf"/{_RELEASE}$"),
                 Sign(of="path", paths=f"{_ONEAPI}/[0-9]*", says=rf"/{_RELEASE}$"),

@@ -52,7 +52,6 @@ VENDOR = Vendor(
             folders=("/usr/local/cuda-",),
             default="/usr/local/cuda",
             libraries=("lib64",),
-            driver="nvidia",
             drivers={13: 580, 12: 525, 11: 450},
             images=(
                 Sign(of="text", paths="/usr/local/cuda/version.json", says=_RECORD),

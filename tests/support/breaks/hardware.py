@@ -69,10 +69,19 @@ HARDWARE = {
     ),
     "renamed interface": Break(
         {"/sys/class/net/hsn3": None, "/sys/class/net/hsn4": lumi_node()["/sys/class/net/hsn3"]},
+        "interface hsn3 is called hsn4 now",
+        [
+            ("setting", "NCCL_SOCKET_IFNAME", "its value names hsn3"),
+            ("site", "fabric.interfaces", "names hsn3, which is called hsn4 now"),
+        ],
+        "The network interface hsn3 is called hsn4 now: do not name it",
+    ),
+    "interface that another card has the place of": Break(
+        {"/sys/class/net/hsn3": None, "/sys/class/net/new0/device": Link(HSN0)},
         "interface hsn3 is gone",
-        [("setting", "NCCL_SOCKET_IFNAME", "its value names hsn3")],
+        [("site", "fabric.interfaces", "names hsn3, which is gone")],
         "The network interface hsn3 is gone",
-        also=("interface hsn4 is new",),
+        also=("interface new0 is new",),
     ),
     # network adapters
     "moved adapter": Break(
@@ -85,7 +94,7 @@ HARDWARE = {
     "vanished adapter": Break(
         {"/sys/class/cxi/cxi2/device": None},
         "network adapter cxi2 is gone",
-        [("site", "node_kinds.lumi-g.nics", "cxi2 is not where it was")],
+        [("site", "node_kinds.lumi-g.nics", "cxi2 is gone")],
         "network adapter cxi2 is gone.",
     ),
     "adapter near other CPUs": Break(

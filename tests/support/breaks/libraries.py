@@ -228,6 +228,13 @@ LIBRARIES = {
         [("site", "binds[2].path", f"names {JANSSON}"), ("module", "singularity-CPEbits", f"binds {JANSSON}")],
         f"dangling link: {JANSSON}",
     ),
+    "plugin in a folder of its release": Break(
+        {PLUGIN: None, PLUGIN.replace("/lib/", "/1.9/lib/"): lumi_node()[PLUGIN]},
+        f"librccl-net.so: {PLUGIN} -> /opt/cray/aws-ofi-rccl/1.9/lib/librccl-net.so",
+        [("plan", "tykky", "where it is another file now")],
+        "take are other files now: librccl-net.so",
+        also=("aws-ofi-rccl: new directory",),
+    ),
     "library that comes first now": Break(
         {"/usr/lib64/librccl-net.so": lumi_node()[PLUGIN]},
         f"librccl-net.so: {PLUGIN} -> /usr/lib64/librccl-net.so",

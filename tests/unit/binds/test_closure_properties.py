@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from lumisite.binds.closure import closure
@@ -52,7 +52,6 @@ def random_sides(
 
 
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True), st.booleans())
-@settings(deadline=None)
 def test_a_plan_that_is_carried_out_loads_exactly_what_it_says(seed: int, roots: list[str], module: bool) -> None:
     """Put the bound files into the image and ask its loader, which the real loader agrees with."""
     on_host, in_image = random_sides(random.Random(seed))
@@ -98,7 +97,6 @@ def reached(loader: Loader, root: str) -> set[str]:
 
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(NAMES), min_size=2, max_size=4, unique=True))
 @example(151198578, ["liby.so.1", "libz.so.1"])
-@settings(deadline=None)
 def test_more_roots_never_take_a_library_away(seed: int, roots: list[str]) -> None:
     on_host, in_image = random_sides(random.Random(seed), versions=False)
     loader = sides(on_host, in_image).host

@@ -131,7 +131,7 @@ def test_every_embedded_site_checks_by_name(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_has_a_module_that_runs_it(name: str) -> None:
     module = importlib.import_module(f"lumisite.cli.{COMMANDS[name].module or name}")
-    assert name in (module.run.__doc__ or "") or COMMANDS[name].module in ("", "validate")
+    assert callable(module.run)
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["rendr"], ["render", "--help"], ["-x", "check", "--jso"]])

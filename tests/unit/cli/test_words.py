@@ -22,7 +22,7 @@ Output = pytest.CaptureFixture[str]
     ("words", "said"),
     [
         ("rendr", "there is no command 'rendr' (did you mean render?)"),
-        ("--help-me", "unrecognized arguments: --help-me"),
+        ("--help-me", "the following arguments are required: COMMAND"),
         ("xyzzy", "there is no command 'xyzzy' (see lumisite --help)"),
         ("render --rokm 6.2", "lumisite render: error: unrecognized arguments: --rokm 6.2 (did you mean --rocm?)"),
         ("render --rokm=6.2", "unrecognized arguments: --rokm=6.2 (did you mean --rocm?)"),
@@ -33,7 +33,7 @@ def test_what_is_mistyped_comes_back_with_what_was_meant(words: str, said: str, 
     assert main(words.split()) == 2
     err = capsys.readouterr().err
     assert "usage: lumisite" in err
-    assert said in err or words == "--help-me"
+    assert said in err
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,35 @@ def test_a_node_of_other_vendors_is_captured_too() -> None:
     assert parse_facts(format_facts(facts).encode(), "F") == facts
 
 
+def test_an_adapter_with_another_name_is_one_change() -> None:
+    site, old = load_site("university").site, other_node()
+    new = {path.replace("mlx5_0", "ibp24s0"): content for path, content in old.items()}
+    new["/sys/class/infiniband/ibp24s0"] = Link("../../../sys/devices/pci0000:00/0000:18:00.0/infiniband/ibp24s0")
+    before, after = (capture(DictTree(files), site).facts for files in (old, new))
+    report = make_report(before, after, site)
+    (one,) = report.changes
+    assert words(one.change) == "network adapter mlx5_0 is called ibp24s0 now"
+    assert one.change.now == "ibp24s0"
+    assert ("fabric.adapters", "names mlx5_0, which is called ibp24s0 now") in {(t.name, t.why) for t in one.touches}
+    assert not any(touch.name.endswith("nics") for touch in one.touches)
+
+
+def test_the_configuration_of_the_kernel_counts_where_a_driver_is_whose_libraries_read_it() -> None:
+    site, told = load_site("university").site, []
+    for kernel in ("6.1", "6.2"):
+        moved = {"/proc/sys/kernel/osrelease": kernel.encode(), f"/boot/config-{kernel}": b"CONFIG_PCI_P2PDMA=y\n"}
+        told.append(capture(DictTree({**other_node(), **moved}), site).facts)
+    assert [one.change.kind for one in make_report(told[0], told[1], site).changes] == ["kernel"]
+
+
+def test_gpus_are_not_compared_where_a_capture_lacks_the_topology() -> None:
+    """Without it GPUs have no places, so a capture has none of them; the capture has said why."""
+    files = lumi_node(changes={"/sys/devices/system/cpu/online": None})
+    before, after = facts_of(lumi_node()), facts_of(files)
+    for pair in ((before, after), (after, before)):
+        assert [one.change.kind for one in make_report(*pair, LUMI).changes] == ["cpus"]
+
+
 def test_what_changed_is_told_by_the_title_of_the_stack() -> None:
     site = load_site("university").site
     before, after = (
@@ -124,10 +153,13 @@ def test_what_changed_is_told_by_the_title_of_the_stack() -> None:
     report = make_report(before, after, site)
     told = {words(one.change): one for one in report.changes}
     assert {"CUDA on the host: 12.8 -> 13.0", "default CUDA: 12.8 -> 13.0"} <= set(told)
-    assert "network adapter mlx5_0: port ACTIVE -> DOWN" in told
+    port = told["network adapter mlx5_0: port ACTIVE -> DOWN"].touches
+    where = {touch.name: touch.why for touch in port}
+    assert where.keys() == {"fabric.adapters", "node_kinds.h100.gpus", "node_kinds.dgx.adapters", "node_kinds.dgx.gpus"}
+    assert set(where.values()) == {"names mlx5_0, which is not what it was"}, "it is where it was"
     stack = next(iter(site.gpu_stacks))
     touched = {touch.name for touch in told["CUDA on the host: 12.8 -> 13.0"].touches}
-    assert f"stacks.{stack}.releases" in touched or "13.0" in site.releases(stack)
+    assert touched == {f"stacks.{stack}.releases.12.8"}
     assert not any("ROCm" in line for line in (*report.draft, *report.users))
 
 
@@ -332,7 +364,7 @@ def test_a_cut_or_scratched_facts_file_gives_an_error_or_facts() -> None:
         (["--root", "/nowhere"], "--root: '/nowhere' is no directory"),
         (["--root", "/etc/passwd"], "is no directory"),
         (["--root", "a\0b"], "is no directory"),
-        (["-o", "/nowhere/x"], "cannot write '/nowhere/x': No such file or directory"),
+        (["-o", "/nowhere/x"], "cannot write /nowhere/x: No such file or directory"),
         (["--site", "lumo"], "did you mean lumi?"),
     ],
 )

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import lzma
 import os
 import random
@@ -276,6 +275,10 @@ def damaged(content: bytes, choose: random.Random) -> bytes:
 def test_a_sif_with_damage_gives_errors_and_no_traceback(tmp_path: Path) -> None:
     choose = random.Random(6)
     content = primary(superblock())
+    refused = 0
     for _ in range(300):
-        with contextlib.suppress(ImageError, ToolError):
+        try:
             opened(tmp_path, mutated(content[:2000], choose) + content[2000:]).names("/")
+        except (ImageError, ToolError):
+            refused += 1
+    assert refused > 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from lumisite.cli import main
 from lumisite.images.speed import parts_for_speed
 from lumisite.site.load import load_site
+from lumisite.site.scalars import Name
 from tests.support.dict_trees import DictTree, Files, write_tree
 from tests.support.elves import elf
 
@@ -75,6 +77,23 @@ def test_nccls_own_network_needs_no_plugin() -> None:
     assert [part.what for part in parts_for_speed(IB, DictTree(files), ()) if not part.at] == []
     del files[f"{LIB}/libibverbs.so.1"]
     assert [part.what for part in parts_for_speed(IB, DictTree(files), ()) if not part.at] == ["libibverbs.so.1 for IB"]
+
+
+def test_libraries_that_open_no_plugin_lack_none() -> None:
+    gpus = {"oneapi": replace(LUMI.stacks["rocm"], gpu="intel")}
+    files = {**without("rccl"), f"{LIB}/libccl.so.1": elf("libccl.so.1")}
+    for stacks in (gpus, {"cpe": LUMI.stacks["cpe"]}):  # and where there is no GPU
+        parts = list(parts_for_speed(replace(LUMI, stacks=stacks), DictTree(files), ()))
+        assert [part.what for part in parts if not part.at] == []
+        assert "a network plugin" not in {part.what for part in parts}
+
+
+def test_a_libfabric_for_other_adapters_has_no_provider_for_efa() -> None:
+    efa = replace(IB, fabric=replace(IB.fabric, carrier=Name("EFA")))
+    files = {f"{LIB}/libnccl{end}": elf("x") for end in (".so.2", "-net.so")} | {f"{LIB}/libefa.so.1": elf("x")}
+    for linked, missing in (("libefa.so.1", []), ("libibverbs.so.1", ["libfabric's provider for EFA"])):
+        image = DictTree({**files, f"{LIB}/libfabric.so.1": elf("libfabric.so.1", [linked])})
+        assert [part.what for part in parts_for_speed(efa, image, ()) if not part.at] == missing
 
 
 @pytest.mark.parametrize("left_out", ["", "librccl-net"])

@@ -138,6 +138,19 @@ def test_a_node_with_gpus_and_infiniband() -> None:
     assert value["modules"]["apptainer-AI-bindings"]["version"] == ["cuda"]
 
 
+@pytest.mark.parametrize("driver", ["i915", "xe"])
+def test_each_driver_of_a_vendor_runs_its_stack(driver: str) -> None:
+    files = pci("pci0000:00/0000:29:00.0", "0x038000", "0x8086") | {
+        f"/sys/module/{driver}/srcversion": b"1AB\n",
+        "/opt/intel/oneapi/compiler/2025.0/x": b"",
+        "/opt/intel/oneapi/compiler/latest": Link("2025.0"),
+    }
+    value = written(
+        seen({"max": small(files=files)}, read_cluster(slurm(partition("all"), node("n1", gres="gpu:max:1"))))
+    )
+    assert value["platforms"]["2026-11"]["stacks"]["oneapi"]["driver"] == driver
+
+
 def test_stacks_of_two_vendors_say_whose_they_are() -> None:
     lines = node("n1", gres="gpu:h100:2") + LUMI_G.replace("Partitions=standard-g", "Partitions=all")
     nodes = {"mi250": node_of(told(lumi_node()), "lumi", []), "h100": h100()}
@@ -285,7 +298,6 @@ def test_what_carries_data(link_layer: str, state: str, driver: str, fabric: tup
     here, device = "/sys/class/infiniband/mlx5_0", "/sys/devices/pci0000:00/0000:00:00.0"
     files: dict[str, bytes | Link] = {
         f"{here}/device": Link(device),
-        f"{device}/net/eth0/x": b"",
         f"{device}/driver": Link(f"/{driver}"),
     }
     files |= {
@@ -293,8 +305,19 @@ def test_what_carries_data(link_layer: str, state: str, driver: str, fabric: tup
         f"{here}/ports/1/state": state.encode(),
         f"/{driver}/x": b"",
     }
-    found = fabric_of(small(net=network(eth0=(100000, "10.1.0")), adapter=files), "10.1.0.1")
-    assert (found.carrier, found.adapters) == fabric
+    asked = small(net=network(eth0=(100000, "10.1.0")), adapter=files)
+    for one in (asked, Node(asked.facts, told({}))):  # of a facts file the same is known
+        found = fabric_of(one, "10.1.0.1")
+        assert (found.carrier, found.adapters) == fabric
+
+
+def test_an_adapter_of_another_interface_is_no_fast_one() -> None:
+    here, device = "/sys/class/infiniband/mlx5_0", "/sys/devices/pci0000:00/0000:01:00.0"
+    files: dict[str, bytes | Link] = {f"{here}/device": Link(device), f"{device}/numa_node": b"0\n"}
+    files |= {f"{here}/ports/1/link_layer": b"Ethernet\n", f"{here}/ports/1/state": b"4: ACTIVE\n"}
+    for fast, adapters in (("eth0", ()), ("eth1", ("mlx5_0",))):
+        speeds = {name: (100000 if name == fast else 1000, f"10.{at}.0") for at, name in enumerate(("eth0", "eth1"))}
+        assert fabric_of(small(net=network(**speeds), adapter=files), None).adapters == adapters
 
 
 def test_shared_is_what_is_the_same_on_two_nodes() -> None:

@@ -215,6 +215,7 @@ def test_a_launcher_in_a_variable_sets_the_world_size() -> None:
         ("unset SINGULARITY_BIND\nsingularity build x.sif x.def", []),
         ("export SINGULARITY_BIND=\nsingularity build x.sif x.def", []),
         ("SINGULARITY_BIND= singularity build x.sif x.def", []),
+        ("unset SINGULARITY_BINDPATH\nsingularity build x.sif x.def", []),
         ("module --force purge\nsingularity build x.sif x.def", []),
     ],
 )
@@ -229,6 +230,27 @@ def test_modules_that_carry_binds(module: str) -> None:
     assert found(f"ml {module}\nsingularity build x.sif x.def\n") == ["2 build-with-binds"]
     assert found(f"ml {module}\nml -{module}\nsingularity build x.sif x.def\n") == []
     assert found(f"module show {module}\nsingularity build x.sif x.def\n") == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("cotainr build x.sif --system=lumi-g", []),
+        ("srun apptainer build x.sif x.def", []),
+        ("ml singularity-userfilesystems\nsingularity build x.sif x.def", []),
+        ("ml -singularity-AI-bindings\nsingularity build x.sif x.def", []),
+        ("srun /usr/bin/singularity build x.sif x.def", ["2 build-with-binds"]),
+        ("ml singularity-bindings\nsingularity build x.sif x.def", ["3 build-with-binds"]),
+    ],
+)
+def test_the_wrapper_takes_the_binds_of_our_own_modules_away(lines: str, expected: list[str]) -> None:
+    assert found(f"ml singularity-AI-bindings\n{lines}\n") == expected
+
+
+def test_a_module_of_our_name_in_another_folder_brings_no_wrapper() -> None:
+    lines = "module load singularity-AI-bindings\nsingularity build x.sif x.def\n"
+    assert found(f"module use /appl/local/containers/ai-modules\n{lines}") == ["3 build-with-binds"]
+    assert found(f"module use {LUMI.root}/current/modules/lmod\n{lines}") == []
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import random
 import re
-import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from lumisite.machine.elf import ElfError, ElfInfo, read_elf
 from lumisite.machine.tree import Memory
 from tests.support.elves import elf
+from tests.support.tools import tool
 
 DATA = Path(__file__).parents[2] / "data" / "elf"
 LIBRARIES = sorted(path for path in DATA.rglob("*") if path.is_file() and path.suffix != ".sh")
@@ -58,10 +58,10 @@ def test_versions_that_the_loader_can_do_without_are_left_out() -> None:
     assert info.verneed == {"b": ("B_1",)}
 
 
-def binutils(*command: str | Path) -> dict[str, str]:
+def binutils(name: str, *words: str | Path) -> dict[str, str]:
     """Give what readelf or objdump prints of each file. Both are needed: readelf prints every symbol with its version."""
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    header = r"^File: (.*)$" if command[0] == "readelf" else r"^(.*):     file format .*$"
+    output = subprocess.run([tool(name), *words], capture_output=True, text=True, check=True).stdout
+    header = r"^File: (.*)$" if name == "readelf" else r"^(.*):     file format .*$"
     parts = re.split(header, output, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -95,7 +95,6 @@ def versions_of(text: str) -> tuple[set[tuple[str, str]], set[str]]:
     return needs, set(re.findall(r"^\d+ 0x0[02] 0x[0-9a-f]{8} (\S+)", text, re.M))
 
 
-@pytest.mark.skipif(not shutil.which("readelf"), reason="binutils are not installed")
 def test_binutils_agree_on_the_committed_libraries() -> None:
     assert same_as_binutils(OF_64_BITS) > 20
 

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumisite.machine import hwloc
 from lumisite.machine.hwloc import parse_hwloc
 from lumisite.machine.topology import Gpu, Topology, TopologyError
 from lumisite.site.cpus import parse_number_list
+from tests.support.tools import tool
 from tests.unit.machine.test_topology import LUMI_G
 
 NODES = Path(__file__).parents[2] / "data" / "nodes"
@@ -154,7 +154,7 @@ def test_a_file_that_is_too_large_is_not_even_parsed() -> None:
 SOURCE = (NODES / "two-sockets-nvidia.xml").read_bytes()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(st.data())
 def test_any_damage_to_a_real_file_is_read_or_refused(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(SOURCE)))
@@ -170,9 +170,7 @@ def test_any_damage_to_a_real_file_is_read_or_refused(data: st.DataObject) -> No
 
 @pytest.mark.parametrize("name", FILES)
 def test_hwloc_itself_says_the_same(name: str) -> None:
-    calc = shutil.which("hwloc-calc")
-    if calc is None:
-        pytest.skip("hwloc-calc is missing (Debian: hwloc-nox)")
+    calc = tool("hwloc-calc")
 
     def ask(*question: str) -> tuple[int, ...]:
         command = [calc, "-i", str(NODES / name), "--physical-output", "-I", *question]

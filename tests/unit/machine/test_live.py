@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from lumisite.machine.topology import Core, Gpu, Topology, TopologyError
 from lumisite.machine.tree import Tree
 from lumisite.site.cpus import format_cpu_list
 from tests.support.dict_trees import DictTree
+from tests.support.tools import tool
 from tests.unit.machine.test_topology import LUMI_G
 
 CPU = "sys/devices/system/cpu"
@@ -133,11 +133,8 @@ def test_the_same_tree_on_disk_reads_the_same(tmp_path: Path) -> None:
 
 
 def test_hwloc_sees_the_same_cores_in_the_tree(tmp_path: Path) -> None:
-    lstopo = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
-    if lstopo is None:
-        pytest.skip("lstopo is missing (Debian: hwloc-nox)")
     write(lumi_g_files(), tmp_path)
-    command = [lstopo, "-i", str(tmp_path), "--if", "fsroot", "--of", "xml"]
+    command = [tool("lstopo-no-graphics", "lstopo"), "-i", str(tmp_path), "--if", "fsroot", "--of", "xml"]
     output = subprocess.run(command, check=True, capture_output=True).stdout
     assert parse_hwloc(output, "node.xml").cores == read().topology.cores
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -182,7 +181,6 @@ def asked(paths: list[str], library_path: str = "") -> dict[str, set[tuple[str, 
 
 @pytest.mark.thorough
 @needs_loader
-@pytest.mark.skipif(not shutil.which("readelf"), reason="binutils are not installed")
 def test_binutils_and_the_real_loader_agree_on_every_library_of_this_machine() -> None:
     tree = DiskTree("/")
     loader = Loader(tree, read_rules(tree, cpu_levels(tree)))

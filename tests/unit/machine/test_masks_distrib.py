@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from lumisite.machine.topology import Core, Topology, recognise, topology_of
 from lumisite.site.cpus import format_cpu_list
 from lumisite.site.load import load_site
 from lumisite.site.model import Site
+from tests.support.tools import tool
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,7 @@ def bitmap(cores: range) -> str:
 
 
 def test_hwloc_distrib_cuts_each_domain_alike(machine: Machine) -> None:
-    program = shutil.which("hwloc-distrib")
-    if program is None:
-        pytest.skip("hwloc-distrib is not installed (.ci/packages)")
+    program = tool("hwloc-distrib")
     found: dict[int, set[int]] = {}
     for domain in machine.domains:
         gpus = nearest(domain, machine.domains)

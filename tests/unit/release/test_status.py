@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lumisite.cli import main
+from lumisite.release import tree
+from lumisite.site.read import read_file
 from tests.unit.release.test_node_check import Output, host
 from tests.unit.release.test_node_check import node as node  # the fixture
 
@@ -48,6 +53,38 @@ def test_an_edited_release_sends_back(node: Callable[..., Path], capsys: Output)
     code, found = status(capsys)
     assert (code, found["state"]) == (1, "edited")
     assert found["next"] == f"lumisite deploy OUT {Path('root').resolve()} --apply"
+
+
+def test_an_edited_release_sends_back_to_the_one_before_while_that_is_there(
+    node: Callable[..., Path], capsys: Output
+) -> None:
+    node(host())
+    first, root = Path("root/current").resolve(), Path("root").resolve()
+    assert main(["render", "--site", "twin", "--platform", "2024-08", "--out", "out"]) == 0
+    assert main(["deploy", "out", "root", "--apply"]) == 0
+    Path("root/current/spank/task_prolog").write_text("mine")
+    found = status(capsys)[1]
+    assert (found["before"], found["next"]) == (first.name, f"lumisite rollback {root}")
+    shutil.rmtree(first)
+    found = status(capsys)[1]
+    assert (found["before"], found["next"]) == (None, f"lumisite deploy OUT {root} --apply")
+
+
+def test_status_reads_only_the_release_that_users_load(
+    node: Callable[..., Path], capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node(host())
+    current = Path("root/current").resolve()
+    shutil.copytree(current, current.with_name("2026-01-0123456789ab"))
+    read: list[Path] = []
+
+    def watched(path: Path, most: int, *, follow: bool) -> bytes:
+        read.append(path)
+        return read_file(path, most, follow=follow)
+
+    monkeypatch.setattr(tree, "read_file", watched)
+    assert status(capsys)[0] == 0
+    assert [path.parts[-4:-2] for path in read if path.name == "task_prolog"] == [("releases", current.name)]
 
 
 def test_what_the_site_has_and_the_release_lacks_is_waiting(node: Callable[..., Path], capsys: Output) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from lumisite.render.templates import quote_lua
 from tests.support.prologs import lay_out, lumi_like_files
+from tests.support.tools import tool
 
 LUAS = ("lua5.3", "lua5.4")
 
@@ -44,11 +44,7 @@ print("answer " .. tostring(answer))
 
 @pytest.fixture(params=LUAS)
 def lua(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed (.ci/packages installs it)")
-    return found
+    return tool(request.param)
 
 
 @pytest.fixture
@@ -86,9 +82,7 @@ def filtered(
 
 
 def test_it_compiles(lua: str, module: Path) -> None:
-    luac = shutil.which(lua.replace("lua5", "luac5"))
-    assert luac is not None
-    assert subprocess.run([luac, "-p", str(module)], check=False).returncode == 0
+    assert subprocess.run([lua.replace("lua5", "luac5"), "-p", str(module)], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("command", ["singularity", "apptainer", "/usr/bin/singularity", "./apptainer"])

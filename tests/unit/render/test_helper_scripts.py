@@ -27,27 +27,25 @@ OF_PARTS = "SC2034,SC2154,SC2329"
 OF_RENDERED = "SC2016,SC2034,SC2329"
 
 
-def tool(name: str, *words: str) -> None:
-    if not (TOOLS / name).exists():
-        pytest.skip(f"{name} is not installed (`pip install -e .[dev]` installs it)")
+def finds_nothing(name: str, *words: str) -> None:
     done = subprocess.run([TOOLS / name, *words], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_shellcheck_finds_nothing_in_the_scripts() -> None:
-    tool("shellcheck", "--shell=sh", f"--exclude={OF_PARTS}", *map(str, SCRIPTS))
+    finds_nothing("shellcheck", "--shell=sh", f"--exclude={OF_PARTS}", *map(str, SCRIPTS))
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 def test_the_scripts_are_formatted(script: Path) -> None:
-    tool("shfmt", "-p", "-d", str(script))
+    finds_nothing("shfmt", "-p", "-d", str(script))
 
 
 @pytest.mark.parametrize("site", ["lumi", "twin"])
 def test_shellcheck_finds_nothing_in_what_is_rendered(site: str, tmp_path: Path) -> None:
     spank = lay_out(tmp_path, render_files(load_site(site), rocm=["all"], cpe=["all"]))
     scripts = [spank / "task_prolog", spank / "bin/singularity", spank / "bin/apptainer"]
-    tool("shellcheck", f"--exclude={OF_RENDERED}", *map(str, scripts))
+    finds_nothing("shellcheck", f"--exclude={OF_RENDERED}", *map(str, scripts))
     for path in scripts:
         # What a person reads is on lines of its own; patterns and calls before it fit a line.
         assert max(len(re.split("['\"]", line)[0]) for line in path.read_text().splitlines()) < 140

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.prologs import SHELLS, STEP, Script, lay_out, lumi_like_files, shell_command
+from tests.support.tools import traced
 
 
 @pytest.fixture(params=SHELLS)
@@ -19,18 +18,10 @@ def prolog(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
     return Script(tuple(shell_command(request.param, tmp_path)), spank / "task_prolog")
 
 
-def traced(prolog: Script, tmp_path: Path) -> list[str]:
+def system_calls(prolog: Script, tmp_path: Path) -> list[str]:
     """The system calls of a run that concern files and processes."""
-    strace = shutil.which("strace")
-    if strace is None:
-        pytest.skip("strace is not installed (.ci/packages installs it)")
-    log = tmp_path / "strace.log"
-    command = [strace, "-f", "-o", str(log), "-e", "trace=%process,%file", *prolog.command, str(prolog.path)]
     step = {**STEP, "SLURM_TASK_PID": str(os.getpid())}
-    done = subprocess.run(command, env=step, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    if done.returncode != 0 or not log.exists():
-        pytest.skip(f"strace may not trace here: {done.stderr.decode(errors='replace')[:200]}")
-    return log.read_text().splitlines()
+    return traced("%process,%file", [*prolog.command, str(prolog.path)], step, tmp_path / "strace.log")
 
 
 def forks(calls: list[str]) -> int:
@@ -38,8 +29,8 @@ def forks(calls: list[str]) -> int:
 
 
 def test_it_forks_once_for_directories_on_a_node_and_once_for_the_mask(prolog: Script, tmp_path: Path) -> None:
-    assert forks(traced(prolog, tmp_path)) == 2
-    assert forks(traced(prolog, tmp_path)) == 1
+    assert forks(system_calls(prolog, tmp_path)) == 2
+    assert forks(system_calls(prolog, tmp_path)) == 1
 
 
 #: Where a node keeps its own system: no shared file system is mounted there.
@@ -60,8 +51,8 @@ LOCAL = (
 
 def test_it_looks_at_nothing_on_a_shared_file_system_but_itself(prolog: Script, tmp_path: Path) -> None:
     """The test site's /usr stands for a shared one at the root, which is only seen in the list of `/`."""
-    traced(prolog, tmp_path)  # makes the directories
-    calls = [call for call in traced(prolog, tmp_path) if "execve" not in call]
+    system_calls(prolog, tmp_path)  # makes the directories
+    calls = [call for call in system_calls(prolog, tmp_path) if "execve" not in call]
     named = {name for call in calls for name in re.findall(r'"(/[^"]*)"', call)}
     assert {name for name in named if name.startswith(f"{prolog.path.parent}/")} == {str(prolog.path)}
     assert sum(str(prolog.path) in call for call in calls if re.search(r"\bopen(at)?\(", call)) == 1

@@ -348,7 +348,7 @@ VALUES = st.text(
 
 
 @pytest.mark.thorough
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(values=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=8), verbose=st.sampled_from(["", "1"]))
 def test_no_value_of_any_variable_becomes_a_protocol_line(shared: Script, values: dict[str, str], verbose: str) -> None:
     values = {

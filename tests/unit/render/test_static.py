@@ -295,7 +295,7 @@ def test_jobs_of_a_validation_load_from_the_folder_that_the_site_has() -> None:
     assert load_text(site_text()).site.module_folder == "modules"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(st.characters(codec="utf-8"), max_size=40))
 def test_toml_and_yaml_read_any_string_back(text: str) -> None:
     assert tomli.loads(f"x = {quote_toml_or_yaml(text)}\n") == {"x": text}

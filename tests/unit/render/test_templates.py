@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 
@@ -20,6 +19,7 @@ from lumisite.render.templates import (
     quote_tcl,
     quote_tcl_text,
 )
+from tests.support.tools import tool
 
 LUA = ("lua5.3", "lua5.4")
 SHELLS = ("sh", "dash", "bash")
@@ -71,13 +71,6 @@ TEXT = st.one_of(st.text(st.characters(codec="utf-8"), max_size=40), st.lists(TR
 TEXTS = st.lists(TEXT, min_size=1, max_size=50)
 
 
-def tool(name: str) -> str:
-    path = shutil.which(name)
-    if path is None:
-        pytest.skip(f"{name} is not installed (.ci/packages installs it)")
-    return path
-
-
 def read_back(lua: str, expressions: Sequence[str]) -> list[bytes]:
     """Evaluate Lua expressions, each on lines of its own, and give the strings as bytes."""
     program = "".join(f"v =\n{text}\nio.write(#v, ' ', v)\n" for text in expressions)
@@ -91,21 +84,21 @@ def read_back(lua: str, expressions: Sequence[str]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", LUA)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(texts=TEXTS)
 def test_lua_reads_any_string_back(name: str, texts: list[str]) -> None:
     assert read_back(tool(name), [quote_lua(text) for text in texts]) == [text.encode() for text in texts]
 
 
 @pytest.mark.parametrize("name", LUA)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(texts=TEXTS, line_break=st.booleans())
 def test_lua_reads_any_long_text_back(name: str, texts: list[str], line_break: bool) -> None:
     texts = [text + "\n" * line_break for text in texts]
     assert read_back(tool(name), [quote_lua_text(text) for text in texts]) == [text.encode() for text in texts]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(texts=TEXTS, quote=st.sampled_from((quote_tcl, quote_tcl_text)))
 def test_tcl_reads_any_string_back(texts: list[str], quote: Callable[[str], str]) -> None:
     """In the body of a procedure, between braces, where an unescaped brace would end it."""
@@ -127,7 +120,7 @@ def test_long_text_stays_readable_in_the_file() -> None:
 
 
 @pytest.mark.parametrize("name", SHELLS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(texts=st.lists(TEXT.map(lambda text: text.replace("\x00", "")), min_size=1, max_size=50))
 def test_a_shell_reads_any_string_back(name: str, texts: list[str]) -> None:
     template = make_environment({"spank_helpers/x.j2": "printf '%s\\0'{% for t in texts %} {{ t | sh }}{% endfor %}\n"})

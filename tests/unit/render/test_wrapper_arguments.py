@@ -32,7 +32,7 @@ def test_arguments_reach_the_runtime_untouched(wrapper: Wrapper) -> None:
 
 
 @pytest.mark.thorough
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     words=st.lists(
         st.text(st.characters(exclude_characters="\0"), max_size=12)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.prologs import ROOT, SHELLS, lay_out, render_files, write_script
+from tests.support.tools import traced
 from tests.support.wrappers import CONDA, HOSTILE, LAIF, ODD, TASK, Wrapper, make
 
 
@@ -47,18 +46,12 @@ def test_an_exported_function_reaches_the_container_where_the_shell_can_carry_it
 
 
 def test_it_starts_no_process(wrapper: Wrapper) -> None:
-    strace = shutil.which("strace")
-    if strace is None:
-        pytest.skip("strace is not installed (.ci/packages installs it)")
     write_script(wrapper.runtime, "#!/bin/sh\n")
-    log = wrapper.folder / "strace.log"
-    traced = [strace, "-f", "-o", str(log), "-e", "trace=%process", *wrapper.shell, str(wrapper.path)]
-    venv = {"LUMISITE_VENV": "auto", "LUMISITE_VERBOSE": "1"}
+    environment = {**TASK, "LUMISITE_VENV": "auto", "LUMISITE_VERBOSE": "1"}
     for words in (["exec", LAIF, "x"], ["build", "a", "b"], ["exec", CONDA, "x"]):
-        done = subprocess.run([*traced, *words], env={**TASK, **venv}, capture_output=True, check=False)
-        if not log.exists():
-            pytest.skip(f"strace may not trace here: {done.stderr.decode(errors='replace')[:200]}")
-        assert not re.search(r"^\d+ +(v?fork|clone3?)\(", log.read_text(), re.MULTILINE)
+        command = [*wrapper.shell, str(wrapper.path), *words]
+        calls = traced("%process", command, environment, wrapper.folder / "strace.log")
+        assert not [call for call in calls if re.match(r"\d+ +(v?fork|clone3?)\(", call)]
 
 
 def test_a_site_with_next_to_nothing_gives_wrappers_that_run(wrapper: Wrapper) -> None:

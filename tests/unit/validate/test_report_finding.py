@@ -98,7 +98,6 @@ def test_a_number_is_the_same_wherever_it_stands(capsys: Output) -> None:
                 assert point["middle"] == judged[f"{quantity}/{size_text(point['size'])}/{shape}"][which]
                 assert point["low"] <= point["middle"] <= point["high"]
     shown = figure(judged["ddp/samples_per_s/2n"]["after"])
-    pytest.importorskip("matplotlib")
     for form, least in (("text", 2), ("markdown", 2), ("html", 3), ("junit", 1)):
         out = text(Maintenance(), capsys, "--format", form, code=1)
         own = set(re.findall(r"\b6[45]\d\d(?:\.\d+)?\b", re.sub("<svg.*?</svg>", "", out, flags=re.DOTALL)))

@@ -101,6 +101,18 @@ FRAGMENTS = {
         "INFO: Function: ofi_init Line: 686: NET/OFI Selected Provider is efa",
         ("unknown", "efa", "unknown", "unknown", []),
     ),
+    "sockets by the threads that serve them": (
+        f"{RANK}NET/Socket: Using 4 threads and 2 sockets per thread",
+        ("no", "none", "Socket", "no", []),
+    ),
+    "the mark of a footnote": (
+        f"{RANK}NET/OFI Selected Provider is efa*",
+        ("unknown", "efa", "unknown", "unknown", []),
+    ),
+    "a plugin that finds no provider": (
+        "n1:7:8 [1] get_provider:99 NCCL WARN NET/OFI Could not find any optimal provider",
+        ("no", "none", "unknown", "unknown", []),
+    ),
     "prose": (f"{RANK}NET/Socket : Using network Socket", ("no", "none", "Socket", "no", [])),
 }
 
@@ -111,7 +123,7 @@ def test_a_fragment_shows_what_it_says_and_proves_nothing(name: str) -> None:
     result = shown(text)
     found = (result.plugin_in_use, result.provider, result.network, result.gdr, list(result.interfaces))
     assert found == answers
-    asked = (Expectation(), Expectation("cxi"), Expectation("efa", 4, require_gdr=True))
+    asked = (Expectation(), Expectation("cxi"), Expectation("efa", 4, require_gdr=True), Expectation("IB"))
     assert all(shown(text, one).verdict != "pass" for one in asked)
 
 
@@ -124,6 +136,33 @@ def test_what_is_shown_is_not_what_is_asked_of_every_rank() -> None:
     result = shown(text, Expectation("cxi", 4, require_gdr=True))
     assert (result.gdr, result.verdict) == ("yes", "inconclusive")
     assert "nothing proves GPU Direct RDMA in both directions" in result.reasons
+
+
+SENDS = f"{RANK}Channel 00/0 : 0[c1] -> 8[c1] [send] via NET/IB/0/GDRDMA\n"
+RECEIVES = f"{OTHER}Channel 00/0 : 0[c1] -> 8[c1] [receive] via NET/IB/0/GDRDMA\n"
+LATER = f"{OTHER}Channel 00/0 : 8[c1] -> 16[c1] [send] via NET/IB/0/GDRDMA\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "silent"),
+    [
+        (SENDS, ": 8"),
+        (RECEIVES, ": 0"),
+        (SENDS + RECEIVES + LATER, ": 16"),
+        ("NCCL INFO Channel 00 : ... [send] via NET/IB/0/GDRDMA\n", ""),
+    ],
+)
+def test_channels_to_ranks_that_say_nothing_are_no_proof(text: str, silent: str) -> None:
+    """Where no line says how many ranks there are, channels name some of them at least."""
+    result = shown(text, Expectation("IB"))
+    assert (result.verdict, result.gdr) == ("inconclusive", "yes")
+    assert f"channels lead to ranks that say nothing in the log{silent}" in result.reasons
+    whole = "".join(f"{OTHER}ncclCommInitRank comm 0x1 rank {rank} nranks 17 - Init COMPLETE\n" for rank in range(17))
+    assert not any("channels lead" in reason for reason in shown(text + whole, Expectation("IB")).reasons)
+
+
+def test_channels_of_which_both_ends_speak_are_proof() -> None:
+    assert shown(SENDS + RECEIVES, Expectation("IB")).verdict == "pass"
 
 
 def lines_of(result: Result) -> dict[str, int | None]:

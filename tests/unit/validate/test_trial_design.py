@@ -28,7 +28,9 @@ SLOW = (Setting("NET", "slow"),)
 
 def a_design(*tried: str, seed: int = 7, attempts: int = 1, against: tuple[Setting, ...] = ()) -> Design:
     settings = [setting_of(one) for one in tried or ("A=1", "B")]
-    return plan(seed, settings, against=against, control=SLOW, probes=("ddp",), nodes=2, attempts=attempts, slot_s=90)
+    return plan(
+        seed, settings, against=against, control=SLOW, probes=("ddp",), nodes=2, attempts=attempts, slot_s=90, sign_s=60
+    )
 
 
 def test_each_allocation_runs_every_arm_between_two_references() -> None:
@@ -40,7 +42,8 @@ def test_each_allocation_runs_every_arm_between_two_references() -> None:
         assert sorted(arms[1:-1]) == sorted(["A=1", "B unset", SHAM, CONTROL])
         assert [slot.position for slot in slots] == [1, 2, 3, 4, 5, 6]
     assert (design.allocations, design.most_allocations) == (3, 6)
-    assert design.node_hours == pytest.approx(3 * 6 * 90 * 2 / 3600)
+    assert design.job_s == 6 * 90 + 3 * 60 + 600, "slots, signs of the reference and both variants, what is beside"
+    assert design.node_hours == pytest.approx(3 * design.job_s * 2 / 3600)
     assert design.most_node_hours == pytest.approx(2 * design.node_hours)
 
 

@@ -36,6 +36,7 @@ def a_design(*tried: Setting, probes: tuple[str, ...] = ("collectives",), alloca
         nodes=2,
         allocations=allocations,
         slot_s=180,
+        sign_s=180,
     )
 
 
@@ -276,6 +277,16 @@ def test_a_number_that_was_changed_is_refused(left: Left) -> None:
     with (run.folder / "samples.jsonl").open("a") as stream:
         stream.write(json.dumps(a_sample("s02", 9.5)) + "\n")
     with pytest.raises(ResolveError, match=r"4MiB/2n of b0-01\.s02 has two values"):
+        results_of(design, run, plans)
+
+
+def test_a_gate_that_was_changed_is_refused(left: Left) -> None:
+    design, run, plans, _ = left
+    gate = {"gate": "collectives", "cause": "x", "advice": "", "nodes": ["n1", "n2"], "time": 9.0, "run": "b0-01.s02"}
+    with (run.folder / "samples.jsonl").open("a") as stream:
+        for verdict in ("pass", "fail"):
+            stream.write(json.dumps(gate | {"verdict": verdict}) + "\n")
+    with pytest.raises(ResolveError, match=r"collectives of b0-01\.s02 has two verdicts"):
         results_of(design, run, plans)
 
 

@@ -66,7 +66,6 @@ def test_text_says_which_allocations_were_thrown_out() -> None:
 
 
 def test_each_allocation_is_there_as_a_dot_and_as_a_number() -> None:
-    pytest.importorskip("matplotlib")
     page = WRITERS["html"](DESIGN, VERDICT)
     assert page == WRITERS["html"](DESIGN, VERDICT), "the same trial gives the same bytes"
     assert "<b>" not in page, "a value is text"

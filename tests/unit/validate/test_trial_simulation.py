@@ -7,6 +7,7 @@ each has its own: the first is the worst for the mean of a band, the second for 
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from dataclasses import replace
 import pytest
 
 from lumisite.validate.trial.design import CONTROL, Setting, Thresholds
+from lumisite.validate.trial.effects import Effect
 from lumisite.validate.trial.judge import TrialVerdict, Worth
 from tests.support.trials import Machine, a_trial, tried
 
@@ -71,6 +73,23 @@ def test_an_effect_of_five_per_cent_is_found_with_three_allocations(name: str, p
     found = worths(tried(machine, seed) for seed in range(tries))
     print(name, part, dict(found))
     assert found["helps" if part > 0 else "harmful"] >= 0.95 * tries
+
+
+@FEWER
+@pytest.mark.parametrize("count", [1, 5])
+def test_an_effect_as_large_as_the_mde_is_found_in_nine_of_ten_trials(count: int, tries: int) -> None:
+    settings = [Setting("TRIED" if number == 0 else f"OTHER{number}", "1") for number in range(count)]
+    metric = "ddp/samples_per_s/comm/2n"
+
+    def effects(part: float) -> list[Effect]:
+        one = replace(QUIET, effect=lambda arm, of: math.log1p(part) if (arm, of) == ("TRIED=1", metric) else 0.0)
+        verdicts = [tried(one, seed, a_trial(settings, seed)) for seed in range(tries)]
+        return [effect for one in verdicts for effect in one.answers[0].effects if effect.metric == metric]
+
+    mde = statistics.median(effect.mde for effect in effects(0.0))
+    found = [effect.chance <= Thresholds().alpha for effect in effects(mde)]
+    print(count, mde, sum(found), len(found))
+    assert 0.75 <= sum(found) / len(found) <= 0.99
 
 
 @FEWER

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as peer  # type: ignore[import-untyped]
 
-from lumisite.validate.trial.stats import adjusted, fisher, rate_interval, reach, within
+from lumisite.validate.trial.stats import adjusted, fisher, rate_interval, reach, seen_from, within
 
 
 @given(st.floats(-50, 50), st.integers(1, 400))
@@ -26,6 +26,12 @@ def test_students_t_is_right_close_to_none_too(t: float) -> None:
 @given(st.sampled_from([0.8, 0.95, 0.99, 0.995, 0.99999]), st.integers(1, 400))
 def test_the_quantile_of_t_is_that_of_scipy(chance: float, freedom: int) -> None:
     assert reach(chance, freedom) == pytest.approx(peer.t.ppf((1 + chance) / 2, freedom), rel=1e-9)
+
+
+@given(st.sampled_from([0.005, 0.0005, 0.00001]), st.integers(2, 400))
+def test_what_is_seen_in_nine_of_ten_trials_is_so_by_scipy(alpha: float, freedom: int) -> None:
+    least = peer.t.ppf(1 - alpha / 2, freedom)
+    assert peer.nct.sf(least, freedom, seen_from(alpha, freedom)) == pytest.approx(0.9, abs=0.003)
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30), st.integers(0, 30))

@@ -4,5 +4,7 @@ singularity build new.sif recipe.def
 /usr/bin/singularity --quiet build new.sif recipe.def
 cotainr build out.sif --system=lumi-g
 module unload lumi-aif-singularity-bindings
-ml singularity-AI-bindings/24.03
+ml singularity-userfilesystems
 srun apptainer build new.sif recipe.def
+ml singularity-AI-bindings
+/usr/bin/singularity build new.sif recipe.def
