@@ -12,7 +12,7 @@ from typing import Any
 
 from lumisite.cli.parser import tell
 from lumisite.cli.plain import show
-from lumisite.errors import shown
+from lumisite.errors import refused, shown
 from lumisite.release.deploy import Plan, apply_plan, edits_text, load_out, plan_deploy, roll_back
 from lumisite.release.diff import compare, file_lines, meaning_lines, summary_lines, to_json
 from lumisite.release.files import make_directories
@@ -47,7 +47,10 @@ def _deploy(arguments: argparse.Namespace) -> int:
         if not plan.is_damaged:
             _say(f"nothing was written; {_how_to_deploy(plan, arguments)}")
         return 1
-    make_directories(Path(os.path.realpath(arguments.root)))
+    try:
+        make_directories(Path(os.path.realpath(arguments.root)))
+    except OSError as error:
+        raise refused("make the deployment root, or a folder above it:", error) from error
     actor = _actor()
     with locked(read_root(arguments.root).path, actor):
         plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)

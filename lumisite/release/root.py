@@ -23,7 +23,7 @@ from typing import Any
 
 from lumisite.errors import DifferenceError, LumisiteError, SiteError, ToolError, refused, shown
 from lumisite.release.files import TEMPORARY, put_file, remove, sync_directory, umask
-from lumisite.release.tree import Fault, Tree, judge, load_manifest, load_tree, utc
+from lumisite.release.tree import Fault, Tree, judge, load_manifest, load_tree, owner_of, utc
 from lumisite.release.trust import root_doubts
 from lumisite.render.manifest import MANIFEST, NO_MANIFEST, Manifest, is_release_id, sha256_of
 from lumisite.site.decode import UnfitError, decode_values, parse_json
@@ -248,6 +248,9 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
             descriptor = os.open(path, flags, mode)
             with suppress(OSError):  # another admin's
                 os.fchmod(descriptor, mode)
+    except PermissionError:
+        owner = owner_of(root.stat().st_uid)
+        raise ToolError(f"{root}: belongs to {owner}, and you cannot write there; nothing was changed") from None
     except OSError as error:
         raise refused("lock", error) from error
     try:

@@ -262,6 +262,31 @@ def test_a_terminal_that_knows_ascii_only_gets_all_of_the_difference(tmp_path: P
     assert b'+help("\\xe9")' in found.stdout
 
 
+@pytest.mark.parametrize("words", [("deploy", "new", "ROOT", "--apply"), ("rollback", "ROOT")])
+def test_a_root_of_somebody_else_says_whose_it_is(
+    run: Run, words: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy("old")
+    really = os.open
+
+    def not_mine(path: Path, *more: int) -> int:
+        if Path(path).name == ".lock":
+            raise PermissionError(13, "Permission denied", str(path))
+        return really(path, *more)
+
+    monkeypatch.setattr(os, "open", not_mine)
+    code, out, err = run(*words)
+    owner = Path("ROOT").owner()
+    said = f"lumisite: {Path('ROOT').absolute()}: belongs to {owner}, and you cannot write there; nothing was changed\n"
+    assert (code, out, err) == (3, "", said)
+
+
+def test_a_root_that_cannot_be_made_is_named(run: Run) -> None:
+    code, _, err = run("deploy", "new", "/proc/ROOT/x", "--apply")
+    assert code == 3
+    assert err.startswith("lumisite: cannot make the deployment root, or a folder above it: /proc/ROOT")
+
+
 # -- the site of a root
 
 
