@@ -52,7 +52,7 @@ def test_the_interval_of_a_rate_of_many_runs() -> None:
     assert rate_interval(300, 20000) == pytest.approx((interval.low, interval.high), rel=1e-6)
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.floats(0, 1))
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.floats(1e-9, 1))
 def test_what_counts_at_a_rate_is_what_the_step_up_rule_takes(chances: list[float], rate: float) -> None:
     ordered = sorted(chances)
     most = max((n for n, chance in enumerate(ordered, start=1) if chance <= rate * n / len(ordered)), default=0)
