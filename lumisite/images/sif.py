@@ -6,6 +6,7 @@ A SIF is the image file of SingularityCE and Apptainer. Source: `pkg/sif/sif.go`
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ PARTITION, _OCI_INDEX, _OCI_BLOB = 0x4004, 0x400A, 0x400B
 _PRIMARY, _OVERLAY = 2, 4
 _SQUASHFS, _ENCRYPTED = 1, 5
 _FILE_SYSTEMS = {2: "ext3", 3: "immutable objects", 4: "raw data"}
+#: An unpacked image has one of these at least.
+_TOP = ("usr", "etc", "lib", "lib64", "bin", "opt", ".singularity.d")
 _NOTE_ON_OVERLAY = "it carries an overlay, which is not read: what was changed in it may differ from what is said here"
 
 
@@ -53,6 +56,8 @@ class SifObject:
 def open_image(path: str) -> Image:
     """Open an image; raises `ImageError`, or `ToolError` where the system refuses."""
     if "\0" not in path and Path(path).is_dir():
+        if os.access(path, os.X_OK, effective_ids=True) and not any(os.path.lexists(f"{path}/{name}") for name in _TOP):
+            raise ImageError(f"{path}: has none of {', '.join(_TOP)}, where a SIF or an unpacked image would be right")
         return Image(DiskTree(path))
     source = open_file(path)
     head = source.read(0, MAGIC_OFFSET + len(MAGIC))

@@ -186,6 +186,12 @@ def test_a_bad_image_is_one_error_that_names_the_file_and_the_byte(tmp_path: Pat
     assert str(caught.value).startswith("image.sif: ")
 
 
+def test_a_folder_of_something_else_is_no_image(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"/releases/a/MANIFEST.json": b"{}", "/current": Link("releases/a")})
+    with pytest.raises(ImageError, match=f"^{tmp_path}: has none of usr, etc, .*, where a SIF or an unpacked image"):
+        open_image(str(tmp_path))
+
+
 def test_an_image_that_is_not_there_is_refused() -> None:
     with pytest.raises(ToolError, match=r"cannot read gone\.sif: No such file or directory"):
         open_image("gone.sif")
