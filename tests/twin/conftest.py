@@ -1,5 +1,19 @@
-"""The fixtures of the twin, for the tests in this folder."""
+"""The fixtures of the twin, for the tests in this folder, and the order of its files."""
+
+import pytest
 
 from tests.twin.fixtures import twin
 
 __all__ = ["twin"]
+
+#: Files that take minutes begin first, so that no worker is left alone with one at the end.
+LONGEST = (
+    *("try", "rehearse", "maintenance", "validate"),
+    *("try_lost", "helper_steps", "lumi_g", "lost_and_changed", "one_bad_node", "communicators", "gates"),
+    *("planted_faults", "users_jobs", "podman_hpc", "reframe"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
