@@ -23,7 +23,7 @@ NAMES = ("torch", "own-network", "older-libc")
 ASK = """
 import os, platform
 print("glibc", platform.libc_ver()[1])
-for library in ("libcxi.so.1", "libfabric.so.1", "libibverbs.so.1"):
+for library in ("libcxi.so.1", "libefa.so.1", "libfabric.so.1", "libibverbs.so.1"):
     path = f"/usr/lib/x86_64-linux-gnu/{library}"
     if os.path.exists(path):
         print(library.partition(".")[0], os.path.basename(os.path.realpath(path)))
