@@ -30,7 +30,8 @@ COMPLETIONS = {
 def share(top: Path) -> None:
     """Write the files below `top`/share."""
     parser = build_parser(COMMANDS)
-    texts = {path: shtab.complete(_completed(), shell) for shell, path in COMPLETIONS.items()}
+    completed = _completed()
+    texts = {path: shtab.complete(completed, shell) for shell, path in COMPLETIONS.items()}
     texts["man/man1/lumisite.1"] = _man_page(parser)
     texts["lumisite/site.schema.json"] = site_schema()
     texts |= {f"doc/lumisite/{path.relative_to(DOCS)}": path.read_text() for path in sorted(DOCS.rglob("*.md"))}

@@ -28,7 +28,7 @@ def default_site() -> tuple[str, str]:
 
 
 def own_site(name: str) -> str:
-    """Give the name of a release's own site if that can be loaded by it, else nothing."""
+    """Give a site's name out of a file, such as a manifest, if a site is embedded by it: else it opens nothing."""
     return name if name in load.embedded_sites() else ""
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from lumisite.cli.chosen import own_site
 from lumisite.cli.parser import check_root, say, tell, write_text
 from lumisite.errors import ResolveError
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, format_facts, parse_facts
 from lumisite.facts.tell import make_report, report_lines, to_json
 from lumisite.machine.host import DiskTree
-from lumisite.site.load import LoadedSite, embedded_sites, load_plans, load_site, read_input
+from lumisite.site.load import LoadedSite, load_plans, load_site, read_input
 
 
 def run_facts(arguments: argparse.Namespace) -> int:
@@ -44,11 +45,12 @@ def _site(arguments: argparse.Namespace, before: Facts, after: Facts) -> LoadedS
             f"{arguments.before} is of site {before.site!r}, {arguments.after} of {after.site!r}: "
             "nothing can be compared (two captures of one site would be right)"
         )
-    if arguments.site is None and before.site not in embedded_sites():
+    name = arguments.site or own_site(before.site)
+    if not name:
         raise ResolveError(
             f"--site: {arguments.before} is of site {before.site!r}, which is not embedded; name its description"
         )
-    return load_site(arguments.site or before.site)
+    return load_site(name)
 
 
 def load_facts(name: str) -> Facts:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from lumisite.cli.chosen import own_site
 from lumisite.cli.facts import load_facts
 from lumisite.cli.parser import say, tell, write_text
 from lumisite.cli.transport import file_blocks
@@ -71,8 +72,8 @@ def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
 
 
 def _site_of(facts: Facts | None) -> LoadedSite | None:
-    """Load the embedded site that a capture names: a name in a file opens nothing else."""
-    return load_site(facts.site) if facts is not None and facts.site in embedded_sites() else None
+    """Load the embedded site that a capture names."""
+    return load_site(name) if facts is not None and (name := own_site(facts.site)) else None
 
 
 def read_side(names: Sequence[str], *, after: bool = False) -> Side:

@@ -6,8 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lumisite.lint.job import Job, Told
-from lumisite.lint.shell import RUNTIMES, Command
-from lumisite.render.runtimes import ACTION_FLAGS, ACTION_VALUED, ACTION_VALUED_LETTERS, ACTIONS, GLOBAL_VALUED
+from lumisite.lint.shell import Command
+from lumisite.render.runtimes import (
+    ACTION_FLAGS,
+    ACTION_VALUED,
+    ACTION_VALUED_LETTERS,
+    ACTIONS,
+    GLOBAL_VALUED,
+    RUNTIMES,
+)
 from lumisite.site.images import Holds, holds_by_name, told_releases
 from lumisite.site.model import Site
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from lumisite.lint.job import Job, Told, variables_in
-from lumisite.lint.shell import RUNTIMES, Command
+from lumisite.lint.shell import Command
 from lumisite.lint.slurm import usable_cores
+from lumisite.render.runtimes import RUNTIMES
 
 _STARTERS_OF_TASKS = re.compile(r"(?:^|/)(?:torchrun|accelerate|deepspeed)$|torch\.distributed\.(?:run|launch)")
 _CUTTING = re.compile(

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from lumisite.lint.job import Job, Told
-from lumisite.lint.shell import RUNTIMES, Command
+from lumisite.lint.shell import Command
 from lumisite.machine.tree import is_under
+from lumisite.render.runtimes import RUNTIMES
 from lumisite.site.model import Site
 from lumisite.site.selection import combinations, module_version, usable
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from lumisite.render.runtimes import RUNTIMES as RUNTIMES
+from lumisite.render.runtimes import RUNTIMES
 
 #: Scripts in scripts (`bash -c '...'`) are read to this depth, and expansions in expansions to that one.
 DEPTH_LIMIT = 4
