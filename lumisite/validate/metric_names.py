@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _SIZE = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB|TiB)", re.ASCII)
 _SHAPE = re.compile(r"[1-9][0-9]{0,8}[gn]", re.ASCII)
@@ -24,6 +25,7 @@ class Name:
         return self.quantity.partition("/")[0]
 
 
+@lru_cache(maxsize=4096)
 def parse_name(metric: str) -> Name:
     """Take a name apart. A name of another form is all quantity.
 

@@ -84,17 +84,22 @@ def run_slot(machine: Machine, chance: random.Random, slot: Slot, of: int, base:
 
 def run_trial(design: Design, machine: Machine, seed: int) -> list[SlotResult]:
     """Run a trial to its end, by its stopping rule."""
+    return _ended(design, machine, seed)[0]
+
+
+def _ended(design: Design, machine: Machine, seed: int) -> tuple[list[SlotResult], TrialVerdict]:
+    """Give the results of a trial, and the verdict that ended it."""
     chance = random.Random(seed)
     results: list[SlotResult] = []
-    number = judge_trial(design, results).next_allocation
-    while number is not None:
+    for number in range(1, design.most_allocations + 1):
         slots, base = design.slots_of(number), chance.gauss(0, machine.allocation)
         results += [run_slot(machine, chance, slot, len(slots), base) for slot in slots]
-        number = judge_trial(design, results).next_allocation if number >= design.allocations else number + 1
-    return results
+        # Before, the rule cannot end it.
+        if number >= design.allocations and (verdict := judge_trial(design, results)).next_allocation is None:
+            return results, verdict
+    raise AssertionError("the stopping rule ends no trial")
 
 
 def tried(machine: Machine, seed: int, design: Design | None = None) -> TrialVerdict:
     """Plan, run and judge a trial whose order and noise follow from the seed."""
-    design = design or a_trial(seed=seed)
-    return judge_trial(design, run_trial(design, machine, seed))
+    return _ended(design or a_trial(seed=seed), machine, seed)[1]

@@ -14,7 +14,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from itertools import chain
+from typing import NamedTuple, TypeAlias
 
 from lumisite.validate.metric_names import parse_name, size_text
 from lumisite.validate.trial.design import Design, Measured, SlotResult, Thresholds
@@ -31,8 +32,7 @@ APART = 10.9
 WIDE = 3.0
 
 
-@dataclass(frozen=True, order=True)
-class Key:
+class Key(NamedTuple):
     """What is judged as one: a quantity in a shape, in a band of sizes or, with a `size` from 0, of that size alone."""
 
     quantity: str
@@ -84,21 +84,22 @@ class Metrics:
 
     def __init__(self, design: Design, results: Iterable[SlotResult]) -> None:
         self._patterns, self._workload = design.metrics, design.workload
-        names = {name for result in results for name in result.values}
+        names = {*chain.from_iterable(result.values for result in results)}
         bands: dict[Key, set[int]] = {}
         parsed = {}
-        for name in filter(self._decides, names):
+        for name in sorted(filter(self._decides, names)):
             own = parse_name(name)
             band = sum(own.size >= first for first in BANDS) if own.size is not None else 0
-            key = parsed[name] = Key(own.quantity, own.shape, band)
+            key = Key(own.quantity, own.shape, band)
+            parsed[name] = key, own.size or 0
             bands.setdefault(key, set()).add(-1 if own.size is None else own.size)
         self.sizes: Mapping[Key, Sequence[int]] = {key: sorted(sizes) for key, sizes in bands.items()}
-        self.keys: Mapping[str, tuple[Key, ...]] = {
-            name: (key, Key(key.quantity, key.shape, key.band, parse_name(name).size or 0))
-            if len(bands[key]) > 1
-            else (key,)
-            for name, key in parsed.items()
-        }
+        #: By key, the metrics that it stands for.
+        self.keys: dict[Key, list[str]] = {}
+        for name, (key, size) in parsed.items():
+            for one in (key, key._replace(size=size)) if len(bands[key]) > 1 else (key,):
+                self.keys.setdefault(one, []).append(name)
+        self._names = {*parsed}
 
     def _decides(self, name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in self._patterns)
@@ -112,22 +113,24 @@ class Metrics:
 
     def scores(self, results: Sequence[SlotResult]) -> Scores:
         """Give the scores of one allocation. Of a band, only the metrics count that all its slots measured."""
-        found: dict[Key, dict[tuple[str, int], dict[str, float]]] = {}
-        for result in results:
-            if result.outcome == "done" and not result.slot.check:
-                place = result.slot.arm, result.slot.position
-                for name, measured in result.values.items():
-                    if (keys := self.keys.get(name)) and measured.values:
-                        score = _score(measured)
-                        for key in keys:
-                            found.setdefault(key, {}).setdefault(place, {})[name] = score
+        slots = [
+            (result.slot, self._of_slot(result))
+            for result in results
+            if result.outcome == "done" and not result.slot.check
+        ]
         scores: dict[Key, dict[str, dict[int, float]]] = {}
-        for key, places in found.items():
-            common = sorted(set.intersection(*map(set, places.values())))
-            for (arm, position), own in places.items() if common else ():
-                mean = sum(own[name] for name in common) / len(common)
-                scores.setdefault(key, {}).setdefault(arm, {})[position] = mean
+        for key, names in self.keys.items():
+            measured = [(slot, own) for slot, own in slots if not own.keys().isdisjoint(names)]
+            common = [name for name in names if all(name in own for _, own in measured)]
+            if common:
+                arms = scores[key] = {}
+                for slot, own in measured:
+                    mean = sum([own[name] for name in common]) / len(common)
+                    arms.setdefault(slot.arm, {})[slot.position] = mean
         return scores
+
+    def _of_slot(self, result: SlotResult) -> dict[str, float]:
+        return {name: _score(one) for name, one in result.values.items() if name in self._names and one.values}
 
 
 def _score(measured: Measured) -> float:
