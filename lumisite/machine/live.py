@@ -53,8 +53,8 @@ def _siblings(tree: Tree, cpu: int) -> frozenset[int]:
     """Give a core's PUs; `core_cpus_list` is the name since Linux 5.3, the other one older and still there."""
     for name in ("core_cpus_list", "thread_siblings_list"):
         path = f"{_CPU}/cpu{cpu}/topology/{name}"
-        if small_text(tree, path) is not None:
-            siblings = _numbers(tree, path)
+        if (text := small_text(tree, path)) is not None:
+            siblings = _parsed(tree, path, text)
             if cpu not in siblings:
                 raise _fault(tree, path, f"CPU {cpu} is not among its own siblings")
             return siblings
@@ -82,7 +82,8 @@ def _is_gpu(tree: Tree, bus: str) -> bool:
 def _place(tree: Tree, bus: str, cores: Sequence[Core]) -> tuple[int | None, int | None]:
     """Place a GPU by the CPUs that the firmware calls local; by its NUMA domain where it names none."""
     path = f"{_PCI}/{bus}/local_cpulist"
-    local = _numbers(tree, path) if small_text(tree, path) is not None else ()
+    text = small_text(tree, path)
+    local = () if text is None else _parsed(tree, path, text)
     numa, l3 = place_of(cores, local)
     if numa is None and l3 is None:
         said = (small_text(tree, f"{_PCI}/{bus}/numa_node") or "").strip()

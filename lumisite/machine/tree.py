@@ -9,7 +9,7 @@ import hashlib
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from lumisite.errors import LumisiteError, shown
 
@@ -53,8 +53,7 @@ class Memory:
         return self.content[offset : offset + length]
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """What stands at a path; `link` is where a symbolic link leads, as it is written."""
 
     kind: Literal["directory", "file", "link", "other"]
@@ -81,8 +80,7 @@ class Tree(Protocol):
         """Give what reads a file, `None` where this user may not."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a path leads: its real `path` and `entry`, or no entry and the `trouble` in words.
 
     `links` is what each link says that the path ends at, one behind the other; those among its folders do not count.
@@ -107,7 +105,7 @@ def resolve(tree: Tree, path: str, folder: str = "/") -> Place:
         if part == "..":
             real = posixpath.dirname(real)
             continue
-        here = posixpath.join(real, part)
+        here = f"{real.rstrip('/')}/{part}"
         if len(here) > LONGEST_PATH:
             return Place(path, None, f"is longer than {LONGEST_PATH} bytes", links)
         seen = tree.look(here)

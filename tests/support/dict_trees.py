@@ -17,6 +17,7 @@ class Link:
     to: str
 
 
+_FILE, _DIRECTORY = Entry("file"), Entry("directory")
 Files = Mapping[str, bytes | Link]
 
 
@@ -32,8 +33,8 @@ class DictTree:
         if isinstance(there, Link):
             return Entry("link", there.to)
         if there is not None:
-            return Entry("file")
-        return Entry("directory") if (path.rstrip("/") or "/") in self._directories else None
+            return _FILE
+        return _DIRECTORY if (path.rstrip("/") or "/") in self._directories else None
 
     def names(self, path: str) -> tuple[str, ...]:
         return tuple(self._directories.get(path.rstrip("/") or "/", ()))
