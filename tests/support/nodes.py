@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 
 from tests.support.dict_trees import Link
 from tests.support.elves import elf
@@ -39,7 +40,7 @@ class Versions:
     mpich: tuple[str, ...]
     json: str
     wants: str
-    buses: Mapping[str, str]
+    buses: Mapping[str, str] = field(hash=False)
     image: str
 
 
@@ -49,13 +50,18 @@ AFTER = Versions("SLES 15 SP6", NEW_KERNEL, "24.05.8", "2.38", "6.10.5", "6.3.4"
 
 def lumi_node(versions: Versions = AFTER, changes: Mapping[str, bytes | Link | None] | None = None) -> NodeFiles:
     """Give all files of a node by path; in `changes`, `None` takes a file away."""
-    files: NodeFiles = {**_kernel(versions), **_libraries(versions), **_software(versions)}
+    files = {**_usual(versions)}
     for path, content in (changes or {}).items():
         if content is None:
             files.pop(path, None)
         else:
             files[path] = content
     return files
+
+
+@cache
+def _usual(versions: Versions) -> Mapping[str, bytes | Link]:
+    return {**_kernel(versions), **_libraries(versions), **_software(versions)}
 
 
 def _kernel(versions: Versions) -> NodeFiles:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import Facts
@@ -26,8 +27,16 @@ REQUIRED = {"sha256", "cpus", "kind"}
 BREAKS: Mapping[str, Break] = {**LIBRARIES, **SOFTWARE, **HARDWARE}
 
 
+#: What was captured of files, by the hash of them, and the site.
+_CAPTURED: dict[tuple[bytes, Site], Facts] = {}
+
+
 def facts_of(files: NodeFiles, site: Site = LUMI) -> Facts:
-    return capture(DictTree(files), site).facts
+    """Capture a node; of the same files, in the same order, there is one capture."""
+    known = sha256(repr(files).encode()).digest(), site
+    if known not in _CAPTURED:
+        _CAPTURED[known] = capture(DictTree(files), site).facts
+    return _CAPTURED[known]
 
 
 def report_of(row: Break | Quiet, plans: tuple[LoadedPlan, ...] = ()) -> Report:
