@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import jinja2
@@ -41,10 +42,16 @@ def load_templates() -> dict[str, str]:
 def make_environment(templates: Mapping[str, str]) -> jinja2.Environment:
     """Make the Jinja environment: unknown and `None` values are errors, comments are `{## ##}`.
 
-    Jinja's own comment mark would break `${#array[@]}` in sh and `{#list}` in Lua.
+    Jinja's own comment mark would break `${#array[@]}` in sh and `{#list}` in Lua. Of the same templates there is one,
+    which compiles each of them once.
     """
+    return _environment(tuple(templates.items()))
+
+
+@lru_cache(maxsize=4)
+def _environment(templates: tuple[tuple[str, str], ...]) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.DictLoader({name.partition("/")[2]: text for name, text in templates.items()}),
+        loader=jinja2.DictLoader({name.partition("/")[2]: text for name, text in templates}),
         undefined=jinja2.StrictUndefined,
         finalize=_refuse_none,
         comment_start_string="{##",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from lumisite.errors import Problem, ResolveError, SiteError, file_fault, shown
@@ -62,6 +63,7 @@ def load_site_file(path: Path) -> LoadedSite:
     return site_of(read_input(path), path)
 
 
+@lru_cache(maxsize=8)  # a process that runs several commands, as what writes the docs, reads each description once
 def site_of(data: bytes, path: Path) -> LoadedSite:
     """Read the text of a site description; `path` is where it is, or will be. Raises `SiteError` with every fault."""
     # Output names the file without its directory, so that a render does not depend on where the checkout is.

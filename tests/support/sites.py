@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lumisite.errors import SiteError
-from lumisite.site.checks import STAGES
-from lumisite.site.decode import decode
-from lumisite.site.load import EMBEDDED, LoadedSite, prepared
-from lumisite.site.model import Site
-from lumisite.site.scalars import SCALARS
+from lumisite.site.load import EMBEDDED, LoadedSite, site_of
 
 
 def site_text(*changes: tuple[str, str]) -> str:
@@ -22,8 +20,7 @@ def site_text(*changes: tuple[str, str]) -> str:
 
 
 def load_text(text: str, file: str = "site.yaml") -> LoadedSite:
-    data = text.encode()
-    return LoadedSite(decode(data, Site, file=file, scalars=SCALARS, stages=STAGES, older=prepared), file, data)
+    return site_of(text.encode(), Path(file))
 
 
 def site_faults(*changes: tuple[str, str]) -> list[str]:
