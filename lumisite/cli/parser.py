@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from lumisite.cli.groups import GROUPS
 from lumisite.cli.plain import plain
@@ -67,8 +67,13 @@ class _Grouped(argparse.HelpFormatter):
 def build_parser(commands: Mapping[str, Command], only: str | None = None) -> argparse.ArgumentParser:
     """Build the parser, which stores the command's name as `command`, and its parser as `parser`.
 
-    With `only`, no other command gets its arguments: giving them to all takes as long as rendering.
+    With `only`, no other command gets arguments or a parser of its own: giving them to all takes as long as rendering.
     """
+    others = None if only is None else argparse.ArgumentParser()
+
+    def own_parser(prog: str, **options: Any) -> argparse.ArgumentParser:
+        return others if others and prog.split()[-1] != only else argparse.ArgumentParser(prog=prog, **options)
+
     parser = argparse.ArgumentParser(
         prog="lumisite",
         description="The layer between Slurm and the container on an HPC site.",
@@ -76,7 +81,9 @@ def build_parser(commands: Mapping[str, Command], only: str | None = None) -> ar
         formatter_class=_Grouped,
     )
     parser.add_argument("--version", action=TellVersion, nargs=0, help="tell the version and the commit")
-    parsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
+    parsers: argparse._SubParsersAction[argparse.ArgumentParser] = parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command", required=True, parser_class=cast(Any, own_parser)
+    )
     for name, command in commands.items():
         own = parsers.add_parser(name, help=command.help, description=command.description, epilog=EXIT_CODES)
         if only in (None, name):
