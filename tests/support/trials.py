@@ -91,12 +91,15 @@ def _ended(design: Design, machine: Machine, seed: int) -> tuple[list[SlotResult
     """Give the results of a trial, and the verdict that ended it."""
     chance = random.Random(seed)
     results: list[SlotResult] = []
+    due = design.allocations
     for number in range(1, design.most_allocations + 1):
         slots, base = design.slots_of(number), chance.gauss(0, machine.allocation)
         results += [run_slot(machine, chance, slot, len(slots), base) for slot in slots]
-        # Before, the rule cannot end it.
-        if number >= design.allocations and (verdict := judge_trial(design, results)).next_allocation is None:
-            return results, verdict
+        if number == min(due, design.most_allocations):  # before, the rule cannot end it
+            verdict = judge_trial(design, results)
+            if verdict.next_allocation is None:
+                return results, verdict
+            due += design.allocations - verdict.valid
     raise AssertionError("the stopping rule ends no trial")
 
 
