@@ -131,10 +131,8 @@ def test_an_unknown_probe_is_refused(name: str, said: str) -> None:
 
 
 def test_a_site_without_validation_is_refused() -> None:
-    site = load_site("twin").site
-    object.__setattr__(site, "validation", None)
     with pytest.raises(ResolveError, match="site twin has no `validation`"):
-        validation_of(site)
+        validation_of(replace(TWIN, validation=None))
 
 
 # ---- bash runs it, with commands that stand for Slurm's and Lmod's
