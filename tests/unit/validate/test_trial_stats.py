@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats as peer  # type: ignore[import-untyped]
 
@@ -14,7 +14,8 @@ from lumisite.validate.trial.stats import adjusted, fisher, rate_interval, reach
 
 @given(st.floats(-50, 50), st.integers(1, 400))
 def test_students_t_is_that_of_scipy(t: float, freedom: int) -> None:
-    # With one degree of freedom scipy gives 1.0 from 4e-11 on, where 1 - 8e-11 / pi is right.
+    # With one degree of freedom scipy gives 1.0 close to none, where 1 - 2 |t| / pi is right, which the next test holds.
+    assume(freedom > 1 or abs(t) > 1e-6)
     assert 1 - within(t, freedom) == pytest.approx(2 * peer.t.sf(abs(t), freedom), abs=1e-10)
 
 
