@@ -360,14 +360,20 @@ def captured(root: Path, user: int) -> Captured:
         os.seteuid(0)
 
 
+@pytest.fixture(name="readable", scope="module")
+def _readable(root: Path) -> list[Facts]:
+    return [captured(root, user).facts for user in (0, NOBODY)]
+
+
 @pytest.mark.parametrize("path", CLOSED)
-def test_what_users_cannot_read_is_told_alone_with_the_command_by_whoever_captures(path: str, root: Path) -> None:
-    before = [captured(root, user).facts for user in (0, NOBODY)]
+def test_what_users_cannot_read_is_told_alone_with_the_command_by_whoever_captures(
+    path: str, root: Path, readable: list[Facts]
+) -> None:
     with closed(root / path[1:]) as command:
         after = [captured(root, user) for user in (0, NOBODY)]
     for one in after:
         assert len([note for note in one.notes if note.endswith(f": {command}")]) == 1, one.notes
-        for old in before:
+        for old in readable:
             assert told(make_report(old, one.facts, LUMI)) == [f"users cannot read {path} ({command})"]
             assert told(make_report(one.facts, old, LUMI)) == [f"users can read {path} again"]
     assert told(make_report(after[0].facts, after[1].facts, LUMI)) == []
