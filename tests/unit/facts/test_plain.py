@@ -366,9 +366,7 @@ def _readable(root: Path) -> list[Facts]:
 
 
 @pytest.mark.parametrize("path", CLOSED)
-def test_what_users_cannot_read_is_told_alone_with_the_command_by_whoever_captures(
-    path: str, root: Path, readable: list[Facts]
-) -> None:
+def test_what_users_cannot_read_is_told_alone_with_the_command(path: str, root: Path, readable: list[Facts]) -> None:
     with closed(root / path[1:]) as command:
         after = [captured(root, user) for user in (0, NOBODY)]
     for one in after:
