@@ -61,13 +61,13 @@ COMMANDS: dict[str, Command] = {
             "--json": JSON,
         },
         either=("--update", "--host"),
-        module="describe",
+        run="describe.run_check",
     ),
     "resolve": Command(
         "show which releases would be chosen, and why the others lost",
         "Show the platform and the releases of its stacks that `render` would use, and why each other one lost.",
         {"--site NAME|FILE": SITE, **SELECTION, "--json": JSON},
-        module="describe",
+        run="describe.run_resolve",
     ),
     "why": Command(
         "explain a setting, bind, module or library",
@@ -87,7 +87,7 @@ COMMANDS: dict[str, Command] = {
             "--host-root DIR": HOST_ROOT,
             "--json": JSON,
         },
-        module="describe",
+        run="describe.run_why",
     ),
     "env": Command(
         "what a rank will find: each variable, bind and CPU mask, who sets it, and why",
@@ -125,7 +125,7 @@ COMMANDS: dict[str, Command] = {
         "what deploying a rendered tree would change",
         None,
         {"out OUT": OUT, "root ROOT": ROOT, "--details": DETAILS, "--full": FULL, "--json": JSON},
-        module="release",
+        run="release.run_diff",
     ),
     "deploy": Command(
         "put a rendered tree into a deployment root",
@@ -140,19 +140,19 @@ COMMANDS: dict[str, Command] = {
             "--details": DETAILS,
             "--full": FULL,
         },
-        module="release",
+        run="release.run_deploy",
     ),
     "rollback": Command(
         "go one release back, at once",
         None,
         {"root ROOT": ROOT, "release [ID]": About("the release to go to (default: the one before)", {"default": ""})},
-        module="release",
+        run="release.run_rollback",
     ),
     "releases": Command(
         "what is deployed: releases, inputs, and whether they are whole",
         None,
         {"root ROOT": ROOT, "--json": JSON},
-        module="release",
+        run="release.run_releases",
     ),
     "status": Command(
         "what is deployed, whether it fits this machine, and what to do next",
@@ -254,7 +254,7 @@ COMMANDS: dict[str, Command] = {
             "--json": JSON,
         },
         either=("--draft", "--users", "--json"),
-        module="facts",
+        run="facts.run_changes",
     ),
     "validate": Command(
         "measure the system after a change, with real jobs",
@@ -288,7 +288,7 @@ COMMANDS: dict[str, Command] = {
             "--json": JSON,
         },
         either=("--out", "--resume"),
-        module="validate",
+        run="validate.run",
     ),
     "try": Command(
         "what a setting is worth on this machine: evidence for the ledger",
@@ -310,7 +310,7 @@ COMMANDS: dict[str, Command] = {
             "--json": JSON,
         },
         ("--out", "--resume"),
-        "try_",
+        "try_.run",
     ),
     "transport": Command(
         "which network NCCL, or a library like it, really used",
@@ -347,7 +347,7 @@ COMMANDS: dict[str, Command] = {
             "--allow-image-change": "compare samples of different images: the image is what is tested",
             "--json": JSON,
         },
-        module="report",
+        run="report.run_verdict",
     ),
     "lint": Command(
         "known-bad lines in job scripts",

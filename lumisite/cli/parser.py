@@ -43,15 +43,15 @@ Arguments: TypeAlias = Mapping[str, "str | About"]
 class Command(NamedTuple):
     """A command: its line in `lumisite --help`, its own help and its arguments.
 
-    At most one of the options in `either` may be given. The `run` of `module` runs it, or that of the module with the
-    command's name.
+    At most one of the options in `either` may be given. `run` is MODULE.FUNCTION of this room that runs it, else the
+    `run` of the module with the command's name.
     """
 
     help: str
     description: str | None
     arguments: Arguments
     either: tuple[str, ...] = ()
-    module: str = ""
+    run: str = ""
 
 
 class _Grouped(argparse.HelpFormatter):

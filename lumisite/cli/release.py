@@ -21,7 +21,8 @@ from lumisite.release.tree import fault_lines, owner_of, utc
 from lumisite.text import columns
 
 
-def _diff(arguments: argparse.Namespace) -> int:
+def run_diff(arguments: argparse.Namespace) -> int:
+    """Show what deploying a tree would change."""
     plan = plan_deploy(load_out(arguments.out), arguments.root)
     if arguments.json:
         edited = {str(release.path): [str(fault) for fault in release.faults] for release in plan.edited}
@@ -35,7 +36,8 @@ def _diff(arguments: argparse.Namespace) -> int:
     return 1 if plan.difference or plan.edited else 0
 
 
-def _deploy(arguments: argparse.Namespace) -> int:
+def run_deploy(arguments: argparse.Namespace) -> int:
+    """Show what would change, and with `--apply` do it."""
     out = load_out(arguments.out)
     plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
     if not arguments.apply:
@@ -70,7 +72,8 @@ def _how_to_deploy(plan: Plan, arguments: argparse.Namespace) -> str:
     return f"deploy it{only}: {_command('deploy', arguments.out, arguments.root, '--apply', *options)}"
 
 
-def _rollback(arguments: argparse.Namespace) -> int:
+def run_rollback(arguments: argparse.Namespace) -> int:
+    """Go back."""
     actor = _actor()
     root = existing_root(arguments.root, os.geteuid()).path
     with locked(root, actor):
@@ -86,7 +89,8 @@ def _rollback(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _releases(arguments: argparse.Namespace) -> int:
+def run_releases(arguments: argparse.Namespace) -> int:
+    """List the releases of a root."""
     listed = list_releases(existing_root(arguments.root))
     if arguments.json:
         told = [{**one.pop("stacks"), **one, "faults": list(map(str, one["faults"]))} for one in map(dict, listed)]
@@ -138,10 +142,3 @@ def _actor() -> Actor:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run `diff`, `deploy`, `rollback` or `releases`."""
-    return {"diff": _diff, "deploy": _deploy, "rollback": _rollback, "releases": _releases}[arguments.command](
-        arguments
-    )

@@ -25,7 +25,7 @@ from lumisite.validate.samples import Recorded, lines_in, read_lines
 from lumisite.validate.verdict.system import Terms, judge_system
 
 
-def run_report(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Write the report of a run."""
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
     before, after = read_side(arguments.baseline), read_side([arguments.run], after=True)
@@ -104,8 +104,3 @@ def _vectors(path: Path) -> tuple[Vector, ...]:
         behind = ", and with them all behind them" * (left_out == LEFT_OUT)
         say(f"{path}: {left_out} lines cannot be read and are left out of plots{behind}")
     return found
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run `report` or `verdict`."""
-    return {"report": run_report, "verdict": run_verdict}[arguments.command](arguments)
