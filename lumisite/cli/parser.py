@@ -11,7 +11,6 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from lumisite.cli.groups import GROUPS
 from lumisite.cli.plain import plain
 from lumisite.cli.version import TellVersion
 from lumisite.errors import ResolveError, ToolError, refused, shown
@@ -26,6 +25,15 @@ EXIT_CODES = (
     "Exit codes: 0 fine, 1 a difference or a failed verdict, 2 usage or site description, "
     "3 a tool or the system refused, 4 inconclusive, 5 the system is fine but some nodes are not."
 )
+#: Who uses which command: the order of `lumisite --help`.
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "describe the machine (admins)": ("init", "check", "resolve"),
+    "modules and releases (admins)": ("render", "diff", "deploy", "rollback", "releases", "status"),
+    "jobs and images (user support)": ("why", "env", "masks", "binds", "images", "transport", "lint"),
+    "before and after an update (engineers)": (
+        *("facts", "changes", "baseline", "validate", "verdict", "report", "reframe", "try"),
+    ),
+}
 
 
 class About(NamedTuple):

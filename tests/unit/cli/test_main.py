@@ -145,7 +145,7 @@ def test_help_and_usage_errors_load_no_command(argv: list[str]) -> None:
     assert loaded == {
         "lumisite",
         "lumisite.errors",
-        *(f"lumisite.cli{one}" for one in ("", ".arguments", ".commands", ".groups", ".parser", ".plain", ".version")),
+        *(f"lumisite.cli{one}" for one in ("", ".arguments", ".commands", ".parser", ".plain", ".version")),
     }
 
 
