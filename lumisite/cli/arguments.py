@@ -6,8 +6,6 @@ from pathlib import Path
 
 from lumisite.cli.parser import About, Arguments, number_to
 
-#: The prolog is run for each task of a node.
-MOST_TASKS = {"type": number_to(1024)}
 COUNT = {"type": number_to(10_000, "not a")}
 PATH = {"type": Path}
 #: A list too, as where there may be several.
@@ -74,8 +72,3 @@ JOBS: Arguments = {
 }
 DRY_RUN = "print the jobs' scripts and submit nothing; needs no Slurm"
 DETAILS = "show every change and the diff of the files, on a terminal by PAGER"
-#: Short forms where one release of a stack is meant.
-ONE_RELEASE: Arguments = {
-    "--cpe V": About("the same as --use cpe=V", ONE),
-    "--rocm V": About("the same as --use rocm=V", ONE),
-}

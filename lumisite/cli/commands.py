@@ -14,9 +14,8 @@ from lumisite.cli.arguments import (
     INPUTS,
     JOBS,
     JSON,
-    MOST_TASKS,
     NODES,
-    ONE_RELEASE,
+    ONE,
     OTHER_IMAGES,
     OUT,
     OUTPUT,
@@ -99,7 +98,10 @@ COMMANDS: dict[str, Command] = {
         {
             "image [IMAGE]": "the image, as a job names it; it need not be here",
             "--nodes N": About("nodes of the step (default: 1)", {"type": number_to(999999), "default": 1}),
-            "--tasks-per-node T": About("tasks on each node (default: one for each GPU, else 1)", MOST_TASKS),
+            "--tasks-per-node T": About(
+                "tasks on each node (default: one for each GPU, else 1)",
+                {"type": number_to(1024)},  # the prolog is run for each of them
+            ),
             "--partition P": "partition (default: the one that the site validates)",
             "--module M": "the module that is loaded, with or without its version, or `none`, where the site's "
             "cli_filter attaches the helper (default: the module with the helper)",
@@ -196,7 +198,8 @@ COMMANDS: dict[str, Command] = {
             "--library SONAME...": "a library to bring beside those of the family (libmpi.so.12); several times",
             "--platform P": PLATFORM,
             "--use STACK=V...": "release of a stack (default: the platform's own)",
-            **ONE_RELEASE,
+            "--cpe V": About("the same as --use cpe=V", ONE),
+            "--rocm V": About("the same as --use rocm=V", ONE),
             "--write FILE": About(
                 "also store it as a plan, to be reviewed, for `render`; what you have edited in FILE before stays",
                 PATH,
