@@ -99,7 +99,7 @@ def read_root(path: Path, admin: int | None = None) -> Root:
     if os.path.lexists(path / MANIFEST):
         raise LumisiteError(f"{given}: is what `lumisite render` wrote (it has a {MANIFEST}); name a deployment root")
     if admin is not None and (doubts := tuple(root_doubts(given, admin))):
-        raise DifferenceError("\n".join(map(str, doubts)))
+        raise DifferenceError("\n".join(f"{shown(one.path)}: {one.found}; {one.remedy}" for one in doubts))
     try:
         history = read_file(path / "history", LARGEST_HISTORY_BYTES, follow=False)
     except FileNotFoundError:

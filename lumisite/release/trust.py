@@ -14,27 +14,15 @@ import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-from lumisite.errors import shown
+from lumisite.release.node_state import HostFault
 from lumisite.release.tree import owner_of
 
 _MOST_LINKS = 40  # as Linux follows
+_EXPECTED = "a root that users can enter, and its admins alone can change,"
 
 
-class Doubt(NamedTuple):
-    """One thing that keeps a root from being trusted: where, what is wrong, and what mends it."""
-
-    path: str
-    found: str
-    remedy: str
-
-    def __str__(self) -> str:
-        """Give one line."""
-        return f"{shown(self.path)}: {self.found}; {self.remedy}"
-
-
-def root_doubts(root: Path, admin: int | None = None, *, whole_way: bool = False) -> Iterator[Doubt]:
+def root_doubts(root: Path, admin: int | None = None, *, whole_way: bool = False) -> Iterator[HostFault]:
     """Judge a root, the folders on the way and the names in it, by the user id `admin` (default: the root's owner).
 
     `whole_way`: users must be able to enter the folders on the way too, not only the root and `releases`.
@@ -44,12 +32,8 @@ def root_doubts(root: Path, admin: int | None = None, *, whole_way: bool = False
     own = way.get(here)
     admin = (own.st_uid if own else os.geteuid()) if admin is None else admin
     for path, status in way.items():
-        team = _team(status, admin)
-        yield from _foreign(path, status, admin, team)
-        if path == here or not status.st_mode & stat.S_ISVTX:
-            yield from _wide(path, status, team)
-        if path == here or whole_way:
-            yield from _closed(path, status)
+        wide = path == here or not status.st_mode & stat.S_ISVTX
+        yield from _doubts(path, status, admin, _team(status, admin), wide=wide, closed=path == here or whole_way)
     if own is None or not stat.S_ISDIR(own.st_mode):
         return
     team = _team(own, admin)
@@ -58,16 +42,14 @@ def root_doubts(root: Path, admin: int | None = None, *, whole_way: bool = False
         if not os.path.lexists(place):
             continue
         status = place.lstat()
-        yield from _foreign(str(place), status, admin, team)
-        yield from _wide(str(place), status, team)
+        yield from _doubts(str(place), status, admin, team, closed=name == "releases")
         if name == "current":
             release = Path(os.path.realpath(place))
             if release.is_dir():  # its mode is judged with what is in it
-                yield from _foreign(str(release), release.stat(), admin, team)
+                yield from _doubts(str(release), release.stat(), admin, team, wide=False)
         elif stat.S_ISLNK(status.st_mode):
-            yield Doubt(str(place), "is a symbolic link", "put what it leads to there itself, or move it away")
-        elif name == "releases":
-            yield from _closed(str(place), status)
+            remedy = "put what it leads to there itself, or move it away"
+            yield HostFault(str(place), _EXPECTED, "is a symbolic link", remedy)
 
 
 def _way(path: str) -> dict[str, os.stat_result]:
@@ -106,25 +88,22 @@ def _groups(user: int) -> set[int]:
     return own | set(os.getgrouplist(entry.pw_name, entry.pw_gid))
 
 
-def _foreign(path: str, status: os.stat_result, admin: int, team: int | None) -> Iterator[Doubt]:
-    """Say whose something is, if neither root's, the admin's, nor of one in the team."""
-    owner = status.st_uid
+def _doubts(
+    path: str, status: os.stat_result, admin: int, team: int | None, *, wide: bool = True, closed: bool = False
+) -> Iterator[HostFault]:
+    """Say whose something is, if neither root's, the admin's, nor of one in the team.
+
+    Where it matters, also that others may write it (`wide`), or that users cannot enter (`closed`).
+    """
+    owner, mode, name = status.st_uid, stat.S_IMODE(status.st_mode), shlex.quote(path)
+    is_link = stat.S_ISLNK(status.st_mode)
     if owner not in (0, admin) and (team is None or team not in _groups(owner)):
-        command = "chown -h" if stat.S_ISLNK(status.st_mode) else "chown"
-        remedy = f"{command} {shlex.quote(owner_of(admin))} {shlex.quote(path)}"
-        yield Doubt(path, f"belongs to {owner_of(owner)}, who can change what users load", remedy)
-
-
-def _wide(path: str, status: os.stat_result, team: int | None) -> Iterator[Doubt]:
-    mode = stat.S_IMODE(status.st_mode)
-    wide = mode & (stat.S_IWOTH | (0 if team == status.st_gid else stat.S_IWGRP))
-    if wide and not stat.S_ISLNK(status.st_mode):
-        who = ("g" if wide & stat.S_IWGRP else "") + ("o" if wide & stat.S_IWOTH else "")
-        remedy = f"chmod {who}-w {shlex.quote(path)}"
-        yield Doubt(path, f"has mode {mode:04o}, so that others can change what users load", remedy)
-
-
-def _closed(path: str, status: os.stat_result) -> Iterator[Doubt]:
-    if stat.S_ISDIR(status.st_mode) and not status.st_mode & stat.S_IXOTH:
-        found = f"has mode {stat.S_IMODE(status.st_mode):04o}, which shuts users out"
-        yield Doubt(path, found, f"chmod o+x {shlex.quote(path)}")
+        remedy = f"chown{' -h' * is_link} {shlex.quote(owner_of(admin))} {name}"
+        yield HostFault(path, _EXPECTED, f"belongs to {owner_of(owner)}, who can change what users load", remedy)
+    more = mode & (stat.S_IWOTH | (0 if team == status.st_gid else stat.S_IWGRP))
+    if wide and more and not is_link:
+        who = ("g" if more & stat.S_IWGRP else "") + ("o" if more & stat.S_IWOTH else "")
+        found = f"has mode {mode:04o}, so that others can change what users load"
+        yield HostFault(path, _EXPECTED, found, f"chmod {who}-w {name}")
+    if closed and stat.S_ISDIR(status.st_mode) and not mode & stat.S_IXOTH:
+        yield HostFault(path, _EXPECTED, f"has mode {mode:04o}, which shuts users out", f"chmod o+x {name}")
