@@ -11,16 +11,15 @@ from pathlib import Path
 
 from lumisite.binds.closure import Line
 from lumisite.binds.plan import Plan, Request, format_plan, make_plan
-from lumisite.cli.parser import asked_for, check_root, rows_of_json, say, write_whole
+from lumisite.cli.parser import check_root, load_selection, rows_of_json, say, write_whole
 from lumisite.errors import ResolveError, SiteError, shown
 from lumisite.images.digest import digest_of
 from lumisite.images.sif import open_image
 from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.tree import resolve
 from lumisite.site import scalars
-from lumisite.site.load import load_site, parse_plan, read_input
+from lumisite.site.load import parse_plan, read_input
 from lumisite.site.plans import ImagePlan, PlannedImage, literal_path, plan_stages
-from lumisite.site.selection import resolve_selection
 from lumisite.text import columns
 
 
@@ -46,13 +45,12 @@ def plan_image(
 ) -> tuple[Request, Plan]:
     """Plan an image with a command's options for image, site, releases, family and host."""
     check_root(arguments.host_root)
-    site = load_site(arguments.site).site
-    chosen = resolve_selection(site, platform=arguments.platform, **asked_for(arguments))
+    loaded, chosen = load_selection(arguments)
     names = _names(arguments.image, arguments.host_root)
     image = open_image(names.on_disk)
     # What the name leads to counts more than the name, and both more than what jobs will call it.
     known = tuple(dict.fromkeys((*paths, names.typed, names.real)))
-    request = Request(site, chosen.platform, chosen.default.releases, known, arguments.family, libraries)
+    request = Request(loaded.site, chosen.platform, chosen.default.releases, known, arguments.family, libraries)
     return request, make_plan(request, image, DiskTree(arguments.host_root))
 
 

@@ -26,9 +26,6 @@ from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import ALL, resolve_selection
 from lumisite.text import counted
 
-#: Asked for, it loads no module.
-_NONE = "none"
-
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the environment of the first rank."""
@@ -52,9 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.image is not None and not _was_read(arguments.image, lock, plans):
         _compare_with_image(site, arguments.image)
     before = _set_before(found)
-    told = {name: asdict(found)[name] for name in ("variables", "binds", "cpus")}
     lines = _lines(found, step, modules, arguments.image, before)
-    tell(told | {"set_before": before}, lines, as_json=arguments.json)
+    tell(asdict(found) | {"set_before": before}, lines, as_json=arguments.json)
     return 0
 
 
@@ -77,7 +73,7 @@ def _step(site: Site, arguments: argparse.Namespace) -> Step:
 
 def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple[ModulePlan, ...]:
     """Give the plans of the modules that a load brings, what is loaded first before the rest."""
-    if asked == _NONE:
+    if asked == "none":
         return ()
     name = asked or site.helper_module or next(iter(site.modules))
     known = {plan.full_name: plan for plan in plans}

@@ -11,7 +11,6 @@ from lumisite.cli.chosen import own_site
 from lumisite.cli.facts import load_facts
 from lumisite.cli.parser import say, tell, write_text
 from lumisite.cli.transport import file_blocks
-from lumisite.facts.facts import Facts
 from lumisite.site.decode import parse_json
 from lumisite.site.load import LoadedSite, embedded_sites, load_site, read_input
 from lumisite.validate import InputError
@@ -30,7 +29,10 @@ def run(arguments: argparse.Namespace) -> int:
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
     before, after = read_side(arguments.baseline), read_side([arguments.run], after=True)
     loaded = _site(arguments, after)
-    report = make_report(before, after, _terms(loaded, arguments), loaded or _site_of(after.facts))
+    terms = _terms(loaded, arguments)
+    if loaded is None and after.facts is not None and (name := own_site(after.facts.site)):
+        loaded = load_site(name)  # the site that the capture names tells what changes touch, and nothing else
+    report = make_report(before, after, terms, loaded)
     write_text(WRITERS[form](report), arguments.output)
     return report.verdict.exit_code
 
@@ -69,11 +71,6 @@ def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
         return load_site(named)
     say(f"the site of the run, {named!r}, is not here: its expectations are left out")
     return None
-
-
-def _site_of(facts: Facts | None) -> LoadedSite | None:
-    """Load the embedded site that a capture names."""
-    return load_site(name) if facts is not None and (name := own_site(facts.site)) else None
 
 
 def read_side(names: Sequence[str], *, after: bool = False) -> Side:
