@@ -14,12 +14,11 @@ from lumisite.errors import ResolveError, shown
 from lumisite.images.family import holds_of_image
 from lumisite.images.lock import LoadedLock, load_lock
 from lumisite.render.made_up_step import Environment, Question, Step, environment_of, release_of
-from lumisite.render.modules import ModulePlan, plan_modules
+from lumisite.render.modules import ModulePlan, Rendering, plan_modules
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.decode import suggestion
 from lumisite.site.images import holds_by_name
-from lumisite.site.ledger import decide_combinations
 from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
@@ -42,8 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     templates = load_templates()
     lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan)
     files = render_tree(loaded, selection, templates, plans, lock)
-    decisions = decide_combinations(site, selection)
-    described = plan_modules(site, selection, decisions, loaded.file, templates, release_of(files))
+    described = plan_modules(Rendering(loaded, selection, release_of(files)), templates)
     modules = _loaded(site, described, arguments.module)
     found = environment_of(Question(site, files, modules, step, arguments.image))
     if arguments.image is not None and not _was_read(arguments.image, lock, plans):

@@ -11,7 +11,6 @@ from lumisite import __version__
 from lumisite.errors import shown
 from lumisite.images.lock import LoadedLock
 from lumisite.render.helper import (
-    HelperRelease,
     filter_data,
     for_stacks,
     join_filter,
@@ -23,12 +22,12 @@ from lumisite.render.helper import (
 )
 from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.module_help import paragraph, support
-from lumisite.render.modules import TEMPLATES, ModulePlan, plan_modules
+from lumisite.render.modules import TEMPLATES, ModulePlan, Rendering, plan_modules
 from lumisite.render.plan_images import plan_summaries
 from lumisite.render.runtimes import RUNTIMES
 from lumisite.render.static import STATIC, Said, static_files
 from lumisite.render.templates import make_environment
-from lumisite.site.ledger import Decision, decide_combinations, describe_action
+from lumisite.site.ledger import Decision, describe_action
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import MODULEFILES
 from lumisite.site.plans import LoadedPlan
@@ -58,12 +57,11 @@ def render_tree(
     Raises `ResolveError` when the site names a template that is not there.
     """
     environment = make_environment(templates)
-    decisions = decide_combinations(loaded.site, selection)
-    modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
+    of = Rendering(loaded, selection, RELEASE_TOKEN)
+    modules = plan_modules(of, templates)
     files = _module_files(environment, loaded, modules, static_files(loaded.site, selection, modules))
     if {"modulefile", "podman-hpc"}.intersection(loaded.site.emitters):
-        of = HelperRelease(loaded.site, selection, decisions, RELEASE_TOKEN)
-        files |= _helper_files(loaded, of, templates, plans, lock)
+        files |= _helper_files(of, templates, plans, lock)
     draft = Manifest(
         release=RELEASE_TOKEN,
         lumisite=__version__,
@@ -72,7 +70,7 @@ def render_tree(
         stacks={stack: tuple(map(str, versions)) for stack, versions in selection.stacks.items()},
         inputs=_inputs(loaded, templates, plans, lock),
         modules={plan.full_name: plan.summary for plan in modules},
-        settings=_settings(decisions[selection.default.name]),
+        settings=_settings(of.decisions[selection.default.name]),
         plans=plan_summaries(one for one in plans if one.plan.platform == selection.platform),
         names={f"{one.name}/{old}": one.full_name for one in modules for old in one.old_names}
         | {one.name: one.full_name for one in reversed(modules)},
@@ -126,22 +124,19 @@ def _module_files(
 
 
 def _helper_files(
-    loaded: LoadedSite,
-    of: HelperRelease,
-    templates: Mapping[str, str],
-    plans: Sequence[LoadedPlan],
-    lock: LoadedLock | None,
+    of: Rendering, templates: Mapping[str, str], plans: Sequence[LoadedPlan], lock: LoadedLock | None
 ) -> dict[str, RenderedFile]:
-    scripts = {name.rpartition("/")[2]: for_stacks(loaded.site, text) for name, text in templates.items()}
+    scripts = {name.rpartition("/")[2]: for_stacks(of.site, text) for name, text in templates.items()}
+    site_file = of.loaded.file
     locked = None if lock is None else lock.lock
-    shares = (SHARES,) if shares_cores(loaded.site) else ()
-    prolog = join_script(scripts, (*PROLOG[:-1], *shares, PROLOG[-1]), loaded.file, (*step_data(of), *prolog_data(of)))
+    shares = (SHARES,) if shares_cores(of.site) else ()
+    prolog = join_script(scripts, (*PROLOG[:-1], *shares, PROLOG[-1]), site_file, (*step_data(of), *prolog_data(of)))
     files = {
         "spank/task_prolog": RenderedFile(prolog, executable=True),
-        "spank/cli_filter.lua": RenderedFile(join_filter(scripts, loaded.file, filter_data(of))),
+        "spank/cli_filter.lua": RenderedFile(join_filter(scripts, site_file, filter_data(of))),
     }
     for command in RUNTIMES:
-        text = join_script(scripts, WRAPPER, loaded.file, wrapper_data(of, command, plans, locked))
+        text = join_script(scripts, WRAPPER, site_file, wrapper_data(of, command, plans, locked))
         files[f"spank/bin/{command}"] = RenderedFile(text, executable=True)
     return files
 
