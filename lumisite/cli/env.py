@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     templates = load_templates()
     lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan)
     files = render_tree(loaded, selection, templates, plans, lock)
-    described = plan_modules(Rendering(loaded, selection, release_of(files)), templates)
+    described = plan_modules(Rendering(loaded, selection, release_of(files), templates))
     modules = _loaded(site, described, arguments.module)
     found = environment_of(Question(site, files, modules, step, arguments.image))
     if arguments.image is not None and not _was_read(arguments.image, lock, plans):

@@ -208,10 +208,10 @@ def shares_cores(site: Site) -> bool:
     return any(shared_cores(topology_of(name, kind), 1) for name, kind in site.node_kinds.items() if kind.gpus)
 
 
-def wrapper_data(of: Rendering, command: str, plans: Sequence[LoadedPlan], lock: Lock | None) -> Iterator[str]:
+def wrapper_data(of: Rendering, command: str) -> Iterator[str]:
     """Give the data of the wrapper that stands for `command`."""
     site = of.site
-    followed = [one for one in plans if one.plan.platform == of.selection.platform]
+    followed = [one for one in of.plans if one.plan.platform == of.selection.platform]
     yield from step_data(of)
     # Without a path of the site, one that no system has: the wrapper goes on to PATH.
     folder = posixpath.dirname(site.runtime.executable or "/")
@@ -219,7 +219,7 @@ def wrapper_data(of: Rendering, command: str, plans: Sequence[LoadedPlan], lock:
     # A plan that names an image counts more than one of which a pattern only fits it.
     planned = [planned for one in followed for planned in _planned(site, one)]
     yield from sh.lookup("ls_site_plan", sorted(planned, key=lambda one: one[1].endswith("ls_planned=''")))
-    yield from sh.lookup("ls_site_image", () if lock is None else _locked(site, lock))
+    yield from sh.lookup("ls_site_image", () if of.lock is None else _locked(site, of.lock.lock))
     families = site.families.items()
     patterns = [(list(map(sh.case_pattern, one.paths)), sh.row(ls_family=name)) for name, one in families if one.paths]
     yield from sh.lookup("ls_site_name", patterns)

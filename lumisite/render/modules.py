@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from lumisite.errors import ResolveError
+from lumisite.images.lock import LoadedLock
 from lumisite.machine.tree import is_under
 from lumisite.render.manifest import ModuleSummary
 from lumisite.render.module_help import help_text
@@ -15,6 +16,7 @@ from lumisite.site.decode import suggestion
 from lumisite.site.ledger import Decision, decide_combinations, default_family
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Module, Site
+from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import (
     PLATFORM,
     Combination,
@@ -31,11 +33,17 @@ TEMPLATES: Mapping[str, str] = {"lmod": "lua", "tcl": "tcl"}
 
 @dataclass(frozen=True)
 class Rendering:
-    """What is rendered: a site's selection of releases, under the id of the tree."""
+    """What is rendered, under the id of the tree: a site's selection of releases, by templates.
+
+    `plans` are the reviewed plans of images, `lock` says what images hold that have none.
+    """
 
     loaded: LoadedSite
     selection: Selection
     release: str
+    templates: Mapping[str, str]
+    plans: Sequence[LoadedPlan] = ()
+    lock: LoadedLock | None = None
 
     @property
     def site(self) -> Site:
@@ -84,12 +92,12 @@ class ModulePlan:
         return f"{self.name}/{self.version}"
 
 
-def plan_modules(of: Rendering, templates: Iterable[str]) -> list[ModulePlan]:
+def plan_modules(of: Rendering) -> list[ModulePlan]:
     """Plan every modulefile, each module's default version first.
 
     Raises `ResolveError` when the site names a template that is not there.
     """
-    known = [text[1] for name in templates if (text := re.fullmatch(r"modulefiles_src/([^_.].*)\.j2", name))]
+    known = [text[1] for name in of.templates if (text := re.fullmatch(r"modulefiles_src/([^_.].*)\.j2", name))]
     site, plans = of.site, []
     for name, module in site.modules.items():
         for system in module.systems:

@@ -57,18 +57,18 @@ def render_tree(
     Raises `ResolveError` when the site names a template that is not there.
     """
     environment = make_environment(templates)
-    of = Rendering(loaded, selection, RELEASE_TOKEN)
-    modules = plan_modules(of, templates)
+    of = Rendering(loaded, selection, RELEASE_TOKEN, templates, plans, lock)
+    modules = plan_modules(of)
     files = _module_files(environment, loaded, modules, static_files(loaded.site, selection, modules))
     if {"modulefile", "podman-hpc"}.intersection(loaded.site.emitters):
-        files |= _helper_files(of, templates, plans, lock)
+        files |= _helper_files(of)
     draft = Manifest(
         release=RELEASE_TOKEN,
         lumisite=__version__,
         site=loaded.site.name,
         platform=selection.platform,
         stacks={stack: tuple(map(str, versions)) for stack, versions in selection.stacks.items()},
-        inputs=_inputs(loaded, templates, plans, lock),
+        inputs=_inputs(of),
         modules={plan.full_name: plan.summary for plan in modules},
         settings=_settings(of.decisions[selection.default.name]),
         plans=plan_summaries(one for one in plans if one.plan.platform == selection.platform),
@@ -123,12 +123,9 @@ def _module_files(
     return files
 
 
-def _helper_files(
-    of: Rendering, templates: Mapping[str, str], plans: Sequence[LoadedPlan], lock: LoadedLock | None
-) -> dict[str, RenderedFile]:
-    scripts = {name.rpartition("/")[2]: for_stacks(of.site, text) for name, text in templates.items()}
+def _helper_files(of: Rendering) -> dict[str, RenderedFile]:
+    scripts = {name.rpartition("/")[2]: for_stacks(of.site, text) for name, text in of.templates.items()}
     site_file = of.loaded.file
-    locked = None if lock is None else lock.lock
     shares = (SHARES,) if shares_cores(of.site) else ()
     prolog = join_script(scripts, (*PROLOG[:-1], *shares, PROLOG[-1]), site_file, (*step_data(of), *prolog_data(of)))
     files = {
@@ -136,15 +133,13 @@ def _helper_files(
         "spank/cli_filter.lua": RenderedFile(join_filter(scripts, site_file, filter_data(of))),
     }
     for command in RUNTIMES:
-        text = join_script(scripts, WRAPPER, site_file, wrapper_data(of, command, plans, locked))
+        text = join_script(scripts, WRAPPER, site_file, wrapper_data(of, command))
         files[f"spank/bin/{command}"] = RenderedFile(text, executable=True)
     return files
 
 
-def _inputs(
-    loaded: LoadedSite, templates: Mapping[str, str], plans: Sequence[LoadedPlan], lock: LoadedLock | None
-) -> dict[str, str]:
-    site = loaded.site
+def _inputs(of: Rendering) -> dict[str, str]:
+    site, loaded, lock = of.site, of.loaded, of.lock
     systems = {system for module in site.modules.values() for system in module.systems if "modulefile" in site.emitters}
     unused = tuple(f".{TEMPLATES[system]}.j2" for system in TEMPLATES if system not in systems)
     unused += () if shares_cores(site) else (SHARES,)
@@ -152,8 +147,8 @@ def _inputs(
     return {
         **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),
         loaded.file: sha256_of(loaded.data),
-        **{one.file: sha256_of(one.data) for one in plans},
-        **{name: sha256_of(text.encode()) for name, text in templates.items() if not name.endswith(unused)},
+        **{one.file: sha256_of(one.data) for one in of.plans},
+        **{name: sha256_of(text.encode()) for name, text in of.templates.items() if not name.endswith(unused)},
     }
 
 

@@ -58,7 +58,7 @@ def rendered(rocm: str) -> tuple[dict[str, RenderedFile], tuple[ModulePlan, ...]
     templates = load_templates()
     selection = resolve_selection(LUMI.site, rocm=[rocm] if rocm else [], cpe=["all"] if rocm else [])
     files = render_tree(LUMI, selection, templates)
-    return files, tuple(plan_modules(Rendering(LUMI, selection, release_of(files)), templates))
+    return files, tuple(plan_modules(Rendering(LUMI, selection, release_of(files), templates)))
 
 
 def loaded(plans: tuple[ModulePlan, ...], bindings: ModulePlan) -> tuple[ModulePlan, ...]:

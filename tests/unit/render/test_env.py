@@ -199,7 +199,7 @@ def question(image: str | None = None) -> Question:
     loaded = load_site("lumi")
     selection = resolve_selection(loaded.site)
     files = render_tree(loaded, selection, load_templates())
-    plans = plan_modules(Rendering(loaded, selection, "R"), load_templates())
+    plans = plan_modules(Rendering(loaded, selection, "R", load_templates()))
     return Question(loaded.site, files, plans, Step("standard-g", 2, 8), image)
 
 
