@@ -6,7 +6,6 @@ import argparse
 import os
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from lumisite.errors import refused, shown
 from lumisite.release.deploy import Plan, apply_plan, edits_text, load_out, plan_deploy, roll_back
 from lumisite.release.diff import compare, file_lines, meaning_lines, summary_lines, to_json
 from lumisite.release.files import make_directories
-from lumisite.release.root import Actor, existing_root, list_releases, locked, read_root
-from lumisite.release.tree import fault_lines, owner_of, utc
+from lumisite.release.root import existing_root, list_releases, locked, read_root
+from lumisite.release.tree import fault_lines, owner_of
 from lumisite.text import columns
 
 
@@ -53,10 +52,9 @@ def run_deploy(arguments: argparse.Namespace) -> int:
         make_directories(Path(os.path.realpath(arguments.root)))
     except OSError as error:
         raise refused("make the deployment root, or a folder above it:", error) from error
-    actor = _actor()
-    with locked(read_root(arguments.root).path, actor):
+    with locked(read_root(arguments.root).path, by := _user()):
         plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
-        told = apply_plan(plan, actor, set_edits_aside=arguments.set_edits_aside)
+        told = apply_plan(plan, by, set_edits_aside=arguments.set_edits_aside)
     _show(plan, arguments)  # by now a reader that has left stops nothing half-way
     print(told)
     if not plan.nothing_to_do:
@@ -74,10 +72,9 @@ def _how_to_deploy(plan: Plan, arguments: argparse.Namespace) -> str:
 
 def run_rollback(arguments: argparse.Namespace) -> int:
     """Go back."""
-    actor = _actor()
     root = existing_root(arguments.root, os.geteuid()).path
-    with locked(root, actor):
-        before, after, logged = roll_back(now := read_root(root), actor, arguments.release)
+    with locked(root, by := _user()):
+        before, after, logged = roll_back(now := read_root(root), by, arguments.release)
     print(f"rolled back {now.current or '(none)'} -> {after.path.name}")
     if before.manifest.release and (difference := compare(before, after)):
         show("\n".join(summary_lines(difference)))
@@ -136,8 +133,8 @@ def _command(*words: object) -> str:
     return shlex.join(["lumisite", *map(str, words)])
 
 
-def _actor() -> Actor:
-    return Actor(f"{owner_of(os.getuid())}@{os.uname().nodename}", os.getpid(), utc(time.time()))
+def _user() -> str:
+    return f"{owner_of(os.getuid())}@{os.uname().nodename}"
 
 
 def _say(text: str) -> None:
