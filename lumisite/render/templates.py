@@ -144,8 +144,6 @@ def lua_pattern(pattern: str) -> str:
 
 def comment(text: str) -> str:
     """Keep text that goes into a comment on its line."""
-    if text.isprintable():
-        return text
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
