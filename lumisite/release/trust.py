@@ -13,13 +13,29 @@ import pwd
 import shlex
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from lumisite.machine.host import DiskTree
+from lumisite.machine.tree import Entry, resolve
 from lumisite.release.node_state import HostFault
 from lumisite.release.tree import owner_of
 
-_MOST_LINKS = 40  # as Linux follows
 _EXPECTED = "a root that users can enter, and its admins alone can change,"
+
+
+@dataclass(frozen=True)
+class _Way(DiskTree):
+    """The tree of this machine, with each folder and link that was `met` on the way, as far as they exist."""
+
+    met: dict[str, os.stat_result] = field(default_factory=dict)
+
+    def look(self, path: str) -> Entry | None:
+        """Tell what stands at a path."""
+        with suppress(OSError):  # not there, or behind a folder that shuts us out
+            self.met[path] = os.lstat(path)
+        return super().look(path)
 
 
 def root_doubts(root: Path, admin: int | None = None, *, whole_way: bool = False) -> Iterator[HostFault]:
@@ -27,11 +43,12 @@ def root_doubts(root: Path, admin: int | None = None, *, whole_way: bool = False
 
     `whole_way`: users must be able to enter the folders on the way too, not only the root and `releases`.
     """
-    way = _way(os.path.abspath(root))  # noqa: PTH100 - links are followed one by one
+    way = _Way("/", met={"/": os.lstat("/")})
+    resolve(way, os.path.abspath(root))  # noqa: PTH100 - links are followed one by one
     here = os.path.realpath(root)
-    own = way.get(here)
+    own = way.met.get(here)
     admin = (own.st_uid if own else os.geteuid()) if admin is None else admin
-    for path, status in way.items():
+    for path, status in way.met.items():
         wide = path == here or not status.st_mode & stat.S_ISVTX
         yield from _doubts(path, status, admin, _team(status, admin), wide=wide, closed=path == here or whole_way)
     if own is None or not stat.S_ISDIR(own.st_mode):
@@ -50,27 +67,6 @@ def root_doubts(root: Path, admin: int | None = None, *, whole_way: bool = False
         elif stat.S_ISLNK(status.st_mode):
             remedy = "put what it leads to there itself, or move it away"
             yield HostFault(str(place), _EXPECTED, "is a symbolic link", remedy)
-
-
-def _way(path: str) -> dict[str, os.stat_result]:
-    """Give each folder and link that decides where a path leads, as far as they exist."""
-    found = {"/": os.lstat("/")}
-    here, waiting, links = "/", path.split("/")[::-1], 0
-    while waiting and links <= _MOST_LINKS:
-        part = waiting.pop()
-        place = os.path.normpath(f"{here}/{part}")
-        try:
-            found[place] = status = os.lstat(place)
-        except OSError:
-            break  # not there, or behind a folder that shuts us out
-        if stat.S_ISLNK(status.st_mode):
-            links += 1
-            target = str(Path(place).readlink())
-            waiting += target.split("/")[::-1]
-            here = "/" if target.startswith("/") else here
-        else:
-            here = place
-    return found
 
 
 def _team(status: os.stat_result, admin: int) -> int | None:
