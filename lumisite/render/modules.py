@@ -17,14 +17,7 @@ from lumisite.site.ledger import Decision, decide_combinations, default_family
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import Module, Site
 from lumisite.site.plans import LoadedPlan
-from lumisite.site.selection import (
-    PLATFORM,
-    Combination,
-    Selection,
-    combinations,
-    module_version,
-    with_release,
-)
+from lumisite.site.selection import PLATFORM, Combination, Selection, combinations, module_version, with_release
 from lumisite.vendors.gpus import CACHING
 
 #: How the names of its templates end, by module system.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import jinja2
-
 from lumisite import __version__
 from lumisite.errors import shown
 from lumisite.images.lock import LoadedLock
@@ -25,7 +23,7 @@ from lumisite.render.module_help import paragraph, support
 from lumisite.render.modules import TEMPLATES, ModulePlan, Rendering, plan_modules
 from lumisite.render.plan_images import plan_summaries
 from lumisite.render.runtimes import RUNTIMES
-from lumisite.render.static import STATIC, Said, static_files
+from lumisite.render.static import STATIC, static_files
 from lumisite.render.templates import make_environment
 from lumisite.site.ledger import Decision, describe_action
 from lumisite.site.load import LoadedSite
@@ -56,10 +54,9 @@ def render_tree(
     hold that have no plan.
     Raises `ResolveError` when the site names a template that is not there.
     """
-    environment = make_environment(templates)
     of = Rendering(loaded, selection, RELEASE_TOKEN, templates, plans, lock)
     modules = plan_modules(of)
-    files = _module_files(environment, loaded, modules, static_files(loaded.site, selection, modules))
+    files = _module_files(of, modules)
     if {"modulefile", "podman-hpc"}.intersection(loaded.site.emitters):
         files |= _helper_files(of)
     draft = Manifest(
@@ -89,13 +86,8 @@ def losses(files: Mapping[str, RenderedFile]) -> list[str]:
     return list(dict.fromkeys(f"{path.split('/')[0]}/: {one}" for path, file in files.items() for one in file.lost))
 
 
-def _module_files(
-    environment: jinja2.Environment,
-    loaded: LoadedSite,
-    plans: Sequence[ModulePlan],
-    static: Mapping[str, tuple[str, Said]],
-) -> dict[str, RenderedFile]:
-    files = {}
+def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, RenderedFile]:
+    loaded, environment, files = of.loaded, make_environment(of.templates), {}
 
     def write(path: str, template: str, lost: Sequence[str], **values: object) -> None:
         origin = f"modulefiles_src/{template} and {loaded.file}"
@@ -105,7 +97,7 @@ def _module_files(
     def put(system: str, path: str, template: str, **values: object) -> None:
         write(MODULEFILES[system].format(path), f"{template}.{TEMPLATES[system]}.j2", (), **values)
 
-    for path, (template, said) in static.items():
+    for path, (template, said) in static_files(loaded.site, of.selection, plans).items():
         write(path, template, said.lost, said=said)
     plans = plans if "modulefile" in loaded.site.emitters else ()
     for plan in plans:
