@@ -43,27 +43,27 @@ STACK_MARK = "@STACK@"
 START = 'ls_start "$@"\n'
 
 
-def join_script(scripts: Mapping[str, str], names: Sequence[str], site_file: str, data: Iterable[str]) -> str:
+def join_script(of: Rendering, names: Sequence[str], data: Iterable[str]) -> str:
     """Write one sh script of several files of `spank_helpers`, the first of which begins it, and the site's data."""
-    first, _, rest = scripts[names[0]].partition("\n")
-    head = f"{first}\n{_origin('#', names[0], site_file)}\n{rest}"
-    return "\n".join([head, *(scripts[name] for name in names[1:]), "# ---- the site's data", *data, START])
+    first, *others = (_script(of, name) for name in names)
+    begin, _, rest = first.partition("\n")
+    return "\n".join([begin, _origin("#", names[0], of), rest, *others, "# ---- the site's data", *data, START])
 
 
-def join_filter(scripts: Mapping[str, str], site_file: str, data: Iterable[str]) -> str:
+def join_filter(of: Rendering) -> str:
     """Write the cli_filter module, behind its data."""
-    return "\n".join([_origin("--", "cli_filter.lua", site_file), *data, scripts["cli_filter.lua"]])
+    return "\n".join([_origin("--", "cli_filter.lua", of), *_filter_data(of), _script(of, "cli_filter.lua")])
 
 
-def for_stacks(site: Site, script: str) -> str:
+def _script(of: Rendering, name: str) -> str:
     """Give a script with the title of the site's stack in place of its mark."""
-    titles = [site.stacks[stack].title for stack in site.gpu_stacks]
+    titles = [of.site.stacks[stack].title for stack in of.site.gpu_stacks]
     word = titles[0] if len(titles) == 1 and re.fullmatch(r"[\w.+ -]+", titles[0], re.ASCII) else "stack"
-    return script.replace(STACK_MARK, word)
+    return of.templates[f"spank_helpers/{name}"].replace(STACK_MARK, word)
 
 
-def _origin(mark: str, name: str, site_file: str) -> str:
-    return f"{mark} spank_helpers/{name} and {comment(site_file)}: change those and render again."
+def _origin(mark: str, name: str, of: Rendering) -> str:
+    return f"{mark} spank_helpers/{name} and {comment(of.loaded.file)}: change those and render again."
 
 
 def step_data(of: Rendering) -> Iterator[str]:
@@ -118,7 +118,7 @@ def wrapper_binds(of: Rendering) -> Iterator[str]:
     yield from sh.function("ls_site_binds", body)
 
 
-def filter_data(of: Rendering) -> Iterator[str]:
+def _filter_data(of: Rendering) -> Iterator[str]:
     """Give the table of the cli_filter module; the first family counts of which a pattern fits."""
     yield "local site = {"
     yield f"  release = {quote_lua(of.release)}, root = {quote_lua(of.site.root)},"

@@ -8,16 +8,7 @@ from dataclasses import replace
 from lumisite import __version__
 from lumisite.errors import shown
 from lumisite.images.lock import LoadedLock
-from lumisite.render.helper import (
-    filter_data,
-    for_stacks,
-    join_filter,
-    join_script,
-    prolog_data,
-    shares_cores,
-    step_data,
-    wrapper_data,
-)
+from lumisite.render.helper import join_filter, join_script, prolog_data, shares_cores, step_data, wrapper_data
 from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.module_help import paragraph, support
 from lumisite.render.modules import TEMPLATES, ModulePlan, Rendering, plan_modules
@@ -116,16 +107,14 @@ def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, Rende
 
 
 def _helper_files(of: Rendering) -> dict[str, RenderedFile]:
-    scripts = {name.rpartition("/")[2]: for_stacks(of.site, text) for name, text in of.templates.items()}
-    site_file = of.loaded.file
     shares = (SHARES,) if shares_cores(of.site) else ()
-    prolog = join_script(scripts, (*PROLOG[:-1], *shares, PROLOG[-1]), site_file, (*step_data(of), *prolog_data(of)))
+    prolog = join_script(of, (*PROLOG[:-1], *shares, PROLOG[-1]), (*step_data(of), *prolog_data(of)))
     files = {
         "spank/task_prolog": RenderedFile(prolog, executable=True),
-        "spank/cli_filter.lua": RenderedFile(join_filter(scripts, site_file, filter_data(of))),
+        "spank/cli_filter.lua": RenderedFile(join_filter(of)),
     }
     for command in RUNTIMES:
-        text = join_script(scripts, WRAPPER, site_file, wrapper_data(of, command))
+        text = join_script(of, WRAPPER, wrapper_data(of, command))
         files[f"spank/bin/{command}"] = RenderedFile(text, executable=True)
     return files
 
