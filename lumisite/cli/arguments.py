@@ -8,9 +8,6 @@ from lumisite.cli.parser import About, Arguments, number_to
 
 COUNT = {"type": number_to(10_000, "not a")}
 PATH = {"type": Path}
-#: A list too, as where there may be several.
-ONE = {"nargs": 1, "default": []}
-
 #: What chooses releases.
 SELECTION: Arguments = {
     "--use STACK=V...": "release of a stack of the site; 12.8 means its newest 12.8.x. May be given several times; "
@@ -19,6 +16,11 @@ SELECTION: Arguments = {
     "--rocm V...": "the same as --use rocm=V",
     "--platform P": "what the machine was after which maintenance (default: the current one)",
     "--cpe V...": "the same as --use cpe=V",
+}
+#: Short forms where one release of a stack is meant: a list too, as where there may be several.
+ONE_RELEASE: Arguments = {
+    "--cpe V": About("the same as --use cpe=V", {"nargs": 1, "default": []}),
+    "--rocm V": About("the same as --use rocm=V", {"nargs": 1, "default": []}),
 }
 #: What is known of images.
 INPUTS: Arguments = {
@@ -50,6 +52,7 @@ JOBS: Arguments = {
     "--limit SECONDS": About("longest time of one step of a probe (default: by back-end)", COUNT),
     "--image FILE": "container image (default: the site's)",
 }
+HOST_ROOT = About("the host's root, or a copy (default: /)", {"default": "/"})
 #: What other commands have too, each by how it is typed.
 SHARED: Arguments = {
     "--site NAME|FILE": About(
@@ -57,7 +60,8 @@ SHARED: Arguments = {
         "this machine is, else lumi)",
         {"default": ""},
     ),
-    "--host-root DIR": About("the host's root, or a copy (default: /)", {"default": "/"}),
+    "--host-root DIR": HOST_ROOT,
+    "--host-root --root DIR": HOST_ROOT,
     "--platform P": "what the machine is (default: the site's current platform)",
     "out OUT": About("a tree that `lumisite render` wrote", PATH),
     "root ROOT": About("the deployment root", PATH),

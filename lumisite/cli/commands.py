@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lumisite.cli.arguments import COUNT, INPUTS, JOBS, ONE, OTHER_IMAGES, PATH, RUN_FOLDER, SELECTION, SHARED, shared
+from lumisite.cli.arguments import COUNT, INPUTS, JOBS, ONE_RELEASE, OTHER_IMAGES, PATH, RUN_FOLDER, SELECTION, shared
 from lumisite.cli.parser import About, Command, number_to
 
 COMMANDS: dict[str, Command] = {
@@ -173,8 +173,7 @@ COMMANDS: dict[str, Command] = {
             "--library SONAME...": "a library to bring beside those of the family (libmpi.so.12); several times",
             **shared("--platform P"),
             "--use STACK=V...": "release of a stack (default: the platform's own)",
-            "--cpe V": About("the same as --use cpe=V", ONE),
-            "--rocm V": About("the same as --use rocm=V", ONE),
+            **ONE_RELEASE,
             "--write FILE": About(
                 "also store it as a plan, to be reviewed, for `render`; what you have edited in FILE before stays",
                 PATH,
@@ -211,9 +210,7 @@ COMMANDS: dict[str, Command] = {
         "What is not there is absent in the file; what may not be read is said, with the command that opens it. The "
         "same node gives the same bytes.",
         {
-            **shared("--site NAME|FILE"),
-            "--host-root --root DIR": SHARED["--host-root DIR"],
-            **shared("-o --output FILE"),
+            **shared("--site NAME|FILE", "--host-root --root DIR", "-o --output FILE"),
         },
     ),
     "changes": Command(
