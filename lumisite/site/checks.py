@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from functools import lru_cache
@@ -267,14 +266,6 @@ def conditions_can_be_known(site: Site) -> Faults:
                 yield path, f"versions of {one.where} do not tell (they are made of: {', '.join(module.version)})"
 
 
-def variables_have_names(site: Site) -> Faults:
-    """Conditions ask for variables by names that a shell knows."""
-    for path, item, below in _keys_of(site):
-        for name in below or () if item.name == "variable" else ():
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
-                yield f"{path}.{name}", f"{name!r} is not the name of a variable (letters, digits and _ would be right)"
-
-
 def nothing_is_left_for_a_shell(site: Site) -> Faults:
     """Paths and values are meant as they stand: nothing fills in `$NAME`, and no bind is a pattern."""
     meant = "`exact: yes` where it stands for itself, would be right"
@@ -368,7 +359,6 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         modules_fit_together,
         runtimes_are_read,
         conditions_can_be_known,
-        variables_have_names,
         nothing_is_left_for_a_shell,
         modules_keep_their_binds,
         settings_say_one_thing,

@@ -167,7 +167,8 @@ class Decoder:
         values = {}
         for name, child in value.items():
             here = joined(path, name)
-            if (self._name(name, path, here) if self.by_hand else self._scalar(name, kinds[0], here)) is not MISSING:
+            fits = not self.by_hand or self._name(name, path, here) is not MISSING
+            if fits and self._scalar(name, kinds[0], here) is not MISSING:
                 values[name] = self.value(child, kinds[1], here)
         if MISSING in values.values():
             return MISSING
