@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar
 from lumisite.errors import LumisiteError, Problem, SiteError, file_fault, shown
 from lumisite.site.document import MAX_DEPTH, NOWHERE, Document, Place, joined, parse_yaml, text_of
 from lumisite.site.eyes import name_fault
+from lumisite.text import some
 
 T = TypeVar("T")
 
@@ -84,9 +85,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
         return f"did you mean {near[0]}?"
-    if len(names) > MOST_NAMES:
-        return f"have {', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
-    return f"have {', '.join(names)}" if names else "there are none"
+    return f"have {some(names, MOST_NAMES, ', ')}" if names else "there are none"
 
 
 def unknown(path: str, names: Iterable[str], known: Iterable[str]) -> Faults:
@@ -187,8 +186,9 @@ class Decoder:
     def _dataclass(self, value: Any, kind: Any, path: str) -> Any:
         if not isinstance(value, dict):
             return self._fault(path, f"is a {_shape(value)} (keys and values would be right)")
-        fields, among = _fields(kind), _among(kind)
-        more = self._described(among)
+        fields, among = _fields(kind)
+        table = self.document.value.get(among.metadata["names"]) if among and self.by_hand else None
+        more: Collection[str] = table if isinstance(table, dict) else ()
         values: dict[str, Any] = {among.name: {}} if among else {}
         for name, child in value.items():
             here = joined(path, name)
@@ -201,7 +201,8 @@ class Decoder:
                     self.document.moved[f"{here}[0]"] = self.document.written(here)
                 values[item.name] = self.value([child] if alone else child, inner, here)
             elif among and name in more:
-                values[among.name][name] = self.value(child, typing.get_args(_hints(kind)[among.name])[1], here)
+                inner = typing.get_args(typing.get_type_hints(kind)[among.name])[1]
+                values[among.name][name] = self.value(child, inner, here)
             elif self.by_hand:
                 known = [*more, *fields]
                 self._fault(here, f"is not a key here ({suggestion(name, known)})", self.document.key_place(here))
@@ -212,32 +213,18 @@ class Decoder:
         below = values[among.name].values() if among else ()
         return MISSING if missing or MISSING in values.values() or MISSING in below else kind(**values)
 
-    def _described(self, among: dataclasses.Field[Any] | None) -> Collection[str]:
-        """Give the names that the table of such a key describes."""
-        table = self.document.value.get(among.metadata["names"]) if among and self.by_hand else None
-        return table if isinstance(table, dict) else ()
-
     def _needed(self, name: str, item: dataclasses.Field[Any]) -> bool:
         if self.may_lack is not None:
             return name not in self.may_lack
         return _default(item) is dataclasses.MISSING
 
 
-_hints = functools.cache(typing.get_type_hints)
-
-
 @functools.cache
-def _fields(kind: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
-    """Give the field and the type behind each key; a `_` at the end only avoids a reserved word of Python."""
-    hints = _hints(kind)
-    kept = (item for item in dataclasses.fields(kind) if not item.metadata.get("among"))
-    return {item.name.rstrip("_"): (item, hints[item.name]) for item in kept}
-
-
-@functools.cache
-def _among(kind: type) -> dataclasses.Field[Any] | None:
-    """Give the field of a class for keys that the site itself describes."""
-    return next((item for item in dataclasses.fields(kind) if item.metadata.get("among")), None)
+def _fields(kind: type) -> tuple[dict[str, tuple[dataclasses.Field[Any], Any]], dataclasses.Field[Any] | None]:
+    """Give the field and the type behind each key, and the field for keys that the site itself describes."""
+    hints, fields = typing.get_type_hints(kind), dataclasses.fields(kind)
+    among = next((item for item in fields if item.metadata.get("among")), None)
+    return {item.name: (item, hints[item.name]) for item in fields if item is not among}, among
 
 
 def _default(item: dataclasses.Field[Any]) -> Any:
