@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from lumisite.errors import LumisiteError
-from lumisite.machine.tree import Source
+from lumisite.machine.tree import Source, Tree
 
 #: Limits that no linker's output comes near; beyond them the file is damaged, or made to tire its reader.
 MOST_TAGS = 16_384
@@ -145,9 +145,13 @@ class _Reader:
         return self.string(self.tags[tag][-1], what, most) if tag in self.tags else None
 
 
-def read_needed(source: Source) -> tuple[str, ...]:
-    """Give the libraries that an object needs, and look at no more of it; raises `ElfError` as `read_elf` does."""
-    return _open(source)[0].needed()
+def read_needed(tree: Tree, path: str) -> tuple[str, ...]:
+    """Give the libraries that a file of a tree needs, and look at no more of it; none of what is damaged or no ELF."""
+    source = tree.source(path)
+    try:
+        return () if source is None else _open(source)[0].needed()
+    except ElfError:
+        return ()
 
 
 def read_elf(source: Source) -> ElfInfo:
