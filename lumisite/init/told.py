@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,7 +77,7 @@ class Told:
 
 def read_told(text: str, name: str) -> Told:
     """Read an answer; what stands before it, such as words of a prolog, is passed over. Raises `ToldError`."""
-    told, lines, ended = Told(name), list[str](), False
+    told, lines = Told(name), list[str]()
     for line in text.split("\n"):
         kind, _, rest = line.partition(" ")
         path, _, target = rest.partition("\t")
@@ -91,20 +90,9 @@ def read_told(text: str, name: str) -> Told:
                 told.links[path] = target
             else:
                 told.folders.setdefault(path, set())
-            _add_parents(told, path)
-        ended = line == "END"
-        if ended:
+            while path != "/":
+                path, below = posixpath.split(path)
+                told.folders.setdefault(path, set()).add(below)
+        if line == "END":
             return told
     raise ToldError(f"{name}: the answer has no end, after {len(told.files)} files (the collector ends with END)")
-
-
-def _add_parents(told: Told, path: str) -> None:
-    for above, name in _parents(path):
-        told.folders.setdefault(above, set()).add(name)
-
-
-def _parents(path: str) -> Iterator[tuple[str, str]]:
-    while path != "/":
-        above, name = posixpath.split(path)
-        yield above, name
-        path = above
