@@ -298,7 +298,8 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
         case kind if kind in _TITLES:
             yield CHANGED, f"{_TITLES[kind]}: {' -> '.join(_states(change))}."
         case "stack":
-            yield CHANGED, f"{_on_host(name)}: {' -> '.join(_states(change))}."
+            title = next((one.on_host for _, one in all_software() if one.title == name), name)
+            yield CHANGED, f"{title}: {' -> '.join(_states(change))}."
         case "product" if was:
             if now:
                 yield CHANGED, f"{posixpath.basename(name)}: {posixpath.basename(was)} -> {posixpath.basename(now)}."
@@ -334,10 +335,6 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
         case "image" if was:
             yield CHANGED, f"{name} now leads to {now}." if now else f"{name} is gone."
             yield from _stay(name, was, context)
-
-
-def _on_host(title: str) -> str:
-    return next((one.on_host for _, one in all_software() if one.title == title), title)
 
 
 def _names(context: Context) -> Iterator[tuple[str, str]]:

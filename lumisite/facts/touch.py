@@ -131,9 +131,8 @@ def _place(change: Change[Any], context: Context) -> Touches:
 
 
 def _driver(change: Change[Driver], context: Context) -> Touches:
-    for stack in context.driven:
-        if change.subject in gpu_of(str(context.site.stacks[stack].gpu)).drivers:
-            yield from _driven(stack, change, context)
+    of = (one for one in context.driven if change.subject in gpu_of(str(context.site.stacks[one].gpu)).drivers)
+    yield from chain.from_iterable(_driven(stack, change, context) for stack in of)
 
 
 def _driven(stack: str, change: Change[Driver], context: Context) -> Touches:
@@ -174,7 +173,8 @@ def _stack(change: Change[Names], context: Context) -> Touches:
             yield Touch("site", f"platforms.{context.was}.stacks.{stack}.supported", why)
         versioned = (name for name, module in context.site.modules.items() if stack in module.version)
         yield from (Touch("module", f"{name}/{release}*", why) for name in versioned)
-    yield from context.undescribed(stack, come)
+    new = (one for one in come if one not in context.site.releases(stack))
+    yield from (Touch("site", f"stacks.{stack}.releases", f"{one} is not described") for one in new)
 
 
 def _gone_from_host(context: Context, stack: str, release: str) -> Touches:
