@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lumisite.binds.closure import Line
-from lumisite.binds.plan import Plan, Request, format_plan, make_plan
+from lumisite.binds.plan import UNKNOWN, Plan, Request, format_plan, make_plan
 from lumisite.cli.parser import asked_for, check_root, rows_of_json, say, write_whole
 from lumisite.errors import ResolveError, SiteError, shown
 from lumisite.images.digest import digest_of
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(rows_of_json(map(_entry, plan.lines)))
     elif plan.lines:
         print("\n".join(_table(plan.lines)))
-    return 1 if not plan.sound else 0 if plan.fast else 4
+    return 1 if not plan.sound else 4 if UNKNOWN in plan.notes else 0
 
 
 def plan_image(
