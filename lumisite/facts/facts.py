@@ -225,7 +225,6 @@ _FILE = JsonFile(
     name="facts file",
     key="lumisite_facts",
     remedy="`lumisite facts -o FILE` writes one",
-    error=LumisiteError,
     prints=True,
     older=_older,
 )

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from lumisite.facts.capture import stated_paths
-from lumisite.facts.change import BootConfig, Change, DeployedFile, Renamed, SymbolVersion, parted
+from lumisite.facts.change import BootConfig, Change, DeployedFile, SymbolVersion, parted
 from lumisite.facts.facts import Driver, ImageFile, Interface
 from lumisite.facts.named import (
     Touches,
@@ -205,12 +205,12 @@ def _default(change: Change[str], context: Context) -> Touches:
 
 
 def _became(change: Change[Any]) -> str:
-    if isinstance(change.after, Renamed):
+    if isinstance(change.after, str):
         return f"is called {change.now} now"
     return "is gone" if change.after is None else "is there now" if change.before is None else "is not what it was"
 
 
-def _interface(change: Change[Interface | Renamed], context: Context) -> Touches:
+def _interface(change: Change[Interface | str], context: Context) -> Touches:
     fabric, name, how = context.site.fabric, change.subject, _became(change)
     if isinstance(change.before, Interface) and isinstance(change.after, Interface):
         how = "has another MTU, which all nodes must share" if change.before.mtu != change.after.mtu else how
@@ -226,7 +226,7 @@ def _interface(change: Change[Interface | Renamed], context: Context) -> Touches
 def _adapter(change: Change[Any], context: Context) -> Touches:
     """An adapter has gone, has come, has another name or place, or its port is not what it was."""
     site, name, how = context.site, change.subject, _became(change)
-    places = {one and (one.numa, one.cpus) for one in (change.before, change.after) if not isinstance(one, Renamed)}
+    places = {one and (one.numa, one.cpus) for one in (change.before, change.after) if not isinstance(one, str)}
     named_by: dict[str, tuple[str | None, ...]] = {"fabric.adapters": site.fabric.adapters}
     for kind, node in site.node_kinds.items():
         here = f"node_kinds.{kind}"
