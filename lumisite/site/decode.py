@@ -6,6 +6,7 @@ What people write (YAML) has texts only, names that any tool takes, and no key t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -19,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from lumisite.errors import LumisiteError, Problem, SiteError, file_fault, shown
-from lumisite.site.document import MAX_DEPTH, NOWHERE, Document, Place, joined, parse_yaml, text_of
+from lumisite.site.document import MAX_DEPTH, Document, Place, joined, parse_yaml, text_of
 from lumisite.site.eyes import name_fault
 from lumisite.text import some
 
@@ -311,8 +312,9 @@ class JsonFile:
         except SiteError as error:
             problem = error.problems[0]
         if problem.key:
-            line, column = _json_place(data, problem.key)
-            problem = dataclasses.replace(problem, line=line, column=column)
+            with contextlib.suppress(SiteError):  # JSON is read as YAML, which knows where everything stands
+                line, column = parse_yaml(data, "").place(problem.key)
+                problem = dataclasses.replace(problem, line=line, column=column)
         raise self.error(f"{problem}" if problem.key else f"{problem} ({self.remedy})")
 
 
@@ -328,14 +330,6 @@ def decode_values(
     """Decode values of JSON into the dataclass `kind`; `JsonFile` says what the options mean. Raises `SiteError`."""
     scalars: Scalars = {str: _json_line if prints else _json_text, int: _json_int, float: _json_float}
     return Decoder(Document(file, values), scalars, by_hand=False, may_lack=may_lack).decode(kind, [rules])
-
-
-def _json_place(data: bytes, path: str) -> Place:
-    """Give the place of a key path; JSON is read as YAML for that, which knows where everything stands."""
-    try:
-        return parse_yaml(data, "").place(path)
-    except SiteError:
-        return NOWHERE
 
 
 def short(value: object) -> str:

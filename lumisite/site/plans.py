@@ -91,11 +91,6 @@ class ImagePlan:
     notes: tuple[Line, ...] = key("What a reviewer should know of the whole.", default=())
     lines: tuple[PlanLine, ...] = key("One entry for each library.", default=())
 
-    @property
-    def unmet(self) -> tuple[PlanLine, ...]:
-        """The lines that leave a container without what its family needs."""
-        return tuple(line for line in self.lines if line.decision in UNMET)
-
 
 @dataclass(frozen=True)
 class LoadedPlan:
