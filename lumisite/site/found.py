@@ -38,7 +38,7 @@ def with_evidence(loaded: LoadedSite, name: str, value: str | None, found: Mappi
     if index is None:
         return _with_entry(text, top.get("settings"), name, value, found).encode()
     if value is not None and loaded.site.settings[index].value != value:
-        found = {**_about(value, found)}
+        found = _about(value, found)
     return _with_line(text, cast(list[Node], top["settings"].value)[index], flow(found)).encode()
 
 
