@@ -220,8 +220,7 @@ def _library(tree: Tree, found: Found) -> Library:
     versions = [version for names in info.verneed.values() for version in names]
     wants = {}
     for group in _GROUPS:
-        numbered = [one for one in versions if re.fullmatch(rf"{group}_[0-9.]+", one)]
-        if numbered:
+        if numbered := [one for one in versions if re.fullmatch(rf"{group}_[0-9.]+", one)]:
             wants[group] = newest(numbered).partition("_")[2]
     gives = tuple(sorted(public_versions(info.verdef)))
     size = size_of(tree, found.real) or 0
