@@ -7,17 +7,10 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lumisite.errors import LumisiteError
+from lumisite.errors import ToolError
 from lumisite.machine.tree import Entry, Memory, first_line, names_of, small_text
 from lumisite.site.read import read_file
 from lumisite.vendors import all_fabrics, all_gpus, all_software, all_vendors
-
-
-class ToldError(LumisiteError):
-    """An answer that is no answer, or not all of one."""
-
-    exit_code = 3
-
 
 _SCRIPT_BYTES = 64 * 1024
 
@@ -76,7 +69,7 @@ class Told:
 
 
 def read_told(text: str, name: str) -> Told:
-    """Read an answer; what stands before it, such as words of a prolog, is passed over. Raises `ToldError`."""
+    """Read an answer; what stands before it, such as words of a prolog, is passed over. Raises `ToolError`."""
     told, lines = Told(name), list[str]()
     for line in text.split("\n"):
         kind, _, rest = line.partition(" ")
@@ -95,4 +88,4 @@ def read_told(text: str, name: str) -> Told:
                 told.folders.setdefault(path, set()).add(below)
         if line == "END":
             return told
-    raise ToldError(f"{name}: the answer has no end, after {len(told.files)} files (the collector ends with END)")
+    raise ToolError(f"{name}: the answer has no end, after {len(told.files)} files (the collector ends with END)")
