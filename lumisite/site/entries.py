@@ -41,8 +41,8 @@ class When:
     partition: tuple[str, ...] | None = key("Partitions by name.", names="partitions", default=None)
     kind: tuple[str, ...] | None = key("Node kinds by name.", names="node_kinds", default=None)
     variable: Mapping[VariableName, Value] | None = key(
-        "Variables of the job, by names that a shell knows, each with a shell pattern of its value; one that is not set "
-        "is empty.",
+        "Variables of the job, by names that a shell knows, each with a shell pattern of its value; one that is not "
+        "set is empty.",
         default=None,
     )
 
