@@ -187,7 +187,7 @@ class Decoder:
     def _dataclass(self, value: Any, kind: Any, path: str) -> Any:
         if not isinstance(value, dict):
             return self._fault(path, f"is a {_shape(value)} (keys and values would be right)")
-        fields, among = _fields(kind)
+        fields, among, of_more = _fields(kind)
         table = self.document.value.get(among.metadata["names"]) if among and self.by_hand else None
         more: Collection[str] = table if isinstance(table, dict) else ()
         values: dict[str, Any] = {among.name: {}} if among else {}
@@ -202,8 +202,7 @@ class Decoder:
                     self.document.moved[f"{here}[0]"] = self.document.written(here)
                 values[item.name] = self.value([child] if alone else child, inner, here)
             elif among and name in more:
-                inner = typing.get_args(typing.get_type_hints(kind)[among.name])[1]
-                values[among.name][name] = self.value(child, inner, here)
+                values[among.name][name] = self.value(child, of_more, here)
             elif self.by_hand:
                 known = [*more, *fields]
                 self._fault(here, f"is not a key here ({suggestion(name, known)})", self.document.key_place(here))
@@ -221,11 +220,12 @@ class Decoder:
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[dict[str, tuple[dataclasses.Field[Any], Any]], dataclasses.Field[Any] | None]:
-    """Give the field and the type behind each key, and the field for keys that the site itself describes."""
+def _fields(kind: type) -> tuple[dict[str, tuple[dataclasses.Field[Any], Any]], dataclasses.Field[Any] | None, Any]:
+    """Give the field and the type behind each key; and the field for keys that the site describes, with their type."""
     hints, fields = typing.get_type_hints(kind), dataclasses.fields(kind)
     among = next((item for item in fields if item.metadata.get("among")), None)
-    return {item.name: (item, hints[item.name]) for item in fields if item is not among}, among
+    own = {item.name: (item, hints[item.name]) for item in fields if item is not among}
+    return own, among, typing.get_args(hints[among.name])[1] if among else None
 
 
 def _default(item: dataclasses.Field[Any]) -> Any:
