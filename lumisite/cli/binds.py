@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lumisite.binds.closure import Line
-from lumisite.binds.plan import Plan, Request, format_plan, make_plan
+from lumisite.binds.plan import UNKNOWN, Plan, Request, format_plan, make_plan
 from lumisite.cli.parser import check_root, load_selection, rows_of_json, say, write_whole
 from lumisite.errors import ResolveError, SiteError, shown
 from lumisite.images.digest import digest_of
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(rows_of_json(map(_entry, plan.lines)))
     elif plan.lines:
         print("\n".join(_table(plan.lines)))
-    return 1 if not plan.sound else 0 if plan.fast else 4
+    return 1 if not plan.sound else 4 if UNKNOWN in plan.notes else 0
 
 
 def plan_image(

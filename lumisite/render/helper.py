@@ -278,7 +278,7 @@ def _followed(site: Site, plan: ImagePlan) -> Iterator[str]:
     for line in plan.lines:
         if line.spec is not None and line.by is None:
             yield sh.call("ls_add_planned", str(line.source), str(line.target), line.spec)
-    for line in plan.unmet:
+    for line in (line for line in plan.lines if line.accepted is not None):
         yield sh.call("ls_accept", f"runs without the host's {line.library} here: {line.accepted}")
     yield sh.assign(ls_libraries=":".join(plan.library_path))
 
