@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 from docs.markdown import notice, plain, table
 from lumisite.cli.commands import COMMANDS
-from lumisite.cli.groups import GROUPS
-from lumisite.cli.parser import build_parser
+from lumisite.cli.parser import GROUPS, build_parser
 
 USAGE_WIDTH = 88
 

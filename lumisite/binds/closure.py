@@ -270,9 +270,11 @@ def _line(case: _Case, chain: tuple[str, ...], cases: _Cases, sides: Sides) -> L
     needed = _needed_versions(case, cases)
     wanted = newest(needed) if needed else None if host is None else summary(host)
     found = None if image is None else summary(image)
-    bound = _in_the_way(case, sides)
+    # The bind of a module that brings a library which is not to be bound.
+    seen = case.container.found if case.decision in ("skip", "refuse") and not is_foundation(case.name) else None
+    bound = None if seen is None else sides.view.bound_at(seen.real)
     # What is but a part of what a module binds cannot be taken away.
-    whole = bound is not None and case.container.found is not None and bound.target == case.container.found.real
+    whole = bound is not None and seen is not None and bound.target == seen.real
     return Line(
         library=Text(case.name),
         decision=case.decision,
@@ -294,14 +296,6 @@ def _line(case: _Case, chain: tuple[str, ...], cases: _Cases, sides: Sides) -> L
             )
         ),
     )
-
-
-def _in_the_way(case: _Case, sides: Sides) -> Bound | None:
-    """Give the bind of a module that brings a library that is not to be bound."""
-    seen = case.container.found
-    if case.decision not in ("skip", "refuse") or seen is None or is_foundation(case.name):
-        return None
-    return sides.view.bound_at(seen.real)
 
 
 def _named(loader: Loader, path: str) -> str:

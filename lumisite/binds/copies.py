@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from lumisite.images.contents import plugins_in
-from lumisite.machine.elf import ElfError, read_needed
+from lumisite.machine.elf import read_needed
 from lumisite.machine.loader import Found, Loaded, Loader, walk
 from lumisite.machine.tree import names_of, resolve
 
@@ -177,12 +177,6 @@ def objects_of(loader: Loader) -> Iterator[tuple[str, tuple[str, ...]]]:
     libraries = (f"{at}/{file}" for at in folders for file in names_of(tree, at) if ".so" in file)
     for path in (*libraries, *plugins_in(tree)):
         place = resolve(tree, path)
-        if place.entry is None or place.entry.kind != "file" or place.path in seen:
-            continue
-        seen.add(place.path)
-        source = tree.source(place.path)
-        try:
-            needed = () if source is None else read_needed(source)
-        except ElfError:
-            continue
-        yield place.path, needed
+        if place.entry is not None and place.entry.kind == "file" and place.path not in seen:
+            seen.add(place.path)
+            yield place.path, read_needed(tree, place.path)

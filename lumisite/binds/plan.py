@@ -58,16 +58,12 @@ _HEADER = """\
 
 @dataclass(frozen=True)
 class Plan:
-    """What an image needs from a host: a line for each library, and `notes` on the whole.
-
-    `fast` is false where no family knows the image and it lacks something that full speed on the network takes.
-    """
+    """What an image needs from a host: a line for each library, and `notes` on the whole."""
 
     family: str
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
     holds: Holds = field(default_factory=Holds)
-    fast: bool = True
 
     @property
     def sound(self) -> bool:
@@ -99,7 +95,7 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     if not roots:
         notes.append(f"{name} needs no library of the host: {family.why}")
         lacks = () if known else _speed(site, image.tree, ())
-        return Plan(name, (), (*notes, *lacks), holds, not lacks or lacks[-1] != UNKNOWN)
+        return Plan(name, (), (*notes, *lacks), holds)
     folders, lacking = library_folders(request, host)
     sides, unknown = _sides(request, name, image.tree, host, folders)
     notes += lacking
@@ -112,7 +108,7 @@ def make_plan(request: Request, image: Image, host: Tree) -> Plan:
     notes += (f"the image's {at} may not be read ({command})" for at, command in shut.items())
     brought = {line.library for line in lines if line.decision in ("bind", "skip")}
     lacks = () if known else _speed(site, image.tree, brought)
-    return Plan(name, lines, (*notes, *lacks), holds, not lacks or lacks[-1] != UNKNOWN)
+    return Plan(name, lines, (*notes, *lacks), holds)
 
 
 def _speed(site: Site, image: Tree, brought: Collection[str]) -> tuple[str, ...]:

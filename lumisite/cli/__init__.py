@@ -36,8 +36,8 @@ def _called(argv: Sequence[str] | None, first: list[str]) -> int:
         return stop.code if isinstance(stop.code, int) else 2
     try:
         first += choose_site(arguments)
-        module = COMMANDS[arguments.command].module or arguments.command
-        code: int = importlib.import_module(f"lumisite.cli.{module}").run(arguments)
+        module, _, function = (COMMANDS[arguments.command].run or f"{arguments.command}.run").partition(".")
+        code: int = getattr(importlib.import_module(f"lumisite.cli.{module}"), function)(arguments)
         sys.stdout.flush()
     except LumisiteError as error:
         first.clear()  # the message names what it is about

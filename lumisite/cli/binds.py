@@ -6,21 +6,19 @@ import argparse
 import glob
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lumisite.binds.closure import Line
-from lumisite.binds.plan import Plan, Request, format_plan, make_plan
-from lumisite.cli.parser import asked_for, check_root, rows_of_json, say, write_whole
+from lumisite.binds.plan import UNKNOWN, Plan, Request, format_plan, make_plan
+from lumisite.cli.parser import check_root, load_selection, rows_of_json, say, write_whole
 from lumisite.errors import ResolveError, SiteError, shown
 from lumisite.images.digest import digest_of
 from lumisite.images.sif import open_image
 from lumisite.machine.host import DiskTree, open_file
 from lumisite.machine.tree import resolve
 from lumisite.site import scalars
-from lumisite.site.load import load_site, parse_plan, read_input
+from lumisite.site.load import parse_plan, read_input
 from lumisite.site.plans import ImagePlan, PlannedImage, literal_path, plan_stages
-from lumisite.site.selection import resolve_selection
 from lumisite.text import columns
 
 
@@ -38,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(rows_of_json(map(_entry, plan.lines)))
     elif plan.lines:
         print("\n".join(_table(plan.lines)))
-    return 1 if not plan.sound else 0 if plan.fast else 4
+    return 1 if not plan.sound else 4 if UNKNOWN in plan.notes else 0
 
 
 def plan_image(
@@ -46,47 +44,40 @@ def plan_image(
 ) -> tuple[Request, Plan]:
     """Plan an image with a command's options for image, site, releases, family and host."""
     check_root(arguments.host_root)
-    site = load_site(arguments.site).site
-    chosen = resolve_selection(site, platform=arguments.platform, **asked_for(arguments))
-    names = _names(arguments.image, arguments.host_root)
+    loaded, chosen = load_selection(arguments)
+    names = _Names(arguments.image, arguments.host_root)
     image = open_image(names.on_disk)
     # What the name leads to counts more than the name, and both more than what jobs will call it.
     known = tuple(dict.fromkeys((*paths, names.typed, names.real)))
-    request = Request(site, chosen.platform, chosen.default.releases, known, arguments.family, libraries)
+    request = Request(loaded.site, chosen.platform, chosen.default.releases, known, arguments.family, libraries)
     return request, make_plan(request, image, DiskTree(arguments.host_root))
 
 
-@dataclass(frozen=True)
 class _Names:
     """How an image is called: as it was `typed`, and the `real` file; both in the captured host `top`, if they are."""
 
-    typed: str
-    real: str
-    top: str = ""
-    on_disk: str = ""
+    def __init__(self, image_path: str, host_root: str) -> None:
+        typed, top = os.path.abspath(image_path), os.path.abspath(host_root)  # noqa: PTH100
+        inside = top != "/" and typed.startswith(f"{top}/") and "\0" not in image_path  # opening one says so
+        self.top = top if inside else ""
+        self.typed = typed[len(self.top) :]
+        self.on_disk = self.top + self.real if inside else image_path
+
+    @property
+    def real(self) -> str:
+        """Where it leads."""
+        return self.leads(self.typed)
 
     def leads(self, path: str) -> str:
         """Give where a path leads."""
         return resolve(DiskTree(self.top), path).path if self.top else os.path.realpath(path)
 
 
-def _names(image_path: str, host_root: str) -> _Names:
-    """Give an image's names; in a captured host they are those that the image has on that host."""
-    typed, top = os.path.abspath(image_path), os.path.abspath(host_root)  # noqa: PTH100
-    if "\0" in image_path:  # opening it says so
-        return _Names(image_path, image_path, "", image_path)
-    if top == "/" or not typed.startswith(f"{top}/"):
-        return _Names(typed, os.path.realpath(typed), "", image_path)
-    inside = _Names(typed[len(top) :], "", top)
-    real = inside.leads(inside.typed)
-    return replace(inside, real=real, on_disk=top + real)
-
-
 def _write_plan(arguments: argparse.Namespace, request: Request, plan: Plan) -> None:
     """Store a plan where the admin wants it; an earlier plan there keeps what was edited."""
     file: Path = arguments.write
     old: ImagePlan | None = parse_plan(read_input(file), file) if file.exists() else None
-    known = _names(arguments.image, arguments.host_root)
+    known = _Names(arguments.image, arguments.host_root)
     real = known.real
     paths = tuple(arguments.path) or (tuple(map(glob.escape, request.image_paths)) if old is None else old.paths)
     literal = ((path, literal_path(path)) for path in paths)

@@ -4,30 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lumisite.cli.arguments import (
-    COUNT,
-    DETAILS,
-    DRY_RUN,
-    FULL,
-    HOST_ROOT,
-    IMAGE,
-    INPUTS,
-    JOBS,
-    JSON,
-    MOST_TASKS,
-    NODES,
-    ONE_RELEASE,
-    OTHER_IMAGES,
-    OUT,
-    OUTPUT,
-    PATH,
-    PLATFORM,
-    PROBE,
-    ROOT,
-    RUN_FOLDER,
-    SELECTION,
-    SITE,
-)
+from lumisite.cli.arguments import COUNT, INPUTS, JOBS, ONE_RELEASE, OTHER_IMAGES, PATH, RUN_FOLDER, SELECTION, shared
 from lumisite.cli.parser import About, Command, number_to
 
 COMMANDS: dict[str, Command] = {
@@ -58,16 +35,16 @@ COMMANDS: dict[str, Command] = {
             "--root ROOT": "with --host: the deployment root (default: the site's)",
             "--host-root DIR": "with --host: the root of the node, or of a copy of it (default: /)",
             "--site NAME|FILE": "the same as FILE",
-            "--json": JSON,
+            **shared("--json"),
         },
         either=("--update", "--host"),
-        module="describe",
+        run="describe.run_check",
     ),
     "resolve": Command(
         "show which releases would be chosen, and why the others lost",
         "Show the platform and the releases of its stacks that `render` would use, and why each other one lost.",
-        {"--site NAME|FILE": SITE, **SELECTION, "--json": JSON},
-        module="describe",
+        {**shared("--site NAME|FILE"), **SELECTION, **shared("--json")},
+        run="describe.run_resolve",
     ),
     "why": Command(
         "explain a setting, bind, module or library",
@@ -77,17 +54,16 @@ COMMANDS: dict[str, Command] = {
         "and --platform choose versions of modules. A library is explained for one image.",
         {
             "names NAME...": "a variable, an absolute path, a module, or a SONAME",
-            "--site NAME|FILE": SITE,
+            **shared("--site NAME|FILE"),
             "--root ROOT": "explain what is deployed in this deployment root: its site, platform and releases",
             **SELECTION,
             "--family F": "image family (default: any)",
             "--nodes": About("nodes of the job step (default: any)", {"choices": ("one", "several")}),
             "--partition NAME": "partition (default: any)",
             "--image IMAGE": "the image that runs: read where it is there, else told by its name",
-            "--host-root DIR": HOST_ROOT,
-            "--json": JSON,
+            **shared("--host-root DIR", "--json"),
         },
-        module="describe",
+        run="describe.run_why",
     ),
     "env": Command(
         "what a rank will find: each variable, bind and CPU mask, who sets it, and why",
@@ -99,14 +75,16 @@ COMMANDS: dict[str, Command] = {
         {
             "image [IMAGE]": "the image, as a job names it; it need not be here",
             "--nodes N": About("nodes of the step (default: 1)", {"type": number_to(999999), "default": 1}),
-            "--tasks-per-node T": About("tasks on each node (default: one for each GPU, else 1)", MOST_TASKS),
+            "--tasks-per-node T": About(
+                "tasks on each node (default: one for each GPU, else 1)",
+                {"type": number_to(1024)},  # the prolog is run for each of them
+            ),
             "--partition P": "partition (default: the one that the site validates)",
             "--module M": "the module that is loaded, with or without its version, or `none`, where the site's "
             "cli_filter attaches the helper (default: the module with the helper)",
-            "--platform P": PLATFORM,
+            **shared("--platform P"),
             **INPUTS,
-            "--site NAME|FILE": SITE,
-            "--json": JSON,
+            **shared("--site NAME|FILE", "--json"),
         },
     ),
     "render": Command(
@@ -114,7 +92,7 @@ COMMANDS: dict[str, Command] = {
         "Write modules/, spank/ and MANIFEST.json for the releases asked for. The same input gives the same bytes; "
         "OUT is replaced as a whole or not at all.",
         {
-            "--site NAME|FILE": SITE,
+            **shared("--site NAME|FILE"),
             **SELECTION,
             "--out DIR": About("where to write (default: %(default)s)", {"type": Path, "default": Path("site-out")}),
             "--strict": "write nothing, and exit 1, where a file cannot say all that the site wants",
@@ -124,35 +102,36 @@ COMMANDS: dict[str, Command] = {
     "diff": Command(
         "what deploying a rendered tree would change",
         None,
-        {"out OUT": OUT, "root ROOT": ROOT, "--details": DETAILS, "--full": FULL, "--json": JSON},
-        module="release",
+        shared("out OUT", "root ROOT", "--details", "--full", "--json"),
+        run="release.run_diff",
     ),
     "deploy": Command(
         "put a rendered tree into a deployment root",
         None,
         {
-            "out OUT": OUT,
-            "root ROOT": ROOT,
+            **shared("out OUT", "root ROOT"),
             "--apply": "write; without it, only show what would change",
             "--set-edits-aside": "go on over files that were edited by hand in ROOT; they stay in their release's "
             "folder",
             "--change-site": "go on over a root that is of another site than OUT",
-            "--details": DETAILS,
-            "--full": FULL,
+            **shared("--details", "--full"),
         },
-        module="release",
+        run="release.run_deploy",
     ),
     "rollback": Command(
         "go one release back, at once",
         None,
-        {"root ROOT": ROOT, "release [ID]": About("the release to go to (default: the one before)", {"default": ""})},
-        module="release",
+        {
+            **shared("root ROOT"),
+            "release [ID]": About("the release to go to (default: the one before)", {"default": ""}),
+        },
+        run="release.run_rollback",
     ),
     "releases": Command(
         "what is deployed: releases, inputs, and whether they are whole",
         None,
-        {"root ROOT": ROOT, "--json": JSON},
-        module="release",
+        shared("root ROOT", "--json"),
+        run="release.run_releases",
     ),
     "status": Command(
         "what is deployed, whether it fits this machine, and what to do next",
@@ -162,8 +141,7 @@ COMMANDS: dict[str, Command] = {
         {
             "root [ROOT]": "the deployment root (default: the site's)",
             "--site NAME|FILE": "the site (default: the embedded one that the release is of)",
-            "--host-root DIR": HOST_ROOT,
-            "--json": JSON,
+            **shared("--host-root DIR", "--json"),
         },
     ),
     "masks": Command(
@@ -171,14 +149,14 @@ COMMANDS: dict[str, Command] = {
         "Print one CPU list and mask for each task of a node: cores nearest to the task's GPU, inside what was "
         "granted. A task without a sound answer gets none, with the reason on stderr and exit code 1.",
         {
-            "--site NAME|FILE": SITE,
+            **shared("--site NAME|FILE"),
             "--node KIND": "a node kind of the site, or 'live' for this node (default: the site's only kind with GPUs)",
             "--topology XML": "a node as hwloc's `lstopo FILE.xml` wrote it",
             "--tasks N": About("tasks on the node (default: one for each GPU)", {"type": int}),
             "--threads": About("hardware threads of each core", {"type": int, "choices": (1, 2), "default": 1}),
             "--cpus LIST": "granted CPUs in kernel numbers, such as 49-55 (default: all)",
             "--gpus LIST": "granted GPUs in task order, such as 0-3 or 4,5,2,3 (default: all)",
-            "--json": JSON,
+            **shared("--json"),
         },
         either=("--node", "--topology"),
     ),
@@ -190,11 +168,10 @@ COMMANDS: dict[str, Command] = {
         "Exit 0 when all is bound or skipped, 1 otherwise, 4 where an image without a family lacks something.",
         {
             "image IMAGE": "a SIF, or the folder of an unpacked image",
-            "--site NAME|FILE": SITE,
-            "--host-root DIR": HOST_ROOT,
+            **shared("--site NAME|FILE", "--host-root DIR"),
             "--family F": "image family (default: the one that recognises the image)",
             "--library SONAME...": "a library to bring beside those of the family (libmpi.so.12); several times",
-            "--platform P": PLATFORM,
+            **shared("--platform P"),
             "--use STACK=V...": "release of a stack (default: the platform's own)",
             **ONE_RELEASE,
             "--write FILE": About(
@@ -203,7 +180,7 @@ COMMANDS: dict[str, Command] = {
             ),
             "--path PATTERN...": "how jobs name the image, for its plan, and for its family where IMAGE itself tells "
             "none; may be given several times (default: IMAGE, and where it leads)",
-            "--json": JSON,
+            **shared("--json"),
         },
     ),
     "images": Command(
@@ -213,8 +190,7 @@ COMMANDS: dict[str, Command] = {
         "the lock.",
         {
             "paths [DIR|FILE]...": "images, or directories of them (default: those of the site)",
-            "--site NAME|FILE": SITE,
-            "--host-root DIR": HOST_ROOT,
+            **shared("--site NAME|FILE", "--host-root DIR"),
             "--lock FILE": "write what is found to a lock; with --check, compare with it",
             "--check": "say what moved, changed, broke, vanished or is new",
             "--digest": About(
@@ -223,7 +199,7 @@ COMMANDS: dict[str, Command] = {
                 {"choices": ("header", "whole")},
             ),
             "--systems FILE": "write cotainr's systems.json with the file behind each base image, only",
-            "--json": JSON,
+            **shared("--json"),
         },
     ),
     "facts": Command(
@@ -234,9 +210,7 @@ COMMANDS: dict[str, Command] = {
         "What is not there is absent in the file; what may not be read is said, with the command that opens it. The "
         "same node gives the same bytes.",
         {
-            "--site NAME|FILE": SITE,
-            "--host-root --root DIR": HOST_ROOT,
-            "-o --output FILE": OUTPUT,
+            **shared("--site NAME|FILE", "--host-root --root DIR", "-o --output FILE"),
         },
     ),
     "changes": Command(
@@ -251,10 +225,10 @@ COMMANDS: dict[str, Command] = {
             "the files name)",
             "--draft": "print only the draft for the site description",
             "--users": "print only the text for users",
-            "--json": JSON,
+            **shared("--json"),
         },
         either=("--draft", "--users", "--json"),
-        module="facts",
+        run="facts.run_changes",
     ),
     "validate": Command(
         "measure the system after a change, with real jobs",
@@ -269,8 +243,7 @@ COMMANDS: dict[str, Command] = {
             "--baseline FILE...": "judge against these runs from before the change: folders, files, reports and "
             "perflogs of ReFrame (default: only gates decide)",
             **OTHER_IMAGES,
-            "--dry-run": DRY_RUN,
-            "--json": JSON,
+            **shared("--dry-run", "--json"),
         },
         either=("--out", "--resume", "--more"),
     ),
@@ -284,11 +257,10 @@ COMMANDS: dict[str, Command] = {
             "--into PLACE": "add what was measured to PLACE, and say what is still missing for a baseline; PLACE is a "
             "folder like that of a run, or a file NAME.jsonl, which has the samples only",
             **OTHER_IMAGES,
-            "--dry-run": DRY_RUN,
-            "--json": JSON,
+            **shared("--dry-run", "--json"),
         },
         either=("--out", "--resume"),
-        module="validate",
+        run="validate.run",
     ),
     "try": Command(
         "what a setting is worth on this machine: evidence for the ledger",
@@ -307,10 +279,10 @@ COMMANDS: dict[str, Command] = {
             **{name: about for name, about in JOBS.items() if name != "--node-sets N"},
             "--write SITE.yaml": About("add the evidence to the ledger's entries in this file", PATH),
             "--dry-run": "print the design only",
-            "--json": JSON,
+            **shared("--json"),
         },
         ("--out", "--resume"),
-        "try_",
+        "try_.run",
     ),
     "transport": Command(
         "which network NCCL, or a library like it, really used",
@@ -324,7 +296,7 @@ COMMANDS: dict[str, Command] = {
             "--nics N": About("NICs that each process must find (default: as many as --site has)", COUNT),
             "--require-gdr": "fail without proof of GPU Direct RDMA",
             "--site NAME|FILE": "take provider and NICs from this site (default: none)",
-            "--json": JSON,
+            **shared("--json"),
         },
     ),
     "verdict": Command(
@@ -345,15 +317,15 @@ COMMANDS: dict[str, Command] = {
             },
             "--site NAME|FILE": "take what is expected of each metric from this site (default: none)",
             "--allow-image-change": "compare samples of different images: the image is what is tested",
-            "--json": JSON,
+            **shared("--json"),
         },
-        module="report",
+        run="report.run_verdict",
     ),
     "lint": Command(
         "known-bad lines in job scripts",
         "Find lines in job scripts that are known to fail, hang or run slowly on this site, each with the line that "
         "would be right. Exit code 1 if there are any.",
-        {"scripts SCRIPT...": "a job script; - is standard input", "--site NAME|FILE": SITE, "--json": JSON},
+        {"scripts SCRIPT...": "a job script; - is standard input", **shared("--site NAME|FILE", "--json")},
     ),
     "report": Command(
         "what a run found: what changed, what is slower, which node, what to do",
@@ -373,8 +345,7 @@ COMMANDS: dict[str, Command] = {
                 "FILE: .md, .html, .xml, .json, else text)",
                 {"choices": ("text", "markdown", "html", "junit", "json")},
             ),
-            "--json": JSON,
-            "-o --output FILE": OUTPUT,
+            **shared("--json", "-o --output FILE"),
         },
     ),
     "reframe": Command(
@@ -382,13 +353,10 @@ COMMANDS: dict[str, Command] = {
         "Write a test module for ReFrame 4 with the probes of `validate`: same jobs, same gates, same numbers. "
         "`verdict`, `report` and `validate --baseline` take what ReFrame recorded as it is.",
         {
-            "--site NAME|FILE": SITE,
-            "--image FILE": IMAGE,
-            "--probe NAME...": PROBE,
-            "--nodes N": NODES,
+            **shared("--site NAME|FILE", "--image FILE", "--probe NAME...", "--nodes N"),
             "--partition P": "Slurm's partition (default: the site's)",
             **OTHER_IMAGES,
-            "-o --output FILE": OUTPUT,
+            **shared("-o --output FILE"),
             "--stage DIR": "for the module: put a probe's job into a stage directory",
             "--judge DIR": "for the module: judge a probe's job in a stage directory",
             "--job ID": "with --judge: the job's number",

@@ -179,8 +179,3 @@ def _holds(arguments: argparse.Namespace, site: Site) -> Holds:
         if note:
             say(note)
     return holds if arguments.family is None else replace(holds, family=arguments.family)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run `check`, `resolve` or `why`."""
-    return {"check": run_check, "resolve": run_resolve, "why": run_why}[arguments.command](arguments)

@@ -14,20 +14,16 @@ from lumisite.errors import ResolveError, shown
 from lumisite.images.family import holds_of_image
 from lumisite.images.lock import LoadedLock, load_lock
 from lumisite.render.made_up_step import Environment, Question, Step, environment_of, release_of
-from lumisite.render.modules import ModulePlan, plan_modules
+from lumisite.render.modules import ModulePlan, Rendering, plan_modules
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.decode import suggestion
 from lumisite.site.images import holds_by_name
-from lumisite.site.ledger import decide_combinations
 from lumisite.site.load import load_plans, load_site
 from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import ALL, resolve_selection
 from lumisite.text import counted
-
-#: Asked for, it loads no module.
-_NONE = "none"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,16 +41,14 @@ def run(arguments: argparse.Namespace) -> int:
     templates = load_templates()
     lock, plans = load_lock(loaded, arguments.lock), load_plans(loaded, arguments.plan)
     files = render_tree(loaded, selection, templates, plans, lock)
-    decisions = decide_combinations(site, selection)
-    described = plan_modules(site, selection, decisions, loaded.file, templates, release_of(files))
+    described = plan_modules(Rendering(loaded, selection, release_of(files), templates))
     modules = _loaded(site, described, arguments.module)
     found = environment_of(Question(site, files, modules, step, arguments.image))
     if arguments.image is not None and not _was_read(arguments.image, lock, plans):
         _compare_with_image(site, arguments.image)
     before = _set_before(found)
-    told = {name: asdict(found)[name] for name in ("variables", "binds", "cpus")}
     lines = _lines(found, step, modules, arguments.image, before)
-    tell(told | {"set_before": before}, lines, as_json=arguments.json)
+    tell(asdict(found) | {"set_before": before}, lines, as_json=arguments.json)
     return 0
 
 
@@ -77,7 +71,7 @@ def _step(site: Site, arguments: argparse.Namespace) -> Step:
 
 def _loaded(site: Site, plans: Sequence[ModulePlan], asked: str | None) -> tuple[ModulePlan, ...]:
     """Give the plans of the modules that a load brings, what is loaded first before the rest."""
-    if asked == _NONE:
+    if asked == "none":
         return ()
     name = asked or site.helper_module or next(iter(site.modules))
     known = {plan.full_name: plan for plan in plans}

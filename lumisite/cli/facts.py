@@ -15,7 +15,7 @@ from lumisite.machine.host import DiskTree
 from lumisite.site.load import LoadedSite, load_plans, load_site, read_input
 
 
-def run_facts(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Capture a node."""
     root = arguments.host_root
     check_root(root)
@@ -57,8 +57,3 @@ def load_facts(name: str) -> Facts:
     """Read a facts file, and no more of it than a facts file can have."""
     content = read_input(Path(name), LARGEST_FACTS_BYTES, "`lumisite facts -o FILE` writes one")
     return parse_facts(content, name)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run `facts` or `changes`."""
-    return {"facts": run_facts, "changes": run_changes}[arguments.command](arguments)

@@ -57,9 +57,7 @@ def checked_deployed(loaded: LoadedSite, root_name: str | None, host: DiskTree, 
         gone = list(shared_faults(loaded.site, everything, host, mounts_of(host)))
         if any(is_under(loaded.site.root, fault.path) for fault in gone):
             return Checked(gone, (), str(place))
-    expected = "a root that users can enter, and its admins alone can change,"
-    doubts = root_doubts(place, whole_way=str(place) == loaded.site.root)
-    faults = [HostFault(one.path, expected, one.found, one.remedy) for one in doubts]
+    faults = list(root_doubts(place, whole_way=str(place) == loaded.site.root))
     if faults and not os.access(place, os.R_OK | os.X_OK, effective_ids=True):
         return Checked(faults, (), str(place))
     if release is None:
@@ -73,16 +71,15 @@ def checked_deployed(loaded: LoadedSite, root_name: str | None, host: DiskTree, 
         HostFault(str(release.path / fault.path), "what was deployed", fault.what, "deploy it again, or roll back")
         for fault in release.faults
     ]
-    notes: tuple[str, ...] = ()
-    waiting: tuple[str, ...] = ()
+    notes: list[str] = []
+    waiting: list[str] = []
     looked_at = 0
     name, manifest = release.path.name, release.manifest
     if manifest.release:
-        checked = check_host(loaded.site, manifest, host)
-        faults += checked.faults
-        notes, looked_at = checked.notes, checked.looked_at
+        found, looked_at, notes = check_host(loaded.site, manifest, host)
+        faults += found
         if manifest.inputs.get(loaded.file, "") != sha256_of(loaded.data):
-            waiting += (f"{loaded.file} is not as it was when {name} was rendered; its present text was used",)
+            waiting.append(f"{loaded.file} is not as it was when {name} was rendered; its present text was used")
     return Checked(faults, notes, f"{name} against {host.name}: {looked_at} things looked at", waiting)
 
 

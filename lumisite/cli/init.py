@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.name is not None and not is_name(arguments.name):
         raise ResolveError(f"--name: {shown(arguments.name)} is no name (letters, digits and ._+@- would be right)")
     _refuse_existing(arguments.out)
-    cluster = _cluster(arguments.partition, alone=not arguments.partition)
+    cluster = _cluster(arguments.partition)
     _, here = names_of_this_node()
     name = next(filter(is_name, (arguments.name or "", cluster.config.get("ClusterName", ""), here)), "site")
     out = arguments.out or Path(f"{name}.yaml")
@@ -77,13 +77,13 @@ def _refuse_existing(out: Path | None) -> None:
         raise ResolveError(f"--out: {out} is there already, and stays as it is (another FILE would be right)")
 
 
-def _cluster(wanted: Sequence[str], *, alone: bool) -> Cluster:
+def _cluster(wanted: Sequence[str]) -> Cluster:
     """Read Slurm; where there is none, go on without it if nothing of it was asked for."""
     say("asking Slurm for its partitions and nodes")
     try:
         cluster = read_cluster(ask, wanted)
     except ToolError as error:
-        if not alone:
+        if wanted:
             raise
         say(f"{error}: there will be no partitions, and of nodes what this one or the facts tell")
         return Cluster({}, {}, ())

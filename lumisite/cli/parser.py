@@ -11,7 +11,6 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from lumisite.cli.groups import GROUPS
 from lumisite.cli.plain import plain
 from lumisite.cli.version import TellVersion
 from lumisite.errors import ResolveError, ToolError, refused, shown
@@ -26,6 +25,15 @@ EXIT_CODES = (
     "Exit codes: 0 fine, 1 a difference or a failed verdict, 2 usage or site description, "
     "3 a tool or the system refused, 4 inconclusive, 5 the system is fine but some nodes are not."
 )
+#: Who uses which command: the order of `lumisite --help`.
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "describe the machine (admins)": ("init", "check", "resolve"),
+    "modules and releases (admins)": ("render", "diff", "deploy", "rollback", "releases", "status"),
+    "jobs and images (user support)": ("why", "env", "masks", "binds", "images", "transport", "lint"),
+    "before and after an update (engineers)": (
+        *("facts", "changes", "baseline", "validate", "verdict", "report", "reframe", "try"),
+    ),
+}
 
 
 class About(NamedTuple):
@@ -43,15 +51,15 @@ Arguments: TypeAlias = Mapping[str, "str | About"]
 class Command(NamedTuple):
     """A command: its line in `lumisite --help`, its own help and its arguments.
 
-    At most one of the options in `either` may be given. The `run` of `module` runs it, or that of the module with the
-    command's name.
+    At most one of the options in `either` may be given. `run` is MODULE.FUNCTION of this room that runs it, else the
+    `run` of the module with the command's name.
     """
 
     help: str
     description: str | None
     arguments: Arguments
     either: tuple[str, ...] = ()
-    module: str = ""
+    run: str = ""
 
 
 class _Grouped(argparse.HelpFormatter):

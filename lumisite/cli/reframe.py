@@ -48,8 +48,7 @@ def _module(arguments: argparse.Namespace) -> int:
 
 def _asked(arguments: argparse.Namespace, folder: str, stamp: str) -> tuple[Asked, LoadedSite]:
     """Give what `validate` would be asked with these options, for one job."""
-    others = dict.fromkeys(("account", "reservation", "limit")) | {"sbatch": [], "command": "validate"}
-    return decided(argparse.Namespace(**vars(arguments) | others), folder, stamp, 1)
+    return decided(argparse.Namespace(**vars(arguments) | {"sbatch": [], "command": "validate"}), folder, stamp, 1)
 
 
 def _job(asked: Asked, loaded: LoadedSite) -> JobPlan:

@@ -6,7 +6,6 @@ import argparse
 import os
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,13 @@ from lumisite.errors import refused, shown
 from lumisite.release.deploy import Plan, apply_plan, edits_text, load_out, plan_deploy, roll_back
 from lumisite.release.diff import compare, file_lines, meaning_lines, summary_lines, to_json
 from lumisite.release.files import make_directories
-from lumisite.release.root import Actor, existing_root, list_releases, locked, read_root
-from lumisite.release.tree import fault_lines, owner_of, utc
+from lumisite.release.root import existing_root, list_releases, locked, read_root
+from lumisite.release.tree import fault_lines, owner_of
 from lumisite.text import columns
 
 
-def _diff(arguments: argparse.Namespace) -> int:
+def run_diff(arguments: argparse.Namespace) -> int:
+    """Show what deploying a tree would change."""
     plan = plan_deploy(load_out(arguments.out), arguments.root)
     if arguments.json:
         edited = {str(release.path): [str(fault) for fault in release.faults] for release in plan.edited}
@@ -35,7 +35,8 @@ def _diff(arguments: argparse.Namespace) -> int:
     return 1 if plan.difference or plan.edited else 0
 
 
-def _deploy(arguments: argparse.Namespace) -> int:
+def run_deploy(arguments: argparse.Namespace) -> int:
+    """Show what would change, and with `--apply` do it."""
     out = load_out(arguments.out)
     plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
     if not arguments.apply:
@@ -51,10 +52,9 @@ def _deploy(arguments: argparse.Namespace) -> int:
         make_directories(Path(os.path.realpath(arguments.root)))
     except OSError as error:
         raise refused("make the deployment root, or a folder above it:", error) from error
-    actor = _actor()
-    with locked(read_root(arguments.root).path, actor):
+    with locked(read_root(arguments.root).path, by := _user()):
         plan = plan_deploy(out, arguments.root, os.geteuid(), any_site=arguments.change_site)
-        told = apply_plan(plan, actor, set_edits_aside=arguments.set_edits_aside)
+        told = apply_plan(plan, by, set_edits_aside=arguments.set_edits_aside)
     _show(plan, arguments)  # by now a reader that has left stops nothing half-way
     print(told)
     if not plan.nothing_to_do:
@@ -70,11 +70,11 @@ def _how_to_deploy(plan: Plan, arguments: argparse.Namespace) -> str:
     return f"deploy it{only}: {_command('deploy', arguments.out, arguments.root, '--apply', *options)}"
 
 
-def _rollback(arguments: argparse.Namespace) -> int:
-    actor = _actor()
+def run_rollback(arguments: argparse.Namespace) -> int:
+    """Go back."""
     root = existing_root(arguments.root, os.geteuid()).path
-    with locked(root, actor):
-        before, after, logged = roll_back(now := read_root(root), actor, arguments.release)
+    with locked(root, by := _user()):
+        before, after, logged = roll_back(now := read_root(root), by, arguments.release)
     print(f"rolled back {now.current or '(none)'} -> {after.path.name}")
     if before.manifest.release and (difference := compare(before, after)):
         show("\n".join(summary_lines(difference)))
@@ -86,7 +86,8 @@ def _rollback(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _releases(arguments: argparse.Namespace) -> int:
+def run_releases(arguments: argparse.Namespace) -> int:
+    """List the releases of a root."""
     listed = list_releases(existing_root(arguments.root))
     if arguments.json:
         told = [{**one.pop("stacks"), **one, "faults": list(map(str, one["faults"]))} for one in map(dict, listed)]
@@ -132,16 +133,9 @@ def _command(*words: object) -> str:
     return shlex.join(["lumisite", *map(str, words)])
 
 
-def _actor() -> Actor:
-    return Actor(f"{owner_of(os.getuid())}@{os.uname().nodename}", os.getpid(), utc(time.time()))
+def _user() -> str:
+    return f"{owner_of(os.getuid())}@{os.uname().nodename}"
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run `diff`, `deploy`, `rollback` or `releases`."""
-    return {"diff": _diff, "deploy": _deploy, "rollback": _rollback, "releases": _releases}[arguments.command](
-        arguments
-    )

@@ -11,7 +11,6 @@ from lumisite.cli.chosen import own_site
 from lumisite.cli.facts import load_facts
 from lumisite.cli.parser import say, tell, write_text
 from lumisite.cli.transport import file_blocks
-from lumisite.facts.facts import Facts
 from lumisite.site.decode import parse_json
 from lumisite.site.load import LoadedSite, embedded_sites, load_site, read_input
 from lumisite.validate import InputError
@@ -25,12 +24,15 @@ from lumisite.validate.samples import Recorded, lines_in, read_lines
 from lumisite.validate.verdict.system import Terms, judge_system
 
 
-def run_report(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Write the report of a run."""
     form = "json" if arguments.json else arguments.format or _form(arguments.output)
     before, after = read_side(arguments.baseline), read_side([arguments.run], after=True)
     loaded = _site(arguments, after)
-    report = make_report(before, after, _terms(loaded, arguments), loaded or _site_of(after.facts))
+    terms = _terms(loaded, arguments)
+    if loaded is None and after.facts is not None and (name := own_site(after.facts.site)):
+        loaded = load_site(name)  # the site that the capture names tells what changes touch, and nothing else
+    report = make_report(before, after, terms, loaded)
     write_text(WRITERS[form](report), arguments.output)
     return report.verdict.exit_code
 
@@ -71,11 +73,6 @@ def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
     return None
 
 
-def _site_of(facts: Facts | None) -> LoadedSite | None:
-    """Load the embedded site that a capture names."""
-    return load_site(name) if facts is not None and (name := own_site(facts.site)) else None
-
-
 def read_side(names: Sequence[str], *, after: bool = False) -> Side:
     """Read runs, folders or files, as one side. Raises `InputError`."""
     paths = [Path(name) for name in names]
@@ -104,8 +101,3 @@ def _vectors(path: Path) -> tuple[Vector, ...]:
         behind = ", and with them all behind them" * (left_out == LEFT_OUT)
         say(f"{path}: {left_out} lines cannot be read and are left out of plots{behind}")
     return found
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run `report` or `verdict`."""
-    return {"report": run_report, "verdict": run_verdict}[arguments.command](arguments)

@@ -17,9 +17,10 @@ from lumisite.errors import shown
 from lumisite.site.read import opened
 from lumisite.text import columns
 from lumisite.validate import InputError
-from lumisite.validate.transport.judge import Expectation, Result, judge
+from lumisite.validate.transport.judge import Expectation, judge
 from lumisite.validate.transport.lines import Evidence
 from lumisite.validate.transport.log import scan
+from lumisite.validate.transport.shown import Result
 
 #: Exit codes of a verdict (design: 1 a failed verdict, 4 inconclusive).
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 4}

@@ -37,7 +37,7 @@ from lumisite.validate.trial.collect import results_of
 from lumisite.validate.trial.design import REFERENCE, Design, Setting, SlotResult, design_text, plan, read_design
 from lumisite.validate.trial.jobs import PROBES, SIGN, check_probes, controls, deciding, slot_seconds, trial_plans
 from lumisite.validate.trial.judge import TrialVerdict, judge_trial
-from lumisite.validate.trial.report import WRITERS, design_rows, trial_document
+from lumisite.validate.trial.report import design_rows, html, text, trial_document
 from lumisite.validate.trial.valid import judge_allocations
 
 #: The largest seed that is drawn.
@@ -76,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     if results is None:
         return 130
     verdict = judge_trial(trial.design, results)
-    write_whole(folder / "report.html", WRITERS["html"](trial.design, verdict).encode())
-    lines = f"{WRITERS['text'](trial.design, verdict)}{folder}"
+    write_whole(folder / "report.html", html(trial.design, verdict).encode())
+    lines = f"{text(trial.design, verdict)}{folder}"
     tell({"run": str(folder)} | trial_document(trial.design, verdict), [lines], as_json=arguments.json)
     if arguments.write is not None:
         write_evidence(arguments.write, trial, verdict)

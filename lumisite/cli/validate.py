@@ -58,7 +58,10 @@ JOBS_WANTED = ("jobs", "node_sets", "nodelist", "avoid", "probe", "dry_run")
 def run(arguments: argparse.Namespace) -> int:
     """Run, or go on with a run, and print what came of it."""
     more = getattr(arguments, "more", None)
-    asked = (resumed_run if arguments.resume else more_jobs if more else new_run)(arguments)
+    if arguments.resume:
+        asked, _ = recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED))
+    else:
+        asked = (more_jobs if more else new_run)(arguments)
     # A baseline that cannot be used is told before anything is made or submitted.
     side = read_side(asked.baseline) if asked.baseline else None
     loaded = load_site(asked.site_file)
@@ -121,7 +124,12 @@ def _report(run: Run, site: Site, *, as_json: bool) -> int:
     behind = following(gates)
     if as_json:
         own = [vars(gate) | {"follows": behind.get(gate, ())} for gate in gates]
-        told = {"run": str(run.folder), "gates": own, "metrics": _medians(alone)}
+        medians = {
+            one.metric: {"median": one.after, "unit": one.unit, "jobs": one.jobs_after}
+            for one in alone.metrics
+            if one.after is not None
+        }
+        told = {"run": str(run.folder), "gates": own, "metrics": medians}
         slow = {"slow_nodes": [vars(one) for one in alone.slow_nodes], "drain": alone.drain}
         print(json.dumps(told | slow, indent=1))
     else:
@@ -158,20 +166,8 @@ def _against(run: Run, asked: Asked, loaded: LoadedSite, before: Side, *, as_jso
     return report.verdict.exit_code
 
 
-def _medians(alone: SystemVerdict) -> dict[str, dict[str, object]]:
-    """Give the numbers as a report has them."""
-    return {
-        one.metric: {"median": one.after, "unit": one.unit, "jobs": one.jobs_after}
-        for one in alone.metrics
-        if one.after is not None
-    }
-
-
 def _text(
-    folder: Path,
-    gates: Sequence[Gate],
-    alone: SystemVerdict,
-    behind: Mapping[Gate, Sequence[str]],
+    folder: Path, gates: Sequence[Gate], alone: SystemVerdict, behind: Mapping[Gate, Sequence[str]]
 ) -> Iterator[str]:
     for one in alone.metrics:
         yield f"{one.metric:44} {figure(one.after):>12} {one.unit}".rstrip()
@@ -298,11 +294,6 @@ def more_jobs(arguments: argparse.Namespace) -> Asked:
     batch = Batch(stamp_now(), arguments.jobs or JOBS["validate"], asked.batches[0].node_sets[:1], probes)
     asked = replace(asked, batches=(*asked.batches, batch))
     return with_nodes(with_specs(asked, loaded), arguments)
-
-
-def resumed_run(arguments: argparse.Namespace) -> Asked:
-    """Give what a run that was interrupted was asked."""
-    return recorded_run(arguments, "--resume", (*KEPT, *JOBS_WANTED))[0]
 
 
 def recorded_run(

@@ -19,6 +19,7 @@ from lumisite.errors import DifferenceError, LumisiteError
 from lumisite.facts.capture_plain import PARTS, with_closed, with_digests
 from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import Deployed, Facts, ImageFile, Library, Named, Program, Releases
+from lumisite.images.contents import glibc_of
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.ldcache import glob
 from lumisite.machine.loader import Found, Loaded, Loader, Rules, cpu_levels, read_rules, walk
@@ -180,6 +181,7 @@ def _with_libraries(facts: Facts, loader: Loader, directories: Iterable[str], si
     loads = {soname: loader.search(soname).found for soname in sorted(sonames)}
     siblings, _ = _scan(loader, directories, {stem(name) for name in (*sonames, *missing)} - asked, damaged)
     beside = {one.info.soname or posixpath.basename(one.real) for one in siblings} - sonames
+    libc = loader.search("libc.so.6").found
     return replace(
         facts,
         libraries={real: _library(tree, one) for real, one in kept.items()},
@@ -188,7 +190,7 @@ def _with_libraries(facts: Facts, loader: Loader, directories: Iterable[str], si
         missing={name: tuple(sorted(who)) for name, who in sorted(missing.items())},
         damaged=dict(sorted(damaged.items())),
         dangling=dangling,
-        glibc=_glibc(loader),
+        glibc=None if libc is None or (version := glibc_of(tree, libc.real)) is None else version.value,
     )
 
 
@@ -218,20 +220,11 @@ def _library(tree: Tree, found: Found) -> Library:
     versions = [version for names in info.verneed.values() for version in names]
     wants = {}
     for group in _GROUPS:
-        numbered = [one for one in versions if re.fullmatch(rf"{group}_[0-9.]+", one)]
-        if numbered:
+        if numbered := [one for one in versions if re.fullmatch(rf"{group}_[0-9.]+", one)]:
             wants[group] = newest(numbered).partition("_")[2]
     gives = tuple(sorted(public_versions(info.verdef)))
     size = size_of(tree, found.real) or 0
     return Library(soname=info.soname, size_bytes=size, needed=info.needed, wants=wants, gives=gives)
-
-
-def _glibc(loader: Loader) -> str | None:
-    """Give glibc's version from the banner in its own file, which the file prints when it is run as a program."""
-    found = loader.search("libc.so.6").found
-    content = None if found is None else content_of(loader.tree, found.real, _LARGEST_FILE_BYTES)
-    banner = re.search(rb"GNU C Library [^\0\n]{0,100} release version ([0-9]+\.[0-9]+)", content or b"")
-    return banner[1].decode() if banner else None
 
 
 def _products(tree: Tree, site: Site) -> tuple[dict[str, Releases], dict[str, str]]:

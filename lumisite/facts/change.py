@@ -24,7 +24,8 @@ class Change(Generic[T]):
     """One difference: `before` and `after` are `None` where there was, or is, nothing.
 
     `subject` is what changed: a path, a SONAME, an interface, the name of an image with its directory. What `T` is
-    depends on the kind: the type that the facts have for it, a tuple of names, or one of those below.
+    depends on the kind: the type that the facts have for it, a tuple of names, or one of those below. A device that has
+    another name now, at the same PCI address, has that name in the place of what it is.
     """
 
     kind: Kind
@@ -66,13 +67,6 @@ class LoadedFile:
 
 
 @dataclass(frozen=True)
-class Renamed:
-    """The name that a device has now, at the same PCI address."""
-
-    name: str
-
-
-@dataclass(frozen=True)
 class SymbolVersion:
     """The highest version that a library needs of a group, as ELF writes it: `GLIBC_2.38`."""
 
@@ -111,8 +105,6 @@ def _text(kind: Kind, subject: str, value: object) -> str | None:
             return value.target or subject
         case DeployedFile():
             return value.sha256
-        case Renamed():
-            return value.name
         case Device() if kind == "gpu-place":
             return f"NUMA domain {known(value.numa)}, CPUs {known(value.cpus)}"
         case Interface() | Device():

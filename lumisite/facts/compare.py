@@ -9,7 +9,7 @@ from dataclasses import is_dataclass, replace
 from typing import Any, TypeVar, get_args
 
 from lumisite.binds.copies import is_foundation, stem
-from lumisite.facts.change import BootConfig, Change, DeployedFile, Kind, LoadedFile, Renamed, SymbolVersion, parted
+from lumisite.facts.change import BootConfig, Change, DeployedFile, Kind, LoadedFile, SymbolVersion, parted
 from lumisite.facts.facts import Adapter, Facts, Interface, Library, Plain, Releases
 from lumisite.machine.tree import is_under
 from lumisite.vendors import all_software, all_vendors
@@ -143,7 +143,7 @@ def _devices(kind: Kind, old: Mapping[str, D], new: Mapping[str, D]) -> Changes:
     gone, come = Counter(old[name].bus for name in lost), {new[name].bus: name for name in got}
     only = {bus for bus, count in Counter(new[name].bus for name in got).items() if bus and count == gone[bus] == 1}
     renamed = {name: come[old[name].bus] for name in lost if old[name].bus in only}
-    yield from (Change(kind, name, old[name], Renamed(now)) for name, now in renamed.items())
+    yield from (Change(kind, name, old[name], now) for name, now in renamed.items())
     left = {name: one for name, one in old.items() if name not in renamed}
     yield from _entries(kind, left, {name: one for name, one in new.items() if name not in renamed.values()})
 

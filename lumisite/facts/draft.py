@@ -12,7 +12,6 @@ from collections.abc import Iterable
 
 from lumisite.binds.copies import numbers_in
 from lumisite.facts.change import driver_words
-from lumisite.facts.platform import driven, installed, platform_block, release_of
 from lumisite.facts.site import Context
 from lumisite.site.images import told_release
 from lumisite.site.versions import Version
@@ -31,27 +30,25 @@ def draft_lines(context: Context) -> tuple[str, ...]:
         lines.append(f"# Platform {context.now} of the site fits this node; compare, before you add another.")
     mine = [name for name in site.stacks if name in context.stated.stacks]
     stacks = {name: (_driven if name in site.gpu_stacks else _installed)(context, name) for name in mine}
-    platform = platform_block(
+    platform = Block(
         since=Noted("unknown", "unknown: since when it is in force"),
         os=_known("os", facts.os.name, old.os),
         slurm=slurm or Noted(None, "unknown: slurm"),
         kernel=(facts.kernel.release or "").strip() or Noted(None, "unknown: kernel"),
-        stacks={name: entry for name, (_, entry) in stacks.items()},
+        stacks=Block({name: entry for name, (_, entry) in stacks.items()}),
         libraries=_libraries(context),
         gpu_bus_ids=_bus_ids(context),
         source=source,
+        confirmed="no",
     )
     new = {}
     for name, (has, _) in stacks.items():
         if come := [one for one in has if one not in site.releases(name)]:
-            release = release_of("host", source) if name in site.gpu_stacks else _undescribed(source)
+            unknown = Block(libraries=Noted({}, "unknown: libraries"), source=source, confirmed="no")
+            release = {"found": "host", "source": source} if name in site.gpu_stacks else unknown
             new[name] = Block({"releases": Block(dict.fromkeys(come, release))})
     written = Block({"platforms": Block({"draft": platform})} | ({"stacks": Block(new)} if new else {}))
     return (*lines, *yaml_lines(written))
-
-
-def _undescribed(source: str) -> Block:
-    return Block({"libraries": Noted({}, "unknown: libraries"), "source": source, "confirmed": "no"})
 
 
 def _driven(context: Context, stack: str) -> tuple[list[str], Block]:
@@ -63,13 +60,13 @@ def _driven(context: Context, stack: str) -> tuple[list[str], Block]:
     drivers = "; ".join(driver_words(name, driver) for name, driver in loaded.items())
     driver = _known("driver", drivers, str(old.driver if old else "unknown"))
     noted = Noted(default, f"unknown: default: {why_not}" if why_not else "")
-    return [default], driven(noted, driver, _runs(context, stack, host))
+    return [default], Block(driver=driver, runs=_runs(context, stack, host), default=noted)
 
 
 def _installed(context: Context, stack: str) -> tuple[list[str], Block]:
     """Give the installed releases, and the draft of their entry."""
     default, has, unknown = _releases(context, stack)
-    return [*has], installed(Noted(default, "\n".join(f"unknown: {line}" for line in unknown)), has)
+    return [*has], Block(default=Noted(default, "\n".join(f"unknown: {line}" for line in unknown)), supported=has)
 
 
 def _known(key: str, value: str | None, old: str) -> object:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lumisite.errors import LumisiteError
 from lumisite.site.decode import JsonFile
 from lumisite.vendors import all_software
 
@@ -209,8 +208,6 @@ def format_facts(facts: Facts) -> str:
 
 def parse_facts(content: bytes, where: str) -> Facts:
     """Read a facts file that may hold anything; `where` is the file that a `LumisiteError` names."""
-    if len(content) > LARGEST_FACTS_BYTES:
-        raise LumisiteError(f"{where}: has more than {LARGEST_FACTS_BYTES} bytes, which no facts file has")
     return _FILE.decode(content, Facts, where)
 
 
@@ -225,7 +222,6 @@ _FILE = JsonFile(
     name="facts file",
     key="lumisite_facts",
     remedy="`lumisite facts -o FILE` writes one",
-    error=LumisiteError,
     prints=True,
     older=_older,
 )

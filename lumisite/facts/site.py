@@ -88,12 +88,6 @@ class Context:
         ordered = {name: chosen[name] for name in self.site.stacks if name in chosen}
         yield from (module_version(self.site, module, one) for one in combinations(self.site, self.was, ordered))
 
-    def undescribed(self, stack: str, releases: Iterable[str]) -> Iterator[Touch]:
-        """Give what the site has to describe of new releases, where it has the stack."""
-        for one in releases if stack in self.site.stacks else ():
-            if one not in self.site.releases(stack):
-                yield Touch("site", f"stacks.{stack}.releases", f"{one} is not described")
-
 
 def make_context(site: Site, before: Facts, after: Facts, plans: Iterable[LoadedPlan] = ()) -> Context:
     """Find the platforms that two captures are of; the one in force stands for a capture that fits none."""

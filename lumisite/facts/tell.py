@@ -11,7 +11,7 @@ from typing import Any
 from lumisite.binds.copies import stem
 from lumisite.errors import ResolveError, shown
 from lumisite.facts.capture import asked_stems
-from lumisite.facts.change import BootConfig, Change, Kind, Renamed, known, parted
+from lumisite.facts.change import BootConfig, Change, Kind, known, parted
 from lumisite.facts.compare import compare
 from lumisite.facts.draft import draft_lines
 from lumisite.facts.facts import Facts
@@ -184,8 +184,8 @@ def _stands(one: Any) -> str:
 def _device(change: Change[Any]) -> str:
     if change.before is None or change.after is None:
         return f"{change.subject} is {'new' if change.before is None else 'gone'}"
-    if isinstance(change.after, Renamed):
-        return f"{change.subject} is called {change.after.name} now"
+    if isinstance(change.after, str):
+        return f"{change.subject} is called {change.after} now"
     pairs = ((key, was, getattr(change.after, key)) for key, was in vars(change.before).items())
     fields = (f"{key} {known(was)} -> {known(now)}" for key, was, now in pairs if was != now)
     return f"{change.subject}: {', '.join(fields)}"
@@ -298,7 +298,8 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
         case kind if kind in _TITLES:
             yield CHANGED, f"{_TITLES[kind]}: {' -> '.join(_states(change))}."
         case "stack":
-            yield CHANGED, f"{_on_host(name)}: {' -> '.join(_states(change))}."
+            title = next((one.on_host for _, one in all_software() if one.title == name), name)
+            yield CHANGED, f"{title}: {' -> '.join(_states(change))}."
         case "product" if was:
             if now:
                 yield CHANGED, f"{posixpath.basename(name)}: {posixpath.basename(was)} -> {posixpath.basename(now)}."
@@ -316,7 +317,7 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
             yield REBUILD, f"{cannot}{_families(context, [name])}"
         case "missing" if now:
             yield REBUILD, f"Nothing yet: {name} is missing on the host, and we are at it."
-        case "interface" if now is None or isinstance(change.after, Renamed):
+        case "interface" if now is None or isinstance(change.after, str):
             how = f"is called {now} now" if now else "is gone"
             yield SCRIPTS, f"The network interface {name} {how}: do not name it (NCCL_SOCKET_IFNAME)."
         case "gpu-place":
@@ -334,10 +335,6 @@ def _for_users(change: Change[Any], context: Context) -> Iterator[tuple[str, str
         case "image" if was:
             yield CHANGED, f"{name} now leads to {now}." if now else f"{name} is gone."
             yield from _stay(name, was, context)
-
-
-def _on_host(title: str) -> str:
-    return next((one.on_host for _, one in all_software() if one.title == title), title)
 
 
 def _names(context: Context) -> Iterator[tuple[str, str]]:

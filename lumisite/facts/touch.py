@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from lumisite.facts.capture import stated_paths
-from lumisite.facts.change import BootConfig, Change, DeployedFile, Renamed, SymbolVersion, parted
+from lumisite.facts.change import BootConfig, Change, DeployedFile, SymbolVersion, parted
 from lumisite.facts.facts import Driver, ImageFile, Interface
 from lumisite.facts.named import (
     Touches,
@@ -131,9 +131,8 @@ def _place(change: Change[Any], context: Context) -> Touches:
 
 
 def _driver(change: Change[Driver], context: Context) -> Touches:
-    for stack in context.driven:
-        if change.subject in gpu_of(str(context.site.stacks[stack].gpu)).drivers:
-            yield from _driven(stack, change, context)
+    of = (one for one in context.driven if change.subject in gpu_of(str(context.site.stacks[one].gpu)).drivers)
+    yield from chain.from_iterable(_driven(stack, change, context) for stack in of)
 
 
 def _driven(stack: str, change: Change[Driver], context: Context) -> Touches:
@@ -174,7 +173,8 @@ def _stack(change: Change[Names], context: Context) -> Touches:
             yield Touch("site", f"platforms.{context.was}.stacks.{stack}.supported", why)
         versioned = (name for name, module in context.site.modules.items() if stack in module.version)
         yield from (Touch("module", f"{name}/{release}*", why) for name in versioned)
-    yield from context.undescribed(stack, come)
+    new = (one for one in come if one not in context.site.releases(stack))
+    yield from (Touch("site", f"stacks.{stack}.releases", f"{one} is not described") for one in new)
 
 
 def _gone_from_host(context: Context, stack: str, release: str) -> Touches:
@@ -205,12 +205,12 @@ def _default(change: Change[str], context: Context) -> Touches:
 
 
 def _became(change: Change[Any]) -> str:
-    if isinstance(change.after, Renamed):
+    if isinstance(change.after, str):
         return f"is called {change.now} now"
     return "is gone" if change.after is None else "is there now" if change.before is None else "is not what it was"
 
 
-def _interface(change: Change[Interface | Renamed], context: Context) -> Touches:
+def _interface(change: Change[Interface | str], context: Context) -> Touches:
     fabric, name, how = context.site.fabric, change.subject, _became(change)
     if isinstance(change.before, Interface) and isinstance(change.after, Interface):
         how = "has another MTU, which all nodes must share" if change.before.mtu != change.after.mtu else how
@@ -226,7 +226,7 @@ def _interface(change: Change[Interface | Renamed], context: Context) -> Touches
 def _adapter(change: Change[Any], context: Context) -> Touches:
     """An adapter has gone, has come, has another name or place, or its port is not what it was."""
     site, name, how = context.site, change.subject, _became(change)
-    places = {one and (one.numa, one.cpus) for one in (change.before, change.after) if not isinstance(one, Renamed)}
+    places = {one and (one.numa, one.cpus) for one in (change.before, change.after) if not isinstance(one, str)}
     named_by: dict[str, tuple[str | None, ...]] = {"fabric.adapters": site.fabric.adapters}
     for kind, node in site.node_kinds.items():
         here = f"node_kinds.{kind}"

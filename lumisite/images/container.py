@@ -49,7 +49,7 @@ class ContainerTree:
         """Tell what stands at a path; a folder that only leads to a bind is there too."""
         place = self.host_path(path)
         if place is not None:
-            return self.host.look(place) if place != "/" else Entry("directory")
+            return self.host.look(place)
         entry = self.image.look(path)
         if entry is None and any(one.target.startswith(path + "/") for one in self.bound):
             return Entry("directory")
@@ -58,10 +58,7 @@ class ContainerTree:
     def names(self, path: str) -> tuple[str, ...]:
         """Give the names in a directory; of a bind into a folder of the image, not its name."""
         place = self.host_path(path)
-        if place is not None:
-            return self.host.names(place)
-        entry = self.image.look(path) if path != "/" else Entry("directory")
-        return self.image.names(path) if entry is not None and entry.kind == "directory" else ()
+        return self.image.names(path) if place is None else self.host.names(place)
 
     def source(self, path: str) -> Source | None:
         """Give what reads a file."""

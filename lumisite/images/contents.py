@@ -92,7 +92,7 @@ def read_versions(site: Site, tree: Tree) -> dict[str, Version]:
         "libfabric": _library(tree, folders, ["libfabric.so.1"], _libfabric),
         "ofi_plugin": _library(tree, folders, plugins(), partial(_banner, _PLUGIN)),
         **{name.partition(".")[0]: _library(tree, folders, [name]) for name in fabric},
-        "glibc": None if libc is None else _banner(_GLIBC, tree, libc),
+        "glibc": None if libc is None else glibc_of(tree, libc),
     }
     stated = {name: one or _label(labels, _WORDS.get(name, re.escape(name))) for name, one in found.items()}
     versions = {**_releases(site, tree, folders), **stated}
@@ -218,6 +218,11 @@ def _libfabric(tree: Tree, path: str) -> Version | None:
         return Version(match[1], settings)
     release = re.search(r"/libfabric[/-](\d+\.\d+[\w.]*)/", path)
     return None if release is None else Version(release[1], path)
+
+
+def glibc_of(tree: Tree, path: str) -> Version | None:
+    """Give glibc's version from the banner in its own file, which the file prints when it is run as a program."""
+    return _banner(_GLIBC, tree, path)
 
 
 def _banner(pattern: re.Pattern[bytes], tree: Tree, path: str) -> Version | None:

@@ -65,10 +65,6 @@ class Reading:
         """The file system in which all paths are; links do not lead out of it."""
         return DiskTree(self.root)
 
-    def on_disk(self, path: str) -> str:
-        """Give where a path of the tree is for this process."""
-        return self.root.rstrip("/") + path
-
 
 def wanted_of(paths: Iterable[str], tree: DiskTree) -> Wanted:
     """Take absolute paths for images, or for directories of them; a folder that an image was unpacked to is one."""
@@ -114,7 +110,7 @@ def _matching(reading: Reading, folder: str, parts: Sequence[str]) -> Iterator[t
     tree = reading.tree
     place = resolve(tree, folder)
     try:
-        names = list_directory(reading.on_disk(folder if place.entry is None else place.path))
+        names = list_directory(tree.on_disk(folder if place.entry is None else place.path))
     except LumisiteError as error:
         yield folder, str(error)
         return
@@ -142,7 +138,7 @@ def _unfit(tree: DiskTree, place: Place) -> str:
 def _read(reading: Reading, real: str, aliases: Sequence[Image], progress: Callable[[float], None]) -> Iterator[Image]:
     """Read one file for all names that lead to it; the digest of a damaged one is given where it can be."""
     known = Image(real, target=real)
-    path = reading.on_disk(real)
+    path = reading.tree.on_disk(real)
     entry = reading.tree.look(real)
     try:
         if entry is not None and entry.kind == "file":

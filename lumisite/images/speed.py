@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from lumisite.images.contents import collectives_of, find_file, library_folders, packages_in
-from lumisite.machine.elf import ElfError, read_needed
+from lumisite.machine.elf import read_needed
 from lumisite.machine.ldcache import glob
 from lumisite.machine.tree import Tree, names_of
 from lumisite.site.model import Site
@@ -59,7 +59,7 @@ def parts_for_speed(site: Site, tree: Tree, brought: Collection[str]) -> Iterato
     libfabric = find_file(tree, folders, [_LIBFABRIC]) or ""
     yield Part("libfabric", libfabric, f"no {_LIBFABRIC}: a plugin cannot load")
     if libfabric:
-        at = next((path for path in _providers(tree, libfabric) if set(linked) & set(_needed(tree, path))), "")
+        at = next((path for path in _providers(tree, libfabric) if set(linked) & set(read_needed(tree, path))), "")
         means = f"nothing in or beside {libfabric} is linked with {linked[0]}: it takes TCP"
         yield Part(f"libfabric's provider for {carrier}", at, means)
     if not set(linked) & set(brought):
@@ -72,11 +72,3 @@ def _providers(tree: Tree, libfabric: str) -> Iterator[str]:
     yield libfabric
     folder = posixpath.join(posixpath.dirname(libfabric), "libfabric")
     yield from (f"{folder}/{name}" for name in names_of(tree, folder))
-
-
-def _needed(tree: Tree, path: str) -> tuple[str, ...]:
-    source = tree.source(path)
-    try:
-        return () if source is None else tuple(read_needed(source))
-    except ElfError:
-        return ()

@@ -85,7 +85,10 @@ class Squashfs:
             return None
         reference, kind = place
         if kind == _LINK:
-            return Entry("link", self._link(self._inode(reference)))
+            inode = self._inode(reference)
+            if inode.kind != _LINK or inode.size > _LONGEST_LINK_BYTES:
+                raise self.fault(inode.after[0], f"a link of kind {inode.kind} has {inode.size} bytes")
+            return Entry("link", self._metadata(inode.after, inode.size)[0].decode("utf-8", "surrogateescape"))
         return Entry("directory" if kind == _DIRECTORY else "file" if kind == _FILE else "other")
 
     def names(self, path: str) -> tuple[str, ...]:
@@ -180,11 +183,6 @@ class Squashfs:
         size, start, offset, fragment = (0 if index is None else values[index] for index in layout[1])
         fragment = fragment if layout[1][3] is not None else _NO_FRAGMENT
         return _Inode(kind if kind <= _EXTENDED else kind - _EXTENDED, size, start, offset, fragment, after)
-
-    def _link(self, inode: _Inode) -> str:
-        if inode.kind != _LINK or inode.size > _LONGEST_LINK_BYTES:
-            raise self.fault(inode.after[0], f"a link of kind {inode.kind} has {inode.size} bytes")
-        return self._metadata(inode.after, inode.size)[0].decode("utf-8", "surrogateescape")
 
     def _listing(self, directory: int) -> Iterator[tuple[str, tuple[int, int]]]:
         """Give the names of a directory with the reference and the kind of each."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lumisite.binds.copies import numbers_in
 from lumisite.facts.capture_system import capture_system
 from lumisite.facts.facts import Facts
 from lumisite.init.known import LOCAL, RUNTIMES, SHARED, SYSTEM
@@ -195,7 +196,7 @@ def releases_of(node: Node, software: Software) -> tuple[list[str], str | None]:
     """Give the releases of software that stand on the node, the oldest first, and the one that is the default."""
     facts = node.facts.stacks.get(software.name)
     if facts is not None and facts.versions:
-        return sorted(filter(_VERSION.fullmatch, facts.versions), key=_order), facts.default
+        return sorted(filter(_VERSION.fullmatch, facts.versions), key=numbers_in), facts.default
     found = []
     for start in software.folders:
         folder, prefix = posixpath.split(start)
@@ -203,12 +204,8 @@ def releases_of(node: Node, software: Software) -> tuple[list[str], str | None]:
         found += [name for name in names if _VERSION.fullmatch(name)]
     default = resolve(node.told, software.default)
     leads = posixpath.basename(default.path).removeprefix(posixpath.basename(software.folders[0]))
-    found = sorted(set(found), key=_order)
+    found = sorted(set(found), key=numbers_in)
     return found, leads if leads in found else found[-1] if found else None
-
-
-def _order(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")]
 
 
 def module_systems(node: Node) -> list[str]:

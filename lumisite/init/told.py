@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lumisite.errors import LumisiteError
+from lumisite.errors import ToolError
 from lumisite.machine.tree import Entry, Memory, first_line, names_of, small_text
 from lumisite.site.read import read_file
 from lumisite.vendors import all_fabrics, all_gpus, all_software, all_vendors
-
-
-class ToldError(LumisiteError):
-    """An answer that is no answer, or not all of one."""
-
-    exit_code = 3
-
 
 _SCRIPT_BYTES = 64 * 1024
 
@@ -77,8 +69,8 @@ class Told:
 
 
 def read_told(text: str, name: str) -> Told:
-    """Read an answer; what stands before it, such as words of a prolog, is passed over. Raises `ToldError`."""
-    told, lines, ended = Told(name), list[str](), False
+    """Read an answer; what stands before it, such as words of a prolog, is passed over. Raises `ToolError`."""
+    told, lines = Told(name), list[str]()
     for line in text.split("\n"):
         kind, _, rest = line.partition(" ")
         path, _, target = rest.partition("\t")
@@ -91,20 +83,9 @@ def read_told(text: str, name: str) -> Told:
                 told.links[path] = target
             else:
                 told.folders.setdefault(path, set())
-            _add_parents(told, path)
-        ended = line == "END"
-        if ended:
+            while path != "/":
+                path, below = posixpath.split(path)
+                told.folders.setdefault(path, set()).add(below)
+        if line == "END":
             return told
-    raise ToldError(f"{name}: the answer has no end, after {len(told.files)} files (the collector ends with END)")
-
-
-def _add_parents(told: Told, path: str) -> None:
-    for above, name in _parents(path):
-        told.folders.setdefault(above, set()).add(name)
-
-
-def _parents(path: str) -> Iterator[tuple[str, str]]:
-    while path != "/":
-        above, name = posixpath.split(path)
-        yield above, name
-        path = above
+    raise ToolError(f"{name}: the answer has no end, after {len(told.files)} files (the collector ends with END)")

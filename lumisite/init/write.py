@@ -11,7 +11,6 @@ from typing import Any
 
 from lumisite.facts.change import driver_words
 from lumisite.facts.facts import Driver
-from lumisite.facts.platform import driven, installed, platform_block, release_of
 from lumisite.init.known import SOFTWARE
 from lumisite.init.machine import describe_kind
 from lumisite.init.node import (
@@ -125,28 +124,30 @@ def _platform(seen: Seen, stacks: Sequence[Mapping[str, Any]]) -> Block:
     facts, month, source = seen.node.facts, seen.date[:7], f"here: read on {seen.node.name}, {seen.date}"
     entries, tables = {}, Block()
     for one in stacks:
-        found = {version: release_of(where, source) for version, where in one["releases"].items()}
+        found = {version: {"found": where, "source": source} for version, where in one["releases"].items()}
         if one["gpu"]:
             several = sum(bool(other["gpu"]) for other in stacks) > 1
             runs = Noted(one["runs"], f"guessed: what the driver runs (the release notes of {one['title']} tell)")
-            entries[one["name"]] = driven(one["default"], one["driver"], runs, kinds=one["kinds"] if several else None)
+            kinds = one["kinds"] if several else None
+            entries[one["name"]] = Block(driver=one["driver"], runs=runs, default=one["default"], kinds=kinds)
         else:
             found = {version: {"source": source} for version in found}
             supported = Noted([*found], "guessed: all that is installed is supported (your log of maintenances)")
-            entries[one["name"]] = installed(one["default"], supported)
+            entries[one["name"]] = Block(default=one["default"], supported=supported)
         releases = Block({"releases": Block(found)})
         tables[one["name"]] = Block({"title": one["title"], "gpu": one["gpu"] or None} | releases)
     version = seen.cluster.config.get("SLURM_VERSION", facts.slurm or "")
     buses = {name: [gpu.bus for gpu in one.facts.gpus] for name, one in seen.nodes.items() if one.facts.gpus}
     known = {name: ids for name, ids in buses.items() if all(PCI_BUS.fullmatch(bus or "") for bus in ids)}
-    platform = platform_block(
+    platform = Block(
         since=Noted(seen.date, "guessed: the day on which this was read (your log of maintenances tells since when)"),
         os=facts.os.name or "unknown",
         slurm=version if version.replace(".", "").isdecimal() else None,
         kernel=facts.kernel.release,
-        stacks=entries,
+        stacks=Block(entries),
         gpu_bus_ids=known or None,
         source=source,
+        confirmed="no",
     )
     return Block({"stacks": tables, "platform": month, "platforms": Block({month: platform})})
 

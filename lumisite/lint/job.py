@@ -182,11 +182,6 @@ class Job:
                 if re.fullmatch(pattern, option):
                     yield (value if equals else following), word.line
 
-    @property
-    def values(self) -> Iterator[str]:
-        """All words of commands."""
-        return (value for command in self.commands for value in command.values)
-
 
 def variables_in(value: str) -> list[str]:
     """Give the names of the variables in a text."""

@@ -126,7 +126,8 @@ def world_size(job: Job) -> Iterator[Told]:
     """The number of nodes as WORLD_SIZE, where nothing starts one process for each GPU."""
     gpus = max(step.gpus_per_node or 1 for step in job.steps)
     one_each = gpus > 1 and all(step.tasks_per_node == 1 for step in job.steps)
-    for setting in job.named("WORLD_SIZE") if one_each and not any(map(_STARTERS_OF_TASKS.search, job.values)) else ():
+    values = (value for command in job.commands for value in command.values)
+    for setting in job.named("WORLD_SIZE") if one_each and not any(map(_STARTERS_OF_TASKS.search, values)) else ():
         if _WORLD.fullmatch(setting.value):
             yield Told(
                 setting.line,

@@ -136,17 +136,12 @@ class Step:
         gres = self.merged.get("gres")
         return any(name.startswith("gpu") for name in self.merged) or bool(gres and "gpu" in gres.value)
 
-    @property
-    def partitions(self) -> tuple[str, ...]:
-        """The partitions that are named outright."""
-        option = self.merged.get("partition")
-        names = option.value.split(",") if option else []
-        return tuple(name for name in names if re.fullmatch(r"[\w.-]+", name) and name.lower() != "partition")
-
     def reached(self, site: Site) -> tuple[str, ...]:
         """The partitions that are named, else those that its constraint and QoS lead to, as the site says."""
-        if self.partitions:
-            return self.partitions
+        option = self.merged.get("partition")
+        names = option.value.split(",") if option else []
+        if named := [name for name in names if re.fullmatch(r"[\w.-]+", name) and name.lower() != "partition"]:
+            return tuple(named)
         asked = {key: re.split("[&|,]", self.merged[key].value) for key in ("constraint", "qos") if key in self.merged}
         return tuple(
             name

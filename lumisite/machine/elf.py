@@ -13,10 +13,10 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from lumisite.errors import LumisiteError
-from lumisite.machine.tree import Source
+from lumisite.machine.tree import Source, Tree
 
 #: Limits that no linker's output comes near; beyond them the file is damaged, or made to tire its reader.
 MOST_TAGS = 16_384
@@ -66,23 +66,16 @@ class ElfInfo:
     nodeflib: bool = False
 
 
-class _Segment(NamedTuple):
-    kind: int
-    offset: int
-    address: int
-    size: int
-
-
 @dataclass
 class _Reader:
-    """An ELF file; `strings` is the file offset and size of the string table, `tags` has all values of each, in order.
+    """An ELF file; `segments` have kind, file offset, address and size, `strings` is the offset and size of the table.
 
-    It is read in about 50 small parts close to each other, and each part of a file on disk costs three calls of the
-    system: whole pages are fetched, and the last ones kept.
+    `tags` has all values of each, in order. It is read in about 50 small parts close to each other, and each part of a
+    file on disk costs three calls of the system: whole pages are fetched, and the last ones kept.
     """
 
     source: Source
-    segments: tuple[_Segment, ...] = ()
+    segments: tuple[tuple[int, int, int, int], ...] = ()
     strings: tuple[int, int] = (0, 0)
     tags: dict[int, list[int]] = field(default_factory=dict)
 
@@ -110,9 +103,9 @@ class _Reader:
 
     def offset_of(self, address: int, what: str) -> int:
         """Translate an address of the loaded object into an offset of the file."""
-        for segment in self.segments:
-            if segment.kind == _PT_LOAD and 0 <= address - segment.address < segment.size:
-                return segment.offset + address - segment.address
+        for kind, offset, start, size in self.segments:
+            if kind == _PT_LOAD and 0 <= address - start < size:
+                return offset + address - start
         raise self.fault(0, f"no segment holds its {what} (address {address:#x})")
 
     def string(self, index: int, what: str, most: int = LONGEST_NAME_BYTES) -> str:
@@ -145,9 +138,13 @@ class _Reader:
         return self.string(self.tags[tag][-1], what, most) if tag in self.tags else None
 
 
-def read_needed(source: Source) -> tuple[str, ...]:
-    """Give the libraries that an object needs, and look at no more of it; raises `ElfError` as `read_elf` does."""
-    return _open(source)[0].needed()
+def read_needed(tree: Tree, path: str) -> tuple[str, ...]:
+    """Give the libraries that a file of a tree needs, and look at no more of it; none of what is damaged or no ELF."""
+    source = tree.source(path)
+    try:
+        return () if source is None else _open(source)[0].needed()
+    except ElfError:
+        return ()
 
 
 def read_elf(source: Source) -> ElfInfo:
@@ -189,7 +186,7 @@ def _open(source: Source) -> tuple[_Reader, ElfInfo]:
     if len(content) < wanted * count:
         raise elf.fault(table, f"the file ends in its {count} program headers (it has {source.size} bytes)")
     elf.segments = tuple(
-        _Segment(kind, offset, address, size)
+        (kind, offset, address, size)
         for kind, _, offset, address, _, size, _, _ in struct.iter_unpack(_SEGMENT, content)
     )
     elf.tags = _dynamic_tags(elf)
@@ -202,11 +199,11 @@ def _open(source: Source) -> tuple[_Reader, ElfInfo]:
 def _dynamic_tags(elf: _Reader) -> dict[int, list[int]]:
     """Give all values of each tag, in order; none for a static program."""
     found: dict[int, list[int]] = {}
-    dynamic = next((segment for segment in elf.segments if segment.kind == _PT_DYNAMIC), None)
+    dynamic = next(((address, size) for kind, _, address, size in elf.segments if kind == _PT_DYNAMIC), None)
     if dynamic is None:
         return found
-    start, step = elf.offset_of(dynamic.address, "dynamic section"), struct.calcsize(_TAG)
-    content = elf.read(start, min(dynamic.size // step, MOST_TAGS) * step)
+    start, step = elf.offset_of(dynamic[0], "dynamic section"), struct.calcsize(_TAG)
+    content = elf.read(start, min(dynamic[1] // step, MOST_TAGS) * step)
     for tag, value in struct.iter_unpack(_TAG, content[: len(content) // step * step]):
         if tag == _DT_NULL:
             return found

@@ -70,14 +70,14 @@ class DiskTree:
 
     def look(self, path: str) -> Entry | None:
         """Tell what stands at a path."""
-        real = self._real(path)
+        real = self.on_disk(path)
         try:
             mode = os.lstat(real).st_mode
             if stat.S_ISLNK(mode):
                 return Entry("link", str(Path(real).readlink()))
         except PermissionError:
             folder = _shut_folder(path, self.name.rstrip("/")) or posixpath.dirname(path)
-            self.unreadable[folder] = _opened(self._real(folder), "rx")
+            self.unreadable[folder] = _opened(self.on_disk(folder), "rx")
             return None
         except (OSError, ValueError):
             return None
@@ -89,20 +89,20 @@ class DiskTree:
     def names(self, path: str) -> tuple[str, ...]:
         """Give the names in a directory."""
         try:
-            with os.scandir(self._real(path)) as entries:
+            with os.scandir(self.on_disk(path)) as entries:
                 self._compare_users(path, self.mode(path), "rx")
                 return tuple(entry.name for entry in entries)
         except PermissionError:
-            self.unreadable[path] = _opened(self._real(path), "rx")
+            self.unreadable[path] = _opened(self.on_disk(path), "rx")
             return ()
         except OSError:
             return ()
 
     def source(self, path: str) -> Source | None:
         """Open a file."""
-        real = self._real(path)
+        real = self.on_disk(path)
         if not os.access(real, os.R_OK, effective_ids=True):
-            self.unreadable[path] = _opened(self._real(path), "r")
+            self.unreadable[path] = _opened(real, "r")
             return None
         self._compare_users(path, self.mode(path), "r")
         return open_file(real)
@@ -110,7 +110,7 @@ class DiskTree:
     def mode(self, path: str) -> int | None:
         """Give the permission bits of what stands at a path, which is not a link."""
         try:
-            return stat.S_IMODE(os.lstat(self._real(path)).st_mode)
+            return stat.S_IMODE(os.lstat(self.on_disk(path)).st_mode)
         except (OSError, ValueError):
             return None
 
@@ -118,9 +118,10 @@ class DiskTree:
         """Note what root may read, and users may not."""
         needed = sum({"r": stat.S_IROTH, "x": stat.S_IXOTH}[right] for right in rights)
         if mode is not None and mode & needed != needed and os.geteuid() == 0:
-            self.private[path] = _opened(self._real(path), "rx" if "x" in rights else "r")
+            self.private[path] = _opened(self.on_disk(path), "rx" if "x" in rights else "r")
 
-    def _real(self, path: str) -> str:
+    def on_disk(self, path: str) -> str:
+        """Give where a path of the tree is for this process."""
         return self.name.rstrip("/") + path
 
 

@@ -112,8 +112,6 @@ def parse_hwloc(data: bytes, file: str) -> Topology:
 
 
 def _objects(data: bytes, file: str) -> list[_Object]:
-    if len(data) > SIZE_LIMIT_BYTES:
-        raise TopologyError(f"{file}: larger than {SIZE_LIMIT_BYTES >> 20} MiB: no hwloc file of a node")
     objects: list[_Object] = []
     around: list[_Object | None] = []  # the elements that are open
     parser = expat.ParserCreate()

@@ -226,7 +226,8 @@ def walk(loader: Loader, roots: Iterable[Loaded | Need], *, others: bool = False
     """
     by_name: dict[str, Loaded] = {}
     by_file: dict[str, Loaded] = {}
-    interpreter = _interpreter(loader)
+    own = None if loader.rules.interpreter is None else loader.search(loader.rules.interpreter).found
+    interpreter = None if own is None else Loaded(own.info.soname or posixpath.basename(own.path), own)
     if interpreter is not None:
         by_name[interpreter.name] = interpreter
     needs: list[Need] = []
@@ -261,13 +262,6 @@ def walk(loader: Loader, roots: Iterable[Loaded | Need], *, others: bool = False
             loaded = None if search.found is None else enter(Loaded(asked, search.found, requester))
             needs.append(Need(name, requester, loaded, search))
     return tuple(needs)
-
-
-def _interpreter(loader: Loader) -> Loaded | None:
-    if loader.rules.interpreter is None:
-        return None
-    found = loader.search(loader.rules.interpreter).found
-    return None if found is None else Loaded(found.info.soname or posixpath.basename(found.path), found)
 
 
 def cpu_levels(tree: Tree, unknown: tuple[str, ...] = ()) -> tuple[str, ...]:

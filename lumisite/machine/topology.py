@@ -6,7 +6,7 @@ masks are decided from it alone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -78,7 +78,12 @@ def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topol
     Cores are numbered through the L3 groups in the site's order. Where one thread of a core is reserved, the core
     is: its other thread is no place for a task either.
     """
-    cores = cores_of(_groups_of(kind))
+    groups: list[CoreGroup] = []
+    for l3, group in enumerate(kind.l3):
+        threads = [group.cores, group.siblings] if group.siblings else [group.cores]
+        cache = ("own", l3) if group.cache is None else ("shared", group.cache)
+        groups += ((pus, cache, group.numa, group.package) for pus in zip(*threads, strict=True))
+    cores = cores_of(groups)
     l3_of = {pu: core.l3 for core in cores for pu in core.pu_os}
     near = [None if gpu.l3 is None else l3_of[kind.l3[gpu.l3].cores[0]] for gpu in kind.gpus]
     reserved = frozenset(kind.reserved or ())
@@ -89,13 +94,6 @@ def topology_of(name: str, kind: NodeKind, bus_ids: Sequence[str] = ()) -> Topol
         gpus=tuple(Gpu(index, buses[index], gpu.numa, near[index]) for index, gpu in enumerate(kind.gpus)),
         reserved=frozenset(pu for core in cores if reserved.intersection(core.pu_os) for pu in core.pu_os),
     )
-
-
-def _groups_of(kind: NodeKind) -> Iterator[CoreGroup]:
-    for l3, group in enumerate(kind.l3):
-        threads = [group.cores, group.siblings] if group.siblings else [group.cores]
-        cache = ("own", l3) if group.cache is None else ("shared", group.cache)
-        yield from ((pus, cache, group.numa, group.package) for pus in zip(*threads, strict=True))
 
 
 def cores_of(groups: Iterable[CoreGroup]) -> tuple[Core, ...]:

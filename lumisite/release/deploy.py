@@ -17,9 +17,7 @@ from lumisite.release.diff import Difference, compare
 from lumisite.release.files import make_directories, make_temporary, make_tree, remove, sync_directory
 from lumisite.release.names import with_earlier_names
 from lumisite.release.root import (
-    Actor,
     Root,
-    Step,
     append_step,
     inspect_release,
     link_command,
@@ -110,7 +108,7 @@ def plan_deploy(out: Tree, path: Path, admin: int | None = None, *, any_site: bo
     return Plan(root, out, current, there, compare(current, out), site)
 
 
-def apply_plan(plan: Plan, actor: Actor, *, set_edits_aside: bool) -> str:
+def apply_plan(plan: Plan, by: str, *, set_edits_aside: bool) -> str:
     """Carry out a plan that was made under the lock; returns what to tell of it."""
     root, release = plan.root, plan.out.manifest.release
     if plan.nothing_to_do:
@@ -130,8 +128,7 @@ def apply_plan(plan: Plan, actor: Actor, *, set_edits_aside: bool) -> str:
                 remove(temporary)
         sync_directory(releases)
         if root.current != release:
-            manifest = sha256_of(plan.out.manifest_bytes)
-            append_step(root, Step("deploy", release, root.current, manifest, actor.time, actor.by))
+            append_step(root, "deploy", release, by, sha256_of(plan.out.manifest_bytes))
             point_current(root, release)
     except OSError as error:
         raise refused(f"deploy into {root.path}:", error) from error
@@ -161,7 +158,7 @@ def _make_whole(out: str, release: Tree) -> str:
     return f"rsync -a --checksum --delete{own} {shlex.quote(f'{out}/')} {shlex.quote(f'{release.path}/')}"
 
 
-def roll_back(root: Root, actor: Actor, to: str = "") -> tuple[Tree, Tree, bool]:
+def roll_back(root: Root, by: str, to: str = "") -> tuple[Tree, Tree, bool]:
     """Move the link one release back, or to the release `to`; the caller holds the lock.
 
     Gives the release that users had, the one that they have now, and whether the history tells of it. Raises
@@ -195,7 +192,7 @@ def roll_back(root: Root, actor: Actor, to: str = "") -> tuple[Tree, Tree, bool]
     left = inspect_release(root, root.current)
     logged = True
     try:
-        append_step(root, Step("rollback", target.path.name, root.current, "", actor.time, actor.by))
+        append_step(root, "rollback", target.path.name, by)
     except OSError:
         logged = False  # a full disk, say: `way_back` finds its way without the line, and users wait
     point_current(root, target.path.name)

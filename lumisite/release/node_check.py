@@ -32,20 +32,11 @@ from lumisite.site.decode import suggestion
 from lumisite.site.model import Family, Site
 from lumisite.site.selection import Combination, combinations
 from lumisite.site.versions import Version, parse_version
+from lumisite.text import some
 from lumisite.vendors import plugins
 
 _UPDATED = "if the system was updated, describe its platform, render and deploy; if not, restore it"
 _REPLAN = "write its plan again (`lumisite binds {} --write`), render and deploy"
-_MOST_NAMES = 8
-
-
-@dataclass(frozen=True)
-class HostCheck:
-    """The faults, by path, how many paths and libraries were looked at, and what is worth saying besides."""
-
-    faults: tuple[HostFault, ...]
-    looked_at: int
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -97,14 +88,15 @@ class _Check:
         return fault and replace(fault, alone=self.own(fault.cause) or fault.cause in self.shared)
 
 
-def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
+def check_host(site: Site, manifest: Manifest, host: DiskTree) -> tuple[list[HostFault], int, list[str]]:
     """Check a host, or a copy of its tree; raises `ResolveError` when the release is not of this site.
 
+    Gives the faults, by path, how many paths and libraries were looked at, and what is worth saying besides.
     A cause is told once: not also by what is below it, or needs it.
     """
     _same_site(site, manifest)
-    if silent := tuple(silent_faults(site, host)):
-        return HostCheck(silent, len(site.file_systems), ())
+    if silent := list(silent_faults(site, host)):
+        return silent, len(site.file_systems), []
     mounts = mounts_of(host)
     bound = frozenset(spec.partition(":")[0] for one in manifest.modules.values() for spec in one.binds)
     shared = tuple(resolve(host, one.path).path for one in site.file_systems if one.kind == "shared")
@@ -132,7 +124,7 @@ def check_host(site: Site, manifest: Manifest, host: DiskTree) -> HostCheck:
     told: dict[str, HostFault] = {}
     for fault in (*unmounted, *rest):
         told.setdefault(fault.cause or str(fault), fault)
-    return HostCheck(tuple(sorted(told.values())), len(check.parts) + len(check.wanted) + 1, tuple(notes))
+    return sorted(told.values()), len(check.parts) + len(check.wanted) + 1, notes
 
 
 def _same_site(site: Site, manifest: Manifest) -> None:
@@ -367,6 +359,4 @@ def _beside(host: DiskTree, folder: str, name: str) -> str:
         names = tuple(one for one in names if one.startswith(stem(name)))
     if not names:
         return ""
-    some = in_order(names)
-    more = f" and {len(some) - _MOST_NAMES} more" if len(some) > _MOST_NAMES else ""
-    return f" ({folder} has {', '.join(some[:_MOST_NAMES])}{more})"
+    return f" ({folder} has {some(in_order(names), between=', ')})"

@@ -14,6 +14,7 @@ import json
 import os
 import shlex
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -33,15 +34,6 @@ from lumisite.site.scalars import read_root_path
 #: A line of the history has some 200.
 LARGEST_HISTORY_BYTES = 16 * 1024 * 1024
 START_ANEW = "move the file away, and the next deploy starts a new one (rollback then knows no release before it)"
-
-
-@dataclass(frozen=True)
-class Actor:
-    """Who moves the link, and when: `by` is `user@host`, `time` is UTC."""
-
-    by: str
-    pid: int
-    time: str
 
 
 @dataclass(frozen=True)
@@ -99,7 +91,7 @@ def read_root(path: Path, admin: int | None = None) -> Root:
     if os.path.lexists(path / MANIFEST):
         raise LumisiteError(f"{given}: is what `lumisite render` wrote (it has a {MANIFEST}); name a deployment root")
     if admin is not None and (doubts := tuple(root_doubts(given, admin))):
-        raise DifferenceError("\n".join(map(str, doubts)))
+        raise DifferenceError("\n".join(f"{shown(one.path)}: {one.found}; {one.remedy}" for one in doubts))
     try:
         history = read_file(path / "history", LARGEST_HISTORY_BYTES, follow=False)
     except FileNotFoundError:
@@ -234,8 +226,8 @@ def release_row(root: Root, release: Tree) -> dict[str, Any]:
 
 
 @contextmanager
-def locked(root: Path, actor: Actor) -> Iterator[None]:
-    """Hold the root against every other deploy and rollback; clean up what killed ones have left.
+def locked(root: Path, by: str) -> Iterator[None]:
+    """Hold the root against every other deploy and rollback, for `user@host`; clean up what killed ones have left.
 
     Raises `ToolError` at once when another holds it, naming that one.
     """
@@ -258,7 +250,7 @@ def locked(root: Path, actor: Actor) -> Iterator[None]:
             raise ToolError(f"{path} is no regular file, so it cannot be locked (remove it; deploy makes it anew)")
         _lock(descriptor, path, root)
         with suppress(OSError):  # for the message of the one who must wait; a full disk is no reason to stop
-            line = f"pid {actor.pid}, {actor.by}, since {actor.time}\n".encode()
+            line = f"pid {os.getpid()}, {by}, since {utc(time.time())}\n".encode()
             os.pwrite(descriptor, line, 0)
             os.ftruncate(descriptor, len(line))
         for directory in (root, root / "releases"):
@@ -276,8 +268,9 @@ def shared_mode(root: Path) -> int:
     return stat.S_IMODE(root.stat().st_mode) & 0o020
 
 
-def append_step(root: Root, step: Step) -> None:
-    """Add a line to the history: afterwards it is there whole, or not at all."""
+def append_step(root: Root, action: str, release: str, by: str, manifest: str = "") -> None:
+    """Add a step from `current` to the history: afterwards its line is there whole, or not at all."""
+    step = Step(action, release, root.current, manifest, utc(time.time()), by)
     lines = (json.dumps(asdict(one)) + "\n" for one in (*root.steps, step))
     put_file(root.path / "history", "".join(lines).encode())
 

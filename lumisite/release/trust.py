@@ -13,43 +13,44 @@ import pwd
 import shlex
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
-from lumisite.errors import shown
+from lumisite.machine.host import DiskTree
+from lumisite.machine.tree import Entry, resolve
+from lumisite.release.node_state import HostFault
 from lumisite.release.tree import owner_of
 
-_MOST_LINKS = 40  # as Linux follows
+_EXPECTED = "a root that users can enter, and its admins alone can change,"
 
 
-class Doubt(NamedTuple):
-    """One thing that keeps a root from being trusted: where, what is wrong, and what mends it."""
+@dataclass(frozen=True)
+class _Way(DiskTree):
+    """The tree of this machine, with each folder and link that was `met` on the way, as far as they exist."""
 
-    path: str
-    found: str
-    remedy: str
+    met: dict[str, os.stat_result] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        """Give one line."""
-        return f"{shown(self.path)}: {self.found}; {self.remedy}"
+    def look(self, path: str) -> Entry | None:
+        """Tell what stands at a path."""
+        with suppress(OSError):  # not there, or behind a folder that shuts us out
+            self.met[path] = os.lstat(path)
+        return super().look(path)
 
 
-def root_doubts(root: Path, admin: int | None = None, *, whole_way: bool = False) -> Iterator[Doubt]:
+def root_doubts(root: Path, admin: int | None = None, *, whole_way: bool = False) -> Iterator[HostFault]:
     """Judge a root, the folders on the way and the names in it, by the user id `admin` (default: the root's owner).
 
     `whole_way`: users must be able to enter the folders on the way too, not only the root and `releases`.
     """
-    way = _way(os.path.abspath(root))  # noqa: PTH100 - links are followed one by one
+    way = _Way("/", met={"/": os.lstat("/")})
+    resolve(way, os.path.abspath(root))  # noqa: PTH100 - links are followed one by one
     here = os.path.realpath(root)
-    own = way.get(here)
+    own = way.met.get(here)
     admin = (own.st_uid if own else os.geteuid()) if admin is None else admin
-    for path, status in way.items():
-        team = _team(status, admin)
-        yield from _foreign(path, status, admin, team)
-        if path == here or not status.st_mode & stat.S_ISVTX:
-            yield from _wide(path, status, team)
-        if path == here or whole_way:
-            yield from _closed(path, status)
+    for path, status in way.met.items():
+        wide = path == here or not status.st_mode & stat.S_ISVTX
+        yield from _doubts(path, status, admin, _team(status, admin), wide=wide, closed=path == here or whole_way)
     if own is None or not stat.S_ISDIR(own.st_mode):
         return
     team = _team(own, admin)
@@ -58,37 +59,14 @@ def root_doubts(root: Path, admin: int | None = None, *, whole_way: bool = False
         if not os.path.lexists(place):
             continue
         status = place.lstat()
-        yield from _foreign(str(place), status, admin, team)
-        yield from _wide(str(place), status, team)
+        yield from _doubts(str(place), status, admin, team, closed=name == "releases")
         if name == "current":
             release = Path(os.path.realpath(place))
             if release.is_dir():  # its mode is judged with what is in it
-                yield from _foreign(str(release), release.stat(), admin, team)
+                yield from _doubts(str(release), release.stat(), admin, team, wide=False)
         elif stat.S_ISLNK(status.st_mode):
-            yield Doubt(str(place), "is a symbolic link", "put what it leads to there itself, or move it away")
-        elif name == "releases":
-            yield from _closed(str(place), status)
-
-
-def _way(path: str) -> dict[str, os.stat_result]:
-    """Give each folder and link that decides where a path leads, as far as they exist."""
-    found = {"/": os.lstat("/")}
-    here, waiting, links = "/", path.split("/")[::-1], 0
-    while waiting and links <= _MOST_LINKS:
-        part = waiting.pop()
-        place = os.path.normpath(f"{here}/{part}")
-        try:
-            found[place] = status = os.lstat(place)
-        except OSError:
-            break  # not there, or behind a folder that shuts us out
-        if stat.S_ISLNK(status.st_mode):
-            links += 1
-            target = str(Path(place).readlink())
-            waiting += target.split("/")[::-1]
-            here = "/" if target.startswith("/") else here
-        else:
-            here = place
-    return found
+            remedy = "put what it leads to there itself, or move it away"
+            yield HostFault(str(place), _EXPECTED, "is a symbolic link", remedy)
 
 
 def _team(status: os.stat_result, admin: int) -> int | None:
@@ -106,25 +84,22 @@ def _groups(user: int) -> set[int]:
     return own | set(os.getgrouplist(entry.pw_name, entry.pw_gid))
 
 
-def _foreign(path: str, status: os.stat_result, admin: int, team: int | None) -> Iterator[Doubt]:
-    """Say whose something is, if neither root's, the admin's, nor of one in the team."""
-    owner = status.st_uid
+def _doubts(
+    path: str, status: os.stat_result, admin: int, team: int | None, *, wide: bool = True, closed: bool = False
+) -> Iterator[HostFault]:
+    """Say whose something is, if neither root's, the admin's, nor of one in the team.
+
+    Where it matters, also that others may write it (`wide`), or that users cannot enter (`closed`).
+    """
+    owner, mode, name = status.st_uid, stat.S_IMODE(status.st_mode), shlex.quote(path)
+    is_link = stat.S_ISLNK(status.st_mode)
     if owner not in (0, admin) and (team is None or team not in _groups(owner)):
-        command = "chown -h" if stat.S_ISLNK(status.st_mode) else "chown"
-        remedy = f"{command} {shlex.quote(owner_of(admin))} {shlex.quote(path)}"
-        yield Doubt(path, f"belongs to {owner_of(owner)}, who can change what users load", remedy)
-
-
-def _wide(path: str, status: os.stat_result, team: int | None) -> Iterator[Doubt]:
-    mode = stat.S_IMODE(status.st_mode)
-    wide = mode & (stat.S_IWOTH | (0 if team == status.st_gid else stat.S_IWGRP))
-    if wide and not stat.S_ISLNK(status.st_mode):
-        who = ("g" if wide & stat.S_IWGRP else "") + ("o" if wide & stat.S_IWOTH else "")
-        remedy = f"chmod {who}-w {shlex.quote(path)}"
-        yield Doubt(path, f"has mode {mode:04o}, so that others can change what users load", remedy)
-
-
-def _closed(path: str, status: os.stat_result) -> Iterator[Doubt]:
-    if stat.S_ISDIR(status.st_mode) and not status.st_mode & stat.S_IXOTH:
-        found = f"has mode {stat.S_IMODE(status.st_mode):04o}, which shuts users out"
-        yield Doubt(path, found, f"chmod o+x {shlex.quote(path)}")
+        remedy = f"chown{' -h' * is_link} {shlex.quote(owner_of(admin))} {name}"
+        yield HostFault(path, _EXPECTED, f"belongs to {owner_of(owner)}, who can change what users load", remedy)
+    more = mode & (stat.S_IWOTH | (0 if team == status.st_gid else stat.S_IWGRP))
+    if wide and more and not is_link:
+        who = ("g" if more & stat.S_IWGRP else "") + ("o" if more & stat.S_IWOTH else "")
+        found = f"has mode {mode:04o}, so that others can change what users load"
+        yield HostFault(path, _EXPECTED, found, f"chmod {who}-w {name}")
+    if closed and stat.S_ISDIR(status.st_mode) and not mode & stat.S_IXOTH:
+        yield HostFault(path, _EXPECTED, f"has mode {mode:04o}, which shuts users out", f"chmod o+x {name}")

@@ -11,7 +11,6 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, groupby
 
 from lumisite.images.lock import Lock
@@ -29,15 +28,13 @@ from lumisite.render.helper_settings import (
     step_of,
     wrapper_chains,
 )
-from lumisite.render.modules import bind_marker
+from lumisite.render.modules import Rendering, bind_marker
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import FileSystem, HostPath
 from lumisite.site.images import family_by_path, has_plugin, told_release
-from lumisite.site.ledger import Decision, default_family
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, literal_path
 from lumisite.site.scalars import TASK
-from lumisite.site.selection import Selection
 from lumisite.site.versions import Version
 
 #: What stands in scripts for the title of the stack that images bring.
@@ -46,48 +43,30 @@ STACK_MARK = "@STACK@"
 START = 'ls_start "$@"\n'
 
 
-@dataclass(frozen=True)
-class HelperRelease:
-    """What the data is made for, and what applies in each combination of releases, the default first."""
-
-    site: Site
-    selection: Selection
-    decisions: Mapping[str, Decision]
-    release: str
-
-    @property
-    def modules(self) -> dict[str, tuple[str, ...]]:
-        """By combination, the modules that its images need where no family recognises them."""
-        site = self.site
-        return {
-            one.name: site.families[default_family(site, one.releases)].modules for one in self.selection.combinations
-        }
-
-
-def join_script(scripts: Mapping[str, str], names: Sequence[str], site_file: str, data: Iterable[str]) -> str:
+def join_script(of: Rendering, names: Sequence[str], data: Iterable[str]) -> str:
     """Write one sh script of several files of `spank_helpers`, the first of which begins it, and the site's data."""
-    first, _, rest = scripts[names[0]].partition("\n")
-    head = f"{first}\n{_origin('#', names[0], site_file)}\n{rest}"
-    return "\n".join([head, *(scripts[name] for name in names[1:]), "# ---- the site's data", *data, START])
+    first, *others = (_script(of, name) for name in names)
+    begin, _, rest = first.partition("\n")
+    return "\n".join([begin, _origin("#", names[0], of), rest, *others, "# ---- the site's data", *data, START])
 
 
-def join_filter(scripts: Mapping[str, str], site_file: str, data: Iterable[str]) -> str:
+def join_filter(of: Rendering) -> str:
     """Write the cli_filter module, behind its data."""
-    return "\n".join([_origin("--", "cli_filter.lua", site_file), *data, scripts["cli_filter.lua"]])
+    return "\n".join([_origin("--", "cli_filter.lua", of), *_filter_data(of), _script(of, "cli_filter.lua")])
 
 
-def for_stacks(site: Site, script: str) -> str:
+def _script(of: Rendering, name: str) -> str:
     """Give a script with the title of the site's stack in place of its mark."""
-    titles = [site.stacks[stack].title for stack in site.gpu_stacks]
+    titles = [of.site.stacks[stack].title for stack in of.site.gpu_stacks]
     word = titles[0] if len(titles) == 1 and re.fullmatch(r"[\w.+ -]+", titles[0], re.ASCII) else "stack"
-    return script.replace(STACK_MARK, word)
+    return of.templates[f"spank_helpers/{name}"].replace(STACK_MARK, word)
 
 
-def _origin(mark: str, name: str, site_file: str) -> str:
-    return f"{mark} spank_helpers/{name} and {comment(site_file)}: change those and render again."
+def _origin(mark: str, name: str, of: Rendering) -> str:
+    return f"{mark} spank_helpers/{name} and {comment(of.loaded.file)}: change those and render again."
 
 
-def step_data(of: HelperRelease) -> Iterator[str]:
+def step_data(of: Rendering) -> Iterator[str]:
     """Give the data that prolog and wrapper both look up."""
     site = of.site
     yield sh.assign(ls_site_prefix=site.runtime.prefix, ls_site_stacks=", ".join(of.decisions))
@@ -100,7 +79,7 @@ def step_data(of: HelperRelease) -> Iterator[str]:
     yield from sh.lookup("ls_site_partition", partitions)
 
 
-def prolog_data(of: HelperRelease) -> Iterator[str]:
+def prolog_data(of: Rendering) -> Iterator[str]:
     """Give the data that only the prolog looks up."""
     site = of.site
     local = next((system.path for system in site.file_systems if system.kind == "node-local"), "")
@@ -120,7 +99,7 @@ def prolog_data(of: HelperRelease) -> Iterator[str]:
     yield from _masks(site)
 
 
-def wrapper_binds(of: HelperRelease) -> Iterator[str]:
+def wrapper_binds(of: Rendering) -> Iterator[str]:
     """Give functions for the binds that depend on the image's family: whose are in the list, and those to be added."""
     site = of.site
     binding = {bind.where for bind in site.host_paths.values()}
@@ -139,7 +118,7 @@ def wrapper_binds(of: HelperRelease) -> Iterator[str]:
     yield from sh.function("ls_site_binds", body)
 
 
-def filter_data(of: HelperRelease) -> Iterator[str]:
+def _filter_data(of: Rendering) -> Iterator[str]:
     """Give the table of the cli_filter module; the first family counts of which a pattern fits."""
     yield "local site = {"
     yield f"  release = {quote_lua(of.release)}, root = {quote_lua(of.site.root)},"
@@ -153,7 +132,7 @@ def filter_data(of: HelperRelease) -> Iterator[str]:
     yield "}"
 
 
-def _family(of: HelperRelease, name: str) -> str:
+def _family(of: Rendering, name: str) -> str:
     family = of.site.families[name]
     return sh.row(
         ls_needs=f" {' '.join(map(bind_marker, family.modules))} ",
@@ -166,7 +145,7 @@ def _family(of: HelperRelease, name: str) -> str:
     )
 
 
-def _prolog_binds(of: HelperRelease) -> Iterator[str]:
+def _prolog_binds(of: Rendering) -> Iterator[str]:
     chains: list[sh.Chain] = []
     for place, binds in groupby(_binds(of, of.modules), key=lambda one: one[0].where):
         chains.append(((sh.Where(), f"brought_by {sh.variable(bind_marker(str(place)))}"),))
@@ -179,7 +158,7 @@ def _prolog_binds(of: HelperRelease) -> Iterator[str]:
     yield from sh.decide(chains)
 
 
-def _binds(of: HelperRelease, modules: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[HostPath, sh.Where]]:
+def _binds(of: Rendering, modules: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[HostPath, sh.Where]]:
     """Give what the modules of each stack bind, then what only a task binds, in the site's order."""
     binding = {item.where for item in of.site.host_paths.values()}
     for place in (one for one in (*of.site.modules, TASK) if one in binding):
@@ -229,10 +208,10 @@ def shares_cores(site: Site) -> bool:
     return any(shared_cores(topology_of(name, kind), 1) for name, kind in site.node_kinds.items() if kind.gpus)
 
 
-def wrapper_data(of: HelperRelease, command: str, plans: Sequence[LoadedPlan], lock: Lock | None) -> Iterator[str]:
+def wrapper_data(of: Rendering, command: str) -> Iterator[str]:
     """Give the data of the wrapper that stands for `command`."""
     site = of.site
-    followed = [one for one in plans if one.plan.platform == of.selection.platform]
+    followed = [one for one in of.plans if one.plan.platform == of.selection.platform]
     yield from step_data(of)
     # Without a path of the site, one that no system has: the wrapper goes on to PATH.
     folder = posixpath.dirname(site.runtime.executable or "/")
@@ -240,7 +219,7 @@ def wrapper_data(of: HelperRelease, command: str, plans: Sequence[LoadedPlan], l
     # A plan that names an image counts more than one of which a pattern only fits it.
     planned = [planned for one in followed for planned in _planned(site, one)]
     yield from sh.lookup("ls_site_plan", sorted(planned, key=lambda one: one[1].endswith("ls_planned=''")))
-    yield from sh.lookup("ls_site_image", () if lock is None else _locked(site, lock))
+    yield from sh.lookup("ls_site_image", () if of.lock is None else _locked(site, of.lock.lock))
     families = site.families.items()
     patterns = [(list(map(sh.case_pattern, one.paths)), sh.row(ls_family=name)) for name, one in families if one.paths]
     yield from sh.lookup("ls_site_name", patterns)
@@ -299,7 +278,7 @@ def _followed(site: Site, plan: ImagePlan) -> Iterator[str]:
     for line in plan.lines:
         if line.spec is not None and line.by is None:
             yield sh.call("ls_add_planned", str(line.source), str(line.target), line.spec)
-    for line in plan.unmet:
+    for line in (line for line in plan.lines if line.accepted is not None):
         yield sh.call("ls_accept", f"runs without the host's {line.library} here: {line.accepted}")
     yield sh.assign(ls_libraries=":".join(plan.library_path))
 

@@ -119,12 +119,8 @@ NO_MANIFEST = Manifest(release="", lumisite="", site="", platform="")
 
 
 def file_entries(files: Mapping[str, RenderedFile]) -> dict[str, FileEntry]:
-    """Describe the files of a tree for its manifest, leaving out the manifest itself."""
-    return {
-        path: FileEntry(sha256_of(file.text.encode()), f"{file.mode:04o}")
-        for path, file in files.items()
-        if path != MANIFEST
-    }
+    """Describe the files of a tree for its manifest."""
+    return {path: FileEntry(sha256_of(file.text.encode()), f"{file.mode:04o}") for path, file in files.items()}
 
 
 def sha256_of(content: bytes) -> str:

@@ -3,28 +3,58 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from lumisite.errors import ResolveError
+from lumisite.images.lock import LoadedLock
 from lumisite.machine.tree import is_under
 from lumisite.render.manifest import ModuleSummary
 from lumisite.render.module_help import help_text
 from lumisite.site.decode import suggestion
-from lumisite.site.ledger import Decision
+from lumisite.site.ledger import Decision, decide_combinations, default_family
+from lumisite.site.load import LoadedSite
 from lumisite.site.model import Module, Site
-from lumisite.site.selection import (
-    PLATFORM,
-    Combination,
-    Selection,
-    combinations,
-    module_version,
-    with_release,
-)
+from lumisite.site.plans import LoadedPlan
+from lumisite.site.selection import PLATFORM, Combination, Selection, combinations, module_version, with_release
 from lumisite.vendors.gpus import CACHING
 
 #: How the names of its templates end, by module system.
 TEMPLATES: Mapping[str, str] = {"lmod": "lua", "tcl": "tcl"}
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """What is rendered, under the id of the tree: a site's selection of releases, by templates.
+
+    `plans` are the reviewed plans of images, `lock` says what images hold that have none.
+    """
+
+    loaded: LoadedSite
+    selection: Selection
+    release: str
+    templates: Mapping[str, str]
+    plans: Sequence[LoadedPlan] = ()
+    lock: LoadedLock | None = None
+
+    @property
+    def site(self) -> Site:
+        """The site."""
+        return self.loaded.site
+
+    @cached_property
+    def decisions(self) -> dict[str, Decision]:
+        """What applies in each combination of releases, the default first."""
+        return decide_combinations(self.site, self.selection)
+
+    @property
+    def modules(self) -> dict[str, tuple[str, ...]]:
+        """By combination, the modules that its images need where no family recognises them."""
+        site = self.site
+        return {
+            one.name: site.families[default_family(site, one.releases)].modules for one in self.selection.combinations
+        }
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -55,34 +85,27 @@ class ModulePlan:
         return f"{self.name}/{self.version}"
 
 
-def plan_modules(
-    site: Site,
-    selection: Selection,
-    decisions: Mapping[str, Decision],
-    site_file: str,
-    templates: Iterable[str],
-    release: str,
-) -> list[ModulePlan]:
-    """Plan every modulefile of a selection, each module's default version first; `decisions` are by combination.
+def plan_modules(of: Rendering) -> list[ModulePlan]:
+    """Plan every modulefile, each module's default version first.
 
     Raises `ResolveError` when the site names a template that is not there.
     """
-    known = [text[1] for name in templates if (text := re.fullmatch(r"modulefiles_src/([^_.].*)\.j2", name))]
-    plans = []
+    known = [text[1] for name in of.templates if (text := re.fullmatch(r"modulefiles_src/([^_.].*)\.j2", name))]
+    site, plans = of.site, []
     for name, module in site.modules.items():
         for system in module.systems:
             wanted = f"{module.template}.{TEMPLATES[system]}"
             if wanted not in known:
                 alike = [one.rpartition(".")[0] for one in known if one.endswith(f".{TEMPLATES[system]}")]
                 raise ResolveError(
-                    f"{site_file}: modules.{name}.template: there is no {wanted}.j2 in modulefiles_src/ "
+                    f"{of.loaded.file}: modules.{name}.template: there is no {wanted}.j2 in modulefiles_src/ "
                     f"({suggestion(module.template, alike)})"
                 )
-        several = _combinations(site, selection, module)
+        several = _combinations(site, of.selection, module)
         versions = [(module_version(site, module, one), _releases(site, module, one)) for one in several]
         if versions[1:]:
             versions[0] = versions[0][0], f"{versions[0][1]} (the default)"
-        plans += [_plan(site, versions, decisions[one.name], name, one, release) for one in several]
+        plans += [_plan(of, name, one, versions) for one in several]
     return plans
 
 
@@ -102,14 +125,8 @@ def _combinations(site: Site, selection: Selection, module: Module) -> list[Comb
     return list(combinations(site, selection.platform, told))
 
 
-def _plan(
-    site: Site,
-    told: Sequence[tuple[str, str]],
-    decision: Decision,
-    name: str,
-    chosen: Combination,
-    release: str,
-) -> ModulePlan:
+def _plan(of: Rendering, name: str, chosen: Combination, told: Sequence[tuple[str, str]]) -> ModulePlan:
+    site, decision = of.site, of.decisions[chosen.name]
     module = site.modules[name]
     version = module_version(site, module, chosen)
     versions = [other for other, _ in told]
@@ -143,7 +160,7 @@ def _plan(
         caching="".join(f" and {one}" for one in dict.fromkeys(caching)),
         stack=chosen.name,
         root=site.root,
-        release=release,
+        release=of.release,
         summary=ModuleSummary(
             binds=tuple(bind.spec for bind in binds),
             provides=tuple(path for _, path in provides),

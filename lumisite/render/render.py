@@ -5,30 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import jinja2
-
 from lumisite import __version__
 from lumisite.errors import shown
 from lumisite.images.lock import LoadedLock
-from lumisite.render.helper import (
-    HelperRelease,
-    filter_data,
-    for_stacks,
-    join_filter,
-    join_script,
-    prolog_data,
-    shares_cores,
-    step_data,
-    wrapper_data,
-)
+from lumisite.render.helper import join_filter, join_script, prolog_data, shares_cores, step_data, wrapper_data
 from lumisite.render.manifest import MANIFEST, Manifest, RenderedFile, file_entries, format_manifest, sha256_of
 from lumisite.render.module_help import paragraph, support
-from lumisite.render.modules import TEMPLATES, ModulePlan, plan_modules
+from lumisite.render.modules import TEMPLATES, ModulePlan, Rendering, plan_modules
 from lumisite.render.plan_images import plan_summaries
 from lumisite.render.runtimes import RUNTIMES
-from lumisite.render.static import STATIC, Said, static_files
+from lumisite.render.static import STATIC, static_files
 from lumisite.render.templates import make_environment
-from lumisite.site.ledger import Decision, decide_combinations, describe_action
+from lumisite.site.ledger import Decision, describe_action
 from lumisite.site.load import LoadedSite
 from lumisite.site.model import MODULEFILES
 from lumisite.site.plans import LoadedPlan
@@ -57,22 +45,20 @@ def render_tree(
     hold that have no plan.
     Raises `ResolveError` when the site names a template that is not there.
     """
-    environment = make_environment(templates)
-    decisions = decide_combinations(loaded.site, selection)
-    modules = plan_modules(loaded.site, selection, decisions, loaded.file, templates, RELEASE_TOKEN)
-    files = _module_files(environment, loaded, modules, static_files(loaded.site, selection, modules))
+    of = Rendering(loaded, selection, RELEASE_TOKEN, templates, plans, lock)
+    modules = plan_modules(of)
+    files = _module_files(of, modules)
     if {"modulefile", "podman-hpc"}.intersection(loaded.site.emitters):
-        of = HelperRelease(loaded.site, selection, decisions, RELEASE_TOKEN)
-        files |= _helper_files(loaded, of, templates, plans, lock)
+        files |= _helper_files(of)
     draft = Manifest(
         release=RELEASE_TOKEN,
         lumisite=__version__,
         site=loaded.site.name,
         platform=selection.platform,
         stacks={stack: tuple(map(str, versions)) for stack, versions in selection.stacks.items()},
-        inputs=_inputs(loaded, templates, plans, lock),
+        inputs=_inputs(of),
         modules={plan.full_name: plan.summary for plan in modules},
-        settings=_settings(decisions[selection.default.name]),
+        settings=_settings(of.decisions[selection.default.name]),
         plans=plan_summaries(one for one in plans if one.plan.platform == selection.platform),
         names={f"{one.name}/{old}": one.full_name for one in modules for old in one.old_names}
         | {one.name: one.full_name for one in reversed(modules)},
@@ -91,13 +77,8 @@ def losses(files: Mapping[str, RenderedFile]) -> list[str]:
     return list(dict.fromkeys(f"{path.split('/')[0]}/: {one}" for path, file in files.items() for one in file.lost))
 
 
-def _module_files(
-    environment: jinja2.Environment,
-    loaded: LoadedSite,
-    plans: Sequence[ModulePlan],
-    static: Mapping[str, tuple[str, Said]],
-) -> dict[str, RenderedFile]:
-    files = {}
+def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, RenderedFile]:
+    loaded, environment, files = of.loaded, make_environment(of.templates), {}
 
     def write(path: str, template: str, lost: Sequence[str], **values: object) -> None:
         origin = f"modulefiles_src/{template} and {loaded.file}"
@@ -107,7 +88,7 @@ def _module_files(
     def put(system: str, path: str, template: str, **values: object) -> None:
         write(MODULEFILES[system].format(path), f"{template}.{TEMPLATES[system]}.j2", (), **values)
 
-    for path, (template, said) in static.items():
+    for path, (template, said) in static_files(loaded.site, of.selection, plans).items():
         write(path, template, said.lost, said=said)
     plans = plans if "modulefile" in loaded.site.emitters else ()
     for plan in plans:
@@ -125,31 +106,21 @@ def _module_files(
     return files
 
 
-def _helper_files(
-    loaded: LoadedSite,
-    of: HelperRelease,
-    templates: Mapping[str, str],
-    plans: Sequence[LoadedPlan],
-    lock: LoadedLock | None,
-) -> dict[str, RenderedFile]:
-    scripts = {name.rpartition("/")[2]: for_stacks(loaded.site, text) for name, text in templates.items()}
-    locked = None if lock is None else lock.lock
-    shares = (SHARES,) if shares_cores(loaded.site) else ()
-    prolog = join_script(scripts, (*PROLOG[:-1], *shares, PROLOG[-1]), loaded.file, (*step_data(of), *prolog_data(of)))
+def _helper_files(of: Rendering) -> dict[str, RenderedFile]:
+    shares = (SHARES,) if shares_cores(of.site) else ()
+    prolog = join_script(of, (*PROLOG[:-1], *shares, PROLOG[-1]), (*step_data(of), *prolog_data(of)))
     files = {
         "spank/task_prolog": RenderedFile(prolog, executable=True),
-        "spank/cli_filter.lua": RenderedFile(join_filter(scripts, loaded.file, filter_data(of))),
+        "spank/cli_filter.lua": RenderedFile(join_filter(of)),
     }
     for command in RUNTIMES:
-        text = join_script(scripts, WRAPPER, loaded.file, wrapper_data(of, command, plans, locked))
+        text = join_script(of, WRAPPER, wrapper_data(of, command))
         files[f"spank/bin/{command}"] = RenderedFile(text, executable=True)
     return files
 
 
-def _inputs(
-    loaded: LoadedSite, templates: Mapping[str, str], plans: Sequence[LoadedPlan], lock: LoadedLock | None
-) -> dict[str, str]:
-    site = loaded.site
+def _inputs(of: Rendering) -> dict[str, str]:
+    site, loaded, lock = of.site, of.loaded, of.lock
     systems = {system for module in site.modules.values() for system in module.systems if "modulefile" in site.emitters}
     unused = tuple(f".{TEMPLATES[system]}.j2" for system in TEMPLATES if system not in systems)
     unused += () if shares_cores(site) else (SHARES,)
@@ -157,8 +128,8 @@ def _inputs(
     return {
         **({} if lock is None else {shown(lock.file): sha256_of(lock.data)}),
         loaded.file: sha256_of(loaded.data),
-        **{one.file: sha256_of(one.data) for one in plans},
-        **{name: sha256_of(text.encode()) for name, text in templates.items() if not name.endswith(unused)},
+        **{one.file: sha256_of(one.data) for one in of.plans},
+        **{name: sha256_of(text.encode()) for name, text in of.templates.items() if not name.endswith(unused)},
     }
 
 

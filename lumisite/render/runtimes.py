@@ -10,12 +10,8 @@ from __future__ import annotations
 #: What the wrapper stands for.
 RUNTIMES = ("singularity", "apptainer")
 
-#: Before the command: options with a value, and without one.
+#: Before the command: options with a value.
 GLOBAL_VALUED = ("--config", "-c")
-GLOBAL_FLAGS = (
-    *("--build-config", "--debug", "--help", "--nocolor", "--quiet", "--silent", "--verbose", "--version"),
-    *("-d", "-h", "-q", "-s", "-v"),
-)
 
 #: Commands that start a container from an image.
 ACTIONS = ("exec", "run", "shell", "test")
@@ -40,6 +36,5 @@ ACTION_FLAGS = (
     *("--tmp-sandbox", "--underlay", "--unsquash", "--userns", "--uts", "--verbose", "--writable"),
     "--writable-tmpfs",
 )
-#: One-letter options, which may stand together (`-eB /data`); `-s` has a value with `shell` only.
+#: One-letter options with a value; those and others may stand together (`-eB /data`). `-s` has one with `shell` only.
 ACTION_VALUED_LETTERS = "BHSWo"
-ACTION_FLAG_LETTERS = "Ccefhinpuw"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -59,17 +58,15 @@ def _environment(templates: tuple[tuple[str, str], ...]) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701  # not HTML: every value goes through `lua` or `sh`
+        autoescape=False,  # noqa: S701  # not HTML: every value goes through the filter of its language
     )
     environment.filters.update(
         lua=quote_lua,
         lua_text=quote_lua_text,
-        lua_pattern=lua_pattern,
         tcl=quote_tcl,
         tcl_text=quote_tcl_text,
         quoted=quote_toml_or_yaml,
         dotted=dotted_key,
-        sh=shlex.quote,
         comment=comment,
     )
     return environment
@@ -151,8 +148,6 @@ def lua_pattern(pattern: str) -> str:
 
 def comment(text: str) -> str:
     """Keep text that goes into a comment on its line."""
-    if text.isprintable():
-        return text
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

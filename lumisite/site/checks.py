@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from functools import lru_cache
@@ -18,7 +17,7 @@ from lumisite.site.nodes import kind_faults
 from lumisite.site.references import PATTERN_SIGNS, shell_sign
 from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.selection import PLATFORM
-from lumisite.site.software import PlatformStack, runtime_faults
+from lumisite.site.software import PlatformStack
 from lumisite.site.versions import Version, parse_version
 
 #: What an entry of the ledger can do to its variable.
@@ -220,7 +219,25 @@ def _version_faults(site: Site, module: Module) -> Iterator[str]:
 
 def runtimes_are_read(site: Site) -> Faults:
     """A runtime says nothing to another kind of consumer than its own, and one of each kind is enough."""
-    return runtime_faults(site.runtimes, {stack.gpu for stack in site.stacks.values() if stack.gpu})
+    seen: dict[str, str] = {}
+    for name, runtime in site.runtimes.items():
+        here = f"runtimes.{name}"
+        if runtime.emit == "modulefile" and not runtime.prefix:
+            yield f"{here}.prefix", "is missing (SINGULARITY or APPTAINER, by which a modulefile names the binds)"
+        if runtime.emit != "modulefile" and seen.setdefault(runtime.emit, name) != name:
+            yield f"{here}.emit", f"{seen[runtime.emit]} has {runtime.emit} already (one of each is written)"
+        for what, said, reader in (
+            ("gpu", runtime.gpu, "modulefile"),
+            ("annotations", runtime.annotations, "edf"),
+            ("arguments", runtime.arguments, "podman-hpc"),
+            ("shared_run", runtime.shared_run, "podman-hpc"),
+        ):
+            if said and runtime.emit != reader:
+                yield f"{here}.{what}", f"nothing reads it with `emit: {runtime.emit}` (only with {reader})"
+        yield from unknown(f"{here}.gpu", runtime.gpu, {stack.gpu for stack in site.stacks.values() if stack.gpu})
+        for one in runtime.annotations:
+            if any(other.startswith(f"{one}.") for other in runtime.annotations):
+                yield f"{here}.annotations.{one}", "others begin with it and a dot, which makes it a table"
 
 
 def validation_fits(site: Site) -> Faults:
@@ -265,14 +282,6 @@ def conditions_can_be_known(site: Site) -> Faults:
                 yield path, f"the module {one.where} is loaded before any image is known ({right})"
             elif condition in site.stacks and module is not None and condition not in module.version:
                 yield path, f"versions of {one.where} do not tell (they are made of: {', '.join(module.version)})"
-
-
-def variables_have_names(site: Site) -> Faults:
-    """Conditions ask for variables by names that a shell knows."""
-    for path, item, below in _keys_of(site):
-        for name in below or () if item.name == "variable" else ():
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
-                yield f"{path}.{name}", f"{name!r} is not the name of a variable (letters, digits and _ would be right)"
 
 
 def nothing_is_left_for_a_shell(site: Site) -> Faults:
@@ -368,7 +377,6 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         modules_fit_together,
         runtimes_are_read,
         conditions_can_be_known,
-        variables_have_names,
         nothing_is_left_for_a_shell,
         modules_keep_their_binds,
         settings_say_one_thing,

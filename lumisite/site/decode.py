@@ -6,6 +6,7 @@ What people write (YAML) has texts only, names that any tool takes, and no key t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -19,8 +20,9 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from lumisite.errors import LumisiteError, Problem, SiteError, file_fault, shown
-from lumisite.site.document import MAX_DEPTH, NOWHERE, Document, Place, joined, parse_yaml, text_of
+from lumisite.site.document import MAX_DEPTH, Document, Place, joined, parse_yaml, text_of
 from lumisite.site.eyes import name_fault
+from lumisite.text import some
 
 T = TypeVar("T")
 
@@ -84,9 +86,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
         return f"did you mean {near[0]}?"
-    if len(names) > MOST_NAMES:
-        return f"have {', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
-    return f"have {', '.join(names)}" if names else "there are none"
+    return f"have {some(names, MOST_NAMES, ', ')}" if names else "there are none"
 
 
 def unknown(path: str, names: Iterable[str], known: Iterable[str]) -> Faults:
@@ -167,7 +167,8 @@ class Decoder:
         values = {}
         for name, child in value.items():
             here = joined(path, name)
-            if (self._name(name, path, here) if self.by_hand else self._scalar(name, kinds[0], here)) is not MISSING:
+            fits = not self.by_hand or self._name(name, path, here) is not MISSING
+            if fits and self._scalar(name, kinds[0], here) is not MISSING:
                 values[name] = self.value(child, kinds[1], here)
         if MISSING in values.values():
             return MISSING
@@ -186,8 +187,9 @@ class Decoder:
     def _dataclass(self, value: Any, kind: Any, path: str) -> Any:
         if not isinstance(value, dict):
             return self._fault(path, f"is a {_shape(value)} (keys and values would be right)")
-        fields, among = _fields(kind), _among(kind)
-        more = self._described(among)
+        fields, among, of_more = _fields(kind)
+        table = self.document.value.get(among.metadata["names"]) if among and self.by_hand else None
+        more: Collection[str] = table if isinstance(table, dict) else ()
         values: dict[str, Any] = {among.name: {}} if among else {}
         for name, child in value.items():
             here = joined(path, name)
@@ -200,7 +202,7 @@ class Decoder:
                     self.document.moved[f"{here}[0]"] = self.document.written(here)
                 values[item.name] = self.value([child] if alone else child, inner, here)
             elif among and name in more:
-                values[among.name][name] = self.value(child, typing.get_args(_hints(kind)[among.name])[1], here)
+                values[among.name][name] = self.value(child, of_more, here)
             elif self.by_hand:
                 known = [*more, *fields]
                 self._fault(here, f"is not a key here ({suggestion(name, known)})", self.document.key_place(here))
@@ -211,32 +213,19 @@ class Decoder:
         below = values[among.name].values() if among else ()
         return MISSING if missing or MISSING in values.values() or MISSING in below else kind(**values)
 
-    def _described(self, among: dataclasses.Field[Any] | None) -> Collection[str]:
-        """Give the names that the table of such a key describes."""
-        table = self.document.value.get(among.metadata["names"]) if among and self.by_hand else None
-        return table if isinstance(table, dict) else ()
-
     def _needed(self, name: str, item: dataclasses.Field[Any]) -> bool:
         if self.may_lack is not None:
             return name not in self.may_lack
         return _default(item) is dataclasses.MISSING
 
 
-_hints = functools.cache(typing.get_type_hints)
-
-
 @functools.cache
-def _fields(kind: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
-    """Give the field and the type behind each key; a `_` at the end only avoids a reserved word of Python."""
-    hints = _hints(kind)
-    kept = (item for item in dataclasses.fields(kind) if not item.metadata.get("among"))
-    return {item.name.rstrip("_"): (item, hints[item.name]) for item in kept}
-
-
-@functools.cache
-def _among(kind: type) -> dataclasses.Field[Any] | None:
-    """Give the field of a class for keys that the site itself describes."""
-    return next((item for item in dataclasses.fields(kind) if item.metadata.get("among")), None)
+def _fields(kind: type) -> tuple[dict[str, tuple[dataclasses.Field[Any], Any]], dataclasses.Field[Any] | None, Any]:
+    """Give the field and the type behind each key; and the field for keys that the site describes, with their type."""
+    hints, fields = typing.get_type_hints(kind), dataclasses.fields(kind)
+    among = next((item for item in fields if item.metadata.get("among")), None)
+    own = {item.name: (item, hints[item.name]) for item in fields if item is not among}
+    return own, among, typing.get_args(hints[among.name])[1] if among else None
 
 
 def _default(item: dataclasses.Field[Any]) -> Any:
@@ -323,8 +312,9 @@ class JsonFile:
         except SiteError as error:
             problem = error.problems[0]
         if problem.key:
-            line, column = _json_place(data, problem.key)
-            problem = dataclasses.replace(problem, line=line, column=column)
+            with contextlib.suppress(SiteError):  # JSON is read as YAML, which knows where everything stands
+                line, column = parse_yaml(data, "").place(problem.key)
+                problem = dataclasses.replace(problem, line=line, column=column)
         raise self.error(f"{problem}" if problem.key else f"{problem} ({self.remedy})")
 
 
@@ -340,14 +330,6 @@ def decode_values(
     """Decode values of JSON into the dataclass `kind`; `JsonFile` says what the options mean. Raises `SiteError`."""
     scalars: Scalars = {str: _json_line if prints else _json_text, int: _json_int, float: _json_float}
     return Decoder(Document(file, values), scalars, by_hand=False, may_lack=may_lack).decode(kind, [rules])
-
-
-def _json_place(data: bytes, path: str) -> Place:
-    """Give the place of a key path; JSON is read as YAML for that, which knows where everything stands."""
-    try:
-        return parse_yaml(data, "").place(path)
-    except SiteError:
-        return NOWHERE
 
 
 def short(value: object) -> str:

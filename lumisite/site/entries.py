@@ -40,8 +40,9 @@ class When:
     gpus: bool | None = key("Whether the step's nodes have GPUs.", default=None)
     partition: tuple[str, ...] | None = key("Partitions by name.", names="partitions", default=None)
     kind: tuple[str, ...] | None = key("Node kinds by name.", names="node_kinds", default=None)
-    variable: Mapping[str, Value] | None = key(
-        "Variables of the job by name, each with a shell pattern of its value; one that is not set is empty.",
+    variable: Mapping[VariableName, Value] | None = key(
+        "Variables of the job, by names that a shell knows, each with a shell pattern of its value; one that is not "
+        "set is empty.",
         default=None,
     )
 

@@ -5,159 +5,127 @@ Format 1 knew two stacks, one runtime, and AMD's GPUs only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from lumisite.errors import shown
 from lumisite.site.document import Document, joined
 from lumisite.site.references import PATTERN_SIGNS, shell_sign
 
-#: The two stacks: the installed one, and the one whose releases a driver decides on.
-INSTALLED, DRIVEN = "cpe", "rocm"
-STACKS: Mapping[str, dict[str, Any]] = {INSTALLED: {"title": "CPE"}, DRIVEN: {"title": "ROCm", "gpu": "amd"}}
-#: By stack, what a platform says of it: today's key by the old one.
-OF_PLATFORM = {
-    INSTALLED: {"cpe": "default", "cpe_supported": "supported", "cpe_leftover": "leftover"},
-    DRIVEN: {"rocm": "default", "driver": "driver", "driver_rocm": "runs", "rocm_in_use": "in_use"},
+#: A path of keys; the second may be any name (`*`).
+Keys = tuple[str, ...]
+
+#: The two stacks, in the order in which versions of modules name them: the installed one, and the one whose releases a
+#: driver decides on.
+_STACKS: Mapping[str, dict[str, Any]] = {"cpe": {"title": "CPE"}, "rocm": {"title": "ROCm", "gpu": "amd"}}
+_DRIVEN = "rocm"
+#: Where what format 1 says stands today.
+_MOVES = {
+    "runtime": "runtimes",
+    "network": "fabric",
+    "network.provider": "fabric.carrier",
+    "cpe": "stacks.cpe.releases",
+    "rocm": "stacks.rocm.releases",
+    "platforms.*.cpe": "platforms.*.stacks.cpe.default",
+    "platforms.*.cpe_supported": "platforms.*.stacks.cpe.supported",
+    "platforms.*.cpe_leftover": "platforms.*.stacks.cpe.leftover",
+    "platforms.*.rocm": "platforms.*.stacks.rocm.default",
+    "platforms.*.driver": "platforms.*.stacks.rocm.driver",
+    "platforms.*.driver_rocm": "platforms.*.stacks.rocm.runs",
+    "platforms.*.rocm_in_use": "platforms.*.stacks.rocm.in_use",
+    "families.*.rocm_after": "families.*.release_after",
 }
-#: Today's key by the old one: of the network, and of a family, whose keys spoke of one stack, and do by stack today.
-OF_NETWORK = {"provider": "carrier"}
-OF_FAMILY = {"default_for": "default_for", "rocm_after": "release_after"}
-#: The keys of lists whose values are kept as they are written.
-AS_WRITTEN = {"settings": ("value",), "binds": ("path", "target"), "file_systems": ("path",)}
-VERSIONS = {"platform": ["platform"], "cpe": [INSTALLED], "cpe-rocm": [INSTALLED, DRIVEN]}
-#: Keys of earlier days that said nothing to lumisite, below each entry of a table.
-RETIRED = {"node_kinds": "title", "partitions": "time_limit", "cpe": "rocm"}
+_MOVES_OF_PLANS = {"cpe": "stacks.cpe", "rocm": "stacks.rocm", "holds.rocm": "holds.stacks.rocm"}
+#: Keys that say nothing, those of format 2 among them. The runtime's name is the key of its table today.
+RETIRED: tuple[Keys, ...] = (
+    *(("node_kinds", "*", "title"), ("partitions", "*", "time_limit"), ("cpe", "*", "rocm"), ("runtime", "name")),
+    *(("stacks",), ("platforms", "*", "stacks")),
+)
+#: The keys of lists whose values are kept as they are written, which format 1 did not ask.
+_AS_WRITTEN = {"settings": ("value",), "binds": ("path", "target"), "file_systems": ("path",)}
+_VERSIONS = {"platform": ["platform"], "cpe": ["cpe"], "cpe-rocm": ["cpe", "rocm"]}
 
 
-#: Gives an entry of a table at a path as format 2 has it, and notes what has moved.
-Change = Callable[[dict[str, Any], str, dict[str, str]], dict[str, Any]]
+def fits(keys: Keys, patterns: Collection[Keys]) -> Keys | None:
+    """Give the pattern that a path of keys fits, if there is one."""
+    any_name = (*keys[:1], "*", *keys[2:])
+    return next((one for one in (keys, any_name) if one in patterns), None)
 
 
 def upgraded(document: Document) -> Document:
     """Give a document of format 1 as one of format 2; all others as they are."""
-    old = document.value
-    if old.get("lumisite") != "1":
+    if document.value.get("lumisite") != "1":
         return document
-    new: dict[str, Any] = {}
-    moved = document.moved
-    for name, value in old.items():
-        if name == "runtime":
-            _runtime(document, new, value)
-        elif name == "network":
-            new["fabric"] = _renamed(value, OF_NETWORK) if isinstance(value, dict) else value
-        elif name in STACKS:
-            new.setdefault("stacks", {})[name] = {**STACKS[name], "releases": _without(value, RETIRED.get(name, ""))}
-        elif isinstance(value, list) and name in AS_WRITTEN:
-            new[name] = [_exact(entry, AS_WRITTEN[name]) for entry in value]
-        elif isinstance(value, dict) and name in _TABLES:
-            change, new[name] = _TABLES[name], {}
-            for one, entry in value.items():
-                new[name][one] = change(entry, joined(name, one), moved) if isinstance(entry, dict) else entry
-        else:
-            new[name] = value
-    new["lumisite"] = "2"
-    # In the order in which versions of modules name them.
-    new["stacks"] = {name: new["stacks"][name] for name in STACKS if name in new.get("stacks", {})}
-    moved |= {"fabric": "network", "runtimes": "runtime"}
-    moved |= {f"fabric.{key}": f"network.{one}" for one, key in OF_NETWORK.items()}
-    moved |= {f"stacks.{name}.releases": name for name in STACKS}
-    document.value = new
+    new = _moved(document, _MOVES)
+    if isinstance(runtime := document.value.get("runtime"), dict):
+        name = runtime.get("name")
+        if not isinstance(name, str):
+            document.faults.append(document.problem("runtime.name", "is missing (The command that users type)"))
+            name = "singularity"
+        document.moved[joined("runtimes", name)] = "runtime"
+        new["runtimes"] = {name: new["runtimes"]}
+    tables = new.setdefault("stacks", {})
+    new["stacks"] = {stack: {**_STACKS[stack], **tables[stack]} for stack in _STACKS if stack in tables}
+    for here, family in _entries(new, "families"):
+        for key in {"default_for", "release_after"} & family.keys():  # they spoke of one stack, and do by stack today
+            family[key] = {_DRIVEN: family[key]}
+            document.moved[f"{here}.{key}.{_DRIVEN}"] = document.written(f"{here}.{key}")
+    for here, module in _entries(new, "modules"):
+        if isinstance(version := module.get("version"), str):
+            module["version"] = _VERSIONS.get(version, [version])
+            document.moved |= {f"{here}.version[{index}]": f"{here}.version" for index in range(2)}
+    for table, keys in _AS_WRITTEN.items():
+        if isinstance(entries := new.get(table), list):
+            new[table] = [_exact(entry, keys) for entry in entries]
+    document.value = {**new, "lumisite": "2"}
     return document
 
 
 def upgraded_plan(document: Document) -> Document:
     """Give a plan of format 1 as one of format 2; all others as they are."""
-    old = document.value
-    if old.get("plan") != "1":
-        return document
-    for stack in (stack for stack in STACKS if stack in old):
-        document.moved[f"stacks.{stack}"] = stack
-    new = {name: value for name, value in old.items() if name not in STACKS}
-    new |= {"plan": "2", "stacks": {stack: old[stack] for stack in STACKS if stack in old}}
-    if isinstance(held := old.get("holds"), dict) and DRIVEN in held:
-        document.moved[f"holds.stacks.{DRIVEN}"] = f"holds.{DRIVEN}"
-        rest = {name: value for name, value in held.items() if name != DRIVEN}
-        new["holds"] = {**rest, "stacks": {DRIVEN: held[DRIVEN]}}
-    document.value = new
+    if document.value.get("plan") == "1":
+        document.value = {**_moved(document, _MOVES_OF_PLANS), "plan": "2"}
     return document
 
 
-def _runtime(document: Document, new: dict[str, Any], value: Any) -> None:
-    if not isinstance(value, dict):
-        new["runtimes"] = value
-        return
-    name = value.get("name")
-    if not isinstance(name, str):
-        document.faults.append(document.problem("runtime.name", "is missing (The command that users type)"))
-        name = "singularity"
-    document.moved[joined("runtimes", name)] = "runtime"
-    new["runtimes"] = {name: {key: one for key, one in value.items() if key != "name"}}
+def _moved(document: Document, moves: Mapping[str, str]) -> dict[str, Any]:
+    """Give the values of a document where they stand today, without those that are retired, and note what has moved."""
+    rows: dict[Keys, Keys] = {tuple(old.split(".")): tuple(new.split(".")) for old, new in moves.items()}
+    above = {row[:end] for row in (*rows, *RETIRED) for end in range(len(row))}
+    new: dict[str, Any] = {}
 
+    def put(value: Any, old: Keys, place: Keys) -> None:
+        if row := fits(old, rows):
+            place = tuple(old[1] if key == "*" else key for key in rows[row])
+        inner = isinstance(value, dict) and fits(old, above) is not None
+        into = new
+        for key in place if inner else place[:-1]:
+            into = into.setdefault(key, {})
+        for name, child in value.items() if inner else ():
+            if not fits((*old, name), RETIRED):
+                put(child, (*old, name), (*place, name))
+        if not inner:
+            into[place[-1]] = value
 
-def _platform(entry: dict[str, Any], here: str, moved: dict[str, str]) -> dict[str, Any]:
-    known = {old for keys in OF_PLATFORM.values() for old in keys}
-    stacks = {}
-    for stack, keys in OF_PLATFORM.items():
-        if any(old in entry for old in keys):
-            stacks[stack] = {new: entry[old] for old, new in keys.items() if old in entry}
-            moved[f"{here}.stacks.{stack}"] = here
-            moved |= {f"{here}.stacks.{stack}.{new}": f"{here}.{old}" for old, new in keys.items()}
-    rest = {name: one for name, one in entry.items() if name not in known}
-    return {**rest, "stacks": stacks} if stacks else rest
-
-
-def _family(entry: dict[str, Any], here: str, moved: dict[str, str]) -> dict[str, Any]:
-    new = _renamed(entry, OF_FAMILY)
-    for old, key in OF_FAMILY.items():
-        if key in new:
-            moved |= {f"{here}.{key}": f"{here}.{old}", f"{here}.{key}.{DRIVEN}": f"{here}.{old}"}
-            new[key] = {DRIVEN: new[key]}
+    put(document.value, (), ())
+    for old, row in moves.items():
+        table = document.value.get(old.partition(".")[0])
+        names = ("",) if "*" not in old else table if isinstance(table, dict) else ()
+        document.moved |= {row.replace("*", name): old.replace("*", name) for name in map(shown, names)}
     return new
 
 
-def _module(entry: dict[str, Any], here: str, moved: dict[str, str]) -> dict[str, Any]:
-    version = entry.get("version")
-    if not isinstance(version, str):
-        return dict(entry)
-    made = VERSIONS.get(version, [version])
-    moved |= {f"{here}.version[{index}]": f"{here}.version" for index in range(len(made))}
-    return {**entry, "version": made}
-
-
-def _exact(entry: Any, keys: tuple[str, ...]) -> Any:
-    """Say of a value that it is meant as it stands, which format 1 did not ask."""
-    if not isinstance(entry, dict) or not any(is_for_shell(key, entry.get(key)) for key in keys):
-        return entry
-    return {**entry, "exact": "yes"}
-
-
-def is_for_shell(key: str, value: object) -> bool:
-    """Tell whether a value of a bind or a setting has something in it that a shell would fill in."""
-    return isinstance(value, str) and bool(shell_sign(value, "" if key == "value" else PATTERN_SIGNS))
-
-
-def _renamed(entry: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names.get(key, key): one for key, one in entry.items()}
-
-
-def _without(table: Any, key: str) -> Any:
-    """Leave a retired key out of each entry of a table."""
+def _entries(whole: dict[str, Any], name: str) -> Iterable[tuple[str, dict[str, Any]]]:
+    """Give the entries of a table by their key paths, each a copy that can be changed."""
+    table = whole.get(name)
     if not isinstance(table, dict):
-        return table
-    kept = {name: [*entry] for name, entry in table.items() if isinstance(entry, dict)}
-    return {
-        name: {one: entry[one] for one in kept[name] if one != key} if name in kept else entry
-        for name, entry in table.items()
-    }
+        return ()
+    whole[name] = {one: dict(entry) if isinstance(entry, dict) else entry for one, entry in table.items()}
+    return [(joined(name, one), entry) for one, entry in whole[name].items() if isinstance(entry, dict)]
 
 
-def _lacking(key: str) -> Change:
-    return lambda entry, _here, _moved: {name: one for name, one in entry.items() if name != key}
-
-
-_TABLES: dict[str, Change] = {
-    "platforms": _platform,
-    "families": _family,
-    "modules": _module,
-    **{table: _lacking(key) for table, key in RETIRED.items() if table not in STACKS},
-}
+def _exact(entry: Any, keys: Iterable[str]) -> Any:
+    """Say of a value that it is meant as it stands where a shell would fill something in."""
+    signs = {key: "" if key == "value" else PATTERN_SIGNS for key in keys}
+    texts = {key: text for key in signs if isinstance(entry, dict) and isinstance(text := entry.get(key), str)}
+    return {**entry, "exact": "yes"} if any(shell_sign(text, signs[key]) for key, text in texts.items()) else entry

@@ -16,7 +16,7 @@ from lumisite.errors import ResolveError
 from lumisite.site.document import parse_yaml, text_of
 from lumisite.site.entries import Setting
 from lumisite.site.load import LoadedSite
-from lumisite.site.update import Node, end_of, is_flow, line_end, pairs_of
+from lumisite.site.update import Node, composed, end_of, is_flow, line_end, pairs_of
 from lumisite.text import flow, yaml_text
 
 #: What an entry is told to be that the ledger did not have.
@@ -33,12 +33,12 @@ def with_evidence(loaded: LoadedSite, name: str, value: str | None, found: Mappi
     if parse_yaml(loaded.data, file).value.get("lumisite") != "2":
         raise ResolveError(f"{file}: is of an older format (`lumisite check --update {file}` writes it anew)")
     text = text_of(loaded.data, file)
-    top = {key.value: node for key, node in pairs_of(yaml.compose(text, Loader=yaml.SafeLoader))}
+    top = {key.value: node for key, node in pairs_of(composed(text))}
     index = _index(loaded.site.settings, name, value)
     if index is None:
         return _with_entry(text, top.get("settings"), name, value, found).encode()
     if value is not None and loaded.site.settings[index].value != value:
-        found = {**_about(value, found)}
+        found = _about(value, found)
     return _with_line(text, cast(list[Node], top["settings"].value)[index], flow(found)).encode()
 
 

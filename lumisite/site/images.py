@@ -40,8 +40,7 @@ def holds_by_name(site: Site, *paths: str) -> Holds:
     if family is None:
         return Holds()
     after = site.families[family].release_after
-    found = {stack: release_by_name(pattern, paths[0]) for stack, pattern in after.items()}
-    known = {stack: version for stack, version in found.items() if version is not None}
+    known = {stack: version for stack in after if (version := release_by_name(after[stack], paths[0])) is not None}
     return Holds(family, known, has_plugin(site, family))
 
 

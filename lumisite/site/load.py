@@ -38,7 +38,8 @@ def load_site(name: str) -> LoadedSite:
     Raises `ResolveError` for an unknown name, `SiteError` for a file that cannot be read or has faults.
     """
     require_site(name, "--site")
-    return load_site_file(Path(name) if is_file(name) else EMBEDDED / f"{name}.yaml")
+    path = Path(name) if is_file(name) else EMBEDDED / f"{name}.yaml"
+    return site_of(read_input(path), path)
 
 
 def is_file(name: str) -> bool:
@@ -56,11 +57,6 @@ def require_site(name: str, asked: str) -> None:
 def embedded_sites() -> list[str]:
     """Names of the sites that come with the package."""
     return sorted(path.stem for path in EMBEDDED.glob("*.yaml"))
-
-
-def load_site_file(path: Path) -> LoadedSite:
-    """Load a site description from `path`; raise `SiteError` with every fault that it has."""
-    return site_of(read_input(path), path)
 
 
 @lru_cache(maxsize=8)  # a process that runs several commands, as what writes the docs, reads each description once

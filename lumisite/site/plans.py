@@ -91,11 +91,6 @@ class ImagePlan:
     notes: tuple[Line, ...] = key("What a reviewer should know of the whole.", default=())
     lines: tuple[PlanLine, ...] = key("One entry for each library.", default=())
 
-    @property
-    def unmet(self) -> tuple[PlanLine, ...]:
-        """The lines that leave a container without what its family needs."""
-        return tuple(line for line in self.lines if line.decision in UNMET)
-
 
 @dataclass(frozen=True)
 class LoadedPlan:
@@ -120,7 +115,7 @@ def plan_stages(site: Site, taken: Mapping[tuple[str, str], str]) -> tuple[tuple
     """Give the rules for a plan of a site; `taken` maps platform and path to the plan file that has it already."""
     return (
         (partial(_names_what_exists, site), partial(_recognises_its_image, taken), _knows_its_links),
-        (partial(_lines_can_be_done, site), _unmet_needs_are_accepted),
+        (partial(_lines_can_be_done, site),),
     )
 
 
@@ -165,7 +160,10 @@ def _recognises_its_image(taken: Mapping[tuple[str, str], str], plan: ImagePlan)
 
 
 def _lines_can_be_done(site: Site, plan: ImagePlan) -> Faults:
-    """Binds have a source and a target of their own; what is to be taken away, some module binds."""
+    """Binds have a source and a target of their own; what is to be taken away, some module binds.
+
+    What an image cannot have, an admin accepts in words.
+    """
     bound = {bind.path for bind in site.binds if bind.where in site.modules}
     targets: dict[str, int] = {}
     for index, line in enumerate(plan.lines):
@@ -181,12 +179,6 @@ def _lines_can_be_done(site: Site, plan: ImagePlan) -> Faults:
             first = targets.setdefault(line.target, index)
             if first != index:
                 yield f"{here}.target", f"{line.target} is the target of lines[{first}] already"
-
-
-def _unmet_needs_are_accepted(plan: ImagePlan) -> Faults:
-    """What an image cannot have, an admin accepts in words."""
-    for index, line in enumerate(plan.lines):
-        here = f"lines[{index}]"
         if line.decision not in UNMET and line.accepted is not None:
             yield f"{here}.accepted", f"{line.library} is not refused or missing (leave the key out)"
         if line.decision in UNMET and line.accepted is None:

@@ -64,7 +64,7 @@ MAX_VALUE_BYTES = 100_000
 def read_line(text: str) -> Line:
     """Text for people: one line; the line break at the end of a YAML block is dropped."""
     line = text.removesuffix("\n")
-    _refuse_control(line)
+    _refuse(line, text_fault)
     if not line.strip():
         raise UnfitError("has no text")
     return Line(line)
@@ -73,13 +73,13 @@ def read_line(text: str) -> Line:
 def read_name(text: str) -> Name:
     """A name, a path or a pattern of either, as the machine has it."""
     name = read_line(text)
-    _refuse_look_alikes(name)
+    _refuse(name, name_fault)
     return Name(name)
 
 
 def read_value(text: str) -> Value:
     """The value of a variable, byte for byte: one line, since a task prolog cannot set more than one."""
-    _refuse_control(text)
+    _refuse(text, text_fault)
     if len(text.encode()) > MAX_VALUE_BYTES:
         raise UnfitError(f"is {len(text.encode())} bytes long (at most {MAX_VALUE_BYTES} reach a task)")
     return Value(text)
@@ -90,8 +90,7 @@ def read_absolute_path(text: str) -> AbsolutePath:
 
     SingularityCE also splits at `^` (its pkg/util/bind/bind.go).
     """
-    _refuse_control(text)
-    _refuse_look_alikes(text)
+    _refuse(text, name_fault)
     normal = posixpath.normpath(text) if text else ""
     if not text.startswith("/"):
         raise UnfitError(f"{text!r} is not an absolute path (it must start with /)")
@@ -112,8 +111,7 @@ def read_root_path(text: str) -> RootPath:
 
 def read_relative_path(text: str) -> RelativePath:
     """A path below a directory, which it cannot leave by `..`."""
-    _refuse_control(text)
-    _refuse_look_alikes(text)
+    _refuse(text, name_fault)
     if not text or text.startswith("/") or posixpath.normpath(text) != text or text in (".", "..") or text[:3] == "../":
         raise UnfitError(f"{text!r} is not a relative path in its shortest form (plans/image.yaml would be right)")
     return RelativePath(text)
@@ -155,17 +153,13 @@ def is_file_name(text: str) -> bool:
     return fits and not set(text) & set("/\\ \t'\"")
 
 
-def _refuse_control(text: str) -> None:
+def _refuse(text: str, fault_of: Callable[[str], str]) -> None:
+    """Refuse control characters, and what `fault_of` says is not what it looks like."""
     for character in text:
         if unicodedata.category(character) in ("Cc", "Cs") and character != "\t":  # Cs: UTF-8 cannot write it
             what = "a line break" if character == "\n" else f"the control character U+{ord(character):04X}"
             raise UnfitError(f"contains {what} (one line of text would be right; >- folds lines)")
-    if fault := text_fault(text):
-        raise UnfitError(fault)
-
-
-def _refuse_look_alikes(text: str) -> None:
-    if fault := name_fault(text):
+    if fault := fault_of(text):
         raise UnfitError(fault)
 
 

@@ -3,11 +3,11 @@
 As in `model`, annotations are real types, and the classes go without `__eq__` and `__repr__`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from lumisite.site.decode import Faults, key, unknown
+from lumisite.site.decode import key
 from lumisite.site.entries import Known, Stated
 from lumisite.site.scalars import AbsolutePath, Line, Name
 from lumisite.site.versions import Version, VersionRange, parse_version
@@ -139,26 +139,3 @@ class PlatformStack:
         if self.supported:
             return version in self.installed
         return self.in_range(version) or version in self.in_use or (self.compat is not None and version in self.compat)
-
-
-def runtime_faults(runtimes: Mapping[str, Runtime], vendors: Collection[str]) -> Faults:
-    """Find what nothing that is written for a runtime could read, and what it lacks; `vendors` have GPUs here."""
-    seen: dict[str, str] = {}
-    for name, runtime in runtimes.items():
-        here = f"runtimes.{name}"
-        if runtime.emit == "modulefile" and not runtime.prefix:
-            yield f"{here}.prefix", "is missing (SINGULARITY or APPTAINER, by which a modulefile names the binds)"
-        if runtime.emit != "modulefile" and seen.setdefault(runtime.emit, name) != name:
-            yield f"{here}.emit", f"{seen[runtime.emit]} has {runtime.emit} already (one of each is written)"
-        for what, said, reader in (
-            ("gpu", runtime.gpu, "modulefile"),
-            ("annotations", runtime.annotations, "edf"),
-            ("arguments", runtime.arguments, "podman-hpc"),
-            ("shared_run", runtime.shared_run, "podman-hpc"),
-        ):
-            if said and runtime.emit != reader:
-                yield f"{here}.{what}", f"nothing reads it with `emit: {runtime.emit}` (only with {reader})"
-        yield from unknown(f"{here}.gpu", runtime.gpu, vendors)
-        for one in runtime.annotations:
-            if any(other.startswith(f"{one}.") for other in runtime.annotations):
-                yield f"{here}.annotations.{one}", "others begin with it and a dot, which makes it a table"

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import yaml
 
 from lumisite.errors import SiteError
-from lumisite.site.document import parse_yaml, text_of
-from lumisite.site.format_1 import (
-    AS_WRITTEN,
-    DRIVEN,
-    OF_FAMILY,
-    OF_NETWORK,
-    OF_PLATFORM,
-    RETIRED,
-    STACKS,
-    VERSIONS,
-    is_for_shell,
-    upgraded,
-)
+from lumisite.site.document import Document, joined, parse_yaml, text_of
+from lumisite.site.format_1 import RETIRED, Keys, fits, upgraded
+from lumisite.text import flow, yaml_key
 
 Node = yaml.nodes.Node
 Pair = tuple[yaml.nodes.ScalarNode, Node]
+_COMMENT = re.compile("( *)#")
 
 
 def updated(data: bytes, file: str) -> str:
@@ -35,206 +26,110 @@ def updated(data: bytes, file: str) -> str:
     Where the layout of a file is so odd that text cannot be moved, its values are written without its comments.
     """
     text = text_of(data, file)
-    wanted = upgraded(parse_yaml(data, file)).value
-    if parse_yaml(data, file).value == wanted:
+    wanted = upgraded(parse_yaml(data, file))
+    if parse_yaml(data, file).value == wanted.value:
         return text
     try:
-        new = _Text(text).updated()
-        if parse_yaml(new.encode(), file).value == wanted:
+        new = _Text(_without_retired(text), wanted).updated()
+        if parse_yaml(new.encode(), file).value == wanted.value:
             return new
-    except (SiteError, yaml.YAMLError, LookupError, StopIteration, ValueError):
+    except (SiteError, yaml.YAMLError, LookupError, ValueError):
         pass
-    return yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True, width=120)
+    return yaml.safe_dump(wanted.value, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _without_retired(text: str) -> str:
+    """Make comments of keys that say nothing any more, so that their words stay; in braces they go with the rest."""
+    for index in sorted(_retired(composed(text), ()), reverse=True):
+        text = f"{text[:index]}# {text[index:]}"
+    return text
+
+
+def _retired(node: Node, keys: Keys) -> Iterator[int]:
+    for key, value in pairs_of(node) if not is_flow(node) else ():
+        here = (*keys, key.value)
+        yield from [key.start_mark.index] if fits(here, RETIRED) else _retired(value, here)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An entry of a mapping or a list as it is written: the key, or the sign of a list, is [begin, end).
+
+    Its whole text is [first, last), with the comments before it. What is in it is [inner[0], inner[1]), where it is in
+    block style.
+    """
+
+    first: int
+    begin: int
+    end: int
+    node: Node
+    value: object
+    inner: tuple[int, int] | None
+    last: int
 
 
 @dataclass
 class _Text:
-    """A text, and what is put in the place of parts of it: (first letter, letter behind the last, new text)."""
+    """The text of format 1, what it says as format 2, and by old path the parts of it that have no place yet."""
 
     text: str
-    edits: list[tuple[int, int, str]] = field(default_factory=list)
+    new: Document
+    parts: dict[str, _Part] = field(default_factory=dict)
 
     def updated(self) -> str:
         """Give the new text."""
-        top = pairs_of(yaml.compose(self.text, Loader=yaml.SafeLoader))
-        moved = [pair for pair in top if pair[0].value in STACKS]
-        for key, value in top:
-            match key.value:
-                case "lumisite":
-                    self.replace(value, "2")
-                case "network":
-                    self.replace(key, "fabric")
-                    self.rename(value, OF_NETWORK)
-                case "runtime":
-                    self.runtime(key, value)
-                case "platforms":
-                    self.each(value, self.platform)
-                case "families":
-                    self.each(value, self.family)
-                case "modules":
-                    self.each(value, self.module)
-                case name if name in AS_WRITTEN:
-                    self.exact(value, AS_WRITTEN[name])
-                case name if name in RETIRED and name not in STACKS:
-                    self.each(value, lambda pairs, name=name: self.drop(pairs, RETIRED[name]))
-        if moved:
-            self.stacks(moved)
+        end = self.read(composed(self.text), parse_yaml(self.text.encode(), "").value, "", 0)
+        return self.entries(self.new.value, "", 0) + self.text[end:]
+
+    def read(self, node: Node, value: Any, path: str, first: int) -> int:
+        """Note the parts of a value whose text begins at `first`, and tell where the last of them ends."""
+        rows = [(joined(path, key.value), key.start_mark.index, end_of(key), one) for key, one in pairs_of(node)]
+        values = [value[key.value] for key, _ in pairs_of(node)]
+        if isinstance(node, yaml.nodes.SequenceNode):
+            signs = [self.text.rindex("-", 0, one.start_mark.index) for one in node.value]
+            rows = [(f"{path}[{at}]", sign, sign + 1, node.value[at]) for at, sign in enumerate(signs)]
+            values = value
+        for (here, begin, end, one), said in zip(rows, values, strict=True):
+            inner, last = None, line_end(self.text, max(end_of(one), end))
+            if isinstance(one, yaml.nodes.CollectionNode) and not is_flow(one) and one.start_mark.index > begin:
+                start = min(line_end(self.text, end), one.start_mark.index)
+                inner = start, self.read(one, said, here, start)
+            while (sign := _COMMENT.match(self.text, last)) and len(sign[1]) > node.start_mark.column:
+                last = line_end(self.text, sign.end())
+            self.parts[here] = _Part(first, begin, end, one, said, inner, last)
+            first = last
+        return first
+
+    def entries(self, value: Any, path: str, column: int) -> str:
+        """Give the text of what is in a mapping or a list, which begins at a column."""
+        if isinstance(value, list):
+            return "".join(self.entry("-", one, f"{path}[{at}]", column) for at, one in enumerate(value))
+        return "".join(self.entry(yaml_key(key), one, joined(path, key), column) for key, one in value.items())
+
+    def entry(self, key: str, value: Any, path: str, column: int) -> str:
+        """Give the text of an entry, as it was written where that can be."""
+        old, text = self.new.written(path), self.text
+        part = self.parts.pop(old, None)
+        if part is None:
+            inner = self.entries(value, path, column + 2) if isinstance(value, dict) else ""
+            return " " * column + (f"{key}:\n{inner}" if inner else f"{key}: {flow(value)}\n")
+        deeper = " " * (column - part.begin + text.rfind("\n", 0, part.begin) + 1)
+        head = text[part.first : part.begin] + (text[part.begin : part.end] if path == old else key)
+        if part.value == value:
+            said = text[part.end : part.last]
+        elif part.inner and type(part.value) is type(value):
+            start, stop = part.inner
+            inner = self.entries(value, path, part.node.start_mark.column + len(deeper))
+            head = textwrap.indent(head + text[part.end : start], deeper)
+            return head + inner + textwrap.indent(text[stop : part.last], deeper)
         else:
-            first = top[1][0].start_mark.index
-            self.edits.append((first, first, "stacks: {}\n"))
-        return self.edited()
+            said = text[part.end : part.node.start_mark.index] + flow(value) + text[end_of(part.node) : part.last]
+        return textwrap.indent(head + said, deeper)
 
-    def edited(self) -> str:
-        new = self.text
-        for start, end, text in sorted(self.edits, reverse=True):
-            new = new[:start] + text + new[end:]
-        return new
 
-    # ---- parts of the text
-
-    def of(self, node: Node) -> str:
-        """Give the text of a value."""
-        return self.text[node.start_mark.index : end_of(node)]
-
-    def replace(self, node: Node, text: str) -> None:
-        self.edits.append((node.start_mark.index, end_of(node), text))
-
-    def rename(self, mapping: Node, names: Mapping[str, str]) -> None:
-        for key, _ in pairs_of(mapping):
-            if key.value in names:
-                self.replace(key, names[key.value])
-
-    def each(self, table: Node, change: Any) -> None:
-        seen = set()
-        for _, value in pairs_of(table):
-            if id(value) not in seen:  # an alias stands for one that is changed already
-                seen.add(id(value))
-                change(pairs_of(value))
-
-    def span(self, pair: Pair) -> tuple[int, int]:
-        """Give where the lines of a pair in block style begin and end, with the comments that belong to it."""
-        key, value = pair
-        first = self.text.rfind("\n", 0, key.start_mark.index) + 1
-        indent = key.start_mark.column
-        comment = re.compile(rf" {{{indent}}}#")
-        while (before := self.text.rfind("\n", 0, max(first - 1, 0)) + 1) < first and comment.match(self.text, before):
-            first = before
-        last = line_end(self.text, max(end_of(value), key.end_mark.index))
-        deeper = re.compile(rf" {{{indent + 1},}}#.*\n?")
-        while match := deeper.match(self.text, last):
-            last = match.end()
-        return first, last
-
-    def moved(self, pair: Pair, name: str, indent: int) -> str:
-        """Give the lines of a pair under another name and with other indentation."""
-        first, last = self.span(pair)
-        at = pair[0].start_mark.index
-        text = self.text[first:at] + name + self.text[end_of(pair[0]) : last]
-        text = text if text.endswith("\n") else f"{text}\n"
-        return textwrap.indent(textwrap.dedent(text), " " * indent) if indent else text
-
-    def cut(self, pair: Pair) -> None:
-        self.edits.append((*self.span(pair), ""))
-
-    # ---- what has moved
-
-    def stacks(self, moved: list[Pair]) -> None:
-        """Put the tables of releases below one key, where the first of them was."""
-        known = {key.value: (key, value) for key, value in moved}
-        text = "stacks:\n"
-        for stack in (stack for stack in STACKS if stack in known):
-            own = "".join(f"    {name}: {value}\n" for name, value in STACKS[stack].items())
-            key, value = known[stack]
-            body = self.moved((key, value), "releases", 4)
-            if stack in RETIRED:
-                body = textwrap.indent(_Text(textwrap.dedent(body)).without(RETIRED[stack]), "    ")
-            text += f"  {stack}:\n{own}{body}"
-        first = min(self.span(pair)[0] for pair in moved)
-        for pair in moved:
-            self.cut(pair)
-        self.edits.append((first, first, text))
-
-    def without(self, name: str) -> str:
-        """Give the text of one table without a key of each of its entries."""
-        ((_, table),) = pairs_of(yaml.compose(self.text, Loader=yaml.SafeLoader))
-        self.each(table, lambda pairs: self.drop(pairs, name))
-        return self.edited()
-
-    def runtime(self, key: yaml.nodes.ScalarNode, value: Node) -> None:
-        """Put the runtime below its command."""
-        named = next(one for key, one in pairs_of(value) if key.value == "name")
-        name = named.value
-        self.replace(key, "runtimes")
-        if is_flow(value):
-            rest = ", ".join(self.pair_text(pair) for pair in pairs_of(value) if pair[0].value != "name")
-            self.replace(value, f"{{{name}: {{{rest}}}}}")
-            return
-        pairs = [pair for pair in pairs_of(value) if pair[0].value != "name"]
-        first, last = self.span(pairs_of(value)[0])[0], max(self.span(pair)[1] for pair in pairs_of(value))
-        body = "".join(self.moved(pair, pair[0].value, 4) for pair in pairs)
-        behind = self.text[end_of(named) : line_end(self.text, end_of(named))].rstrip()
-        self.edits.append((first, last, f"  {name}:{behind}\n{body}"))
-
-    def platform(self, pairs: list[Pair]) -> None:
-        """Put what a platform says of a stack below the stack's name."""
-        old = {one for keys in OF_PLATFORM.values() for one in keys}
-        mine = [pair for pair in pairs if pair[0].value in old]
-        if not mine:
-            return
-        flow = _is_flow_pair(self.text, pairs)
-        parts: dict[str, list[str]] = {}
-        for stack, keys in OF_PLATFORM.items():
-            known = {pair[0].value: pair for pair in mine}
-            for name in (name for name in keys if name in known):
-                said = f"{keys[name]}: {self.of(known[name][1])}" if flow else self.moved(known[name], keys[name], 8)
-                parts.setdefault(stack, []).append(said)
-        if flow:
-            inner = ", ".join(f"{stack}: {{{', '.join(texts)}}}" for stack, texts in parts.items())
-            self.flow(pairs, old, f"stacks: {{{inner}}}")
-            return
-        indent = " " * mine[0][0].start_mark.column
-        text = "".join(f"{indent}  {stack}:\n{''.join(texts)}" for stack, texts in parts.items())
-        first = self.span(mine[0])[0]
-        for pair in mine:
-            self.cut(pair)
-        self.edits.append((first, first, f"{indent}stacks:\n{text}"))
-
-    def flow(self, pairs: list[Pair], dropped: Iterable[str], more: str = "") -> None:
-        """Write a mapping in flow style without some keys, and with something more."""
-        kept = [self.pair_text(pair) for pair in pairs if pair[0].value not in dropped]
-        begin, end = pairs[0][0].start_mark.index, end_of(pairs[-1][1])
-        self.edits.append((begin, end, ", ".join([*kept, more] if more else kept)))
-
-    def pair_text(self, pair: Pair) -> str:
-        return self.text[pair[0].start_mark.index : end_of(pair[1])]
-
-    def drop(self, pairs: list[Pair], name: str) -> None:
-        """Leave a key out that says nothing."""
-        for pair in (pair for pair in pairs if pair[0].value == name):
-            if _is_flow_pair(self.text, pairs):
-                self.flow(pairs, [name])
-            else:  # its words stay, as a comment
-                self.edits.append((pair[0].start_mark.index,) * 2 + ("# ",))
-
-    def family(self, pairs: list[Pair]) -> None:
-        for key, value in pairs:
-            if key.value in OF_FAMILY:
-                self.replace(value, f"{{{DRIVEN}: {self.of(value)}}}")
-                self.replace(key, OF_FAMILY[key.value])
-
-    def module(self, pairs: list[Pair]) -> None:
-        for key, value in pairs:
-            if key.value == "version" and isinstance(value, yaml.nodes.ScalarNode):
-                self.replace(value, f"[{', '.join(VERSIONS.get(value.value, [value.value]))}]")
-
-    def exact(self, entries: Node, keys: Collection[str]) -> None:
-        """Say of values that they stand for themselves, which format 1 did not ask."""
-        for entry in entries.value if isinstance(entries, yaml.nodes.SequenceNode) else ():
-            for key, value in pairs_of(entry):
-                if key.value in keys and is_for_shell(key.value, getattr(value, "value", None)):
-                    sign = ", " if is_flow(entry) else "\n" + " " * key.start_mark.column
-                    self.edits.append((end_of(value), end_of(value), f"{sign}exact: yes"))
-                    break
+def composed(text: str) -> Node:
+    """Give the nodes of a text that is one mapping."""
+    return cast(Node, yaml.compose(text, Loader=yaml.SafeLoader))
 
 
 def line_end(text: str, index: int) -> int:
@@ -245,8 +140,8 @@ def line_end(text: str, index: int) -> int:
     return len(text) if found < 0 else found + 1
 
 
-def pairs_of(node: Node | None) -> list[Pair]:
-    """Give the keys and values of a mapping, none of what is none."""
+def pairs_of(node: Node) -> list[Pair]:
+    """Give the keys and values of a mapping; nothing else has any."""
     return cast(list[Pair], node.value) if isinstance(node, yaml.nodes.MappingNode) else []
 
 
@@ -255,19 +150,9 @@ def is_flow(node: Node) -> bool:
     return bool(getattr(node, "flow_style", False))
 
 
-def _is_flow_pair(text: str, pairs: list[Pair]) -> bool:
-    """Tell whether pairs stand in braces: something else than white space is before the first on its line."""
-    at = pairs[0][0].start_mark.index
-    return bool(text[text.rfind("\n", 0, at) + 1 : at].strip())
-
-
 def end_of(node: Node) -> int:
     """Give where the text of a value ends: a mark at the end of a block stands before what comes next."""
     if isinstance(node, yaml.nodes.CollectionNode) and not is_flow(node) and node.value:
         last = node.value[-1]
-        return max(map(end_of, _leaves(last)))
+        return max(map(end_of, last if isinstance(last, tuple) else (last,)))
     return cast(int, node.end_mark.index)
-
-
-def _leaves(item: Any) -> Iterator[Node]:
-    yield from item if isinstance(item, tuple) else (item,)

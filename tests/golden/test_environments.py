@@ -14,10 +14,9 @@ import pytest
 
 from lumisite.render.made_up_step import Environment, Question, Step, environment_of, release_of
 from lumisite.render.manifest import RenderedFile
-from lumisite.render.modules import ModulePlan, plan_modules
+from lumisite.render.modules import ModulePlan, Rendering, plan_modules
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
-from lumisite.site.ledger import decide_combinations
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
 
@@ -59,8 +58,7 @@ def rendered(rocm: str) -> tuple[dict[str, RenderedFile], tuple[ModulePlan, ...]
     templates = load_templates()
     selection = resolve_selection(LUMI.site, rocm=[rocm] if rocm else [], cpe=["all"] if rocm else [])
     files = render_tree(LUMI, selection, templates)
-    decisions = decide_combinations(LUMI.site, selection)
-    return files, tuple(plan_modules(LUMI.site, selection, decisions, LUMI.file, templates, release_of(files)))
+    return files, tuple(plan_modules(Rendering(LUMI, selection, release_of(files), templates)))
 
 
 def loaded(plans: tuple[ModulePlan, ...], bindings: ModulePlan) -> tuple[ModulePlan, ...]:

@@ -11,6 +11,13 @@ from pathlib import Path
 
 from tests.support.prologs import ROOT, STEP, lay_out, lumi_like, render_files, shell_command, write_script
 
+#: Options of the runtimes without a value, before the command and of one letter: what the scripts are held against.
+GLOBAL_FLAGS = (
+    *("--build-config", "--debug", "--help", "--nocolor", "--quiet", "--silent", "--verbose", "--version"),
+    *("-d", "-h", "-q", "-s", "-v"),
+)
+ACTION_FLAG_LETTERS = "Ccefhinpuw"
+
 #: Stands for the real runtime: writes down the arguments and the environment that it was given.
 RUNTIME = f"""#!{sys.executable} -SEs
 import os, sys

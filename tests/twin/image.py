@@ -1,8 +1,7 @@
 """The container images of the twin, from Debian's packages.
 
-Observed on trixie: PyTorch 2.6 for the CPU (gloo and MPI), 1.2 GB unpacked, 416 MB as a SIF with zstd at its
-lowest level. The others are small, and differ in what they bring of the libraries that a host may lend them. `jax`
-has wheels beside the packages, since Debian has no JAX.
+Observed on trixie: PyTorch 2.6 for the CPU (gloo and MPI), 1.1 GB. The others are small, and differ in what they bring
+of the libraries that a host may lend them. `jax` has wheels beside the packages, since Debian has no JAX.
 """
 
 from __future__ import annotations
@@ -24,16 +23,27 @@ RECIPE_VERSION = 2
 
 # Debian's torch has no libuv, and its TCPStore asks for it unless told otherwise.
 ENVIRONMENT = "export USE_LIBUV=0\n"
-# torchrun of PyTorch 2.6 does not look at that variable: its stores are told so where they are made.
-LIBUV = {
-    "elastic/rendezvous/c10d_rendezvous_backend.py": "multi_tenant=True,",
-    "elastic/rendezvous/dynamic_rendezvous.py": "multi_tenant=True,",
-    "elastic/rendezvous/static_tcp_rendezvous.py": "multi_tenant=True,",
-    "rendezvous.py": "is_master=False,",
-}
+STORE, NO_LIBUV = "multi_tenant=True,", "use_libuv=False,"
+META = "from torch import _meta_registrations"
+# What is changed in PyTorch 2.6: file, old words, new words.
+EDITS = (
+    # torchrun does not look at that variable: its stores are told so where they are made.
+    ("distributed/elastic/rendezvous/c10d_rendezvous_backend.py", STORE, f"{STORE} {NO_LIBUV}"),
+    ("distributed/elastic/rendezvous/dynamic_rendezvous.py", STORE, f"{STORE} {NO_LIBUV}"),
+    ("distributed/elastic/rendezvous/static_tcp_rendezvous.py", STORE, f"{STORE} {NO_LIBUV}"),
+    ("distributed/rendezvous.py", "is_master=False,", f"is_master=False, {NO_LIBUV}"),
+    # What only a compiler of models asks for, it imports by itself: half of what a rank's start takes of a CPU.
+    ("__init__.py", f"    {META}", "    pass"),
+    ("_dynamo/__init__.py", "from . import convert_frame", f"{META}\nfrom . import convert_frame"),
+    ("_compile.py", "    if fn is not None:\n", "    if fn is not None:\n        return fn\n"),
+    ("nn/parallel/distributed.py", "torch._dynamo.config._get_optimize_ddp_mode()", '"ddp_optimizer"'),
+)
 # What `conda activate` mostly does.
 ACTIVATE = "export CONDA_DEFAULT_ENV=$1 CONDA_PREFIX=/opt/miniconda3/envs/$1 PATH=/opt/miniconda3/envs/$1/bin:$PATH\n"
 LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
+# How mksquashfs packs. What hundreds of ranks start from is not unpacked by each of them anew.
+ZSTD = "-comp zstd -Xcompression-level 1"
+UNCOMPRESSED = "-noI -noD -noF -noX"
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,7 @@ class ImageRecipe:
     wheels: tuple[str, ...] = ()
     folder: str = LIBRARY_FOLDER
     conda: str | None = None
+    packing: str = ZSTD
 
 
 # All that `import jax` and a sum over devices need: SciPy, a third more, is imported by neither.
@@ -62,7 +73,7 @@ RAY_PACKAGES = (
 )
 
 IMAGES: Mapping[str, ImageRecipe] = {
-    "torch": ImageRecipe(("python3-torch", "python3-numpy", "python3-venv", "iproute2"), conda="pytorch"),
+    "torch": ImageRecipe(("python3-torch", "python3-numpy", "python3-venv", "iproute2"), conda="pytorch", packing=UNCOMPRESSED),
     "jax": ImageRecipe(("python3-minimal", "libpython3-stdlib"), wheels=JAX_WHEELS),
     "ray": ImageRecipe(RAY_PACKAGES, wheels=("ray==2.60.0",)),
     # Lacks every library of the host tree.
@@ -92,10 +103,12 @@ def image(name: str) -> Path:
         del inputs["wheels"]
     if recipe.folder == LIBRARY_FOLDER:
         del inputs["folder"]
+    if recipe.packing == ZSTD:
+        del inputs["packing"]
     if recipe.conda is None:
         del inputs["conda"]
     else:
-        inputs["steps"] = [LIBUV, ACTIVATE]
+        inputs["steps"] = [EDITS, ACTIVATE]
 
     def build(work: Path) -> None:
         tree = work / "tree"
@@ -103,7 +116,7 @@ def image(name: str) -> Path:
         _add_environment(tree)
         if recipe.conda is not None:
             _add_conda(tree, recipe.conda)
-            _do_without_libuv(tree / "usr/lib/python3/dist-packages/torch/distributed")
+            _edit(tree, "usr/lib/python3/dist-packages/torch")
         if recipe.wheels:
             install_wheels(recipe.wheels, tree / "usr/lib/python3/dist-packages")
         if libraries:
@@ -112,20 +125,20 @@ def image(name: str) -> Path:
                 (tree / "etc/ld.so.conf.d/network.conf").write_text(f"/{recipe.folder}\n")
             run_or_refuse(["chroot", str(tree), "ldconfig"])
         shutil.rmtree(tree / "var/lib/apt/lists", ignore_errors=True)
-        _pack(tree, work / "image.sif")
+        _pack(tree, work / "image.sif", recipe.packing)
         remove_tree(tree)
 
     return cached(f"image-{name}", inputs, build) / "image.sif"
 
 
-def _pack(tree: Path, sif: Path) -> None:
+def _pack(tree: Path, sif: Path, packing: str) -> None:
     """Pack an unpacked image into a SIF with the node root's own Apptainer. Both lie in the same folder."""
     root = node_root("trixie")
     script = (
         f'mount --bind "{sif.parent}" "{root}/mnt" && mount -t proc proc "{root}/proc"'
         f' && mount --rbind /dev "{root}/dev" && mount -t tmpfs tmpfs "{root}/tmp"'
         f' && exec chroot "{root}" env HOME=/tmp APPTAINER_TMPDIR=/tmp apptainer --quiet build'
-        f' --mksquashfs-args "-comp zstd -Xcompression-level 1" "/mnt/{sif.name}" "/mnt/{tree.name}"'
+        f' --mksquashfs-args "{packing}" "/mnt/{sif.name}" "/mnt/{tree.name}"'
     )
     build_tool(["sh", "-c", script])
     sif.chmod(0o644)
@@ -159,8 +172,10 @@ def _add_conda(tree: Path, name: str) -> None:
         script.write(f"export WITH_CONDA='source /opt/miniconda3/bin/activate {name}'\n")
 
 
-def _do_without_libuv(folder: Path) -> None:
-    for name, word in LIBUV.items():
-        text = (folder / name).read_text()
-        assert word in text, name
-        (folder / name).write_text(text.replace(word, f"{word} use_libuv=False,", 1))
+def _edit(tree: Path, folder: str) -> None:
+    for name, old, new in EDITS:
+        text = (tree / folder / name).read_text()
+        assert old in text, name
+        (tree / folder / name).write_text(text.replace(old, new, 1))
+    # Else each start would compile them again.
+    run_or_refuse(["chroot", str(tree), "python3", "-m", "compileall", "-q", *(f"/{folder}/{edit[0]}" for edit in EDITS)])

@@ -39,8 +39,14 @@ FACTS = "srun -N1 -w nid000001 lumisite facts --site twin -o /scratch/{when}.jso
 BASELINE = f"cd /scratch && lumisite baseline --site /scratch/twin-before.yaml {MEASURED} --into before.jsonl"
 VALIDATE = f"cd /scratch && lumisite validate --site twin --probe binds {MEASURED} --baseline before.jsonl --out /scratch/after"
 #: What jobs cannot do without is seen in few of them, however busy the machine is.
-TRY = "cd /scratch && lumisite try USE_LIBUV=0 --site twin --probe communicators --allocations 1 --attempts 5 --out try"
+COPY = "cp /scratch/twin.yaml /scratch/tried.yaml"
+TRY = (
+    "cd /scratch && lumisite try USE_LIBUV=0 --site tried.yaml --probe communicators --allocations 1 --attempts 5"
+    " --out try --write tried.yaml"
+)
 TRIED = "0 of 5 hung or failed with it, 5 of 5 without"
+WRITTEN = "diff /scratch/twin.yaml /scratch/tried.yaml"
+WHY = "lumisite why --site /scratch/tried.yaml USE_LIBUV"
 VERDICT = "cd /scratch && lumisite verdict --site twin --before before.jsonl --after after/samples.jsonl"
 
 
@@ -89,7 +95,8 @@ def rehearse() -> int:
         steps += [stage.rollback(), stage.user(f"{LOAD} && module list 2>&1", "24.03-rocm6.0")]
 
         _title("what is one of its settings worth? with it and without it, in an order drawn by lot, beside a sham")
-        steps.append(stage.user(TRY, TRIED))
+        steps += [stage.user(COPY), stage.user(TRY, TRIED), stage.user(WRITTEN, TRIED, code=1)]
+        steps.append(stage.user(WHY, TRIED))
     _title("all as it should be" if all(steps) else "NOT as it should be")
     return 0 if all(steps) else 1
 
@@ -112,9 +119,9 @@ class Stage:
             shutil.copy(SCRIPTS / script, self.cluster.exchange)
         install_command(self.cluster)
         text = (EMBEDDED / "twin.yaml").read_text()
-        (self.cluster.shared / "scratch/twin-before.yaml").write_text(
-            text.replace(f"\nplatform: {AFTER}\n", f"\nplatform: {BEFORE}\n", 1)
-        )
+        before = text.replace(f"\nplatform: {AFTER}\n", f"\nplatform: {BEFORE}\n", 1)
+        for name, content in {"twin": text, "twin-before": before}.items():
+            (self.cluster.shared / f"scratch/{name}.yaml").write_text(content)
 
     def release(self, platform: str, rocm: str, *, first: bool = False) -> list[bool]:
         """Render the twin's site, look at the difference, and deploy it; the diff of the files is left out."""

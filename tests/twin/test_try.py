@@ -75,27 +75,6 @@ def test_the_network_that_ranks_are_given_is_needed(site: Cluster) -> None:
     assert "eth0 carried the bytes, hsn0 does in the reference" in answer["proof"]
 
 
-def test_what_ranks_have_is_needed_and_its_evidence_is_in_the_ledger(site: Cluster) -> None:
-    path = site.shared / "scratch/site.yaml"
-    before = path.read_text()
-    words = "USE_LIBUV=0 --probe communicators --allocations 1 --attempts 5 --write /scratch/site.yaml"
-    done, told = tried(site, "needed", words)
-    assert done.code == 0, done.stdout + done.stderr
-    answer = answers(told)["USE_LIBUV unset"]
-    assert (answer["worth"], answer["reason"]) == ("needed", "0 of 5 hung or failed with it, 5 of 5 without"), (
-        done.stdout
-    )
-    after = path.read_text().splitlines(keepends=True)
-    new = [line for line in after if line not in before.splitlines(keepends=True)]
-    assert [line for line in after if line not in new] == before.splitlines(keepends=True)
-    assert len(new) == 2
-    assert "{effect: needed, by: measured, what: " in new[1]
-    why = site.run(f"{LUMISITE} why --site /scratch/site.yaml USE_LIBUV").check().stdout
-    assert (
-        "needed, measured: 0 of 5 hung or failed with it, 5 of 5 without (platform 2026-01, torch.sif, 2 nodes" in why
-    )
-
-
 def test_one_size_that_is_slow_is_harmful_and_what_nobody_reads_is_unverified(site: Cluster) -> None:
     words = "PLANTED_SLOW=1048576 NOBODY_READS_THIS=1 OMP_PROC_BIND=false "
     words += "LUMISITE_CPU_BIND=off --probe collectives --allocations 3"

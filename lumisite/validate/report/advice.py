@@ -89,9 +89,8 @@ def advice(verdict: SystemVerdict, changed: Sequence[Changed]) -> Iterator[str]:
     if verdict.drain:
         yield f"measure {some(verdict.bad_nodes)} once more; if the same comes out, drain, with the line given here"
     yield from verdict.next_runs
-    if any(one.improved for one in verdict.metrics):
-        names_up = ", ".join(one.metric for one in verdict.metrics if one.improved)
-        yield f"faster than before: {names_up}; make sure that the benchmark still does its work"
+    if faster := ", ".join(one.metric for one in verdict.metrics if one.improved):
+        yield f"faster than before: {faster}; make sure that the benchmark still does its work"
 
 
 def _where(

@@ -10,7 +10,6 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from lumisite import __version__
 from lumisite.facts.facts import Facts
@@ -25,8 +24,6 @@ from lumisite.validate.verdict.gates import nodes_of_runs
 from lumisite.validate.verdict.metric import MetricVerdict
 from lumisite.validate.verdict.nodes import is_per_node, job_value, node_scores
 from lumisite.validate.verdict.system import SystemVerdict, Terms, judge_system
-
-_Part = TypeVar("_Part")
 
 #: How vectors of the probe `wrapper` are called: this, the environment, the shape.
 EPOCHS = "wrapper/epoch_s/"
@@ -223,19 +220,16 @@ def _about(before: Side, after: Side) -> Iterator[tuple[str, str, str]]:
 
 
 def _families(
-    metrics: Iterable[MetricVerdict], split: Callable[[Name], tuple[str, _Part] | None]
-) -> Iterator[tuple[str, str, dict[_Part, MetricVerdict]]]:
-    """Give metrics that differ in one part of their name only: what they share, their unit, and each by that part.
-
-    `split` takes a name apart so; None for one that belongs to no family.
-    """
-    families: dict[str, dict[_Part, MetricVerdict]] = {}
+    metrics: Iterable[MetricVerdict], family_of: Callable[[Name], str]
+) -> Iterator[tuple[str, str, dict[Name, MetricVerdict]]]:
+    """Give metrics of one family, by their names, with its name and unit; `family_of` gives none for what has none."""
+    families: dict[str, dict[Name, MetricVerdict]] = {}
     for one in metrics:
-        if (found := split(parse_name(one.metric))) is not None:
-            families.setdefault(found[0], {})[found[1]] = one
-    for family, parts in sorted(families.items()):
-        if len(parts) > 1:
-            yield family, next((one.unit for one in parts.values() if one.unit), ""), parts
+        name = parse_name(one.metric)
+        families.setdefault(family_of(name), {})[name] = one
+    for family, own in sorted(families.items()):
+        if family and len(own) > 1:
+            yield family, next((one.unit for one in own.values() if one.unit), ""), own
 
 
 def _curves(
@@ -243,18 +237,18 @@ def _curves(
 ) -> Iterator[Curve]:
     """Give curves through the numbers that were judged; the lowest and the highest are of all jobs."""
 
-    def by_size(name: Name) -> tuple[str, int] | None:
-        return None if name.size is None else (f"{name.quantity}/{name.shape}".strip("/"), name.size)
-
-    def points(side: Mapping[str, Series], judged: Mapping[int, tuple[str, float | None]]) -> Iterator[Point]:
-        for size, (metric, middle) in sorted(judged.items()):
-            if middle is not None:
-                values = [job_value(job, side[metric].better) for job in side[metric].jobs]
+    def points(sizes: Mapping[int, MetricVerdict], which: str, side: Mapping[str, Series]) -> Iterator[Point]:
+        for size, one in sorted(sizes.items()):
+            if (middle := getattr(one, which)) is not None:
+                values = [job_value(job, side[one.metric].better) for job in side[one.metric].jobs]
                 yield Point(size, min(values), middle, max(values))
 
-    for family, unit, parts in _families(metrics, by_size):
-        old, new = ({size: (one.metric, getattr(one, which)) for size, one in parts.items()} for which in SIDES)
-        yield Curve(family, unit, tuple(points(before, old)), tuple(points(after, new)))
+    def family_of(name: Name) -> str:
+        return "" if name.size is None else f"{name.quantity}/{name.shape}".strip("/")
+
+    for family, unit, own in _families(metrics, family_of):
+        sizes = {name.size or 0: one for name, one in own.items()}
+        yield Curve(family, unit, tuple(points(sizes, "before", before)), tuple(points(sizes, "after", after)))
 
 
 def _distributions(before: Sequence[Vector], after: Sequence[Vector]) -> Iterator[Distribution]:
@@ -271,17 +265,16 @@ def quantiles(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def _scalings(metrics: Iterable[MetricVerdict]) -> Iterator[Scaling]:
-    def by_shape(name: Name) -> tuple[str, str] | None:
-        rate = name.shape and name.size is None and name.quantity.endswith("_per_s")
-        return (name.quantity, name.shape) if rate else None
+    def family_of(name: Name) -> str:
+        return name.quantity if name.shape and name.size is None and name.quantity.endswith("_per_s") else ""
 
     def efficiency(rates: Mapping[str, float | None], shape: str) -> float | None:
         rate, one = rates.get(shape), rates.get("1n")
         return rate / one / int(shape[:-1]) if rate and one and shape.endswith("n") else None
 
-    for family, unit, parts in _families(metrics, by_shape):
-        old, new = ({shape: getattr(one, which) for shape, one in parts.items()} for which in SIDES)
-        shapes = [shape for shape in sorted(parts, key=shape_order) if old[shape] or new[shape]]
+    for family, unit, own in _families(metrics, family_of):
+        old, new = ({name.shape: getattr(one, which) for name, one in own.items()} for which in SIDES)
+        shapes = [shape for shape in sorted(old, key=shape_order) if old[shape] or new[shape]]
         bars = (Bar(one, old[one], new[one], efficiency(old, one), efficiency(new, one)) for one in shapes)
         if shapes:
             yield Scaling(family, unit, tuple(bars))

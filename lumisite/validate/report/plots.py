@@ -10,16 +10,14 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from lumisite.text import change, figure, percent
 from lumisite.validate.metric_names import parse_name, size_text
 from lumisite.validate.report.gather import Curve, Distribution, NodeMap, Report, Scaling
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 BEFORE, AFTER, BAD = "#E69F00", "#0072B2", "#D55E00"
 #: The two sides: name, colour and line.
@@ -54,6 +52,10 @@ class Plot:
 
     def svg(self, number: int) -> str:
         """Draw the SVG element with matplotlib's own objects; two figures name their parts alike, but for `number`."""
+        import matplotlib
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+
         # Names of clip paths and markers must differ between plots on one page, and so must ids.
         with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"lumisite{number}"}):
             height = max(2.0, 0.3 * (self.places / ROW) + 1.0) if self.places else HEIGHT_IN

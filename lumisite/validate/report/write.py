@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Literal, TypeAlias, get_args
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -19,7 +19,8 @@ from lumisite.text import change, columns, figure, percent, some
 from lumisite.validate.lines import State
 from lumisite.validate.report.advice import advice
 from lumisite.validate.report.gather import EpochTable, Report
-from lumisite.validate.verdict.gates import LOOK, Cause, GateVerdict
+from lumisite.validate.report.plots import Plot, lead, plots
+from lumisite.validate.verdict.gates import LOOK, Cause
 from lumisite.validate.verdict.metric import DECIDING, MetricVerdict
 from lumisite.validate.verdict.system import SystemVerdict
 
@@ -93,15 +94,19 @@ def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
         rows = [(gate.gate, gate.verdict + " (follows)" * bool(gate.follows), gate.reason) for gate in gates]
         yield Block("table", "Gates", (), "Hard gates after the change", ("gate", "verdict", "why"), rows)
     # First what is at fault, then what follows from it.
-    parts = [
-        replace(gate, causes=own)
+    causes = [
+        (gate.gate, one.cause, _to_do(one), ", ".join(one.nodes))
         for follows in (False, True)
         for gate in verdict.gates
-        if (own := tuple(one for one in gate.causes if bool(one.follows) == follows))
+        for one in gate.causes
+        if bool(one.follows) == follows
     ]
-    causes = [(gate.gate, one.cause, _to_do(one), ", ".join(one.nodes)) for gate in parts for one in gate.causes]
     if causes:
-        lines = [line for gate in parts for line in _cause_lines(gate)]
+        lines = [
+            line
+            for gate, cause, to_do, nodes in causes
+            for line in (f"  {gate}: {cause} ({nodes.replace(', ', ',')})", f"    {to_do}")
+        ]
         yield Block("table", "Causes", lines, "What gates found", ("gate", "cause", "what to do", "nodes"), causes)
     if verdict.metrics:
         caption = "Metrics before and after; in brackets the jobs that decided, of how many"
@@ -159,13 +164,6 @@ def _epochs(table: EpochTable) -> Block:
     return Block("table", title, lines, "What each epoch took after the change", head, rows)
 
 
-def _cause_lines(gate: GateVerdict) -> Iterator[str]:
-    for cause in gate.causes:
-        yield f"  {gate.gate}: {cause.cause} ({','.join(cause.nodes)})"
-        if told := _to_do(cause):
-            yield f"    {told}"
-
-
 def _metric_row(metric: MetricVerdict) -> Row:
     before, after = "-", "-"
     if metric.before is not None:
@@ -218,16 +216,15 @@ def escaped(text: str) -> str:
     return " ".join("".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in text).split())
 
 
-def _page(report: Report, name: str, **values: object) -> str:
-    return page(name, report.headline, tuple(report_blocks(report)), summary=report.summary, **values)
+def html_page(
+    title: str, state: State, summary: Sequence[str], blocks: Iterable[Block], plots: Sequence[Plot], lead: Plot | None
+) -> str:
+    """Write one HTML page; `lead` is that of the plots which shows the finding. Without matplotlib it has none."""
+    drawn = {"plots": plots, "lead": lead} if find_spec("matplotlib") else {"plots": None, "lead": None}
+    return _page("report.html.j2", title, summary, blocks, state=state, **drawn)
 
 
-def page(name: str, title: str, blocks: Sequence[Block], **values: object) -> str:
-    """Write a page of blocks with a template of this folder: `report.html.j2` or `report.md.j2`.
-
-    Both want `summary`, a few words each. HTML also wants `state`, the verdict; `plots`, each a `plots.Plot` (none
-    without matplotlib); and `lead`, that of them which shows the finding, or None.
-    """
+def _page(name: str, title: str, summary: Sequence[str], blocks: Iterable[Block], **values: object) -> str:
     import jinja2
 
     environment = jinja2.Environment(
@@ -238,17 +235,18 @@ def page(name: str, title: str, blocks: Sequence[Block], **values: object) -> st
         keep_trailing_newline=not name.endswith(".html.j2"),
     )
     environment.filters["markdown"] = escaped
-    return environment.get_template(name).render(title=title, blocks=blocks, states=get_args(State), **values)
+    values |= {"title": title, "summary": summary, "blocks": tuple(blocks), "states": get_args(State)}
+    return environment.get_template(name).render(values)
+
+
+def _markdown(report: Report) -> str:
+    return _page("report.md.j2", report.headline, report.summary, report_blocks(report))
 
 
 def _html(report: Report) -> str:
-    drawn = first = None
-    if find_spec("matplotlib"):
-        from lumisite.validate.report.plots import lead, plots
-
-        drawn = plots(report)
-        first = lead(report, drawn)
-    return _page(report, "report.html.j2", state=report.verdict.verdict, plots=drawn, lead=first)
+    drawn, verdict = plots(report), report.verdict.verdict
+    blocks = report_blocks(report)
+    return html_page(report.headline, verdict, report.summary, blocks, drawn, lead(report, drawn))
 
 
 def _junit(report: Report) -> str:
@@ -303,7 +301,7 @@ def _legal(text: str) -> str:
 #: The forms of a report; HTML has no plots where matplotlib is not installed.
 WRITERS: dict[str, Callable[[Report], str]] = {
     "text": _text,
-    "markdown": lambda report: _page(report, "report.md.j2"),
+    "markdown": _markdown,
     "html": _html,
     "junit": _junit,
     "json": lambda report: json.dumps(asdict(report), indent=2) + "\n",

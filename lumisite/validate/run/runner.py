@@ -10,13 +10,13 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, dataclass, field
 
 from lumisite.errors import ToolError
 from lumisite.site.model import Site
 from lumisite.validate.lines import Gate, GateOutcome, Sample
-from lumisite.validate.probes.ddp.judge import RATE, efficiency
-from lumisite.validate.probes.probe import Ended, Expected, Group, Line, rounded
+from lumisite.validate.probes.ddp.judge import scaling
+from lumisite.validate.probes.probe import Ended, Expected, Group, Line
 from lumisite.validate.run import slurm
 from lumisite.validate.run.asked import Asked
 from lumisite.validate.run.folder import End, Run, slot_run
@@ -247,12 +247,8 @@ class Runner:
         """Keep what only all steps together tell: that all have run, on what, and how training scales."""
         self._first = self._first or next(iter(self.run.seen(job.plan.run)), {})
         ranks = {step.label: step.ranks for step in reversed(job.plan.steps) if step.probe == "ddp"}
-        rates = {sample.metric.removeprefix(RATE): sample for sample in job.samples if sample.metric.startswith(RATE)}
-        scaling = [
-            replace(rates[name], metric=f"ddp/scaling_efficiency/{name}", value=rounded(value), unit="of linear")
-            for name, value in efficiency([*rates.values()], ranks)
-        ]
-        self.run.keep([*scaling, job.gate("pass", f"all {len(job.plan.steps)} steps have run", "", done.time)])
+        over = job.gate("pass", f"all {len(job.plan.steps)} steps have run", "", done.time)
+        self.run.keep([*scaling(job.samples, ranks), over])
 
     def _ask_slurm(self) -> None:
         """Ask now and then whether the jobs still live."""

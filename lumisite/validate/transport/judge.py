@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from lumisite.text import counted, some
-from lumisite.validate.transport.lines import Evidence, Process, whole_names
+from lumisite.validate.transport.lines import Process, whole_names
 from lumisite.validate.transport.log import Log, natural
 from lumisite.validate.transport.shown import (
     INTERNAL,
     OVER_SOCKETS,
     Answer,
     ProcessResult,
+    Result,
     joined,
     over_sockets,
     seen,
-    what_is_shown,
+    with_shown,
 )
 from lumisite.vendors import is_own, words_of_logs
 
@@ -57,21 +58,6 @@ class Expectation:
     require_gdr: bool = False
 
 
-@dataclass(frozen=True)
-class Result:
-    """The verdict of a run; the fields are those of the command's JSON."""
-
-    verdict: GateOutcome
-    plugin_in_use: Answer
-    provider: str
-    network: str
-    gdr: Answer
-    interfaces: tuple[str, ...]
-    processes: tuple[ProcessResult, ...]
-    reasons: tuple[str, ...]
-    evidence: dict[str, Evidence | None] = field(compare=False)
-
-
 def judge(log: Log, expectation: Expectation) -> Result:
     """Apply the rule to all processes of a run."""
     run = _Run(log, expectation)
@@ -90,18 +76,8 @@ def judge(log: Log, expectation: Expectation) -> Result:
     verdict = _worst(verdict for verdict, _, _ in reasons)
     summary = [_summary(results, gdr)] if verdict == "pass" else []
     views = [one if run.one_node else seen(process, one) for process, one in zip(log.processes, results, strict=True)]
-    shown = what_is_shown(log, views, seen(log.loose, run.result(log.loose)), gdr)
-    return Result(
-        verdict=verdict,
-        plugin_in_use=shown.plugin_in_use,
-        provider=shown.provider,
-        network=shown.network,
-        gdr=shown.gdr,
-        interfaces=shown.interfaces,
-        processes=tuple(views),
-        reasons=(*summary, *_told_once(reasons), *run.notes(results)),
-        evidence=shown.evidence,
-    )
+    told = (*summary, *_told_once(reasons), *run.notes(results))
+    return with_shown(verdict, told, gdr, log, views, seen(log.loose, run.result(log.loose)))
 
 
 class _Run:
@@ -293,8 +269,7 @@ def _told_once(reasons: Iterable[Reason]) -> Iterator[str]:
         alike.setdefault((verdict, _ADDRESS.sub("", text)), (text, []))[1].append(process)
     for _, (text, processes) in sorted(alike.items(), key=lambda one: one[0][0] != "fail"):
         names = [name for name in processes if name]
-        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-        yield f"{text}: {', '.join(names[:NAMES_SHOWN])}{more}" if names else text
+        yield f"{text}: {some(names, NAMES_SHOWN, ', ')}" if names else text
 
 
 def _summary(results: Sequence[ProcessResult], gdr: Answer) -> str:

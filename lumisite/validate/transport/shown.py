@@ -6,7 +6,7 @@ A fragment of a log shows what its few lines say; whether every process is prove
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lumisite.validate.transport.lines import Evidence, Process
@@ -46,15 +46,21 @@ class ProcessResult:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """The answers for a run, and the lines that give them; None where none does."""
+class Result:
+    """The verdict of a run, and what its log shows; the fields are those of the command's JSON.
 
+    `evidence` has the line that gives each answer, None where none does.
+    """
+
+    verdict: GateOutcome
     plugin_in_use: Answer
     provider: str
     network: str
     gdr: Answer
     interfaces: tuple[str, ...]
-    evidence: dict[str, Evidence | None]
+    processes: tuple[ProcessResult, ...]
+    reasons: tuple[str, ...]
+    evidence: dict[str, Evidence | None] = field(compare=False)
 
 
 def seen(process: Process, proved: ProcessResult) -> ProcessResult:
@@ -83,7 +89,14 @@ def _opened(process: Process) -> str:
     return "Socket" if "Socket" in process.opened and (gave_up or not process.providers) else ""
 
 
-def what_is_shown(log: Log, results: Sequence[ProcessResult], loose: ProcessResult, gdr: Answer) -> Shown:
+def with_shown(
+    verdict: GateOutcome,
+    reasons: Sequence[str],
+    gdr: Answer,
+    log: Log,
+    results: Sequence[ProcessResult],
+    loose: ProcessResult,
+) -> Result:
     """Join what processes show; `gdr` is what is proved of the run, `loose` what stands in the midst of other text."""
     all_of_them = [*results, loose]
     plugins = {result.plugin_in_use for result in results} - {"unknown"} or {loose.plugin_in_use}
@@ -96,19 +109,21 @@ def what_is_shown(log: Log, results: Sequence[ProcessResult], loose: ProcessResu
         gdr = "yes"
     provider = joined(result.provider for result in results)
     network = joined(result.network for result in results)
-    shown = Shown(
+    shown = Result(
+        verdict=verdict,
         plugin_in_use=plugin,
         provider=provider if provider != "unknown" else loose.provider,
         network=network if network != "unknown" else loose.network,
         gdr=gdr,
         interfaces=_interfaces(zip([*log.processes, log.loose], all_of_them, strict=True)),
+        processes=tuple(results),
+        reasons=tuple(reasons),
         evidence={},
     )
-    shown.evidence.update(_evidence(log, shown))
-    return shown
+    return replace(shown, evidence=dict(_evidence(log, shown)))
 
 
-def _evidence(log: Log, shown: Shown) -> Iterator[tuple[str, Evidence | None]]:
+def _evidence(log: Log, shown: Result) -> Iterator[tuple[str, Evidence | None]]:
     """Give for each answer the line that shows it best: channels, then what says what is used, then what was opened."""
 
     def first(*facts: tuple[str, str]) -> Evidence | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING
 
 from lumisite.text import change
 from lumisite.validate.metric_names import size_text
@@ -12,6 +11,9 @@ from lumisite.validate.report.plots import AFTER, BAD, BEFORE, ROW, Plot
 from lumisite.validate.trial.design import Design
 from lumisite.validate.trial.effects import Effect
 from lumisite.validate.trial.judge import Answer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Colours of effects by what they say: nothing, better, worse (palette: Okabe and Ito, 2008).
 NOTHING, BETTER, WORSE = BEFORE, AFTER, BAD

@@ -1,19 +1,18 @@
-"""The page of a trial: the answers first, then what they stand on, in the forms that the report of `validate` has."""
+"""What a trial found: the answers first, then what they stand on, for a terminal, as an HTML page or as JSON."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from importlib.util import find_spec
 
 from lumisite.text import change, counted, percent, some
 from lumisite.validate.lines import State
-from lumisite.validate.report.write import Block, block_lines, page
+from lumisite.validate.report.write import Block, block_lines, html_page
 from lumisite.validate.trial.design import Design
 from lumisite.validate.trial.effects import Effect
 from lumisite.validate.trial.judge import Answer, Rate, TrialVerdict, Worth
+from lumisite.validate.trial.plots import plots
 
 #: How the page shows an answer, from what is told first to what is told last.
 STATES: Mapping[Worth, State] = {
@@ -171,7 +170,7 @@ def trial_document(design: Design, verdict: TrialVerdict) -> dict[str, object]:
     }
 
 
-def _text(design: Design, verdict: TrialVerdict) -> str:
+def text(design: Design, verdict: TrialVerdict) -> str:
     """Write what fits on a screen: of effects, those on a workload and those that count; the page has all."""
     alpha = design.thresholds.alpha
     answers = [
@@ -189,37 +188,14 @@ def _text(design: Design, verdict: TrialVerdict) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _markdown(design: Design, verdict: TrialVerdict) -> str:
-    return page("report.md.j2", headline(verdict), tuple(blocks(design, verdict)), summary=summary(design, verdict))
-
-
-def _html(design: Design, verdict: TrialVerdict) -> str:
-    drawn = None
-    if find_spec("matplotlib"):
-        from lumisite.validate.trial.plots import plots
-
-        drawn = plots(design, worst_first(verdict))
-    return page(
-        "report.html.j2",
-        headline(verdict),
-        tuple(blocks(design, verdict)),
-        summary=summary(design, verdict),
-        state=state(verdict),
-        plots=drawn,
-        lead=drawn[0] if drawn else None,
-    )
+def html(design: Design, verdict: TrialVerdict) -> str:
+    """Write the page."""
+    drawn = plots(design, worst_first(verdict))
+    head = headline(verdict), state(verdict), summary(design, verdict)
+    return html_page(*head, blocks(design, verdict), drawn, next(iter(drawn), None))
 
 
 def state(verdict: TrialVerdict) -> State:
     """Give the state that the page shows: the worst of the answers, else what is open."""
     states = {STATES[answer.worth] for answer in verdict.answers}
     return next((one for one in ("fail", "inconclusive") if one in states), "pass")
-
-
-#: The forms of a trial's report, as those of a run's have them.
-WRITERS: dict[str, Callable[[Design, TrialVerdict], str]] = {
-    "text": _text,
-    "markdown": _markdown,
-    "html": _html,
-    "json": lambda design, verdict: json.dumps(trial_document(design, verdict), indent=2) + "\n",
-}

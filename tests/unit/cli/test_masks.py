@@ -7,6 +7,7 @@ import pytest
 
 from lumisite.cli import main, masks
 from lumisite.machine.host import DiskTree
+from lumisite.machine.hwloc import SIZE_LIMIT_BYTES
 from lumisite.site.load import load_site
 from tests.unit.machine.test_live import lumi_g_files, write
 from tests.unit.machine.test_masks import PUBLISHED, PUBLISHED_BOTH_THREADS
@@ -65,6 +66,13 @@ def test_a_file_of_a_node_from_before_the_bus_ids_changed_does_too(tmp_path: Pat
     old = (NODES / "lumi-g-numa.xml").read_text().replace("0000:ce:", "0000:cc:").replace("0000:de:", "0000:dc:")
     (tmp_path / "old.xml").write_text(old)
     assert [entry["mask"] for entry in answers(capsys, "--topology", "old.xml")] == PUBLISHED
+
+
+def test_a_file_that_is_too_large_is_not_even_parsed(tmp_path: Path, capsys: Output) -> None:
+    file = tmp_path / "node.xml"
+    file.write_bytes(b"\0" * (SIZE_LIMIT_BYTES + 1))
+    assert main(["masks", "--topology", str(file)]) == 2
+    assert f"{SIZE_LIMIT_BYTES} bytes, as no such file has (an hwloc XML file" in capsys.readouterr().err
 
 
 def test_a_file_of_another_node_is_taken_as_it_is_and_that_is_said(capsys: Output) -> None:

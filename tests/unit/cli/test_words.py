@@ -10,8 +10,7 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.cli.commands import COMMANDS
-from lumisite.cli.groups import GROUPS
-from lumisite.cli.parser import EXIT_CODES
+from lumisite.cli.parser import EXIT_CODES, GROUPS
 from lumisite.site.load import EMBEDDED
 from tests.support.sites import site_text
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
+from lumisite.cli.facts import load_facts
 from lumisite.errors import LumisiteError, ToolError
 from lumisite.facts.capture import capture
 from lumisite.facts.facts import LARGEST_FACTS_BYTES, Facts, Named, Releases, format_facts, parse_facts
@@ -320,7 +321,6 @@ def test_the_names_that_a_release_offers_are_captured() -> None:
         (b'{"lumisite_facts": 1, "site": "l", "cpus": [{}]}', "cpus[0].cpus: is missing"),
         (b'{"lumisite_facts": 1, "site": "l", "images": {"/a": {"\\n": 1}}}', 'images./a.\'\\n\': "\\n" holds a character that does not print'),
         (b'{"lumisite_facts": 1, "site": "l", "missing": {"a": "b"}}', "missing.a: is a single value (a list would be right"),
-        (b" " * (LARGEST_FACTS_BYTES + 1), "bytes, which no facts file has"),
     ],
 )  # fmt: skip
 def test_a_damaged_facts_file_is_named(content: bytes, message: str) -> None:
@@ -329,6 +329,13 @@ def test_a_damaged_facts_file_is_named(content: bytes, message: str) -> None:
     assert str(caught.value).startswith("node.json:")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_facts_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "node.json"
+    file.write_bytes(b" " * (LARGEST_FACTS_BYTES + 1))
+    with pytest.raises(LumisiteError, match=f"^{file}: cannot be read: it has more than {LARGEST_FACTS_BYTES} bytes"):
+        load_facts(str(file))
 
 
 def test_a_cut_or_scratched_facts_file_gives_an_error_or_facts() -> None:

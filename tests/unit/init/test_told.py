@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import lumisite.init
+from lumisite.errors import ToolError
 from lumisite.init.node import node_of
-from lumisite.init.told import ToldError, read_told
+from lumisite.init.told import read_told
 from lumisite.machine.live import read_topology
 from lumisite.machine.tree import resolve
 from tests.support.dict_trees import Link
@@ -32,7 +33,7 @@ def test_a_file_cannot_play_another_or_the_end() -> None:
 
 @pytest.mark.parametrize("text", ["", "F /a\n|b\n", "srun: error\n", "|END\n"])
 def test_an_answer_without_its_end_is_none(text: str) -> None:
-    with pytest.raises(ToldError, match="the answer has no end"):
+    with pytest.raises(ToolError, match="the answer has no end"):
         read_told(text, "node")
 
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lumisite.machine import hwloc
 from lumisite.machine.hwloc import parse_hwloc
 from lumisite.machine.topology import Gpu, Topology, TopologyError
 from lumisite.site.cpus import parse_number_list
@@ -144,11 +143,6 @@ def test_a_file_with_entities_is_refused_before_they_grow() -> None:
     parameter = '<!DOCTYPE topology [<!ENTITY % more SYSTEM "http://127.0.0.1:9/x.dtd"> %more;]>'
     with pytest.raises(TopologyError, match="declares the entity 'more'"):
         parse(small(PUS, before=parameter))
-
-
-def test_a_file_that_is_too_large_is_not_even_parsed() -> None:
-    with pytest.raises(TopologyError, match="larger than 32 MiB"):
-        parse_hwloc(b"\0" * (hwloc.SIZE_LIMIT_BYTES + 1), "node.xml")
 
 
 SOURCE = (NODES / "two-sockets-nvidia.xml").read_bytes()

@@ -92,8 +92,8 @@ def test_the_text_does_not_depend_on_the_order_of_the_mappings() -> None:
     assert list(json.loads(format_manifest(one))) == sorted(GOOD)
 
 
-def test_entries_describe_every_file_but_the_manifest() -> None:
-    found = file_entries({"a": RenderedFile("x"), "b": RenderedFile("", executable=True), MANIFEST: RenderedFile("")})
+def test_entries_describe_every_file() -> None:
+    found = file_entries({"a": RenderedFile("x"), "b": RenderedFile("", executable=True)})
     assert found == {
         "a": FileEntry("2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881", "0644"),
         "b": FileEntry("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "0755"),

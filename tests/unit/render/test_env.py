@@ -16,10 +16,9 @@ from lumisite.images.lock import Lock, LockedImage, format_lock
 from lumisite.render import made_up_step
 from lumisite.render.made_up_step import Question, Step, environment_of
 from lumisite.render.manifest import RenderedFile
-from lumisite.render.modules import plan_modules
+from lumisite.render.modules import Rendering, plan_modules
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
-from lumisite.site.ledger import decide_combinations
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
 from tests.support.prologs import Script, lay_out, lumi_like, render_files, shell_command
@@ -200,8 +199,7 @@ def question(image: str | None = None) -> Question:
     loaded = load_site("lumi")
     selection = resolve_selection(loaded.site)
     files = render_tree(loaded, selection, load_templates())
-    decisions = decide_combinations(loaded.site, selection)
-    plans = plan_modules(loaded.site, selection, decisions, loaded.file, load_templates(), "R")
+    plans = plan_modules(Rendering(loaded, selection, "R", load_templates()))
     return Question(loaded.site, files, plans, Step("standard-g", 2, 8), image)
 
 

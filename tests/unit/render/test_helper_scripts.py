@@ -13,7 +13,7 @@ from lumisite.render import runtimes
 from lumisite.render.render import PROLOG, WRAPPER
 from lumisite.site.load import load_site
 from tests.support.prologs import lay_out, render_files
-from tests.support.wrappers import FILES, LAIF, make
+from tests.support.wrappers import ACTION_FLAG_LETTERS, FILES, GLOBAL_FLAGS, LAIF, make
 from tests.unit.render.test_cli_filter import filtered
 
 ROOM = Path(__file__).parents[3] / "spank_helpers"
@@ -96,12 +96,12 @@ def test_the_filter_runs_by_hand(tmp_path: Path) -> None:
 
 def words_with_options() -> list[list[str]]:
     return [
-        *([flag, "exec"] for flag in runtimes.GLOBAL_FLAGS),
+        *([flag, "exec"] for flag in GLOBAL_FLAGS),
         *([option, "value", "exec"] for option in runtimes.GLOBAL_VALUED),
         *([action] for action in runtimes.ACTIONS),
         *(["run", flag] for flag in runtimes.ACTION_FLAGS if flag != "--writable"),
         *(["test", option, "value"] for option in runtimes.ACTION_VALUED),
-        *(["exec", f"-{letter}"] for letter in runtimes.ACTION_FLAG_LETTERS if letter != "w"),
+        *(["exec", f"-{letter}"] for letter in ACTION_FLAG_LETTERS if letter != "w"),
         *(["exec", f"-{letter}", "value"] for letter in runtimes.ACTION_VALUED_LETTERS),
     ]
 

@@ -22,7 +22,6 @@ from lumisite.render.templates import (
 from tests.support.tools import tool
 
 LUA = ("lua5.3", "lua5.4")
-SHELLS = ("sh", "dash", "bash")
 
 #: What quoting gets wrong, many at once: delimiters, escapes, both kinds of line break, bytes that are no text.
 TRICKY = st.sampled_from(
@@ -117,16 +116,6 @@ def test_a_quoted_lua_string_is_one_printable_line(text: str) -> None:
 
 def test_long_text_stays_readable_in_the_file() -> None:
     assert quote_lua_text("two\nlines ]=] and ]==]\n") == "[===[\ntwo\nlines ]=] and ]==]\n]===]"
-
-
-@pytest.mark.parametrize("name", SHELLS)
-@settings(max_examples=30)
-@given(texts=st.lists(TEXT.map(lambda text: text.replace("\x00", "")), min_size=1, max_size=50))
-def test_a_shell_reads_any_string_back(name: str, texts: list[str]) -> None:
-    template = make_environment({"spank_helpers/x.j2": "printf '%s\\0'{% for t in texts %} {{ t | sh }}{% endfor %}\n"})
-    script = template.get_template("x.j2").render(texts=texts)
-    out = subprocess.run([tool(name)], input=script.encode(), capture_output=True, check=True).stdout
-    assert out.split(b"\0")[:-1] == [text.encode() for text in texts]
 
 
 @settings(max_examples=100)

@@ -27,7 +27,6 @@ class Thing:
     variable: VariableName | None = key("The variable.", default=None)
     colour: Literal["red", "green"] = key("The colour.", default="red")
     good: bool = key("Whether.", default=True)
-    class_: Line | None = key("A reserved word.", default=None)
     ports: Mapping[str, Port] = key("Ports.", default_factory=dict)
     words: tuple[Line, ...] = key("Words.", default=())
 
@@ -44,15 +43,14 @@ def faults(text: str) -> list[str]:
 
 def test_types_give_text_its_meaning() -> None:
     thing = read(
-        "title: on\nversion: 6.10\nfits: '>=6,<7'\npath: /opt\nvariable: A_1\ncolour: green\ngood: no\nclass: x\n"
+        "title: on\nversion: 6.10\nfits: '>=6,<7'\npath: /opt\nvariable: A_1\ncolour: green\ngood: no\n"
         "ports: {a: {name: b, speed: 200}}\nwords: [no, 010]\n"
     )
-    assert (thing.title, str(thing.version), thing.colour, thing.good, thing.class_) == (
+    assert (thing.title, str(thing.version), thing.colour, thing.good) == (
         "on",
         "6.10",
         "green",
         False,
-        "x",
     )
     assert thing.version in (thing.fits or ())
     assert thing.ports["a"] == Port(name=Line("b"), speed=200)

@@ -10,7 +10,7 @@ from lumisite.errors import SiteError
 from lumisite.render.manifest import MANIFEST
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
-from lumisite.site.load import LoadedSite, load_site, load_site_file
+from lumisite.site.load import LoadedSite, load_site
 from lumisite.site.selection import resolve_selection
 from tests.support.sites import load_text
 
@@ -27,7 +27,7 @@ def tree(loaded: LoadedSite, **asked: list[str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("asked", [{"rocm": ["6.2"]}, {"rocm": ["all"], "cpe": ["all", "24.03"]}])
 def test_an_old_description_gives_the_same_tree(asked: dict[str, list[str]]) -> None:
-    assert tree(load_site_file(OLD), **asked) == tree(load_site("lumi"), **asked)
+    assert tree(load_site(str(OLD)), **asked) == tree(load_site("lumi"), **asked)
 
 
 def faults(old: str, new: str) -> list[str]:

@@ -11,7 +11,7 @@ from lumisite.site.load import load_site
 from lumisite.site.scalars import Name
 from lumisite.validate.lines import Gate, Sample
 from lumisite.validate.probes.collectives.judge import collectives
-from lumisite.validate.probes.ddp.judge import ddp, efficiency
+from lumisite.validate.probes.ddp.judge import ddp, scaling
 from lumisite.validate.probes.pairs.judge import pairs
 from lumisite.validate.probes.probe import Ended, Expected, Line, Part, Record, Shape, Step, scripts
 from lumisite.validate.probes.transport.judge import judge as judge_transport
@@ -143,8 +143,9 @@ def test_scaling_starts_from_the_smallest_shape() -> None:
         base,
         *(replace(base, metric=f"ddp/samples_per_s/comm/{s}", value=v) for s, v in (("1n", 720.0), ("2n", 1200.0))),
     ]
-    found = dict(efficiency(rates, {"1g": 1, "1n": 8, "2n": 16}))
-    assert found == {"comm/1n": pytest.approx(0.9), "comm/2n": pytest.approx(0.75)}
+    found = values([*scaling([*rates, replace(base, metric="comm/1n")], {"1g": 1, "1n": 8, "2n": 16})])
+    metrics = (f"ddp/scaling_efficiency/comm/{shape}" for shape in ("1n", "2n"))
+    assert found == dict(zip(metrics, (pytest.approx(0.9), pytest.approx(0.75)), strict=True))
 
 
 # ---- collectives

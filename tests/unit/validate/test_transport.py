@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.validate.transport.judge import Expectation, Result, judge
+from lumisite.validate.transport.judge import Expectation, judge
 from lumisite.validate.transport.log import LINE_LIMIT, scan
+from lumisite.validate.transport.shown import Result
 from tests.support.logs import Run
 
 LOGS = sorted((Path(__file__).parents[2] / "data" / "transport").glob("*.log"))

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from lumisite.cli import main
-from lumisite.validate.transport.judge import Expectation, Result, judge
+from lumisite.validate.transport.judge import Expectation, judge
 from lumisite.validate.transport.log import scan
+from lumisite.validate.transport.shown import Result
 from tests.support.logs import Run
 
 RANK = "nid005001:7000:7040 [0] NCCL INFO "

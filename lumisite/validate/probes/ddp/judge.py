@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from lumisite.validate.lines import Sample
-from lumisite.validate.probes.probe import Expected, Line, Plan, Record, Target, each, probe
+from lumisite.validate.probes.probe import Expected, Line, Plan, Record, Target, each, probe, rounded
 from lumisite.validate.probes.ranks import judge_together
 from lumisite.validate.probes.records import number, numbers, slowest, table
 
@@ -79,11 +80,13 @@ def _numbers(model: str, own: Sequence[Record], expected: Expected) -> Iterator[
         yield expected.series(f"compute_time_s/{model}", numbers(one, "alone_s"), "s", rank)
 
 
-def efficiency(samples: Sequence[Sample], ranks: Mapping[str, int]) -> Iterator[tuple[str, float]]:
-    """Give each model's scaling from its smallest shape, as (`model/shape`, part); `ranks` by shape."""
-    rates = {sample.metric.removeprefix(RATE): sample.value for sample in samples}
+def scaling(samples: Iterable[Sample], ranks: Mapping[str, int]) -> Iterator[Sample]:
+    """Give each model's scaling from its smallest shape, from all samples of a job; `ranks` by shape."""
+    rates = {sample.metric.removeprefix(RATE): sample for sample in samples if sample.metric.startswith(RATE)}
     for model in sorted({name.partition("/")[0] for name in rates}):
         shapes = [shape for shape in sorted(ranks, key=lambda shape: ranks[shape]) if f"{model}/{shape}" in rates]
         for shape in shapes[1:]:
-            first = rates[f"{model}/{shapes[0]}"] / ranks[shapes[0]]
-            yield f"{model}/{shape}", rates[f"{model}/{shape}"] / ranks[shape] / first
+            own, first = (rates[f"{model}/{one}"].value / ranks[one] for one in (shape, shapes[0]))
+            name = f"{model}/{shape}"
+            value = rounded(own / first)
+            yield replace(rates[name], metric=f"ddp/scaling_efficiency/{name}", value=value, unit="of linear")
