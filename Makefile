@@ -7,6 +7,9 @@ PYTEST_FLAGS ?=
 # The unit tests make 300,000 small files: in memory, where there is plenty, that takes a third less time than on a disk.
 IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "TMPDIR=/dev/shm"}')
 
+# What Python compiles is kept, whatever the environment says: tests start it hundreds of times.
+export PYTHONDONTWRITEBYTECODE =
+
 # What runs in jobs beside the helper, whose parts and rendered forms a test gives to shellcheck.
 SH_JOBS = $(wildcard lumisite/validate/probes/*/*.sh lumisite/validate/run/*.sh lumisite/init/*.sh)
 

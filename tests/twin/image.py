@@ -73,7 +73,9 @@ RAY_PACKAGES = (
 )
 
 IMAGES: Mapping[str, ImageRecipe] = {
-    "torch": ImageRecipe(("python3-torch", "python3-numpy", "python3-venv", "iproute2"), conda="pytorch", packing=UNCOMPRESSED),
+    "torch": ImageRecipe(
+        ("python3-torch", "python3-numpy", "python3-venv", "iproute2"), conda="pytorch", packing=UNCOMPRESSED
+    ),
     "jax": ImageRecipe(("python3-minimal", "libpython3-stdlib"), wheels=JAX_WHEELS),
     "ray": ImageRecipe(RAY_PACKAGES, wheels=("ray==2.60.0",)),
     # Lacks every library of the host tree.
@@ -178,4 +180,6 @@ def _edit(tree: Path, folder: str) -> None:
         assert old in text, name
         (tree / folder / name).write_text(text.replace(old, new, 1))
     # Else each start would compile them again.
-    run_or_refuse(["chroot", str(tree), "python3", "-m", "compileall", "-q", *(f"/{folder}/{edit[0]}" for edit in EDITS)])
+    run_or_refuse(
+        ["chroot", str(tree), "python3", "-m", "compileall", "-q", *(f"/{folder}/{edit[0]}" for edit in EDITS)]
+    )

@@ -95,6 +95,8 @@ def as_user(argv: Sequence[str], user: str, user_id: int, environment: Mapping[s
         "SHELL": "/bin/bash",
         "LANG": "C.UTF-8",
         "TERM": "dumb",
+        # What Lmod takes where it can ask nobody; else each of thousands of calls asks two programs.
+        "LMOD_TERM_WIDTH": "80",
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         **environment,
     }

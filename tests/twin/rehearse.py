@@ -33,11 +33,13 @@ SHOW = f"{LOAD} && {CONTAINER} python3 {EXCHANGE}/arrived.py"
 KEEP = "env | grep -v -E '^(_ModuleTable|__LMOD|LMOD_|_=)' | sort"
 UNLOAD = f"{KEEP} >/tmp/a; {LOAD}; module unload singularity-AI-bindings; {KEEP} | diff /tmp/a - && echo the same"
 
-#: What is measured here: enough to see the network, and short. After the maintenance, what is bound is looked at too.
+#: What is measured here: enough to see the network, and short. After the maintenance, nodes are looked at too.
 MEASURED = "--probe collectives"
 FACTS = "srun -N1 -w nid000001 lumisite facts --site twin -o /scratch/{when}.json"
 BASELINE = f"cd /scratch && lumisite baseline --site /scratch/twin-before.yaml {MEASURED} --into before.jsonl"
-VALIDATE = f"cd /scratch && lumisite validate --site twin --probe binds {MEASURED} --baseline before.jsonl --out /scratch/after"
+VALIDATE = (
+    f"cd /scratch && lumisite validate --site twin --probe node {MEASURED} --baseline before.jsonl --out /scratch/after"
+)
 #: What jobs cannot do without is seen in few of them, however busy the machine is.
 COPY = "cp /scratch/twin.yaml /scratch/tried.yaml"
 TRY = (

@@ -76,5 +76,5 @@ def plugin_name(asked: str, usual: str) -> str:
 
 if __name__ == "__main__":
     main()
-    # What was loaded is not taken down: that may crash, and takes as long as a tenth of the start.
+    # What was loaded is not taken down: the record is there, and a library that crashes at its end is no finding.
     os._exit(0)
