@@ -19,6 +19,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [path for path in sorted(DOCS.rglob("*.md")) if "```console twin" in path.read_text()]
 #: Stands between what two commands print.
 END = "=== the next command ==="
+#: For lumisite, and for Lmod.
+WIDE = {"COLUMNS": "100", "LMOD_TERM_WIDTH": "100", "PYTHONUNBUFFERED": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def test_a_transcript_is_what_one_sees(page: Path, machine: Cluster, pytestconfi
     blocks = [block for block in find_blocks(text) if "twin" in block.words]
     commands = [command for block in blocks for command in find_commands(block)]
     script = "exec 2>&1\n" + "".join(f"{command.text}\necho {shlex.quote(END)}\n" for command in commands)
-    printed = machine.run(script, environment={"COLUMNS": "100", "PYTHONUNBUFFERED": "1"}).stdout.split(f"{END}\n")
+    printed = machine.run(script, environment=WIDE).stdout.split(f"{END}\n")
     actual = [[line.rstrip() for line in one.splitlines()] for one in printed[:-1]]
     assert len(actual) == len(commands), printed[-1]
     if pytestconfig.getoption("--update-golden"):
