@@ -38,7 +38,7 @@ SIZES = (
 def trial_cluster() -> Iterator[Cluster]:
     """A cluster whose links bound what is measured, with a description that may be written to."""
     require_twin()
-    with running(ClusterPlan(images=("torch",), management_rate="100mbit", high_speed_rate="400mbit")) as cluster:
+    with running(ClusterPlan(images=("torch",), management_rate="100mbit", high_speed_rate="250mbit")) as cluster:
         deploy_site(cluster)
         install_lumisite(cluster)
         description = cluster.shared / "scratch/site.yaml"
