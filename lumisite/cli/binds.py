@@ -57,7 +57,7 @@ class _Names:
     """How an image is called: as it was `typed`, and the `real` file; both in the captured host `top`, if they are."""
 
     def __init__(self, image_path: str, host_root: str) -> None:
-        typed, top = os.path.abspath(image_path), os.path.abspath(host_root)  # noqa: PTH100
+        typed, top = os.path.abspath(image_path), os.path.abspath(host_root)  # noqa: PTH100 - links stay
         inside = top != "/" and typed.startswith(f"{top}/") and "\0" not in image_path  # opening one says so
         self.top = top if inside else ""
         self.typed = typed[len(self.top) :]

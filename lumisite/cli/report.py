@@ -12,7 +12,7 @@ from lumisite.cli.facts import load_facts
 from lumisite.cli.parser import say, tell, write_text
 from lumisite.cli.transport import file_blocks
 from lumisite.site.decode import parse_json
-from lumisite.site.load import LoadedSite, embedded_sites, load_site, read_input
+from lumisite.site.load import LoadedSite, load_site, read_input
 from lumisite.validate import InputError
 from lumisite.validate.probes.probe import Vector
 from lumisite.validate.reframe.read import with_reframe
@@ -67,7 +67,7 @@ def _site(arguments: argparse.Namespace, after: Side) -> LoadedSite | None:
     named = str(after.about.get("site_file", ""))
     if not named:
         return None
-    if named in embedded_sites() or ("/" in named and Path(named).is_file()):
+    if own_site(named) or ("/" in named and Path(named).is_file()):
         return load_site(named)
     say(f"the site of the run, {named!r}, is not here: its expectations are left out")
     return None

@@ -94,18 +94,19 @@ def verdict_blocks(verdict: SystemVerdict) -> Iterator[Block]:
         rows = [(gate.gate, gate.verdict + " (follows)" * bool(gate.follows), gate.reason) for gate in gates]
         yield Block("table", "Gates", (), "Hard gates after the change", ("gate", "verdict", "why"), rows)
     # First what is at fault, then what follows from it.
-    causes = [
-        (gate.gate, one.cause, _to_do(one), ", ".join(one.nodes))
+    told = [
+        (gate.gate, one)
         for follows in (False, True)
         for gate in verdict.gates
         for one in gate.causes
         if bool(one.follows) == follows
     ]
-    if causes:
+    if told:
+        causes = [(gate, one.cause, _to_do(one), ", ".join(one.nodes)) for gate, one in told]
         lines = [
             line
-            for gate, cause, to_do, nodes in causes
-            for line in (f"  {gate}: {cause} ({nodes.replace(', ', ',')})", f"    {to_do}")
+            for gate, one in told
+            for line in (f"  {gate}: {one.cause} ({','.join(one.nodes)})", f"    {_to_do(one)}")
         ]
         yield Block("table", "Causes", lines, "What gates found", ("gate", "cause", "what to do", "nodes"), causes)
     if verdict.metrics:
