@@ -55,6 +55,13 @@ def test_what_failed_is_in_the_headline(came: Maintenance, code: int, said: str,
     assert said in text(came, capsys, code=code).splitlines()[0]
 
 
+def test_a_cause_has_its_nodes_as_slurm_takes_them_and_what_to_do(capsys: Output) -> None:
+    out = text(Maintenance(failed_gate="binds"), capsys, code=1)
+    nodes = ",".join(f"nid00500{number}" for number in range(1, 7))
+    cause = "rank 3 used sockets: no <plugin> & no 'cxi'"
+    assert f"\n  binds: {cause} ({nodes})\n    bind the host's libfabric\n" in out
+
+
 def test_a_long_cause_is_no_headline(capsys: Output) -> None:
     write_runs(Path("runs"), Maintenance(failed_gate="binds"))
     file = Path("runs/after/samples.jsonl")
