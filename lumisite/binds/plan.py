@@ -21,7 +21,7 @@ from lumisite.images.family import recognise_family, recognised
 from lumisite.images.sif import Image
 from lumisite.images.speed import parts_for_speed
 from lumisite.machine.ldcache import glob
-from lumisite.machine.loader import MACHINES, Loader, cpu_levels, read_rules
+from lumisite.machine.loader import MACHINES, Loader, Processor, processor, read_rules
 from lumisite.machine.tree import Tree, names_of, opened_by, resolve
 from lumisite.site.decode import suggestion
 from lumisite.site.entries import Bind
@@ -33,7 +33,7 @@ from lumisite.site.versions import Version
 from lumisite.vendors import all_software, all_vendors, software_of
 
 #: What every x86-64 server of the last ten years has, where a captured tree has no /proc/cpuinfo.
-_ASSUMED_LEVELS = ("x86-64-v3", "x86-64-v2")
+_ASSUMED = Processor(levels=("x86-64-v3", "x86-64-v2"))
 #: Where a library keeps its files below its own directory. Images are built with GCC, so its builds come first.
 _FOLDERS = (
     "lib64",
@@ -147,7 +147,7 @@ def _sides(
 ) -> tuple[Sides, tuple[str, ...]]:
     host_loader = loader_of_host(request, host, folders)
     directories, unknown = library_path(image)
-    rules = read_rules(image, cpu_levels(host, _ASSUMED_LEVELS), directories)
+    rules = read_rules(image, processor(host, _ASSUMED), directories)
     if rules.machine != host_loader.rules.machine:
         mine, theirs = MACHINES[rules.machine], MACHINES[host_loader.rules.machine]
         raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
@@ -158,7 +158,7 @@ def _sides(
 
 def loader_of_host(request: Request, host: Tree, folders: Sequence[str]) -> Loader:
     """Give what finds the host's libraries: in the site's folders first, then wherever the site says that some are."""
-    rules = read_rules(host, cpu_levels(host, _ASSUMED_LEVELS), folders, captured=True)
+    rules = read_rules(host, processor(host, _ASSUMED), folders, captured=True)
     defaults = {}
     for stack, version in request.site.platforms[request.platform].defaults.items():
         if software := software_of(stack, request.site.stacks[stack].gpu):

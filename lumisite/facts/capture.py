@@ -22,7 +22,7 @@ from lumisite.facts.facts import Deployed, Facts, ImageFile, Library, Named, Pro
 from lumisite.images.contents import glibc_of
 from lumisite.images.sif import MAGIC, MAGIC_OFFSET
 from lumisite.machine.ldcache import glob
-from lumisite.machine.loader import Found, Loaded, Loader, Rules, cpu_levels, read_rules, walk
+from lumisite.machine.loader import Found, Loaded, Loader, Rules, processor, read_rules, walk
 from lumisite.machine.tree import Tree, content_of, digest_of, head_of, names_of, resolve, size_of
 from lumisite.render.manifest import LARGEST_MANIFEST_BYTES, MANIFEST, parse_manifest
 from lumisite.site.model import Site
@@ -120,7 +120,7 @@ def _loader(tree: Tree, site: Site, notes: list[str]) -> Loader:
         folders += sorted(glob(tree, pattern), key=numbers_in, reverse=True)
     library_path = tuple(dict.fromkeys(folders))
     try:
-        rules = read_rules(tree, cpu_levels(tree), library_path, captured=True)
+        rules = read_rules(tree, processor(tree), library_path, captured=True)
     except LumisiteError as error:
         rules = Rules(library_path=library_path)
         notes.append(str(error))

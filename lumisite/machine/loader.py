@@ -1,10 +1,10 @@
 """Find libraries as the dynamic loader of a tree would, without running it.
 
-Sources: ld.so(8) of man-pages 6.03 for the order; `elf/dl-load.c` of glibc 2.36 for what it leaves open (a candidate
-for another machine is passed over, a damaged one ends the search). Relative directories in search paths depend on the
-working directory and are passed over. So is $ORIGIN in LD_LIBRARY_PATH, which stands for the folder of the program.
-The subdirectories for processors that glibc had before glibc-hwcaps (`haswell`, `tls`) hold nothing today and are not
-looked into.
+Sources: ld.so(8) of man-pages 6.03 for the order; glibc 2.36 for what it leaves open: `elf/dl-load.c` (a candidate for
+another machine is passed over, a damaged one ends the search) and `sysdeps/x86/cpu-features.c` ($PLATFORM). Relative
+directories in search paths depend on the working directory and are passed over. So is $ORIGIN in LD_LIBRARY_PATH, which
+stands for the folder of the program. The subdirectories for processors that glibc had before glibc-hwcaps (`haswell`,
+`tls`) hold nothing today and are not looked into.
 """
 
 from __future__ import annotations
@@ -36,13 +36,27 @@ _LEVELS = {
     "x86-64-v3": "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave",
     "x86-64-v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
 }
+#: What they must hold for each name that glibc has for Intel's processors in place of the machine's; the first counts.
+_PLATFORMS = {"xeon_phi": "avx512cd avx512er avx512pf", "haswell": "abm avx2 bmi1 bmi2 fma movbe popcnt"}
+
+
+@dataclass(frozen=True)
+class Processor:
+    """What a loader asks of the CPU: its `levels` of the x86-64 psABI, best first, and what `$PLATFORM` stands for.
+
+    `platform` is empty where that is the machine's own name.
+    """
+
+    levels: tuple[str, ...] = ()
+    platform: str = ""
 
 
 @dataclass(frozen=True)
 class Rules:
     """What one loader goes by: `directories` are its built-in ones, `cache` maps names to paths.
 
-    `levels` are those of this CPU that it looks for in glibc-hwcaps, best first; `lib` is what `$LIB` stands for.
+    `levels` are those of this CPU that it looks for in glibc-hwcaps, best first; `lib` and `platform` are what `$LIB`
+    and `$PLATFORM` stand for.
     """
 
     machine: int = _X86_64
@@ -51,6 +65,7 @@ class Rules:
     library_path: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
     lib: str = "lib64"
+    platform: str = "x86_64"
     interpreter: str | None = None
 
 
@@ -171,8 +186,7 @@ class Loader:
         return (self._path_of(requester, name) or (name,))[0] if name.startswith("$") else name
 
     def _expand(self, texts: Iterable[str], origin: str) -> tuple[str, ...]:
-        platform = _MULTIARCH[self.rules.machine].partition("-")[0]
-        tokens = {"ORIGIN": origin, "LIB": self.rules.lib, "PLATFORM": platform}
+        tokens = {"ORIGIN": origin, "LIB": self.rules.lib, "PLATFORM": self.rules.platform}
         expanded = (
             re.sub(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)\b)", lambda m: tokens[m[1] or m[2]], text)
             for text in texts
@@ -264,29 +278,32 @@ def walk(loader: Loader, roots: Iterable[Loaded | Need], *, others: bool = False
     return tuple(needs)
 
 
-def cpu_levels(tree: Tree, unknown: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Give the levels of the x86-64 psABI that a tree's processor has, best first; `unknown` without /proc/cpuinfo."""
-    flags = re.search(r"^flags\s*:(.*)$", text_of(tree, "/proc/cpuinfo", _LARGEST_CPUINFO_BYTES) or "", re.M)
-    if flags is None:
+def processor(tree: Tree, unknown: Processor = Processor()) -> Processor:
+    """Give the processor of a tree as its /proc/cpuinfo tells it; `unknown` where that is not there."""
+    text = text_of(tree, "/proc/cpuinfo", _LARGEST_CPUINFO_BYTES) or ""
+    told = dict(re.findall(r"^(flags|vendor_id)\s*:(.*)$", text, re.M))
+    if "flags" not in told:
         return unknown
-    has = set(flags[1].split())
-    reached = itertools.takewhile(lambda level: has.issuperset(_LEVELS[level].split()), _LEVELS)
-    return tuple(reached)[::-1]
+    has = set(told["flags"].split())
+    levels = itertools.takewhile(lambda level: has.issuperset(_LEVELS[level].split()), _LEVELS)
+    intel = told.get("vendor_id", "").strip() == "GenuineIntel"
+    platforms = (name for name, needs in _PLATFORMS.items() if intel and has.issuperset(needs.split()))
+    return Processor(tuple(levels)[::-1], next(platforms, ""))
 
 
 def read_rules(
-    tree: Tree, levels: Sequence[str] = (), library_path: Sequence[str] = (), *, captured: bool = False
+    tree: Tree, cpu: Processor = Processor(), library_path: Sequence[str] = (), *, captured: bool = False
 ) -> Rules:
     """Read what the loader of a tree goes by; raises a `LumisiteError` when its cache is damaged.
 
-    `levels` are the processor's. Its built-in directories, and whether it knows levels, the loader's own file tells;
-    without one, x86-64 and the directories of Debian or of others are taken. `captured` is for a host that may be
-    copied in part: without a cache it is searched as if ldconfig had just run, and without a loader in the directories
-    of all distributions.
+    Its built-in directories, and whether it knows levels of the processor, the loader's own file tells; without one,
+    x86-64 and the directories of Debian or of others are taken. `captured` is for a host that may be copied in part:
+    without a cache it is searched as if ldconfig had just run, and without a loader in the directories of all
+    distributions.
     """
     machine, interpreter, content = _find_interpreter(tree)
     directories = _built_in(content) or _usual(tree, machine, everywhere=captured)
-    known = tuple(levels) if machine == _X86_64 and (b"glibc-hwcaps" in content or not content) else ()
+    known = cpu.levels if machine == _X86_64 and (b"glibc-hwcaps" in content or not content) else ()
     source = file_of(tree, CACHE)
     cache: Mapping[str, str] = {}
     more: tuple[str, ...] = ()
@@ -301,6 +318,7 @@ def read_rules(
         library_path=tuple(library_path),
         levels=known,
         lib=directories[0].removeprefix("/usr").lstrip("/"),
+        platform=(cpu.platform if machine == _X86_64 else "") or _MULTIARCH[machine].partition("-")[0],
         interpreter=interpreter,
     )
 

@@ -17,8 +17,8 @@ DEBIAN = "/usr/lib/x86_64-linux-gnu"
 def sides(host: Files, image: Files, *, folders: tuple[str, ...] = (FABRIC,), binds: tuple[str, ...] = ()) -> Sides:
     host_tree, image_tree = DictTree(host, "host"), DictTree(image, "image")
     view = container_of(image_tree, host_tree, [(path, path, "the module") for path in binds])
-    rules = read_rules(image_tree, (), library_path(image_tree)[0])
-    host_loader = Loader(host_tree, read_rules(host_tree, (), folders, captured=True))
+    rules = read_rules(image_tree, library_path=library_path(image_tree)[0])
+    host_loader = Loader(host_tree, read_rules(host_tree, library_path=folders, captured=True))
     return Sides(host_loader, Loader(image_tree, rules), Loader(view, rules), view)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.machine.host import DiskTree
-from lumisite.machine.loader import Loader, cpu_levels, read_rules
+from lumisite.machine.loader import Loader, processor, read_rules
 from tests.support.dict_trees import Link, write_tree
 from tests.support.elves import elf
 from tests.twin.fixtures import require_twin
@@ -64,7 +64,7 @@ def asked(root: Path) -> set[tuple[str, str | None]]:
 def test_the_loader_of_each_root_agrees(tmp_path: Path) -> None:
     require_twin("ldconfig")
     choose = random.Random(11)
-    levels = cpu_levels(DiskTree("/"))
+    cpu = processor(DiskTree("/"))
     found = missed = 0
     for number in range(60):
         root = write_tree(tmp_path / str(number), random_root(choose))
@@ -72,7 +72,7 @@ def test_the_loader_of_each_root_agrees(tmp_path: Path) -> None:
         if choose.random() < 0.7:
             subprocess.run(["ldconfig", "-X", "-r", str(root)], check=True, capture_output=True)
         tree = DiskTree(str(root))
-        mine = walked(Loader(tree, read_rules(tree, levels)), "/main")
+        mine = walked(Loader(tree, read_rules(tree, cpu)), "/main")
         assert mine == asked(root), root
         found += sum(path is not None for _, path in mine)
         missed += sum(path is None for _, path in mine)

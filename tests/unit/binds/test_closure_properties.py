@@ -65,7 +65,7 @@ def test_a_plan_that_is_carried_out_loads_exactly_what_it_says(seed: int, roots:
         after.update({path: content for path, content in on_host.items() if path.startswith(FABRIC)})
     after.update({line.target: on_host[line.source] for line in bound.values() if line.target and line.source})
     tree = DictTree(after)
-    loader = Loader(tree, read_rules(tree, (), library_path(tree)[0]))
+    loader = Loader(tree, read_rules(tree, library_path=library_path(tree)[0]))
     for name, line in bound.items():
         one = loader.search(name).found
         assert one is not None

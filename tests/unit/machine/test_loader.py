@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.machine.host import DiskTree
-from lumisite.machine.loader import Loaded, Loader, Rules, Search, cpu_levels, read_rules, walk
+from lumisite.machine.loader import Loaded, Loader, Rules, Search, processor, read_rules, walk
 from tests.support.dict_trees import DictTree, Link, write_tree
 from tests.support.elves import elf
 from tests.unit.machine.test_elf import same_as_binutils
@@ -131,14 +131,14 @@ def test_the_real_loader_agrees_on_random_trees(tmp_path: Path) -> None:
     """RPATH, RUNPATH, LD_LIBRARY_PATH, $ORIGIN and its like, hwcaps, links, paths, other machines, SONAMEs, all mixed."""
     choose = random.Random(7)
     tree = DiskTree("/")
-    levels = cpu_levels(tree)
+    cpu = processor(tree)
     loaded = missed = 0
     for number in range(40):
         top = str(tmp_path / str(number))
         files, path = random_tree(choose, top)
         write_tree(Path(top), files)
         library_path = tuple(top + one for one in path)
-        loader = Loader(tree, read_rules(tree, levels, library_path))
+        loader = Loader(tree, read_rules(tree, cpu, library_path))
         main = f"{top}/main"
         mine = walked(loader, main)
         theirs = asked([main], ":".join(library_path))[main]
@@ -183,7 +183,7 @@ def asked(paths: list[str], library_path: str = "") -> dict[str, set[tuple[str, 
 @needs_loader
 def test_binutils_and_the_real_loader_agree_on_every_library_of_this_machine() -> None:
     tree = DiskTree("/")
-    loader = Loader(tree, read_rules(tree, cpu_levels(tree)))
+    loader = Loader(tree, read_rules(tree, processor(tree)))
     libraries = [path for path in installed_libraries() if loader.search(str(path)).found is not None]
     theirs = asked([str(path) for path in libraries])
     for path, answer in theirs.items():
