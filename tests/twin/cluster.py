@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from lumisite.errors import ResolveError, ToolError
+from lumisite.images.sif import find_root
+from lumisite.machine.host import open_file
 from tests.twin import fence, network, slurm_conf
 from tests.twin.cache import remove_tree
 from tests.twin.fence import Fence, ProcessId
@@ -293,6 +295,8 @@ def _fill_directory(cluster: Cluster, plan: ClusterPlan) -> None:
 def _start(cluster: Cluster, plan: ClusterPlan, roots: tuple[Path, ...], images: Mapping[str, Path]) -> None:
     bridges = fence.enter(_first(cluster), ["ip", "-batch", "-"])
     run_or_refuse(bridges, stdin=network.bridge_commands())
+    for name, path in images.items():
+        _keep_mounted(cluster, name, path)
     binds = [Bind(cluster.shared / name, f"/{name}", writable=True) for name in SHARED]
     binds += [Bind(image, f"{IMAGES}/{name}") for name, image in images.items()]
     binds += [Bind(cluster.exchange, EXCHANGE)]
@@ -308,6 +312,15 @@ def _start(cluster: Cluster, plan: ClusterPlan, roots: tuple[Path, ...], images:
         write_node(node_plan, folder)
         (folder / "rates.json").write_text(json.dumps(rates))
         start_node(node_plan, folder, _first(cluster))
+
+
+def _keep_mounted(cluster: Cluster, name: str, path: Path) -> None:
+    """Mount an image where no node sees it: containers share its device, and what one has read of it is read for all."""
+    root, _ = find_root(open_file(str(path)))
+    place = cluster.directory / "mounted" / name
+    place.mkdir(parents=True)
+    options = f"ro,loop,offset={root.start},sizelimit={root.size}"
+    run_or_refuse(fence.enter(_first(cluster), ["mount", "-t", "squashfs", "-o", options, str(path), str(place)]))
 
 
 def _etc(cluster: Cluster, plan: ClusterPlan) -> dict[str, bytes]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +16,21 @@ from tests.twin import fence, network
 from tests.twin.fence import ProcessId
 from tests.twin.network import Host
 from tests.twin.process import run_or_refuse
+
+#: The major and minor number of what /dev has for all. An ordinary user needs /dev/fuse, which is root's alone on most
+#: machines; the GPUs have no driver, and are there for Slurm to hand out.
+DEVICES = {
+    "null": (1, 3),
+    "zero": (1, 5),
+    "full": (1, 7),
+    "random": (1, 8),
+    "urandom": (1, 9),
+    "tty": (5, 0),
+    "fuse": (10, 229),
+    **{f"dri/renderD{128 + gpu}": (1, 3) for gpu in range(8)},
+}
+#: What images are mounted from.
+LOOP_CONTROL, LOOP_DEVICES = (10, 237), {f"loop{number}": (7, number) for number in range(32)}
 
 CONTROLLER_MARK = "lumisite-twin-controller"
 
@@ -45,7 +62,7 @@ class NodePlan:
 
 
 def write_node(plan: NodePlan, folder: Path) -> None:
-    """Write the folder that `start_node` reads."""
+    """Write the folder that `start_node` reads; it holds the node's devices too, as its copy is quicker than its making."""
     folder.mkdir(parents=True)
     for script in ("start_node.sh", "node_init.sh", "boot.sh"):
         shutil.copy(fence.SCRIPTS / script, folder)
@@ -54,11 +71,22 @@ def write_node(plan: NodePlan, folder: Path) -> None:
     (folder / "binds").write_text("".join(rows))
     (folder / "links.batch").write_text(network.link_commands(plan.host, "@PID@"))
     (folder / "addresses").write_text(network.address_commands(plan.host))
+    (folder / "dev/dri").mkdir(parents=True)
+    for name, numbers in DEVICES.items():
+        _make_device(folder / "dev" / name, stat.S_IFCHR | 0o666, numbers)
+    _make_device(folder / "dev/loop-control", stat.S_IFCHR | 0o660, LOOP_CONTROL)
+    for name, numbers in LOOP_DEVICES.items():
+        _make_device(folder / "dev" / name, stat.S_IFBLK | 0o660, numbers)
     for name, content in plan.etc.items():
         path = folder / "etc" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         path.chmod(0o755 if content.startswith(b"#!") else 0o644)
+
+
+def _make_device(path: Path, mode: int, numbers: tuple[int, int]) -> None:
+    os.mknod(path, mode, os.makedev(*numbers))
+    path.chmod(stat.S_IMODE(mode))
 
 
 def start_node(plan: NodePlan, folder: Path, holder: ProcessId) -> None:

@@ -1,5 +1,5 @@
 # node_init.sh ID NODE: build the node's file system and move into it.
-# The current directory is the node's own folder: root (a file: the lower directories), binds, boot.sh, addresses.
+# The current directory is the node's own folder: root (a file: the lower directories), binds, dev, boot.sh, addresses.
 set -eu
 id=$1 node=$2
 read -r _ <wired
@@ -18,25 +18,8 @@ if [ -d /sys/fs/cgroup ]; then mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 mount -t tmpfs -o mode=1777,size=256m tmpfs "$root/tmp"
 
-# Devices of its own, because an ordinary user needs /dev/fuse, which is root's alone on most machines.
 mount -t tmpfs -o mode=755 tmpfs "$root/dev"
-while read -r name major minor; do
-    mkdir -p "$root/dev/${name%/*}"
-    mknod -m 666 "$root/dev/$name" c "$major" "$minor"
-done <<DEVICES
-./null 1 3
-./zero 1 5
-./full 1 7
-./random 1 8
-./urandom 1 9
-./tty 5 0
-./fuse 10 229
-DEVICES
-# Devices without a driver, so that Slurm has eight GPUs to hand out.
-for gpu in 0 1 2 3 4 5 6 7; do
-    mkdir -p "$root/dev/dri"
-    mknod -m 666 "$root/dev/dri/renderD$((128 + gpu))" c 1 3
-done
+cp -a dev/. "$root/dev/"
 mkdir -p "$root/dev/pts" "$root/dev/shm"
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts "$root/dev/pts"
 ln -s pts/ptmx "$root/dev/ptmx"
@@ -48,6 +31,15 @@ while read -r mode source target; do
     mount --rbind "$source" "$root$target"
     [ "$mode" = rw ] || mount -o remount,bind,ro "$root$target"
 done <binds
+
+# With setuid, the default of SingularityCE's build, the kernel mounts images, not a program for each container. Debian
+# builds no starter-suid; its starter does the same. It is made here, where no user of this machine comes to it.
+starter=$root/usr/lib/x86_64-linux-gnu/apptainer/bin/starter
+if [ -e "$starter" ]; then
+    install -m 4755 "$starter" "$starter-suid"
+    echo "allow setuid-mount squashfs = yes" >>"$root/etc/apptainer/apptainer.conf"
+    sed -i "s/^shared loop devices = no/shared loop devices = yes/" "$root/etc/apptainer/apptainer.conf"
+fi
 
 hostname "$node"
 ip -batch addresses
