@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
@@ -79,12 +80,16 @@ ArmScores: TypeAlias = Mapping[int, float]
 Scores: TypeAlias = Mapping[Key, Mapping[str, ArmScores]]
 
 
+#: A metric, whether it is a workload, and its first and last size.
+About: TypeAlias = tuple[str, bool, int | None, int | None]
+
+
 class Metrics:
     """Which metrics of a design's slots decide, and by which keys."""
 
-    def __init__(self, design: Design, results: Iterable[SlotResult]) -> None:
-        self._patterns, self._workload = design.metrics, design.workload
-        names = {*chain.from_iterable(result.values for result in results)}
+    def __init__(self, patterns: Sequence[str], workload: Sequence[str], names: Iterable[str]) -> None:
+        self._patterns, self._workload = patterns, workload
+        self._abouts: dict[Key, About] = {}
         bands: dict[Key, set[int]] = {}
         parsed = {}
         for name in sorted(filter(self._decides, names)):
@@ -104,8 +109,13 @@ class Metrics:
     def _decides(self, name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in self._patterns)
 
-    def about(self, key: Key) -> tuple[str, bool, int | None, int | None]:
+    def about(self, key: Key) -> About:
         """Give the metric of a key, whether it is a workload, and its first and last size."""
+        if key not in self._abouts:
+            self._abouts[key] = self._about(key)
+        return self._abouts[key]
+
+    def _about(self, key: Key) -> About:
         sizes = [size for size in self.sizes.get(key, [key.size]) if size >= 0]
         metric = "/".join(filter(None, (key.quantity, key.shape)))
         workload = any(fnmatchcase(metric, pattern) for pattern in self._workload)
@@ -118,14 +128,19 @@ class Metrics:
             for result in results
             if result.outcome == "done" and not result.slot.check
         ]
+        # Nearly always all slots measured the same; then no key has to look for what they have in common.
+        same = {*slots[0][1]} if slots and all(own.keys() == slots[0][1].keys() for _, own in slots) else set()
         scores: dict[Key, dict[str, dict[int, float]]] = {}
         for key, names in self.keys.items():
-            measured = [(slot, own) for slot, own in slots if not own.keys().isdisjoint(names)]
-            common = [name for name in names if all(name in own for _, own in measured)]
+            measured, common = slots, names
+            if not same.issuperset(names):
+                measured = [(slot, own) for slot, own in slots if not own.keys().isdisjoint(names)]
+                common = [name for name in names if all(name in own for _, own in measured)]
             if common:
                 arms = scores[key] = {}
+                count = len(common)
                 for slot, own in measured:
-                    mean = sum([own[name] for name in common]) / len(common)
+                    mean = own[common[0]] if count == 1 else sum([own[name] for name in common]) / count
                     arms.setdefault(slot.arm, {})[slot.position] = mean
         return scores
 
@@ -133,8 +148,19 @@ class Metrics:
         return {name: _score(one) for name, one in result.values.items() if name in self._names and one.values}
 
 
+# The judges of allocations and of the trial ask about the same metrics, and so does the next trial.
+_metrics = lru_cache(maxsize=16)(Metrics)
+
+
+def metrics_of(design: Design, results: Iterable[SlotResult]) -> Metrics:
+    """Give what decides among the metrics of these results."""
+    names = frozenset(chain.from_iterable(result.values for result in results))
+    return _metrics(design.metrics, design.workload, names)
+
+
 def _score(measured: Measured) -> float:
-    mean = sum(map(math.log, measured.values)) / len(measured.values)
+    values = measured.values
+    mean = math.log(values[0]) if len(values) == 1 else sum(map(math.log, values)) / len(values)
     return mean if measured.better == "higher" else -mean
 
 

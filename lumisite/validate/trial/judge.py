@@ -25,7 +25,7 @@ from typing import Literal, TypeAlias
 
 from lumisite.text import change, counted, percent
 from lumisite.validate.trial.design import REFERENCE, SHAM, Arm, Design, Setting, SlotResult
-from lumisite.validate.trial.effects import Effect, Metrics, Scores, estimate_effect
+from lumisite.validate.trial.effects import Effect, Metrics, Scores, estimate_effect, metrics_of
 from lumisite.validate.trial.stats import adjusted, fisher, rate_interval
 from lumisite.validate.trial.valid import BAD, Allocation, judge_allocations, next_allocation
 
@@ -114,7 +114,7 @@ def judge_trial(design: Design, results: Sequence[SlotResult]) -> TrialVerdict:
     allocations = judge_allocations(design, results)
     valid = [one for one in allocations if one.standing == "valid"]
     waiting = next_allocation(design, allocations)
-    metrics = Metrics(design, results)
+    metrics = metrics_of(design, results)
     by_arm: dict[str, list[SlotResult]] = {}
     for result in (result for one in allocations for result in one.clean):
         by_arm.setdefault(result.slot.arm, []).append(result)

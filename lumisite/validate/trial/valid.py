@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from lumisite.text import change, some
 from lumisite.validate.trial.design import CONTROL, REFERENCE, SHAM, Design, Slot, SlotResult
-from lumisite.validate.trial.effects import Key, Metrics, Scores, as_part, contrast
+from lumisite.validate.trial.effects import Key, Metrics, Scores, as_part, contrast, metrics_of
 
 #: `open`: slots of it are still to run.
 Standing: TypeAlias = Literal["valid", "thrown out", "open"]
@@ -56,7 +56,7 @@ def judge_allocations(design: Design, results: Sequence[SlotResult]) -> tuple[Al
     own: dict[int, list[SlotResult]] = {}
     for slot in sorted(by_slot, key=lambda slot: (slot.allocation, slot.position, slot.check)):
         own.setdefault(slot.allocation, []).append(by_slot[slot])
-    metrics = Metrics(design, by_slot.values())
+    metrics = metrics_of(design, by_slot.values())
     return tuple(_judge(design, metrics, number, planned[number], found) for number, found in own.items())
 
 
@@ -163,6 +163,7 @@ def _untrue(design: Design, metrics: Metrics, scores: Scores, results: Sequence[
 
 def _beyond(metrics: Metrics, differs: Mapping[Key, float], limit: float) -> str:
     """Say which keys differ by more than a limit."""
-    found = {key: value for key, value in differs.items() if abs(value) > log1p(limit)}
+    most = log1p(limit)
+    found = {key: value for key, value in differs.items() if abs(value) > most}
     told = [f"{change(as_part(value))} in {metrics.about(key)[0]}" for key, value in sorted(found.items())]
     return some(told, METRICS_SHOWN, ", ")
