@@ -18,7 +18,8 @@ MAX_BYTES = 4 * 1024 * 1024  # 100 times the largest description of the package
 MAX_DEPTH = 32
 MAX_VALUES = 1_000_000  # aliases counted each time they are used: a file cannot unfold into gigabytes
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: libyaml, where PyYAML was built with it, reads fifteen times as fast.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 #: Line and column, from 1; 0 for the file as a whole.
 Place = tuple[int, int]
@@ -79,7 +80,7 @@ def parse_yaml(data: bytes, file: str) -> Document:
     text = text_of(data, file)
     document = Document(file, None)
     try:
-        _Reader(document, yaml.parse(text, Loader=_Loader)).read()
+        _Reader(document, yaml.parse(text, Loader=LOADER)).read()
     except yaml.MarkedYAMLError as error:
         said = ", ".join(part for part in (error.problem, error.context) if part) or "cannot be read"
         raise file_fault(file, f"not YAML: {said}", *_place(error.problem_mark or error.context_mark)) from None

@@ -11,7 +11,7 @@ from typing import Any, cast
 import yaml
 
 from lumisite.errors import SiteError
-from lumisite.site.document import Document, joined, parse_yaml, text_of
+from lumisite.site.document import LOADER, Document, joined, parse_yaml, text_of
 from lumisite.site.format_1 import RETIRED, Keys, fits, upgraded
 from lumisite.text import flow, yaml_key
 
@@ -128,8 +128,8 @@ class _Text:
 
 
 def composed(text: str) -> Node:
-    """Give the nodes of a text that is one mapping."""
-    return cast(Node, yaml.compose(text, Loader=yaml.SafeLoader))
+    """Give the nodes of a text that is one mapping; `parse_yaml` has taken it, so that it is not too deep."""
+    return cast(Node, yaml.compose(text, Loader=LOADER))
 
 
 def line_end(text: str, index: int) -> int:

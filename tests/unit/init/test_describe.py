@@ -75,7 +75,7 @@ def written(one: Seen) -> dict[str, Any]:
     """Give the description, which has no faults."""
     text = describe(one)
     decode(text.encode(), Site, file="skerry.yaml", scalars=SCALARS, stages=STAGES, older=prepared)
-    value: dict[str, Any] = yaml.load(text, Loader=yaml.BaseLoader)
+    value: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
     return value
 
 

@@ -11,13 +11,14 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from docs.reference.schema import site_schema
+from lumisite.site.document import LOADER
 from lumisite.site.load import EMBEDDED
 
 SCHEMA = Draft202012Validator(json.loads(site_schema()))
 
 
 def as_an_editor_reads_it(text: str) -> Any:
-    return json.loads(json.dumps(yaml.safe_load(text), default=str))  # dates too are texts to us
+    return json.loads(json.dumps(yaml.load(text, Loader=LOADER), default=str))  # dates too are texts to us
 
 
 @pytest.mark.parametrize("path", sorted(EMBEDDED.glob("*.yaml")), ids=lambda path: path.stem)
