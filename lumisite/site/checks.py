@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, cast
 
 from lumisite.site.decode import Faults, Rule, UnfitError, suggestion, unknown
 from lumisite.site.document import joined
@@ -48,7 +48,7 @@ def versions_are_versions(site: Site) -> Faults:
 
 def names_are_described(site: Site, value: object = None) -> Faults:
     """Whatever names a module, family, partition, node kind, platform or release names one that is described."""
-    for path, item, below in _keys(value, "") if value else _keys_of(site):
+    for path, item, below in _keys(value) if value else _keys_of(site):
         if (table := item.metadata["names"]) and below is not None:
             names = below if isinstance(below, tuple | Mapping) else (below,)
             known = [TASK, *site.modules] if table == "places" else getattr(site, table)
@@ -63,23 +63,35 @@ def names_are_described(site: Site, value: object = None) -> Faults:
 
 @lru_cache(maxsize=1)  # a walk is a tenth of a short command, and several checks need it
 def _keys_of(site: Site) -> tuple[tuple[str, Field[Any], Any], ...]:
-    return tuple(_keys(site, ""))
+    return tuple(_keys(site))
 
 
-def _keys(value: object, path: str) -> Iterator[tuple[str, Field[Any], Any]]:
+def _keys(value: object) -> list[tuple[str, Field[Any], Any]]:
     """Give the path, the declaration and the value of each key of a description."""
-    if isinstance(value, tuple):
-        for index, one in enumerate(value):
-            yield from _keys(one, f"{path}[{index}]")
-    elif isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from _keys(one, joined(path, name))
-    elif not isinstance(value, str | int | None) and is_dataclass(value):  # most values are words
-        for item in (item for item in fields(value) if item.metadata):
+    found: list[tuple[str, Field[Any], Any]] = []
+
+    def add(value: Any, path: str) -> None:
+        for item in _declared(cast(Hashable, type(value))):
             below = getattr(value, item.name)
             here = path if item.metadata["among"] else joined(path, item.name)
-            yield here, item, below
-            yield from _keys(below, here)
+            found.append((here, item, below))
+            if not isinstance(below, str):  # most values are words
+                add(below, here)
+        if isinstance(value, tuple):
+            for index, one in enumerate(value):
+                add(one, f"{path}[{index}]")
+        elif isinstance(value, Mapping):
+            for name, one in value.items():
+                add(one, joined(path, name))
+
+    add(value, "")
+    return found
+
+
+@cache
+def _declared(kind: Hashable) -> tuple[Field[Any], ...]:
+    """Give the keys that a dataclass of the description declares; other types have none."""
+    return tuple(item for item in fields(kind) if item.metadata) if is_dataclass(kind) else ()
 
 
 def platforms_fit_their_releases(site: Site) -> Faults:

@@ -14,7 +14,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -120,22 +120,19 @@ class Decoder:
 
     def value(self, value: Any, kind: Any, path: str) -> Any:
         """Decode what stands at `path`."""
-        origin = typing.get_origin(kind)
-        if origin is types.UnionType or origin is typing.Union:
-            if value is None and not self.by_hand:
-                return None
-            kind = next(arg for arg in typing.get_args(kind) if arg is not type(None))
-            origin = typing.get_origin(kind)
+        kind, origin, inner, may_be_none, is_record = _form(kind)
         if value is None:
+            if may_be_none and not self.by_hand:
+                return None
             return self._fault(path, "has no value (write one, or leave the key out)")
         if kind in self.scalars or origin is Literal:
             return self._scalar(value, kind, path)
-        if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        if is_record:
             return self._dataclass(value, kind, path)
         if origin is tuple:
-            return self._tuple(value, typing.get_args(kind)[0], path)
+            return self._tuple(value, inner[0], path)
         if origin is Mapping:
-            return self._mapping(value, typing.get_args(kind), path)
+            return self._mapping(value, inner, path)
         raise TypeError(f"no way to read {kind} is known")
 
     def _fault(self, path: str, message: str, place: Place | None = None) -> Any:
@@ -161,7 +158,7 @@ class Decoder:
         values = [self.value(child, kind, f"{path}[{index}]") for index, child in enumerate(value)]
         return MISSING if MISSING in values else tuple(values)
 
-    def _mapping(self, value: Any, kinds: tuple[Any, Any], path: str) -> Any:
+    def _mapping(self, value: Any, kinds: Sequence[Any], path: str) -> Any:
         if not isinstance(value, dict):
             return self._fault(path, f"is a {_shape(value)} (a mapping of names would be right)")
         values = {}
@@ -176,13 +173,8 @@ class Decoder:
 
     def _name(self, name: str, path: str, here: str) -> Any:
         """Give a name as people write it in keys."""
-        message = name_fault(name)
-        if (size := len(name.encode())) > LONGEST_NAME:
-            message = f"is a name of {size} bytes (at most {LONGEST_NAME} fit into names of files)"
-        elif re.fullmatch(r"[\w.+-]+", name) and not message:
-            return name
-        message = message or f"{name!r} is not a name (letters, digits, and . _ + - would be right)"
-        return self._fault(path, message, self.document.key_place(here))
+        message = _key_fault(name)
+        return self._fault(path, message, self.document.key_place(here)) if message else name
 
     def _dataclass(self, value: Any, kind: Any, path: str) -> Any:
         if not isinstance(value, dict):
@@ -217,6 +209,27 @@ class Decoder:
         if self.may_lack is not None:
             return name not in self.may_lack
         return _default(item) is dataclasses.MISSING
+
+
+@functools.cache
+def _form(kind: Any) -> tuple[Any, Any, tuple[Any, ...], bool, bool]:
+    """Give a type without None, its origin and arguments, and whether it may be None, and is a dataclass."""
+    may_be_none = typing.get_origin(kind) in (types.UnionType, typing.Union)
+    if may_be_none:
+        kind = next(arg for arg in typing.get_args(kind) if arg is not type(None))
+    is_record = dataclasses.is_dataclass(kind) and isinstance(kind, type)
+    return kind, typing.get_origin(kind), typing.get_args(kind), may_be_none, is_record
+
+
+@functools.lru_cache(maxsize=4096)  # most keys stand in a file many times
+def _key_fault(name: str) -> str:
+    """Say why a name is none that people may write in keys; empty where it is one."""
+    if (size := len(name.encode())) > LONGEST_NAME:
+        return f"is a name of {size} bytes (at most {LONGEST_NAME} fit into names of files)"
+    if message := name_fault(name):
+        return message
+    fits = re.fullmatch(r"[\w.+-]+", name)
+    return "" if fits else f"{name!r} is not a name (letters, digits, and . _ + - would be right)"
 
 
 @functools.cache
