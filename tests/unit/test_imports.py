@@ -75,6 +75,12 @@ def trees() -> dict[str, ast.Module]:
     return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in paths}
 
 
+@cache
+def nodes(name: str) -> tuple[ast.AST, ...]:
+    """All that is in a module, in the order of `ast.walk`."""
+    return tuple(ast.walk(trees()[name]))
+
+
 def dotted(name: str) -> str:
     return f"lumisite.{name.removesuffix('.py').replace('/', '.').removesuffix('.__init__')}"
 
@@ -85,9 +91,14 @@ def modules() -> dict[str, str]:
     return {dotted(name): name for name in trees()}
 
 
-def imported(name: str) -> Iterator[tuple[str, list[str]]]:
+@cache
+def imported(name: str) -> tuple[tuple[str, list[str]], ...]:
+    return tuple(_imported(name))
+
+
+def _imported(name: str) -> Iterator[tuple[str, list[str]]]:
     """Give where a module imports another, for types alone or inside of a function too, and the parts of its name."""
-    for node in ast.walk(trees()[name]):
+    for node in nodes(name):
         if isinstance(node, ast.Import):
             yield from ((f"{name}:{node.lineno}", alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -132,11 +143,11 @@ def test_imports_have_no_circles() -> None:
 
 def test_only_the_edges_touch_the_world() -> None:
     touching = []
-    for name, tree in trees().items():
+    for name in trees():
         if name in EDGES or room(name) in EDGES or JOBSIDE.match(name):
             continue
         touching += [f"{place}: imports {parts[0]}" for place, parts in imported(name) if parts[0] in WORLD]
-        for node in ast.walk(tree):
+        for node in nodes(name):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
                 called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
                 if called in OPENERS:
@@ -147,12 +158,15 @@ def test_only_the_edges_touch_the_world() -> None:
 def test_files_are_opened_for_reading_in_one_place() -> None:
     """A second way would be one that a pipe, a device or a file without end stops or fills."""
     reading = []
-    for name, tree in trees().items():
-        calls = [] if JOBSIDE.match(name) else [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    for name in trees():
+        calls = [] if JOBSIDE.match(name) else [node for node in nodes(name) if isinstance(node, ast.Call)]
         for call in calls:
-            called, text = ast.unparse(call.func).rpartition(".")[2], ast.unparse(call)
+            called = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            if called not in READERS:
+                continue
+            text = ast.unparse(call)
             writes = called == "open" and any(flag in text for flag in ("O_WRONLY", "O_DIRECTORY", "O_CREAT"))
-            if called in READERS and not writes and (name, ast.unparse(call.func)) not in READING:
+            if not writes and (name, ast.unparse(call.func)) not in READING:
                 reading.append(f"{name}:{call.lineno}: {text}")
     assert reading == [], "site/read.py opens files for reading"
 
