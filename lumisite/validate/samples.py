@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 from lumisite.text import whole_lines
 from lumisite.validate import InputError
@@ -43,7 +43,7 @@ class Job:
     image: str = ""
     spec: str = ""
 
-    @property
+    @cached_property
     def nodes(self) -> frozenset[str]:
         """All nodes of the job."""
         return frozenset(node for nodes in self.values for node in nodes)

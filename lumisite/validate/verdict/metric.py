@@ -14,6 +14,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from lumisite.site.model import MetricRule
 from lumisite.text import figure, percent, some
@@ -85,7 +86,7 @@ class _Unit:
     sign: int
     nodes: frozenset[str]
 
-    @property
+    @cached_property
     def score(self) -> float:
         """Its logarithm, higher for better."""
         return self.sign * math.log(self.value)
