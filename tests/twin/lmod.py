@@ -45,6 +45,8 @@ ENVIRONMENT: Mapping[str, str] = {
     "TERM": "dumb",
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LMOD_PAGER": "none",
+    # What `tput` says of such a terminal; Lmod asks it and `stty` at each call that has no such variable.
+    "LMOD_TERM_WIDTH": "80",
     "MODULEPATH": f"{TREE}/modules",
 }
 

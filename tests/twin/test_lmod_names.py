@@ -120,7 +120,7 @@ def binds_of(module: str, cpe: str) -> Mapping[str, str]:
 def test_the_manual_reads_well_on_a_narrow_terminal(version: str, tmp_path: Path) -> None:
     """Lmod prints the text as it is, and nothing of it is wider than 80 columns."""
     lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
-    (told,) = lmod.run(f"module help {AI}", COLUMNS="80")
+    (told,) = lmod.run(f"module help {AI}")
     text = told.output
     assert [line for line in text.splitlines() if len(line) > 80] == []
     order = (
