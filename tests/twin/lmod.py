@@ -151,8 +151,8 @@ class Lmod:
     def run_all(self, sessions: Sequence[Session]) -> list[list[Step]]:
         """Run sessions; those of one shell share the folders, a home, and the steps that they begin with.
 
-        Such a step runs once, and where sessions part, each goes on in a copy of the shell. So none may need a file
-        as it was before another session. Raises `ToolError` when a session does not come to its end.
+        Such a step runs once, and where sessions part, each goes on in a copy of the shell, in their order: it finds
+        the files as those before it have left them. Raises `ToolError` when a session does not come to its end.
         """
         require_lmod()
         layers = self.layers
