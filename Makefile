@@ -45,7 +45,7 @@ unit: $(VENV)/.dev  ## the tests that need no root and no packages, under a minu
 test: lint  ## everything, on real Slurm, Lmod and Apptainer where the machine has root
 	.ci/packages
 	$(IN_MEMORY) $(BIN)/pytest tests/unit tests/golden --numprocesses auto --no-skips-as-root $(PYTEST_FLAGS)
-	$(BIN)/pytest tests/twin tests/browser -m "not measures" --numprocesses 3 --dist loadfile --no-loadscope-reorder --no-skips-as-root $(PYTEST_FLAGS)
+	$(BIN)/pytest tests/twin tests/browser -m "not measures" --numprocesses 4 --dist loadfile --no-loadscope-reorder --no-skips-as-root $(PYTEST_FLAGS)
 	$(BIN)/pytest tests/twin -m measures --numprocesses 2 --dist loadfile --no-loadscope-reorder --no-skips-as-root $(PYTEST_FLAGS)
 
 bench: $(VENV)/.dev  ## speed, as ratios against a peer or a physical limit in the same run

@@ -6,6 +6,7 @@ the process that made it.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -14,7 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import pytest
 
@@ -44,6 +45,8 @@ ENVIRONMENT: Mapping[str, str] = {
     "TERM": "dumb",
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LMOD_PAGER": "none",
+    # What `tput` says of such a terminal; Lmod asks it and `stty` at each call that has no such variable.
+    "LMOD_TERM_WIDTH": "80",
     "MODULEPATH": f"{TREE}/modules",
 }
 
@@ -53,7 +56,7 @@ BOOKKEEPING = re.compile(
     r"|__LMOD_REF_COUNT_(MODULEPATH|PATH|SINGULARITY_BINDPATH)"
 )
 
-# Sessions run beside each other; each has a home of its own.
+# The shells run beside each other; each has a home of its own.
 _ROOM = r"""
 set -eu
 room=$1 root=$2 jobs=$3
@@ -73,6 +76,9 @@ while IFS='	' read -r mode source target; do
 done <"$room/binds"
 ls "$room/session" | chroot "$room/root" xargs -P "$jobs" -I{} unshare --mount sh /session/{}/start
 """
+
+Done: TypeAlias = tuple[str, ...]
+"""What a shell has done: how the environment was set, then one command after the other."""
 
 TOOLS = ("mmdebstrap", "unshare", "setpriv", "chroot")
 
@@ -116,6 +122,12 @@ class Session:
     environment: Mapping[str, str] = field(default_factory=dict)
     shell: str = "bash"
 
+    @property
+    def done(self) -> Done:
+        """All that the shell does after its start."""
+        exports = (f"export {name}={shlex.quote(value)}" for name, value in self.environment.items())
+        return ("; ".join(exports) or ":", *self.commands)
+
 
 @dataclass(frozen=True)
 class Lmod:
@@ -137,9 +149,10 @@ class Lmod:
         return self.run_all([Session(commands, environment, shell)])[0]
 
     def run_all(self, sessions: Sequence[Session]) -> list[list[Step]]:
-        """Run sessions beside each other; they share nothing but the folders.
+        """Run sessions; those of one shell share the folders, a home, and the steps that they begin with.
 
-        Raises `ToolError` when a session does not come to its end.
+        Such a step runs once, and where sessions part, each goes on in a copy of the shell, in their order: it finds
+        the files as those before it have left them. Raises `ToolError` when a session does not come to its end.
         """
         require_lmod()
         layers = self.layers
@@ -148,7 +161,7 @@ class Lmod:
             _write_room(room, self, sessions)
             jobs = str(os.cpu_count() or 1)
             run_tool(["unshare", "--mount", "sh", "-c", _ROOM, "room", str(room), layers, jobs, HOME]).check()
-            return [_read_steps(room / "session" / str(number), session) for number, session in enumerate(sessions)]
+            return [_read_steps(room, session) for session in sessions]
 
 
 def require_lmod() -> None:
@@ -185,47 +198,62 @@ def _write_room(room: Path, lmod: Lmod, sessions: Sequence[Session]) -> None:
     room.chmod(0o755)
     for folder in ("layers", "root", "session"):
         (room / folder).mkdir()
-    for number, session in enumerate(sessions):
-        _write_session(lmod, room / "session" / str(number), session)
+    for shell in {session.shell for session in sessions}:
+        _write_shell(lmod, room / "session" / shell, [session.done for session in sessions if session.shell == shell])
     rows = [f"ro\t{source}\t{target}\n" for target, source in lmod.folders.items()]
     rows += [f"rw\t{source}\t{target}\n" for target, source in lmod.writable.items()]
     (room / "binds").write_text("".join(rows))
 
 
-def _write_session(lmod: Lmod, folder: Path, session: Session) -> None:
+def _write_shell(lmod: Lmod, folder: Path, sessions: Sequence[Done]) -> None:
     (folder / "out").mkdir(parents=True)
     (folder / "home").mkdir()
     place = f"/session/{folder.name}"
-    variables = {**lmod.variables, **session.environment}
     become = ["setpriv", f"--reuid={USER_ID}", f"--regid={USER_ID}", "--clear-groups", "env", "-i"]
-    shell = [*become, *(f"{key}={value}" for key, value in variables.items()), session.shell, f"{place}/script"]
-    lines = [f". {lmod.init}/{session.shell}\n"]
-    for number, command in enumerate(session.commands):
-        out = f"{place}/out/{number}"
-        lines.append(f"{{ {command}\n}} >{out}.text 2>&1; echo $? >{out}.code; env -0 >{out}.env\n")
+    shell = [*become, *(f"{key}={value}" for key, value in lmod.variables.items()), folder.name, f"{place}/script"]
     _write(folder / "start", f"mount --bind {place}/home {HOME} && cd {HOME} && exec {shlex.join(shell)}\n")
-    _write(folder / "script", "".join(lines))
+    _write(folder / "script", f". {lmod.init}/{folder.name}\n" + _script((), sessions, f"{place}/out"))
     for path in (folder / "out", folder / "home"):
         path.chmod(0o777)
+
+
+def _script(done: Done, sessions: Sequence[Done], out: str) -> str:
+    """Write what sessions do after what they all have done; where they part, each goes on in a copy of the shell."""
+    ways = dict.fromkeys(session[: len(done) + 1] for session in sessions if len(session) > len(done))
+    texts = []
+    for way in ways:
+        text = f"{{ {way[-1]}\n}} >{out}/{_name(way)}.text 2>&1; echo $? >{out}/{_name(way)}.code"
+        text += f"; env -0 >{out}/{_name(way)}.env\n"
+        texts.append(text + _script(way, [session for session in sessions if session[: len(way)] == way], out))
+    return "".join(texts if len(texts) < 2 else (f"(\n{text})\n" for text in texts))
+
+
+def _name(done: Done) -> str:
+    """Name the files of a step, by all that its shell has done."""
+    return hashlib.sha256("\0".join(done).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
-def _read_steps(folder: Path, session: Session) -> list[Step]:
-    return [_read_step(folder / "out", number, command) for number, command in enumerate(session.commands)]
+def _read_steps(room: Path, session: Session) -> list[Step]:
+    out = room / "session" / session.shell / "out"
+    return [
+        _read_step(out / _name(session.done[:end]), session.done[end - 1]) for end in range(2, len(session.done) + 1)
+    ]
 
 
-def _read_step(out: Path, number: int, command: str) -> Step:
-    text = (out / f"{number}.text").read_bytes() if (out / f"{number}.text").exists() else b""
-    if not (out / f"{number}.env").exists():
-        raise ToolError(f"the shell ended in step {number}, {command!r}: {text.decode(errors='replace').strip()}")
+def _read_step(out: Path, command: str) -> Step:
+    text, code, environment = (out.with_suffix(f".{end}") for end in ("text", "code", "env"))
+    said = text.read_bytes() if text.exists() else b""
+    if not environment.exists():
+        raise ToolError(f"the shell ended in {command!r}: {said.decode(errors='replace').strip()}")
     return Step(
         command,
-        int((out / f"{number}.code").read_text()),
-        text.decode("utf-8", "surrogateescape"),
-        _parse_environment((out / f"{number}.env").read_bytes()),
+        int(code.read_text()),
+        said.decode("utf-8", "surrogateescape"),
+        _parse_environment(environment.read_bytes()),
     )
 
 

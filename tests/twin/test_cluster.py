@@ -25,6 +25,8 @@ def test_srun_runs_a_container_on_two_nodes(generation: str) -> None:
         # The container is not the node: its root file system is the image's.
         inside = f"srun {container} sh -c 'command -v srun || echo none'"
         assert cluster.run(inside).stdout.strip() == "none"
+        # The kernel mounts it, and no program that would take half of a rank's time.
+        assert "squash" not in cluster.run(f"srun {container} sh -c 'cat /proc/[0-9]*/comm'").stdout
         assert f"slurm-wlm {slurm}" in cluster.run("srun --version").stdout.replace("slurm ", "slurm-wlm ")
         assert f"Version {lmod}" in cluster.run("module --version 2>&1").stdout
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,9 +39,10 @@ def without(loaded: LoadedSite, *names: str, old_versions: tuple[Line, ...] = (L
     return dataclasses.replace(loaded, site=dataclasses.replace(loaded.site, modules={**modules, AI: ai}))
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root where three releases were deployed, each of which lacks something of the one before."""
+    tmp_path = tmp_path_factory.mktemp("deployed")
     early = without(LUMI, old_versions=(Line("24.03"), Line("24.11")))
     outs = (
         render(tmp_path / "first", early, platform="2024-08", cpe=["24.03"], rocm=["6.0", "6.2"]),
@@ -53,20 +55,28 @@ def root(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def own_root(root: Path, tmp_path: Path) -> Path:
+    """A copy of that root, for tests that move its link or deploy once more."""
+    return shutil.copytree(root, tmp_path / "root", symlinks=True)
+
+
 @each_lmod
 def test_lmod_leads_each_name_of_an_earlier_release_to_what_replaces_it(version: str, root: Path) -> None:
-    lmod = Lmod(version, {ROOT: root})
-    sessions = [
-        Session(["true", f"module load {name}", f"module unload {name.partition('/')[0]}", f"module help {name}"])
+    place = {"MODULEPATH": f"{ROOT}/current/modules"}
+    by_name = [
+        Session(
+            ["true", f"module load {name}", f"module unload {name.partition('/')[0]}", f"module help {name}"], place
+        )
         for name in LED
     ]
-    place = {"MODULEPATH": f"{ROOT}/current/modules"}
-    runs = lmod.run_all([dataclasses.replace(one, environment=place) for one in sessions])
-    for (name, to), (before, loaded, unloaded, helped) in zip(LED.items(), runs, strict=True):
+    plain = [Session(["true", f"module load {to}"], place) for to in LED.values()]
+    runs = Lmod(version, {ROOT: root}).run_all([*by_name, *plain])
+    for (name, to), run, (_, direct) in zip(LED.items(), runs[: len(LED)], runs[len(LED) :], strict=True):
+        before, loaded, unloaded, helped = run
         assert loaded.code == 0, loaded.output
-        (plain,) = lmod.run(f"module load {to}", **place)
-        assert loaded.modules == plain.modules
-        assert loaded.variables == plain.variables, name
+        assert loaded.modules == direct.modules
+        assert loaded.variables == direct.variables, name
         assert f"{to}" in loaded.words
         assert f"{to}" in helped.words
         assert unloaded.variables == before.variables
@@ -77,29 +87,28 @@ def test_lmod_leads_each_name_of_an_earlier_release_to_what_replaces_it(version:
 
 
 @each_lmod
-@pytest.mark.parametrize("between", ["module purge", "true"])
-def test_a_session_that_has_loaded_what_is_gone_now_gets_the_new_release_alone(
-    version: str, between: str, root: Path
-) -> None:
+def test_a_session_that_has_loaded_what_is_gone_now_gets_the_new_release_alone(version: str, own_root: Path) -> None:
     """As without the name, a modulefile that is gone cannot be unloaded, and the next load tidies up."""
-    old, new, _ = sorted((root / "releases").iterdir(), key=lambda path: path.stat().st_mtime_ns)
-    root.chmod(0o777)
-    first, name = Lmod(version, writable={ROOT: root}), f"{AI}/24.03-rocm6.0"
+    old, new, _ = sorted((own_root / "releases").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    own_root.chmod(0o777)
+    name = f"{AI}/24.03-rocm6.0"
     place = {"MODULEPATH": f"{ROOT}/current/modules"}
     move = f"ln -s releases/{{}} {ROOT}/new && mv -T {ROOT}/new {ROOT}/current".format
-    _, loaded, moved, again = first.run(
-        f"{move(old.name)}; module purge",
-        f"module load {name}",
-        f"{move(new.name)}; {between}",
-        f"module load {name}",
-        **place,
+    start = [f"{move(old.name)}; module purge", f"module load {name}", move(new.name)]
+    *runs, (fresh,) = Lmod(version, writable={ROOT: own_root}).run_all(
+        [
+            *(Session([*start, between, f"module load {name}"], place) for between in ("module purge", "true")),
+            # The link has been moved to the new release then.
+            Session([f"module load {name}"], place),
+        ]
     )
-    (fresh,) = first.run(f"module load {name}", **place)
-    assert loaded.environment["LUMISITE_RELEASE"].endswith(old.name)
-    assert moved.code == again.code == 0, again.output
-    assert sorted(again.binds) == sorted(fresh.binds)
-    assert {**again.variables, "SINGULARITY_BINDPATH": ""} == {**fresh.variables, "SINGULARITY_BINDPATH": ""}
-    assert again.modules == fresh.modules
+    for _, loaded, moved, between, again in runs:
+        assert loaded.environment["LUMISITE_RELEASE"].endswith(old.name)
+        assert moved.code == between.code == again.code == 0, again.output
+        assert sorted(again.binds) == sorted(fresh.binds)
+        assert {**again.variables, "SINGULARITY_BINDPATH": ""} == {**fresh.variables, "SINGULARITY_BINDPATH": ""}
+        assert again.modules == fresh.modules
+    assert fresh.environment["LUMISITE_RELEASE"].endswith(new.name)
 
 
 @each_lmod
@@ -127,16 +136,18 @@ def test_lmod_says_of_a_module_that_nothing_replaces_why_it_is_gone(version: str
 def test_environment_modules_do_the_same(version: str, root: Path) -> None:
     real = EnvironmentModules(version, {ROOT: root})
     place = {"MODULEPATH": f"{ROOT}/current/modules-tcl"}
-    for name, to in LED.items():
-        before, loaded, unloaded = real.run("true", f"module load {name}", f"module unload {name}", **place)
-        (plain,) = real.run(f"module load {to}", **place)
+    by_name = [Session(["true", f"module load {name}", f"module unload {name}"], place) for name in LED]
+    plain = [Session(["true", f"module load {to}"], place) for to in LED.values()]
+    gone = [*(f"module load {name}" for name in (f"{FILES}/2024-08", FILES)), "module avail"]
+    *runs, (*loads, avail) = real.run_all([*by_name, *plain, Session(gone, place)])
+    for (name, to), run, (_, direct) in zip(LED.items(), runs[: len(LED)], runs[len(LED) :], strict=True):
+        before, loaded, unloaded = run
         assert loaded.code == 0, loaded.output
-        assert loaded.modules == plain.modules
-        assert loaded.variables == plain.variables, name
+        assert loaded.modules == direct.modules
+        assert loaded.variables == direct.variables, name
         assert f"{name} is an old name of {to}, which is loaded instead." in loaded.words
-        assert "old name" not in plain.output
+        assert "old name" not in direct.output
         assert unloaded.variables == before.variables
-    *loads, avail = real.run(*(f"module load {name}" for name in (f"{FILES}/2024-08", FILES)), "module avail", **place)
     for load in loads:
         assert load.code != 0
         assert load.modules == []
@@ -146,13 +157,15 @@ def test_environment_modules_do_the_same(version: str, root: Path) -> None:
     assert FILES not in avail.output
 
 
-def test_the_names_live_on_when_the_release_that_had_them_is_removed(root: Path, tmp_path: Path) -> None:
-    for release in (root / "releases").iterdir():
-        if release.name != (root / "current").readlink().name:
+def test_the_names_live_on_when_the_release_that_had_them_is_removed(own_root: Path, tmp_path: Path) -> None:
+    for release in (own_root / "releases").iterdir():
+        if release.name != (own_root / "current").readlink().name:
             release.rename(tmp_path / release.name)
     out = render(tmp_path / "fourth", LUMI, cpe=["25.09"], rocm=["6.3"])
-    assert main(["deploy", str(out), str(root), "--apply"]) == 0
-    assert load_manifest(root / "current")[0].names[f"{AI}/24.03-rocm6.0"] == f"{AI}/25.09-rocm6.3"
-    (loaded,) = Lmod("8.7", {ROOT: root}).run(f"module load {AI}/24.03-rocm6.0", MODULEPATH=f"{ROOT}/current/modules")
+    assert main(["deploy", str(out), str(own_root), "--apply"]) == 0
+    assert load_manifest(own_root / "current")[0].names[f"{AI}/24.03-rocm6.0"] == f"{AI}/25.09-rocm6.3"
+    (loaded,) = Lmod("8.7", {ROOT: own_root}).run(
+        f"module load {AI}/24.03-rocm6.0", MODULEPATH=f"{ROOT}/current/modules"
+    )
     assert loaded.code == 0, loaded.output
     assert f"{AI}/25.09-rocm6.3" in loaded.modules

@@ -5,20 +5,25 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import lumisite
-from lumisite.render.manifest import MANIFEST, ModuleSummary, parse_manifest
+from lumisite.render.manifest import MANIFEST
 from lumisite.site.load import LoadedSite, load_site
-from tests.support.sites import load_text, site_text
 from tests.twin.environment_modules import EnvironmentModules, each_version
 from tests.twin.lmod import TREE, Lmod, Session, lumi_with_a_setting, render
-from tests.twin.test_lmod_environment import BINDS, KEPT, OURS
-from tests.twin.test_lmod_quoting import HOSTILE, path_of, site_with_paths, site_with_values, yaml
+from tests.twin.test_lmod_environment import BINDS, KEPT, NAMES, OURS, VALUES
+from tests.twin.test_lmod_quoting import (
+    HOSTILE,
+    check_texts,
+    path_of,
+    render_texts,
+    site_with_paths,
+    site_with_values,
+)
 from tests.twin.test_lmod_release import move
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
@@ -38,53 +43,9 @@ def for_both(loaded: LoadedSite) -> LoadedSite:
 LUMI = for_both(load_site("lumi"))
 
 
-def everything(out: Path, platform: str) -> Mapping[str, ModuleSummary]:
-    """Render all that a platform can have; give the manifest's modules."""
-    described = LUMI.site.platforms[platform]
-    cpe = list(map(str, described.stacks["cpe"].installed))
-    render(out, LUMI, platform=platform, cpe=cpe, rocm=["all"])
-    return parse_manifest((out / MANIFEST).read_bytes(), MANIFEST).modules
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    return render(tmp_path / "out", for_both(lumi_with_a_setting()), rocm=["6.4"])
-
-
-@each_version
-@pytest.mark.parametrize("platform", LUMI.site.platforms)
-def test_every_version_sets_what_the_manifest_says_and_leaves_nothing(
-    version: str, platform: str, tmp_path: Path
-) -> None:
-    modules = everything(tmp_path / "out", platform)
-    real = EnvironmentModules(version, {TREE: tmp_path / "out"})
-    verbs = ("load", "load", "unload", "load")
-    runs = real.run_all(
-        [Session(["true", *(f"module {verb} {name}" for verb in verbs), "module purge"]) for name in modules]
-    )
-    for name, (before, loaded, again, after, _, purged) in zip(modules, runs, strict=True):
-        binds = [bind for other in modules[name].loads for bind in modules[other].binds]
-        assert loaded.code == after.code == 0, loaded.output
-        assert loaded.binds == [*binds, *modules[name].binds], name
-        assert loaded.modules == sorted([name, *modules[name].loads])
-        assert modules[name].environment.items() <= loaded.environment.items()
-        assert again.variables == loaded.variables
-        assert after.variables == purged.variables == before.variables, name
-
-
-@each_version
-def test_swapping_gives_what_a_fresh_load_gives(version: str, tmp_path: Path) -> None:
-    modules = everything(tmp_path / "out", LUMI.site.platform)
-    names = [name for name in modules if name.startswith(AI)]
-    fresh = [Session([f"module load {name}"]) for name in names]
-    swaps = [f"module swap {AI} {name}" for name in names[1:]]
-    chain = Session(["true", f"module load {names[0]}", *swaps, f"module unload {AI}"])
-    *loads, swapped = EnvironmentModules(version, {TREE: tmp_path / "out"}).run_all([*fresh, chain])
-    for name, (load,), swap in zip(names, loads, swapped[1:-1], strict=True):
-        assert swap.code == 0, swap.output
-        assert swap.modules == load.modules, name
-        assert swap.variables == load.variables, name
-    assert swapped[-1].variables == swapped[0].variables
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return render(tmp_path_factory.mktemp("tree") / "out", for_both(lumi_with_a_setting()), rocm=["6.4"])
 
 
 @each_version
@@ -155,63 +116,25 @@ def test_what_the_user_changed_in_between_stays(version: str, tree: Path) -> Non
 
 
 @each_version
-@pytest.mark.parametrize("name", ["SITE_SETTING", "SLURM_TASK_PROLOG"])
-@pytest.mark.parametrize("value", ["pmix", "", "/home/me/my prolog,50% `x`"])
-def test_the_users_own_value_wins_and_stays(version: str, name: str, value: str, tree: Path) -> None:
-    real = EnvironmentModules(version, {TREE: tree})
-    before, loaded, after = real.run("true", f"module load {AI}", f"module unload {AI}", **{name: value})
-    assert loaded.environment[name] == value
-    assert ("SLURM_TASK_PROLOG is your own" in loaded.output) == (name == "SLURM_TASK_PROLOG")
-    assert after.variables == before.variables
+def test_the_users_own_value_wins_and_stays(version: str, tree: Path) -> None:
+    own = list(itertools.product(NAMES, VALUES))
+    commands = ["true", f"module load {AI}", f"module unload {AI}"]
+    runs = EnvironmentModules(version, {TREE: tree}).run_all([Session(commands, {name: value}) for name, value in own])
+    for (name, value), (before, loaded, after) in zip(own, runs, strict=True):
+        assert loaded.environment[name] == value, name
+        assert ("SLURM_TASK_PROLOG is your own" in loaded.output) == (name == "SLURM_TASK_PROLOG")
+        assert after.variables == before.variables, (name, value)
 
 
 @each_version
-@pytest.mark.parametrize("name", ["SITE_SETTING", "SLURM_TASK_PROLOG"])
-def test_a_value_that_the_user_changed_in_between_stays(version: str, name: str, tree: Path) -> None:
-    changes = {f"export {name}=mine": "mine", f"export {name}=": "", f"unset {name}": None}
+def test_a_value_that_the_user_changed_in_between_stays(version: str, tree: Path) -> None:
+    changes: dict[str, dict[str, str]] = {}
+    for name in NAMES:
+        changes |= {f"export {name}=mine": {name: "mine"}, f"export {name}=": {name: ""}, f"unset {name}": {}}
     sessions = [Session(["true", f"module load {AI}", change, f"module unload {AI}"]) for change in changes]
     runs = EnvironmentModules(version, {TREE: tree}).run_all(sessions)
     for (change, left), (before, _, _, after) in zip(changes.items(), runs, strict=True):
-        assert after.variables == {**before.variables, **({} if left is None else {name: left})}, change
-
-
-@each_version
-def test_names_and_texts_are_those_that_users_type_and_read(version: str, tmp_path: Path) -> None:
-    everything(tmp_path / "out", LUMI.site.platform)
-    real = EnvironmentModules(version, {TREE: tmp_path / "out"})
-    avail, loaded, told, summary, _, unloaded = real.run(
-        "module avail",
-        f"module load {AI}",
-        f"module help {CPE}",
-        f"module whatis {CPE}",
-        "module purge",
-        "true",
-    )
-    assert f"{AI}/25.03-rocm6.3(default)" in avail.words
-    assert f"{CPE}/25.03(default)" in avail.words
-    assert not re.search(rf"{AI}/24\.03(?!-)", avail.output), "old names are not offered"
-    assert f"{AI}/25.03-rocm6.3" in loaded.modules
-    (lua,) = Lmod("8.7", {TREE: tmp_path / "out"}).run(f"module help {CPE}")
-    body = told.output[told.output.index(f"{CPE}/25.03 for") :].rpartition("----")[0].rstrip("-\n")
-    assert body in lua.output, "the same text as with Lmod"
-    assert f"{CPE}/25.03: Description: {LUMI.site.modules[CPE].summary}\n" in summary.output
-    old_name, by_name, swapped, deprecated = real.run_all(
-        [
-            Session(["true", f"module load {AI}/24.03", f"module unload {AI}/24.03"]),
-            Session([f"module load {AI}"]),
-            Session([f"module load {AI}/25.09-rocm7.0", f"module swap {AI} {AI}/24.03"]),
-            Session([f"module load {AI}/24.03-rocm6.2"]),
-        ]
-    )
-    notice = f"{AI}/24.03 is an old name of {AI}/25.03-rocm6.3, which is loaded instead."
-    for step in (old_name[1], swapped[1]):
-        assert notice in step.words
-        assert step.variables == by_name[0].variables
-    assert notice not in by_name[0].output
-    assert old_name[2].variables == old_name[0].variables
-    assert f"{AI}/24.03-rocm6.2 is deprecated: CPE 24.03 is no longer supported" in deprecated[0].words
-    assert f"Use {CPE}/25.03 instead." in deprecated[0].words
-    assert unloaded.modules == []
+        assert after.variables == {**before.variables, **left}, change
 
 
 @each_version
@@ -222,8 +145,9 @@ def test_what_would_overwrite_the_list_and_another_version_are_kept_out(version:
     foreign.write_text("#%Module\nsetenv SINGULARITY_BIND /opt/cray\n")
     real = EnvironmentModules(version, {TREE: tree, "/foreign": tmp_path / "foreign"})
     path = {"MODULEPATH": f"{TREE}/modules-tcl:/foreign"}
-    for first, second in (("singularity-bindings/1", AI), (f"{AI}/25.03-rocm6.2", f"{AI}/25.03-rocm6.4")):
-        loaded, refused = real.run(f"module load {first}", f"module load {second}", **path)
+    pairs = (("singularity-bindings/1", AI), (f"{AI}/25.03-rocm6.2", f"{AI}/25.03-rocm6.4"))
+    runs = real.run_all([Session([f"module load {first}", f"module load {second}"], path) for first, second in pairs])
+    for (first, _), (loaded, refused) in zip(pairs, runs, strict=True):
         assert refused.code != 0
         assert first.partition("/")[0] in refused.output
         assert refused.variables == loaded.variables
@@ -245,14 +169,16 @@ def test_the_same_comes_out_of_a_posix_shell_and_of_a_shell_below(version: str, 
 
 
 @each_version
-@pytest.mark.parametrize("command", ["module reload", "module save mine; module restore mine", "module refresh"])
-def test_a_reload_changes_nothing(version: str, command: str, tree: Path) -> None:
-    before, loaded, again, after = EnvironmentModules(version, {TREE: tree}).run(
-        "true", f"module load {AI}", command, f"module unload {AI}", SINGULARITY_BINDPATH="/mine,/scratch"
-    )
-    assert again.code == 0, again.output
-    assert again.variables == loaded.variables
-    assert after.variables == before.variables
+def test_a_reload_changes_nothing(version: str, tree: Path) -> None:
+    reloads = ("module reload", "module save mine; module restore mine", "module refresh")
+    sessions = [
+        Session(["true", f"module load {AI}", command, f"module unload {AI}"], {BINDS: "/mine,/scratch"})
+        for command in reloads
+    ]
+    for before, loaded, again, after in EnvironmentModules(version, {TREE: tree}).run_all(sessions):
+        assert again.code == 0, again.output
+        assert again.variables == loaded.variables, again.command
+        assert after.variables == before.variables, again.command
 
 
 def add_release(root: Path, rocm: Sequence[str]) -> str:
@@ -346,29 +272,14 @@ def test_hostile_paths_reach_the_bind_variable_as_they_are(version: str, tmp_pat
         assert f"\n  {path}\n" in told.output
 
 
+@pytest.fixture(scope="module")
+def hostile_texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return render_texts(tmp_path_factory.mktemp("texts") / "out", "modules-tcl", for_both)
+
+
 @each_version
-def test_hostile_texts_reach_help_and_whatis_as_they_are(version: str, tmp_path: Path) -> None:
-    texts = [text for text in HOSTILE if len(text) < 100]
-    for number, text in enumerate(texts):
-        words = f"[{yaml(f'key {text} x')}]"
-        deprecated = f"{{successor: {yaml(f'{text} x')}, reason: {yaml(f'Since {text}')}}}"
-        changes = (
-            ("name: the developers of lumisite", f"name: {yaml(f'Dr {text} x')}"),
-            ("keywords: [singularity, container, bind, cray", f"deprecated: {deprecated}\n    keywords: {words} #"),
-        )
-        render(
-            tmp_path / "out" / str(number), for_both(load_text(site_text(*changes), file=f"{text}.yaml")), rocm=["6.2"]
-        )
-    commands = [f"module load {CPE}", f"module help {CPE}", f"module whatis {CPE}", "! test -e /tmp/owned"]
-    sessions = [Session(commands, {"MODULEPATH": f"{TREE}/{number}/modules-tcl"}) for number, _ in enumerate(texts)]
-    runs = EnvironmentModules(version, {TREE: tmp_path / "out"}).run_all(sessions)
-    for text, (load, told, summary, clean) in zip(texts, runs, strict=True):
-        plain = " ".join(text.split())
-        assert load.code == told.code == summary.code == clean.code == 0
-        assert f"is deprecated: Since {plain} Use {plain} x instead." in load.words
-        assert f"Dr {plain} x" in told.words
-        assert f": Support: Dr {text} x, docs/" in summary.output
-        assert f"key {text} x\n" in summary.output
+def test_hostile_texts_reach_help_and_whatis_as_they_are(version: str, hostile_texts: Path) -> None:
+    check_texts(EnvironmentModules(version, {TREE: hostile_texts}))
 
 
 @each_version

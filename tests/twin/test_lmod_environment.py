@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,9 @@ TIDIED: dict[str, tuple[str | None, str | None]] = {
 }
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    return render(tmp_path / "out", lumi_with_a_setting(), rocm=["6.4"])
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return render(tmp_path_factory.mktemp("tree") / "out", lumi_with_a_setting(), rocm=["6.4"])
 
 
 def with_binds(value: str | None) -> dict[str, str]:
@@ -138,32 +139,34 @@ def test_an_edited_list_survives_a_swap_and_a_reload(version: str, tmp_path: Pat
     assert after.variables == {**before.variables, BINDS: "/mine,/new"}
 
 
-@each_lmod
-@pytest.mark.parametrize("name", ["SITE_SETTING", "SLURM_TASK_PROLOG"])
-@pytest.mark.parametrize("value", ["pmix", "", "/home/me/my prolog,50% `x`"])
-def test_the_users_own_value_wins_and_stays(version: str, name: str, value: str, tree: Path) -> None:
-    before, loaded, swapped, after = Lmod(version, {TREE: tree}).run(
-        "true", f"module load {AI}", f"module load {AI}", f"module unload {AI}", **{name: value}
-    )
-    assert loaded.environment[name] == swapped.environment[name] == value
-    assert after.variables == before.variables
+NAMES = ("SITE_SETTING", "SLURM_TASK_PROLOG")
+VALUES = ("pmix", "", "/home/me/my prolog,50% `x`")
 
 
 @each_lmod
-@pytest.mark.parametrize("name", ["SITE_SETTING", "SLURM_TASK_PROLOG"])
-def test_a_value_that_the_user_changed_in_between_stays(version: str, name: str, tree: Path) -> None:
-    changes: dict[str, str | None] = {
-        f"export {name}=mine": "mine",
-        f"export {name}=": "",
-        f"unset {name}": None,
-    }
+def test_the_users_own_value_wins_and_stays(version: str, tree: Path) -> None:
+    own = list(itertools.product(NAMES, VALUES))
+    commands = ["true", f"module load {AI}", f"module load {AI}", f"module unload {AI}"]
+    runs = Lmod(version, {TREE: tree}).run_all([Session(commands, {name: value}) for name, value in own])
+    for (name, value), (before, loaded, swapped, after) in zip(own, runs, strict=True):
+        assert loaded.environment[name] == swapped.environment[name] == value, name
+        assert after.variables == before.variables, (name, value)
+
+
+@each_lmod
+def test_a_value_that_the_user_changed_in_between_stays(version: str, tree: Path) -> None:
+    changes: dict[str, tuple[str, str | None]] = {}
+    for name in NAMES:
+        changes[f"export {name}=mine"] = (name, "mine")
+        changes[f"export {name}="] = (name, "")
+        changes[f"unset {name}"] = (name, None)
     runs = Lmod(version, {TREE: tree}).run_all(
         [
             Session(["true", f"module load {AI}", change, f"module load {AI}", f"module unload {AI}"])
             for change in changes
         ]
     )
-    for (change, left), (before, loaded, _, again, after) in zip(changes.items(), runs, strict=True):
+    for (change, (name, left)), (before, loaded, _, again, after) in zip(changes.items(), runs, strict=True):
         # A variable that was taken away is set anew by the next load.
         assert again.environment[name] == (loaded.environment[name] if left is None else left), change
         expected = {**before.variables, **({} if left is None else {name: left})}
@@ -172,9 +175,10 @@ def test_a_value_that_the_user_changed_in_between_stays(version: str, name: str,
 
 @each_lmod
 def test_a_task_prolog_of_the_users_own_is_named_when_it_keeps_the_helper_off(version: str, tree: Path) -> None:
-    lmod = Lmod(version, {TREE: tree})
-    (own,) = lmod.run(f"module load {AI}", SLURM_TASK_PROLOG="/home/me/prolog")
-    (none,) = lmod.run(f"module load {AI}")
+    load = [f"module load {AI}"]
+    (own,), (none,) = Lmod(version, {TREE: tree}).run_all(
+        [Session(load, {"SLURM_TASK_PROLOG": "/home/me/prolog"}), Session(load)]
+    )
     assert "SLURM_TASK_PROLOG is your own (/home/me/prolog)" in own.words
     assert none.output == ""
 
@@ -240,17 +244,17 @@ PATHS = f"{TREE}/modules:/foreign"
 
 
 @each_lmod
-@pytest.mark.parametrize("foreign", ["singularity-bindings", "lumi-aif-singularity-bindings"])
-@pytest.mark.parametrize("name", [AI, CPE, FILES])
-def test_a_foreign_module_that_overwrites_the_list_keeps_ours_out(
-    version: str, foreign: str, name: str, both: dict[str, Path]
-) -> None:
-    loaded, refused = Lmod(version, both).run(f"module load {foreign}", f"module load {name}", MODULEPATH=PATHS)
-    assert refused.code != 0
-    assert f'Cannot load module "{name}/' in refused.words
-    assert foreign in refused.words
-    assert refused.variables == loaded.variables
-    assert refused.modules == loaded.modules
+def test_a_foreign_module_that_overwrites_the_list_keeps_ours_out(version: str, both: dict[str, Path]) -> None:
+    pairs = list(itertools.product(("singularity-bindings", "lumi-aif-singularity-bindings"), (AI, CPE, FILES)))
+    runs = Lmod(version, both).run_all(
+        [Session([f"module load {foreign}", f"module load {name}"], {"MODULEPATH": PATHS}) for foreign, name in pairs]
+    )
+    for (foreign, name), (loaded, refused) in zip(pairs, runs, strict=True):
+        assert refused.code != 0, (foreign, name)
+        assert f'Cannot load module "{name}/' in refused.words
+        assert foreign in refused.words
+        assert refused.variables == loaded.variables, (foreign, name)
+        assert refused.modules == loaded.modules
 
 
 @each_lmod
@@ -300,16 +304,15 @@ def test_a_foreign_module_that_appends_composes(version: str, tree: Path, tmp_pa
     path.write_text(f'append_path("{BINDS}", "/etc/slurm,/run/munge", ",")\n')
     lmod = Lmod(version, {TREE: tree, "/foreign": tmp_path / "foreign"})
     theirs = "singularity-slurm-bindings"
-    for first, second in ((AI, theirs), (theirs, AI)):
-        before, _, loaded, left, after = lmod.run(
-            "true",
-            f"module load {first}",
-            f"module load {second}",
-            f"module unload {first}",
-            f"module unload {second}",
-            MODULEPATH=PATHS,
-            **{BINDS: "/mine"},
+    orders = ((AI, theirs), (theirs, AI))
+    sessions = [
+        Session(
+            ["true", *(f"module {verb} {name}" for verb in ("load", "unload") for name in order)],
+            {"MODULEPATH": PATHS, BINDS: "/mine"},
         )
+        for order in orders
+    ]
+    for (_, second), (before, _, loaded, left, after) in zip(orders, lmod.run_all(sessions), strict=True):
         assert sorted(loaded.binds) == sorted(["/mine", *OURS, "/etc/slurm", "/run/munge"])
         assert left.binds == ["/mine", *(OURS if second == AI else ["/etc/slurm", "/run/munge"])]
         assert after.variables == before.variables
@@ -330,20 +333,19 @@ def test_a_path_that_a_foreign_module_has_appended_before_goes_with_it(
     assert sorted(again.binds) == sorted(OURS)
 
 
+SETTINGS = ("LMOD_DUPLICATE_PATHS", "LMOD_TMOD_PATH_RULE", "LMOD_DOWNSTREAM_CONFLICTS", "LMOD_EXACT_MATCH")
+
+
 @each_lmod
-@pytest.mark.parametrize(
-    "setting", ["LMOD_DUPLICATE_PATHS", "LMOD_TMOD_PATH_RULE", "LMOD_DOWNSTREAM_CONFLICTS", "LMOD_EXACT_MATCH"]
-)
-def test_the_site_may_have_set_lmod_up_otherwise(version: str, setting: str, tree: Path) -> None:
-    before, loaded, again, after = Lmod(version, {TREE: tree}).run(
-        "true",
-        f"module load {AI}/25.03-rocm6.4",
-        f"module load {AI}/25.03-rocm6.4",
-        f"module unload {AI}",
-        **{setting: "yes", BINDS: "/mine,/scratch"},
+def test_the_site_may_have_set_lmod_up_otherwise(version: str, tree: Path) -> None:
+    load = f"module load {AI}/25.03-rocm6.4"
+    commands = ["true", load, load, f"module unload {AI}"]
+    runs = Lmod(version, {TREE: tree}).run_all(
+        [Session(commands, {setting: "yes", BINDS: "/mine,/scratch"}) for setting in SETTINGS]
     )
-    assert loaded.code == 0, loaded.output
-    assert loaded.binds == ["/mine", "/scratch", *(bind for bind in OURS if bind != "/scratch")]
-    assert again.variables == loaded.variables
-    # With Tcl's rule a path stays where it is, and Lmod counts on; nothing of ours is left.
-    assert after.variables == before.variables
+    for setting, (before, loaded, again, after) in zip(SETTINGS, runs, strict=True):
+        assert loaded.code == 0, loaded.output
+        assert loaded.binds == ["/mine", "/scratch", *(bind for bind in OURS if bind != "/scratch")], setting
+        assert again.variables == loaded.variables, setting
+        # With Tcl's rule a path stays where it is, and Lmod counts on; nothing of ours is left.
+        assert after.variables == before.variables, setting

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,12 +22,56 @@ SITE = load_site("lumi").site
 each_platform = pytest.mark.parametrize("platform", SITE.platforms)
 
 
-def everything(out: Path, platform: str) -> Mapping[str, ModuleSummary]:
-    """Render all that a platform can have, the leftover CPE releases too; give the manifest's modules."""
+@dataclass(frozen=True)
+class Everything:
+    """All that a platform can have, the leftover CPE releases too, and each module alone in a session of Lmod."""
+
+    tree: Path
+    modules: Mapping[str, ModuleSummary]
+    alone: Mapping[str, Sequence[Step]]
+    swapped: Sequence[Step]
+    loaded_over: Sequence[Step]
+
+    @property
+    def names(self) -> list[str]:
+        """The modules of which one replaces the other, in the order in which they do."""
+        return ai_bindings(self.modules)
+
+
+def ai_bindings(modules: Iterable[str]) -> list[str]:
+    return [name for name in modules if name.startswith(AI)]
+
+
+def render_everything(out: Path, platform: str) -> Mapping[str, ModuleSummary]:
     described = SITE.platforms[platform]
     cpe = list(map(str, described.stacks["cpe"].installed))
     render(out, platform=platform, cpe=cpe, rocm=["all"])
     return parse_manifest((out / MANIFEST).read_bytes(), MANIFEST).modules
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Everything]:
+    @functools.cache
+    def ask(version: str, platform: str) -> Everything:
+        out = tmp_path_factory.mktemp("everything") / "out"
+        modules = render_everything(out, platform)
+        first, *others = ai_bindings(modules)
+        swaps = [f"module swap {AI} {name}" for name in others]
+        loads = [f"module load {name}" for name in others]
+        sessions = [Session(["true", f"module load {name}", f"module unload {name}"]) for name in modules]
+        sessions += [
+            Session(["true", f"module load {first}", *swaps, f"module unload {AI}"]),
+            Session(["true", f"module load {first}", *loads]),
+        ]
+        *alone, swapped, loaded = Lmod(version, {TREE: out}).run_all(sessions)
+        return Everything(out, modules, dict(zip(modules, alone, strict=True)), swapped, loaded)
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return render(tmp_path_factory.mktemp("plain") / "out", rocm=["6.2"])
 
 
 def expected_binds(modules: Mapping[str, ModuleSummary], name: str) -> list[str]:
@@ -37,12 +83,11 @@ def expected_binds(modules: Mapping[str, ModuleSummary], name: str) -> list[str]
 @each_lmod
 @each_platform
 def test_every_version_sets_what_the_manifest_says_and_leaves_nothing(
-    version: str, platform: str, tmp_path: Path
+    version: str, platform: str, everything: Callable[[str, str], Everything]
 ) -> None:
-    modules = everything(tmp_path / "out", platform)
-    lmod = Lmod(version, {TREE: tmp_path / "out"})
-    runs = lmod.run_all([Session(["true", f"module load {name}", f"module unload {name}"]) for name in modules])
-    for name, (before, loaded, after) in zip(modules, runs, strict=True):
+    found = everything(version, platform)
+    modules = found.modules
+    for name, (before, loaded, after) in found.alone.items():
         assert loaded.code == after.code == 0, loaded.output
         assert loaded.binds == expected_binds(modules, name), name
         assert name in loaded.modules
@@ -55,29 +100,26 @@ def test_every_version_sets_what_the_manifest_says_and_leaves_nothing(
 
 @each_lmod
 @each_platform
-def test_swapping_gives_what_a_fresh_load_gives(version: str, platform: str, tmp_path: Path) -> None:
-    modules = everything(tmp_path / "out", platform)
-    names = [name for name in modules if name.startswith(AI)]
-    swaps = [f"module swap {AI} {name}" for name in names[1:]]
-    fresh = [Session([f"module load {name}"]) for name in names]
-    chain = Session(["true", f"module load {names[0]}", *swaps, f"module unload {AI}"])
-    by_load = Session([f"module load {name}" for name in names])
-    *loads, swapped, loaded = Lmod(version, {TREE: tmp_path / "out"}).run_all([*fresh, chain, by_load])
-    for name, (load,), swap, over in zip(names, loads, swapped[1:-1], loaded, strict=True):
+def test_swapping_gives_what_a_fresh_load_gives(
+    version: str, platform: str, everything: Callable[[str, str], Everything]
+) -> None:
+    found = everything(version, platform)
+    for name, swap, over in zip(found.names, found.swapped[1:-1], found.loaded_over[1:], strict=True):
+        load = found.alone[name][1]
         for way in (swap, over):
             assert way.code == 0, way.output
             assert way.modules == load.modules, name
             assert way.variables == load.variables, name
-    assert swapped[-1].variables == swapped[0].variables
+    assert found.swapped[-1].variables == found.swapped[0].variables
 
 
 @each_lmod
-def test_the_helper_is_switched_on_by_ai_bindings_alone(version: str, tmp_path: Path) -> None:
-    modules = everything(tmp_path / "out", SITE.platform)
-    name = next(name for name in modules if name.startswith(AI))
-    _, cpe, ai = Lmod(version, {TREE: tmp_path / "out"}).run(
-        "true", f"module load {CPE} {FILES}", f"module load {name}"
-    )
+def test_the_helper_is_switched_on_by_ai_bindings_alone(
+    version: str, everything: Callable[[str, str], Everything]
+) -> None:
+    found = everything(version, SITE.platform)
+    name = found.names[0]
+    _, cpe, ai = Lmod(version, {TREE: found.tree}).run("true", f"module load {CPE} {FILES}", f"module load {name}")
     assert "SLURM_TASK_PROLOG" not in cpe.environment
     assert ai.environment["SLURM_TASK_PROLOG"] == f"{TREE}/spank/task_prolog"
     assert ai.environment["PATH"].startswith(f"{TREE}/spank/bin:")
@@ -85,15 +127,14 @@ def test_the_helper_is_switched_on_by_ai_bindings_alone(version: str, tmp_path: 
 
 
 @each_lmod
-def test_every_load_and_unload_order_composes(version: str, tmp_path: Path) -> None:
-    render(tmp_path / "out", rocm=["6.2"])
+def test_every_load_and_unload_order_composes(version: str, plain: Path) -> None:
     orders = list(itertools.permutations((AI, CPE, FILES)))
     pairs = list(itertools.product(orders, orders))
     sessions = [
         Session(["true", *(f"module load {name}" for name in up), *(f"module unload {name}" for name in down)])
         for up, down in pairs
     ]
-    runs = Lmod(version, {TREE: tmp_path / "out"}).run_all(sessions)
+    runs = Lmod(version, {TREE: plain}).run_all(sessions)
     reference = sorted(runs[0][3].binds)
     assert len(reference) == 8
     for (up, down), (before, *steps) in zip(pairs, runs, strict=True):
@@ -105,39 +146,33 @@ def test_every_load_and_unload_order_composes(version: str, tmp_path: Path) -> N
 
 
 @each_lmod
-@pytest.mark.parametrize("name", [AI, CPE, FILES])
-def test_a_second_load_changes_nothing(version: str, name: str, tmp_path: Path) -> None:
-    render(tmp_path / "out", rocm=["6.4"])
-    before, once, twice, after = Lmod(version, {TREE: tmp_path / "out"}).run(
-        "true",
-        f"module load {name}",
-        f"module load {name}",
-        f"module unload {name}",
-        SINGULARITY_BINDPATH="/mine,/scratch",
-    )
-    assert twice.variables == once.variables
-    assert after.variables == before.variables
+def test_a_second_load_changes_nothing(version: str, plain: Path) -> None:
+    environment = {"SINGULARITY_BINDPATH": "/mine,/scratch"}
+    sessions = [
+        Session(["true", f"module load {name}", f"module load {name}", f"module unload {name}"], environment)
+        for name in (AI, CPE, FILES)
+    ]
+    for before, once, twice, after in Lmod(version, {TREE: plain}).run_all(sessions):
+        assert twice.variables == once.variables, once.command
+        assert after.variables == before.variables, once.command
 
 
 @each_lmod
-@pytest.mark.parametrize("mine", [(CPE,), (FILES,), (CPE, FILES)])
-def test_unloading_ai_bindings_leaves_the_modules_that_the_user_loaded(
-    version: str, mine: tuple[str, ...], tmp_path: Path
-) -> None:
-    render(tmp_path / "out", rocm=["6.2"])
-    _, user, both, left = Lmod(version, {TREE: tmp_path / "out"}).run(
-        "true", f"module load {' '.join(mine)}", f"module load {AI}", f"module unload {AI}"
-    )
-    assert len(both.binds) == 8
-    assert len(set(both.binds)) == 8
-    assert left.modules == user.modules
-    assert left.variables == user.variables
+def test_unloading_ai_bindings_leaves_the_modules_that_the_user_loaded(version: str, plain: Path) -> None:
+    sessions = [
+        Session(["true", f"module load {mine}", f"module load {AI}", f"module unload {AI}"])
+        for mine in (CPE, FILES, f"{CPE} {FILES}")
+    ]
+    for _, user, both, left in Lmod(version, {TREE: plain}).run_all(sessions):
+        assert len(both.binds) == 8, user.command
+        assert len(set(both.binds)) == 8, user.command
+        assert left.modules == user.modules, user.command
+        assert left.variables == user.variables, user.command
 
 
 @each_lmod
-def test_a_module_that_ai_bindings_brought_goes_with_it(version: str, tmp_path: Path) -> None:
-    render(tmp_path / "out", rocm=["6.2"])
-    _, _, without_one, without_any = Lmod(version, {TREE: tmp_path / "out"}).run(
+def test_a_module_that_ai_bindings_brought_goes_with_it(version: str, plain: Path) -> None:
+    _, _, without_one, without_any = Lmod(version, {TREE: plain}).run(
         "true", f"module load {AI}", f"module unload {CPE}", f"module unload {AI}"
     )
     assert without_one.binds == ["/pfs", "/scratch", "/projappl", "/project", "/flash", "/appl"]
@@ -145,50 +180,49 @@ def test_a_module_that_ai_bindings_brought_goes_with_it(version: str, tmp_path: 
     assert without_any.binds == []
 
 
-@each_lmod
-@pytest.mark.parametrize(
-    "command",
-    [
-        "module purge",
-        "module --force purge",
-        "module unload singularity-AI-bindings/25.03-rocm6.4",
-        "module del singularity-AI-bindings",
-        "ml -singularity-AI-bindings",
-    ],
+WAYS_OUT = (
+    "module purge",
+    "module --force purge",
+    "module unload singularity-AI-bindings/25.03-rocm6.2",
+    "module del singularity-AI-bindings",
+    "ml -singularity-AI-bindings",
 )
-def test_every_way_out_leaves_the_environment_of_before(version: str, command: str, tmp_path: Path) -> None:
-    render(tmp_path / "out", rocm=["6.4"])
-    before, loaded, after = Lmod(version, {TREE: tmp_path / "out"}).run(
-        "true", f"module load {AI}", command, SINGULARITY_BINDPATH="/mine", LMOD_SYSTEM_DEFAULT_MODULES=""
-    )
-    assert loaded.variables != before.variables
-    assert after.code == 0, after.output
-    changed = differences(before, after)
-    # `reset` notes the default list of modules, whatever it unloads.
-    assert set(changed) <= {"LMOD_SYSTEM_DEFAULT_MODULES", "__LMOD_DEFAULT_MODULES_LOADED__"}
-    assert after.modules == []
 
 
 @each_lmod
-@pytest.mark.parametrize("command", ["module reload", "module update", "module refresh", "module restore mine"])
-def test_a_reload_changes_nothing(version: str, command: str, tmp_path: Path) -> None:
-    render(tmp_path / "out", rocm=["6.4"])
-    lmod = Lmod(version, {TREE: tmp_path / "out"})
+def test_every_way_out_leaves_the_environment_of_before(version: str, plain: Path) -> None:
+    environment = {"SINGULARITY_BINDPATH": "/mine", "LMOD_SYSTEM_DEFAULT_MODULES": ""}
+    sessions = [Session(["true", f"module load {AI}", way], environment) for way in WAYS_OUT]
+    for before, loaded, after in Lmod(version, {TREE: plain}).run_all(sessions):
+        assert loaded.variables != before.variables
+        assert after.code == 0, after.output
+        changed = differences(before, after)
+        # `reset` notes the default list of modules, whatever it unloads.
+        assert set(changed) <= {"LMOD_SYSTEM_DEFAULT_MODULES", "__LMOD_DEFAULT_MODULES_LOADED__"}, after.command
+        assert after.modules == [], after.command
+
+
+RELOADS = ("module reload", "module update", "module refresh", "module restore mine")
+
+
+@each_lmod
+def test_a_reload_changes_nothing(version: str, plain: Path) -> None:
     start = ["true", f"module load {AI}", "module save mine"]
-    for environment in ({}, {"SINGULARITY_BINDPATH": "/mine,/scratch", "SLURM_MPI_TYPE": "pmix"}):
-        before, loaded, _, again, after = lmod.run_all(
-            [Session([*start, command, f"module unload {AI} {CPE} {FILES}"], environment)]
-        )[0]
+    sessions = [
+        Session([*start, command, f"module unload {AI} {CPE} {FILES}"], environment)
+        for environment in ({}, {"SINGULARITY_BINDPATH": "/mine,/scratch", "SLURM_MPI_TYPE": "pmix"})
+        for command in RELOADS
+    ]
+    for before, loaded, _, again, after in Lmod(version, {TREE: plain}).run_all(sessions):
         assert again.code == 0, again.output
-        assert again.variables == loaded.variables
-        assert again.modules == loaded.modules
-        assert after.variables == before.variables
+        assert again.variables == loaded.variables, again.command
+        assert again.modules == loaded.modules, again.command
+        assert after.variables == before.variables, again.command
 
 
 @each_lmod
-def test_after_a_reload_only_lmod_8_6_forgets_who_brought_a_module(version: str, tmp_path: Path) -> None:
-    render(tmp_path / "out", rocm=["6.2"])
-    *_, after = Lmod(version, {TREE: tmp_path / "out"}).run(f"module load {AI}", "module reload", f"module unload {AI}")
+def test_after_a_reload_only_lmod_8_6_forgets_who_brought_a_module(version: str, plain: Path) -> None:
+    *_, after = Lmod(version, {TREE: plain}).run(f"module load {AI}", "module reload", f"module unload {AI}")
     assert after.modules == ([f"{CPE}/25.03", f"{FILES}/2026-01"] if version == "8.6" else [])
 
 
@@ -217,19 +251,25 @@ def test_a_saved_collection_comes_back(version: str, tmp_path: Path) -> None:
 def test_two_trees_replace_each_other(version: str, tmp_path: Path) -> None:
     render(tmp_path / "old", platform="2024-08", rocm=["6.2"], cpe=["24.03"])
     render(tmp_path / "new", rocm=["6.2"], cpe=["24.03"])
-    lmod = Lmod(version, {"/old": tmp_path / "old", "/new": tmp_path / "new"})
     name = f"{AI}/24.03-rocm6.2"
-    _, fresh_old = lmod.run("true", f"module load {name}", MODULEPATH="/old/modules:/new/modules")
-    _, fresh_new = lmod.run("true", f"module load {name}", MODULEPATH="/new/modules:/old/modules")
-    assert fresh_old.environment["SLURM_TASK_PROLOG"] == "/old/spank/task_prolog"
-    before, first, second, third, after = lmod.run(
+    load = ["true", f"module load {name}"]
+    replace = [
         "module use /old/modules",
         f"module load {name}",
         "module use /new/modules",
         "module unuse /new/modules",
         "module purge; module unuse /old/modules; module use /old/modules",
-        MODULEPATH="",
+    ]
+    (_, fresh_old), (_, fresh_new), (before, first, second, third, after) = Lmod(
+        version, {"/old": tmp_path / "old", "/new": tmp_path / "new"}
+    ).run_all(
+        [
+            Session(load, {"MODULEPATH": "/old/modules:/new/modules"}),
+            Session(load, {"MODULEPATH": "/new/modules:/old/modules"}),
+            Session(replace, {"MODULEPATH": ""}),
+        ]
     )
+    assert fresh_old.environment["SLURM_TASK_PROLOG"] == "/old/spank/task_prolog"
     for step, fresh in ((first, fresh_old), (second, fresh_new)):
         assert sorted(step.binds) == sorted(fresh.binds)
         for variable in ("SLURM_TASK_PROLOG", "LUMISITE_RELEASE", "PATH"):

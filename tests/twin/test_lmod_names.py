@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -18,15 +20,30 @@ AI, CPE, FILES = "singularity-AI-bindings", "singularity-CPEbits", "singularity-
 SITE = load_site("lumi").site
 
 
-def all_of_lumi(out: Path, platform: str = SITE.platform) -> Path:
-    described = SITE.platforms[platform]
-    cpe = list(map(str, described.stacks["cpe"].installed))
-    return render(out, platform=platform, cpe=cpe, rocm=["all"])
+Trees: TypeAlias = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def all_of_lumi(tmp_path_factory: pytest.TempPathFactory) -> Trees:
+    """Give all that a platform can have."""
+
+    @functools.cache
+    def render_all(platform: str) -> Path:
+        described = SITE.platforms[platform]
+        cpe = list(map(str, described.stacks["cpe"].installed))
+        return render(tmp_path_factory.mktemp("all") / "out", platform=platform, cpe=cpe, rocm=["all"])
+
+    return render_all
+
+
+@pytest.fixture(scope="module")
+def lumi(all_of_lumi: Trees) -> Path:
+    return all_of_lumi(SITE.platform)
 
 
 @each_lmod
-def test_the_marked_version_is_the_default_although_others_are_higher(version: str, tmp_path: Path) -> None:
-    lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
+def test_the_marked_version_is_the_default_although_others_are_higher(version: str, lumi: Path) -> None:
+    lmod = Lmod(version, {TREE: lumi})
     avail, loaded = lmod.run("module avail", f"module load {AI} {CPE}")
     marked = {line.split()[0] for line in avail.output.splitlines() if "(D)" in line or "(L,D)" in line}
     assert marked == {f"{AI}/25.03-rocm6.3", f"{CPE}/25.03"}
@@ -34,16 +51,18 @@ def test_the_marked_version_is_the_default_although_others_are_higher(version: s
 
 
 @each_lmod
-def test_an_old_name_loads_the_default_and_says_so(version: str, tmp_path: Path) -> None:
-    lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
-    before, by_old_name, helped, after, swapped = lmod.run(
+def test_an_old_name_loads_the_default_and_says_so(version: str, lumi: Path) -> None:
+    lmod = Lmod(version, {TREE: lumi})
+    old_name = [
         "true",
         f"module load {AI}/24.03",
         f"module help {AI}/24.03",
         f"module unload {AI}",
         f"module load {AI}/25.09-rocm7.0; module swap {AI} {AI}/24.03",
+    ]
+    (before, by_old_name, helped, after, swapped), (by_default,) = lmod.run_all(
+        [Session(old_name), Session([f"module load {AI}"])]
     )
-    (by_default,) = lmod.run(f"module load {AI}")
     notice = f"{AI}/24.03 is an old name of {AI}/25.03-rocm6.3, which is loaded instead."
     for step in (by_old_name, swapped):
         assert step.code == 0
@@ -64,8 +83,8 @@ def test_an_old_name_is_not_offered(version: str, tmp_path: Path) -> None:
 
 
 @each_lmod
-def test_a_leftover_release_is_called_deprecated_and_names_its_successor(version: str, tmp_path: Path) -> None:
-    lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
+def test_a_leftover_release_is_called_deprecated_and_names_its_successor(version: str, lumi: Path) -> None:
+    lmod = Lmod(version, {TREE: lumi})
     leftover, supported, swapped, restored = lmod.run(
         f"module load {AI}/24.03-rocm6.2",
         f"module load {AI}/25.03-rocm6.2",
@@ -79,31 +98,40 @@ def test_a_leftover_release_is_called_deprecated_and_names_its_successor(version
     assert "deprecated" not in supported.output
 
 
+#: What stands before each module where a command has several.
+HEADS = {"help": 'Module Specific Help for "{}" -', "whatis": "{} ", "show": f"   {TREE}/modules/{{}}.lua:\n"}
+
+
+def parts(output: str, verb: str, names: Sequence[str]) -> dict[str, str]:
+    """Give what a command said of each module, in the order of the modules, as one line of single spaces."""
+    starts = [output.index(HEADS[verb].format(name)) for name in names]
+    assert starts == sorted(starts), verb
+    ends = [*starts[1:], len(output)]
+    return {name: " ".join(output[start:end].split()) for name, start, end in zip(names, starts, ends, strict=True)}
+
+
 @each_lmod
 @pytest.mark.parametrize("platform", SITE.platforms)
 def test_each_version_tells_every_bind_with_its_reason_and_whom_to_ask(
-    version: str, platform: str, tmp_path: Path
+    version: str, platform: str, all_of_lumi: Trees
 ) -> None:
-    out = all_of_lumi(tmp_path / "out", platform)
+    out = all_of_lumi(platform)
     names = [
         str(path.relative_to(out / "modules").with_suffix("")) for path in sorted((out / "modules").rglob("[!.]*.lua"))
     ]
-    commands = [f"module {verb} {name}" for name in names for verb in ("help", "whatis", "show")]
-    half = len(commands) // 2
-    runs = Lmod(version, {TREE: out}).run_all([Session(commands[:half]), Session(commands[half:])])
-    steps = {step.command: step for run in runs for step in run}
+    steps = Lmod(version, {TREE: out}).run(*(f"module {verb} {' '.join(names)}" for verb in HEADS))
+    assert [step.code for step in steps] == [0, 0, 0]
+    told, summary, shown = (parts(step.output, verb, names) for step, verb in zip(steps, HEADS, strict=True))
     for name in names:
-        told, summary, shown = (steps[f"module {verb} {name}"] for verb in ("help", "whatis", "show"))
         module, _, release = name.partition("/")
-        assert told.code == summary.code == shown.code == 0
         for bind, why in binds_of(module, release.partition("-rocm")[0]).items():
-            assert f"{bind} {why}" in told.words, name
+            assert f"{bind} {why}" in told[name], name
             if module != AI:
-                assert bind in shown.words
-        assert SITE.support.contact in told.words
-        assert SITE.support.name in summary.words
-        assert f": Description: {SITE.modules[module].summary}" in summary.words
-        assert f": Version: {release}" in summary.words
+                assert bind in shown[name]
+        assert SITE.support.contact in told[name]
+        assert SITE.support.name in summary[name]
+        assert f": Description: {SITE.modules[module].summary}" in summary[name]
+        assert f": Version: {release}" in summary[name]
 
 
 def binds_of(module: str, cpe: str) -> Mapping[str, str]:
@@ -117,10 +145,10 @@ def binds_of(module: str, cpe: str) -> Mapping[str, str]:
 
 
 @each_lmod
-def test_the_manual_reads_well_on_a_narrow_terminal(version: str, tmp_path: Path) -> None:
+def test_the_manual_reads_well_on_a_narrow_terminal(version: str, lumi: Path) -> None:
     """Lmod prints the text as it is, and nothing of it is wider than 80 columns."""
-    lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
-    (told,) = lmod.run(f"module help {AI}", COLUMNS="80")
+    lmod = Lmod(version, {TREE: lumi})
+    (told,) = lmod.run(f"module help {AI}")
     text = told.output
     assert [line for line in text.splitlines() if len(line) > 80] == []
     order = (
@@ -140,18 +168,21 @@ def test_the_manual_reads_well_on_a_narrow_terminal(version: str, tmp_path: Path
 
 
 @each_lmod
-def test_spider_and_keyword_find_each_module(version: str, tmp_path: Path) -> None:
-    lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
+def test_spider_and_keyword_find_each_module(version: str, lumi: Path) -> None:
+    lmod = Lmod(version, {TREE: lumi})
     keywords = [(name, word) for name, module in SITE.modules.items() for word in module.keywords]
     words = sorted({word for _, word in keywords})
-    steps = lmod.run(*(f"module keyword {word}" for word in words), *(f"module spider {n}" for n in SITE.modules))
+    *steps, full = lmod.run(
+        *(f"module keyword {word}" for word in words),
+        *(f"module spider {name}" for name in SITE.modules),
+        f"module spider {AI}/25.03-rocm6.2",
+    )
     found = {str(word): step.words for word, step in zip(words, steps, strict=False)}
     for name, word in keywords:
         assert f"{name}:" in found[word], f"keyword {word}"
     for name, step in zip(SITE.modules, steps[len(words) :], strict=True):
         assert SITE.modules[name].summary in step.words
     assert f"{CPE}:" not in found["lustre"]
-    (full,) = lmod.run(f"module spider {AI}/25.03-rocm6.2")
     assert "can be loaded directly" in full.words
 
 
@@ -184,16 +215,15 @@ def test_looking_changes_nothing(version: str, tmp_path: Path) -> None:
             "overview",
         )
     ]
-    for start in ("true", f"module load {AI}"):
-        first, *steps = lmod.run(start, *looks)
+    for first, *steps in lmod.run_all([Session([start, *looks]) for start in ("true", f"module load {AI}")]):
         for step in steps:
             assert step.variables == first.variables, step.command
 
 
 @each_lmod
 @pytest.mark.parametrize("platform", SITE.platforms)
-def test_lmods_own_check_of_the_tree_passes(version: str, platform: str, tmp_path: Path) -> None:
-    out = all_of_lumi(tmp_path / "out", platform)
+def test_lmods_own_check_of_the_tree_passes(version: str, platform: str, all_of_lumi: Trees, tmp_path: Path) -> None:
+    out = all_of_lumi(platform)
     bad = render(tmp_path / "bad", rocm=["6.2"])
     broken = bad / "modules" / CPE / "25.03.lua"
     broken.write_text(broken.read_text() + 'setenv("X")\n')
@@ -207,8 +237,7 @@ def test_lmods_own_check_of_the_tree_passes(version: str, platform: str, tmp_pat
 
 
 @each_lmod
-def test_a_spider_cache_tells_the_same_as_the_files(version: str, tmp_path: Path) -> None:
-    out = all_of_lumi(tmp_path / "out")
+def test_a_spider_cache_tells_the_same_as_the_files(version: str, lumi: Path) -> None:
     looks = ["module avail", "module spider", f"module spider {AI}", "module keyword cray", f"module whatis {CPE}"]
     build = (
         "mkdir -p /tmp/cache && "
@@ -216,9 +245,11 @@ def test_a_spider_cache_tells_the_same_as_the_files(version: str, tmp_path: Path
     )
     rc = 'scDescriptT = { { dir = "/tmp/cache", timestamp = "/tmp/cache/time" } }'
     use = f"echo '{rc}' >$HOME/.lmodrc.lua; module --config 2>&1 | grep /tmp/cache"
-    lmod = Lmod(version, {TREE: out})
-    _, *plain = lmod.run("true", *looks, f"module load {AI}")
-    built, used, *cached = lmod.run(build, use, *looks, f"module load {AI}")
+    looks.append(f"module load {AI}")
+    # The first one knows nothing of the cache that the second one makes.
+    (_, *plain), (built, used, *cached) = Lmod(version, {TREE: lumi}).run_all(
+        [Session(["true", *looks]), Session([build, use, *looks])]
+    )
     assert built.code == 0, built.output
     assert used.code == 0, "Lmod does not see the cache"
     for one, other in zip(plain, cached, strict=True):
@@ -227,13 +258,11 @@ def test_a_spider_cache_tells_the_same_as_the_files(version: str, tmp_path: Path
 
 
 @each_lmod
-def test_who_builds_the_spider_cache_leaves_no_trace_in_it(version: str, tmp_path: Path) -> None:
-    lmod = Lmod(version, {TREE: all_of_lumi(tmp_path / "out")})
+def test_who_builds_the_spider_cache_leaves_no_trace_in_it(version: str, lumi: Path) -> None:
+    lmod = Lmod(version, {TREE: lumi})
     spider = f"{LMOD}/libexec/spider -o spider-json {TREE}/modules"
-    (clean,) = lmod.run(spider)
-    _, own = lmod.run(
-        f"module load {AI}", spider, SINGULARITY_BINDPATH="/opt/cray,/mine", SLURM_TASK_PROLOG="/home/me/prolog"
-    )
+    users = {"SINGULARITY_BINDPATH": "/opt/cray,/mine", "SLURM_TASK_PROLOG": "/home/me/prolog"}
+    (clean,), (_, own) = lmod.run_all([Session([spider]), Session([f"module load {AI}", spider], users)])
     found = json.loads(clean.output)
     assert f"{TREE}/modules/{CPE}/25.03.lua" in found[CPE]
     assert json.loads(own.output) == found

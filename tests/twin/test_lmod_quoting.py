@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from lumisite.site.eyes import name_fault
 from lumisite.site.load import LoadedSite
 from lumisite.site.scalars import read_value
 from tests.support.sites import load_text, site_text
-from tests.twin.lmod import TREE, Lmod, Session, each_lmod, render
+from tests.twin.lmod import TREE, VERSIONS, Lmod, Session, each_lmod, render
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
 
@@ -70,6 +70,11 @@ def site_with_paths(paths: Sequence[str]) -> LoadedSite:
     return load_text(site_text(("binds:\n", f"binds:\n{entries}")))
 
 
+@pytest.fixture(scope="module")
+def hostile_values(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return render(tmp_path_factory.mktemp("values") / "out", site_with_values(HOSTILE), rocm=["6.2"])
+
+
 def check_values(version: str, tree: Path, values: Sequence[str]) -> None:
     lmod = Lmod(version, {TREE: tree})
     commands = ["true", f"module load {AI}", f"module load {AI}", f"module unload {AI}", "! test -e /tmp/owned"]
@@ -82,8 +87,8 @@ def check_values(version: str, tree: Path, values: Sequence[str]) -> None:
 
 
 @each_lmod
-def test_hostile_values_reach_the_environment_as_they_are(version: str, tmp_path: Path) -> None:
-    check_values(version, render(tmp_path / "out", site_with_values(HOSTILE), rocm=["6.2"]), HOSTILE)
+def test_hostile_values_reach_the_environment_as_they_are(version: str, hostile_values: Path) -> None:
+    check_values(version, hostile_values, HOSTILE)
 
 
 def may_be_a_value(text: str) -> bool:
@@ -103,7 +108,6 @@ VALUES = st.text(
 ).filter(may_be_a_value)
 
 
-@each_lmod
 @settings(
     max_examples=4,
     deadline=None,
@@ -111,10 +115,11 @@ VALUES = st.text(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(values=st.lists(VALUES, min_size=60, max_size=60))
-def test_any_value_reaches_the_environment_as_it_is(version: str, values: list[str], tmp_path: Path) -> None:
+def test_any_value_reaches_the_environment_as_it_is(values: list[str], tmp_path: Path) -> None:
     out = tmp_path / "out"
     render(out, site_with_values(values), rocm=["6.2"])
-    check_values(version, out, values)
+    for version in VERSIONS:
+        check_values(version, out, values)
 
 
 def path_of(text: str) -> str:
@@ -128,49 +133,70 @@ def test_hostile_paths_reach_the_bind_variable_as_they_are(version: str, tmp_pat
     paths = list(dict.fromkeys(map(path_of, HOSTILE)))
     lmod = Lmod(version, {TREE: render(tmp_path / "out", site_with_paths(paths), rocm=["6.2"])})
     commands = ["true", f"module load {CPE}", f"module unload {CPE}", "! test -e /tmp/owned"]
-    for before, loaded, after, clean in lmod.run_all([Session(commands), Session(commands, shell="sh")]):
+    *runs, (told,) = lmod.run_all([Session(commands), Session(commands, shell="sh"), Session([f"module help {CPE}"])])
+    for before, loaded, after, clean in runs:
         assert loaded.binds[: len(paths)] == paths
         assert after.variables == before.variables
         assert clean.code == 0
-    (told,) = lmod.run(f"module help {CPE}")
     for path in paths:
         assert f"\n  {path}\n" in told.output
         assert " ".join(f"because of {path}".split()) in told.words
 
 
-@each_lmod
-def test_hostile_texts_reach_help_and_whatis_as_they_are(version: str, tmp_path: Path) -> None:
-    texts = [text for text in HOSTILE if len(text) < 100]
-    for number, text in enumerate(texts):
-        words = f"[{yaml(f'key {text} x')}]"
-        deprecated = f"{{successor: {yaml(f'{text} x')}, reason: {yaml(f'Since {text}')}}}"
-        changes = (
-            ("name: the developers of lumisite", f"name: {yaml(f'Dr {text} x')}"),
-            ("keywords: [singularity, container, bind, cray", f"deprecated: {deprecated}\n    keywords: {words} #"),
-        )
-        loaded = load_text(site_text(*changes), file=f"{text}.yaml")
-        render(tmp_path / "out" / str(number), loaded, rocm=["6.2"])
-    lmod = Lmod(version, {TREE: tmp_path / "out"})
-    sessions = [
-        Session(
-            [f"module load {CPE}", f"module help {CPE}", f"module whatis {CPE}", "! test -e /tmp/owned"],
-            {"MODULEPATH": f"{TREE}/{number}/modules"},
-        )
-        for number, _ in enumerate(texts)
-    ]
-    for text, (load, told, summary, clean) in zip(texts, lmod.run_all(sessions), strict=True):
+TEXTS = tuple(text for text in HOSTILE if len(text) < 100)
+
+
+def site_with_a_text(text: str) -> LoadedSite:
+    """Give a site that has a text wherever one is told to users, its own file's name too."""
+    words = f"[{yaml(f'key {text} x')}]"
+    deprecated = f"{{successor: {yaml(f'{text} x')}, reason: {yaml(f'Since {text}')}}}"
+    changes = (
+        ("name: the developers of lumisite", f"name: {yaml(f'Dr {text} x')}"),
+        ("keywords: [singularity, container, bind, cray", f"deprecated: {deprecated}\n    keywords: {words} #"),
+    )
+    return load_text(site_text(*changes), file=f"{text}.yaml")
+
+
+def render_texts(out: Path, below: str, change: Callable[[LoadedSite], LoadedSite]) -> Path:
+    """Write a module for each text, under names of their own, so that one command can ask for all."""
+    for number, text in enumerate(TEXTS):
+        tree = render(out / "trees" / str(number), change(site_with_a_text(text)), rocm=["6.2"])
+        (file,) = (tree / below / CPE).glob("25.03*")
+        (out / below / f"text-{number}").mkdir(parents=True)
+        file.rename(out / below / f"text-{number}" / file.name)
+    return out
+
+
+def check_texts(system: Lmod) -> None:
+    """Check what a module system tells of them."""
+    names = " ".join(f"text-{number}" for number, _ in enumerate(TEXTS))
+    load, told, summary, clean = system.run(
+        f"module load {names}", f"module help {names}", f"module whatis {names}", "! test -e /tmp/owned"
+    )
+    assert load.code == told.code == summary.code == clean.code == 0
+    assert len(load.modules) == len(TEXTS)
+    for text in TEXTS:
         plain = " ".join(text.split())
-        assert load.code == told.code == summary.code == clean.code == 0
         assert f"is deprecated: Since {plain} Use {plain} x instead." in load.words
         assert f"Dr {plain} x" in told.words
         assert f": Support: Dr {text} x, docs/" in summary.output
         assert f"key {text} x\n" in summary.output
 
 
+@pytest.fixture(scope="module")
+def hostile_texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return render_texts(tmp_path_factory.mktemp("texts") / "out", "modules", lambda site: site)
+
+
 @each_lmod
-def test_the_python_output_of_lmod_gives_the_same_values_but_for_tabs(version: str, tmp_path: Path) -> None:
+def test_hostile_texts_reach_help_and_whatis_as_they_are(version: str, hostile_texts: Path) -> None:
+    check_texts(Lmod(version, {TREE: hostile_texts}))
+
+
+@each_lmod
+def test_the_python_output_of_lmod_gives_the_same_values_but_for_tabs(version: str, hostile_values: Path) -> None:
     """As Python programs use Lmod. It writes a tab as \\9, which Python reads as two characters."""
-    lmod = Lmod(version, {TREE: render(tmp_path / "out", site_with_values(HOSTILE), rocm=["6.2"])})
+    lmod = Lmod(version, {TREE: hostile_values})
     program = (
         "import json, os, subprocess; "
         f"code = subprocess.run([os.environ['LMOD_CMD'], 'python', 'load', '{AI}'], capture_output=True).stdout; "

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lumisite.render.manifest import MANIFEST
-from tests.twin.lmod import Lmod, each_lmod, render
+from tests.twin.lmod import Lmod, Session, each_lmod, render
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
 
@@ -59,8 +59,10 @@ def move(release: str) -> str:
 def test_what_a_session_gets_names_the_release_and_not_the_link(version: str, root: Path) -> None:
     release = add_release(root, Asked(rocm=["6.4"]))
     link(root, release)
-    for place in (MODULES, f"{ROOT}/releases/{release}/modules"):
-        (loaded,) = Lmod(version, {ROOT: root}).run(f"module load {AI}", MODULEPATH=place)
+    places = (MODULES, f"{ROOT}/releases/{release}/modules")
+    for (loaded,) in Lmod(version, {ROOT: root}).run_all(
+        [Session([f"module load {AI}"], {"MODULEPATH": place}) for place in places]
+    ):
         assert loaded.environment["SLURM_TASK_PROLOG"] == f"{ROOT}/releases/{release}/spank/task_prolog"
         assert loaded.environment["PATH"].startswith(f"{ROOT}/releases/{release}/spank/bin:")
         assert loaded.environment["LUMISITE_RELEASE"] == f"{ROOT}/releases/{release}"
@@ -74,7 +76,7 @@ def test_a_rendered_tree_works_where_it_lies(version: str, tmp_path: Path) -> No
         "module use '/home/site out/modules'",
         f"module load {AI}",
         f"module unload {AI}; module unuse '/home/site out/modules'",
-        MODULEPATH="/usr",
+        MODULEPATH="/mnt",
     )
     assert loaded.environment["SLURM_TASK_PROLOG"] == "/home/site out/spank/task_prolog"
     assert loaded.environment["PATH"].startswith("/home/site out/spank/bin:")
@@ -114,16 +116,12 @@ def test_a_load_after_the_link_moved_gives_the_new_release_alone(version: str, r
     old = add_release(root, Asked(rocm=["6.2", "6.4"]))
     new = add_release(root, Asked(rocm=["6.4"]))
     link(root, old)
-    lmod = Lmod(version, writable={ROOT: root})
-    before, _, _, again, after = lmod.run(
-        "true",
-        f"module load {AI}/25.03-rocm6.4",
-        move(new),
-        f"module load {AI}/25.03-rocm6.4",
-        f"module unload {AI}",
-        MODULEPATH=MODULES,
+    load = f"module load {AI}/25.03-rocm6.4"
+    place = {"MODULEPATH": MODULES}
+    # The second session finds the link moved.
+    (before, _, _, again, after), (fresh,) = Lmod(version, writable={ROOT: root}).run_all(
+        [Session(["true", load, move(new), load, f"module unload {AI}"], place), Session([load], place)]
     )
-    (fresh,) = lmod.run(f"module load {AI}/25.03-rocm6.4", MODULEPATH=MODULES)
     assert again.variables == fresh.variables
     assert old not in str(again.variables)
     assert after.variables == before.variables
@@ -159,28 +157,26 @@ def test_a_session_whose_modulepath_names_the_release_keeps_it_whole(version: st
 
 @each_lmod
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("command", ["module purge", "true"])
 def test_what_lmod_cannot_unload_since_its_file_is_gone_goes_with_the_next_load(
-    version: str, command: str, loss: str, root: Path
+    version: str, loss: str, root: Path
 ) -> None:
     """Lmod forgets a module whose file is gone and leaves its variables; nothing of ours runs then."""
     old, new = (add_release(root, asked) for asked in LOSSES[loss])
     link(root, old)
-    lmod = Lmod(version, writable={ROOT: root})
-    before, loaded, _, left, again, after = lmod.run(
-        "true",
-        f"module load {AI}",
-        move(new),
-        command,
-        f"module load {AI}",
-        "module purge",
-        MODULEPATH=MODULES,
-        SINGULARITY_BINDPATH="/mine,/scratch",
+    load = f"module load {AI}"
+    start = ["true", load, move(new)]
+    environment = {"MODULEPATH": MODULES, "SINGULARITY_BINDPATH": "/mine,/scratch"}
+    *runs, (fresh,) = Lmod(version, writable={ROOT: root}).run_all(
+        [
+            *(Session([*start, command, load, "module purge"], environment) for command in ("module purge", "true")),
+            # The link has been moved then.
+            Session([load], environment),
+        ]
     )
-    (fresh,) = lmod.run(f"module load {AI}", MODULEPATH=MODULES, SINGULARITY_BINDPATH="/mine,/scratch")
-    assert left.variables != before.variables, "then this page of the documentation can go"
-    assert set(left.binds) <= set(loaded.binds)
-    assert sorted(again.binds) == sorted(fresh.binds)
-    assert {**again.variables, "SINGULARITY_BINDPATH": ""} == {**fresh.variables, "SINGULARITY_BINDPATH": ""}
-    assert old not in str(again.variables)
-    assert after.variables == before.variables
+    for before, loaded, _, left, again, after in runs:
+        assert left.variables != before.variables, "then this page of the documentation can go"
+        assert set(left.binds) <= set(loaded.binds)
+        assert sorted(again.binds) == sorted(fresh.binds)
+        assert {**again.variables, "SINGULARITY_BINDPATH": ""} == {**fresh.variables, "SINGULARITY_BINDPATH": ""}
+        assert old not in str(again.variables)
+        assert after.variables == before.variables

@@ -11,12 +11,12 @@ shift 2
 # Before a file system is asked, which may keep it waiting.
 now=$(date +%s) node=${SLURMD_NODENAME:-$(uname -n)}
 number() { case $1 in '' | *[!0-9]*) echo 0 ;; *) echo "$1" ;; esac; }
-text() { # as JSON
-  case $1 in
-  *[!A-Za-z0-9/._+\ :-]*) printf '"%s"' "$(printf %s "$1" | tr -c ' -~' '?' | sed 's/[\\"]/\\&/g')" ;;
-  *) printf '"%s"' "$1" ;;
-  esac
+text() { # as JSON, in `json`: a command substitution for each of hundreds would cost more than all else
+  json=$1
+  case $1 in *[!A-Za-z0-9/._+\ :-]*) json=$(printf %s "$1" | tr -c ' -~' '?' | sed 's/[\\"]/\\&/g') ;; esac
+  json="\"$json\""
 }
+field() { text "$2" && printf '%s"%s": %s' "${3-, }" "$1" "$json"; }
 first_word() { word='' && read -r word _ <"$1"; }
 
 interfaces() { # NAME...
@@ -30,11 +30,15 @@ interfaces() { # NAME...
       first_word "$place/mtu" && mtu=$word
       # A link-local address comes by itself and leads nowhere.
       if found=$(ip -o address show dev "$name" scope global); then
-        addresses=$(text "$(printf '%s\n' "$found" | sed -n 's/.* inet6* \([^ ]*\) .*/\1/p' | tr '\n' ' ')")
+        text "$(printf '%s\n' "$found" | sed -n 's/.* inet6* \([^ ]*\) .*/\1/p' | tr '\n' ' ')"
+        addresses=$json
       fi
     fi
-    printf '%s%s: {"state": %s, "speed": %s, "mtu": %s, "addresses": %s}' "$comma" "$(text "$name")" \
-      "$(text "$state")" "$(text "$speed")" "$(text "$mtu")" "$addresses"
+    text "$name" && printf '%s%s: {' "$comma" "$json"
+    field state "$state" ''
+    field speed "$speed"
+    field mtu "$mtu"
+    printf ', "addresses": %s}' "$addresses"
     comma=', '
   done
 }
@@ -89,7 +93,7 @@ paths() { # PATTERN...
   for pattern; do
     case $quiet in
     *":$pattern "*)
-      printf '%s%s: {"is": "h"}' "$comma" "$(text "$pattern")"
+      text "$pattern" && printf '%s%s: {"is": "h"}' "$comma" "$json"
       comma=', '
       continue
       ;;
@@ -98,20 +102,21 @@ paths() { # PATTERN...
     for path in $pattern; do
       set -f
       looked_at "$path"
-      printf '%s%s: {"is": "%s"' "$comma" "$(text "$path")" "$is"
+      text "$path" && printf '%s%s: {"is": "%s"' "$comma" "$json" "$is"
       comma=', '
       case $is in
       *e*)
-        case $pattern in *'*') ;; *) printf ', "leads": %s' "$(text "$(readlink -f "$path")")" ;; esac
+        case $pattern in *'*') ;; *) field leads "$(readlink -f "$path")" ;; esac
         # Of what is named one by one: its size, and how it begins.
         case $pattern,$is in
         *'*',* | *d*) ;;
-        *fr*) printf ', "seen": %s' "$(text "$(wc -c <"$path") $(head -c 65536 "$path" | cksum)")" ;;
+        *fr*) field seen "$(wc -c <"$path") $(head -c 65536 "$path" | cksum)" ;;
         esac
         ;;
       *)
         shut_above "$path"
-        printf ', "leads": %s, "shut": %s' "$(text "$(readlink "$path")")" "$(text "$shut")"
+        field leads "$(readlink "$path")"
+        field shut "$shut"
         ;;
       esac
       printf '}'
@@ -156,15 +161,17 @@ allowed() {
 facts() {
   set +f
   cpu=/sys/devices/system/cpu
-  printf '"kernel": %s, "cpus": %s, "cpu_limit_khz": %s, "cpu_allowed": %s, "governor": %s' \
-    "$(text "$(uname -r)")" "$(text "$(cat $cpu/online)")" \
-    "$(text "$(least $cpu/cpu[0-9]*/cpufreq/scaling_max_freq $cpu/cpu[0-9]*/cpufreq/bios_limit)")" \
-    "$(text "$(allowed)")" "$(text "$(every $cpu/cpu[0-9]*/cpufreq/scaling_governor)")"
+  field kernel "$(uname -r)" ''
+  field cpus "$(cat $cpu/online)"
+  field cpu_limit_khz "$(least $cpu/cpu[0-9]*/cpufreq/scaling_max_freq $cpu/cpu[0-9]*/cpufreq/bios_limit)"
+  field cpu_allowed "$(allowed)"
+  field governor "$(every $cpu/cpu[0-9]*/cpufreq/scaling_governor)"
   set -f
 }
 
 record() {
-  printf '{"host": %s, "rank": %s, "local_rank": %s, ' "$(text "$node")" "$rank" "$(number "${SLURM_LOCALID-}")"
+  field host "$node" '{'
+  printf ', "rank": %s, "local_rank": %s, ' "$rank" "$(number "${SLURM_LOCALID-}")"
   # When the job started is the controller's time, by which two nodes can be told apart.
   printf '"now": %s, "started": %s, ' "$now" "$(number "${SLURM_JOB_START_TIME-}")"
   names=
@@ -173,7 +180,8 @@ record() {
   # shellcheck disable=SC2086  # names of interfaces have no blanks
   printf '"interfaces": {%s}, "paths": {%s}, ' "$(interfaces $names)" "$(paths "$@")"
   printf '"mounts": [%s], ' "$(head -n 4096 /proc/self/mountinfo | tr -c '\n -~' '?' | sed 's/[\\"]/\\&/g; s/.*/"&"/; $!s/$/, /')"
-  printf '"private": %s, "facts": {%s}}\n' "$(text "$(written "$private")")" "$(facts)"
+  field private "$(written "$private")" ''
+  printf ', "facts": {%s}}\n' "$(facts)"
 }
 
 rank=$(number "${SLURM_PROCID-}")
