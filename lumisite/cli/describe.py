@@ -63,11 +63,12 @@ def _update(name: str, out: Path | None) -> int:
     """Write a description anew in today's format, and print what changes; what has faults is left as it is."""
     from difflib import unified_diff
 
+    from lumisite.site.document import text_of
     from lumisite.site.update import updated
 
     loaded = load_site(name)
     file = loaded.directory / loaded.file
-    old, new = loaded.data.decode("utf-8-sig"), updated(loaded.data, str(file))
+    old, new = text_of(loaded.data, str(file)), updated(loaded.data, str(file))
     if out is not None or new != old:
         write_whole(out or file, new.encode())
     lines = unified_diff(old.splitlines(), new.splitlines(), str(file), str(out or file), lineterm="")
