@@ -55,8 +55,8 @@ class Processor:
 class Rules:
     """What one loader goes by: `directories` are its built-in ones, `cache` maps names to paths.
 
-    `levels` are those of this CPU that it looks for in glibc-hwcaps, best first; `lib` and `platform` are what `$LIB`
-    and `$PLATFORM` stand for.
+    `levels` are those of this CPU that it looks for in glibc-hwcaps, best first; `lib` is what `$LIB` stands for, and
+    `platform` what `$PLATFORM` does, where that is not the machine's own name.
     """
 
     machine: int = _X86_64
@@ -65,7 +65,7 @@ class Rules:
     library_path: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
     lib: str = "lib64"
-    platform: str = "x86_64"
+    platform: str = ""
     interpreter: str | None = None
 
 
@@ -186,7 +186,8 @@ class Loader:
         return (self._path_of(requester, name) or (name,))[0] if name.startswith("$") else name
 
     def _expand(self, texts: Iterable[str], origin: str) -> tuple[str, ...]:
-        tokens = {"ORIGIN": origin, "LIB": self.rules.lib, "PLATFORM": self.rules.platform}
+        platform = self.rules.platform or _MULTIARCH[self.rules.machine].partition("-")[0]
+        tokens = {"ORIGIN": origin, "LIB": self.rules.lib, "PLATFORM": platform}
         expanded = (
             re.sub(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)\b)", lambda m: tokens[m[1] or m[2]], text)
             for text in texts
@@ -318,7 +319,7 @@ def read_rules(
         library_path=tuple(library_path),
         levels=known,
         lib=directories[0].removeprefix("/usr").lstrip("/"),
-        platform=(cpu.platform if machine == _X86_64 else "") or _MULTIARCH[machine].partition("-")[0],
+        platform=cpu.platform if machine == _X86_64 else "",
         interpreter=interpreter,
     )
 
