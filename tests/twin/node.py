@@ -17,20 +17,21 @@ from tests.twin.fence import ProcessId
 from tests.twin.network import Host
 from tests.twin.process import run_or_refuse
 
-#: The major and minor number of what /dev has for all. An ordinary user needs /dev/fuse, which is root's alone on most
-#: machines; the GPUs have no driver, and are there for Slurm to hand out.
+_FOR_ALL, _OF_ROOT = stat.S_IFCHR | 0o666, stat.S_IFBLK | 0o660
+#: The mode and the major and minor number of what /dev has. An ordinary user needs /dev/fuse, which is root's alone on
+#: most machines; the GPUs have no driver, and are there for Slurm to hand out; images are mounted from loop devices.
 DEVICES = {
-    "null": (1, 3),
-    "zero": (1, 5),
-    "full": (1, 7),
-    "random": (1, 8),
-    "urandom": (1, 9),
-    "tty": (5, 0),
-    "fuse": (10, 229),
-    **{f"dri/renderD{128 + gpu}": (1, 3) for gpu in range(8)},
+    "null": (_FOR_ALL, 1, 3),
+    "zero": (_FOR_ALL, 1, 5),
+    "full": (_FOR_ALL, 1, 7),
+    "random": (_FOR_ALL, 1, 8),
+    "urandom": (_FOR_ALL, 1, 9),
+    "tty": (_FOR_ALL, 5, 0),
+    "fuse": (_FOR_ALL, 10, 229),
+    **{f"dri/renderD{128 + gpu}": (_FOR_ALL, 1, 3) for gpu in range(8)},
+    "loop-control": (stat.S_IFCHR | 0o660, 10, 237),
+    **{f"loop{number}": (_OF_ROOT, 7, number) for number in range(32)},
 }
-#: What images are mounted from.
-LOOP_CONTROL, LOOP_DEVICES = (10, 237), {f"loop{number}": (7, number) for number in range(32)}
 
 CONTROLLER_MARK = "lumisite-twin-controller"
 
@@ -71,22 +72,16 @@ def write_node(plan: NodePlan, folder: Path) -> None:
     (folder / "binds").write_text("".join(rows))
     (folder / "links.batch").write_text(network.link_commands(plan.host, "@PID@"))
     (folder / "addresses").write_text(network.address_commands(plan.host))
-    (folder / "dev/dri").mkdir(parents=True)
-    for name, numbers in DEVICES.items():
-        _make_device(folder / "dev" / name, stat.S_IFCHR | 0o666, numbers)
-    _make_device(folder / "dev/loop-control", stat.S_IFCHR | 0o660, LOOP_CONTROL)
-    for name, numbers in LOOP_DEVICES.items():
-        _make_device(folder / "dev" / name, stat.S_IFBLK | 0o660, numbers)
+    for name, (mode, major, minor) in DEVICES.items():
+        path = folder / "dev" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(path, mode, os.makedev(major, minor))
+        path.chmod(stat.S_IMODE(mode))
     for name, content in plan.etc.items():
         path = folder / "etc" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         path.chmod(0o755 if content.startswith(b"#!") else 0o644)
-
-
-def _make_device(path: Path, mode: int, numbers: tuple[int, int]) -> None:
-    os.mknod(path, mode, os.makedev(*numbers))
-    path.chmod(stat.S_IMODE(mode))
 
 
 def start_node(plan: NodePlan, folder: Path, holder: ProcessId) -> None:

@@ -35,11 +35,9 @@ done <binds
 # With setuid, the default of SingularityCE's build, the kernel mounts images, not a program for each container. Debian
 # builds no starter-suid; its starter does the same. It is made here, where no user of this machine comes to it.
 starter=$root/usr/lib/x86_64-linux-gnu/apptainer/bin/starter
-if [ -e "$starter" ]; then
-    install -m 4755 "$starter" "$starter-suid"
-    echo "allow setuid-mount squashfs = yes" >>"$root/etc/apptainer/apptainer.conf"
-    sed -i "s/^shared loop devices = no/shared loop devices = yes/" "$root/etc/apptainer/apptainer.conf"
-fi
+install -m 4755 "$starter" "$starter-suid"
+echo "allow setuid-mount squashfs = yes" >>"$root/etc/apptainer/apptainer.conf"
+sed -i "s/^shared loop devices = no/shared loop devices = yes/" "$root/etc/apptainer/apptainer.conf"
 
 hostname "$node"
 ip -batch addresses
