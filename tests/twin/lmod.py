@@ -21,6 +21,7 @@ import pytest
 
 from lumisite.errors import ToolError
 from lumisite.release.files import write_tree
+from lumisite.render.manifest import MANIFEST, ModuleSummary, parse_manifest
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.load import EMBEDDED, LoadedSite, load_site
@@ -185,6 +186,13 @@ def render(
     selection = resolve_selection(loaded.site, platform=platform, **asked)
     write_tree(render_tree(loaded, selection, load_templates()), out)
     return out
+
+
+def render_all(out: Path, loaded: LoadedSite, platform: str) -> Mapping[str, ModuleSummary]:
+    """Render all that a platform can have, its leftover CPE releases too; give the manifest's modules."""
+    cpe = list(map(str, loaded.site.platforms[platform].stacks["cpe"].installed))
+    render(out, loaded, platform=platform, cpe=cpe, rocm=["all"])
+    return parse_manifest((out / MANIFEST).read_bytes(), MANIFEST).modules
 
 
 def lumi_with_a_setting() -> LoadedSite:

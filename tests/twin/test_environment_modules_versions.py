@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.render.manifest import MANIFEST, ModuleSummary, parse_manifest
+from lumisite.render.manifest import ModuleSummary
 from tests.twin.environment_modules import EnvironmentModules, each_version
-from tests.twin.lmod import TREE, Lmod, Session, Step, render
+from tests.twin.lmod import TREE, Lmod, Session, Step, render_all
 from tests.twin.test_environment_modules import AI, CPE, LUMI
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
@@ -28,19 +28,12 @@ class Everything:
     purged: Mapping[str, Sequence[Step]]
 
 
-def render_everything(out: Path, platform: str) -> Mapping[str, ModuleSummary]:
-    described = LUMI.site.platforms[platform]
-    cpe = list(map(str, described.stacks["cpe"].installed))
-    render(out, LUMI, platform=platform, cpe=cpe, rocm=["all"])
-    return parse_manifest((out / MANIFEST).read_bytes(), MANIFEST).modules
-
-
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Everything]:
     @functools.cache
     def ask(version: str, platform: str) -> Everything:
         out = tmp_path_factory.mktemp("everything") / "out"
-        modules = render_everything(out, platform)
+        modules = render_all(out, LUMI, platform)
         twice = {name: ["true", f"module load {name}", f"module load {name}"] for name in modules}
         unload = [Session([*twice[name], f"module unload {name}"]) for name in modules]
         purge = [Session([*twice[name], "module purge"]) for name in modules]

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from lumisite.render.manifest import MANIFEST, ModuleSummary, parse_manifest
+from lumisite.render.manifest import ModuleSummary
 from lumisite.site.load import load_site
-from tests.twin.lmod import TREE, Lmod, Session, Step, each_lmod, render
+from tests.twin.lmod import TREE, Lmod, Session, Step, each_lmod, render, render_all
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
 
 AI, CPE, FILES = "singularity-AI-bindings", "singularity-CPEbits", "singularity-userfilesystems"
-SITE = load_site("lumi").site
+LUMI = load_site("lumi")
+SITE = LUMI.site
 
 each_platform = pytest.mark.parametrize("platform", SITE.platforms)
 
@@ -42,19 +43,12 @@ def ai_bindings(modules: Iterable[str]) -> list[str]:
     return [name for name in modules if name.startswith(AI)]
 
 
-def render_everything(out: Path, platform: str) -> Mapping[str, ModuleSummary]:
-    described = SITE.platforms[platform]
-    cpe = list(map(str, described.stacks["cpe"].installed))
-    render(out, platform=platform, cpe=cpe, rocm=["all"])
-    return parse_manifest((out / MANIFEST).read_bytes(), MANIFEST).modules
-
-
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Everything]:
     @functools.cache
     def ask(version: str, platform: str) -> Everything:
         out = tmp_path_factory.mktemp("everything") / "out"
-        modules = render_everything(out, platform)
+        modules = render_all(out, LUMI, platform)
         first, *others = ai_bindings(modules)
         swaps = [f"module swap {AI} {name}" for name in others]
         loads = [f"module load {name}" for name in others]

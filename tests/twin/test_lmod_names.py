@@ -12,12 +12,13 @@ import pytest
 
 from lumisite.site.load import load_site
 from tests.support.sites import load_text, site_text
-from tests.twin.lmod import LMOD, TREE, Lmod, Session, each_lmod, lumi_with_a_setting, render
+from tests.twin.lmod import LMOD, TREE, Lmod, Session, each_lmod, lumi_with_a_setting, render, render_all
 
 pytestmark = [pytest.mark.lmod, pytest.mark.root]
 
 AI, CPE, FILES = "singularity-AI-bindings", "singularity-CPEbits", "singularity-userfilesystems"
-SITE = load_site("lumi").site
+LUMI = load_site("lumi")
+SITE = LUMI.site
 
 
 Trees: TypeAlias = Callable[[str], Path]
@@ -28,12 +29,12 @@ def all_of_lumi(tmp_path_factory: pytest.TempPathFactory) -> Trees:
     """Give all that a platform can have."""
 
     @functools.cache
-    def render_all(platform: str) -> Path:
-        described = SITE.platforms[platform]
-        cpe = list(map(str, described.stacks["cpe"].installed))
-        return render(tmp_path_factory.mktemp("all") / "out", platform=platform, cpe=cpe, rocm=["all"])
+    def ask(platform: str) -> Path:
+        out = tmp_path_factory.mktemp("all") / "out"
+        render_all(out, LUMI, platform)
+        return out
 
-    return render_all
+    return ask
 
 
 @pytest.fixture(scope="module")
