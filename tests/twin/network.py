@@ -55,7 +55,7 @@ def throttle_command(interface: str, rate: str) -> list[str]:
 
     `rate` is in the words of tc-tbf(8), such as 300mbit.
     """
-    shape = f"root tbf rate {rate} burst 256kb latency 50ms"
+    shape = f"root tbf rate {rate} burst 256kb limit 8mb"
     return ["tc", "qdisc", "replace", "dev", interface, *shape.split()]
 
 

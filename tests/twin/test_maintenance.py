@@ -20,7 +20,7 @@ from tests.twin.process import Result
 
 pytestmark = [pytest.mark.measures, pytest.mark.root, pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.lmod]
 
-RATE, SLOWER = "300mbit", "255mbit"  # 15 % less
+RATE, SLOWER = "160mbit", "136mbit"  # 15 % less
 FOUR = "--jobs 1 --nodes 4 --node-sets 1"
 RING = f"--probe pairs {FOUR}"
 
@@ -78,7 +78,7 @@ def test_every_link_is_slower(site: Cluster) -> None:
 
 
 def test_one_node_has_a_slow_link(site: Cluster) -> None:
-    with faults.interface_throttled(site, "nid000003", "hsn0", "150mbit"):
+    with faults.interface_throttled(site, "nid000003", "hsn0", "80mbit"):
         pairs = validate(site, "pairs", "--probe collectives --baseline before.jsonl")
         hunt = lumisite(site, asked_for(pairs))
         ring = validate(site, "ring", f"{RING} --baseline ring.jsonl")
@@ -96,7 +96,7 @@ def test_one_node_has_a_slow_link(site: Cluster) -> None:
 def test_one_bad_node_of_four_is_told_as_that_node(site: Cluster, fault: str) -> None:
     planted, words = {
         # A third of the rate: a message's first eighth goes at once where a link was idle, and more or fewer were.
-        "link": (faults.interface_throttled(site, "nid000003", "hsn0", "100mbit"), RING),
+        "link": (faults.interface_throttled(site, "nid000003", "hsn0", "53mbit"), RING),
         # What cannot start there, and what the others then wait for, follows from it.
         "folder": (faults.path_gone(site, "nid000003", "/opt/cray"), f"--probe binds --probe ddp {FOUR}"),
     }[fault]
