@@ -5,6 +5,8 @@ echo "the first process runs" >/dev/console
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
+for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do echo 1 >"$cpu"; done
+taskset --pid --cpu-list "$(cat /sys/devices/system/cpu/online)" $$ >/dev/console
 mkdir -p /dev/pts /dev/shm /dev/dri
 mount -t devpts devpts /dev/pts
 for place in /dev/shm /run /tmp; do mount -t tmpfs -o mode=1777 tmpfs "$place"; done
