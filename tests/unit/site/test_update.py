@@ -59,7 +59,9 @@ modules:
 """
 
 
-@pytest.mark.parametrize("text", [TEXT, BRACES, BRACES.replace("\n", "\r\n"), f"\ufeff{BRACES}", f"\ufeff\ufeff{BRACES}"])
+@pytest.mark.parametrize(
+    "text", [TEXT, BRACES, BRACES.replace("\n", "\r\n"), f"\ufeff{BRACES}", f"\ufeff\ufeff{BRACES}"]
+)
 def test_the_new_text_says_the_same_with_every_comment(text: str) -> None:
     new = updated(text.encode(), "site.yaml")
     assert parse_yaml(new.encode(), "").value == upgraded(parse_yaml(text.encode(), "")).value
