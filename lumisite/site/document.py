@@ -191,7 +191,7 @@ class _Reader:
 def text_of(data: bytes, file: str) -> str:
     """Give the text of a file in UTF-8, without byte order marks; raises `SiteError`."""
     try:
-        return data.decode("utf-8-sig").lstrip("\ufeff")
+        return data.decode().lstrip("\ufeff")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         message = f"byte 0x{data[error.start]:02x} is not UTF-8 (save the file as UTF-8)"

@@ -74,6 +74,7 @@ def test_one_error_with_its_position(text: str, message: str) -> None:
 
 def test_bytes_that_are_not_utf_8_name_the_line() -> None:
     assert faults(b"a: 1\nb: \xff\n") == "site.yaml:2:1: byte 0xff is not UTF-8 (save the file as UTF-8)"
+    assert faults(b"\xef\xbb\xbfa: 1\n\xff") == "site.yaml:2:1: byte 0xff is not UTF-8 (save the file as UTF-8)"
 
 
 def test_a_huge_file_is_refused_before_it_is_parsed() -> None:
