@@ -39,8 +39,8 @@ KERNEL_SUITE = "bookworm"
 LEFT_OUT = ("usr/bin/apptainer", "usr/lib/x86_64-linux-gnu/apptainer", "usr/lib/cni")
 """What of the node root the node does without: containers, two fifths of all that its kernel has to unpack."""
 BOOT_CPU_S, BOOT_S = 90, 300
-FIRST_WORDS = "the first process runs"
-"""What guest_init.sh says before all else."""
+FIRST_WORDS = "all CPUs run"
+"""What guest_init.sh says first."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def lumi_g_all(
 
 
 def _boot(argv: Sequence[str], console: Path, timeout_s: float) -> bool:
-    """Run the machine to its end; say whether its kernel got as far as the first process within one of both limits."""
+    """Run the machine to its end; say whether it got as far as running all CPUs within one of both limits."""
     console.write_text("")
     began = time.monotonic()
     tied = ["setpriv", "--pdeathsig", "KILL", "--", *argv]

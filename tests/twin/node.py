@@ -17,7 +17,7 @@ from tests.twin.fence import ProcessId
 from tests.twin.network import Host
 from tests.twin.process import run_or_refuse
 
-_FOR_ALL, _OF_ROOT = stat.S_IFCHR | 0o666, stat.S_IFBLK | 0o660
+_FOR_ALL = stat.S_IFCHR | 0o666
 #: The mode and the major and minor number of what /dev has. An ordinary user needs /dev/fuse, which is root's alone on
 #: most machines; the GPUs have no driver, and are there for Slurm to hand out; images are mounted from loop devices.
 DEVICES = {
@@ -30,7 +30,7 @@ DEVICES = {
     "fuse": (_FOR_ALL, 10, 229),
     **{f"dri/renderD{128 + gpu}": (_FOR_ALL, 1, 3) for gpu in range(8)},
     "loop-control": (stat.S_IFCHR | 0o660, 10, 237),
-    **{f"loop{number}": (_OF_ROOT, 7, number) for number in range(32)},
+    **{f"loop{number}": (stat.S_IFBLK | 0o660, 7, number) for number in range(32)},
 }
 
 CONTROLLER_MARK = "lumisite-twin-controller"

@@ -1,6 +1,6 @@
 """The day of a maintenance: a baseline, every link is slower, one node is slow (`rehearse`: nothing has changed).
 
-Links are so slow here that they bound everything: no CPU of this machine, which all nodes share, has a part in it.
+Links are so slow here that they bound everything: the CPUs of this machine, which all nodes share, have little part.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 #!/bin/sh
 # First process of the virtual LUMI-G node: start Slurm, run every /commands/N as the user, send /result, end.
 # Commands may leave files in /tmp/out; they come along. ttyS0 is for the kernel, ttyS1 for the result.
-echo "the first process runs" >/dev/console
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do echo 1 >"$cpu"; done
-taskset --pid --cpu-list "$(cat /sys/devices/system/cpu/online)" $$ >/dev/console
+taskset --pid --cpu-list "$(cat /sys/devices/system/cpu/online)" $$
+echo "all CPUs run" >/dev/console
 mkdir -p /dev/pts /dev/shm /dev/dri
 mount -t devpts devpts /dev/pts
 for place in /dev/shm /run /tmp; do mount -t tmpfs -o mode=1777 tmpfs "$place"; done
