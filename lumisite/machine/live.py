@@ -40,13 +40,17 @@ def _cores(tree: Tree) -> Iterator[CoreGroup]:
     online = _numbers(tree, f"{_CPU}/online")
     numa_of = _numa_of(tree)
     seen: set[int] = set()
+    l3_of: dict[int, frozenset[int]] = {}  # one core is asked for all that share its cache
     for cpu in sorted(online):
         if cpu in seen:
             continue
         threads = _siblings(tree, cpu) & online
         seen |= threads
         package = small_text(tree, f"{_CPU}/cpu{cpu}/topology/physical_package_id")
-        yield threads, _l3_cpus(tree, cpu) or None, numa_of.get(cpu), package
+        if cpu not in l3_of:
+            shared = _l3_cpus(tree, cpu)
+            l3_of |= dict.fromkeys({cpu, *shared}, shared)
+        yield threads, l3_of[cpu] or None, numa_of.get(cpu), package
 
 
 def _siblings(tree: Tree, cpu: int) -> frozenset[int]:

@@ -8,11 +8,14 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import lumisite
 
 CHECKOUT = Path(lumisite.__file__).parent.parent
 
 
+@pytest.mark.thorough
 def test_the_wheel_renders_what_the_checkout_renders(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, check=True, cwd=CHECKOUT, capture_output=True)

@@ -18,6 +18,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -333,7 +334,8 @@ def rounded(value: float, digits: int = 9) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def scripts() -> dict[str, Path]:
+@cache
+def scripts() -> Mapping[str, Path]:
     """Give every script by its name in a job: `binds.py` is `binds/job.py`, `binds_host.sh` is `binds/job_host.sh`."""
     here = Path(__file__).parent
     own = {path.parent.name + path.name.removeprefix("job"): path for path in here.glob("*/job*.*")}

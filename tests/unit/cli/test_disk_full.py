@@ -21,6 +21,7 @@ from tests.support.trees import NEW, OLD, many, tree, written
 pytestmark = pytest.mark.root
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a tmpfs in a name space of its own")
 @pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare (util-linux)")
 @pytest.mark.parametrize("fail", ["render", "deploy", "rollback"])

@@ -125,6 +125,7 @@ def test_text_survives_markdown() -> None:
 # Examples
 
 
+@pytest.mark.thorough
 def test_examples_are_true(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if str(page.relative_to(TOP)) in MADE_UP:
         request.applymarker(pytest.mark.xfail(strict=True, raises=ValueError, reason="its examples are made up"))
@@ -310,6 +311,7 @@ def test_the_table_of_contents_lists_every_page() -> None:
     assert set(PAGES) <= {*listed, *PICTURES}
 
 
+@pytest.mark.thorough
 def test_the_pages_build(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "public")]
     built = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)

@@ -82,6 +82,7 @@ def test_a_log_has_a_line_for_each_image(tmp_path: Path, monkeypatch: pytest.Mon
     ]
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_the_line(tmp_path: Path) -> None:
     with (tmp_path / "large.sif").open("wb") as stream:
         stream.truncate(1 << 38)

@@ -41,6 +41,7 @@ def test_the_scripts_are_formatted(script: Path) -> None:
     finds_nothing("shfmt", "-p", "-d", str(script))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("site", ["lumi", "twin"])
 def test_shellcheck_finds_nothing_in_what_is_rendered(site: str, tmp_path: Path) -> None:
     spank = lay_out(tmp_path, render_files(load_site(site), rocm=["all"], cpe=["all"]))

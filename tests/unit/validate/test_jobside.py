@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lumisite.validate.probes.probe import scripts
+from tests.support.job_scripts import put_scripts
 
 PYTHON = (
     "affinity.py",
@@ -42,9 +43,7 @@ HOSTILE = {
 def left_by(script: str, *arguments: str, launcher: str = sys.executable) -> dict[str, Any]:
     """Run a script as a task would, and give its record."""
     folder = Path("probes")
-    folder.mkdir(exist_ok=True)
-    for name, path in scripts().items():
-        (folder / name).write_bytes(path.read_bytes())
+    put_scripts(folder)
     command = [launcher, str(folder / script), "out", *arguments]
     done = subprocess.run(command, env=HOSTILE, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done.stderr
@@ -149,8 +148,7 @@ def test_jax_that_is_not_there_is_a_record_with_an_error() -> None:
 
 @pytest.mark.parametrize("script", ["transport.py", "communicators.py", "collectives.py", "ddp.py", "pairs.py"])
 def test_training_without_torch_is_a_record_with_an_error(script: str, tmp_path: Path) -> None:
-    for name in (script, "rank.py", "lumisite_record.py"):
-        (tmp_path / name).write_bytes(scripts()[name].read_bytes())
+    put_scripts(tmp_path, script, "rank.py", "lumisite_record.py")
     Path("out").mkdir()
     command = [sys.executable, str(tmp_path / script), "out"]
     assert subprocess.run(command, env=HOSTILE, check=False, timeout=60).returncode == 1
@@ -175,8 +173,7 @@ destroy_process_group = lambda: time.sleep(600)
 
 
 def test_a_rank_ends_with_its_record_where_gloos_group_does_not_go(tmp_path: Path) -> None:
-    for name in ("rank.py", "lumisite_record.py"):
-        (tmp_path / name).write_bytes(scripts()[name].read_bytes())
+    put_scripts(tmp_path, "rank.py", "lumisite_record.py")
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text(TORCH)
     (tmp_path / "torch/distributed.py").write_text(DISTRIBUTED)

@@ -43,6 +43,7 @@ class Deadly:
         monkeypatch.setattr("lumisite.validate.run.folder.os.write", deadly)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["before", "after", "torn"])
 def test_killed_at_any_write_nothing_is_lost_or_doubled(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
@@ -69,6 +70,7 @@ def test_killed_at_any_write_nothing_is_lost_or_doubled(
     assert at > 15
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["before", "after"])
 def test_interrupted_at_any_write_it_cancels_its_jobs_and_goes_on_later(
     played: PlayedSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
@@ -101,6 +103,7 @@ def test_interrupted_at_any_write_it_cancels_its_jobs_and_goes_on_later(
 CALLS = ("submit", "find", "poll", "cancel", "nodes_of")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["before", "after"])
 @pytest.mark.parametrize("end", [KilledError, KeyboardInterrupt])
 def test_ended_at_any_question_to_slurm_nothing_is_lost_or_doubled(

@@ -20,6 +20,7 @@ def peer() -> Any:
     return importlib.import_module("scipy.stats")
 
 
+@pytest.mark.thorough
 @given(st.floats(-50, 50), st.integers(1, 400))
 def test_students_t_is_that_of_scipy(t: float, freedom: int) -> None:
     # With one degree of freedom scipy gives 1.0 close to none, where 1 - 2 |t| / pi is right, which the next test holds.

@@ -16,6 +16,7 @@ from lumisite.site.load import EMBEDDED, load_site
 from lumisite.site.model import Site
 from lumisite.validate.probes.probe import Part, scripts
 from lumisite.validate.probes.suite import choose_probes
+from tests.support.job_scripts import put_scripts
 from tests.support.records import target_of
 from tests.support.sites import load_text, site_text
 
@@ -165,8 +166,7 @@ get_world_size = lambda: 1
 
 
 def test_a_rank_takes_the_device_that_it_is_told(tmp_path: Path) -> None:
-    for name in ("rank.py", "lumisite_record.py"):
-        (tmp_path / name).write_bytes(scripts()[name].read_bytes())
+    put_scripts(tmp_path, "rank.py", "lumisite_record.py")
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text(TORCH)
     (tmp_path / "torch/distributed.py").write_text(DISTRIBUTED)
@@ -204,8 +204,7 @@ def test_a_rank_takes_the_device_that_it_is_told(tmp_path: Path) -> None:
     ("device", "expected"), [("cuda", {"all_reduce": "-b 8 -e 64 -f 2 -g 1 -c 1\n"}), ("cpu", None)]
 )
 def test_programs_of_the_image_are_run_on_gpus_alone(device: str, expected: object, tmp_path: Path) -> None:
-    for name in ("collectives.py", "rank.py", "lumisite_record.py"):
-        (tmp_path / name).write_bytes(scripts()[name].read_bytes())
+    put_scripts(tmp_path, "collectives.py", "rank.py", "lumisite_record.py")
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools/all_reduce_perf").write_text('#!/bin/sh\necho "$@"\n')
     (tmp_path / "tools/all_reduce_perf").chmod(0o755)
