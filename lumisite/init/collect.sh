@@ -54,8 +54,9 @@ done
 one /sys/devices/system/node/node[0-9]*/cpulist
 for module in $modules; do one "/sys/module/$module/version" "/sys/module/$module/srcversion"; done
 for net in /sys/class/net/*; do
+  here=
   device "$net" operstate speed mtu
-  [ -d "$net/bonding" ] && printf 'D %s/bonding\n' "$here"
+  for below in "$here"/lower_*; do leads "$below"; done
 done
 for class in $classes; do
   for adapter in "$class"/*; do device "$adapter" ports/1/link_layer ports/1/state; done

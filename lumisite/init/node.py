@@ -89,8 +89,19 @@ class Folder:
 def node_of(told: Told, site: str, notes: list[str]) -> Node:
     """Read a node's answer."""
     names = [name for name in names_of(told, _NET) if name != "lo" and is_name(name)]
-    real = [name for name in names if {"device", "bonding"} & set(names_of(told, f"{_NET}/{name}"))]
+    real = [name for name in names if _devices(told, name)]
     return Node(capture_system(told, site, real or names, notes), told)
+
+
+def _devices(told: Told, name: str, above: tuple[str, ...] = ()) -> set[str]:
+    """Give the interfaces by whose devices one works: itself, the parts of a bond, what a VLAN or a bridge lies on.
+
+    Source: `netdev_adjacent_sysfs_add` in Linux' net/core/dev.c, which makes the links `lower_NAME`.
+    """
+    here = names_of(told, f"{_NET}/{name}")
+    lower = [one.removeprefix("lower_") for one in here if one.startswith("lower_")]
+    found = {name} if "device" in here else set()
+    return found.union(*(_devices(told, one, (*above, name)) for one in lower if one not in (*above, name)))
 
 
 def fabric_of(node: Node, address: str | None) -> Fabric:
@@ -130,7 +141,8 @@ def _routes(node: Node) -> Iterator[tuple[str, ipaddress.IPv4Network]]:
 
 def _adapters(node: Node, fast: list[str]) -> tuple[str, tuple[str, ...]]:
     """Give what carries data, and its adapters: those of the fast interfaces, where an adapter is also Ethernet."""
-    buses = {node.facts.interfaces[name].bus for name in fast} - {None}
+    parts = {part for name in fast for part in (_devices(node.told, name) or {name})}
+    buses = {node.facts.interfaces[part].bus for part in parts if part in node.facts.interfaces} - {None}
     for fabric in all_fabrics():
         found = []
         for name, adapter in node.facts.nics.items():

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from lumisite.init.told import collector, read_told
+from lumisite.machine.tree import names_of, resolve
 from tests.twin.cache import cached
 from tests.twin.cluster import EXCHANGE, SITE_TREE, Cluster, ClusterPlan, running
 from tests.twin.environment_modules import EnvironmentModules
@@ -20,6 +22,7 @@ from tests.twin.fence import SCRIPTS
 from tests.twin.fixtures import require_twin
 from tests.twin.helper_site import GENERATIONS
 from tests.twin.login_node import LUMISITE, install_lumisite
+from tests.twin.process import run_tool
 from tests.twin.roots import DEFAULT_GENERATION, node_root
 from tests.twin.test_ddp import GRADIENTS_MB
 from tests.twin.training import SRUN, read_training
@@ -144,3 +147,12 @@ def test_a_file_that_is_there_stays(machine: Cluster) -> None:
     done = machine.run(f"cd /scratch && echo mine >mine.yaml && {LUMISITE} init --out mine.yaml; cat mine.yaml")
     assert "mine.yaml is there already" in done.stderr
     assert done.stdout == "mine\n"
+
+
+def test_a_node_tells_what_its_interfaces_lie_on() -> None:
+    """On a bridge, as the kernel has it: a bond needs a module, and is linked by the same lines of the kernel."""
+    made = "mount -t sysfs sysfs /sys; ip link add br0 type bridge; ip link add v0 type veth; ip link set v0 master br0"
+    done = run_tool(["unshare", "--net", "--mount", "sh", "-c", f'{made}; exec sh -c "$1"', "sh", collector()])
+    told = read_told(done.check().stdout, "node")
+    assert "lower_v0" in names_of(told, "/sys/class/net/br0")
+    assert resolve(told, "/sys/class/net/br0/lower_v0") == resolve(told, "/sys/class/net/v0")

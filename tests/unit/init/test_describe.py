@@ -320,6 +320,31 @@ def test_an_adapter_of_another_interface_is_no_fast_one() -> None:
         assert fabric_of(small(net=network(**speeds), adapter=files), None).adapters == adapters
 
 
+@pytest.mark.parametrize(
+    "stack",
+    [
+        {"bond0": ("ens1", "ens2")},
+        {"bond0": ("ens1", "ens2"), "bond0.7": ("bond0",)},
+        {"team0": ("ens1",), "br0": ("team0", "veth1")},
+        {"bond0": ("ens1", "bond0.7"), "bond0.7": ("bond0",)},  # no machine has it
+    ],
+)
+def test_an_adapter_of_what_a_fast_interface_lies_on_is_its_own(stack: Mapping[str, tuple[str, ...]]) -> None:
+    fast = [*stack][-1]
+    files = network(eth0=(1000, "10.1.0"), ens1=(100000, ""), ens2=(100000, ""), **{fast: (200000, "10.2.0")})
+    del files[f"/sys/class/net/{fast}/device"]
+    for name, parts in stack.items():
+        files[f"/sys/class/net/{name}/operstate"] = b"up\n"
+        files |= {f"/sys/class/net/{name}/lower_{part}": Link(f"/sys/class/net/{part}") for part in parts}
+    here = "/sys/class/infiniband/mlx5_bond_0"
+    files |= {f"{here}/ports/1/link_layer": b"Ethernet\n", f"{here}/ports/1/state": b"4: ACTIVE\n"}
+    for device, found in (("ens1", ("RoCE", ("mlx5_bond_0",))), ("eth0", ("tcp", ()))):
+        adapter = {f"{here}/device": files[f"/sys/class/net/{device}/device"]}
+        fabric = fabric_of(small(net={**files, **adapter}), "10.1.0.1")
+        assert (fabric.interfaces, fabric.management) == ((fast,), ("eth0",))
+        assert (fabric.carrier, fabric.adapters) == found
+
+
 def test_shared_is_what_is_the_same_on_two_nodes() -> None:
     same, other = {"/shared": "5 2026-01-02 00:00:00.5 +0000"}, {"/shared": "5 2026-01-02 00:00:00.6 +0000"}
     table = {
