@@ -85,12 +85,22 @@ class DeployedFile:
     sha256: str
 
 
+@dataclass(frozen=True)
+class OtherDriver:
+    """A GPU driver in the place of another one of the same vendor."""
+
+    name: str
+    driver: Driver
+
+
 def _text(kind: Kind, subject: str, value: object) -> str | None:
     match value:
         case None:
             return None
         case Driver():
             return driver_words(subject, value)
+        case OtherDriver():
+            return driver_words(value.name, value.driver)
         case Program():
             digest = f", sha256 {value.sha256[:12]}" if value.sha256 else ""
             said = value.package or (value.real and f"{value.real}, {value.size_bytes} bytes")

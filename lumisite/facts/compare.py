@@ -9,10 +9,10 @@ from dataclasses import is_dataclass, replace
 from typing import Any, TypeVar, get_args
 
 from lumisite.binds.copies import is_foundation, stem
-from lumisite.facts.change import BootConfig, Change, DeployedFile, Kind, LoadedFile, SymbolVersion, parted
+from lumisite.facts.change import BootConfig, Change, DeployedFile, Kind, LoadedFile, OtherDriver, SymbolVersion, parted
 from lumisite.facts.facts import Adapter, Facts, Interface, Library, Plain, Releases
 from lumisite.machine.tree import is_under
-from lumisite.vendors import all_software, all_vendors
+from lumisite.vendors import all_gpus, all_software, all_vendors
 
 T = TypeVar("T")
 D = TypeVar("D", Interface, Adapter)
@@ -95,7 +95,7 @@ def _differences(before: Facts, after: Facts, asked: Collection[str]) -> Changes
     yield from (Change("missing", name, before.missing[name], None) for name in lacked)
     yield from _entries("dangling", before.dangling, after.dangling)
     yield from _paths(before, after)
-    yield from _entries("driver", before.drivers, after.drivers)
+    yield from _drivers(before, after)
     for _, one in all_software():
         was, now = (facts.stacks.get(one.name, Releases()) for facts in (before, after))
         yield from _changed("stack", one.title, was.versions or None, now.versions or None)
@@ -146,6 +146,16 @@ def _devices(kind: Kind, old: Mapping[str, D], new: Mapping[str, D]) -> Changes:
     yield from (Change(kind, name, old[name], now) for name, now in renamed.items())
     left = {name: one for name, one in old.items() if name not in renamed}
     yield from _entries(kind, left, {name: one for name, one in new.items() if name not in renamed.values()})
+
+
+def _drivers(before: Facts, after: Facts) -> Changes:
+    """Give what differs by name; a driver in the place of another one of the same vendor is one change."""
+    old, new = dict(before.drivers), dict(after.drivers)
+    for gpu in all_gpus():
+        lost, got = parted(*([name for name in gpu.drivers if name in one] for one in (old, new)))
+        if len(lost) == len(got) == 1:
+            yield Change("driver", lost[0], old.pop(lost[0]), OtherDriver(got[0], new.pop(got[0])))
+    yield from _entries("driver", old, new)
 
 
 # What one of two captures could not read

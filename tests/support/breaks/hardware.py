@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.breaks.row import Break, Plant
+from tests.support.breaks.row import NOTHING, Break, Plant
 from tests.support.dict_trees import Link
 from tests.support.nodes import lumi_node
 
@@ -154,6 +154,13 @@ HARDWARE = {
         "amdgpu 6.10.5; built anew",
         [("site", "platforms.2026-01.stacks.rocm.runs", "")],
         "GPU driver: amdgpu 6.10.5 -> amdgpu 6.10.5; built anew.",
+    ),
+    "another driver of the same vendor": Break(
+        {"/sys/module/i915/srcversion": None, "/sys/module/xe/srcversion": b"EF56\n"},
+        "GPU driver: i915 -> xe",
+        [],
+        NOTHING,
+        both={"/sys/module/i915/srcversion": b"CD34\n"},
     ),
     "driver that is not loaded": Break(
         {"/sys/module/amdgpu/version": None, "/sys/module/amdgpu/srcversion": None},
