@@ -39,7 +39,9 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
         folders += [f"{start}{name}" for pair in parted(*versions) for name in pair for start in one.folders]
     folders += [*subjects["image"], *subjects["dangling"]]
     links = {posixpath.basename(path) for path in subjects["dangling"]}
-    lost = {name for one in found if one.kind == "soname" for name in one.before or ()} | subjects["library-gone"]
+    renamed = [one for one in found if one.kind == "soname"]
+    other, instead = ({name for one in renamed for name in getattr(one, side)} for side in ("before", "after"))
+    lost = other | subjects["library-gone"]
     kinds = {path: {one.kind, after.paths.get(path, one).kind} for path, one in before.paths.items()}
     void = [path for path, pair in kinds.items() if "directory" in pair and pair & {"none", "dangling", "file"}]
     needed = {name for one in found if one.kind == "needs" for name in one.after or ()}
@@ -58,6 +60,8 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
         match change.kind:
             case "path":
                 return posixpath.basename(name) in lost or _is_below(name, folders)
+            case "needs":  # the other SONAMEs of what it needed
+                return other.issuperset(change.before or ()) and instead.issuperset(change.after or ())
             case "missing":
                 return name in links | subjects["library-gone"] | subjects["damaged"]
             case "library-gone" | "library-new":

@@ -41,7 +41,6 @@ LIBRARIES = {
             ("module", "singularity-CPEbits", "binds /usr/lib64/libcxi.so.1"),
         ],
         "Images that take libcxi.so.1 from the host: the host has libcxi.so.2 instead. This concerns easybuild, lumi-pytorch,",
-        also=("libfabric.so.1 needs + libcxi.so.2, - libcxi.so.1",),
         plan="decides about libcxi.so.1",
     ),
     "SONAME of a need": Break(
@@ -49,7 +48,6 @@ LIBRARIES = {
         "libjson-c: SONAME changed, libjson-c.so.5 -> libjson-c.so.6",
         [("plan", "lumi-pytorch", "borrow libjson-c.so.5 from the host, which is now libjson-c.so.6")],
         "Images that take libjson-c.so.5 from the host: the host has libjson-c.so.6 instead.",
-        also=("libfabric.so.1 needs + libjson-c.so.6, - libjson-c.so.5",),
         plan="decides about libjson-c.so.5",
     ),
     "another SONAME of a need, and the old one stays": Break(
