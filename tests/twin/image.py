@@ -41,6 +41,7 @@ EDITS = (
 # What `conda activate` mostly does.
 ACTIVATE = "export CONDA_DEFAULT_ENV=$1 CONDA_PREFIX=/opt/miniconda3/envs/$1 PATH=/opt/miniconda3/envs/$1/bin:$PATH\n"
 LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
+PACKAGES = "usr/lib/python3/dist-packages"
 # How mksquashfs packs. What hundreds of ranks start from is not unpacked by each of them anew.
 ZSTD = "-comp zstd -Xcompression-level 1"
 UNCOMPRESSED = "-noI -noD -noF -noX"
@@ -101,7 +102,9 @@ def image(name: str) -> Path:
     libraries = network_libraries(recipe.libfabric) if recipe.libfabric is not None else ()
     inputs["libraries"] = [asdict(library) for library in libraries]
     # So that an image without any keeps the key that it has.
-    if not recipe.wheels:
+    if recipe.wheels:
+        inputs["compiled"] = True
+    else:
         del inputs["wheels"]
     if recipe.folder == LIBRARY_FOLDER:
         del inputs["folder"]
@@ -118,9 +121,10 @@ def image(name: str) -> Path:
         _add_environment(tree)
         if recipe.conda is not None:
             _add_conda(tree, recipe.conda)
-            _edit(tree, "usr/lib/python3/dist-packages/torch")
+            _edit(tree, f"{PACKAGES}/torch")
         if recipe.wheels:
-            install_wheels(recipe.wheels, tree / "usr/lib/python3/dist-packages")
+            install_wheels(recipe.wheels, tree / PACKAGES)
+            _compile(tree, f"/{PACKAGES}")
         if libraries:
             build_libraries(libraries, tree / recipe.folder)
             if recipe.folder != LIBRARY_FOLDER:
@@ -179,7 +183,9 @@ def _edit(tree: Path, folder: str) -> None:
         text = (tree / folder / name).read_text()
         assert old in text, name
         (tree / folder / name).write_text(text.replace(old, new, 1))
-    # Else each start would compile them again.
-    run_or_refuse(
-        ["chroot", str(tree), "python3", "-m", "compileall", "-q", *(f"/{folder}/{edit[0]}" for edit in EDITS)]
-    )
+    _compile(tree, *(f"/{folder}/{edit[0]}" for edit in EDITS))
+
+
+def _compile(tree: Path, *paths: str) -> None:
+    """Compile modules, or all of a folder, as each start would else do again: an image keeps no bytecode."""
+    run_or_refuse(["chroot", str(tree), "python3", "-m", "compileall", "-q", "-j0", *paths])
