@@ -33,11 +33,7 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
     shut |= {change.subject for change in closed}
     found = tuple(change for change in seen if not _is_hidden(change, shut, before, after))
     subjects = {kind: {one.subject for one in found if one.kind == kind} for kind in get_args(Kind)}
-    folders = [path for one in found if one.kind == "product" for path in (one.before, one.after) if path]
-    for _, one in all_software():
-        versions = (facts.stacks.get(one.name, Releases()).versions for facts in (before, after))
-        folders += [f"{start}{name}" for pair in parted(*versions) for name in pair for start in one.folders]
-    folders += [*subjects["image"], *subjects["dangling"]]
+    folders = [*_releases(found, before, after), *subjects["image"], *subjects["dangling"]]
     links = {posixpath.basename(path) for path in subjects["dangling"]}
     renamed = [one for one in found if one.kind == "soname"]
     other, instead = ({name for one in renamed for name in getattr(one, side)} for side in ("before", "after"))
@@ -83,6 +79,14 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
 
     told = closed if len(found) < len(seen) or "unreadable" in before.plain else ()
     return (*told, *(change for change in found if not is_told(change)))
+
+
+def _releases(found: Iterable[Change[Any]], before: Facts, after: Facts) -> Iterator[str]:
+    """Give the folders of releases that only one of the captures has."""
+    yield from (path for one in found if one.kind == "product" for path in (one.before, one.after) if path)
+    for _, one in all_software():
+        versions = (facts.stacks.get(one.name, Releases()).versions for facts in (before, after))
+        yield from (f"{start}{name}" for pair in parted(*versions) for name in pair for start in one.folders)
 
 
 def _is_below(path: str, folders: Iterable[str]) -> bool:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lumisite.errors import ToolError
+from lumisite.init.node import Node, node_of
 from lumisite.init.slurm import Ask
 from lumisite.init.told import Told, read_told
 from tests.support.dict_trees import Link
 
+Files = Mapping[str, bytes | Link]
+MOUNT = "{id} 1 0:{id} / {point} rw,relatime shared:1 - {kind} {source} rw\n"
+ROUTES = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n"
 CONFIG = """Configuration data as of 2026-11-22T14:19:00
 ClusterName             = skerry
 MpiDefault              = pmix
@@ -75,7 +79,7 @@ def no_slurm(argv: Sequence[str]) -> str:
     raise ToolError(f"{argv[0]} is not on PATH")
 
 
-def told(files: Mapping[str, bytes | Link], end: str = "END\n") -> Told:
+def told(files: Files, end: str = "END\n") -> Told:
     """Give a node that has these files as its answer."""
     text = "Welcome to the machine\n"
     for path, content in files.items():
@@ -85,3 +89,35 @@ def told(files: Mapping[str, bytes | Link], end: str = "END\n") -> Told:
             lines = content.decode(errors="replace").removesuffix("\n").split("\n")
             text += f"F {path}\n" + "".join(f"|{line}\n" for line in lines)
     return read_told(text + end, "node")
+
+
+def network(**interfaces: tuple[int, str]) -> dict[str, bytes | Link]:
+    """Give interfaces by name, with speed (Mbit/s) and the first three bytes of their address."""
+    files: dict[str, bytes | Link] = {}
+    routes = ROUTES + "eth0\t00000000\t0101010A\t0003\t0\t0\t0\t00000000\n"
+    for number, (name, (speed, address)) in enumerate(interfaces.items()):
+        device = f"/sys/devices/pci0000:00/0000:0{number}:00.0"
+        files |= {f"/sys/class/net/{name}/operstate": b"up\n", f"/sys/class/net/{name}/speed": f"{speed}\n".encode()}
+        files |= {f"{device}/numa_node": b"0\n", f"/sys/class/net/{name}/device": Link(device)}
+        if address:
+            packed = bytes(map(int, address.split(".")))[::-1].hex().upper()
+            routes += f"{name}\t00{packed}\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
+    return files | {"/proc/net/route": routes.encode()}
+
+
+def mounts(stamps: Mapping[str, str], **kinds: str) -> dict[str, bytes | Link]:
+    """Give a table of mounts; `stamps` say which folder stands at each, and when it was changed."""
+    points = {f"/{name.replace('_', '/')}": kind for name, kind in kinds.items()}
+    table = "".join(
+        MOUNT.format(id=at, point=point, kind=kind, source="x") for at, (point, kind) in enumerate(points.items())
+    )
+    stats = "".join(f"{stamps.get(point, '7 2026-01-01 00:00:00.1 +0000')} directory {point}\n" for point in points)
+    return {"/proc/self/mountinfo": table.encode(), "/said/stat": stats.encode()}
+
+
+def small(**changes: Files) -> Node:
+    files: dict[str, bytes | Link] = {"/sys/devices/system/cpu/online": b"0-1\n", "/proc/sys/kernel/hostname": b"n1\n"}
+    files |= {f"/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id": b"0\n" for cpu in (0, 1)}
+    for more in changes.values():
+        files |= more
+    return node_of(told(files), "skerry", [])
