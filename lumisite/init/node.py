@@ -93,15 +93,18 @@ def node_of(told: Told, site: str, notes: list[str]) -> Node:
     return Node(capture_system(told, site, real or names, notes), told)
 
 
-def _devices(told: Told, name: str, above: tuple[str, ...] = ()) -> set[str]:
+def _devices(told: Told, name: str) -> set[str]:
     """Give the interfaces by whose devices one works: itself, the parts of a bond, what a VLAN or a bridge lies on.
 
     Source: `netdev_adjacent_sysfs_add` in Linux' net/core/dev.c, which makes the links `lower_NAME`.
     """
-    here = names_of(told, f"{_NET}/{name}")
-    lower = [one.removeprefix("lower_") for one in here if one.startswith("lower_")]
-    found = {name} if "device" in here else set()
-    return found.union(*(_devices(told, one, (*above, name)) for one in lower if one not in (*above, name)))
+    found, waiting = dict[str, list[str]](), [name]
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found[one] = names_of(told, f"{_NET}/{one}")
+            waiting += [below.removeprefix("lower_") for below in found[one] if below.startswith("lower_")]
+    return {one for one, here in found.items() if "device" in here}
 
 
 def fabric_of(node: Node, address: str | None) -> Fabric:
