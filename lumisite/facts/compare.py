@@ -36,8 +36,7 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
     folders = [*_releases(found, before, after), *subjects["image"], *subjects["dangling"]]
     links = {posixpath.basename(path) for path in subjects["dangling"]}
     renamed = [one for one in found if one.kind == "soname"]
-    other, instead = ({name for one in renamed for name in getattr(one, side)} for side in ("before", "after"))
-    lost = other | subjects["library-gone"]
+    lost = {name for one in renamed for name in one.before or ()} | subjects["library-gone"]
     kinds = {path: {one.kind, after.paths.get(path, one).kind} for path, one in before.paths.items()}
     void = [path for path, pair in kinds.items() if "directory" in pair and pair & {"none", "dangling", "file"}]
     needed = {name for one in found if one.kind == "needs" for name in one.after or ()}
@@ -56,8 +55,8 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
         match change.kind:
             case "path":
                 return posixpath.basename(name) in lost or _is_below(name, folders)
-            case "needs":  # the other SONAMEs of what it needed
-                return other.issuperset(change.before or ()) and instead.issuperset(change.after or ())
+            case "needs":
+                return _is_renamed(change, renamed)
             case "missing":
                 return name in links | subjects["library-gone"] | subjects["damaged"]
             case "library-gone" | "library-new":
@@ -79,6 +78,15 @@ def compare(before: Facts, after: Facts, asked: Collection[str] = ()) -> tuple[C
 
     told = closed if len(found) < len(seen) or "unreadable" in before.plain else ()
     return (*told, *(change for change in found if not is_told(change)))
+
+
+def _is_renamed(needs: Change[tuple[str, ...]], renamed: Iterable[Change[tuple[str, ...]]]) -> bool:
+    """Tell whether a library needs what it needed before, by the other SONAMEs that this has now."""
+    old, new = set(needs.before or ()), set(needs.after or ())
+    for one in renamed:
+        if not old.isdisjoint(one.before or ()) and not new.isdisjoint(one.after or ()):
+            old, new = old.difference(one.before or ()), new.difference(one.after or ())
+    return not old and not new
 
 
 def _releases(found: Iterable[Change[Any]], before: Facts, after: Facts) -> Iterator[str]:

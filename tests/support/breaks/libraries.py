@@ -50,6 +50,15 @@ LIBRARIES = {
         "Images that take libjson-c.so.5 from the host: the host has libjson-c.so.6 instead.",
         plan="decides about libjson-c.so.5",
     ),
+    "SONAME change, and another library needs the new one": Break(
+        {JSON: None, "/usr/lib64/libjson-c.so.6": elf("libjson-c.so.6"), FABRIC: fabric(["libcxi.so.1", "libjson-c.so.6", "libc.so.6"]),
+         CXI_FILE: elf("libcxi.so.1", ["libjson-c.so.6", "libc.so.6"], verneed=WANTS, verdef=CXI_VERSIONS)},
+        "libjson-c: SONAME changed, libjson-c.so.5 -> libjson-c.so.6",
+        [("plan", "lumi-pytorch", "borrow libjson-c.so.5 from the host, which is now libjson-c.so.6")],
+        "Images that take libjson-c.so.5 from the host: the host has libjson-c.so.6 instead.",
+        also=("libcxi.so.1 needs + libjson-c.so.6",),
+        plan="decides about libjson-c.so.5",
+    ),
     "another SONAME of a need, and the old one stays": Break(
         {"/usr/lib64/libjson-c.so.6": elf("libjson-c.so.6"), FABRIC: fabric(["libcxi.so.1", "libjson-c.so.6", "libc.so.6"])},
         "libfabric.so.1 needs + libjson-c.so.6, - libjson-c.so.5",
