@@ -222,38 +222,49 @@ def _report_cases(data: bytes) -> Iterator[tuple[str, Raw | None]]:
 
 def _perflog_cases(data: bytes) -> Iterator[tuple[str, Raw | None]]:
     """Give the cases of a perflog, each with its line; none for a line that cannot be a whole one."""
-    header, *lines = data.decode("utf-8", "replace").split("\n")
-    columns = header.split("|")
-    missing = [name for name in _NEEDED if name not in columns]
+    first, *lines = data.decode("utf-8", "replace").split("\n")
+    header = _header(first.split("|"))
+    missing = [name for name in _NEEDED if name not in header.columns]
     if missing:
         why = "that is not ReFrame's default format; a report of `reframe --report-file` has all"
         raise LineError(f"line 1: the perflog has no column {', '.join(missing)} ({why})")
     for count, line in enumerate(lines, start=2):
         if line.strip():
-            yield f":{count}: ", None if count > len(lines) else _case(columns, line.split("|"))
+            yield f":{count}: ", None if count > len(lines) else _case(header, line.split("|"))
 
 
-def _case(columns: Sequence[str], cells: Sequence[str]) -> dict[str, object] | None:
+@dataclass(frozen=True)
+class _Header:
+    """The columns of a perflog, those of each number by its name, and how many stand before and behind all numbers."""
+
+    columns: Sequence[str]
+    numbers: Mapping[str, Sequence[str]]
+    first: int
+    tail: int
+
+
+def _header(columns: Sequence[str]) -> _Header:
+    names = [name.removesuffix("_value") for name in columns if name.endswith("_value")]
+    numbers = {name: [f"{name}_{what}" for what in _NUMBER] for name in names}
+    # A column without a name: the numbers of a case that had none. Without either, all columns stand before them.
+    own = {"", *itertools.chain(*numbers.values())}
+    places = [at for at, name in enumerate(columns) if name in own] or [len(columns), len(columns) - 1]
+    return _Header(columns, numbers, places[0], len(columns) - places[-1] - 1)
+
+
+def _case(header: _Header, cells: Sequence[str]) -> dict[str, object] | None:
     """Give a line as the case of a report; none where it is not whole.
 
     ReFrame writes a header once, so a variant of a test that has other numbers has other columns, and one that failed
     may have none. Its other columns stand where they should, counted from both ends, and are enough where the numbers
     are not needed: it failed, or has lumisite's own lines.
     """
-    numbers = {
-        name.removesuffix("_value"): [f"{name.removesuffix('_value')}_{what}" for what in _NUMBER]
-        for name in columns
-        if name.endswith("_value")
-    }
+    columns, numbers = header.columns, header.numbers
     cut = len(cells) != len(columns)
     if cut:
-        # A column without a name: the numbers of a case that had none. Without either, all columns stand before them.
-        own = {"", *itertools.chain(*numbers.values())}
-        places = [at for at, name in enumerate(columns) if name in own] or [len(columns), len(columns) - 1]
-        first, tail = places[0], len(columns) - places[-1] - 1
-        if len(cells) < first + tail:
+        if len(cells) < header.first + header.tail:
             return None
-        columns, cells = ([*each[:first], *each[len(each) - tail :]] for each in (columns, cells))
+        columns, cells = ([*each[: header.first], *each[len(each) - header.tail :]] for each in (columns, cells))
         numbers = {}
     row = {name: None if cell in ("", "None", "null") else cell for name, cell in zip(columns, cells, strict=True)}
     if cut and row["result"] != FAILED and not (row.get("lumisite") or "").startswith("["):
