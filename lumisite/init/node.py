@@ -144,7 +144,7 @@ def _routes(node: Node) -> Iterator[tuple[str, ipaddress.IPv4Network]]:
 
 def _adapters(node: Node, fast: list[str]) -> tuple[str, tuple[str, ...]]:
     """Give what carries data, and its adapters: those of the fast interfaces, where an adapter is also Ethernet."""
-    parts = {part for name in fast for part in (_devices(node.told, name) or {name})}
+    parts = set(fast).union(*(_devices(node.told, name) for name in fast))
     buses = {node.facts.interfaces[part].bus for part in parts if part in node.facts.interfaces} - {None}
     for fabric in all_fabrics():
         found = []

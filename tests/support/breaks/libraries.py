@@ -30,6 +30,12 @@ def mpi(version: str) -> str:
     return f"/opt/cray/pe/mpich/{version}/{MPI}"
 
 
+#: libfabric as it is built on the next json-c.
+NEW_JSON = {
+    "/usr/lib64/libjson-c.so.6": elf("libjson-c.so.6"),
+    FABRIC: fabric(["libcxi.so.1", "libjson-c.so.6", "libc.so.6"]),
+}
+
 LIBRARIES = {
     # SONAMEs
     "SONAME change": Break(
@@ -44,14 +50,14 @@ LIBRARIES = {
         plan="decides about libcxi.so.1",
     ),
     "SONAME of a need": Break(
-        {JSON: None, "/usr/lib64/libjson-c.so.6": elf("libjson-c.so.6"), FABRIC: fabric(["libcxi.so.1", "libjson-c.so.6", "libc.so.6"])},
+        {JSON: None, **NEW_JSON},
         "libjson-c: SONAME changed, libjson-c.so.5 -> libjson-c.so.6",
         [("plan", "lumi-pytorch", "borrow libjson-c.so.5 from the host, which is now libjson-c.so.6")],
         "Images that take libjson-c.so.5 from the host: the host has libjson-c.so.6 instead.",
         plan="decides about libjson-c.so.5",
     ),
     "SONAME change, and another library needs the new one": Break(
-        {JSON: None, "/usr/lib64/libjson-c.so.6": elf("libjson-c.so.6"), FABRIC: fabric(["libcxi.so.1", "libjson-c.so.6", "libc.so.6"]),
+        {JSON: None, **NEW_JSON,
          CXI_FILE: elf("libcxi.so.1", ["libjson-c.so.6", "libc.so.6"], verneed=WANTS, verdef=CXI_VERSIONS)},
         "libjson-c: SONAME changed, libjson-c.so.5 -> libjson-c.so.6",
         [("plan", "lumi-pytorch", "borrow libjson-c.so.5 from the host, which is now libjson-c.so.6")],
@@ -60,7 +66,7 @@ LIBRARIES = {
         plan="decides about libjson-c.so.5",
     ),
     "another SONAME of a need, and the old one stays": Break(
-        {"/usr/lib64/libjson-c.so.6": elf("libjson-c.so.6"), FABRIC: fabric(["libcxi.so.1", "libjson-c.so.6", "libc.so.6"])},
+        NEW_JSON,
         "libfabric.so.1 needs + libjson-c.so.6, - libjson-c.so.5",
         [("plan", "lumi-pytorch", "needs libjson-c.so.6 now")],
         "take are other files now: libfabric.so.1.",

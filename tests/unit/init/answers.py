@@ -8,9 +8,8 @@ from lumisite.errors import ToolError
 from lumisite.init.node import Node, node_of
 from lumisite.init.slurm import Ask
 from lumisite.init.told import Told, read_told
-from tests.support.dict_trees import Link
+from tests.support.dict_trees import Files, Link
 
-Files = Mapping[str, bytes | Link]
 MOUNT = "{id} 1 0:{id} / {point} rw,relatime shared:1 - {kind} {source} rw\n"
 ROUTES = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\n"
 CONFIG = """Configuration data as of 2026-11-22T14:19:00
