@@ -26,8 +26,9 @@ from lumisite.cli import main
 
 DOCS = Path(__file__).parent
 PAGE = Path(lumisite.validate.report.__file__).with_name("report.html.j2")
-#: The image of the example is LUMI AI Factory's, whose name alone decides.
-ENV = "lumisite env lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif --site lumi --nodes 2"
+#: The image of the example is one of LUMI's own folders.
+IMAGE = "/appl/local/laifs/containers/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
+ENV = f"lumisite env {IMAGE} --site lumi --nodes 2"
 #: What of a long output a picture shows.
 LINES = 34
 WIDTH = 110

@@ -106,7 +106,7 @@ ls_plan_of() {
 	return 1
 }
 ls_know_family() {
-	ls_family='' ls_rocm='' ls_plugin='' ls_plan='' ls_planned='' ls_known=''
+	ls_family='' ls_rocm='' ls_plugin='' ls_plan='' ls_planned='' ls_known='' ls_basis=name
 	ls_mpi='' ls_needs='' ls_front='' ls_libraries='' ls_has='' ls_after=''
 	if ls_site_family "${LUMISITE_FAMILY-}"; then
 		ls_family=$LUMISITE_FAMILY
@@ -115,7 +115,12 @@ ls_know_family() {
 		if ls_plan_of "$ls_file" || ls_site_plan "$ls_path" || ls_site_plan "$ls_file" || ls_site_image "$ls_file"; then
 			ls_known=1
 		fi
-		if [ -z "$ls_family" ]; then ls_site_name "$ls_file" || ls_site_name "$ls_path" || :; fi
+		# A name in the site's own folders is the site's word; one that a user chose is a guess.
+		case $ls_file in */../*) ;; *) if ls_site_folder "$ls_file"; then ls_basis=site; fi ;; esac
+		if [ -z "$ls_family" ] && ! ls_site_name "$ls_file"; then
+			ls_basis=name
+			ls_site_name "$ls_path" || :
+		fi
 		ls_site_family "$ls_family" || :
 	fi
 	# What was read in another file than this one, or in an earlier one of this name, does not count.
@@ -126,6 +131,9 @@ ls_know_family() {
 	if [ -z "$ls_known" ]; then
 		ls_rocm='' ls_plugin=$ls_has
 		ls_read_rocm
+	elif [ -z "$ls_plan" ] || [ -n "$ls_planned" ]; then
+		# A plan whose pattern only fits the name was made for some other file.
+		ls_basis=content
 	fi
 }
 # ls_rocm is the release that stands behind the pattern ls_after in the file's path, as a number (6.2.4: 6002004; 70: 7000000).

@@ -147,10 +147,10 @@ ls_want_directory() {
 }
 # A variable, and its rules: the first that fits decides, as in the ledger.
 ls_variable() { ls_name=$1 ls_value=$2 ls_decided=; }
-# Comparisons of the image's @STACK@, families in blanks, yes or no for its plugin (each may be empty); what to do, with which
-# value, and why. What an unknown image may hold is not guessed: a wrong value can hang it.
+# Comparisons of the image's @STACK@, families in blanks, yes or no for its plugin, `read` where a guess about the image
+# could hang or abort it (each may be empty); what to do, with which value, and why. What is not known is not guessed.
 ls_rule() {
-	if [ -n "$ls_decided" ]; then return 0; fi
+	case $ls_decided,$4,$ls_basis in 1,* | ,read,name) return 0 ;; esac
 	ls_open='' ls_rest=$1
 	while [ -n "$ls_rest" ]; do
 		ls_word=${ls_rest#* } ls_letter=${ls_rest%% *}
@@ -173,9 +173,9 @@ ls_rule() {
 	esac
 	ls_decided=1
 	if [ -n "$ls_open" ]; then
-		ls_leave "$ls_name" "$ls_value" '' "$ls_open is not known: $6"
+		ls_leave "$ls_name" "$ls_value" '' "$ls_open is not known: $7"
 	else
-		"ls_$4" "$ls_name" "$ls_value" "$5" "$6"
+		"ls_$5" "$ls_name" "$ls_value" "$6" "$7"
 	fi
 }
 
@@ -216,16 +216,17 @@ ls_extend() {
 ls_correct() {
 	ls_know_file
 	ls_know_family
+	ls_rest=${ls_rocm:+$((ls_rocm / 1000000)).$((ls_rocm / 1000 % 1000)).$((ls_rocm % 1000))}
+	ls_rest=${ls_rest%.0} ls_word=${ls_family:+of the family $ls_family}
+	ls_report image "$ls_family" "$ls_basis/$ls_rest/$ls_plugin" \
+		"$ls_path is ${ls_word:-of no family that is known}${ls_rest:+, with @STACK@ $ls_rest}"
 	if [ -n "$ls_family" ]; then
-		ls_explain "$ls_path is of the family $ls_family${ls_rocm:+, with @STACK@ $((ls_rocm / 1000000)).$((ls_rocm / 1000 % 1000)).$((ls_rocm % 1000))}"
 		ls_site_brought ls_take_out_unneeded
 		ls_site_binds
 		if [ -n "$ls_plan" ]; then ls_follow_plan; fi
 		if [ -n "$ls_mpi" ] && [ "${SLURM_STEP_NUM_TASKS:-1}" != 1 ] && [ -z "${PMI_FD-}" ]; then
 			ls_explain "MPI in it needs srun --mpi=$ls_mpi, without which each task is alone"
 		fi
-	else
-		ls_explain "$ls_path is of no family that is known"
 	fi
 	if [ -n "${LUMISITE_DONE-}" ]; then
 		ls_local_id=0

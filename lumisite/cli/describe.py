@@ -169,14 +169,14 @@ def _is_library(name: str) -> bool:
     return ".so" in name and "/" not in name
 
 
-def _holds(arguments: argparse.Namespace, site: Site) -> Holds:
-    """Give what the image holds that runs, as far as it is asked for."""
+def _holds(arguments: argparse.Namespace, site: Site) -> Holds | None:
+    """Return what is known of the image that was asked about; `None` where none was."""
     from lumisite.images.family import holds_of_image
     from lumisite.site.images import Holds
 
-    holds = Holds()
+    holds = None
     if arguments.image is not None and not all(map(_is_library, arguments.names)):
         holds, note = holds_of_image(site, arguments.image)
         if note:
             say(note)
-    return holds if arguments.family is None else replace(holds, family=arguments.family)
+    return holds if arguments.family is None else replace(holds or Holds(), family=arguments.family)

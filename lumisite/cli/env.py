@@ -13,7 +13,7 @@ from lumisite.cli.parser import say, tell
 from lumisite.errors import ResolveError, shown
 from lumisite.images.family import holds_of_image
 from lumisite.images.lock import LoadedLock, load_lock
-from lumisite.render.made_up_step import Environment, Question, Step, environment_of, release_of
+from lumisite.render.made_up_step import Environment, FoundImage, Question, Step, environment_of, release_of
 from lumisite.render.modules import ModulePlan, Rendering, plan_modules
 from lumisite.render.render import render_tree
 from lumisite.render.templates import load_templates
@@ -24,6 +24,14 @@ from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan
 from lumisite.site.selection import ALL, resolve_selection
 from lumisite.text import counted
+
+#: What follows from where the facts about an image are known from.
+_KNOWN_FROM = {
+    "content": "read in the image",
+    "site": "from its name, which the site itself gave",
+    "name": "guessed from its name: what could abort or hang a wrong image is not set; "
+    "`lumisite images --lock FILE` reads it",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.image is not None and not _was_read(arguments.image, lock, plans):
         _compare_with_image(site, arguments.image)
     before = _set_before(found)
-    lines = _lines(found, step, modules, arguments.image, before)
+    lines = _lines(site, found, step, modules, arguments.image, before)
     tell(asdict(found) | {"set_before": before}, lines, as_json=arguments.json)
     return 0
 
@@ -124,14 +132,29 @@ def _said(value: object) -> str:
     return "unknown" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
+def _facts(site: Site, image: FoundImage) -> str:
+    """Describe what the wrapper takes the image for, and where that is known from."""
+    stack = site.stacks[site.gpu_stacks[0]].title if len(site.gpu_stacks) == 1 else "release"
+    facts = {"family": image.family, stack: image.release, "plugin inside": image.plugin}
+    known = ", ".join(f"{name} {'not known' if fact is None else _said(fact)}" for name, fact in facts.items())
+    return f"image: {known} ({_KNOWN_FROM[image.known_from]})"
+
+
 def _lines(
-    found: Environment, step: Step, modules: Sequence[ModulePlan], image: str | None, before: Mapping[str, str]
+    site: Site,
+    found: Environment,
+    step: Step,
+    modules: Sequence[ModulePlan],
+    image: str | None,
+    before: Mapping[str, str],
 ) -> Iterator[str]:
     names = " ".join(plan.full_name for plan in modules) or "no module"
     yield (
         f"{shown(image) if image is not None else 'any image that no wrapper sees'} on {counted(step.nodes, 'node')} "
         f"of {step.partition}, {step.tasks_per_node} on each, with {names}"
     )
+    if found.image is not None:
+        yield _facts(site, found.image)
     given = {name: one for name, one in found.variables.items() if not name.startswith("LUMISITE_")}
     said = [(f"{name}={shown(one.value)}", one) for name, one in given.items() if one.value is not None]
     left = [(name, one) for name, one in given.items() if one.value is None]

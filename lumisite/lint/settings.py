@@ -14,7 +14,7 @@ from lumisite.machine.tree import is_under
 from lumisite.render.explain import references
 from lumisite.site.evidence import Harm, harms
 from lumisite.site.images import Holds
-from lumisite.site.ledger import Situation, depends_on_image, judge_conditions
+from lumisite.site.ledger import Situation, decided_by_image, judge_conditions
 from lumisite.site.model import Site
 
 #: Variables that name interfaces. NCCL takes the beginnings of names (src/misc/socket.cc), the others whole names.
@@ -100,7 +100,7 @@ def _does_harm(job: Job, harm: Harm, setting: Setting, value: str, starts: tuple
 
 def _instead(site: Site, name: str) -> str:
     """Give the line that would be right: what the ledger sets whatever the image, else nothing."""
-    always = (one.value for one in site.settings if one.name == name and not depends_on_image(site, one.when))
+    always = (one.value for one in site.settings if one.name == name and not decided_by_image(site, one))
     value = next((value for value in always if value is not None), None)
     return f"unset {name}" if value is None else f"export {name}={value}"
 

@@ -16,9 +16,11 @@ from lumisite.site.ledger import (
     Situation,
     Verdict,
     decide,
+    decided_by_image,
     depends_on_image,
     describe_action,
     describe_conditions,
+    image_conditions,
     of_modules,
 )
 from lumisite.site.load import LoadedSite
@@ -116,37 +118,48 @@ def explain(
         kind=None if partition is None else site.partitions[partition].node_kind,
     )
     decision = decide(site, situation)
+    known = _known(site, situation, holds)
     if settings := [_entry(site, one) for one in decision.settings if one.entry.name == name]:
-        return _explained(name, "setting", situation, settings)
+        return _explained(name, "setting", known, settings)
     if name.startswith("/"):
         paths = [one.entry.path for one in decision.binds]
         if binds := [
             _entry(site, one) for one in decision.binds if is_under(name, one.entry.path) or name == one.entry.target
         ]:
-            return _explained(name, "bind", situation, binds)
+            return _explained(name, "bind", known, binds)
         raise ResolveError(f"{name}: {site.name} binds no such path ({suggestion(name, paths)})")
     if name.partition("/")[0] in site.modules:
         return _explain_module(site, selection.default, name)
-    known = [*site.modules, *dict.fromkeys(setting.name for setting in site.settings)]
-    raise ResolveError(f"{name}: {site.name} has no setting, bind or module of this name ({suggestion(name, known)})")
+    names = [*site.modules, *dict.fromkeys(setting.name for setting in site.settings)]
+    raise ResolveError(f"{name}: {site.name} has no setting, bind or module of this name ({suggestion(name, names)})")
 
 
-def _explained(name: str, kind: Literal["setting", "bind"], situation: Situation, entries: list[Entry]) -> Explanation:
+def _known(site: Site, situation: Situation, holds: Holds | None) -> str:
+    """Describe a situation; of an image that was asked about also what is not known, and what is only guessed."""
+    words = {True: "yes", False: "no"}
+    known = {item: str(words.get(value, value)) for item, value in situation.known().items()}
+    if holds is not None:
+        basis = " (guessed from its name)" if holds.guessed else " (read)"
+        inside = [item for item in image_conditions(site) if item != "family"]
+        known |= {item: f"{known[item]}{basis}" if item in known else "not known" for item in inside}
+    return ", ".join(f"{item} {value}" for item, value in known.items())
+
+
+def _explained(name: str, kind: Literal["setting", "bind"], situation: str, entries: list[Entry]) -> Explanation:
     """Put the winner first; where another may win before it, it wins otherwise."""
     order = ("may win", "wins", "lost", "does not apply", "not bound")
     ranked = sorted(entries, key=lambda entry: order.index(entry.outcome))
     if ranked[0].outcome == "may win":
         ranked = [replace(entry, outcome="wins otherwise") if entry.outcome == "wins" else entry for entry in ranked]
-    said = {True: "yes", False: "no"}
-    known = [f"{item} {said.get(value, value)}" for item, value in situation.known().items()]
-    return Explanation(name, kind, ", ".join(known), tuple(ranked))
+    return Explanation(name, kind, situation, tuple(ranked))
 
 
 def _entry(site: Site, verdict: Verdict[Setting] | Verdict[HostPath]) -> Entry:
     one = verdict.entry
     known = evidence_of(one) if isinstance(one, Setting) else ()
     sources = [str(evidence.source) for evidence in known] or [str(one.source)]
-    setter = "the wrapper, which sees the image" if depends_on_image(site, one.when) else "the task prolog"
+    by_image = decided_by_image(site, one) if isinstance(one, Setting) else depends_on_image(site, one.when)
+    setter = "the wrapper, which sees the image" if by_image else "the task prolog"
     conditions = describe_conditions(one.when)
     lost = f"; {verdict.reason}" if verdict.reason.startswith("needs") else ""
     return Entry(

@@ -139,7 +139,7 @@ def _family(of: Rendering, name: str) -> str:
         ls_front=":".join(family.prepend_path),
         ls_libraries=":".join(of.site.library_path(of.selection.platform, name)),
         ls_mpi=family.mpi or "",
-        ls_has="yes" if has_plugin(of.site, name) else "no",
+        ls_has=plugin_word(has_plugin(of.site, name)),
         ls_after=next(iter(family.release_after.values()), ""),
         ls_offset=offset_word(of.site, family.release_after),
     )
@@ -220,6 +220,9 @@ def wrapper_data(of: Rendering, command: str) -> Iterator[str]:
     planned = [planned for one in followed for planned in _planned(site, one)]
     yield from sh.lookup("ls_site_plan", sorted(planned, key=lambda one: one[1].endswith("ls_planned=''")))
     yield from sh.lookup("ls_site_image", () if of.lock is None else _locked(site, of.lock.lock))
+    folders = site.images.folders if site.images is not None else ()
+    below = [sh.case_pattern(f"{glob.escape(folder.path.rstrip('/'))}/*") for folder in folders]
+    yield from sh.lookup("ls_site_folder", [(below, ":")] if below else ())
     families = site.families.items()
     patterns = [(list(map(sh.case_pattern, one.paths)), sh.row(ls_family=name)) for name, one in families if one.paths]
     yield from sh.lookup("ls_site_name", patterns)

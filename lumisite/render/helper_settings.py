@@ -19,10 +19,11 @@ from lumisite.site.ledger import (
     STEP_CONDITIONS,
     Decision,
     Verdict,
-    depends_on_image,
+    decided_by_image,
     describe_conditions,
     given_conditions,
     image_conditions,
+    needs_reading,
 )
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
@@ -69,7 +70,7 @@ def wrapper_chains(site: Site, decisions: Mapping[str, Decision]) -> Iterable[Ch
 
     Its rules decide among themselves, since they ask what the image holds, so each is a chain of its own.
     """
-    names = _names(site, lambda setting: depends_on_image(site, setting.when))
+    names = _names(site, partial(decided_by_image, site))
     for name, chain in zip(names, _chains(site, decisions, names, _for_wrapper), strict=True):
         yield ((Where(), f"ls_variable {variable(name)}"),)
         yield from ((rule,) for rule in chain)
@@ -122,13 +123,13 @@ def _names(site: Site, wanted: Callable[[Setting], bool]) -> list[str]:
 
 
 def _acts(site: Site, setting: Setting) -> bool:
-    return _action(setting)[0] != "leave" and not depends_on_image(site, setting.when)
+    return _action(setting)[0] != "leave" and not decided_by_image(site, setting)
 
 
 def _for_prolog(site: Site, name: str, setting: Setting | None) -> str:
     if setting is None:
         return f"no_entry {variable(name)}"
-    action, word = ("leave", "''") if depends_on_image(site, setting.when) else _action(setting)
+    action, word = ("leave", "''") if decided_by_image(site, setting) else _action(setting)
     return with_reason([action, variable(name), word], _reason(site, setting))
 
 
@@ -139,7 +140,7 @@ def _for_words(site: Site, name: str, setting: Setting | None) -> str:
 def _reason(site: Site, setting: Setting | None) -> str:
     if setting is None:
         return NOTHING_APPLIES
-    return f"the image decides: {setting.why}" if depends_on_image(site, setting.when) else str(setting.why)
+    return f"the image decides: {setting.why}" if decided_by_image(site, setting) else str(setting.why)
 
 
 def _tests(site: Site, when: When) -> Iterator[str]:
@@ -158,9 +159,10 @@ def _for_wrapper(site: Site, name: str, setting: Setting | None) -> str:
         "" if when.family is None else f" {' '.join(when.family)} ",
         plugin_word(when.plugin),
     )
+    reading = "read" if setting is not None and needs_reading(site, setting) else ""
     action, word = _action(setting)
     why = NOTHING_APPLIES if setting is None else str(setting.why)
-    return with_reason(["ls_rule", *map(shlex.quote, image), action, word], why)
+    return with_reason(["ls_rule", *map(shlex.quote, (*image, reading)), action, word], why)
 
 
 def _action(setting: Setting | None) -> tuple[str, str]:
@@ -200,6 +202,6 @@ def _links(site: Site, name: str, verdicts: Iterable[Verdict[Setting]], line_of:
         if setting.name == name and verdict.applies:
             where = step_of(setting.when)
             yield where, line_of(site, name, setting)
-            if where == Where() and (line_of is not _for_wrapper or not depends_on_image(site, setting.when)):
+            if where == Where() and (line_of is not _for_wrapper or not decided_by_image(site, setting)):
                 return
     yield Where(), line_of(site, name, None)

@@ -105,12 +105,27 @@ class FoundCpus:
 
 
 @dataclass(frozen=True)
+class FoundImage:
+    """What the wrapper takes the image for; `None` is not known.
+
+    `known_from` is `content` where somebody read the image, for a plan or a lock, `site` where its name is one of the
+    site's own image folders, `name` where it is guessed from another name.
+    """
+
+    family: str | None
+    release: str | None
+    plugin: bool | None
+    known_from: str
+
+
+@dataclass(frozen=True)
 class Environment:
-    """All that a rank finds."""
+    """All that a rank finds; `image` is `None` where no wrapper sees one."""
 
     variables: Mapping[str, Found]
     binds: tuple[FoundBind, ...]
     cpus: tuple[FoundCpus, ...]
+    image: FoundImage | None = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +162,17 @@ def environment_of(asked: Question) -> Environment:
         variables=dict(sorted(_variables(asked, stages).items())),
         binds=tuple(_binds(asked, stages)),
         cpus=tuple(_cpus(task, said) for task, (*_, said) in enumerate(tasks)),
+        image=_image(stages[-1]),
     )
+
+
+def _image(stage: _Stage) -> FoundImage | None:
+    *_, reports = stage
+    for kind, family, facts in reports:
+        if kind == "image":
+            known_from, release, plugin = facts.split("/")
+            return FoundImage(family or None, release or None, {"yes": True, "no": False}.get(plugin), known_from)
+    return None
 
 
 def _after_modules(asked: Question) -> dict[str, str]:

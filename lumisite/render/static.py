@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from lumisite.errors import ResolveError
 from lumisite.render.modules import ModulePlan
 from lumisite.site.entries import HostPath, Setting
-from lumisite.site.ledger import Situation, decide, depends_on_image, describe_action
+from lumisite.site.ledger import Situation, decide, decided_by_image, describe_action
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
@@ -130,7 +130,7 @@ def _say(site: Site, plan: ModulePlan, emit: str, known: Situation) -> Said:
 
 def _is_set_by_the_prolog(site: Site, setting: Setting, *, is_open: bool) -> bool:
     """Tell whether a container gets a variable from the task, whose prolog has set it on the node."""
-    at_node = setting.where == TASK and not depends_on_image(site, setting.when)
+    at_node = setting.where == TASK and not decided_by_image(site, setting)
     return (
         at_node and not setting.directory and (setting.computed is not None or (is_open and setting.value is not None))
     )

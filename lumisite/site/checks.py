@@ -11,7 +11,7 @@ from lumisite.site.decode import Faults, Rule, UnfitError, suggestion, unknown
 from lumisite.site.document import joined
 from lumisite.site.entries import Bind, Setting
 from lumisite.site.evidence import HERE, policy_faults, source_ids
-from lumisite.site.ledger import STEP_CONDITIONS, depends_on_image, given_conditions, image_conditions
+from lumisite.site.ledger import STEP_CONDITIONS, decided_by_image, depends_on_image, given_conditions, image_conditions
 from lumisite.site.model import Module, Platform, Site
 from lumisite.site.nodes import kind_faults
 from lumisite.site.references import PATTERN_SIGNS, shell_sign
@@ -348,7 +348,7 @@ def settings_say_one_thing(site: Site) -> Faults:
             yield f"{here}.{key}", message
         if setting.where == TASK and ";" in (setting.value or ""):
             yield f"{here}.value", "contains ';', which separates what the helper remembers of its own settings"
-        if setting.computed and depends_on_image(site, setting.when):
+        if setting.computed and decided_by_image(site, setting):
             inside = image_conditions(site)
             yield (
                 f"{here}.computed",

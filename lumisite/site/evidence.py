@@ -40,10 +40,10 @@ def _patterns(setting: Setting, evidence: Evidence) -> tuple[str, ...]:
     return ("*",) if setting.value is None else (glob.escape(setting.value),)
 
 
-def harms(site: Site) -> Iterator[Harm]:
-    """Give all that is known to do harm, in ledger order."""
+def harms(site: Site, name: str | None = None) -> Iterator[Harm]:
+    """Give all that is known to do harm, of all variables or of one, in ledger order."""
     for setting in site.settings:
-        for evidence in setting.evidence:
+        for evidence in setting.evidence if name in (None, setting.name) else ():
             if evidence.effect == "harmful":
                 yield Harm(setting, _patterns(setting, evidence), evidence)
 
@@ -74,7 +74,7 @@ def policy_faults(setting: Setting) -> Iterator[tuple[str, str]]:
         if one.by == "measured" and (one.nodes is None or one.date is None):
             lacks = " and ".join(name for name in ("nodes", "date") if getattr(one, name) is None)
             yield here, f"is measured and does not say {lacks} (`nodes: 2-8` and `date: 2026-09` would be right)"
-        if not _sets(setting) or not _about_own(setting, one):
+        if not sets(setting) or not _about_own(setting, one):
             continue
         if one.effect == "harmful":
             yield here, f"{own} is harmful, so it cannot be set (`leave: yes` would be right)"
@@ -83,15 +83,23 @@ def policy_faults(setting: Setting) -> Iterator[tuple[str, str]]:
             yield here, f"{own} was measured to change nothing ({right} would be right)"
 
 
-def _sets(setting: Setting) -> bool:
+def sets(setting: Setting) -> bool:
+    """Return whether an entry gives its variable a value."""
     return not setting.leave and not setting.unset
 
 
 def _about_own(setting: Setting, one: Evidence) -> bool:
     """Tell whether evidence is about what the entry sets; of what is worked out on the node, `*` alone is."""
-    if one.of is None or setting.value is None:
-        return one.of in (None, "*")
-    return any(fnmatch.fnmatchcase(setting.value, pattern) for pattern in _patterns(setting, one))
+    if one.of is None:
+        return True
+    return covers(_patterns(setting, one), setting)
+
+
+def covers(patterns: tuple[str, ...], setting: Setting) -> bool:
+    """Return whether patterns of values fit what an entry sets; what is worked out on the node, `*` alone fits."""
+    if setting.value is None:
+        return "*" in patterns
+    return any(fnmatch.fnmatchcase(setting.value, pattern) for pattern in patterns)
 
 
 def _documented_beyond(setting: Setting, measured: Evidence) -> bool:
@@ -108,7 +116,7 @@ def _documented_beyond(setting: Setting, measured: Evidence) -> bool:
 def remark(setting: Setting) -> str:
     """Say of an entry that is set although it was measured inert for which jobs it is; empty for all others."""
     inert = [one for one in setting.evidence if one.effect == "inert" and one.by == "measured" and one.nodes]
-    if not _sets(setting) or not any(_about_own(setting, one) for one in inert):
+    if not sets(setting) or not any(_about_own(setting, one) for one in inert):
         return ""
     sized = any(one.nodes for one in setting.evidence if one.by != "measured" and one.effect in ("needed", "helps"))
     return f"changes nothing on {inert[0].nodes} nodes; documented for {'larger jobs' if sized else 'jobs of any size'}"

@@ -14,11 +14,15 @@ from lumisite.site.versions import Version, parse_version
 
 @dataclass(frozen=True)
 class Holds:
-    """What is known of the inside of an image; `None` means that it is not known."""
+    """What is known of the inside of an image; `None` means that it is not known.
+
+    `guessed` is whether it was only taken from a name, which is not one that the site itself gave.
+    """
 
     family: str | None = None
     stacks: Mapping[str, Version] = field(default_factory=dict)
     plugin: bool | None = None
+    guessed: bool = False
 
 
 def family_by_path(site: Site, *paths: str) -> str | None:
@@ -38,15 +42,23 @@ def holds_by_name(site: Site, *paths: str) -> Holds:
     """Give what the wrapper takes an image for, of which it knows only names: first where they lead, then as typed."""
     family = family_by_path(site, *paths)
     if family is None:
-        return Holds()
+        return Holds(guessed=True)
     after = site.families[family].release_after
     known = {stack: version for stack in after if (version := release_by_name(after[stack], paths[0])) is not None}
-    return Holds(family, known, has_plugin(site, family))
+    named_by_site = in_site_folder(site, paths[0]) and family_by_path(site, paths[0]) == family
+    return Holds(family, known, has_plugin(site, family), guessed=not named_by_site)
 
 
-def has_plugin(site: Site, family: str) -> bool:
-    """Tell whether images of a family hold the OFI plugin themselves."""
-    return site.families[family].plugin == "in-image"
+def in_site_folder(site: Site, path: str) -> bool:
+    """Return whether a path, with its links followed, is below a folder of the site's own images."""
+    folders = site.images.folders if site.images is not None else ()
+    return "/../" not in path and any(path.startswith(f"{folder.path.rstrip('/')}/") for folder in folders)
+
+
+def has_plugin(site: Site, family: str) -> bool | None:
+    """Return whether images of a family hold the OFI plugin themselves; `None` where their recipe does not say."""
+    where = site.families[family].plugin
+    return None if where is None else where == "in-image"
 
 
 def told_release(text: str | None) -> Version | None:

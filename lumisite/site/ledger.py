@@ -10,12 +10,15 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from lumisite.site.entries import HostPath, Setting, When
+from lumisite.site.evidence import covers, harms, sets
 from lumisite.site.model import Site
 from lumisite.site.selection import Combination, Selection
 from lumisite.site.versions import Version, VersionRange
 
 #: Conditions that only the job step tells.
 STEP_CONDITIONS = ("nodes", "gpus", "partition", "kind", "variable")
+#: Why an entry of `needs_reading` does not apply to an image that was not read.
+NOT_READ = "needs an image that was read, here only its name is known"
 #: What conditions that hold, may hold, or do not, make of an entry that no other one comes before.
 _OUTCOMES: dict[bool | None, Literal["wins", "may win", "does not apply"]] = {
     True: "wins",
@@ -29,7 +32,7 @@ class Situation:
     """What is known where a setting is decided; `None` means that only the compute node will tell.
 
     `family`, `plugin` and the releases of stacks with `gpu` are those of the image that runs. Other stacks have the
-    release that a module's version tells.
+    release that a module's version tells. `guessed` is whether what is known of the image was only taken from a name.
     """
 
     platform: str
@@ -40,10 +43,11 @@ class Situation:
     gpus: bool | None = None
     partition: str | None = None
     kind: str | None = None
+    guessed: bool = False
 
     def known(self) -> dict[str, Any]:
         """Give what is known, by the names that conditions have."""
-        own = {name: value for name, value in vars(self).items() if value is not None}
+        own = {name: value for name, value in vars(self).items() if value is not None and name != "guessed"}
         return {"platform": own.pop("platform"), **own.pop("stacks"), **own}
 
 
@@ -89,6 +93,8 @@ def decide(site: Site, situation: Situation) -> Decision:
     for index, setting in enumerate(site.settings):
         key = f"settings[{index}]"
         holds, reason = judge_conditions(setting.when, situation)
+        if holds is not False and situation.guessed and needs_reading(site, setting):
+            holds, reason = False, NOT_READ
         if holds is not False and setting.name in decided:
             settings.append(Verdict(key, setting, "lost", f"{decided[setting.name]} comes first"))
             continue
@@ -155,6 +161,22 @@ def image_conditions(site: Site) -> tuple[str, ...]:
 def depends_on_image(site: Site, when: When) -> bool:
     """Tell whether conditions are about what is inside the image."""
     return not given_conditions(when).keys().isdisjoint(image_conditions(site))
+
+
+def needs_reading(site: Site, setting: Setting) -> bool:
+    """Return whether a setting may be given only to an image that was read, or that the site itself named.
+
+    That is so where evidence says that its value does harm in some images: a wrong guess would hang or abort a job.
+    """
+    return sets(setting) and any(
+        depends_on_image(site, harm.evidence.when) and covers(harm.patterns, setting)
+        for harm in harms(site, setting.name)
+    )
+
+
+def decided_by_image(site: Site, setting: Setting) -> bool:
+    """Return whether only the wrapper, which sees the image, can decide a setting."""
+    return depends_on_image(site, setting.when) or needs_reading(site, setting)
 
 
 def describe_conditions(when: When) -> str:

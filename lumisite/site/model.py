@@ -101,7 +101,10 @@ class Family(Stated):
     prepend_path: tuple[AbsolutePath, ...] = key(
         "Directories in the image that go first on PATH inside, where that is what activates its Python.", default=()
     )
-    plugin: Literal["in-image", "from-host", "none"] = key("Where its OFI plugin for NCCL comes from.", default="none")
+    plugin: Literal["in-image", "from-host", "none"] | None = key(
+        "Where its OFI plugin for NCCL comes from, as its recipe has it (left out: its recipe does not say).",
+        default=None,
+    )
     release_after: Mapping[str, Line] = key(
         "By stack, a shell pattern of what stands before its release in paths of images: `*-gpu-` for `-gpu-6.2.4-`; "
         "two digits without a dot are 7.0 for `70`.",

@@ -27,6 +27,9 @@ LAIF = "/appl/local/laifs/containers"
 
 #: Images with what is true of them: their ROCm release, and whether the plugin is in them. `None`: anything may be.
 IMAGES: dict[str, tuple[str | None, tuple[int, int] | None, bool | None]] = {
+    "laif-rocm": (f"{LAIF}/a/lumi-multitorch-rocm-u24r64f21m43t29-20260319_153422.sif", (6, 4), False),
+    "laif-libfabric": (f"{LAIF}/a/lumi-multitorch-libfabric-u24r64f21m43t29-20260319_153422.sif", (6, 4), False),
+    "laif-mpich": (f"{LAIF}/a/lumi-multitorch-mpich-u24r64f21m43t29-20260319_153422.sif", (6, 4), True),
     "laif-r64": (f"{LAIF}/a/lumi-multitorch-full-u24r64f21m43t29-20260319_153422.sif", (6, 4), True),
     "laif-r70": (f"{LAIF}/b/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif", (7, 0), True),
     "laif-r72": (f"{LAIF}/c/lumi-multitorch-full-u24r72f21m50t211-20260929_104918.sif", (7, 2), True),
@@ -37,7 +40,7 @@ IMAGES: dict[str, tuple[str | None, tuple[int, int] | None, bool | None]] = {
     "lumi-pytorch-conda": (f"{CENTRAL}/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1.sif", (6, 1), True),
     "lumi-jax": (f"{CENTRAL}/lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28.sif", (6, 2), True),
     "lumi-tensorflow": (f"{CENTRAL}/lumi-tensorflow-rocm-6.2.0-python-3.10-tensorflow-2.16.1.sif", (6, 2), True),
-    "lumi-mpi4py": (f"{CENTRAL}/lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6.sif", (6, 2), True),
+    "lumi-mpi4py": (f"{CENTRAL}/lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6.sif", (6, 2), False),
     "lumi-rocm": (f"{CENTRAL}/lumi-rocm-rocm-6.0.3.sif", (6, 0), True),
     "cotainr": ("/scratch/project_1/my-environment.sif", None, None),
     "unknown": ("docker://rocm/pytorch:latest", None, None),

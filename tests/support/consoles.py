@@ -27,7 +27,7 @@ PROMPT = "$ "
 CONTINUED = "> "
 HARMLESS = ("lumisite", "cat", "ls", "ln", "echo", "mkdir", "cp")
 #: Commands whose absolute paths may exist or be only names; those of the others could be written to.
-READERS = ("cat", "ls", "echo", "lumisite why")
+READERS = ("cat", "ls", "echo", "lumisite why", "lumisite env")
 JOINS = ("|", "&&", "||")
 WRITES = (">", ">>")
 #: What pages show in place of the folder that a test runs in.

@@ -134,6 +134,7 @@ _CHANGES = (
     ("path: /opt/cray\n", f"path: {ROOT}/opt/cray\n"),
     ("path: /usr/lib64/libcxi.so.1\n", f"path: {ROOT}/libcxi.so.1\n"),
     ("path: /var/spool/slurmd\n", f"path: {ROOT}/spool\n"),
+    ("    - {path: /appl/local/containers/tested-containers,", f"    - {{path: {ROOT}/images,"),
 )
 
 

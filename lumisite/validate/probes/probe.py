@@ -147,11 +147,13 @@ class Target:
     def situation(self) -> Situation:
         """The situation in which settings and binds are decided; the step's nodes are left open."""
         here = of_modules(self.site, self.selection.default)
+        holds = holds_by_name(self.site, self.image)
         return replace(
             here,
-            stacks={**here.stacks, **holds_by_name(self.site, self.image).stacks},
+            stacks={**here.stacks, **holds.stacks},
             family=self.family_name,
             plugin=has_plugin(self.site, self.family_name),
+            guessed=holds.guessed,
             gpus=self.has_gpus,
             partition=self.plan.partition,
             kind=self.kind,

@@ -12,6 +12,12 @@ ls_site_plan() {
 ls_site_image() {
 	return 1
 }
+ls_site_folder() {
+	case $1 in
+	*/torch-*) : ;;
+	*) return 1 ;;
+	esac
+}
 ls_site_name() {
 	case $1 in
 	*/torch-*) ls_family=torch ;;
@@ -37,7 +43,7 @@ ls_site_follow() {
 }
 ls_site_settings() {
 	ls_variable NCCL_NET "${NCCL_NET+x$NCCL_NET}"
-	ls_rule '-ge 6002000' ' torch ' yes offer 'AWS Libfabric' 'TCP would go unnoticed'
-	ls_rule '' '' '' leave '' 'older images have no plugin'
+	ls_rule '-ge 6002000' ' torch ' yes read offer 'AWS Libfabric' 'TCP would go unnoticed'
+	ls_rule '' '' '' '' leave '' 'older images have no plugin'
 }
 ls_start "$@"

@@ -277,6 +277,6 @@ def test_what_was_read_counts_and_a_name_where_nothing_can_be(tmp_path: Path) ->
     broken = tmp_path / "lumi-rocm-rocm-6.1.3.sif"
     broken.write_text("text")
     holds, note = holds_of_image(site, str(broken))
-    assert holds == Holds("lumi-rocm", {"rocm": parse_version("6.1.3")}, True)
+    assert holds == Holds("lumi-rocm", {"rocm": parse_version("6.1.3")}, True, guessed=True)
     assert "taken for what its name says, since it cannot be read: " in note
     assert holds_of_image(site, "a\0b") == (Holds(), "'a\\x00b': is no name of an image")

@@ -23,7 +23,7 @@ from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
 from tests.support.prologs import Script, lay_out, lumi_like, render_files, shell_command
 
-R70 = "/x/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
+R70 = "/appl/local/laifs/containers/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
 Output = pytest.CaptureFixture[str]
 
 
@@ -36,7 +36,7 @@ def env(capsys: Output, *words: str) -> dict[str, Any]:
 
 def test_each_variable_says_who_sets_it_by_which_entry_and_why(capsys: Output) -> None:
     found = env(capsys, R70, "--nodes", "2", "--tasks-per-node", "8")
-    assert set(found) == {"variables", "binds", "cpus", "set_before"}
+    assert set(found) == {"variables", "binds", "cpus", "image", "set_before"}
     variables = found["variables"]
     assert all(set(one) == {"value", "by", "entry", "why"} for one in variables.values())
     settings = load_site("lumi").site.settings
@@ -45,7 +45,7 @@ def test_each_variable_says_who_sets_it_by_which_entry_and_why(capsys: Output) -
         ("NCCL_NET_GDR_LEVEL", "wrapper", None),
         ("FI_MR_CACHE_MONITOR", "prolog", "userfaultfd"),
         ("OMP_NUM_THREADS", "prolog", None),
-        ("AITER_JIT_DIR", "prolog", f"/tmp/lumisite-{os.getuid()}/aiter/0"),
+        ("TRITON_CACHE_DIR", "prolog", f"/tmp/lumisite-{os.getuid()}/triton"),
     ):
         one = variables[name]
         assert (one["by"], one["value"]) == (by, value)
@@ -71,6 +71,23 @@ def test_what_this_shell_has_set_before_is_named_with_its_value(
     # What the helper of an outer step has set is no user's.
     monkeypatch.setenv("LUMISITE_EXPORTS", ";NCCL_SOCKET_IFNAME=eth0\x1b[2J;")
     assert env(capsys, R70, "--nodes", "2")["set_before"] == {}
+
+
+def test_what_the_image_is_taken_for_says_where_that_is_known_from(capsys: Output) -> None:
+    assert env(capsys, R70)["image"] == {
+        "family": "laif-multitorch",
+        "release": "7.0",
+        "plugin": True,
+        "known_from": "site",
+    }
+    copy = env(capsys, f"/scratch/me/{Path(R70).name}", "--nodes", "2")
+    assert copy["image"]["known_from"] == "name"
+    assert copy["variables"]["NCCL_NET"]["value"] is None
+    nobody = env(capsys, "docker://rocm/pytorch:latest")["image"]
+    assert nobody == {"family": None, "release": None, "plugin": None, "known_from": "name"}
+    assert env(capsys)["image"] is None
+    assert main(["env", "docker://rocm/pytorch:latest"]) == 0
+    assert "image: family not known, ROCm not known, plugin inside not known (guessed" in capsys.readouterr().out
 
 
 def test_binds_and_masks_are_those_of_the_scripts(capsys: Output) -> None:

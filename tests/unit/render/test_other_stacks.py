@@ -130,7 +130,10 @@ def test_a_stack_of_gpus_has_a_driver() -> None:
 BOTH = (
     ("executable: /usr/bin/singularity", f"executable: {ROOT}/runtime/singularity"),
     ("\n# ---------------------------------------------------------------- nodes\n", f"\n{CUDA_STACK}\n"),
-    ("    release_after: {rocm: '*-u[0-9][0-9]r'}", "    release_after: {cuda: '*-cuda-'}"),
+    (
+        "    release_after: {rocm: '*-u[0-9][0-9]r'}\n    mpi: pmi2\n    why: b",
+        "    release_after: {cuda: '*-cuda-'}\n    why: b",
+    ),
     ("default_for: {rocm: '>=6.3'}", "default_for: {rocm: '>=6.3', cuda: '>1'}"),
     (
         "settings:\n",
@@ -153,8 +156,8 @@ def both() -> dict[str, str]:
     ("image", "value", "said"),
     [
         ("lumi-rocm-rocm-6.2.4.sif", "rocm", "with stack 6.2.4"),
-        ("lumi-multitorch-cuda-12.8.sif", "cuda", "with stack 12.8.0"),
-        ("lumi-multitorch-cuda-13.0.sif", None, "with stack 13.0.0"),
+        ("lumi-multitorch-cuda-12.8.sif", "cuda", "with stack 12.8"),
+        ("lumi-multitorch-cuda-13.0.sif", None, "with stack 13.0"),
         ("lumi-multitorch-x.sif", None, "of the family laif-multitorch"),
     ],
 )

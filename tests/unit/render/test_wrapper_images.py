@@ -20,8 +20,9 @@ from tests.support.wrappers import RUNTIME, Wrapper, make
 
 #: Names of images, and what of the two settings that can hang or abort a wrong one each gets on several nodes.
 LEVEL, NET = "NCCL_NET_GDR_LEVEL", "NCCL_NET"
-OLD = "/x/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.6.1.sif"
-R70 = "/x/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
+SIF = "/appl/local/containers/sif-images"
+OLD = f"{SIF}/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.6.1.sif"
+R70 = f"{SIF}/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif"
 
 
 @pytest.fixture(params=SHELLS)
@@ -38,21 +39,30 @@ def given(wrapper: Wrapper, image: str, **changes: str | None) -> tuple[str | No
     ("image", "settings"),
     [
         (OLD, ("PHB", "AWS Libfabric")),
-        ("/x/lumi-pytorch-rocm-6.2.0-python-3.12-pytorch-v2.6.1.sif", (None, "AWS Libfabric")),
-        ("/x/lumi-rocm-rocm-6.1.3.sif", ("PHB", "AWS Libfabric")),
-        ("/x/lumi-rocm-rocm-5.6.1-dockerhash-f72ddd8ef883.sif", ("PHB", "AWS Libfabric")),
-        ("/x/lumi-rocm-rocm-6.10.1.sif", (None, "AWS Libfabric")),
+        (f"{SIF}/lumi-pytorch-rocm-6.2.0-python-3.12-pytorch-v2.6.1.sif", (None, "AWS Libfabric")),
+        (f"{SIF}/lumi-rocm-rocm-6.1.3.sif", ("PHB", "AWS Libfabric")),
+        (f"{SIF}/lumi-rocm-rocm-5.6.1-dockerhash-f72ddd8ef883.sif", ("PHB", "AWS Libfabric")),
+        (f"{SIF}/lumi-rocm-rocm-6.10.1.sif", (None, "AWS Libfabric")),
         (R70, (None, "AWS Libfabric")),
         ("/appl/local/laifs/containers/lumi-multitorch-latest.sif", (None, "AWS Libfabric")),
-        ("/x/lumi-rocm-rocm-.sif", (None, "AWS Libfabric")),
-        ("/x/lumi-rocm-rocm-6.sif", (None, "AWS Libfabric")),
-        ("/x/lumi-rocm-rocm-06.1.sif", (None, "AWS Libfabric")),
-        ("/x/lumi-rocm-rocm-6.1.2.3.sif", (None, "AWS Libfabric")),
-        ("/x/lumi-rocm-rocm-6.1000.sif", (None, "AWS Libfabric")),
-        ("/x/lumi-rocm-rocm-6..1.sif", (None, "AWS Libfabric")),
-        ("/x/lumi-multitorch-u24r5f1.sif", (None, "AWS Libfabric")),
+        (f"{SIF}/lumi-rocm-rocm-.sif", (None, "AWS Libfabric")),
+        (f"{SIF}/lumi-rocm-rocm-6.sif", (None, "AWS Libfabric")),
+        (f"{SIF}/lumi-rocm-rocm-06.1.sif", (None, "AWS Libfabric")),
+        (f"{SIF}/lumi-rocm-rocm-6.1.2.3.sif", (None, "AWS Libfabric")),
+        (f"{SIF}/lumi-rocm-rocm-6.1000.sif", (None, "AWS Libfabric")),
+        (f"{SIF}/lumi-rocm-rocm-6..1.sif", (None, "AWS Libfabric")),
+        (f"{SIF}/lumi-multitorch-u24r5f1.sif", (None, "AWS Libfabric")),
         ("/x/env/container.sif", (None, None)),
         ("/x/mine-rocm-6.1.3.sif", (None, None)),
+        # outside of the site's own folders a name is a guess
+        ("/x/lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.6.1.sif", (None, None)),
+        (f"{SIF}/../lumi-rocm-rocm-6.1.3.sif", (None, None)),
+        ("/x/lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif", (None, None)),
+        # of the layers of an image, only the last ones have the plugin
+        (f"{SIF}/lumi-multitorch-rocm-u24r70f21m50t210-20260807_115122.sif", (None, None)),
+        (f"{SIF}/lumi-multitorch-libfabric-u24r70f21m50t210-20260807_115122.sif", (None, None)),
+        (f"{SIF}/lumi-multitorch-mpich-u24r70f21m50t210-20260807_115122.sif", (None, "AWS Libfabric")),
+        (f"{SIF}/lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6.sif", (None, None)),
         ("docker://rocm/pytorch:rocm6.1.3", (None, None)),
         ("/x/a b\n$(reboot)-rocm-6.1.3.sif", (None, None)),
     ],
@@ -75,10 +85,12 @@ def test_the_stack_of_the_module_decides_nothing(wrapper: Wrapper) -> None:
 
 def test_what_is_not_known_is_said(wrapper: Wrapper) -> None:
     said = wrapper.call("exec", "mine.sif", "x", LUMISITE_VERBOSE="1").stderr
-    assert f"lumisite: {LEVEL} is left alone (its ROCm release is not known: " in said
-    assert f"lumisite: {NET} is left alone (its plugin is not known: " in said
+    assert f"lumisite: {LEVEL} is left alone (PHB and wider hang " in said
+    assert f"lumisite: {NET} is left alone (an image without the plugin would abort" in said
+    said = wrapper.call("exec", f"{SIF}/mine-rocm.sif", "x", LUMISITE_VERBOSE="1").stderr
+    assert f"lumisite: {NET} is left alone (" in said
     known = wrapper.call("exec", R70, "x", LUMISITE_VERBOSE="1").stderr
-    assert f"{R70} is of the family laif-multitorch, with ROCm 7.0.0\n" in known
+    assert f"{R70} is of the family laif-multitorch, with ROCm 7.0\n" in known
 
 
 def test_a_value_of_the_users_stays(wrapper: Wrapper) -> None:
@@ -103,11 +115,14 @@ def test_a_link_is_what_it_leads_to(wrapper: Wrapper) -> None:
     assert given(wrapper, link(wrapper, "mine.sif", OLD)) == ("PHB", "AWS Libfabric")
     assert given(wrapper, link(wrapper, Path(OLD).name, R70)) == (None, "AWS Libfabric")
     said = wrapper.call("exec", link(wrapper, "lumi-rocm-rocm-6.1.3.sif", R70), "x", LUMISITE_VERBOSE="1").stderr
-    assert "is of the family laif-multitorch, with ROCm 7.0.0\n" in said
-    assert given(wrapper, link(wrapper, "lumi-pytorch-rocm-6.1.3-pytorch-v2.9.sif", "/x/mine.sif")) == (
-        None,
-        "AWS Libfabric",
-    )
+    assert "is of the family laif-multitorch, with ROCm 7.0\n" in said
+    # the family is known by the user's own name alone
+    assert given(wrapper, link(wrapper, "lumi-pytorch-rocm-6.1.3-pytorch-v2.9.sif", "/x/mine.sif")) == (None, None)
+
+
+def test_a_family_that_the_user_names_may_only_take_away(wrapper: Wrapper) -> None:
+    assert given(wrapper, OLD, LUMISITE_FAMILY="lumi-pytorch") == (None, None)
+    assert given(wrapper, "/x/mine-rocm-6.1.3.sif", LUMISITE_FAMILY="lumi-pytorch") == (None, None)
 
 
 def test_a_link_that_leads_nowhere_or_round_stops_nothing(wrapper: Wrapper) -> None:
@@ -182,14 +197,14 @@ def test_what_the_lock_knows_counts_more_than_the_name(shell: str, tmp_path: Pat
     assert given(wrapper, old) == ("PHB", "AWS Libfabric")
     assert given(wrapper, new) == (None, "AWS Libfabric")
     assert given(wrapper, bare) == ("PHB", None)  # it was read, and has no plugin
-    assert given(wrapper, cotainr) == ("PHB", None)  # never for this family
-    assert given(wrapper, stranger) == ("PHB", None)  # the lock's family only stands for what none recognises
+    assert given(wrapper, cotainr) == ("PHB", "AWS Libfabric")
+    assert given(wrapper, stranger) == ("PHB", "AWS Libfabric")  # its family only stands for what none recognises
     assert f"{tmp_path}/opt/cray" in wrapper.call("exec", stranger, "x").binds
     alias = tmp_path / "alias.sif"
     alias.symlink_to(bare)
     assert given(wrapper, str(alias)) == ("PHB", None)
     os.utime(old, (time.time() + 1000,) * 2)  # written anew since the release
-    assert given(wrapper, old) == (None, "AWS Libfabric")
+    assert given(wrapper, old) == (None, None)
 
 
 def with_plan(folder: Path, shell: str, paths: list[str], more: str = "") -> Wrapper:
@@ -213,7 +228,15 @@ def test_what_a_plan_knows_counts_more_than_the_name(shell: str, tmp_path: Path)
     assert given(wrapper, str(image)) == ("PHB", None)
     image.touch()
     os.utime(image, (time.time() + 1000,) * 2)  # written anew since the release
-    assert given(wrapper, str(image)) == (None, "AWS Libfabric")
+    assert given(wrapper, str(image)) == (None, None)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_plan_whose_pattern_only_fits_the_name_is_a_guess(shell: str, tmp_path: Path) -> None:
+    image = tmp_path / "lumi-rocm-rocm-6.1.3.sif"
+    wrapper = with_plan(tmp_path, shell, [str(image), "*/images/lumi-*"])
+    assert given(wrapper, str(image)) == ("PHB", None)
+    assert given(wrapper, f"/x/images/{image.name}") == (None, None)
 
 
 @pytest.mark.parametrize("shell", SHELLS)

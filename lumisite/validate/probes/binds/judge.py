@@ -58,7 +58,7 @@ def library_origins(target: Target) -> dict[str, Origin]:
     Of the plugin's names one must open. It is only judged where libraries carry traffic: gloo needs none of them.
     """
     family = target.family
-    if target.plan.backend != "nccl" or family.plugin == "none":
+    if target.plan.backend != "nccl" or family.plugin in (None, "none"):
         return {}
     plugin: Origin = "image" if family.plugin == "in-image" else "host"
     fabric = (FABRIC,) if plugin == "image" else ()

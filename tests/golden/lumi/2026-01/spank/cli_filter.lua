@@ -2,6 +2,9 @@
 local site = {
   release = "RELEASE", root = "/appl/local/lumisite",
   families = {
+    { "^.*/lumi%-multitorch%-rocm%-.*$" },
+    { "^.*/lumi%-multitorch%-libfabric%-.*$" },
+    { mpi = "pmi2", "^.*/lumi%-multitorch%-mpich%-.*$" },
     { mpi = "pmi2", "^/appl/local/laifs/containers/.*$", "^.*/lumi%-multitorch%-.*%.sif$", "^.*/lumi%-multitorch%-.*$" },
     { "^/appl/local/containers/easybuild%-sif%-images/.*$" },
     { "^.*/lumi%-pytorch%-rocm%-.*%-pytorch%-v2%.[6-9].*$", "^.*/lumi%-pytorch%-rocm%-.*%-pytorch%-v2%.[1-9][0-9].*$" },

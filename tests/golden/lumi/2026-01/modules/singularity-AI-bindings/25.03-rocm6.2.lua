@@ -106,9 +106,6 @@ Sets, unless you have set it, what jobs need first:
       matching goes on in software when the adapter's table is full, instead
       of failing (where nodes is several and gpus is yes; changes nothing on 2
       to 8 nodes; documented for jobs of any size)
-  AITER_JIT_DIR = a private node-local directory, aiter/{rank}
-      its lock files fail on Lustre, and ranks must not share one; programs
-      expect build/ in it (where gpus is yes)
   MASTER_ADDR = master address, worked out on the node
       the name of the step's first node; which network that name leads to is
       for NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME
@@ -123,9 +120,7 @@ Sets, unless you have set it, what jobs need first:
   NCCL_NET = AWS Libfabric
       a plugin that does not load becomes an error instead of a job that goes
       over TCP in silence; all releases of the plugin take this name (where
-      family is laif-multitorch or lumi-pytorch or lumi-pytorch-conda or
-      lumi-jax or lumi-tensorflow or lumi-rocm or lumi-mpi4py and plugin is
-      yes and nodes is several and gpus is yes)
+      plugin is yes and nodes is several and gpus is yes)
   NCCL_CROSS_NIC = 1
       rings may change the adapter between nodes, which Slingshot allows at no
       cost (where nodes is several and gpus is yes; changes nothing on 4
@@ -154,12 +149,21 @@ Sets, unless you have set it, what jobs need first:
       packages in ~/.local would hide those of the image
   MASTER_PORT = master port, worked out on the node
       a fixed port such as 29500 collides where jobs share a node
+  AITER_JIT_DIR = a private node-local directory, aiter/{rank}
+      an experimental fix of these images, whose vLLM locks files there; ranks
+      must not share one, and programs expect build/ in it (where rocm is
+      ==6.2.4 and family is lumi-pytorch and gpus is yes)
   ROCR_VISIBLE_DEVICES = one gpu, worked out on the node
       only on request (LUMISITE_GPUS=one); by default a task sees all GPUs,
       and torch picks one by its local rank (where gpus is yes)
 
-MPI inside LUMI AI Factory images needs `srun --mpi=pmi2`. No module sets
-that, since it would reach programs outside of containers too.
+MPI inside third layer of the LUMI AI Factory images, with MPI and the plugin
+needs `srun --mpi=pmi2`. No module sets that, since it would reach programs
+outside of containers too.
+
+MPI inside LUMI AI Factory images with PyTorch (the layers torch and full)
+needs `srun --mpi=pmi2`. No module sets that, since it would reach programs
+outside of containers too.
 
 Support: LUMI User Support Team
   https://lumi-supercomputer.eu/user-support/need-help/

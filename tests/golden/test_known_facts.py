@@ -1,0 +1,236 @@
+"""Which values that do harm to some images reach which image, by how its facts are known: one table for each site.
+
+`pytest tests/golden --update-golden` writes the tables anew.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lumisite.images.lock import LoadedLock, Lock, LockedImage
+from lumisite.render.made_up_step import Question, Step, environment_of, release_of
+from lumisite.render.manifest import RenderedFile
+from lumisite.render.modules import ModulePlan, Rendering, plan_modules
+from lumisite.render.render import render_tree
+from lumisite.render.templates import load_templates
+from lumisite.site.evidence import harms
+from lumisite.site.images import family_by_path
+from lumisite.site.ledger import Situation, depends_on_image, judge_conditions
+from lumisite.site.load import load_site
+from lumisite.site.plans import ImagePlan, LoadedPlan, PlannedContents
+from lumisite.site.scalars import Name
+from lumisite.site.selection import resolve_selection
+from lumisite.site.versions import parse_version
+
+HERE = Path(__file__).parent / "known_facts"
+SITES = {name: load_site(name) for name in ("lumi", "frontier", "perlmutter", "alps")}
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image by its name, with what is true of it; `folder` is where the site keeps it, if it does."""
+
+    name: str
+    rocm: str | None
+    plugin: bool | None
+    folder: str | None = None
+
+
+CENTRAL, LAIF = "/appl/local/containers/sif-images", "/appl/local/laifs/containers"
+IMAGES = {
+    "lumi": (
+        Image("lumi-multitorch-rocm-u24r70f21m50t210-20260807_115122.sif", "7.0.2", False, LAIF),
+        Image("lumi-multitorch-libfabric-u24r70f21m50t210-20260807_115122.sif", "7.0.2", False, LAIF),
+        Image("lumi-multitorch-mpich-u24r70f21m50t210-20260807_115122.sif", "7.0.2", True, LAIF),
+        Image("lumi-multitorch-full-u24r64f21m43t29-20260319_153422.sif", "6.4.4", True, LAIF),
+        Image("lumi-multitorch-full-u24r70f21m50t210-20260807_115122.sif", "7.0.2", True, LAIF),
+        Image("lumi-multitorch-full-u24r72f21m50t211-20260929_104918.sif", "7.2.0", True, LAIF),
+        Image("lumi-pytorch-rocm-6.2.4-python-3.12-pytorch-v2.7.1.sif", "6.2.4", True, CENTRAL),
+        Image("lumi-pytorch-rocm-6.1.3-python-3.12-pytorch-v2.4.1.sif", "6.1.3", True, CENTRAL),
+        Image("lumi-jax-rocm-6.2.0-python-3.12-jax-0.4.28.sif", "6.2.0", True, CENTRAL),
+        Image("lumi-tensorflow-rocm-6.2.0-python-3.10-tensorflow-2.16.1.sif", "6.2.0", True, CENTRAL),
+        Image("lumi-mpi4py-rocm-6.2.0-python-3.12-mpi4py-3.1.6.sif", "6.2.0", False, CENTRAL),
+        Image("lumi-rocm-rocm-6.0.3.sif", "6.0.3", True, CENTRAL),
+        # Their names tell something else than what is in them.
+        Image("lumi-pytorch-rocm-6.0.3-python-3.12-pytorch-v2.9.0.sif", "7.0.2", False),
+        Image("lumi-rocm-rocm-6.0.3-mine.sif", "7.2.2", True),
+        Image("pytorch-cuda-12.8.sif", None, False),
+    ),
+    "frontier": (
+        Image("rocm-pytorch-6.2.4.sif", "6.2.4", False),
+        Image("rocm-pytorch-7.0.2.sif", "7.0.2", True),
+        Image("opensusempich-6.0.3.sif", "6.0.3", False),
+    ),
+}
+#: The facts are known from a plan of this very file, from a lock, from a name of the site, from a plan whose pattern fits
+#: the name, from another name, or not.
+KNOWN = ("plan", "lock", "site's name", "pattern", "other name", "nothing")
+#: How facts are known that are no more than a guess.
+GUESSES = ("pattern", "other name", "nothing")
+RUNS_PROLOG = [(site, known) for site in IMAGES for known in KNOWN]
+
+
+def harmful_to_some(site: str) -> list[str]:
+    """Return the variables of which some entry sets a value that, by the evidence, does harm in some images."""
+    described = SITES[site].site
+    known = [one for one in harms(described) if depends_on_image(described, one.evidence.when)]
+    return sorted(
+        {
+            one.setting.name
+            for one in known
+            for setting in described.settings
+            if setting.name == one.setting.name and any(fits(pattern, setting.value) for pattern in one.patterns)
+        }
+    )
+
+
+def fits(pattern: str, value: str | None) -> bool:
+    """Return whether a pattern of harmful values fits; what is worked out on the node has no value yet."""
+    return pattern == "*" or (value is not None and fnmatch.fnmatchcase(value, pattern))
+
+
+def path_of(image: Image, known: str) -> str | None:
+    if known == "nothing":
+        return "docker://example/image:latest"
+    if known == "site's name":
+        return None if image.folder is None else f"{image.folder}/{image.name}"
+    return f"/scratch/project_1/{image.name}"
+
+
+def plans_and_lock(site: str, known: str) -> tuple[tuple[LoadedPlan, ...], LoadedLock | None]:
+    described = SITES[site].site
+    plans, locked = [], {}
+    for number, image in enumerate(IMAGES[site]):
+        path = path_of(image, known)
+        assert path is not None
+        family = family_by_path(described, path)
+        stacks = {} if image.rocm is None else {"rocm": parse_version(image.rocm)}
+        plan = ImagePlan(
+            plan="2",
+            site=described.name,
+            platform=described.platform,
+            family=family or next(iter(described.families)),
+            paths=(Name(f"*/{image.name}" if known == "pattern" else path),),
+            holds=PlannedContents(stacks=stacks, plugin=image.plugin),
+        )
+        plans.append(LoadedPlan(plan, f"plan-{number}.yaml", b""))
+        versions = {name: str(version) for name, version in stacks.items()} | (
+            {"ofi_plugin": "1"} if image.plugin else {}
+        )
+        locked[path] = LockedImage(family=family, versions=versions or {"glibc": "2.39"})
+    if known in ("plan", "pattern"):
+        return tuple(plans), None
+    lock = Lock(described.name, "header", (), locked)
+    return (), LoadedLock(lock, "images.lock", b"") if known == "lock" else None
+
+
+@functools.cache
+def rendered(site: str, known: str) -> tuple[dict[str, RenderedFile], tuple[ModulePlan, ...]]:
+    loaded, templates = SITES[site], load_templates()
+    selection = resolve_selection(loaded.site)
+    plans, lock = plans_and_lock(site, known) if known in ("plan", "lock", "pattern") else ((), None)
+    files = render_tree(loaded, selection, templates, plans, lock)
+    return files, tuple(plan_modules(Rendering(loaded, selection, release_of(files), templates)))
+
+
+@functools.cache
+def values(site: str, image: Image, known: str, nodes: int) -> Mapping[str, str | None] | None:
+    """Return what the first rank finds; `None` where the site keeps no such image."""
+    path = path_of(image, known)
+    if path is None:
+        return None
+    files, plans = rendered(site, known)
+    bindings = next(plan for plan in plans if plan.helper)
+    modules = (*(plan for plan in plans if plan.full_name in bindings.summary.loads), bindings)
+    step = Step(next(iter(SITES[site].site.partitions)), nodes, 1)
+    found = environment_of(Question(SITES[site].site, files, modules, step, path)).variables
+    return {name: one.value for name, one in found.items()}
+
+
+def harm_done(site: str, image: Image, given: Mapping[str, str | None], nodes: int) -> Iterator[str]:
+    """Yield the variables whose value evidence calls harmful, by what is true of the image."""
+    described = SITES[site].site
+    stacks = {} if image.rocm is None else {"rocm": parse_version(image.rocm)}
+    truth = Situation(described.platform, stacks, None, image.plugin, nodes="one" if nodes == 1 else "several")
+    for harm in harms(described):
+        value = given.get(harm.setting.name)
+        harmful = value is not None and any(fits(pattern, value) for pattern in harm.patterns)
+        if harmful and judge_conditions(harm.evidence.when, truth)[0] is True:
+            yield f"{harm.setting.name}={value}"
+
+
+@pytest.mark.parametrize(("site", "known"), RUNS_PROLOG)
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_no_image_gets_what_some_image_dies_of_unless_that_was_read(site: str, known: str, nodes: int) -> None:
+    for image in IMAGES[site]:
+        given = values(site, image, known, nodes)
+        if given is None:
+            continue
+        assert not list(harm_done(site, image, given, nodes)), image.name
+        if known in GUESSES:
+            assert not {name: given[name] for name in harmful_to_some(site) if given.get(name)}, image.name
+
+
+def test_what_was_read_is_given() -> None:
+    old, new = IMAGES["lumi"][11], IMAGES["lumi"][4]
+    for known in ("plan", "lock", "site's name"):
+        found_old, found_new = values("lumi", old, known, 2), values("lumi", new, known, 2)
+        assert found_old is not None
+        assert found_new is not None
+        assert (found_old["NCCL_NET_GDR_LEVEL"], found_new["NCCL_NET_GDR_LEVEL"]) == ("PHB", None)
+        assert found_old["NCCL_NET"] == found_new["NCCL_NET"] == "AWS Libfabric"
+
+
+def table(site: str) -> str:
+    text = image_table(site) if site in IMAGES else static_table(site)
+    return text.replace(f"lumisite-{os.getuid()}", "lumisite-UID")
+
+
+def image_table(site: str) -> str:
+    names = harmful_to_some(site)
+    lines = []
+    for image in IMAGES[site]:
+        truth = f"ROCm {image.rocm or 'none'}, plugin {'yes' if image.plugin else 'no'}"
+        lines.append(f"{image.name} ({truth})")
+        for known in KNOWN:
+            for nodes in (1, 2):
+                given = values(site, image, known, nodes)
+                if given is not None:
+                    cells = " ".join(f"{name}={given[name]}" for name in names if given.get(name)) or "-"
+                    lines.append(f"  {known:12} {nodes} node{'s' * (nodes > 1):2} {cells}")
+    return "\n".join(lines) + "\n"
+
+
+def static_table(site: str) -> str:
+    """Return the lines of files that no wrapper reads beside, and that speak of such a variable."""
+    files, _ = rendered(site, "nothing")
+    lines = []
+    for path, file in sorted(files.items()):
+        if path.startswith(("edf/", "podman-hpc/")):
+            lines.append(path)
+            told = (line for line in file.text.split("\n") if any(name in line for name in harmful_to_some(site)))
+            lines += [f"  {line.strip()}" for line in told]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_the_table_is_the_golden_one(site: str, request: pytest.FixtureRequest) -> None:
+    path = HERE / f"{site}.txt"
+    if request.config.getoption("--update-golden"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(table(site))
+    assert table(site) == path.read_text()
+
+
+@pytest.mark.parametrize("site", ["perlmutter", "alps"])
+def test_a_file_that_sees_no_image_sets_nothing_that_some_image_dies_of(site: str) -> None:
+    told = [line for line in static_table(site).split("\n") if line.startswith("  ") and not line.startswith("  #")]
+    assert not [line for line in told if "NCCL_NET" in line and "Libfabric" in line]
+    assert harmful_to_some(site) == ["NCCL_NET"]
