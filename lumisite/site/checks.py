@@ -9,9 +9,8 @@ from typing import Any, cast
 
 from lumisite.site.decode import Faults, Rule, UnfitError, suggestion, unknown
 from lumisite.site.document import joined
-from lumisite.site.entries import Bind, Setting
-from lumisite.site.evidence import HERE, policy_faults, source_ids
-from lumisite.site.ledger import STEP_CONDITIONS, decided_by_image, depends_on_image, given_conditions, image_conditions
+from lumisite.site.evidence import HERE, source_ids
+from lumisite.site.ledger_checks import conditions_can_be_known, settings_do_no_harm, settings_say_one_thing
 from lumisite.site.model import Module, Platform, Site
 from lumisite.site.nodes import kind_faults
 from lumisite.site.references import PATTERN_SIGNS, shell_sign
@@ -20,10 +19,6 @@ from lumisite.site.selection import PLATFORM
 from lumisite.site.software import PlatformStack
 from lumisite.site.versions import Version, parse_version
 
-#: What an entry of the ledger can do to its variable.
-_FORMS = ("value", "directory", "computed", "unset", "leave")
-#: Variables that lumisite itself manages; a ledger entry for one would fight with it.
-OWN_VARIABLES = ("PATH", "SLURM_TASK_PROLOG", "BASH_ENV", "ENV", "IFS", "LD_PRELOAD", "MODULEPATH")
 #: No stack can be called so: conditions, and what `resolve` tells, have these names already.
 _NO_STACKS = ("platform", "nodes", "gpus", "partition", "kind", "variable", "family", "plugin", "stacks", "candidates")
 
@@ -278,24 +273,6 @@ def validation_fits(site: Site) -> Faults:
     yield from ((f"validation.{key}", message) for key, is_wrong, message in wrong if is_wrong)
 
 
-def conditions_can_be_known(site: Site) -> Faults:
-    """What takes effect before the step, or before the image, asks for nothing that only those tell."""
-    lists: dict[str, tuple[Bind | Setting, ...]] = {"binds": site.binds, "settings": site.settings}
-    for here, one in ((f"{name}[{index}]", one) for name, many in lists.items() for index, one in enumerate(many)):
-        if one.where == TASK and isinstance(one, Bind) and depends_on_image(site, one.when):
-            right = "the family's `modules`, or a plan of the image, say what an image gets"
-            yield f"{here}.when", f"the task prolog binds before any image is known ({right})"
-        for condition in given_conditions(one.when) if one.where != TASK else ():
-            path, module = f"{here}.when.{condition}", site.modules.get(one.where)
-            if condition in STEP_CONDITIONS:
-                yield path, f"the module {one.where} cannot know this before the step exists (where: task)"
-            elif condition in image_conditions(site):
-                right = "where: task, which the image decides"
-                yield path, f"the module {one.where} is loaded before any image is known ({right})"
-            elif condition in site.stacks and module is not None and condition not in module.version:
-                yield path, f"versions of {one.where} do not tell (they are made of: {', '.join(module.version)})"
-
-
 def nothing_is_left_for_a_shell(site: Site) -> Faults:
     """Paths and values are meant as they stand: nothing fills in `$NAME`, and no bind is a pattern."""
     meant = "`exact: yes` where it stands for itself, would be right"
@@ -326,44 +303,6 @@ def modules_keep_their_binds(site: Site) -> Faults:
                 break
 
 
-def settings_say_one_thing(site: Site) -> Faults:
-    """Each entry sets, unsets or leaves its variable, and can win somewhere."""
-    always: dict[str, int] = {}
-    for index, setting in enumerate(site.settings):
-        here = f"settings[{index}]"
-        forms = [one for one in _FORMS if getattr(setting, one) not in (None, False)]
-        if len(forms) != 1:
-            said = " and ".join(forms) if forms else "nothing"
-            yield here, f"{setting.name} says {said} (one of {', '.join(_FORMS)} would be right)"
-        if setting.with_directories and setting.directory is None:
-            yield f"{here}.with_directories", f"{setting.name} names no directory that these could be in"
-        if not all(map(is_file_name, (setting.directory or "x").replace("{rank}", "0").split("/"))):
-            yield f"{here}.directory", f"{setting.directory!r} is not a relative path of plain names"
-        for number, name in enumerate(setting.with_directories if setting.directory is not None else ()):
-            if not is_file_name(name):
-                yield f"{here}.with_directories[{number}]", f"{name!r} is not a plain name"
-        if not setting.evidence and setting.source is None:
-            yield here, f"{setting.name} has no evidence (`evidence:`, or `source:` alone where no effect is known)"
-        for key, message in policy_faults(setting):
-            yield f"{here}.{key}", message
-        if setting.where == TASK and ";" in (setting.value or ""):
-            yield f"{here}.value", "contains ';', which separates what the helper remembers of its own settings"
-        if setting.computed and decided_by_image(site, setting):
-            inside = image_conditions(site)
-            yield (
-                f"{here}.computed",
-                f"is worked out before any image is known (no {', '.join(inside[:-1])} or {inside[-1]} in `when`)",
-            )
-        if setting.where != TASK and (setting.directory or setting.computed or setting.unset):
-            yield here, "a module can only set a value or leave it (where: task)"
-        if setting.name in OWN_VARIABLES or setting.name.startswith("LUMISITE") or "_BIND" in setting.name:
-            yield f"{here}.name", f"{setting.name} is not for the ledger: lumisite manages it itself, or it is unsafe"
-        if setting.name in always:
-            yield here, f"never wins: settings[{always[setting.name]}] sets {setting.name} without conditions before it"
-        elif not given_conditions(setting.when):
-            always[setting.name] = index
-
-
 def sources_are_described(site: Site) -> Faults:
     """Where the site has a table of sources, each `source` is made of its names."""
     if not site.sources:
@@ -392,6 +331,7 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         nothing_is_left_for_a_shell,
         modules_keep_their_binds,
         settings_say_one_thing,
+        settings_do_no_harm,
         sources_are_described,
         validation_fits,
     ),

@@ -174,6 +174,21 @@ def needs_reading(site: Site, setting: Setting) -> bool:
     )
 
 
+def exclude(when: When, other: When) -> bool:
+    """Return whether two sets of conditions can never hold together."""
+    mine, theirs = given_conditions(when), given_conditions(other)
+    return any(not _fit_together(mine[name], theirs[name]) for name in mine.keys() & theirs.keys())
+
+
+def _fit_together(one: Wanted, other: Wanted) -> bool:
+    if isinstance(one, VersionRange) and isinstance(other, VersionRange):
+        return one.overlaps(other)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return not set(one).isdisjoint(other)
+    # Patterns of variables may both fit.
+    return isinstance(one, Mapping) or one == other
+
+
 def decided_by_image(site: Site, setting: Setting) -> bool:
     """Return whether only the wrapper, which sees the image, can decide a setting."""
     return depends_on_image(site, setting.when) or needs_reading(site, setting)

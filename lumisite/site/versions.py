@@ -69,6 +69,17 @@ class VersionRange:
     def __contains__(self, version: Version) -> bool:
         return all(_COMPARISONS[sign](version, bound) for sign, bound in self.bounds)
 
+    def overlaps(self, other: VersionRange) -> bool:
+        """Return whether some version is in both ranges.
+
+        >>> parse_version_range("<6.2").overlaps(parse_version_range(">=6.2"))
+        False
+        """
+        # Between two bounds nothing changes, so one version at each, and one behind each, stand for all.
+        bounds = [bound.text for _, bound in (*self.bounds, *other.bounds)]
+        candidates = (parse_version(text) for bound in bounds for text in ("0.dev0", bound, f"{bound}.post1"))
+        return any(version in self and version in other for version in candidates)
+
 
 def parse_version(text: str) -> Version:
     """Read a version; raise `UnfitError` when it is none.

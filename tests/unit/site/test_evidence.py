@@ -202,3 +202,35 @@ def test_where_a_name_leads_counts_more_than_the_name() -> None:
 def test_examples_in_docstrings() -> None:
     for module in (lumisite.site.evidence, lumisite.site.images):
         assert doctest.testmod(module).failed == 0
+
+
+# ---------------------------------------------------------------- harm that another entry knows of
+
+LEFT = "{name: A, leave: yes, why: w, evidence: [{effect: harmful, by: documented, of: 'x*', WHEN, source: S}]}"
+
+
+@pytest.mark.parametrize(
+    ("entry", "harm", "fault"),
+    [
+        ("value: x", "when: {rocm: '>=7.0'}", "rocm >=7.0"),
+        ("value: x, when: {nodes: several}", "when: {nodes: several, rocm: '>=7.0'}", "rocm >=7.0, nodes several"),
+        ("value: x, when: {rocm: '<7.1'}", "when: {rocm: '>=7.0'}", "rocm >=7.0"),
+        ("value: x, when: {plugin: yes}", "when: {rocm: '>=7.0'}", "rocm >=7.0"),
+        ("value: x, when: {rocm: '<7'}", "when: {rocm: '>=7.0'}", None),
+        ("value: x, when: {rocm: '==6.2.4'}", "when: {rocm: '>=6.2.5'}", None),
+        ("value: x, when: {plugin: yes}", "when: {plugin: no}", None),
+        ("value: x, when: {nodes: several}", "when: {nodes: one}", None),
+        ("value: x, when: {kind: [twin-gpu]}", "when: {kind: [twin-gpu]}", "kind twin-gpu"),
+        ("value: y", "when: {rocm: '>=7.0'}", None),
+        ("directory: a", "when: {rocm: '>=7.0'}", None),
+        ("unset: yes", "when: {rocm: '>=7.0'}", None),
+    ],
+)
+def test_no_entry_sets_what_another_knows_to_do_harm(entry: str, harm: str, fault: str | None) -> None:
+    text = f"settings:\n  - {{name: A, why: w, source: S, {entry}}}\n  - {LEFT.replace('WHEN', harm)}\n"
+    kind = next(iter(load_site("twin").site.node_kinds))
+    found = site_faults(("settings:\n", text.replace("twin-gpu", kind)), ("\nruntimes:\n", f"\n{SOURCES}\nruntimes:\n"))
+    told = [one for one in found if "does harm" in one]
+    wanted = "" if fault is None else fault.replace("twin-gpu", kind)
+    right = f"settings[0]: A does harm as it is set here: {wanted} (a `when` that leaves out {wanted} would be right)"
+    assert told == ([] if fault is None else [right])
