@@ -15,7 +15,8 @@ import yaml
 from lumisite.binds.closure import Line, Sides, closure
 from lumisite.binds.copies import in_order, numbers_in
 from lumisite.errors import ResolveError
-from lumisite.images.container import container_of, library_path
+from lumisite.images.container import container_of
+from lumisite.images.container import library_path as library_path_of_image
 from lumisite.images.contents import read_holds
 from lumisite.images.family import recognise_family, recognised
 from lumisite.images.sif import Image
@@ -27,6 +28,7 @@ from lumisite.site.decode import suggestion
 from lumisite.site.entries import Bind
 from lumisite.site.images import Holds
 from lumisite.site.ledger import Situation, decide
+from lumisite.site.library_path import library_path
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, PlanLine, PlannedImage
 from lumisite.site.versions import Version
@@ -146,13 +148,14 @@ def _sides(
     request: Request, family: str, image: Tree, host: Tree, folders: Sequence[str]
 ) -> tuple[Sides, tuple[str, ...]]:
     host_loader = loader_of_host(request, host, folders)
-    directories, unknown = library_path(image)
+    directories, unknown = library_path_of_image(image)
     rules = read_rules(image, processor(host, _ASSUMED), directories)
     if rules.machine != host_loader.rules.machine:
         mine, theirs = MACHINES[rules.machine], MACHINES[host_loader.rules.machine]
         raise ResolveError(f"{image.name}: is an image for {mine}, the host {host.name} is {theirs}")
     view = container_of(image, host, tuple(_binds(request, family)))
-    inside = replace(rules, library_path=(*request.site.library_path(request.platform, family), *rules.library_path))
+    first = library_path(request.site, request.platform, family)
+    inside = replace(rules, library_path=(*first, *rules.library_path))
     return Sides(host_loader, Loader(image, rules), Loader(view, inside), view), unknown
 
 
@@ -215,7 +218,7 @@ def format_plan(
         "paths": paths,
         "image": None if image is None else vars(image),
         "holds": {"stacks": dict(plan.holds.stacks), "plugin": plan.holds.plugin},
-        "library_path": request.site.library_path(request.platform, plan.family),
+        "library_path": library_path(request.site, request.platform, plan.family),
         "notes": plan.notes,
         "lines": tuple(
             {

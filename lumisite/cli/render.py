@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         if one.plan.platform != selection.platform:  # its image is then treated by its family alone
             right = f"`lumisite binds IMAGE --write` makes one for {selection.platform}"
             say(f"{one.file}: is for platform {one.plan.platform}, so it is left out ({right})")
-    for other in other_images(plan_summaries(plans), DiskTree("/")):
+    for other in other_images(plan_summaries(loaded.site, plans), DiskTree("/")):
         if not other.gone:  # images need not be where a render is made
             say(shown(str(other)))
     say_untried(loaded.site)

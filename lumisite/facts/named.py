@@ -10,6 +10,7 @@ from lumisite.facts.capture import stated_paths
 from lumisite.facts.facts import Facts
 from lumisite.facts.site import Context, Touch, families_borrowing
 from lumisite.machine.tree import is_under
+from lumisite.site.library_path import host_path
 from lumisite.site.plans import LoadedPlan
 
 Touches = Iterator[Touch]
@@ -56,7 +57,8 @@ def plans_under(context: Context, path: str) -> Touches:
     """Give the stored plans that bind, or have on the library path, a path or what is below it."""
     for stored in context.plans:
         bound = (line.source for line in stored.plan.lines if line.decision == "bind" and line.source is not None)
-        hits = [str(at) for at in dict.fromkeys((*stored.plan.library_path, *bound)) if is_under(at, path)]
+        searched = (host_path(context.site, folder) for folder in stored.plan.library_path)
+        hits = [str(at) for at in dict.fromkeys((*searched, *bound)) if is_under(at, path)]
         if hits:
             yield stored_plan(stored, f"names {', '.join(hits)}")
 

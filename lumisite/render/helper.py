@@ -32,6 +32,7 @@ from lumisite.render.modules import Rendering, bind_marker
 from lumisite.render.templates import comment, lua_pattern, quote_lua
 from lumisite.site.entries import FileSystem, HostPath
 from lumisite.site.images import family_by_path, has_plugin, told_release
+from lumisite.site.library_path import library_path
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, literal_path
 from lumisite.site.scalars import TASK
@@ -84,7 +85,7 @@ def prolog_data(of: Rendering) -> Iterator[str]:
     site = of.site
     local = next((system.path for system in site.file_systems if system.kind == "node-local"), "")
     tykky = [name for name, family in site.families.items() if family.activation == "tykky"]
-    libraries = chain.from_iterable(site.library_path(of.selection.platform, name) for name in tykky)
+    libraries = chain.from_iterable(library_path(site, of.selection.platform, name) for name in tykky)
     yield sh.assign(ls_site_release=of.release, ls_site_root=site.root)
     yield sh.assign(
         ls_site_private=f"{local.rstrip('/')}/lumisite" if local else "",
@@ -137,7 +138,7 @@ def _family(of: Rendering, name: str) -> str:
     return sh.row(
         ls_needs=f" {' '.join(map(bind_marker, family.modules))} ",
         ls_front=":".join(family.prepend_path),
-        ls_libraries=":".join(of.site.library_path(of.selection.platform, name)),
+        ls_libraries=":".join(library_path(of.site, of.selection.platform, name)),
         ls_mpi=family.mpi or "",
         ls_has=plugin_word(has_plugin(of.site, name)),
         ls_after=next(iter(family.release_after.values()), ""),

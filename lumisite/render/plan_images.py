@@ -11,6 +11,8 @@ from lumisite.images.digest import digest_of
 from lumisite.machine.host import DiskTree
 from lumisite.machine.tree import file_of, resolve
 from lumisite.render.manifest import PlannedLibrary, PlanSummary
+from lumisite.site.library_path import host_path
+from lumisite.site.model import Site
 from lumisite.site.plans import LoadedPlan, literal_path
 
 
@@ -28,7 +30,7 @@ class OtherImage:
         return f"{self.path}: {self.what}; {self.file} is for it (`lumisite binds {self.path} --write` makes it anew)"
 
 
-def plan_summaries(plans: Iterable[LoadedPlan]) -> dict[str, PlanSummary]:
+def plan_summaries(site: Site, plans: Iterable[LoadedPlan]) -> dict[str, PlanSummary]:
     """Give what plans need of a host, by the plan's file; what a module binds for them they need too."""
     return {
         one.file: PlanSummary(
@@ -39,7 +41,7 @@ def plan_summaries(plans: Iterable[LoadedPlan]) -> dict[str, PlanSummary]:
                 for line in one.plan.lines
                 if line.decision == "bind" and line.source is not None and line.target is not None
             ),
-            folders=one.plan.library_path,
+            folders=tuple(host_path(site, folder) for folder in one.plan.library_path),
         )
         for one in plans
     }

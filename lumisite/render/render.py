@@ -59,7 +59,7 @@ def render_tree(
         inputs=_inputs(of),
         modules={plan.full_name: plan.summary for plan in modules},
         settings=_settings(of.decisions[selection.default.name]),
-        plans=plan_summaries(one for one in plans if one.plan.platform == selection.platform),
+        plans=plan_summaries(loaded.site, (one for one in plans if one.plan.platform == selection.platform)),
         names={f"{one.name}/{old}": one.full_name for one in modules for old in one.old_names}
         | {one.name: one.full_name for one in reversed(modules)},
         files=file_entries(files),

@@ -11,6 +11,7 @@ from lumisite.site.decode import Faults, Rule, UnfitError, suggestion, unknown
 from lumisite.site.document import joined
 from lumisite.site.evidence import HERE, source_ids
 from lumisite.site.ledger_checks import conditions_can_be_known, settings_do_no_harm, settings_say_one_thing
+from lumisite.site.library_path import library_faults
 from lumisite.site.model import Module, Platform, Site
 from lumisite.site.nodes import kind_faults
 from lumisite.site.references import PATTERN_SIGNS, shell_sign
@@ -153,10 +154,7 @@ def node_kinds_add_up(site: Site) -> Faults:
 
 
 def families_cover_every_release(site: Site) -> Faults:
-    """Each release that images bring has exactly one default family; families name libraries that platforms have."""
-    for name, family in site.families.items():
-        for platform in site.platforms.values():
-            yield from unknown(f"families.{name}.library_path", family.library_path, platform.libraries)
+    """Each release that images bring has exactly one default family."""
     if not site.families:
         yield "families", "names none (one would be right: what an image needs is said there)"
     for stack in site.gpu_stacks:

@@ -112,7 +112,8 @@ class Family(Stated):
         default_factory=dict,
     )
     library_path: tuple[Line, ...] = key(
-        "Host libraries, by their names in `libraries` of a platform, whose `lib64` its loader must search first.",
+        "Host libraries, by their names in `libraries` of a platform, whose `lib64` its loader must search first. "
+        "In the container they are where a bind of the family's modules has them.",
         default=(),
     )
     mpi: Line | None = key("`srun --mpi` type that it needs, if not the site's default.", default=None)
@@ -309,11 +310,6 @@ class Site:
         """File systems and binds, as one kind of entry, by their keys: `file_systems[0]`."""
         lists: dict[str, tuple[HostPath, ...]] = {"file_systems": self.file_systems, "binds": self.binds}
         return {f"{name}[{index}]": one for name, entries in lists.items() for index, one in enumerate(entries)}
-
-    def library_path(self, platform: str, family: str) -> tuple[str, ...]:
-        """The directories of a platform's host that the loader of a family's images must search first."""
-        libraries = self.platforms[platform].libraries
-        return tuple(f"{libraries[name]}/lib64" for name in self.families[family].library_path)
 
     def kind_of(self, partition: str) -> NodeKind:
         """The node kind of a partition's nodes."""

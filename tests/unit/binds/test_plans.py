@@ -75,6 +75,22 @@ def test_a_plan_says_all_that_the_table_says(trees: Path) -> None:
     assert lines["libc.so.6"]["decision"] == "skip"
 
 
+def test_a_library_that_a_module_binds_under_another_path_is_found_there(trees: Path) -> None:
+    cray, family = "  - path: /opt/cray\n", "    plugin: from-host\n"
+    changes = (cray, f"{cray}    target: /host/opt/cray\n"), (family, f"{family}    library_path: [libfabric]\n")
+    (trees / "site.yaml").write_text(site_text(*changes))
+    write("suse155", "--path", "/appl/images/suse.sif")
+    plan = yaml.safe_load((trees / "plan.yaml").read_text())
+    assert plan["library_path"] == [f"/host{FABRIC}/lib64"]
+    (fabric,) = (line for line in plan["lines"] if line["library"] == "libfabric.so.1")
+    assert (fabric["by"], fabric["target"]) == ("singularity-CPEbits", f"/host{FABRIC}/lib64/libfabric.so.1")
+    # The node is checked for what the host has.
+    assert main(["render", "--site", "site.yaml", "--plan", "plan.yaml", "--out", "out"]) == 0
+    manifest = json.loads((trees / "out/MANIFEST.json").read_text())
+    assert manifest["plans"]["plan.yaml"]["folders"] == [f"{FABRIC}/lib64"]
+    assert f"ls_libraries=/host{FABRIC}/lib64" in (trees / "out/spank/bin/singularity").read_text()
+
+
 def test_a_second_run_writes_the_same_bytes_and_a_table_all_the_same(trees: Path, capsys: Output) -> None:
     write("suse155")
     first, said = (trees / "plan.yaml").read_bytes(), capsys.readouterr()

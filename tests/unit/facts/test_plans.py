@@ -9,8 +9,10 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.facts.facts import Facts, format_facts
+from lumisite.facts.named import plans_under
+from lumisite.facts.site import make_context
 from lumisite.facts.tell import make_report, words
-from lumisite.site.load import EMBEDDED, load_site, parse_plan
+from lumisite.site.load import EMBEDDED, load_site, parse_plan, site_of
 from lumisite.site.plans import LoadedPlan
 from tests.support.breaks import BREAKS, facts_of, report_of
 from tests.support.breaks.libraries import FABRIC, JSON
@@ -52,6 +54,21 @@ def test_a_break_names_the_plans_that_it_touches_and_no_others(name: str) -> Non
     whys = {touch.name: touch.why for touch in broken.touches if touch.what == "plan" and touch.name.endswith("yaml")}
     assert list(whys) == (["plans/a.yaml"] if BREAKS[name].plan else [])
     assert whys.get("plans/a.yaml", "").startswith(f"is for {LATEST}, and {BREAKS[name].plan}" if whys else "")
+
+
+def test_a_directory_that_a_plan_has_under_another_path_in_the_container_is_the_hosts_that_is_gone() -> None:
+    text = (
+        (EMBEDDED / "lumi.yaml")
+        .read_text()
+        .replace("  - path: /opt/cray\n", "  - path: /opt/cray\n    target: /h\n", 1)
+    )
+    site = site_of(text.encode(), Path("lumi.yaml")).site
+    plan = PLAN.partition("lines:")[0].replace("/opt/cray/libfabric", "/h/libfabric").encode()
+    stored = LoadedPlan(parse_plan(plan, Path("a.yaml")), "a.yaml", b"")
+    facts = facts_of(lumi_node())
+    context = make_context(site, facts, facts, [stored])
+    (touch,) = plans_under(context, "/opt/cray/libfabric/1.22.0")
+    assert (touch.name, "names /h/" in touch.why) == ("a.yaml", False)
 
 
 def test_the_plans_of_the_platform_before_are_those_that_a_maintenance_breaks(node: Facts) -> None:

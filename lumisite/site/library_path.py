@@ -1,0 +1,90 @@
+"""Where the loader in a container finds the host's libraries that a family's images need first.
+
+A bind may have them under another path than the host: of `{path: /opt/net, target: /host/opt/net}` the library path
+must name what is below `/host`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from lumisite.site.decode import Faults, unknown
+from lumisite.site.entries import HostPath
+from lumisite.site.ledger import Situation, judge_conditions
+from lumisite.site.model import Site
+from lumisite.site.scalars import TASK
+
+
+def host_folders(site: Site, platform: str, family: str) -> tuple[str, ...]:
+    """Return the directories of a platform's host that the loader of a family's images must search first."""
+    libraries = site.platforms[platform].libraries
+    return tuple(f"{libraries[name]}/lib64" for name in site.families[family].library_path)
+
+
+def library_path(site: Site, platform: str, family: str) -> tuple[str, ...]:
+    """Return these directories as the container has them; one that no bind covers is under its own path."""
+    folders = host_folders(site, platform, family)
+    return tuple(dict.fromkeys(inside for one in folders for inside in _inside(site, platform, family, one) or [one]))
+
+
+def host_path(site: Site, path: str) -> str:
+    """Return the path on the host of what binds have in the container, the path itself where none does."""
+    known = (one for one in site.host_paths.values() if one.where is not None and one.target is not None)
+    covering = [one for one in known if _is_under(path, str(one.target))]
+    bind = max(covering, key=lambda one: len(str(one.target)), default=None)
+    return path if bind is None else _moved(path, str(bind.target), bind.path)
+
+
+def _inside(site: Site, platform: str, family: str, folder: str) -> list[str]:
+    """Return where binds of a family's modules and of tasks have a directory of the host.
+
+    That is one path where some bind always applies (of several the most specific), else all that are possible.
+    """
+    places = {*site.loaded_with(site.families[family].modules), TASK}
+    situation = Situation(platform, family=family)
+    sure: list[HostPath] = []
+    possible: list[HostPath] = []
+    for bind in site.host_paths.values():
+        if bind.where in places and _is_under(folder, bind.path):
+            holds, _ = judge_conditions(bind.when, situation)
+            possible += [] if holds is False else [bind]
+            sure += [bind] if holds else []
+    most_specific = sorted(sure or possible, key=lambda one: -len(one.path))
+    return [_moved(folder, one.path, one.target or one.path) for one in most_specific[: 1 if sure else None]]
+
+
+def library_faults(site: Site) -> Faults:
+    """Families name libraries that platforms have, below a path that one of their modules binds.
+
+    The container wrapper (Tykky) binds all of the host by itself.
+    """
+    for name, family in site.families.items():
+        for platform in site.platforms.values():
+            yield from unknown(f"families.{name}.library_path", family.library_path, platform.libraries)
+        if family.activation != "tykky":
+            yield from ((f"families.{name}.library_path[{at}]", message) for at, message in _unbound(site, name))
+
+
+def _unbound(site: Site, name: str) -> Iterator[tuple[int, str]]:
+    family = site.families[name]
+    if not set(family.modules) <= site.modules.keys():
+        return
+    modules = ", ".join(family.modules) or "no module"
+    for index, library in enumerate(family.library_path):
+        for key, platform in site.platforms.items():
+            if library not in platform.libraries:
+                continue
+            folder = f"{platform.libraries[library]}/lib64"
+            if not _inside(site, key, name, folder):
+                right = f"a bind of {posixpath.dirname(platform.libraries[library])} would be right"
+                yield index, f"{folder} of platform {key} is below no bind of {modules} ({right})"
+
+
+def _is_under(path: str, top: str) -> bool:
+    return PurePosixPath(path).is_relative_to(top)
+
+
+def _moved(path: str, top: str, to: str) -> str:
+    return str(PurePosixPath(to) / PurePosixPath(path).relative_to(top))
