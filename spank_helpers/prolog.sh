@@ -384,9 +384,14 @@ ls_start() {
 		say "release $ls_site_release, stack $ls_stack, nodes: $ls_nodes, partition: $ls_partition, $ls_gpus nodes"
 		[ "$ls_known_stack" ] || say "LUMISITE_STACK is not a stack of this release, which has $ls_site_stacks"
 	fi
-	add_binds
-	put_wrapper_first
-	serve_tykky
+	case $ls_site_prefix in
+	'') ;; # Modules of another kind bind, and there is no wrapper.
+	*)
+		add_binds
+		put_wrapper_first
+		serve_tykky
+		;;
+	esac
 	ls_site_settings
 	ls_site_harms
 	[ -z "$verbose" ] || ls_site_left_alone

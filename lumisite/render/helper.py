@@ -36,6 +36,7 @@ from lumisite.site.library_path import library_path
 from lumisite.site.model import Site
 from lumisite.site.plans import ImagePlan, LoadedPlan, literal_path
 from lumisite.site.scalars import TASK
+from lumisite.site.software import Runtime
 from lumisite.site.versions import Version
 
 #: What stands in scripts for the title of the stack that images bring.
@@ -67,10 +68,10 @@ def _origin(mark: str, name: str, of: Rendering) -> str:
     return f"{mark} spank_helpers/{name} and {comment(of.loaded.file)}: change those and render again."
 
 
-def step_data(of: Rendering) -> Iterator[str]:
-    """Give the data that prolog and wrapper both look up."""
+def step_data(of: Rendering, runtime: Runtime) -> Iterator[str]:
+    """Give the data that prolog and wrapper both look up; the variables are those of one runtime."""
     site = of.site
-    yield sh.assign(ls_site_prefix=site.runtime.prefix, ls_site_stacks=", ".join(of.decisions))
+    yield sh.assign(ls_site_prefix=runtime.prefix, ls_site_stacks=", ".join(of.decisions))
     partitions = []
     for name, one in site.partitions.items():
         gpus = len(site.node_kinds[one.node_kind].gpus)
@@ -210,12 +211,12 @@ def shares_cores(site: Site) -> bool:
 
 
 def wrapper_data(of: Rendering, command: str) -> Iterator[str]:
-    """Give the data of the wrapper that stands for `command`."""
+    """Give the data of the wrapper that stands for `command`: for the runtime of that name, else the default one."""
     site = of.site
     followed = [one for one in of.plans if one.plan.platform == of.selection.platform]
-    yield from step_data(of)
+    yield from step_data(of, runtime)
     # Without a path of the site, one that no system has: the wrapper goes on to PATH.
-    folder = posixpath.dirname(site.runtime.executable or "/")
+    folder = posixpath.dirname(runtime.executable or "/")
     yield sh.assign(ls_site_runtime=posixpath.join(folder, command))
     # A plan that names an image counts more than one of which a pattern only fits it.
     planned = [planned for one in followed for planned in _planned(site, one)]
@@ -245,6 +246,8 @@ _WHICH_STACK = (
 def _release(site: Site, known: Mapping[str, Version | None]) -> dict[str, str]:
     """Give the release that was read in an image, and of which stack it is."""
     held = {stack: version for stack in site.gpu_stacks if (version := known.get(stack)) is not None}
+    runtime = site.runtimes.get(command, site.runtime)
+    runtime = runtime if runtime.emit == "modulefile" else site.runtime
     release = next(map(number_of, held.values()), "")
     return {"ls_rocm": release, "ls_held": offset_word(site, held)}
 

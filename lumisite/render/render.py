@@ -108,12 +108,12 @@ def _module_files(of: Rendering, plans: Sequence[ModulePlan]) -> dict[str, Rende
 
 def _helper_files(of: Rendering) -> dict[str, RenderedFile]:
     shares = (SHARES,) if shares_cores(of.site) else ()
-    prolog = join_script(of, (*PROLOG[:-1], *shares, PROLOG[-1]), (*step_data(of), *prolog_data(of)))
+    prolog = join_script(of, (*PROLOG[:-1], *shares, PROLOG[-1]), (*step_data(of, of.site.runtime), *prolog_data(of)))
     files = {
         "spank/task_prolog": RenderedFile(prolog, executable=True),
         "spank/cli_filter.lua": RenderedFile(join_filter(of)),
     }
-    for command in RUNTIMES:
+    for command in RUNTIMES if "modulefile" in of.site.emitters else ():
         text = join_script(of, WRAPPER, wrapper_data(of, command))
         files[f"spank/bin/{command}"] = RenderedFile(text, executable=True)
     return files

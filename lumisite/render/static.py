@@ -16,10 +16,11 @@ from lumisite.errors import ResolveError
 from lumisite.render.modules import ModulePlan
 from lumisite.site.entries import HostPath, Setting
 from lumisite.site.ledger import Situation, decide, decided_by_image, describe_action
+from lumisite.site.library_path import library_path
 from lumisite.site.model import Site
 from lumisite.site.scalars import TASK
 from lumisite.site.selection import Selection
-from lumisite.site.software import Runtime
+from lumisite.site.software import Runtime, prefix_of
 
 #: The templates of what is no modulefile, and the files that they become.
 STATIC: Mapping[str, tuple[str, str]] = {
@@ -105,7 +106,8 @@ def _say(site: Site, plan: ModulePlan, emit: str, known: Situation) -> Said:
     environment: dict[str, str | None] = {}
     passed: dict[str, None] = {}
     undecided: set[str] = set()
-    for verdict in (one for one in decision.settings if one.applies and one.entry.where in places):
+    given = (one for one in decision.settings if one.applies and one.entry.where in places)
+    for verdict in (one for one in given if not prefix_of(one.entry.name)):
         setting, is_open = verdict.entry, verdict.outcome == "may win" or verdict.entry.name in undecided
         if setting.name in passed:
             continue
@@ -119,6 +121,7 @@ def _say(site: Site, plan: ModulePlan, emit: str, known: Situation) -> Said:
             undecided.add(setting.name)
         else:
             environment[setting.name] = setting.value
+    lost.update(dict.fromkeys(_library_paths(site, known.platform, loaded)))
     binds = []
     for bind in (one for place in places for one in decision.bound_by(place)):
         said, cannot = _bind(bind, emit)
@@ -126,6 +129,16 @@ def _say(site: Site, plan: ModulePlan, emit: str, known: Situation) -> Said:
         lost.update(dict.fromkeys([cannot] if cannot else []))
     runtime = site.emitters[emit]
     return Said(plan, runtime, tuple(binds), environment, tuple(passed), tuple(lost))
+
+
+def _library_paths(site: Site, platform: str, loaded: Sequence[str]) -> Iterator[str]:
+    """Say of the families whose binds are loaded what their loader would have to search first.
+
+    A container has one LD_LIBRARY_PATH: to set it here would take away the image's own.
+    """
+    for name, family in site.families.items():
+        if family.library_path and family.activation != "tykky" and set(family.modules) <= set(loaded):
+            yield f"LD_LIBRARY_PATH = {':'.join(library_path(site, platform, name))} (where family is {name})"
 
 
 def _is_set_by_the_prolog(site: Site, setting: Setting, *, is_open: bool) -> bool:

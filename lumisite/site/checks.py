@@ -16,6 +16,7 @@ from lumisite.site.model import Module, Platform, Site
 from lumisite.site.nodes import kind_faults
 from lumisite.site.references import PATTERN_SIGNS, shell_sign
 from lumisite.site.scalars import TASK, is_file_name
+from lumisite.site.runtimes import runtime_faults
 from lumisite.site.selection import PLATFORM
 from lumisite.site.software import PlatformStack
 from lumisite.site.versions import Version, parse_version
@@ -222,29 +223,6 @@ def _version_faults(site: Site, module: Module) -> Iterator[str]:
                 yield f"platform {name} has no {stack} (describe it under platforms.{name}.stacks)"
 
 
-def runtimes_are_read(site: Site) -> Faults:
-    """A runtime says nothing to another kind of consumer than its own, and one of each kind is enough."""
-    seen: dict[str, str] = {}
-    for name, runtime in site.runtimes.items():
-        here = f"runtimes.{name}"
-        if runtime.emit == "modulefile" and not runtime.prefix:
-            yield f"{here}.prefix", "is missing (SINGULARITY or APPTAINER, by which a modulefile names the binds)"
-        if runtime.emit != "modulefile" and seen.setdefault(runtime.emit, name) != name:
-            yield f"{here}.emit", f"{seen[runtime.emit]} has {runtime.emit} already (one of each is written)"
-        for what, said, reader in (
-            ("gpu", runtime.gpu, "modulefile"),
-            ("annotations", runtime.annotations, "edf"),
-            ("arguments", runtime.arguments, "podman-hpc"),
-            ("shared_run", runtime.shared_run, "podman-hpc"),
-        ):
-            if said and runtime.emit != reader:
-                yield f"{here}.{what}", f"nothing reads it with `emit: {runtime.emit}` (only with {reader})"
-        yield from unknown(f"{here}.gpu", runtime.gpu, {stack.gpu for stack in site.stacks.values() if stack.gpu})
-        for one in runtime.annotations:
-            if any(other.startswith(f"{one}.") for other in runtime.annotations):
-                yield f"{here}.annotations.{one}", "others begin with it and a dot, which makes it a table"
-
-
 def validation_fits(site: Site) -> Faults:
     """What is validated runs on several nodes, no more than its partition has, and is judged by values that can be."""
     plan = site.validation
@@ -324,7 +302,7 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         families_cover_every_release,
         releases_say_where,
         modules_fit_together,
-        runtimes_are_read,
+        runtime_faults,
         conditions_can_be_known,
         nothing_is_left_for_a_shell,
         modules_keep_their_binds,

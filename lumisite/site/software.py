@@ -19,6 +19,20 @@ else:
     GpuVendor = Literal[gpu_names()]
 
 
+#: What begins the names of the variables that one runtime reads, and no other.
+PREFIXES = ("SINGULARITY", "APPTAINER")
+
+
+def prefix_of(variable: str) -> str:
+    """Return the prefix of the runtime that alone reads a variable, or nothing.
+
+    >>> prefix_of("APPTAINERENV_A"), prefix_of("SINGULARITY_NV"), prefix_of("NCCL_NET")
+    ('APPTAINER', 'SINGULARITY', '')
+    """
+    own = (one for one in PREFIXES if variable.startswith((f"{one}_", f"{one}ENV_")))
+    return next(own, "")
+
+
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Runtime(Known):
     """A container runtime on the compute nodes, by the command that users type."""

@@ -94,9 +94,10 @@ def _python(target: Target, record: Record) -> Iterator[Said]:
     mounts = [table(record, "executable", mount) for mount in ("mount", "real_mount")]
     outside = [text(mount, "point") for mount in mounts if not in_image(mount)]
     if outside and not places:
+        variables = f"PATH and {target.site.runtime.prefix}ENV_PREPEND_PATH"
         yield (
             f"{met} from {outside[0]}, which is bound from the host, not the image's own",
-            "look at PATH and SINGULARITYENV_PREPEND_PATH: something stands before the image's Python",
+            f"look at {variables}: something stands before the image's Python",
         )
         return
     if not text(record, "frameworks", FRAMEWORK, "path"):
