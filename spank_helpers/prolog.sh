@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs once for each task of a job step. Slurm obeys what it prints, and the task must start whatever happens here.
 # docs/explanation/what-the-helper-does.md says how it keeps to that, and why it is written as it is.
-# `lumisite render` joins this file, masks.sh, step.sh and the site's data (all ls_site_*) to one, and calls ls_start.
+# `lumisite render` joins this file, masks.sh, private.sh, step.sh and the site's data (all ls_site_*) to one, and calls
+# ls_start.
 # Nothing of the user's shell may act here, not even on this line: an exported SHELLOPTS could trace into stdout.
 {
 	out=
@@ -41,7 +42,6 @@ case ${LUMISITE_VERBOSE-} in '' | 0 | no | off) verbose= ;; *) verbose=1 ;; esac
 there() { [ -e "$1" ]; }
 in_root() { case $roots in */"$1"/*) ;; *) return 1 ;; esac }
 own_cpuset() { read -r place </proc/self/cpuset; }
-own_private() { make_private && tidy; }
 run_taskset() { LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' taskset "$@" >/dev/null; }
 # What it is about (setting or cpus), its name or mask, why, and all of it in words. Only where somebody listens.
 report() { say "$4"; }
@@ -241,6 +241,14 @@ bind() {
 	ls_list=${ls_list:+$ls_list,}$3 known=$known$3, appended=1 brought=${brought:+$brought,}$3
 	explain "bind $3 ($6)"
 }
+# What a task of an earlier job brought that this node lacks, such as the folder of that job.
+take_out_gone() {
+	rest=$brought,
+	while [ "$rest" ]; do
+		word=${rest%%,*} rest=${rest#*,}
+		[ -z "$word" ] || there "${word%%:*}" || take_out "$word"
+	done
+}
 # What a module brought and the node lacks: no container would start with it.
 take_out() {
 	case ${bindable:+,$brought,} in *",$1,"*) ;; *) return ;; esac
@@ -291,89 +299,6 @@ serve_tykky() {
 			explain "LD_LIBRARY_PATH begins with $libraries"
 		;;
 	esac
-}
-
-# ---- private directories; dash, bash and busybox all have -k and -O
-# shellcheck disable=SC3067
-private() { [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ]; }
-# The user id, from the kernel: the environment may say anything.
-user_id() {
-	while read -r word value rest; do
-		case $word in Uid:)
-			number "$value" ''
-			[ -z "$answer" ] || return 0
-			;;
-		esac
-	done </proc/self/status
-	answer=job$job
-}
-# A directory is taken only if it is our own, no link, and has the sticky bit that the mkdir below gives it: one that
-# stood there before, of another user or open to a group, has not.
-# shellcheck disable=SC3065
-choose_private() {
-	case $1 in *[!A-Za-z0-9/._-]* | '') return 1 ;; esac
-	for private in "$1-$2" "$1-$2-$job"; do
-		if private "$private"; then
-			[ -k "$private" ] && return 0
-		elif [ ! -e "$private" ] && [ ! -L "$private" ]; then
-			return 0
-		fi
-	done
-	return 1
-}
-# shellcheck disable=SC3065
-made() {
-	private "$private" && [ -k "$private" ] || return 1
-	for name; do private "$private/$name" || return 1; done
-}
-# One program for all. The parents of what is named get their mode from the umask (700), the named ones 1700.
-# shellcheck disable=SC2174
-make_directories() {
-	for name; do
-		set -- "$@" "$private/$name/.lumisite"
-		shift
-	done
-	flush
-	umask 077
-	LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' mkdir -p -m 1700 "$private" "$@" >/dev/null
-}
-# shellcheck disable=SC3065,SC3067
-make_private() {
-	[ -k "${ls_site_private%/*}" ] || [ -O "${ls_site_private%/*}" ] || return 1
-	user_id
-	choose_private "$ls_site_private" "$answer" || return 1
-	ls_site_directories made && return 0
-	ls_site_directories make_directories
-	ls_site_directories made
-}
-# What nothing has read or written for two weeks goes: what the node's memory holds lives as long as the node. The first
-# task of each job looks here; `.tidied` names the job.
-tidy() {
-	case $ls_local_id/$job in 0/0) return 0 ;; 0/*) ;; *) return 0 ;; esac
-	last=
-	[ ! -f "$private/.tidied" ] || [ -L "$private/.tidied" ] || read -r last <"$private/.tidied"
-	case $last in "$job") return 0 ;; esac
-	flush
-	umask 077
-	printf '%s\n' "$job" >"$private/.tidied" || return 0
-	LD_PRELOAD='' LD_LIBRARY_PATH='' LD_AUDIT='' /usr/bin/find "$private" -xdev -mindepth 2 \
-		-type f -atime +13 -mtime +13 -delete >/dev/null
-	return 0
-}
-use_private() {
-	no_place='has no place for private directories, so caches go where programs put them'
-	[ "$wanted" ] || return
-	if own_private; then
-		case ${LUMISITE_PRIVATE-} in "$private") ;; *) put LUMISITE_PRIVATE "$private" ;; esac
-		# shellcheck disable=SC2086  # names and directories of the site in turn, neither with a blank
-		set -- $wanted
-		while [ "$#" -gt 1 ]; do
-			eval "offer $1 \"\${$1+x\$$1}\" \"\$private/\$2\" 'a directory of your own on this node'"
-			shift 2
-		done
-	else
-		[ "$ls_local_id" != 0 ] && [ -z "$verbose" ] || say "$node $no_place:$wanted"
-	fi
 }
 
 ls_start() {

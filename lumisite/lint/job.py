@@ -126,9 +126,10 @@ class Job:
 
     def own_directory(self, name: str) -> str:
         """Give the line that leads a cache to a directory of the node's own."""
-        local = next((one.path for one in self.site.file_systems if one.kind == "node-local"), "$TMPDIR")
+        place = next(iter(self.site.private_places), None)
+        local = "$TMPDIR/${USER}" if place is None else place.job_folder or f"{place.path}/${{USER}}"
         folder = re.sub(r"_(?:PATH|DIR)$", "", name).lower().replace("_", "-")
-        return f"export {name}={local}/${{USER}}/{folder}"
+        return f"export {name}={local}/{folder}"
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:

@@ -90,10 +90,10 @@ def silent_faults(site: Site, host: DiskTree) -> Iterator[HostFault]:
 
 
 def local_faults(site: Site, host: DiskTree, mounts: tuple[Mount, ...]) -> Iterator[HostFault]:
-    """Say which node-local file systems users cannot write to."""
+    """Say to which file systems for private caches users cannot write."""
     for one in site.file_systems:
         place = resolve(host, one.path)
-        if one.kind != "node-local" or place.entry is None:
+        if not one.writable or place.entry is None:
             continue
         what = f"a folder that users can write to ({one.why})"
         mount = mount_of(mounts, place.path)

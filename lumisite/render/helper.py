@@ -84,12 +84,10 @@ def step_data(of: Rendering, runtime: Runtime) -> Iterator[str]:
 def prolog_data(of: Rendering) -> Iterator[str]:
     """Give the data that only the prolog looks up."""
     site = of.site
-    local = next((system.path for system in site.file_systems if system.kind == "node-local"), "")
     tykky = [name for name, family in site.families.items() if family.activation == "tykky"]
     libraries = chain.from_iterable(library_path(site, of.selection.platform, name) for name in tykky)
     yield sh.assign(ls_site_release=of.release, ls_site_root=site.root)
     yield sh.assign(
-        ls_site_private=f"{local.rstrip('/')}/lumisite" if local else "",
         ls_site_host_suffix=site.fabric.host_suffix or "",
         ls_site_libraries=":".join(dict.fromkeys(libraries)),
     )
@@ -98,14 +96,14 @@ def prolog_data(of: Rendering) -> Iterator[str]:
     yield from sh.function("ls_site_harms", sh.decide(harm_chains(site)))
     yield from sh.function("ls_site_left_alone", sh.decide(left_chains(site, of.decisions)))
     yield from sh.function("ls_site_directories", _directories(site))
+    yield from sh.function("ls_site_places", _places(site))
     yield from _masks(site)
 
 
 def wrapper_binds(of: Rendering) -> Iterator[str]:
     """Give functions for the binds that depend on the image's family: whose are in the list, and those to be added."""
     site = of.site
-    binding = {bind.where for bind in site.host_paths.values()}
-    brought = [bind_marker(place) for place in (*site.modules, TASK) if place in binding]
+    brought = [bind_marker(place) for place in _binding(site)]
     yield from sh.function("ls_site_brought", (f'"$1" {sh.variable(name)}' for name in brought))
     everywhere = set.intersection(*map(set, of.modules.values()))
     all_modules = dict.fromkeys(of.decisions, tuple(site.modules))
@@ -149,6 +147,7 @@ def _family(of: Rendering, name: str) -> str:
 
 def _prolog_binds(of: Rendering) -> Iterator[str]:
     chains: list[sh.Chain] = []
+    place = None
     for place, binds in groupby(_binds(of, of.modules), key=lambda one: one[0].where):
         chains.append(((sh.Where(), f"brought_by {sh.variable(bind_marker(str(place)))}"),))
         for item, where in binds:
@@ -158,16 +157,47 @@ def _prolog_binds(of: Rendering) -> Iterator[str]:
             line = sh.call("bind", item.path, item.target or item.path, item.spec, seen, required, item.why)
             chains.append(((where, line),))
     yield from sh.decide(chains)
+    if of_jobs := _bound_job_folders(of.site):
+        if place != TASK:
+            yield f"brought_by {sh.variable(bind_marker(TASK))}"
+        yield "take_out_gone"
+        for one in of_jobs:
+            words = ["bind_job_folder", shlex.quote(one.path), sh.filled_in(str(one.job_folder))]
+            yield sh.with_reason(words, one.why)
 
 
 def _binds(of: Rendering, modules: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[HostPath, sh.Where]]:
     """Give what the modules of each stack bind, then what only a task binds, in the site's order."""
-    binding = {item.where for item in of.site.host_paths.values()}
-    for place in (one for one in (*of.site.modules, TASK) if one in binding):
+    for place in _binding(of.site):
         bound = {stack: one.bound_by(place) for stack, one in of.decisions.items() if place in (TASK, *modules[stack])}
         for item in of.site.host_paths.values():
             if stacks := tuple(stack for stack, binds in bound.items() if item in binds):
                 yield item, step_of(item.when, () if len(stacks) == len(of.decisions) else stacks)
+
+
+def _binding(site: Site) -> Iterator[str]:
+    """Give the modules that bind something, then `task` if tasks do."""
+    binding = {item.where for item in site.host_paths.values()}
+    binding |= {TASK} if _bound_job_folders(site) else set()
+    yield from (place for place in (*site.modules, TASK) if place in binding)
+
+
+def _bound_job_folders(site: Site) -> list[FileSystem]:
+    """Give the file systems of which the task prolog binds the job's folder, as no module binds all of it."""
+    return [one for one in site.file_systems if one.job_folder is not None and one.where is None]
+
+
+def _places(site: Site) -> Iterator[str]:
+    """Give what takes the first place for private directories that a node has."""
+    for one in site.private_places:
+        path = shlex.quote(one.path)
+        if one.job_folder is not None:
+            words = ["take_job_folder", path, sh.filled_in(one.job_folder), shlex.quote(one.job_folder)]
+            yield f"{' '.join(words)} && return"
+        if one.writable:
+            most = "''" if one.most_cache_mib is None else str(one.most_cache_mib)
+            yield f"take_place {path} {most} && return"
+    yield "return 1"
 
 
 def _directories(site: Site) -> Iterator[str]:
@@ -213,6 +243,8 @@ def shares_cores(site: Site) -> bool:
 def wrapper_data(of: Rendering, command: str) -> Iterator[str]:
     """Give the data of the wrapper that stands for `command`: for the runtime of that name, else the default one."""
     site = of.site
+    runtime = site.runtimes.get(command, site.runtime)
+    runtime = runtime if runtime.emit == "modulefile" else site.runtime
     followed = [one for one in of.plans if one.plan.platform == of.selection.platform]
     yield from step_data(of, runtime)
     # Without a path of the site, one that no system has: the wrapper goes on to PATH.
@@ -246,8 +278,6 @@ _WHICH_STACK = (
 def _release(site: Site, known: Mapping[str, Version | None]) -> dict[str, str]:
     """Give the release that was read in an image, and of which stack it is."""
     held = {stack: version for stack in site.gpu_stacks if (version := known.get(stack)) is not None}
-    runtime = site.runtimes.get(command, site.runtime)
-    runtime = runtime if runtime.emit == "modulefile" else site.runtime
     release = next(map(number_of, held.values()), "")
     return {"ls_rocm": release, "ls_held": offset_word(site, held)}
 

@@ -27,6 +27,7 @@ from lumisite.render.modules import ModulePlan
 from lumisite.site.entries import Setting
 from lumisite.site.model import Site
 from lumisite.site.read import read_file
+from lumisite.site.scalars import JOB_VARIABLE
 
 #: How long a script may take, in seconds; it takes milliseconds.
 LIMIT_S = 30
@@ -40,17 +41,19 @@ in_root() { :; }
 own_cpuset() { place=; }
 run_taskset() { :; }
 report() { out="${out}print $1\x1f$2\x1f$3$ls_nl"; }
-own_private() {
-    case $ls_site_private in '' | *[!A-Za-z0-9/._-]*) ;; *) user_id; private=$ls_site_private-$answer; return ;; esac
-    set -- $wanted
-    while [ "$#" -gt 1 ]; do report setting "$1" "$node $no_place"; shift 2; done
-    return 1
+own_folder() { :; }
+make_private() {
+    case $1 in *[!A-Za-z0-9/._+@=-]*) return 1 ;; esac
+    user_id; private=$1-$answer
 }
+tidy() { :; }
 """
 WRAPPER = """
 ls_there() { :; }
 ls_report() { printf '%s\\n' "print $1\x1f$2\x1f$3" >&2; }
 """
+#: What the folder of the made-up job is called, where the site's variable says more than the job's number.
+MADE_UP_FOLDER = "job1"
 #: Stands for the real runtime: writes down the environment that it is given.
 _RUNTIME = "#!/bin/sh\nexec env -0 >'{out}'\n"
 
@@ -217,13 +220,23 @@ def _slurm(asked: Question, task: int) -> dict[str, str]:
     }
 
 
+def _job_folders(site: Site) -> dict[str, str]:
+    """Give the variables that name the folder of a job values that fit: below the file system that it is in."""
+    found: dict[str, str] = {}
+    for one in site.private_places:
+        for variable in JOB_VARIABLE.finditer(one.job_folder or ""):
+            value = MADE_UP_FOLDER if variable.start() else f"{one.path.rstrip('/')}/{MADE_UP_FOLDER}"
+            found.setdefault(variable[1] or variable[2], value)
+    return found
+
+
 def _run_prologs(asked: Question, folder: Path, loaded: Mapping[str, str]) -> Iterator[_Stage]:
     """Run the prolog for each task of the first node; its lines make the environment, as Slurm reads them."""
     script = _with_own(asked, folder, "spank/task_prolog", PROLOG)
     # Sourced under the name that it has where it is deployed, since it puts its own folder on PATH.
     own = f"{asked.site.root}/releases/{release_of(asked.files)}/spank/task_prolog"
     for task in range(asked.step.tasks_per_node):
-        before = {**loaded, **_slurm(asked, task)}
+        before = {**loaded, **_job_folders(asked.site), **_slurm(asked, task)}
         environment = dict(before)
         said = _run(["-c", '. "$1"', own, str(script)], before)
         for line in said.split("\n"):
@@ -343,6 +356,9 @@ def _binds(asked: Question, stages: Sequence[_Stage]) -> Iterator[FoundBind]:
     variable = f"{asked.site.runtime.prefix}_BINDPATH"
     # Of equals the first counts, so that a file system is called one.
     described = {one.spec: (key, one.why) for key, one in reversed(asked.site.host_paths.items())}
+    for index, one in enumerate(asked.site.file_systems):
+        folder = JOB_VARIABLE.sub(lambda name: stages[-1][2].get(name[1] or name[2], ""), one.job_folder or "")
+        described[folder] = f"file_systems[{index}].job_folder", one.why
     listed = [(by, after.get(variable, "").split(",")) for by, _, after, _ in stages]
     for spec in filter(None, listed[-1][1]):
         source, _, rest = spec.partition(":")

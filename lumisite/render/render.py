@@ -27,7 +27,7 @@ from lumisite.site.selection import Selection
 RELEASE_TOKEN = "@lumisite-release-id@"  # noqa: S105  # no secret
 
 #: The files of `spank_helpers/` that make up what a task runs.
-PROLOG = ("prolog.sh", "masks.sh", "step.sh")
+PROLOG = ("prolog.sh", "masks.sh", "private.sh", "step.sh")
 SHARES = "shares.sh"
 WRAPPER = ("wrapper.sh", "image.sh", "step.sh")
 

@@ -14,9 +14,10 @@ from lumisite.site.ledger_checks import conditions_can_be_known, settings_do_no_
 from lumisite.site.library_path import library_faults
 from lumisite.site.model import Module, Platform, Site
 from lumisite.site.nodes import kind_faults
+from lumisite.site.places import place_faults
 from lumisite.site.references import PATTERN_SIGNS, shell_sign
-from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.runtimes import runtime_faults
+from lumisite.site.scalars import TASK, is_file_name
 from lumisite.site.selection import PLATFORM
 from lumisite.site.software import PlatformStack
 from lumisite.site.versions import Version, parse_version
@@ -300,6 +301,8 @@ STAGES: tuple[tuple[Rule, ...], ...] = (
         platforms_fit_their_releases,
         node_kinds_add_up,
         families_cover_every_release,
+        library_faults,
+        place_faults,
         releases_say_where,
         modules_fit_together,
         runtime_faults,

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from lumisite.site.decode import key
-from lumisite.site.scalars import AbsolutePath, Line, NodeCount, Place, Value, VariableName
+from lumisite.site.scalars import AbsolutePath, JobFolder, Line, NodeCount, Place, Value, VariableName
 from lumisite.site.versions import VersionRange
+
+#: How much of a user's private caches stays in a node's memory, in MiB. Chosen, not measured: less than 0.5 % of a node
+#: with 512 GB.
+MEMORY_CACHE_MIB = 2048
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -81,6 +85,22 @@ class FileSystem(Stated):
     why: Line = key("What it is for.")
     where: Place | None = key("The module that binds it (not bound when left out).", names="modules", default=None)
     exact: bool = key("Whether `$` and `*` stand for themselves, which nothing fills in.", default=False)
+    writable: bool = key(
+        "Whether users can make directories in it (node-local ones only). Private caches go to the first that a node "
+        "has of those that are `writable` or have a `job_folder`.",
+        default=False,
+    )
+    job_folder: JobFolder | None = key(
+        "The folder in it that the site makes for each job, by variables of the job: `$TMPDIR`, "
+        "`/local/$SLURM_JOB_ID`. The task prolog binds it, unless `where` names a module.",
+        default=None,
+    )
+    in_memory: bool = key("Whether what is in it takes the node's memory.", default=False)
+    cache_mib: int | None = key(
+        "How much of a user's private caches stays in it from one job to the next, in MiB, where it is `writable` "
+        f"(default: {MEMORY_CACHE_MIB} where it is `in_memory`, else any amount).",
+        default=None,
+    )
     # It is bound without conditions and under its own path: what `Bind` says beside is no key here.
     target: ClassVar[None] = None
     when: ClassVar[When] = When()
@@ -90,6 +110,11 @@ class FileSystem(Stated):
     def spec(self) -> str:
         """The bind as `--bind` takes it."""
         return self.path
+
+    @property
+    def most_cache_mib(self) -> int | None:
+        """How much of a user's private caches stays in it, in MiB; none for any amount."""
+        return MEMORY_CACHE_MIB if self.cache_mib is None and self.in_memory else self.cache_mib
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

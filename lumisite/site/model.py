@@ -306,6 +306,11 @@ class Site:
         return found
 
     @property
+    def private_places(self) -> tuple[FileSystem, ...]:
+        """The file systems where private caches may be, in the order in which they are tried."""
+        return tuple(one for one in self.file_systems if one.writable or one.job_folder)
+
+    @property
     def host_paths(self) -> dict[str, HostPath]:
         """File systems and binds, as one kind of entry, by their keys: `file_systems[0]`."""
         lists: dict[str, tuple[HostPath, ...]] = {"file_systems": self.file_systems, "binds": self.binds}

@@ -27,6 +27,10 @@ Value = NewType("Value", str)
 AbsolutePath = NewType("AbsolutePath", str)
 #: A path that modules, scripts and commands take as it is: letters, digits and `._+@=-`.
 RootPath = NewType("RootPath", str)
+#: The folder that each job gets, with variables of the job in it: `$TMPDIR`, `/local/$SLURM_JOB_ID`.
+JobFolder = NewType("JobFolder", str)
+#: A variable in it.
+JOB_VARIABLE = re.compile(r"\$(?:([A-Z][A-Z0-9_]*)|\{([A-Z][A-Z0-9_]*)\})", re.ASCII)
 #: A path below the directory of the file that names it.
 RelativePath = NewType("RelativePath", str)
 #: The name of an environment variable.
@@ -109,6 +113,18 @@ def read_root_path(text: str) -> RootPath:
     return RootPath(read_absolute_path(text))
 
 
+def read_job_folder(text: str) -> JobFolder:
+    """The folder that each job gets: a path that begins with `/` or a variable, and has at least one."""
+    path, variables = JOB_VARIABLE.subn("x", text)
+    is_path = re.fullmatch(r"/?[A-Za-z0-9._+@=-]+(/[A-Za-z0-9._+@=-]+)*", path, re.ASCII)
+    dots = {".", ".."}.intersection(path.split("/"))
+    if not variables or not is_path or dots or not text.startswith(("/", "$")):
+        raise UnfitError(
+            f"{text!r} does not name a folder of each job ($TMPDIR or /local/$SLURM_JOB_ID would be right)"
+        )
+    return JobFolder(text)
+
+
 def read_relative_path(text: str) -> RelativePath:
     """A path below a directory, which it cannot leave by `..`."""
     _refuse(text, name_fault)
@@ -173,6 +189,7 @@ SCALARS: MappingProxyType[Any, Callable[[str], Any]] = MappingProxyType(
         Place: read_line,
         AbsolutePath: read_absolute_path,
         RootPath: read_root_path,
+        JobFolder: read_job_folder,
         RelativePath: read_relative_path,
         VariableName: _matching(
             r"[A-Za-z_][A-Za-z0-9_]*",

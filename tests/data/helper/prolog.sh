@@ -1,5 +1,6 @@
 # A site of one bind and one setting, to run the prolog by hand in a step (any machine does):
-#   cat spank_helpers/prolog.sh spank_helpers/masks.sh spank_helpers/step.sh tests/data/helper/prolog.sh >/tmp/prolog
+#   cat spank_helpers/prolog.sh spank_helpers/masks.sh spank_helpers/private.sh \
+#     spank_helpers/step.sh tests/data/helper/prolog.sh >/tmp/prolog
 #   SLURM_JOB_ID=1 SLURM_STEP_ID=0 LUMISITE_VERBOSE=1 sh /tmp/prolog
 ls_site_prefix=SINGULARITY ls_site_stacks=25.03-rocm6.2
 ls_site_partition() {
@@ -9,7 +10,7 @@ ls_site_partition() {
 	esac
 }
 ls_site_release=try ls_site_root=/nowhere
-ls_site_private='' ls_site_host_suffix='' ls_site_libraries=''
+ls_site_host_suffix='' ls_site_libraries=''
 ls_site_binds() {
 	brought_by LUMISITE_BINDS_TASK "${LUMISITE_BINDS_TASK+x$LUMISITE_BINDS_TASK}"
 	bind / /host /:/host '' x 'all of the host'
@@ -25,6 +26,9 @@ ls_site_left_alone() {
 }
 ls_site_directories() {
 	"$@"
+}
+ls_site_places() {
+	return 1
 }
 ls_site_masks() {
 	case $1 in

@@ -12,6 +12,8 @@ UNIVERSITY = (EMBEDDED / "university.yaml").read_text()
 SITES = {name: load_site(name).site for name in embedded_sites()}
 SITES["intel"] = load_text(UNIVERSITY.replace("gpu: nvidia", "gpu: intel")).site
 SITES["silent"] = load_text(site_text(("MIOPEN_CUSTOM_CACHE_DIR\n    directory: ", "OTHER\n    directory: "))).site
+TMP = "{path: /tmp, kind: node-local, writable: yes,"
+SITES["of jobs"] = load_text(site_text((TMP, "{path: /tmp, kind: node-local, job_folder: $TMPDIR,"))).site
 
 
 def found(site: str, text: str) -> list[Finding]:
@@ -57,6 +59,7 @@ def test_a_variable_that_nothing_reads_is_one_of_the_sites_vendor() -> None:
         ("university", "CUDA_CACHE_PATH", "/local/${USER}/cuda-cache"),
         ("university", "TRITON_CACHE_DIR", "/local/${USER}/triton-cache"),
         ("university", "MIOPEN_USER_DB_PATH", ""),
+        ("of jobs", "MIOPEN_CUSTOM_CACHE_DIR", "$TMPDIR/miopen-custom-cache"),
         # The site says nothing of it, its vendor does.
         ("silent", "MIOPEN_CUSTOM_CACHE_DIR", "/tmp/${USER}/miopen-custom-cache"),
     ],

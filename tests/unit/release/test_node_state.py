@@ -11,9 +11,10 @@ import pytest
 
 from lumisite.cli import main
 from lumisite.machine.host import DiskTree, Mount, mount_of, mounts_of
+from lumisite.release.node_state import local_faults
 from tests.support.dict_trees import Files, Link, write_tree
 from tests.support.elves import elf
-from tests.support.sites import site_text
+from tests.support.sites import load_text, site_text
 from tests.unit.release.test_node_check import FABRIC, LIBCXI, host, node
 
 Output = pytest.CaptureFixture[str]
@@ -141,6 +142,14 @@ def test_a_folder_that_users_may_not_use_is_the_nodes(
     code, (fault,) = checked(capsys)
     assert (code, fault["path"]) == (5, path)
     assert right in fault["remedy"]
+
+
+def test_a_file_system_with_folders_of_jobs_alone_is_not_for_users_to_write(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir(mode=0o755)
+    writable = "{path: /tmp, kind: node-local, writable: yes,"
+    for place, faults in ((writable, ["/tmp"]), ("{path: /tmp, kind: node-local, job_folder: $TMPDIR,", [])):
+        site = load_text(site_text((writable, place))).site
+        assert [one.path for one in local_faults(site, DiskTree(str(tmp_path)), ())] == faults
 
 
 def test_a_read_only_tmp_is_the_nodes(nid: Callable[..., Path], capsys: Output) -> None:

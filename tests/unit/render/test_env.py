@@ -17,7 +17,7 @@ from lumisite.render import made_up_step
 from lumisite.render.made_up_step import Question, Step, environment_of
 from lumisite.render.manifest import RenderedFile
 from lumisite.render.modules import Rendering, plan_modules
-from lumisite.render.render import render_tree
+from lumisite.render.render import PROLOG, WRAPPER, render_tree
 from lumisite.render.templates import load_templates
 from lumisite.site.load import load_site
 from lumisite.site.selection import resolve_selection
@@ -196,10 +196,9 @@ def test_an_image_that_a_lock_knows_is_not_compared_with_its_name(
 
 def test_every_function_that_asks_the_node_is_defined_anew() -> None:
     """Between their two marks the scripts have what `env` must not run."""
-    for script, own in (("prolog.sh", made_up_step.PROLOG), ("wrapper.sh", made_up_step.WRAPPER)):
-        text = load_templates()[f"spank_helpers/{script}"]
-        marked = text[text.index("# ---- what asks") :]
-        marked = marked[: marked.index("\n\n")]
+    for scripts, own in ((PROLOG, made_up_step.PROLOG), (WRAPPER, made_up_step.WRAPPER)):
+        text = "".join(load_templates()[f"spank_helpers/{script}"] for script in scripts)
+        marked = "".join(part.partition("\n\n")[0] for part in text.split("# ---- what asks")[1:])
         functions = re.findall(r"^(\w+)\(\) \{", marked, re.MULTILINE)
         assert functions
         assert set(functions) == set(re.findall(r"^(\w+)\(\) \{", own, re.MULTILINE))
@@ -238,17 +237,28 @@ def test_it_says_what_the_prolog_itself_exports(tmp_path: Path) -> None:
     }
 
 
+TMP = "{path: /tmp, kind: node-local, writable: yes, in_memory: yes,"
+
+
 @pytest.mark.parametrize(
-    "change", [("  - {path: /tmp, kind: node-local", "  - {path: /tmp, kind: shared"), ("path: /tmp,", "path: '/t m',")]
+    ("place", "value"),
+    [
+        ("path: '/t m', kind: node-local, writable: yes", None),
+        ("path: /local, kind: node-local, job_folder: $TMPDIR", f"/local/job1/lumisite-{os.getuid()}/miopen/db"),
+        ("path: /l, kind: node-local, job_folder: /l/$SLURM_JOB_ID", f"/l/1/lumisite-{os.getuid()}/miopen/db"),
+    ],
 )
-def test_without_a_place_for_private_directories_it_claims_none(
-    change: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+def test_private_directories_are_where_the_description_has_a_place(
+    place: str, value: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = load_site("lumi").data.decode()
-    assert change[0] in text
-    Path("site.yaml").write_text(text.replace(*change))
-    assert env(capsys, "--site", "./site.yaml")["variables"]["MIOPEN_USER_DB_PATH"]["value"] is None
+    assert TMP in text
+    Path("site.yaml").write_text(text.replace(TMP, f"{{{place},"))
+    told = env(capsys, "--site", "./site.yaml")
+    assert told["variables"]["MIOPEN_USER_DB_PATH"]["value"] == value
+    bound = {bind["entry"]: bind["target"] for bind in told["binds"]}
+    assert bound.get("file_systems[7].job_folder") == (value and value.partition("/lumisite-")[0])
 
 
 def test_an_image_whose_links_go_round_is_asked_by_its_name(

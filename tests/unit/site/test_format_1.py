@@ -30,6 +30,13 @@ def test_an_old_description_gives_the_same_tree(asked: dict[str, list[str]]) -> 
     assert tree(load_site(str(OLD)), **asked) == tree(load_site("lumi"), **asked)
 
 
+def test_private_caches_stay_on_the_first_node_local_file_system() -> None:
+    more = "  - {path: /local, kind: node-local, why: w, source: TM}\n  - {path: /tmp, kind: node-local,"
+    assert load_site(str(OLD)).site.private_places[0].path == "/tmp"
+    places = load_text(TEXT.replace("  - {path: /tmp, kind: node-local,", more)).site.private_places
+    assert [one.path for one in places] == ["/local"]
+
+
 def faults(old: str, new: str) -> list[str]:
     assert old in TEXT
     with pytest.raises(SiteError) as caught:

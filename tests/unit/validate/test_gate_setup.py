@@ -62,6 +62,15 @@ def test_a_finding_about_one_rank_has_its_node_and_what_to_do() -> None:
     assert (finding.rank, finding.nodes) == (1, ("nid000002",))
 
 
+def test_the_advice_names_the_place_that_the_site_has() -> None:
+    tmp = "{path: /tmp, kind: node-local, writable: yes,"
+    site = load_text(site_text((tmp, "{path: /tmp, kind: node-local, job_folder: $TMPDIR,"))).site
+    records = changed(recorded("miopen"), "directories", DB, "owner", value=1)
+    for target, place in ((TWIN, "/tmp"), (target_of(site), "$TMPDIR")):
+        advice = only(judged(miopen(target), records)).advice
+        assert advice.endswith(f"unset {DB} before the job: the helper then makes a private directory under {place}")
+
+
 def test_a_site_without_such_directories_passes() -> None:
     text = site_text(
         ("    directory: miopen/db\n", "    leave: yes\n"), ("    directory: miopen/cache\n", "    leave: yes\n")

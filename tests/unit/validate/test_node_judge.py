@@ -14,6 +14,7 @@ from lumisite.validate.lines import Gate
 from lumisite.validate.probes.node.judge import node
 from lumisite.validate.probes.probe import Ended, Expected, Step, scripts
 from tests.support.records import a_job, causes, target_of
+from tests.support.sites import load_text, site_text
 
 PROBE = node(target_of("twin"))
 FOUR = a_job(("n1", "n2", "n3", "n4"), 1, "node")
@@ -254,6 +255,12 @@ def test_the_script_records_what_is_there_whatever_names_there_are(tmp_path: Pat
     assert library["is"].replace("x", "") == "efr"
     assert any(" /proc " in line for line in record["mounts"])
     assert not list(tmp_path.glob(".lumisite*"))
+
+
+def test_only_what_users_can_write_is_tried() -> None:
+    writable = "{path: /tmp, kind: node-local, writable: yes,"
+    site = load_text(site_text((writable, "{path: /tmp, kind: node-local, job_folder: $TMPDIR,"))).site
+    assert [node(target).parts[0].arguments[0] for target in (target_of("twin"), target_of(site))] == ["/tmp", ""]
 
 
 def test_a_script_that_cannot_record_says_so_and_what_is_away(tmp_path: Path) -> None:

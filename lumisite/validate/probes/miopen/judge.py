@@ -42,11 +42,13 @@ def _passed(names: Sequence[str], records: Sequence[Record], _expected: Expected
 
 
 def _of_rank(site: Site, names: Sequence[str], record: Record) -> Iterator[Said]:
+    first = next(iter(site.private_places), None)
+    place = "the node's own file system" if first is None else first.job_folder or first.path
     for name in names:
-        yield from _of_directory(record, name, site.file_systems)
+        yield from _of_directory(record, name, site.file_systems, place)
 
 
-def _of_directory(record: Record, name: str, systems: Sequence[FileSystem]) -> Iterator[Said]:
+def _of_directory(record: Record, name: str, systems: Sequence[FileSystem], place: str) -> Iterator[Said]:
     told = value_at(record, "directories", name)
     if value_at(told, "set") is not True:
         yield f"{name} is not set, so that it falls back to the home directory", VERBOSE
@@ -54,7 +56,6 @@ def _of_directory(record: Record, name: str, systems: Sequence[FileSystem]) -> I
     path, real, kind = text(told, "path"), text(told, "real"), text(told, "mount", "type")
     leads_to = PurePosixPath(real or path)
     own = [system.path for system in systems if system.kind == "node-local"]
-    place = own[0] if own else "the node's own file system"
     leave = f"unset {name} before the job: the helper then makes a private directory under {place}"
     where = f"{name}={path}" if real in ("", path) else f"{name}={path}, which leads to {real},"
     shared = [system.path for system in systems if system.kind == "shared" and leads_to.is_relative_to(system.path)]

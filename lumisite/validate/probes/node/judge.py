@@ -56,7 +56,7 @@ class _Path:
 def node(target: Target) -> Plan:
     """Give the probe. Nodes get the text of its script, as one may lack the folder where scripts lie."""
     paths, interfaces = _paths(target), target.site.fabric.interfaces
-    local = next((one.path for one in target.site.file_systems if one.kind == "node-local"), "")
+    local = next((one.path for one in target.site.private_places if one.writable), "")
     part = Part(
         "node.sh",
         ("sh", "-c", TEXT),

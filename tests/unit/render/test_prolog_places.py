@@ -1,0 +1,242 @@
+"""Where the task prolog makes private directories: the folder of the job, else the next place; and what stays there."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.prologs import (
+    ROOT,
+    SHELLS,
+    Ran,
+    Script,
+    is_root,
+    lay_out,
+    lumi_like,
+    render_files,
+    shell_command,
+)
+from tests.unit.render.test_prolog import sound
+
+TMP = f"  - {{path: {ROOT}/tmp, kind: node-local, writable: yes, in_memory: yes,"
+LOCAL = f"  - {{path: {ROOT}/local, kind: node-local, job_folder: $TMPDIR, why: the disk of the node, source: UG}}\n"
+BY_NUMBER = LOCAL.replace("$TMPDIR", f"'{ROOT}/local/$SLURM_JOB_ID'")
+FIRST = LOCAL.replace("job_folder: $TMPDIR", "writable: yes")
+CACHE = "MIOPEN_USER_DB_PATH"
+BINDS = "SINGULARITY_BINDPATH"
+
+
+@functools.cache
+def files(entry: str, in_memory: str = "in_memory: yes") -> dict[str, str]:
+    return render_files(lumi_like((TMP, entry + TMP.replace("in_memory: yes", in_memory))), rocm=("6.2",))
+
+
+def prolog_with(folder: Path, shell: str, entry: str, in_memory: str = "in_memory: yes") -> Script:
+    spank = lay_out(folder, files(entry, in_memory))
+    return Script(tuple(shell_command(shell, folder)), spank / "task_prolog")
+
+
+@pytest.fixture(params=SHELLS)
+def prolog(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
+    """The folder of each job is what `$TMPDIR` says, below /local; then comes /tmp."""
+    return prolog_with(tmp_path, request.param, LOCAL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder that the site has made for the job."""
+    path = tmp_path / "local/1234567.user"
+    path.mkdir(parents=True, mode=0o700)
+    return path
+
+
+def cache(ran: Ran) -> Path:
+    return Path(sound(ran).exports[CACHE])
+
+
+# ---- the folder of the job
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_caches_are_in_the_folder_of_the_job_which_containers_see(prolog: Script, folder: Path, end: str) -> None:
+    ran = sound(prolog.step(TMPDIR=f"{folder}{end}"))
+    assert cache(ran) == folder / f"lumisite-{os.getuid()}/miopen/db"
+    assert cache(ran).is_dir()
+    assert ran.exports["LUMISITE_PRIVATE"] == str(folder / f"lumisite-{os.getuid()}")
+    assert str(folder) in ran.exports[BINDS].split(",")
+    assert str(folder) in ran.exports["LUMISITE_BINDS_TASK"].split(",")
+
+
+def test_the_folder_may_be_named_by_the_number_of_the_job(tmp_path: Path) -> None:
+    script = prolog_with(tmp_path, "dash", BY_NUMBER)
+    (tmp_path / "local/1234567").mkdir(parents=True)
+    assert cache(script.step()).is_relative_to(tmp_path / "local/1234567")
+    for number in (None, "7"):
+        assert cache(script.step(SLURM_JOB_ID=number)).is_relative_to(tmp_path / "tmp")
+
+
+def odd_folders(tmp_path: Path, folder: Path) -> Iterator[tuple[str, str]]:
+    """Give values of TMPDIR that no caches go to, by what is wrong with them."""
+    link = tmp_path / "local/link"
+    link.symlink_to(folder)
+    for name in ("a b", "a,b", "a:b", "a;b", "a\nexport LD_PRELOAD=x", "$(touch x)", "*", "a'b", 'a"b', "a\\b", "ü"):
+        (tmp_path / "local" / name).mkdir(parents=True)
+        yield f"has {name!r}", str(tmp_path / "local" / name)
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "file").write_text("")
+    yield "is not set", ""
+    yield "is below another file system", str(tmp_path / "scratch")
+    yield "leaves by ..", f"{tmp_path}/local/../scratch"
+    yield "is the file system itself", f"{tmp_path}/local"
+    yield "is the file system itself, with /", f"{tmp_path}/local//"
+    yield "is relative", "local/1234567.user"
+    yield "is a link", str(link)
+    yield "is a link, with /", f"{link}/"
+    yield "is not there", f"{tmp_path}/local/gone"
+    yield "is a file", f"{tmp_path}/file"
+    if is_root():
+        theirs = tmp_path / "local/theirs"
+        theirs.mkdir()
+        os.chown(theirs, 65534, 65534)
+        yield "is another user's", str(theirs)
+
+
+def test_a_folder_that_is_not_the_jobs_own_is_passed_over_and_why_is_said(
+    prolog: Script, tmp_path: Path, folder: Path
+) -> None:
+    for wrong, value in odd_folders(tmp_path, folder):
+        ran = sound(prolog.step(TMPDIR=value, LUMISITE_VERBOSE="1"))
+        assert cache(ran).is_relative_to(tmp_path / "tmp"), wrong
+        assert f"{tmp_path}/local" not in ran.exports[BINDS], wrong
+        assert any(line.startswith("lumisite: no private directory in $TMPDIR: ") for line in ran.prints), wrong
+    assert list(folder.iterdir()) == []
+
+
+def test_without_any_place_the_variables_stay_unset_and_why_is_said(prolog: Script, tmp_path: Path) -> None:
+    (tmp_path / "tmp").rmdir()
+    ran = sound(prolog.step(LUMISITE_VERBOSE="1"))
+    assert CACHE not in ran.exports
+    for place in ("$TMPDIR", f"{tmp_path}/tmp"):
+        assert any(line.startswith(f"lumisite: no private directory in {place}: ") for line in ran.prints)
+    assert f"lumisite: {CACHE} is left alone (nid005124 has no place for private directories)" in ran.prints
+
+
+def test_what_an_earlier_job_had_does_not_stay_when_its_folder_is_gone(
+    prolog: Script, tmp_path: Path, folder: Path
+) -> None:
+    """As where a job submits the next one, which inherits its environment."""
+    first = sound(prolog.step(TMPDIR=str(folder)))
+    kept = {name: value for name, value in first.exports.items() if name.startswith(("LUMISITE_", "MIOPEN", "SING"))}
+    for entry in sorted(folder.rglob("*"), reverse=True):
+        entry.rmdir()
+    folder.rmdir()
+    (tmp_path / "tmp").rmdir()
+    second = sound(prolog.step(**{**kept, "SLURM_JOB_ID": "1234568", "TMPDIR": str(folder)}))
+    assert str(folder) not in second.exports[BINDS]
+    assert str(folder) not in second.exports["LUMISITE_BINDS_TASK"]
+    assert {CACHE, "LUMISITE_PRIVATE"} <= set(second.unsets)
+
+
+def test_a_full_or_missing_place_leaves_the_next_one(tmp_path: Path) -> None:
+    script = prolog_with(tmp_path, "dash", FIRST)
+    assert cache(script.step()).is_relative_to(tmp_path / "tmp")
+    (tmp_path / "local").mkdir()
+    assert cache(script.step()).is_relative_to(tmp_path / "local")
+
+
+# ---- what stays
+
+MIB = 1 << 20
+DAY = 86400
+
+
+def start(prolog: Script, job: str, **changes: str) -> Path:
+    return cache(prolog.step(**{"SLURM_LOCALID": "0", "SLURM_JOB_ID": job, **changes}))
+
+
+def fill(place: Path, ages: dict[str, float]) -> None:
+    """Make files of 3 MiB that were used so many seconds ago."""
+    for name, age in ages.items():
+        with (place / name).open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 3 * MIB)
+        os.utime(place / name, (time.time() - age, time.time() - age))
+
+
+def left(place: Path) -> set[str]:
+    return {path.name for path in place.iterdir()} - {".lumisite"}
+
+
+AGES = {"week": 6 * DAY, "days": 2.5 * DAY, "day": 1.2 * DAY, "hours": 4 * 3600, "now": 0.0}
+
+
+@pytest.fixture(params=SHELLS)
+def capped(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
+    """At most 10 MiB stay, of files with 3 each."""
+    return prolog_with(tmp_path, request.param, "", "in_memory: yes, cache_mib: 10")
+
+
+def test_the_oldest_files_go_until_the_rest_is_below_the_limit(capped: Script) -> None:
+    place = start(capped, "1")
+    fill(place, AGES)
+    start(capped, "1")
+    assert left(place) == set(AGES), "the same job has looked already"
+    start(capped, "2", SLURM_LOCALID="3")
+    assert left(place) == set(AGES), "only the first task of a node looks"
+    start(capped, "2")
+    assert left(place) == {"day", "hours", "now"}
+
+
+def test_below_the_limit_all_stays_and_without_one_too(capped: Script, tmp_path: Path) -> None:
+    place = start(capped, "1")
+    fill(place, {"week": 6 * DAY, "days": 2 * DAY, "now": 0})
+    start(capped, "2")
+    assert left(place) == {"week", "days", "now"}
+    unlimited = prolog_with(tmp_path, "dash", "", "in_memory: no")
+    fill(place, AGES | {"old": 15 * DAY})
+    start(unlimited, "3")
+    assert left(place) == set(AGES), "what is two weeks old goes in any case"
+
+
+def test_what_was_used_within_the_hour_stays_and_that_is_said(capped: Script) -> None:
+    place = start(capped, "1")
+    fill(place, {str(number): 60.0 * number for number in range(5)})
+    ran = sound(capped.step(SLURM_LOCALID="0", SLURM_JOB_ID="2", LUMISITE_VERBOSE="1"))
+    assert left(place) == {"0", "1", "2", "3", "4"}
+    assert any("15 MiB of caches stay in" in line and "10 MiB are the limit" in line for line in ran.prints)
+
+
+def test_nothing_goes_before_its_two_weeks_while_another_step_of_the_user_runs(capped: Script) -> None:
+    with subprocess.Popen(["sleep", "60"]) as task:
+        place = start(capped, "1", SLURM_TASK_PID=str(task.pid))
+        fill(place, AGES | {"old": 15 * DAY})
+        start(capped, "2", SLURM_TASK_PID=str(os.getpid()))
+        assert left(place) == set(AGES)
+        task.terminate()
+        task.wait()
+    start(capped, "3", SLURM_TASK_PID=str(os.getpid()))
+    assert left(place) == {"day", "hours", "now"}
+
+
+def test_names_of_files_are_not_read(capped: Script, tmp_path: Path) -> None:
+    place = start(capped, "1")
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    names = ("x\nmine", "; rm -rf x", "$(touch pwned)", "-delete", "99999999+")
+    fill(place, dict.fromkeys(names, 2.0 * DAY))
+    start(capped, "2")
+    assert left(place) == set()
+    assert mine.exists()
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_folder_of_the_job_is_the_sites_to_clean(prolog: Script, folder: Path) -> None:
+    place = start(prolog, "1", TMPDIR=str(folder))
+    fill(place, {"old": 15 * DAY})
+    start(prolog, "2", TMPDIR=str(folder))
+    assert left(place) == {"old"}

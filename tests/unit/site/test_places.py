@@ -1,0 +1,85 @@
+"""File systems where private caches go: what a description says of them, and what cannot be right."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumisite.errors import SiteError
+from lumisite.site.entries import MEMORY_CACHE_MIB
+from tests.support.sites import load_text, site_faults, site_text
+
+TMP = "{path: /tmp, kind: node-local, writable: yes, in_memory: yes,"
+DISK = "{path: /tmp, kind: node-local, writable: yes,"
+MIOPEN = "wants a private directory, and no file system says that users can make one in it"
+
+
+@pytest.mark.parametrize(
+    ("new", "faults"),
+    [
+        (
+            "{path: /tmp, kind: shared, writable: yes, cache_mib: 5,",
+            [
+                "file_systems[6].writable: /tmp is shared by all nodes (kind: node-local would be right)",
+                "file_systems[6].cache_mib: /tmp is shared by all nodes (kind: node-local would be right)",
+            ],
+        ),
+        (
+            "{path: /tmp, kind: node-local,",
+            [
+                f"settings[{index}].directory: {name} {MIOPEN} (`writable` or `job_folder` of /tmp would be right)"
+                for index, name in ((4, "MIOPEN_USER_DB_PATH"), (5, "MIOPEN_CUSTOM_CACHE_DIR"))
+            ],
+        ),
+        (
+            "{path: /tmp, kind: node-local, job_folder: $TMPDIR, cache_mib: 5,",
+            ["file_systems[6].cache_mib: no private caches stay in /tmp (`writable: yes` would be right)"],
+        ),
+        (f"{DISK} cache_mib: 0,", ["file_systems[6].cache_mib: 0 MiB hold no cache (1024 would be right)"]),
+        (
+            "{path: /tmp, kind: node-local, job_folder: /tmpx/$SLURM_JOB_ID,",
+            ["file_systems[6].job_folder: /tmpx/$SLURM_JOB_ID is not below /tmp"],
+        ),
+        *(
+            (
+                f"{{path: /tmp, kind: node-local, job_folder: '{text}',",
+                [(f"file_systems[6].job_folder: {text!r} does not name a folder of each job ($TMPDIR or /local/$SLURM_JOB_ID "
+                 "would be right)")],
+            )
+            for text in ("/tmp/x", "tmp/$USER", "/tmp//$USER", "/tmp/$USER/", "/tmp/../$USER", "$user", "/tmp/$(id)",
+                         "${TMPDIR:-/tmp}", "/tmp/a b$USER", "$", "/tmp/$1")
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_right(new: str, faults: list[str]) -> None:
+    assert site_faults((TMP, new)) == faults
+
+
+def test_a_fault_has_its_place_in_the_file() -> None:
+    with pytest.raises(SiteError) as caught:
+        load_text(site_text((TMP, "{path: /tmp, kind: node-local,")), "dir/site.yaml")
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("dir/site.yaml:")
+    assert "settings[4].directory: MIOPEN_USER_DB_PATH" in lines[0]
+    assert len(lines) == 2
+
+
+def test_nothing_is_wanted_where_no_setting_names_a_directory() -> None:
+    text = site_text((TMP, "{path: /tmp, kind: node-local,"))
+    for name in ("db", "cache"):
+        text = text.replace(f"    directory: miopen/{name}\n", "    leave: yes\n")
+    assert load_text(text).site.private_places == ()
+
+
+@pytest.mark.parametrize(
+    ("new", "most"),
+    [(TMP, MEMORY_CACHE_MIB), (DISK, None), (f"{TMP} cache_mib: 5,", 5), (f"{DISK} cache_mib: 5,", 5)],
+)
+def test_in_memory_there_is_a_limit(new: str, most: int | None) -> None:
+    (place,) = load_text(site_text((TMP, new))).site.private_places
+    assert place.most_cache_mib == most
+
+
+def test_places_are_in_the_order_of_the_file() -> None:
+    more = "{path: /local, kind: node-local, job_folder: '${TMPDIR}/x', why: w, source: s}\n  - "
+    places = load_text(site_text((TMP, more + TMP))).site.private_places
+    assert [(one.path, one.job_folder) for one in places] == [("/local", "${TMPDIR}/x"), ("/tmp", None)]
