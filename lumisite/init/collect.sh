@@ -89,11 +89,15 @@ said 'srun --help' sh -c "srun --help | sed -n 's/^ *\\(--[a-z-]*\\)=.*/\\1/p' |
 command -v enroot >/dev/null && said enroot enroot version
 
 # The same folder on two nodes is the same file system where number and time of change are the same.
-printf 'F /said/stat\n'
-while read -r _ _ _ _ point _; do
-  case $point in
-    / | /proc/* | /sys/* | /dev/* | /run/* | /boot/* | *\\*) ;;
-    *) timeout 5 stat -c '|%i %z %F %n' "$point" ;;
-  esac
-done </proc/self/mountinfo
+points() {
+  printf 'F /said/%s\n' "$1"
+  while read -r _ _ _ _ point _; do
+    case $point in
+      / | /proc/* | /sys/* | /dev/* | /run/* | /boot/* | *\\*) ;;
+      *) timeout 5 stat -c "|$2 %n" "$point" ;;
+    esac
+  done </proc/self/mountinfo
+}
+points stat '%i %z %F'
+points rights %A
 printf 'END\n'

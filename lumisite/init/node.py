@@ -79,11 +79,15 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Folder:
-    """A file system that users work on; `kind` is `shared` or `node-local`, `type` the kernel's word."""
+    """A file system that users work on; `kind` is `shared` or `node-local`, `type` the kernel's word.
+
+    `writable` is a node-local one in which all users can make directories.
+    """
 
     path: str
     kind: str
     type: str
+    writable: bool = False
 
 
 def node_of(told: Told, site: str, notes: list[str]) -> Node:
@@ -181,13 +185,15 @@ def folders_of(node: Node, login: Node) -> Iterator[Folder]:
     here, there = (set(one.told.lines("/said/stat")) for one in (node, login))
     folders = {line.split(" ", 5)[-1] for line in here if " directory /" in line}
     same = {line.split(" ", 5)[-1] for line in here & there if " directory /" in line} if node is not login else set()
+    rights = {line[11:]: line for line in node.told.lines("/said/rights")}
     found: dict[str, Folder] = {}
     for mount in sorted(parse_mounts(node.told.lines("/proc/self/mountinfo")), key=lambda one: one.point):
         if mount.point == "/" or mount.point not in folders or any(is_under(mount.point, one) for one in SYSTEM):
             continue
         kind = "shared" if mount.kind in SHARED or mount.point in same else "node-local" if mount.kind in LOCAL else ""
         if kind and not any(is_under(mount.point, one) for one in found) and can_be_bound(mount.point):
-            found[mount.point] = Folder(mount.point, kind, mount.kind)
+            writable = kind == "node-local" and rights.get(mount.point, "")[8:10] in ("wx", "wt")
+            found[mount.point] = Folder(mount.point, kind, mount.kind, writable)
     yield from found.values()
     for link in node.told.below("/"):
         there_is = resolve(node.told, link)

@@ -184,7 +184,7 @@ def _folders(seen: Seen) -> Iterator[dict[str, object]]:
         bound, why = one.path != "/tmp" and has_folder(seen.login, one.path), f"{one.kind} file system"  # noqa: S108
         if f"{home}/".startswith(f"{one.path}/"):
             bound, why = False, "home directories, which the runtime mounts by itself"
-        yield {"path": one.path, "kind": one.kind, "type": one.type, "why": why, "bound": bound}
+        yield {**vars(one), "why": why, "bound": bound}
 
 
 def _stacks(seen: Seen) -> Iterator[dict[str, object]]:

@@ -110,8 +110,13 @@ def mounts(stamps: Mapping[str, str], **kinds: str) -> dict[str, bytes | Link]:
     table = "".join(
         MOUNT.format(id=at, point=point, kind=kind, source="x") for at, (point, kind) in enumerate(points.items())
     )
+    rights = "".join(f"{'drwxrwxrwt' if kind == 'tmpfs' else 'drwxr-xr-x'} {point}\n" for point, kind in points.items())
     stats = "".join(f"{stamps.get(point, '7 2026-01-01 00:00:00.1 +0000')} directory {point}\n" for point in points)
-    return {"/proc/self/mountinfo": table.encode(), "/said/stat": stats.encode()}
+    return {
+        "/proc/self/mountinfo": table.encode(),
+        "/said/stat": stats.encode(),
+        "/said/rights": rights.encode(),
+    }
 
 
 def small(**changes: Files) -> Node:

@@ -45,6 +45,9 @@ def seen(nodes: Mapping[str, Node], cluster: Cluster, login: Node | None = None)
     )
 
 
+CACHES = {"MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"}
+
+
 def written(one: Seen) -> dict[str, Any]:
     """Give the description, which has no faults."""
     text = describe(one)
@@ -56,7 +59,8 @@ def written(one: Seen) -> dict[str, Any]:
 def test_a_lumi_node_is_described_as_lumi_is() -> None:
     login = small()
     cluster = read_cluster(slurm(partition("standard-g", "EXCLUSIVE", "1024"), LUMI_G))
-    value = written(seen({"mi250": node_of(told(lumi_node()), "lumi", [])}, cluster, login))
+    here = mounts({}, tmp="tmpfs", local="ext4")
+    value = written(seen({"mi250": node_of(told(lumi_node(changes=here)), "lumi", [])}, cluster, login))
     kind = value["node_kinds"]["mi250"]
     assert (kind["memory_mib"], kind["reserved"]) == ("491520", "0,8,16,24,32,40,48,56")
     assert kind["l3"][7] == {"cores": "56-63", "siblings": "120-127", "numa": "3"}
@@ -66,7 +70,17 @@ def test_a_lumi_node_is_described_as_lumi_is() -> None:
     rocm = value["platforms"]["2026-11"]["stacks"]["rocm"]
     assert (rocm["default"], rocm["runs"]) == ("6.3.4", ">=6.3,<6.4")
     assert value["partitions"]["standard-g"]["whole_nodes"] == "yes"
-    assert {one["name"] for one in value["settings"]} >= {"MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"}
+    tmp, local = ({name: one.get(name) for name in ("writable", "in_memory")} for one in value["file_systems"][::-1])
+    assert (tmp, local) == ({"writable": "yes", "in_memory": "yes"}, {"writable": None, "in_memory": None})
+    assert {one["name"] for one in value["settings"]} >= CACHES
+
+
+def test_caches_are_left_out_where_no_place_for_them_was_read() -> None:
+    cluster = read_cluster(slurm(partition("standard-g", "EXCLUSIVE", "1024"), LUMI_G))
+    for here in ({}, mounts({}, local="ext4")):
+        one = seen({"mi250": node_of(told(lumi_node(changes=here)), "lumi", [])}, cluster)
+        assert not CACHES & {setting["name"] for setting in written(one)["settings"]}
+        assert "# guessed: no private directory for caches" in describe(one)
 
 
 def pci(path: str, pci_class: str, vendor: str) -> dict[str, bytes | Link]:
