@@ -235,32 +235,6 @@ def test_the_wrapper_corrects_for_the_image_in_hand(modules: Cluster) -> None:
     deploy_site(modules)
 
 
-#: Values that abort or hang some images: an entry for images with the plugin inside, which evidence knows to harm others.
-SOME_IMAGES = {
-    "    plugin: from-host\n": "    plugin: in-image\n    release_after: {rocm: '*-rocm-'}\n",
-    "  - name: PYTHONNOUSERSITE\n": """  - {name: NCCL_NET, value: AWS Libfabric, when: {nodes: several, plugin: yes}, why: x, source: here}
-  - name: NCCL_NET
-    leave: yes
-    why: an image without the plugin would abort
-    evidence: [{effect: harmful, by: documented, of: '*Libfabric', when: {plugin: no}, source: here}]
-  - name: PYTHONNOUSERSITE
-""",
-    "    paths: ['/appl/images/*']\n": "    paths: ['/appl/images/*', '*/torch-*.sif']\n",
-}
-
-
-def test_what_harms_some_images_is_given_by_a_name_of_the_sites_own_alone(modules: Cluster) -> None:
-    """A copy of the image under a name that a user chose may be anything; a link to the site's image is that image."""
-    deploy_site(modules, SOME_IMAGES)
-    own, copy, link = IMAGE, "/scratch/torch-rocm-6.2.4.sif", "/scratch/mine.sif"
-    modules.run(f"cp {own} {copy}; ln -sf {own} {link}").check()
-    net = "sh -c 'echo ${NCCL_NET-unset}'"
-    for image, value in ((own, "AWS Libfabric"), (copy, "unset"), (link, "AWS Libfabric")):
-        done = modules.run(f"{LOAD}; srun -N2 --ntasks-per-node=1 singularity --quiet exec {image} {net} 2>/dev/null")
-        assert done.check().stdout.splitlines() == [value, value], image
-    deploy_site(modules)
-
-
 # ---- the site names it in slurm.conf
 
 
