@@ -136,7 +136,8 @@ ls_know_family() {
 		ls_basis=content
 	fi
 }
-# ls_rocm is the release that stands behind the pattern ls_after in the file's path, as a number (6.2.4: 6002004; 70: 7000000).
+# ls_rocm is the release that stands behind the pattern ls_after in the file's path, as a number (6.2.4: 6002004; 70: 7000000;
+# 100: 10000000; 714 may be 7.14 or 71.4, and is not known).
 ls_read_rocm() {
 	if [ -z "$ls_after" ]; then return 0; fi
 	# shellcheck disable=SC2295  # a pattern
@@ -144,7 +145,7 @@ ls_read_rocm() {
 	case $ls_word in "$ls_file") return 0 ;; esac
 	ls_word=${ls_word%%[!0-9.]*}
 	ls_word=${ls_word%.}
-	case $ls_word in [0-9][0-9]) ls_word=${ls_word%?}.${ls_word#?} ;; esac
+	case $ls_word in [0-9][0-9] | 10[0-9]) ls_word=${ls_word%?}.${ls_word#"${ls_word%?}"} ;; esac
 	case $ls_word in
 	*[!0-9.]* | .* | *. | *..* | *.*.*.* | 0[0-9]* | *.0[0-9]* | *[0-9][0-9][0-9][0-9]*) return 0 ;;
 	*.*) ;;

@@ -72,6 +72,9 @@ def told_release(text: str | None) -> Version | None:
 def release_by_name(after: str, path: str) -> Version | None:
     """Read a release from a path, behind the longest part that fits the pattern `after`.
 
+    Digits alone are read where they can be one release only: 70 is 7.0, and 100 is 10.0, as no release is called 1.00;
+    714 may be 7.14, 7.1.4 or 71.4.
+
     >>> str(release_by_name("*-gpu-", "/images/base-gpu-gpu-6.2.4.sif")), str(release_by_name("*r", "a-r70f21.sif"))
     ('6.2.4', '7.0')
     """
@@ -79,9 +82,9 @@ def release_by_name(after: str, path: str) -> Version | None:
     if begin is None:
         return None
     digits = re.match(r"[0-9.]*", path[begin:])
-    text = digits[0].rstrip(".") if digits else ""
-    if re.fullmatch(r"[0-9]{2}", text, re.ASCII):
-        text = f"{text[0]}.{text[1]}"
+    text = digits[0].removesuffix(".") if digits else ""
+    if re.fullmatch(r"[0-9]{2}|10[0-9]", text, re.ASCII):
+        text = f"{text[:-1]}.{text[-1]}"
     number = r"(?:0|[1-9][0-9]{0,2})"
     return parse_version(text) if re.fullmatch(rf"{number}\.{number}(?:\.{number})?", text, re.ASCII) else None
 

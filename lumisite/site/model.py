@@ -107,7 +107,7 @@ class Family(Stated):
     )
     release_after: Mapping[str, Line] = key(
         "By stack, a shell pattern of what stands before its release in paths of images: `*-gpu-` for `-gpu-6.2.4-`; "
-        "two digits without a dot are 7.0 for `70`.",
+        "without a dot `70` is 7.0 and `100` is 10.0, and what may be several releases (`714`, `624`) is not known.",
         names="stacks",
         default_factory=dict,
     )
